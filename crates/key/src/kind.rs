@@ -1,0 +1,41 @@
+//! Entry kinds: what one stored version of a key says.
+//!
+//! The byte values are part of the file formats: never reuse one.
+
+/// What a stored entry means.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// The value is the payload.
+    Put = 1,
+    /// The key is gone.
+    Delete = 2,
+    /// All keys from this key up to the payload (exclusive) are gone. Lives in the range-tombstone section.
+    RangeDelete = 3,
+    /// An operand of a merge operator (reserved: no operator exists yet).
+    Merge = 4,
+    /// The payload points at value blocks of the same file (reserved for large values).
+    ValueRef = 5,
+    /// An expiry time, then the value (reserved).
+    PutWithExpiry = 6,
+}
+
+impl EntryKind {
+    /// The kind that a stored byte means; `None` for an unknown one.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Put,
+            2 => Self::Delete,
+            3 => Self::RangeDelete,
+            4 => Self::Merge,
+            5 => Self::ValueRef,
+            6 => Self::PutWithExpiry,
+            _ => return None,
+        })
+    }
+
+    /// The byte that is stored.
+    pub fn as_byte(self) -> u8 {
+        self as u8
+    }
+}

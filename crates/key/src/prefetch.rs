@@ -1,0 +1,20 @@
+//! Asking for a cache line before it is needed.
+//!
+//! A hint only: it never faults and changes no answer. Its safe twin is to do nothing, which is what
+//! other processors than x86-64 get.
+#![allow(unsafe_code)]
+
+/// Asks the processor to load the cache line that holds `bytes[offset]`; nothing if out of bounds.
+#[inline(always)]
+pub fn prefetch_line(bytes: &[u8], offset: usize) {
+    if let Some(byte) = bytes.get(offset) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `prefetch` has no memory effect and cannot fault; the pointer comes from a live reference.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast::<i8>());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = byte;
+    }
+}

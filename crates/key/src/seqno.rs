@@ -1,0 +1,29 @@
+//! Sequence numbers: the order of all writes of a database, across keyspaces.
+//!
+//! Each operation of a batch takes the next number. 0 is used by no write: as a reader's sequence it
+//! means "the empty database". At most 2^56 - 1, so that a number and a kind fit in eight bytes.
+
+use std::fmt;
+
+/// The place of one write in the order of all writes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct SeqNo(pub u64);
+
+impl SeqNo {
+    /// Before every write.
+    pub const ZERO: Self = Self(0);
+    /// At or after every write: what a search for "the newest" uses.
+    pub const MAX: Self = Self((1 << 56) - 1);
+
+    /// The number after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for SeqNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,145 @@
+//! False-positive rates in theory.
+//!
+//! The standard filter: after n keys of k probes each in m bits, a bit is set with probability
+//! 1 - e^(-kn/m), and a stranger passes when all its k bits are (paper "hash sharing", equation 1).
+//!
+//! The blocked filter: a line is a small standard filter of 512 bits. Keys fall into lines at random, so
+//! a line's number of keys is Poisson with mean 512 / bits per key, and the rate is the mean of the lines'
+//! rates (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007). Lines that got
+//! more than their share cost more than the others save: hence the loss against the standard filter,
+//! which grows with the bits.
+//!
+//! Not here: how many bits a file should get (crate `shamba-model`).
+
+use crate::LINE_BITS;
+use crate::shape::{MAX_BITS_PER_KEY, MAX_PROBES};
+
+/// The false-positive rate of a standard Bloom filter with `probes` probes; 1 without bits or probes.
+pub fn standard_fpr(bits_per_key: f64, probes: u8) -> f64 {
+    if bits_per_key.is_nan() || bits_per_key <= 0.0 || probes == 0 {
+        return 1.0;
+    }
+    let set = -(-f64::from(probes) / bits_per_key).exp_m1();
+    set.powi(i32::from(probes))
+}
+
+/// The false-positive rate of a blocked filter with `probes` probes; 1 without bits or probes.
+pub fn blocked_fpr(bits_per_key: f64, probes: u8) -> f64 {
+    if bits_per_key.is_nan() || bits_per_key <= 0.0 || probes == 0 {
+        return 1.0;
+    }
+    let mean = LINE_BITS as f64 / bits_per_key;
+    // Beyond this a line is full whatever happens, and the sum below would be long.
+    if mean > 1e6 {
+        return 1.0;
+    }
+    // Weights relative to the most likely number of keys, so that nothing underflows; then normalised.
+    let mode = mean.floor();
+    let (mut weights, mut rates) = (0.0, 0.0);
+    let mut add = |keys: f64, weight: f64| {
+        weights += weight;
+        rates += weight * line_fpr(keys, probes);
+    };
+    let mut weight = 1.0;
+    let mut keys = mode;
+    while weight > NEGLIGIBLE {
+        add(keys, weight);
+        keys += 1.0;
+        weight *= mean / keys;
+    }
+    let mut weight = mode / mean;
+    let mut keys = mode - 1.0;
+    while keys >= 0.0 && weight > NEGLIGIBLE {
+        add(keys, weight);
+        weight *= keys / mean;
+        keys -= 1.0;
+    }
+    rates / weights
+}
+
+/// The number of probes, 1 to 16, with the lowest [`blocked_fpr`].
+pub fn best_probes(bits_per_key: f64) -> u8 {
+    let bits_per_key = if bits_per_key > 0.0 { bits_per_key.min(MAX_BITS_PER_KEY) } else { 0.0 };
+    let (mut best, mut lowest) = (1, blocked_fpr(bits_per_key, 1));
+    for probes in 2..=MAX_PROBES {
+        let rate = blocked_fpr(bits_per_key, probes);
+        if rate < lowest {
+            (best, lowest) = (probes, rate);
+        }
+    }
+    best
+}
+
+/// A line's weight, relative to the likeliest, below which it no longer counts. Far below the rates of
+/// lines that matter at 64 bits per key (about 1e-9).
+const NEGLIGIBLE: f64 = 1e-24;
+
+/// The false-positive rate of one line that holds `keys` keys: the mean of (set bits / 512)^probes. The
+/// number of set bits scatters a little around its mean, which a convex power feels: the second term.
+fn line_fpr(keys: f64, probes: u8) -> f64 {
+    let bits = LINE_BITS as f64;
+    let set = keys * f64::from(probes);
+    let zero = (set * (-1.0 / bits).ln_1p()).exp();
+    let two_zero = (set * (-2.0 / bits).ln_1p()).exp();
+    let share = 1.0 - zero;
+    let variance = ((zero + (bits - 1.0) * two_zero) / bits - zero * zero).max(0.0);
+    let k = i32::from(probes);
+    let mut rate = share.powi(k);
+    if k >= 2 {
+        rate += f64::from(k * (k - 1)) / 2.0 * share.powi(k - 2) * variance;
+    }
+    rate.min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(value: f64, expected: f64) {
+        assert!((value / expected - 1.0).abs() < 0.002, "{value} is not {expected}");
+    }
+
+    #[test]
+    fn the_published_rates() {
+        // The standard filter at its best: e^(-bits * ln2^2), paper equation 1.
+        near(standard_fpr(10.0, 7), 0.008194);
+        near(standard_fpr(5.0, 3), 0.091849);
+        // Poisson mixtures, computed apart from this code.
+        near(blocked_fpr(2.0, 1), 0.393469);
+        near(blocked_fpr(5.0, 3), 0.093063);
+        near(blocked_fpr(10.0, 7), 0.009686);
+        near(blocked_fpr(16.0, 10), 0.000846);
+    }
+
+    #[test]
+    fn no_bits_mean_no_filtering() {
+        for bits in [0.0, -3.0, f64::NAN] {
+            assert_eq!(blocked_fpr(bits, 7), 1.0);
+            assert_eq!(standard_fpr(bits, 7), 1.0);
+            assert_eq!(best_probes(bits), 1);
+        }
+        assert_eq!(blocked_fpr(10.0, 0), 1.0);
+        assert_eq!(standard_fpr(10.0, 0), 1.0);
+    }
+
+    #[test]
+    fn more_bits_never_hurt_and_blocks_never_help() {
+        let mut before = 1.0;
+        for tenths in 1..=640 {
+            let bits = f64::from(tenths) / 10.0;
+            let probes = best_probes(bits);
+            let rate = blocked_fpr(bits, probes);
+            assert!(rate > 0.0 && rate <= before, "{bits} bits: {rate} after {before}");
+            let standard = (1..=MAX_PROBES).map(|k| standard_fpr(bits, k)).fold(1.0, f64::min);
+            assert!(rate >= standard * 0.999, "{bits} bits: {rate} below {standard}");
+            before = rate;
+        }
+    }
+
+    #[test]
+    fn the_best_probes_are_about_ln_2_of_the_bits() {
+        assert_eq!([1.0, 5.0, 10.0, 16.0].map(best_probes), [1, 3, 7, 10]);
+        assert_eq!(best_probes(f64::INFINITY), best_probes(MAX_BITS_PER_KEY));
+        assert!(best_probes(MAX_BITS_PER_KEY) <= MAX_PROBES);
+    }
+}

@@ -1,0 +1,240 @@
+//! The design: size ratio T, runs K and Z, write buffer and filter bits.
+//!
+//! Level i >= 1 holds `buffer_bytes * T^i` (Monkey counts levels so); level 0 is the inbox of flushed runs and
+//! has no capacity of its own. At most K runs live on an inner level and Z on the last one
+//! ("fluid LSM-tree", Dayan and Idreos 2018): leveling is K = Z = 1, tiering K = Z = T - 1, lazy leveling
+//! K = T - 1 with Z = 1, where T is rounded up if it is not whole.
+//!
+//! Everything here is a pure function of its arguments and gives the same bits on every machine: powers
+//! are repeated products, floats are stored in the shortest form that reads back exactly.
+//!
+//! Not here: which merge a design asks for (crate `shamba`, `compaction/policy`).
+
+use shamba_filter::MAX_BITS_PER_KEY;
+use std::fmt;
+use std::str::FromStr;
+
+/// The largest size ratio. Beyond it a tree that fits on a disk has one level.
+pub const MAX_SIZE_RATIO: f64 = 1024.0;
+/// The most runs that a level may be allowed.
+pub const MAX_RUNS: u32 = 1024;
+/// The most levels below the inbox: with T >= 2 and a buffer of one byte, 64 levels hold 2^64 bytes.
+pub const MAX_LEVELS: u32 = 64;
+
+/// The smallest write buffer: below it a run is smaller than its own index and footer.
+const MIN_BUFFER_BYTES: u64 = 1024;
+/// The largest write buffer.
+const MAX_BUFFER_BYTES: u64 = 1 << 40;
+
+/// The classical merge policies: named values of (K, Z).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum MergePolicy {
+    /// One run on every level: cheapest reads.
+    #[default]
+    Leveling,
+    /// Up to T - 1 runs on every level: cheapest writes.
+    Tiering,
+    /// T - 1 runs on inner levels and one on the last, which holds most of the data.
+    LazyLeveling,
+}
+
+impl MergePolicy {
+    /// Every policy.
+    pub const ALL: [Self; 3] = [Self::Leveling, Self::Tiering, Self::LazyLeveling];
+
+    /// The name in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Leveling => "leveling",
+            Self::Tiering => "tiering",
+            Self::LazyLeveling => "lazy-leveling",
+        }
+    }
+
+    /// The runs (K, Z) that the policy allows at `size_ratio`.
+    pub fn runs(self, size_ratio: f64) -> (u32, u32) {
+        // `as` saturates: NaN and negatives give 0, which the lower bound lifts to 1.
+        let tiered = (size_ratio.ceil() as u32).saturating_sub(1).max(1);
+        match self {
+            Self::Leveling => (1, 1),
+            Self::Tiering => (tiered, tiered),
+            Self::LazyLeveling => (tiered, 1),
+        }
+    }
+}
+
+impl fmt::Display for MergePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for MergePolicy {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name).ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            format!("unknown merge policy {name:?} (known: {known})")
+        })
+    }
+}
+
+/// The knobs that give a tree its shape and its costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Design {
+    /// T: how many times larger a level is than the one above it; a real number, 2 to 1024. Larger: fewer levels,
+    /// so cheaper reads, but leveling merges more often (and tiering keeps more runs).
+    pub size_ratio: f64,
+    /// K: the most runs on each level but the last, 1 to 1024. More: cheaper writes, dearer reads.
+    pub inner_runs: u32,
+    /// Z: the most runs on the last level, 1 to 1024. More: cheaper writes, more dead versions kept.
+    pub last_runs: u32,
+    /// The write buffer, in bytes, 1 KiB to 1 TiB: a memtable of this size is flushed, and level i holds T^i of it.
+    /// Larger: fewer levels and merges, more memory and a longer recovery.
+    pub buffer_bytes: u64,
+    /// Filter bits per key, 0 (no filters) to 64; fractions count. More: fewer false positives, more memory.
+    pub bits_per_key: f64,
+}
+
+impl Default for Design {
+    /// Leveling with T = 10, a buffer of 64 MiB and 10 bits per key.
+    fn default() -> Self {
+        Self::new(MergePolicy::Leveling, 10.0, 64 << 20, 10.0)
+    }
+}
+
+impl Design {
+    /// The design of a classical policy. Not checked: see [`Self::validate`].
+    pub fn new(policy: MergePolicy, size_ratio: f64, buffer_bytes: u64, bits_per_key: f64) -> Self {
+        let (inner_runs, last_runs) = policy.runs(size_ratio);
+        Self { size_ratio, inner_runs, last_runs, buffer_bytes, bits_per_key }
+    }
+
+    /// The classical policy that (K, Z) amount to at this size ratio, if any. Up to T = 2 the three are one:
+    /// leveling.
+    pub fn policy(&self) -> Option<MergePolicy> {
+        MergePolicy::ALL
+            .into_iter()
+            .find(|policy| policy.runs(self.size_ratio) == (self.inner_runs, self.last_runs))
+    }
+
+    /// Whether every knob is within its bounds.
+    ///
+    /// # Errors
+    /// The first option that is not, with its bounds.
+    pub fn validate(&self) -> Result<(), String> {
+        // A range never contains NaN, so these tests refuse it too.
+        if !(2.0..=MAX_SIZE_RATIO).contains(&self.size_ratio) {
+            return Err(format!("size_ratio must be from 2 to {MAX_SIZE_RATIO}, not {}", self.size_ratio));
+        }
+        for (option, runs) in [("inner_runs", self.inner_runs), ("last_runs", self.last_runs)] {
+            if !(1..=MAX_RUNS).contains(&runs) {
+                return Err(format!("{option} must be from 1 to {MAX_RUNS}, not {runs}"));
+            }
+        }
+        if !(MIN_BUFFER_BYTES..=MAX_BUFFER_BYTES).contains(&self.buffer_bytes) {
+            return Err(format!(
+                "write_buffer must be from {MIN_BUFFER_BYTES} to {MAX_BUFFER_BYTES} bytes, not {}",
+                self.buffer_bytes
+            ));
+        }
+        if !(0.0..=MAX_BITS_PER_KEY).contains(&self.bits_per_key) {
+            return Err(format!(
+                "bits_per_key must be from 0 to {MAX_BITS_PER_KEY}, not {}",
+                self.bits_per_key
+            ));
+        }
+        Ok(())
+    }
+
+    /// What level `level` (1 and deeper) holds at most, in bytes: buffer · T^level, at most `u64::MAX`.
+    pub fn level_capacity_bytes(&self, level: u32) -> u64 {
+        let mut capacity = self.buffer_bytes as f64;
+        // A repeated product, because `powi` may differ between machines; further factors change nothing.
+        for _ in 0..level.min(MAX_LEVELS) {
+            capacity *= self.size_ratio;
+        }
+        capacity.round() as u64
+    }
+
+    /// The levels that `total_bytes` need: the smallest L >= 1 such that levels 1 to L together hold them; at most
+    /// [`MAX_LEVELS`].
+    pub fn levels_for(&self, total_bytes: u64) -> u32 {
+        let mut held = 0u64;
+        for level in 1..MAX_LEVELS {
+            held = held.saturating_add(self.level_capacity_bytes(level));
+            if held >= total_bytes {
+                return level;
+            }
+        }
+        MAX_LEVELS
+    }
+
+    /// The most runs that `level` may have when `last_level` is the deepest one: Z there, K above it.
+    pub fn runs_allowed(&self, level: u32, last_level: u32) -> u32 {
+        if level < last_level { self.inner_runs } else { self.last_runs }
+    }
+
+    /// The design as text pairs, as the manifest keeps it; [`Self::from_pairs`] gives back the same bits.
+    pub fn to_pairs(&self) -> Vec<(String, String)> {
+        let [size_ratio, inner_runs, last_runs, buffer_bytes, bits_per_key] = KEYS;
+        [
+            (size_ratio, self.size_ratio.to_string()),
+            (inner_runs, self.inner_runs.to_string()),
+            (last_runs, self.last_runs.to_string()),
+            (buffer_bytes, self.buffer_bytes.to_string()),
+            (bits_per_key, self.bits_per_key.to_string()),
+        ]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+    }
+
+    /// The design that text pairs hold. Pairs of other names, which later versions may add, are passed over.
+    ///
+    /// # Errors
+    /// A pair that is missing, given twice, not a number, or out of bounds: which, and why.
+    pub fn from_pairs<K: AsRef<str>, V: AsRef<str>>(pairs: &[(K, V)]) -> Result<Self, String> {
+        let [size_ratio, inner_runs, last_runs, buffer_bytes, bits_per_key] = KEYS;
+        let design = Self {
+            size_ratio: number(pairs, size_ratio)?,
+            inner_runs: number(pairs, inner_runs)?,
+            last_runs: number(pairs, last_runs)?,
+            buffer_bytes: number(pairs, buffer_bytes)?,
+            bits_per_key: number(pairs, bits_per_key)?,
+        };
+        design.validate()?;
+        Ok(design)
+    }
+}
+
+/// The names of the pairs, in the order of the fields. Stored in manifests: never reuse one.
+const KEYS: [&str; 5] = ["size_ratio", "inner_runs", "last_runs", "buffer_bytes", "bits_per_key"];
+
+/// The one value of `key`, read as a number.
+fn number<K: AsRef<str>, V: AsRef<str>, N: FromStr>(pairs: &[(K, V)], key: &str) -> Result<N, String> {
+    let mut values = pairs.iter().filter(|(name, _)| name.as_ref() == key).map(|(_, value)| value.as_ref());
+    let value = values.next().ok_or_else(|| format!("the design lacks {key}"))?;
+    if values.next().is_some() {
+        return Err(format!("the design gives {key} twice"));
+    }
+    value.parse().map_err(|_| format!("the design's {key} is {value:?}, not a number"))
+}
+
+impl fmt::Display for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.policy() {
+            Some(policy) => write!(f, "{policy}, ")?,
+            None => write!(f, "fluid K={} Z={}, ", self.inner_runs, self.last_runs)?,
+        }
+        write!(
+            f,
+            "T={}, buffer {} bytes, {} bits per key",
+            self.size_ratio, self.buffer_bytes, self.bits_per_key
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

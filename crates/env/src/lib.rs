@@ -1,0 +1,68 @@
+//! Files, clock, randomness and threads, behind traits.
+//!
+//! Everything above this crate touches the world only through an [`Env`]: four parts that can each be
+//! real or a stand-in. [`Vfs`] is the file system (real, in memory, crash-simulating, fault-injecting),
+//! [`Clock`] time, [`Rng`] randomness, [`Spawner`] threads. With [`Env::deterministic`] nothing depends on
+//! timing: background work runs on the caller's thread.
+//!
+//! Not here: what files mean (crates `shamba-table` and `shamba`).
+#![deny(missing_docs)]
+
+mod clock;
+// mod fault;
+mod helpers;
+mod memory;
+mod random;
+mod real;
+// mod sim;
+mod spawn;
+mod tree;
+mod vfs;
+
+pub use clock::{Clock, ManualClock, RealClock};
+// pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence};
+pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write_file_synced};
+pub use memory::MemFs;
+pub use random::{RealRng, Rng, SeededRng};
+pub use real::RealFs;
+// pub use sim::{CrashPolicy, FsyncFailure, SimFs};
+pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
+pub use vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+
+use std::sync::Arc;
+
+/// The world that a database lives in. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Files.
+    pub vfs: Arc<dyn Vfs>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Arc<dyn Rng>,
+    /// Threads.
+    pub spawner: Arc<dyn Spawner>,
+}
+
+impl Env {
+    /// The real world.
+    pub fn real() -> Self {
+        Self {
+            vfs: Arc::new(RealFs::new()),
+            clock: Arc::new(RealClock::new()),
+            rng: Arc::new(RealRng::new()),
+            spawner: Arc::new(ThreadSpawner::new()),
+        }
+    }
+
+    /// A world where the same calls give the same results: the given files, a manual clock, a seeded
+    /// generator, and no threads (background work runs inside the calls that cause it).
+    pub fn deterministic(vfs: Arc<dyn Vfs>, seed: u64) -> Self {
+        Self {
+            vfs,
+            clock: Arc::new(ManualClock::new()),
+            rng: Arc::new(SeededRng::new(seed)),
+            spawner: Arc::new(InlineSpawner::new()),
+        }
+    }
+}

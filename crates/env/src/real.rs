@@ -1,0 +1,173 @@
+//! The operating system's files.
+//!
+//! Each call is one system call with its raw meaning: short and interrupted reads and writes come through
+//! (see [`crate::read_exact_at`]), errors keep their number. Appending uses the append mode of the system, so
+//! a file that was cut goes on at its new end. Locks are those of the open file (`flock`): a second open in
+//! the same process is refused too, and the end of the process, however it comes, frees them.
+//!
+//! Not here: direct I/O; systems that are not unix.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+
+/// The real file system. It has no state; copies are the same.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealFs;
+
+impl RealFs {
+    /// The real file system.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+#[derive(Debug)]
+struct RealRandomFile(File);
+
+impl RandomFile for RealRandomFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+#[derive(Debug)]
+struct RealWriteFile(File);
+
+impl WriteFile for RealWriteFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn sync_data(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&mut self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+}
+
+/// The open file is the lock; `None` where there was no file to lock.
+#[derive(Debug)]
+struct RealLock {
+    _file: Option<File>,
+}
+
+impl FileLock for RealLock {}
+
+impl Vfs for RealFs {
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        let file = File::open(path)?;
+        // Unix opens directories for reading and fails at the first read: say it now.
+        if file.metadata()?.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        Ok(Arc::new(RealRandomFile(file)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        Ok(Box::new(RealWriteFile(file)))
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let file = OpenOptions::new().append(true).open(path)?;
+        Ok(Box::new(RealWriteFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                // Removed since the directory was read: as if it had never been listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let is_dir = metadata.is_dir();
+            entries.push(DirEntry {
+                // No file of ours has a name that is not text; a foreign one is only shown.
+                name: entry.file_name().to_string_lossy().into_owned(),
+                bytes: if is_dir { 0 } else { metadata.len() },
+                is_dir,
+            });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        fs::exists(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>> {
+        let (file, locked) = match kind {
+            LockKind::Exclusive => {
+                let file =
+                    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+                let locked = file.try_lock();
+                (file, locked)
+            }
+            LockKind::Shared => match File::open(path) {
+                Ok(file) => {
+                    let locked = file.try_lock_shared();
+                    (file, locked)
+                }
+                // A reader must not create the file; without one, no writer can be in the way.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Ok(Box::new(RealLock { _file: None }));
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        match locked {
+            Ok(()) => Ok(Box::new(RealLock { _file: Some(file) })),
+            Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn disk_free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let stats = rustix::fs::statvfs(path)?;
+        // `f_bavail`, not `f_bfree`: blocks kept for the superuser are not ours.
+        Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
+    }
+}

@@ -1,0 +1,90 @@
+//! The file system as a trait: the only way to a file for every crate of the engine.
+//!
+//! Calls mirror what the operating system offers and promise no more than it does: a write may be short,
+//! a read may be short or interrupted ([`crate::append_all`], [`crate::read_exact_at`] loop), data is
+//! durable after [`WriteFile::sync_data`], a name after [`Vfs::sync_dir`] of its directory.
+//!
+//! Thread safety: all are shared freely; one [`WriteFile`] has one owner.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The file name, without its directory.
+    pub name: String,
+    /// Length in bytes (0 for a directory).
+    pub bytes: u64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Many holders, no exclusive one.
+    Shared,
+    /// One holder.
+    Exclusive,
+}
+
+/// A held lock; dropping it frees it. Bound to an open file, not to a process number.
+pub trait FileLock: Send + Sync + Debug {}
+
+/// A file open for reading at any place.
+pub trait RandomFile: Send + Sync + Debug {
+    /// Reads up to `buf.len()` bytes at `offset`; 0 means end of file. May be short or `Interrupted`.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
+    /// The file's length now, in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file is empty now.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A file open for appending.
+pub trait WriteFile: Send + Sync + Debug {
+    /// Appends up to `bytes.len()` bytes and says how many. May be short or `Interrupted`.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// Makes the file's bytes durable (and its length).
+    fn sync_data(&mut self) -> io::Result<()>;
+    /// Makes bytes and all metadata durable.
+    fn sync_all(&mut self) -> io::Result<()>;
+    /// Cuts the file to `bytes`.
+    fn truncate(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+/// A file system.
+pub trait Vfs: Send + Sync + Debug {
+    /// Opens an existing file for reading.
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>>;
+    /// Creates an empty file for appending; fails with `AlreadyExists` if the name is taken.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+    /// Opens an existing file for appending at its end.
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+    /// Renames a file, replacing the target.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file's name.
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file a second name; fails with `AlreadyExists` if it is taken.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Creates a directory and the ones above it; fine if it exists.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, sorted.
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Whether a file or directory has this name.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Makes the names in a directory durable: creations, renames, removals.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Locks a file, creating it if need be (a `Shared` lock never creates: a missing file is locked as if it were
+    /// there). `WouldBlock` at once when another holder is in the way, in this process or another.
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>>;
+    /// Bytes free for this directory's files.
+    fn disk_free_bytes(&self, path: &Path) -> io::Result<u64>;
+}

@@ -155,7 +155,13 @@ impl DigestFn {
     #[inline]
     pub fn digest(self, key: &[u8]) -> KeyDigest {
         HASHES.with(|hashes| hashes.set(hashes.get().wrapping_add(1)));
-        let raw = match self.kind {
+        KeyDigest(finalise(self.hash(key)))
+    }
+
+    /// The hash of the kind as its authors publish it, before our finaliser.
+    #[inline]
+    fn hash(self, key: &[u8]) -> u64 {
+        match self.kind {
             DigestKind::Xxh3 => xxhash_rust::xxh3::xxh3_64_with_seed(key, self.seed),
             DigestKind::Xxh64 => xxhash_rust::xxh64::xxh64(key, self.seed),
             DigestKind::Rapid => rapid(key, self.seed),
@@ -163,8 +169,7 @@ impl DigestFn {
             DigestKind::City64 => cityhasher::hash_with_seed(key, self.seed),
             DigestKind::Crc32c => u64::from(crc32c::crc32c(key)) ^ self.seed,
             DigestKind::TestFourBit => xxhash_rust::xxh3::xxh3_64_with_seed(key, self.seed) & 15,
-        };
-        KeyDigest(finalise(raw))
+        }
     }
 }
 

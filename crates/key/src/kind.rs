@@ -39,3 +39,17 @@ impl EntryKind {
         self as u8
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_stored_bytes_are_kinds() {
+        let known: Vec<u8> = (0..=255).filter(|byte| EntryKind::from_byte(*byte).is_some()).collect();
+        assert_eq!(known, [1, 2, 3, 4, 5, 6]);
+        for byte in known {
+            assert_eq!(EntryKind::from_byte(byte).map(EntryKind::as_byte), Some(byte));
+        }
+    }
+}

@@ -27,3 +27,17 @@ impl fmt::Display for SeqNo {
         self.0.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_order_and_print_plainly() {
+        assert!(SeqNo::ZERO < SeqNo::ZERO.next() && SeqNo(7).next() == SeqNo(8));
+        assert_eq!(SeqNo(42).to_string(), "42");
+        // A number and a kind fit in eight bytes.
+        assert_eq!(SeqNo::MAX.0 << 8 >> 8, SeqNo::MAX.0);
+        assert_eq!(SeqNo::MAX.next().0 << 8, 0);
+    }
+}

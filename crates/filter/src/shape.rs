@@ -113,8 +113,8 @@ impl FilterShape {
         [self.family as u8, self.probes, self.slices_log2, 0, a, b, c, d]
     }
 
-    /// The shape that `bytes` encode. It may speak of up to 64 GiB: compare [`Self::total_bytes`] with what the
-    /// file has before allocating.
+    /// The shape that `bytes` encode. It may speak of up to 64 GiB: compare [`Self::total_bytes`] with what
+    /// the file has before allocating.
     ///
     /// # Errors
     /// What is wrong with them: another length than [`Self::ENCODED_BYTES`], an unknown family, or a field

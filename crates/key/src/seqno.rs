@@ -15,7 +15,8 @@ impl SeqNo {
     /// At or after every write: what a search for "the newest" uses.
     pub const MAX: Self = Self((1 << 56) - 1);
 
-    /// The number after this one. Saturates, far above [`Self::MAX`]: no number read from a file can make it panic.
+    /// The number after this one. Saturates, far above [`Self::MAX`]: no number read from a file can make
+    /// it panic.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))

@@ -1,9 +1,9 @@
 //! The design: size ratio T, runs K and Z, write buffer and filter bits.
 //!
-//! Level i >= 1 holds `buffer_bytes * T^i` (Monkey counts levels so); level 0 is the inbox of flushed runs and
-//! has no capacity of its own. At most K runs live on an inner level and Z on the last one
-//! ("fluid LSM-tree", Dayan and Idreos 2018): leveling is K = Z = 1, tiering K = Z = T - 1, lazy leveling
-//! K = T - 1 with Z = 1, where T is rounded up if it is not whole.
+//! Level i >= 1 holds `buffer_bytes * T^i` (Monkey counts levels so); level 0 is the inbox of flushed runs
+//! and has no capacity of its own. At most K runs live on an inner level and Z on the last one ("fluid
+//! LSM-tree", Dayan and Idreos 2018): leveling is K = Z = 1, tiering K = Z = T - 1, lazy leveling K = T - 1
+//! with Z = 1, where T is rounded up if it is not whole.
 //!
 //! Everything here is a pure function of its arguments and gives the same bits on every machine: powers
 //! are repeated products, floats are stored in the shortest form that reads back exactly.
@@ -83,15 +83,15 @@ impl FromStr for MergePolicy {
 /// The knobs that give a tree its shape and its costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Design {
-    /// T: how many times larger a level is than the one above it; a real number, 2 to 1024. Larger: fewer levels,
-    /// so cheaper reads, but leveling merges more often (and tiering keeps more runs).
+    /// T: how many times larger a level is than the one above it; a real number, 2 to 1024. Larger: fewer
+    /// levels, so cheaper reads, but leveling merges more often (and tiering keeps more runs).
     pub size_ratio: f64,
     /// K: the most runs on each level but the last, 1 to 1024. More: cheaper writes, dearer reads.
     pub inner_runs: u32,
     /// Z: the most runs on the last level, 1 to 1024. More: cheaper writes, more dead versions kept.
     pub last_runs: u32,
-    /// The write buffer, in bytes, 1 KiB to 1 TiB: a memtable of this size is flushed, and level i holds T^i of it.
-    /// Larger: fewer levels and merges, more memory and a longer recovery.
+    /// The write buffer, in bytes, 1 KiB to 1 TiB: a memtable of this size is flushed, and level i holds
+    /// T^i of it. Larger: fewer levels and merges, more memory and a longer recovery.
     pub buffer_bytes: u64,
     /// Filter bits per key, 0 (no filters) to 64; fractions count. More: fewer false positives, more memory.
     pub bits_per_key: f64,
@@ -158,8 +158,8 @@ impl Design {
         capacity.round() as u64
     }
 
-    /// The levels that `total_bytes` need: the smallest L >= 1 such that levels 1 to L together hold them; at most
-    /// [`MAX_LEVELS`].
+    /// The levels that `total_bytes` need: the smallest L >= 1 such that levels 1 to L together hold them;
+    /// at most [`MAX_LEVELS`].
     pub fn levels_for(&self, total_bytes: u64) -> u32 {
         let mut held = 0u64;
         for level in 1..MAX_LEVELS {

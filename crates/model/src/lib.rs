@@ -1,9 +1,9 @@
 //! The design knobs of a tree, and (later) the cost model over them: pure mathematics, no I/O.
 //!
-//! A [`Design`] is a point in the space of fluid LSM-trees: size ratio T, at most K runs on inner levels and Z on
-//! the last, the write buffer, and filter bits per key. The classical merge policies are values of (K, Z),
-//! which [`MergePolicy`] names. The engine obeys a design, the manifest records it, and figures and command
-//! line compute with the same functions.
+//! A [`Design`] is a point in the space of fluid LSM-trees: size ratio T, at most K runs on inner levels
+//! and Z on the last, the write buffer, and filter bits per key. The classical merge policies are values of
+//! (K, Z), which [`MergePolicy`] names. The engine obeys a design, the manifest records it, and figures and
+//! command line compute with the same functions.
 //!
 //! Not here: what moves data between levels (crate `shamba`, `compaction/policy`).
 #![forbid(unsafe_code)]

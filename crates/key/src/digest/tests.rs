@@ -128,7 +128,8 @@ fn the_test_kind_collides_as_it_should() {
 fn other_kinds_neither_collide_nor_agree() {
     let mut seen = HashSet::new();
     for kind in DigestKind::ALL {
-        // CRC-32C has 32 bits only: 2,000 keys collide with a chance of one in two thousand, and these do not.
+        // CRC-32C has 32 bits only: 2,000 keys collide with a chance of one in two thousand, and these do
+        // not.
         if kind == DigestKind::TestFourBit {
             continue;
         }

@@ -13,6 +13,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync + Debug {
     /// Microseconds since some fixed moment; never goes back.
     fn now_us(&self) -> u64;
+    /// Nanoseconds on the same scale as [`Clock::now_us`], for timing parts of a lookup.
+    fn now_ns(&self) -> u64 {
+        self.now_us().saturating_mul(1_000)
+    }
     /// Milliseconds since 1970-01-01 UTC; may jump when somebody sets the clock.
     fn unix_ms(&self) -> u64;
     /// Waits for `us` microseconds.
@@ -41,6 +45,10 @@ impl Default for RealClock {
 impl Clock for RealClock {
     fn now_us(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn unix_ms(&self) -> u64 {

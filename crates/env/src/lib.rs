@@ -9,23 +9,23 @@
 #![deny(missing_docs)]
 
 mod clock;
-// mod fault;
+mod fault;
 mod helpers;
 mod memory;
 mod random;
 mod real;
-// mod sim;
+mod sim;
 mod spawn;
 mod tree;
 mod vfs;
 
 pub use clock::{Clock, ManualClock, RealClock};
-// pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence};
+pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence, When};
 pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write_file_synced};
 pub use memory::MemFs;
 pub use random::{RealRng, Rng, SeededRng};
 pub use real::RealFs;
-// pub use sim::{CrashPolicy, FsyncFailure, SimFs};
+pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
 pub use vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 

@@ -1,0 +1,302 @@
+//! A file system in memory that can be crashed after any of its calls.
+//!
+//! [`SimFs`] behaves as [`crate::MemFs`] and records every call that changes something, in one global order.
+//! [`SimFs::crash`] then builds the disk that a machine would find after losing power right behind the k-th
+//! of them: what was synced, and of the rest what a [`CrashPolicy`] lets through. That disk is a new, independent
+//! `SimFs` whose recording starts anew, so a recovery on it can be crashed in turn.
+//!
+//! Durable means: a file's bytes and length after a sync of the file; a name after a sync of its directory
+//! (making a directory is a change of names in the one above it). A sync of a file does nothing for its name.
+//!
+//! One recorded run serves thousands of crashes: a replay that stands at one position goes forward from there (ask
+//! in ascending order) or starts at the nearest checkpoint, and images share the buffers that they do not change.
+//!
+//! What it does not model: a device that lies about a sync, rot, sectors written elsewhere.
+//!
+//! Here: the public face. `disk.rs`: durable and pending. `policy.rs`: what survives. `files.rs`: the calls.
+
+mod disk;
+mod files;
+mod hash;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use policy::CrashPolicy;
+
+use crate::tree::{DirId, Node, NodeId, ROOT, Tree};
+use disk::{Disk, Op, Write};
+use hash::ImageHash;
+
+/// A checkpoint of the replay each so many calls: going back costs at most the replay of that many.
+const CHECKPOINT_CALLS: usize = 1_024;
+
+/// What a failed sync leaves behind. The call returns EIO in each case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FsyncFailure {
+    /// All stays pending; a later sync can make it durable.
+    Keep,
+    /// What was pending will never be durable but stays readable until a crash, and a later sync succeeds
+    /// without it: what Linux did for years.
+    Drop,
+    /// As `Drop`, and reads give the old durable content at once. (Names in a directory stay visible.)
+    Revert,
+}
+
+/// A simulated file system. Copies share it; [`SimFs::crash`] makes an independent one.
+#[derive(Clone, Debug)]
+pub struct SimFs {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct SyncFault {
+    nth: u64,
+    sticky: bool,
+    failure: FsyncFailure,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What a running program sees.
+    tree: Tree,
+    /// Every call that changed something, in order.
+    log: Vec<Op>,
+    trace: ImageHash,
+    /// The disk before the first call, and after each [`CHECKPOINT_CALLS`] that the replay has passed.
+    checkpoints: Vec<Disk>,
+    /// Where the replay stands.
+    replay: Disk,
+    syncs: u64,
+    sync_faults: Vec<SyncFault>,
+}
+
+impl State {
+    fn new(tree: Tree, disk: Disk) -> Self {
+        Self {
+            tree,
+            log: Vec::new(),
+            trace: ImageHash::new(),
+            checkpoints: vec![disk.clone()],
+            replay: disk,
+            syncs: 0,
+            sync_faults: Vec::new(),
+        }
+    }
+
+    fn record(&mut self, op: Op) {
+        trace_op(&mut self.trace, &op);
+        self.log.push(op);
+    }
+
+    /// Counts a sync and says whether it is to fail.
+    fn next_sync_failure(&mut self) -> Option<FsyncFailure> {
+        let n = self.syncs;
+        self.syncs += 1;
+        let due = |fault: &&SyncFault| fault.nth == n || (fault.sticky && fault.nth < n);
+        self.sync_faults.iter().find(due).map(|fault| fault.failure)
+    }
+
+    /// The disk after the first `calls` calls.
+    fn disk_at(&mut self, calls: usize) -> &Disk {
+        let target = calls.min(self.log.len());
+        let nearest = (target / CHECKPOINT_CALLS).min(self.checkpoints.len() - 1);
+        let stands_at = self.replay.position;
+        if stands_at > target || stands_at < self.checkpoints[nearest].position {
+            self.replay = self.checkpoints[nearest].clone();
+        }
+        while self.replay.position < target {
+            self.replay.record(&self.log[self.replay.position]);
+            if self.replay.position == self.checkpoints.len() * CHECKPOINT_CALLS {
+                self.checkpoints.push(self.replay.clone());
+            }
+        }
+        &self.replay
+    }
+}
+
+fn position(k: u64) -> usize {
+    usize::try_from(k).unwrap_or(usize::MAX)
+}
+
+impl SimFs {
+    /// An empty disk: only the root directory, which is durable.
+    pub fn new() -> Self {
+        Self::of(Tree::new(), Disk::new())
+    }
+
+    fn of(tree: Tree, disk: Disk) -> Self {
+        Self { state: Arc::new(Mutex::new(State::new(tree, disk))) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many calls changed something so far, syncs (failed ones too) among them. Making several
+    /// directories at once counts each.
+    pub fn op_count(&self) -> u64 {
+        self.state().log.len() as u64
+    }
+
+    /// How many syncs of files and directories were called so far.
+    pub fn sync_count(&self) -> u64 {
+        self.state().syncs
+    }
+
+    /// Makes all that is pending durable, as if long time had passed. Counts as one call.
+    pub fn settle(&self) {
+        self.state().record(Op::Settle);
+    }
+
+    /// Lets the `nth` sync from the making of this file system on (0-based, of files and directories
+    /// together, see [`SimFs::sync_count`]) fail.
+    pub fn fail_sync(&self, nth: u64, failure: FsyncFailure) {
+        self.state().sync_faults.push(SyncFault { nth, sticky: false, failure });
+    }
+
+    /// As [`SimFs::fail_sync`], for that sync and all after it.
+    pub fn fail_syncs_from(&self, nth: u64, failure: FsyncFailure) {
+        self.state().sync_faults.push(SyncFault { nth, sticky: true, failure });
+    }
+
+    /// The disk after a crash right behind the `k`-th call (0: before the first; more than there were: after
+    /// the last). Locks are gone, nothing is pending, planned sync failures are not taken over.
+    pub fn crash(&self, k: u64, policy: &CrashPolicy) -> SimFs {
+        let mut state = self.state();
+        state.disk_at(position(k));
+        let at = &state.replay;
+        let mut disk = at.without_pending();
+        policy.apply(&mut disk, &at.pending, &state.log[..at.position]);
+        let (tree, disk) = disk.restart(state.tree.next_id());
+        Self::of(tree, disk)
+    }
+
+    /// How many calls are pending right behind the `k`-th: what the numbers in a [`CrashPolicy`] count.
+    pub fn pending_count(&self, k: u64) -> usize {
+        self.state().disk_at(position(k)).pending.len()
+    }
+
+    /// A good variety of policies for a crash right behind the `k`-th call, the same for the same seed.
+    pub fn policies_for(&self, k: u64, seed: u64) -> Vec<CrashPolicy> {
+        let mut state = self.state();
+        let seed = seed ^ k.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        CrashPolicy::sample(&state.disk_at(position(k)).pending, seed)
+    }
+
+    /// Every crash point from the `first` call on (0: before any), each with its variety of policies, in the
+    /// order in which [`SimFs::crash`] is quickest.
+    pub fn crash_points(&self, first: u64, seed: u64) -> Vec<(u64, CrashPolicy)> {
+        (first..=self.op_count())
+            .flat_map(|k| self.policies_for(k, seed).into_iter().map(move |policy| (k, policy)))
+            .collect()
+    }
+
+    /// A hash of all names and contents as a program sees them now: equal for equal trees.
+    pub fn image_hash(&self) -> u64 {
+        let state = self.state();
+        let mut hash = ImageHash::new();
+        hash_dir(&state.tree, ROOT, &mut hash);
+        hash.finish()
+    }
+
+    /// A hash of the recorded calls: equal for equal runs.
+    pub fn trace_hash(&self) -> u64 {
+        self.state().trace.finish()
+    }
+
+    /// What the `k`-th call (1-based, as [`SimFs::crash`] counts) was, in words, to tell the story of a failure.
+    pub fn describe_op(&self, k: u64) -> Option<String> {
+        let state = self.state();
+        state.log.get(position(k.checked_sub(1)?)).map(describe)
+    }
+
+    /// Whether a name is there, for checks that must not count as calls of the program under test.
+    pub fn has_name(&self, path: &Path) -> bool {
+        self.state().tree.exists(path).unwrap_or(false)
+    }
+}
+
+impl Default for SimFs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn hash_dir(tree: &Tree, dir: DirId, hash: &mut ImageHash) {
+    let names = tree.names(dir).into_iter().flatten();
+    for (name, node) in names {
+        hash.bytes(name.as_bytes());
+        match node {
+            Node::File(cell) => {
+                hash.number(1);
+                hash.bytes(&cell.content());
+            }
+            Node::Dir(child) => {
+                hash.number(2);
+                hash_dir(tree, *child, hash);
+            }
+        }
+    }
+    hash.number(3);
+}
+
+fn node_number(node: NodeId) -> u64 {
+    match node {
+        NodeId::File(file) => file.0,
+        NodeId::Dir(dir) => dir.0,
+    }
+}
+
+fn trace_op(trace: &mut ImageHash, op: &Op) {
+    match op {
+        Op::Data(file, Write::Bytes { bytes, .. }) => {
+            trace.number(1);
+            trace.number(file.0);
+            trace.bytes(bytes);
+        }
+        Op::Data(file, Write::Length(bytes)) => trace.numbers(&[2, file.0, *bytes]),
+        Op::Names(changes) => {
+            trace.number(3);
+            for change in changes {
+                trace.number(change.dir.0);
+                trace.bytes(change.name.as_bytes());
+                trace.number(node_number(change.node) << 1 | u64::from(change.added));
+            }
+        }
+        Op::SyncFile(file, failure) => trace.numbers(&[4, file.0, u64::from(failure.is_some())]),
+        Op::SyncDir(dir, failure) => trace.numbers(&[5, dir.0, u64::from(failure.is_some())]),
+        Op::Settle => trace.number(6),
+    }
+}
+
+fn describe(op: &Op) -> String {
+    match op {
+        Op::Data(file, Write::Bytes { offset, bytes }) => {
+            format!("append {} bytes at {offset} of file {}", bytes.len(), file.0)
+        }
+        Op::Data(file, Write::Length(bytes)) => format!("cut file {} to {bytes} bytes", file.0),
+        Op::Names(changes) => {
+            let words = changes.iter().map(|change| {
+                let what = if change.added { "+" } else { "-" };
+                format!(
+                    "{what}{} (node {} in directory {})",
+                    change.name,
+                    node_number(change.node),
+                    change.dir.0
+                )
+            });
+            format!("names {}", words.collect::<Vec<_>>().join(", "))
+        }
+        Op::SyncFile(file, failure) => format!("sync file {}{}", file.0, describe_failure(*failure)),
+        Op::SyncDir(dir, failure) => format!("sync directory {}{}", dir.0, describe_failure(*failure)),
+        Op::Settle => "settle".to_owned(),
+    }
+}
+
+fn describe_failure(failure: Option<FsyncFailure>) -> String {
+    failure.map(|failure| format!(" (fails: {failure:?})")).unwrap_or_default()
+}

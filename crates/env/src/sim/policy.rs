@@ -1,0 +1,242 @@
+//! Which of the pending calls survive a crash.
+//!
+//! A [`CrashPolicy`] is a plain value, so that a failing case is printed and run again. Its numbers index
+//! the pending calls at the crash, in the order in which they were made; one that is too large is as if it
+//! were the end. Seeds make the random ones repeatable.
+//!
+//! [`CrashPolicy::sample`] picks a variety for one crash point: everything when little is pending, a sample
+//! of each kind when much is.
+
+use super::disk::{Disk, Op, Pending, Write};
+
+/// The unit in which a write of several sectors can arrive in part, in bytes.
+const SECTOR_BYTES: usize = 512;
+
+/// What a crash does to the calls that no sync had made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CrashPolicy {
+    /// None survives.
+    None,
+    /// All survive.
+    All,
+    /// The first so many survive: a journal written in order.
+    Prefix(usize),
+    /// All but this one survive: reordering.
+    DropOne(usize),
+    /// Only this one survives: reordering.
+    KeepOne(usize),
+    /// Each survives or not, independently.
+    Subset {
+        /// Fixes the choice.
+        seed: u64,
+    },
+    /// Those before the `i`-th survive, and of it, if it is an append, the first `cut` bytes.
+    Torn {
+        /// The torn call.
+        i: usize,
+        /// Bytes of it that arrive.
+        cut: usize,
+    },
+    /// As `Torn`, but the later calls survive too, so that a hole of zeros is left where bytes are missing.
+    TornHole {
+        /// The torn call.
+        i: usize,
+        /// Bytes of it that arrive.
+        cut: usize,
+    },
+    /// All lengths arrive, but the bytes of some appends, or some of their sectors, are zeros.
+    ZeroExtend {
+        /// Fixes the choice.
+        seed: u64,
+    },
+    /// All lengths arrive, but the bytes of some appends, or some of their sectors, are garbage: often what
+    /// an earlier append wrote elsewhere.
+    StaleExtend {
+        /// Fixes the choice.
+        seed: u64,
+    },
+    /// All data arrives; of each change of names, its halves arrive or not, independently: a renamed file
+    /// can be under its old name, the new, both or none.
+    DirStrict {
+        /// Fixes the choice.
+        seed: u64,
+    },
+    /// A sync of any file carries all earlier changes of names along; of the later ones a prefix arrives,
+    /// and of the data a random part. An engine that needs this leniency is wrong.
+    DirExt4 {
+        /// Fixes the choice.
+        seed: u64,
+    },
+}
+
+impl CrashPolicy {
+    /// Lets through to `disk` what survives of `pending`. `log` is what was ever called, for stale bytes.
+    pub(super) fn apply(self, disk: &mut Disk, pending: &[Pending], log: &[Op]) {
+        match self {
+            CrashPolicy::None => {}
+            CrashPolicy::All => let_through(disk, pending, |_| true),
+            CrashPolicy::Prefix(count) => let_through(disk, pending, |i| i < count),
+            CrashPolicy::DropOne(dropped) => let_through(disk, pending, |i| i != dropped),
+            CrashPolicy::KeepOne(kept) => let_through(disk, pending, |i| i == kept),
+            CrashPolicy::Subset { seed } => {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let_through(disk, pending, |_| rng.bool());
+            }
+            CrashPolicy::Torn { i, cut } => {
+                let end = i.min(pending.len());
+                let_through(disk, &pending[..end], |_| true);
+                tear(disk, pending.get(i), cut);
+            }
+            CrashPolicy::TornHole { i: torn, cut } => {
+                for (i, call) in pending.iter().enumerate() {
+                    if i == torn { tear(disk, Some(call), cut) } else { disk.apply(call) }
+                }
+            }
+            CrashPolicy::ZeroExtend { seed } => spoil(disk, pending, seed, |_, bytes| bytes.fill(0)),
+            CrashPolicy::StaleExtend { seed } => {
+                spoil(disk, pending, seed, |rng, bytes| fill_stale(rng, bytes, log));
+            }
+            CrashPolicy::DirStrict { seed } => {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                for call in pending {
+                    match call {
+                        Pending::Data(file, write) => disk.apply_write(*file, write),
+                        Pending::Names { changes, .. } => {
+                            changes.iter().filter(|_| rng.bool()).for_each(|change| disk.apply_name(change));
+                        }
+                    }
+                }
+            }
+            CrashPolicy::DirExt4 { seed } => {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let journal_end = rng.usize(..=pending.len());
+                let_through_ordered(disk, pending, journal_end, &mut rng);
+            }
+        }
+    }
+
+    /// A good variety for a crash with these calls pending; without any, one policy says it all.
+    pub(super) fn sample(pending: &[Pending], seed: u64) -> Vec<CrashPolicy> {
+        let count = pending.len();
+        if count == 0 {
+            return vec![CrashPolicy::None];
+        }
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut policies = vec![CrashPolicy::None, CrashPolicy::All];
+        if count > 1 {
+            policies.extend(pick(&mut rng, 1..count, 3).into_iter().map(CrashPolicy::Prefix));
+            policies.extend(pick(&mut rng, 0..count, 3).into_iter().map(CrashPolicy::DropOne));
+            policies.extend(pick(&mut rng, 0..count, 3).into_iter().map(CrashPolicy::KeepOne));
+            policies.extend((0..2).map(|_| CrashPolicy::Subset { seed: rng.u64(..) }));
+        }
+        let appends: Vec<(usize, usize)> = pending
+            .iter()
+            .enumerate()
+            .filter_map(|(i, call)| match call {
+                Pending::Data(_, Write::Bytes { bytes, .. }) => Some((i, bytes.len())),
+                _ => None,
+            })
+            .collect();
+        for at in pick(&mut rng, 0..appends.len(), 2) {
+            let (i, bytes) = appends[at];
+            let cut = rng.usize(..bytes);
+            policies.push(CrashPolicy::Torn { i, cut });
+            if bytes > SECTOR_BYTES {
+                let sectors = (bytes - 1) / SECTOR_BYTES;
+                policies.push(CrashPolicy::Torn { i, cut: SECTOR_BYTES * rng.usize(1..=sectors) });
+            }
+            if i + 1 < count {
+                policies.push(CrashPolicy::TornHole { i, cut });
+            }
+        }
+        if !appends.is_empty() {
+            policies.push(CrashPolicy::ZeroExtend { seed: rng.u64(..) });
+            policies.push(CrashPolicy::StaleExtend { seed: rng.u64(..) });
+        }
+        if pending.iter().any(|call| matches!(call, Pending::Names { .. })) {
+            policies.extend((0..2).map(|_| CrashPolicy::DirStrict { seed: rng.u64(..) }));
+            policies.push(CrashPolicy::DirExt4 { seed: rng.u64(..) });
+        }
+        policies
+    }
+}
+
+/// Up to `most` different numbers of a range, ascending; all of a range that is no longer.
+fn pick(rng: &mut fastrand::Rng, range: std::ops::Range<usize>, most: usize) -> Vec<usize> {
+    if range.len() <= most {
+        return range.collect();
+    }
+    let mut picked: Vec<usize> = (0..most).map(|_| rng.usize(range.clone())).collect();
+    picked.sort_unstable();
+    picked.dedup();
+    picked
+}
+
+fn let_through(disk: &mut Disk, pending: &[Pending], mut survives: impl FnMut(usize) -> bool) {
+    for (i, call) in pending.iter().enumerate() {
+        if survives(i) {
+            disk.apply(call);
+        }
+    }
+}
+
+fn let_through_ordered(disk: &mut Disk, pending: &[Pending], journal_end: usize, rng: &mut fastrand::Rng) {
+    let_through(disk, pending, |i| match &pending[i] {
+        Pending::Data(..) => rng.bool(),
+        Pending::Names { journaled, .. } => *journaled || i < journal_end,
+    });
+}
+
+/// Lets the first `cut` bytes of an append through; of any other call nothing.
+fn tear(disk: &mut Disk, call: Option<&Pending>, cut: usize) {
+    if let Some(Pending::Data(file, Write::Bytes { offset, bytes })) = call {
+        disk.apply_bytes(*file, *offset, &bytes[..cut.min(bytes.len())]);
+    }
+}
+
+/// Lets everything through, but with some appends, or some sectors of them, overwritten by `filler`.
+fn spoil(
+    disk: &mut Disk,
+    pending: &[Pending],
+    seed: u64,
+    mut filler: impl FnMut(&mut fastrand::Rng, &mut [u8]),
+) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for call in pending {
+        let Pending::Data(file, Write::Bytes { offset, bytes }) = call else {
+            disk.apply(call);
+            continue;
+        };
+        let mut arrived = bytes.to_vec();
+        match rng.u8(..3) {
+            0 => {}
+            1 => filler(&mut rng, &mut arrived),
+            _ => {
+                // Sectors lie at multiples of their size in the file, not in the write.
+                let first = SECTOR_BYTES - (*offset % SECTOR_BYTES as u64) as usize;
+                let (head, rest) = arrived.split_at_mut(first.min(bytes.len()));
+                for sector in std::iter::once(head).chain(rest.chunks_mut(SECTOR_BYTES)) {
+                    if rng.bool() {
+                        filler(&mut rng, sector);
+                    }
+                }
+            }
+        }
+        disk.apply_bytes(*file, *offset, &arrived);
+    }
+}
+
+/// Garbage as a reused block holds it: half of the time bytes of an earlier append, which may be valid
+/// records of another place, else noise.
+fn fill_stale(rng: &mut fastrand::Rng, bytes: &mut [u8], log: &[Op]) {
+    let start = rng.usize(..log.len().max(1));
+    let earlier = (log.iter().skip(start).chain(log.iter().take(start))).take(16).find_map(|op| match op {
+        Op::Data(_, Write::Bytes { bytes, .. }) => Some(bytes),
+        _ => None,
+    });
+    rng.fill(bytes);
+    if let Some(earlier) = earlier.filter(|_| rng.bool()) {
+        let shared = earlier.len().min(bytes.len());
+        bytes[..shared].copy_from_slice(&earlier[..shared]);
+    }
+}

@@ -8,6 +8,8 @@
 //! Not here: what files mean (crates `shamba-table` and `shamba`).
 #![deny(missing_docs)]
 
+#[cfg(test)]
+mod agreement;
 mod clock;
 mod fault;
 mod helpers;

@@ -68,14 +68,18 @@ struct RealLock {
 
 impl FileLock for RealLock {}
 
+/// Opens for reading, but no directory: unix would open one and fail at the first read.
+fn open_file(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    Ok(file)
+}
+
 impl Vfs for RealFs {
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
-        let file = File::open(path)?;
-        // Unix opens directories for reading and fails at the first read: say it now.
-        if file.metadata()?.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
-        }
-        Ok(Arc::new(RealRandomFile(file)))
+        Ok(Arc::new(RealRandomFile(open_file(path)?)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
@@ -146,7 +150,7 @@ impl Vfs for RealFs {
                 let locked = file.try_lock();
                 (file, locked)
             }
-            LockKind::Shared => match File::open(path) {
+            LockKind::Shared => match open_file(path) {
                 Ok(file) => {
                     let locked = file.try_lock_shared();
                     (file, locked)

@@ -339,15 +339,18 @@ impl Tree {
     /// As [`crate::Vfs::rename`]; directories too.
     pub(crate) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<Vec<NameChange>> {
         let (from_dir, from_name) = self.place(from)?;
-        let moved = self.look_up(from_dir, from_name).cloned().ok_or_else(|| error(ErrorKind::NotFound))?;
         let (to_dir, to_name) = self.place(to)?;
-        let mut changes = Vec::new();
-        if let Node::Dir(_) = moved {
-            let (from_names, to_names) = (components(from)?, components(to)?);
-            if to_names.len() > from_names.len() && to_names.starts_with(&from_names) {
-                return Err(error(ErrorKind::InvalidInput));
-            }
+        let moved = self.look_up(from_dir, from_name).cloned().ok_or_else(|| error(ErrorKind::NotFound))?;
+        let (from_names, to_names) = (components(from)?, components(to)?);
+        let is_below = |inner: &[&str], outer: &[&str]| inner.len() > outer.len() && inner.starts_with(outer);
+        // A directory cannot move into itself, nor anything onto a directory that it is in.
+        if is_below(&to_names, &from_names) {
+            return Err(error(ErrorKind::InvalidInput));
         }
+        if is_below(&from_names, &to_names) {
+            return Err(error(ErrorKind::DirectoryNotEmpty));
+        }
+        let mut changes = Vec::new();
         if let Some(target) = self.look_up(to_dir, to_name) {
             if target.id() == moved.id() {
                 return Ok(changes);

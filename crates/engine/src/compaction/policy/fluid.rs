@@ -1,0 +1,185 @@
+//! The fluid LSM: when a level must give way, and where what leaves it arrives.
+//!
+//! Level i >= 1 holds at most `C_i` bytes ([`Design::level_capacity_bytes`]) in at most `K_i` runs: K on inner
+//! levels, Z on the last. A level with `K_i = 1` is *leveled*, one with more is *tiered*. Leveling, tiering
+//! and lazy leveling are values of (K, Z); the rules below know no names.
+//!
+//! [`pick`] looks from the deepest level up, so that there is room below before more arrives:
+//! (a) a leveled level over `C_i` gives the file that is cheapest to move ([`super::score`]) to level i + 1,
+//!     until it fits. The last level of a tree whose inner levels are tiered goes down whole instead, and
+//!     without being rewritten, since nothing is there: lazy leveling grows by a level so.
+//! (b) a tiered level over `C_i`, or with more than `K_i` runs, goes to level i + 1 as a whole. A leveled one with more
+//!     than one run, which only a change of the design leaves, is merged in place.
+//! (c) an inbox that has reached its trigger goes to level 1, all of it; if it is *crowded*, before (a) and (b),
+//!     since writers wait for it.
+//!
+//! What arrives on level i joins the run of a leveled level, whatever the size: (a) follows. On a tiered
+//! level it joins the *active* (newest) run while that stays within `C_i / K_i`, else it becomes a run,
+//! else, when the level would exceed `C_i` or have `K_i + 1` runs, the whole level goes along and all of it
+//! arrives on level i + 1: one merge, however many levels it passes.
+//!
+//! Every job moves bytes down or makes runs fewer, and what arrives on an empty level beyond the last fits
+//! there or passes on to one `T` times larger: so a tree at rest is reached from any tree.
+//!
+//! Not here: cutting jobs into slices ([`super::slices`]).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use shamba_model::{Design, MAX_LEVELS};
+use shamba_table::TableId;
+
+use super::job::{MergeInput, MergeJob, Reason, Target};
+use super::score;
+use crate::version::{KeyRange, Run, TableUse, Version};
+
+/// An inbox of this many triggers is crowded. With more, a large debt on the levels (a changed design) would
+/// hold up writers until it is paid; with fewer, level 1 would be merged while it is over its capacity.
+const CROWDED_TRIGGERS: usize = 4;
+
+/// What the inbox may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct InboxLimits {
+    /// As many runs start a merge into level 1; 1 keeps the trees of the papers. 0 counts as 1.
+    pub trigger: u32,
+}
+
+impl InboxLimits {
+    fn is_reached(self, version: &Version, times: usize) -> bool {
+        version.level(0).len() >= (self.trigger.max(1) as usize).saturating_mul(times)
+    }
+}
+
+/// The next merge that `design` asks for; `None` when the tree has the shape that it should have.
+pub(crate) fn pick(version: &Version, design: &Design, limits: &InboxLimits) -> Option<MergeJob> {
+    let inbox = || {
+        let mut arrival = Arrival::default();
+        arrival.add_level(version, 0);
+        arrival.at(version, design, 1, Reason::Inbox)
+    };
+    if limits.is_reached(version, CROWDED_TRIGGERS) {
+        return Some(inbox());
+    }
+    (1..=version.deepest_level())
+        .rev()
+        .find_map(|level| relieve(version, design, level))
+        .or_else(|| limits.is_reached(version, 1).then(inbox))
+}
+
+/// About how many bytes the policy would still have to move: 0 exactly when [`pick`] finds nothing.
+pub(crate) fn debt_bytes(version: &Version, design: &Design, limits: &InboxLimits) -> u64 {
+    let deepest = version.deepest_level();
+    // What leaves a level arrives on the next one and may push as much out of that.
+    let mut arriving = if limits.is_reached(version, 1) { version.level_bytes(0).max(1) } else { 0 };
+    let mut debt = arriving;
+    for level in 1..=deepest {
+        let bytes = version.level_bytes(level);
+        let allowed = design.runs_allowed(level, deepest) as usize;
+        let held = bytes.saturating_add(arriving);
+        arriving = if version.level(level).len() > allowed {
+            held.max(1)
+        } else {
+            held.saturating_sub(design.level_capacity_bytes(level))
+        };
+        debt = debt.saturating_add(arriving);
+    }
+    debt
+}
+
+/// The job that brings `level` (1 or deeper) back within its bounds.
+fn relieve(version: &Version, design: &Design, level: u32) -> Option<MergeJob> {
+    let deepest = version.deepest_level();
+    let runs = version.level(level);
+    let oldest = runs.last()?;
+    let is_over = version.level_bytes(level) > design.level_capacity_bytes(level);
+    let allowed = design.runs_allowed(level, deepest) as usize;
+    let has_too_many = runs.len() > allowed;
+    if !is_over && !has_too_many {
+        return None;
+    }
+    let reason = if has_too_many { Reason::Runs { level } } else { Reason::Overflow { level } };
+    let mut arrival = Arrival::default();
+    if has_too_many && (allowed == 1 || level >= MAX_LEVELS) {
+        arrival.add_level(version, level);
+        let target_run = Target::Existing(oldest.id);
+        return Some(MergeJob { inputs: arrival.inputs, target_level: level, target_run, reason });
+    }
+    if allowed > 1 || (level == deepest && design.inner_runs > 1) {
+        arrival.add_level(version, level);
+    } else {
+        arrival.add(level, oldest, [score::cheapest(oldest, version.level(level + 1))?]);
+    }
+    Some(arrival.at(version, design, level + 1, reason))
+}
+
+/// Tables on their way down.
+#[derive(Default)]
+struct Arrival {
+    inputs: Vec<MergeInput>,
+    ranges: Vec<KeyRange>,
+    bytes: u64,
+}
+
+impl Arrival {
+    fn add_level(&mut self, version: &Version, level: u32) {
+        for run in version.level(level) {
+            self.add(level, run, run.tables());
+        }
+    }
+
+    fn add<'v>(&mut self, level: u32, run: &Run, tables: impl IntoIterator<Item = &'v TableUse>) {
+        let mut ids = Vec::new();
+        for table in tables {
+            ids.push(table.meta.id);
+            self.ranges.push(table.range.clone());
+            self.bytes = self.bytes.saturating_add(table.live_bytes);
+        }
+        self.inputs.push(MergeInput { level, run: run.id, tables: ids });
+    }
+
+    /// The job that brings the tables to `level`, or deeper.
+    fn at(mut self, version: &Version, design: &Design, mut level: u32, reason: Reason) -> MergeJob {
+        loop {
+            let allowed = design.runs_allowed(level, version.deepest_level().max(level));
+            let runs = version.level(level);
+            let (active, capacity) = (runs.first(), design.level_capacity_bytes(level));
+            let target = if allowed <= 1 {
+                Some(active)
+            } else if version.level_bytes(level).saturating_add(self.bytes) > capacity {
+                None
+            } else {
+                let room = capacity / u64::from(allowed);
+                match active.filter(|run| run.bytes().saturating_add(self.bytes) <= room) {
+                    Some(run) => Some(Some(run)),
+                    None => (runs.len() < allowed as usize).then_some(None),
+                }
+            };
+            match target {
+                Some(run) => return self.into(run, level, reason),
+                // No level is deeper: its capacity is beyond what a file system can hold.
+                None if level >= MAX_LEVELS => return self.into(None, level, reason),
+                None => self.add_level(version, level),
+            }
+            level += 1;
+        }
+    }
+
+    /// The job that merges the tables into `run`, or makes a run of them.
+    fn into(mut self, run: Option<&Arc<Run>>, target_level: u32, reason: Reason) -> MergeJob {
+        let Some(run) = run else {
+            return MergeJob { inputs: self.inputs, target_level, target_run: Target::New, reason };
+        };
+        let tables = sharing_keys(run, &self.ranges);
+        if !tables.is_empty() {
+            self.inputs.push(MergeInput { level: target_level, run: run.id, tables });
+        }
+        MergeJob { inputs: self.inputs, target_level, target_run: Target::Existing(run.id), reason }
+    }
+}
+
+/// The tables of `run` that share keys with any of the ranges, ascending.
+fn sharing_keys(run: &Run, ranges: &[KeyRange]) -> Vec<TableId> {
+    let shared: HashSet<_> =
+        ranges.iter().flat_map(|range| run.overlapping(range)).map(|table| table.meta.id).collect();
+    run.tables().iter().map(|table| table.meta.id).filter(|id| shared.contains(id)).collect()
+}

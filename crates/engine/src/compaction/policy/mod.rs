@@ -1,0 +1,24 @@
+//! Policy: what to merge next. Pure functions of a version and a design; no I/O, no clock, no state.
+//!
+//! [`pick`] is the fluid LSM ([`fluid`]); which file leaves a leveled level is [`score`]'s to say;
+//! [`pick_full`] is a caller's `compact`. All answer with a [`MergeJob`] ([`job`]), which is carried out a
+//! key range at a time: [`slices`] cuts it, [`slice_edit`] records one finished slice. A crash may leave any
+//! prefix of the slices done; such a tree is valid, and the policy goes on from it like from any other.
+//!
+//! One job at a time runs in a keyspace: a job relies on nothing but flushes changing the tree beside it.
+//!
+//! Not here: merging (`compaction::job`), when to run (`compaction::scheduler`).
+
+mod fluid;
+mod full;
+mod job;
+mod score;
+mod slices;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use fluid::{InboxLimits, debt_bytes, pick};
+pub(crate) use full::pick_full;
+pub(crate) use job::{MergeInput, MergeJob, OutputRun, Reason, Target};
+pub(crate) use slices::{move_edit, slice_edit, slices};

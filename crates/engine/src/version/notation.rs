@@ -1,0 +1,313 @@
+//! The notation: a version as text that people read and tests write. What is printed can be parsed, and
+//! printing that gives the same text.
+//!
+//! One line a level, runs newest first, tables ascending:
+//!
+//! ```text
+//! L0: r9@9[000012:a..c 100, 000013:d..f 90]
+//! L2: r5@5[000007:b..d of a..d 60 of 100 n=40 del=3 rdel=1 seq=5-90] r3@3[000002:a.. 800]
+//! ```
+//!
+//! `r9@9` is run 9 of age 9; `000012:a..c 100` is table 12, which counts for the keys from `a` up to `c`,
+//! exclusive, with about 100 bytes. A table of which less counts than the file holds shows both, `of` between. What
+//! follows is left out where it is zero: entries, deletes among them, range tombstones, first and last sequence number.
+//! A range without an upper bound ends at its dots. Bytes of keys that are not printable ASCII, blanks and
+//! `\ , [ ]` are written `\xNN`, and so is a dot that begins or ends a key or follows another dot.
+//!
+//! Not printed, and zero after parsing: birth ids and filter bits. Not here: bytes on disk ([`super::manifest`]).
+
+use std::fmt::{self, Write};
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use shamba_key::SeqNo;
+use shamba_table::{BirthId, TableId};
+
+use super::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
+use super::run::Run;
+use super::version::Version;
+use crate::ids::{Age, RunId};
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (level, runs) in self.levels().filter(|(_, runs)| !runs.is_empty()) {
+            write!(f, "L{level}:")?;
+            for run in runs {
+                write!(f, " {run}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}@{}[", self.id, self.age)?;
+        for (at, table) in self.tables().iter().enumerate() {
+            write!(f, "{}{table}", if at > 0 { ", " } else { "" })?;
+        }
+        f.write_char(']')
+    }
+}
+
+impl fmt::Display for TableUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meta = &self.meta;
+        write!(f, "{}:{}", meta.id, self.range)?;
+        if self.is_narrowed() {
+            write!(f, " of {}", meta.key_range())?;
+        }
+        write!(f, " {}", self.live_bytes)?;
+        if self.live_bytes != meta.file_bytes {
+            write!(f, " of {}", meta.file_bytes)?;
+        }
+        for (name, count) in [("n", meta.entries), ("del", meta.deletes), ("rdel", meta.range_deletes)] {
+            if count > 0 {
+                write!(f, " {name}={count}")?;
+            }
+        }
+        if meta.largest_seq > SeqNo::ZERO || meta.smallest_seq > SeqNo::ZERO {
+            write!(f, " seq={}-{}", meta.smallest_seq, meta.largest_seq)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for KeyRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_key(f, &self.lower)?;
+        f.write_str("..")?;
+        self.upper.as_ref().map_or(Ok(()), |upper| write_key(f, upper))
+    }
+}
+
+fn write_key(f: &mut fmt::Formatter<'_>, key: &[u8]) -> fmt::Result {
+    let mut after_dot = true;
+    for (at, &byte) in key.iter().enumerate() {
+        let is_plain = match byte {
+            b'\\' | b',' | b'[' | b']' => false,
+            // Two plain dots in a row are the range's own.
+            b'.' => !after_dot && at + 1 < key.len(),
+            _ => byte.is_ascii_graphic(),
+        };
+        after_dot = is_plain && byte == b'.';
+        if is_plain {
+            f.write_char(char::from(byte))?;
+        } else {
+            write!(f, "\\x{byte:02x}")?;
+        }
+    }
+    Ok(())
+}
+
+impl FromStr for Version {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut version = Self::empty();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            version =
+                add_level(&version, line.trim()).map_err(|why| format!("line {}: {why}", number + 1))?;
+        }
+        Ok(version)
+    }
+}
+
+/// The version with the runs of one line.
+fn add_level(version: &Version, line: &str) -> Result<Version, String> {
+    let (level, mut rest) = line
+        .strip_prefix('L')
+        .and_then(|line| line.split_once(':'))
+        .ok_or_else(|| format!("a level begins with L, its number and a colon, not {line:?}"))?;
+    let level: u32 = number(level, "a level")?;
+    let mut edit = VersionEdit::default();
+    let mut newer: Option<Age> = None;
+    let mut known: Vec<RunId> = version.runs().map(|(_, run)| run.id).collect();
+    loop {
+        rest = rest.trim_start();
+        if rest.is_empty() {
+            break;
+        }
+        let (head, tables) =
+            rest.split_once('[').ok_or_else(|| format!("a run has its tables in brackets: {rest:?}"))?;
+        let (tables, after) =
+            tables.split_once(']').ok_or_else(|| format!("no bracket ends the tables of {head}"))?;
+        let (run, age) = head
+            .strip_prefix('r')
+            .and_then(|head| head.split_once('@'))
+            .ok_or_else(|| format!("a run begins with its number and age as r9@9, not {head:?}"))?;
+        let (run, age) = (RunId(number(run, "a run")?), Age(number(age, "an age")?));
+        if known.contains(&run) {
+            return Err(format!("run {run} is in the tree twice"));
+        }
+        if newer.is_some_and(|newer| newer <= age) {
+            return Err(format!("run {run} is not older than the one before it"));
+        }
+        known.push(run);
+        newer = Some(age);
+        for table in tables.split(',') {
+            let table = table.trim().parse().map_err(|why| format!("run {run}: {why}"))?;
+            edit.changes.push(Change::Add { level, run, age, table });
+        }
+        rest = after;
+    }
+    version.apply(&edit)
+}
+
+impl FromStr for TableUse {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (id, rest) = text
+            .split_once(':')
+            .ok_or_else(|| format!("a table is written id:lower..upper bytes, not {text:?}"))?;
+        let id = TableId(number(id, "a table")?);
+        let fail = |why: String| format!("table {id}: {why}");
+        let mut words = rest.split_ascii_whitespace().peekable();
+        let range: KeyRange = words.next().unwrap_or_default().parse().map_err(fail)?;
+        let file_range = match words.next_if_eq(&"of") {
+            Some(_) => words.next().unwrap_or_default().parse().map_err(fail)?,
+            None => range.clone(),
+        };
+        let live_bytes: u64 = number(words.next().unwrap_or_default(), "bytes").map_err(fail)?;
+        let file_bytes = match words.next_if_eq(&"of") {
+            Some(_) => number(words.next().unwrap_or_default(), "bytes").map_err(fail)?,
+            None => live_bytes,
+        };
+        let mut meta = TableMeta {
+            id,
+            birth: BirthId(0),
+            file_bytes,
+            entries: 0,
+            deletes: 0,
+            range_deletes: 0,
+            smallest: file_range.lower,
+            upper: file_range.upper,
+            smallest_seq: SeqNo::ZERO,
+            largest_seq: SeqNo::ZERO,
+            bits_per_key: 0.0,
+            reader: OnceLock::new(),
+        };
+        for word in words {
+            let (name, value) =
+                word.split_once('=').ok_or_else(|| fail(format!("{word:?} is no name=value")))?;
+            match name {
+                "n" => meta.entries = number(value, "n").map_err(fail)?,
+                "del" => meta.deletes = number(value, "del").map_err(fail)?,
+                "rdel" => meta.range_deletes = number(value, "rdel").map_err(fail)?,
+                "seq" => {
+                    let (from, to) = value
+                        .split_once('-')
+                        .ok_or_else(|| fail(format!("{value:?} is no range of numbers")))?;
+                    meta.smallest_seq = SeqNo(number(from, "seq").map_err(fail)?);
+                    meta.largest_seq = SeqNo(number(to, "seq").map_err(fail)?);
+                }
+                _ => return Err(fail(format!("unknown name {name:?}"))),
+            }
+        }
+        Ok(Self { meta: Arc::new(meta), range, live_bytes })
+    }
+}
+
+impl FromStr for KeyRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (lower, upper) =
+            text.split_once("..").ok_or_else(|| format!("a range is written lower..upper, not {text:?}"))?;
+        let upper = if upper.is_empty() { None } else { Some(parse_key(upper)?) };
+        Ok(Self { lower: parse_key(lower)?, upper })
+    }
+}
+
+fn parse_key(text: &str) -> Result<Bytes, String> {
+    let mut key = Vec::with_capacity(text.len());
+    let mut pieces = text.split("\\x");
+    key.extend_from_slice(pieces.next().unwrap_or_default().as_bytes());
+    for piece in pieces {
+        let digits = piece.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        key.push(byte.ok_or_else(|| format!("an escape is \\x and two hex digits: {text:?}"))?);
+        key.extend_from_slice(&piece.as_bytes()[2..]);
+    }
+    Ok(Bytes::from(key))
+}
+
+fn number<N: FromStr>(text: &str, what: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{what} must be a number, not {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_parses_to_the_same() {
+        let text = "L0: r9@9[000012:a..c 100, 000013:d..f 90]\n\
+                    L2: r5@6[000007:b..d of a..d 60 of 100 n=40 del=3 rdel=1 seq=5-90] r3@3[000002:a.. 800]\n";
+        let version: Version = text.parse().expect("notation");
+        assert_eq!(version.to_string(), text);
+        let table = &version.level(2)[0].tables()[0];
+        assert!(table.is_narrowed());
+        assert_eq!((table.meta.entries, table.meta.deletes, table.meta.range_deletes), (40, 3, 1));
+        assert_eq!((table.meta.smallest_seq, table.meta.largest_seq), (SeqNo(5), SeqNo(90)));
+        assert_eq!(version.level(2)[1].tables()[0].range.upper, None);
+    }
+
+    #[test]
+    fn any_bytes_can_be_keys() {
+        let keys: [&[u8]; 12] = [
+            b"",
+            b".",
+            b"..",
+            b"...",
+            b"a.b",
+            b"a..b",
+            b".a.",
+            b"\\x41",
+            b"[,] ",
+            b"\0\xff",
+            b"of",
+            b"/usr/lib/x.so:1",
+        ];
+        for lower in keys {
+            for upper in keys {
+                let range = KeyRange {
+                    lower: Bytes::from_static(lower),
+                    upper: (!upper.is_empty()).then(|| Bytes::from_static(upper)),
+                };
+                let text = range.to_string();
+                assert_eq!(text.parse::<KeyRange>().as_ref(), Ok(&range), "{text}");
+            }
+        }
+        assert_eq!(
+            KeyRange { lower: "/usr/lib/x.so:1".into(), upper: Some("a\0".into()) }.to_string(),
+            "/usr/lib/x.so:1..a\\x00"
+        );
+    }
+
+    #[test]
+    fn text_that_is_no_tree_is_refused_with_its_line() {
+        for (text, why) in [
+            ("L1: r1@1[1:a..b 1]\nM2:", "line 2: a level begins with L, its number and a colon, not \"M2:\""),
+            ("Lx: ", "line 1: a level must be a number, not \"x\""),
+            ("L1: r1", "line 1: a run has its tables in brackets: \"r1\""),
+            ("L1: r1@1[1:a..b 1", "line 1: no bracket ends the tables of r1@1"),
+            ("L1: r1[1:a..b 1]", "line 1: a run begins with its number and age as r9@9, not \"r1\""),
+            ("L1: r1@1[]", "line 1: run 1: a table is written id:lower..upper bytes, not \"\""),
+            ("L1: r1@1[1:ab 1]", "line 1: run 1: table 000001: a range is written lower..upper, not \"ab\""),
+            ("L1: r1@1[1:a..b]", "line 1: run 1: table 000001: bytes must be a number, not \"\""),
+            (
+                "L1: r1@1[1:a..\\xq 1]",
+                "line 1: run 1: table 000001: an escape is \\x and two hex digits: \"\\\\xq\"",
+            ),
+            ("L1: r1@1[1:a..b 1 z=1]", "line 1: run 1: table 000001: unknown name \"z\""),
+            ("L1: r1@1[1:a..b 1] r2@2[2:a..b 1]", "line 1: run 2 is not older than the one before it"),
+            ("L1: r1@1[1:b..a 1]", "line 1: level 1: run 1: no key is in the range of table 000001"),
+        ] {
+            assert_eq!(text.parse::<Version>().unwrap_err(), why, "{text}");
+        }
+    }
+}

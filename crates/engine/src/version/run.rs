@@ -1,0 +1,214 @@
+//! Runs: sorted lists of tables; what a level is made of.
+//!
+//! A run uses of each of its tables the keys in `range`, which may be less than the file holds. At most
+//! one table of a run can hold a key, and [`Run::table_for`] finds it: a binary search over *heads* (the
+//! first eight bytes of each lower bound as a number, in one dense array), full keys only where heads tie.
+//! A run is immutable; an edit makes a new one that shares the files.
+//!
+//! Invariant (held by [`Run::new`]): the tables ascend by range, ranges are not empty and share no key.
+//!
+//! Not here: the order between runs ([`super::version`]), reading entries (`read::run_iter`).
+
+use std::sync::{Arc, OnceLock};
+
+use shamba_key::head;
+use shamba_table::{RangeTombstone, TableId};
+
+use super::edit::{KeyRange, TableUse};
+use super::range::cmp_upper;
+use crate::ids::{Age, RunId};
+use crate::range_delete::FragmentedTombstones;
+
+/// One sorted run.
+#[derive(Debug)]
+pub struct Run {
+    /// Its number, never reused.
+    pub id: RunId,
+    /// Larger is newer, among the runs of a level.
+    pub age: Age,
+    tables: Box<[TableUse]>,
+    heads: Box<[u64]>,
+    bytes: u64,
+    has_range_deletes: bool,
+    tombstones: OnceLock<Arc<FragmentedTombstones>>,
+}
+
+impl Run {
+    /// A run of `tables`, given in any order.
+    ///
+    /// # Errors
+    /// A table whose range is empty, and tables that share keys: which.
+    pub fn new(id: RunId, age: Age, mut tables: Vec<TableUse>) -> Result<Self, String> {
+        tables.sort_by(|a, b| a.range.lower.cmp(&b.range.lower));
+        if let Some(table) = tables.iter().find(|table| table.range.is_empty()) {
+            return Err(format!("run {id}: no key is in the range of table {}", table.meta.id));
+        }
+        for pair in tables.windows(2) {
+            if let [left, right] = pair
+                && left.range.is_above(&right.range.lower)
+            {
+                return Err(format!("run {id}: tables {} and {} share keys", left.meta.id, right.meta.id));
+            }
+        }
+        Ok(Self {
+            id,
+            age,
+            heads: tables.iter().map(|table| head(&table.range.lower)).collect(),
+            bytes: tables.iter().fold(0, |sum, table| sum.saturating_add(table.live_bytes)),
+            has_range_deletes: tables.iter().any(|table| table.meta.range_deletes > 0),
+            tables: tables.into_boxed_slice(),
+            tombstones: OnceLock::new(),
+        })
+    }
+
+    /// The tables, ascending.
+    pub fn tables(&self) -> &[TableUse] {
+        &self.tables
+    }
+
+    /// The table `id`, if the run uses it.
+    pub fn table(&self, id: TableId) -> Option<&TableUse> {
+        self.tables.iter().find(|table| table.meta.id == id)
+    }
+
+    /// About how many bytes count.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The one table whose range holds `key`.
+    #[inline]
+    pub fn table_for(&self, key: &[u8]) -> Option<&TableUse> {
+        let wanted = head(key);
+        // Heads never order two keys the wrong way round, so tables before `tied` start below the key and
+        // tables from `beyond` on start above it; only those between need their full lower bounds.
+        let tied = self.heads.partition_point(|&head| head < wanted);
+        let beyond = tied + self.heads[tied..].partition_point(|&head| head == wanted);
+        let starting = tied + self.tables[tied..beyond].partition_point(|table| table.range.lower <= key);
+        let table = self.tables.get(starting.checked_sub(1)?)?;
+        table.range.is_above(key).then_some(table)
+    }
+
+    /// The tables that share keys with `range`.
+    pub fn overlapping(&self, range: &KeyRange) -> &[TableUse] {
+        let first = self.tables.partition_point(|table| !table.range.is_above(&range.lower));
+        let rest = &self.tables[first..];
+        &rest[..rest.partition_point(|table| range.is_above(&table.range.lower))]
+    }
+
+    /// From the first key to the end of the last table; `None` for a run without tables.
+    pub fn key_range(&self) -> Option<KeyRange> {
+        let (first, last) = (self.tables.first()?, self.tables.last()?);
+        Some(KeyRange { lower: first.range.lower.clone(), upper: last.range.upper.clone() })
+    }
+
+    /// Whether any table has range tombstones: when not, a lookup need not ask for them.
+    #[inline]
+    pub fn has_range_deletes(&self) -> bool {
+        self.has_range_deletes
+    }
+
+    /// The range tombstones of all tables, each cut to the range in which its table counts. Made at the
+    /// first call; nothing is read, because an open table holds its tombstones in memory.
+    pub fn tombstones(&self) -> &Arc<FragmentedTombstones> {
+        self.tombstones.get_or_init(|| {
+            if !self.has_range_deletes {
+                return Arc::default();
+            }
+            let mut tombstones = Vec::new();
+            for table in self.tables.iter().filter(|table| table.meta.range_deletes > 0) {
+                // A table that counts and is not open would let deleted keys come back.
+                debug_assert!(table.meta.reader.get().is_some(), "table {} is not open", table.meta.id);
+                let Some(reader) = table.meta.reader.get() else { continue };
+                tombstones.extend(reader.range_tombstones().iter().filter_map(|t| cut(t, &table.range)));
+            }
+            Arc::new(FragmentedTombstones::new(tombstones))
+        })
+    }
+}
+
+/// The part of a tombstone that lies in `range`.
+fn cut(tombstone: &RangeTombstone, range: &KeyRange) -> Option<RangeTombstone> {
+    let start = tombstone.start.clone().max(range.lower.clone());
+    let end = match cmp_upper(tombstone.end.as_ref(), range.upper.as_ref()) {
+        std::cmp::Ordering::Greater => range.upper.clone(),
+        _ => tombstone.end.clone(),
+    };
+    let part = RangeTombstone { start, end, seq: tombstone.seq };
+    part.end.as_ref().is_none_or(|end| part.start < *end).then_some(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::Version;
+    use bytes::Bytes;
+    use shamba_key::SeqNo;
+
+    fn run(tables: &str) -> Arc<Run> {
+        let version: Version = format!("L1: r1@1[{tables}]\n").parse().expect("notation");
+        version.level(1)[0].clone()
+    }
+
+    #[test]
+    fn the_table_for_a_key_is_the_one_whose_range_holds_it() {
+        // The last three share a head of eight bytes, and the head of a key that is not theirs.
+        let run = run("000001:a..c 1, 000002:d..d\\x00 1, 000003:prefix--1..prefix--2 1, \
+                       000004:prefix--2..prefix--5 1, 000005:prefix--7.. 1");
+        let found = |key: &str| run.table_for(key.as_bytes()).map(|table| table.meta.id.0);
+        for (key, table) in [
+            ("", None),
+            ("a", Some(1)),
+            ("bzz", Some(1)),
+            ("c", None),
+            ("d", Some(2)),
+            ("da", None),
+            ("prefix--", None),
+            ("prefix--0", None),
+            ("prefix--1", Some(3)),
+            ("prefix--1zzz", Some(3)),
+            ("prefix--2", Some(4)),
+            ("prefix--4", Some(4)),
+            ("prefix--5", None),
+            ("prefix--7", Some(5)),
+            ("zzzzzzzzzzzz", Some(5)),
+        ] {
+            assert_eq!(found(key), table, "{key}");
+        }
+    }
+
+    #[test]
+    fn overlapping_gives_neighbours_only_when_they_share_keys() {
+        let run = run("000001:b..d 1, 000002:d..f 1, 000003:h.. 1");
+        let found = |lower: &'static str, upper: Option<&'static str>| -> Vec<u64> {
+            let upper = upper.map(|upper| Bytes::from_static(upper.as_bytes()));
+            let range = KeyRange { lower: Bytes::from_static(lower.as_bytes()), upper };
+            run.overlapping(&range).iter().map(|table| table.meta.id.0).collect()
+        };
+        assert_eq!(found("", Some("b")), [] as [u64; 0]);
+        assert_eq!(found("", Some("b\0")), [1]);
+        assert_eq!(found("c", Some("d")), [1]);
+        assert_eq!(found("c", Some("e")), [1, 2]);
+        assert_eq!(found("f", Some("h")), [] as [u64; 0]);
+        assert_eq!(found("", None), [1, 2, 3]);
+        assert_eq!(found("z", None), [3]);
+        assert_eq!(found("e", Some("a")), [] as [u64; 0], "a reversed range holds nothing");
+    }
+
+    #[test]
+    fn tombstones_are_cut_to_the_part_of_the_table_that_counts() {
+        let range = KeyRange { lower: Bytes::from_static(b"c"), upper: Some(Bytes::from_static(b"f")) };
+        let cut_to = |start: &'static str, end: Option<&'static str>| {
+            let end = end.map(|end| Bytes::from_static(end.as_bytes()));
+            let tombstone =
+                RangeTombstone { start: Bytes::from_static(start.as_bytes()), end, seq: SeqNo(7) };
+            cut(&tombstone, &range).map(|part| (part.start, part.end))
+        };
+        let part = |start: &'static str, end: &'static str| Some((start.into(), Some(end.into())));
+        assert_eq!(cut_to("a", None), part("c", "f"));
+        assert_eq!(cut_to("d", Some("e")), part("d", "e"));
+        assert_eq!(cut_to("d", Some("z")), part("d", "f"));
+        assert_eq!(cut_to("a", Some("c")), None);
+        assert_eq!(cut_to("f", Some("z")), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! Frames: how a block lies in the file.
+//!
+//! ```text
+//! +----------------------------------+-------------+----------------+
+//! | payload, compressed or as it is  | compression | checksum  u32  |
+//! +----------------------------------+-------------+----------------+
+//!  covered by the checksum ...                    ^
+//! ```
+//!
+//! The checksum is salted with the file's birth id and the frame's offset ([`crate::checksum`]).
+
+use bytes::Bytes;
+
+use crate::checksum::checksum;
+use crate::compression::{Compression, decompress};
+use crate::id::BirthId;
+
+/// What a frame adds to its payload: compression byte and checksum.
+pub(crate) const FRAME_BYTES: usize = 5;
+
+/// Appends to `out` the frame of `stored`, which lies at `offset` of the file.
+pub(crate) fn seal(out: &mut Vec<u8>, birth: BirthId, offset: u64, stored: &[u8], compression: Compression) {
+    let start = out.len();
+    out.extend_from_slice(stored);
+    out.push(compression.as_byte());
+    let sum = checksum(birth, offset, &out[start..]);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// The payload of a frame that was read from `offset`: checksum first, then decompression to at most
+/// `limit_bytes`. Says also how it was compressed.
+pub(crate) fn unseal(
+    birth: BirthId,
+    offset: u64,
+    frame: Vec<u8>,
+    limit_bytes: usize,
+) -> Result<(Bytes, Compression), String> {
+    let Some((covered, stated)) = frame.split_last_chunk::<4>() else {
+        return Err(format!("{} bytes are no frame", frame.len()));
+    };
+    let (stated, found) = (u32::from_le_bytes(*stated), checksum(birth, offset, covered));
+    if stated != found {
+        return Err(format!("checksum {found:08x}, expected {stated:08x}"));
+    }
+    let Some((byte, stored)) = covered.split_last() else {
+        return Err("a frame without a compression byte".to_owned());
+    };
+    let compression = Compression::from_byte(*byte).ok_or_else(|| format!("unknown compression {byte}"))?;
+    let stored_bytes = stored.len();
+    if compression != Compression::None {
+        return Ok((Bytes::from(decompress(compression, stored, limit_bytes)?), compression));
+    }
+    if stored_bytes > limit_bytes {
+        return Err(format!("a payload of {stored_bytes} bytes, at most {limit_bytes} expected"));
+    }
+    let mut payload = Bytes::from(frame);
+    payload.truncate(stored_bytes);
+    Ok((payload, compression))
+}

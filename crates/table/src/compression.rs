@@ -1,0 +1,213 @@
+//! Compression of one block.
+//!
+//! ```text
+//! none   the payload as it is
+//! other  u32 LE  length of the payload, then the codec's own bytes
+//! ```
+//!
+//! A block that compression does not make at least an eighth smaller is stored as it is: reading it back
+//! costs no decompression, and it may lie page-aligned. The stated length is checked against the caller's
+//! limit, and against what the codec can reach at all, before anything is allocated.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io::Read;
+use std::str::FromStr;
+
+/// How blocks are compressed. The byte values are stored in files: never reuse one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Compression {
+    /// Not at all: page-aligned blocks.
+    #[default]
+    None = 0,
+    /// LZ4, block format: fast both ways.
+    Lz4 = 1,
+    /// Zstandard, level 3: smaller, slower to read.
+    Zstd = 2,
+}
+
+/// The level at which zstd's ratio has mostly been reached and its speed not yet lost.
+const ZSTD_LEVEL: i32 = 3;
+
+/// One byte of LZ4 makes at most 255 bytes (the format's own bound).
+const LZ4_RATIO_MAX: usize = 255;
+
+/// Payloads above this are decompressed piece by piece, so that memory follows what really comes out.
+const WHOLE_BYTES_MAX: usize = 1 << 20;
+
+impl Compression {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
+
+    /// The name in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The kind that a stored byte means; `None` for an unknown one.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// The byte that is stored.
+    pub fn as_byte(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Compression {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            format!("unknown compression {name:?} (known: {known})")
+        })
+    }
+}
+
+/// Compresses blocks, keeping the codec's workspace between them.
+pub(crate) struct Compressor {
+    kind: Compression,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    scratch: Vec<u8>,
+}
+
+impl Compressor {
+    pub(crate) fn new(kind: Compression) -> std::io::Result<Self> {
+        let zstd = match kind {
+            Compression::Zstd => Some(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
+            Compression::None | Compression::Lz4 => None,
+        };
+        Ok(Self { kind, zstd, scratch: Vec::new() })
+    }
+
+    /// The bytes to store for `payload` and how they are compressed.
+    pub(crate) fn compress<'a>(&'a mut self, payload: &'a [u8]) -> std::io::Result<(&'a [u8], Compression)> {
+        let compressed = match (self.kind, &mut self.zstd) {
+            (Compression::None, _) => return Ok((payload, Compression::None)),
+            (Compression::Zstd, Some(codec)) => codec.compress(payload)?,
+            (Compression::Lz4 | Compression::Zstd, _) => lz4_flex::block::compress(payload),
+        };
+        let Ok(payload_bytes) = u32::try_from(payload.len()) else {
+            return Ok((payload, Compression::None));
+        };
+        if compressed.len() + 4 > payload.len() - payload.len() / 8 {
+            return Ok((payload, Compression::None));
+        }
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&payload_bytes.to_le_bytes());
+        self.scratch.extend_from_slice(&compressed);
+        Ok((&self.scratch, self.kind))
+    }
+}
+
+/// The payload that `stored` holds, at most `limit_bytes` of it.
+pub(crate) fn decompress(kind: Compression, stored: &[u8], limit_bytes: usize) -> Result<Vec<u8>, String> {
+    if kind == Compression::None {
+        return if stored.len() <= limit_bytes {
+            Ok(stored.to_vec())
+        } else {
+            Err(format!("{} bytes, at most {limit_bytes} expected", stored.len()))
+        };
+    }
+    let (stated, compressed) = stored.split_first_chunk::<4>().ok_or("no room for the payload's length")?;
+    let payload_bytes =
+        usize::try_from(u32::from_le_bytes(*stated)).map_err(|_| "payload length above the address space")?;
+    if payload_bytes > limit_bytes {
+        return Err(format!("states a payload of {payload_bytes} bytes, at most {limit_bytes} expected"));
+    }
+    let payload = match kind {
+        Compression::Lz4 if payload_bytes > compressed.len().saturating_mul(LZ4_RATIO_MAX) => {
+            return Err(format!("states {payload_bytes} bytes, more than lz4 can hold in its bytes"));
+        }
+        Compression::Lz4 => {
+            lz4_flex::block::decompress(compressed, payload_bytes).map_err(|error| format!("lz4: {error}"))?
+        }
+        _ if payload_bytes > WHOLE_BYTES_MAX => unzstd_in_pieces(compressed, payload_bytes)?,
+        _ => unzstd(compressed, payload_bytes)?,
+    };
+    if payload.len() != payload_bytes {
+        return Err(format!("states a payload of {payload_bytes} bytes, holds {}", payload.len()));
+    }
+    Ok(payload)
+}
+
+thread_local! {
+    // Making zstd's context costs more than decompressing a block with it.
+    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn unzstd(compressed: &[u8], payload_bytes: usize) -> Result<Vec<u8>, String> {
+    UNZSTD.with_borrow_mut(|slot| {
+        let codec = match slot {
+            Some(codec) => codec,
+            None => slot.insert(zstd::bulk::Decompressor::new().map_err(|error| format!("zstd: {error}"))?),
+        };
+        codec.decompress(compressed, payload_bytes).map_err(|error| format!("zstd: {error}"))
+    })
+}
+
+fn unzstd_in_pieces(compressed: &[u8], payload_bytes: usize) -> Result<Vec<u8>, String> {
+    let mut payload = Vec::new();
+    zstd::stream::read::Decoder::with_buffer(compressed)
+        .and_then(|codec| codec.take(payload_bytes as u64 + 1).read_to_end(&mut payload))
+        .map_err(|error| format!("zstd: {error}"))?;
+    Ok(payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(kind: Compression, payload: &[u8]) -> (Vec<u8>, Compression) {
+        let mut compressor = Compressor::new(kind).expect("codec");
+        let (bytes, used) = compressor.compress(payload).expect("compressed");
+        (bytes.to_vec(), used)
+    }
+
+    #[test]
+    fn what_shrinks_round_trips_and_what_does_not_is_kept_as_it_is() {
+        let soft = b"the same words, the same words, ".repeat(100);
+        let hard: Vec<u8> =
+            (0..3_000u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as u8).collect();
+        let big = b"0123456789abcdef".repeat(200_000);
+        for kind in Compression::ALL {
+            for payload in [&soft, &hard, &big] {
+                let (bytes, used) = stored(kind, payload);
+                assert!(used == Compression::None || bytes.len() <= payload.len() - payload.len() / 8);
+                assert_eq!(decompress(used, &bytes, payload.len()).expect("payload"), *payload);
+                assert!(decompress(used, &bytes, payload.len() - 1).is_err(), "{kind}: over the limit");
+            }
+            assert_eq!(stored(kind, &soft).1, kind);
+            assert_eq!(stored(kind, b"").1, Compression::None);
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        assert!("gzip".parse::<Compression>().is_err());
+    }
+
+    #[test]
+    fn a_wrong_length_is_an_error_before_it_is_an_allocation() {
+        for kind in [Compression::Lz4, Compression::Zstd] {
+            let (mut bytes, _) = stored(kind, &b"abcd".repeat(500));
+            for stated in [0u32, 1, 1_999, 2_001, u32::MAX] {
+                bytes[..4].copy_from_slice(&stated.to_le_bytes());
+                assert!(decompress(kind, &bytes, 300 << 20).is_err(), "{kind} {stated}");
+            }
+            for length in 0..bytes.len() {
+                let _ = decompress(kind, &bytes[..length], 4_096);
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The content digest: what a set of entries is, whatever the files and the order they come in.
+//!
+//! The sum, modulo 2^128, of a hash of each entry. So a merge proves its outputs by adding up what it read,
+//! taking away what it dropped, and comparing with what it wrote, however both were cut into files.
+
+use shamba_key::{EntryKind, SeqNo};
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+
+/// A running digest of entries (key, sequence number, kind, value).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct ContentDigest(u128);
+
+impl ContentDigest {
+    /// The digest of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one entry.
+    pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+        self.0 = self.0.wrapping_add(entry_hash(key, seq, kind, value));
+    }
+
+    /// Takes one entry away, which must have been added for the result to mean anything.
+    pub fn remove(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+        self.0 = self.0.wrapping_sub(entry_hash(key, seq, kind, value));
+    }
+
+    /// Adds all entries of another digest.
+    pub fn merge(&mut self, other: Self) {
+        self.0 = self.0.wrapping_add(other.0);
+    }
+
+    /// The 128 bits that are stored.
+    pub fn to_u128(self) -> u128 {
+        self.0
+    }
+
+    /// The digest of these stored bits.
+    pub fn from_u128(bits: u128) -> Self {
+        Self(bits)
+    }
+}
+
+/// The key and its trailer seed the hash of the value, so no part can move into another.
+fn entry_hash(key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> u128 {
+    let trailer = seq.0 << 8 | u64::from(kind.as_byte());
+    xxh3_128_with_seed(value, xxh3_64_with_seed(key, trailer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_and_files_do_not_count_but_every_field_does() {
+        let (mut left, mut right, mut both) =
+            (ContentDigest::new(), ContentDigest::new(), ContentDigest::new());
+        left.add(b"a", SeqNo(1), EntryKind::Put, b"x");
+        right.add(b"b", SeqNo(2), EntryKind::Delete, b"");
+        both.add(b"b", SeqNo(2), EntryKind::Delete, b"");
+        both.add(b"a", SeqNo(1), EntryKind::Put, b"x");
+        left.merge(right);
+        assert_eq!(left, both);
+        assert_eq!(ContentDigest::from_u128(both.to_u128()), both);
+        both.remove(b"a", SeqNo(1), EntryKind::Put, b"x");
+        assert_eq!(both, right);
+
+        let one = |key: &[u8], seq, kind, value: &[u8]| {
+            let mut digest = ContentDigest::new();
+            digest.add(key, SeqNo(seq), kind, value);
+            digest
+        };
+        let base = one(b"ab", 1, EntryKind::Put, b"c");
+        for other in [
+            one(b"a", 1, EntryKind::Put, b"bc"),
+            one(b"ab", 2, EntryKind::Put, b"c"),
+            one(b"ab", 1, EntryKind::Merge, b"c"),
+            one(b"ab", 1, EntryKind::Put, b""),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+}

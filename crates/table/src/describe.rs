@@ -1,0 +1,1 @@
+//! A table in words: what `shamba table FILE` prints.

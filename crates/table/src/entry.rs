@@ -1,0 +1,77 @@
+//! Entries, their order, and the iterator that every sorted source of them offers.
+//!
+//! Internal order: user key ascending (bytewise), then sequence number descending, so that the newest version
+//! of a key comes first. No two entries have the same key and sequence number.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, SeqNo};
+
+use crate::error::Result;
+
+/// The answer of a point lookup: one version of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// When it was written.
+    pub seq: SeqNo,
+    /// What it says.
+    pub kind: EntryKind,
+    /// Its payload; may share memory with a whole block.
+    pub value: Bytes,
+}
+
+/// Compares two places in internal order.
+#[inline]
+pub fn internal_cmp(a_key: &[u8], a_seq: SeqNo, b_key: &[u8], b_seq: SeqNo) -> Ordering {
+    a_key.cmp(b_key).then(b_seq.cmp(&a_seq))
+}
+
+/// Walks a sorted source of entries, both ways, in internal order.
+///
+/// A new iterator is not valid: it must be sought first. After an error it is not valid either; a new seek
+/// starts over.
+pub trait EntryIter: Send {
+    /// Goes to the first entry.
+    ///
+    /// # Errors
+    /// What reading says; so for every call below.
+    fn seek_to_first(&mut self) -> Result<()>;
+    /// Goes to the last entry.
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    fn seek_to_last(&mut self) -> Result<()>;
+    /// Goes to the first entry at or after `(key, seq)`.
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()>;
+    /// Goes to the last entry at or before `(key, seq)`.
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()>;
+    /// Goes one entry on; from the last, to no entry. Only when valid (else nothing happens).
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    fn next(&mut self) -> Result<()>;
+    /// Goes one entry back; from the first, to no entry. Only when valid (else nothing happens).
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    fn prev(&mut self) -> Result<()>;
+    /// Whether the iterator is at an entry.
+    fn valid(&self) -> bool;
+    /// The user key of the current entry. Only when valid; so for the accessors below.
+    fn key(&self) -> &[u8];
+    /// The sequence number of the current entry.
+    fn seq(&self) -> SeqNo;
+    /// The kind of the current entry.
+    fn kind(&self) -> EntryKind;
+    /// The value of the current entry.
+    fn value(&self) -> &[u8];
+    /// The value of the current entry, to keep: shares the block where it can, else a copy.
+    fn value_bytes(&self) -> Bytes;
+}

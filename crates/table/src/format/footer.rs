@@ -1,0 +1,141 @@
+//! The footer: where the sections are, and how keys are hashed and compared.
+//!
+//! ```text
+//! 0    directory: 10 places of (kind u8, offset u64, bytes u64), unused ones zero
+//! 170  sections in use     u8
+//! 171  digest kind         u8
+//! 172  digest seed         u64
+//! 180  comparator          16 bytes, zero-padded: "bytewise"
+//! 196  zeros
+//! 244  checksum            u32 of bytes 0..244
+//! 248  magic "SHAMBATF"
+//! ```
+//!
+//! The sections ascend in kind and fill the file from the header page to the footer without a gap, so every
+//! byte of the file belongs to something that is checked.
+
+use std::path::Path;
+
+use shamba_key::{DigestFn, DigestKind};
+
+use super::{FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
+use crate::checksum::checksum;
+use crate::error::{Error, Result};
+use crate::id::BirthId;
+
+const MAGIC: [u8; 8] = *b"SHAMBATF";
+const PLACES: usize = 10;
+const PLACE_BYTES: usize = 17;
+const SECTIONS_AT: usize = PLACES * PLACE_BYTES;
+const COMPARATOR: [u8; 16] = *b"bytewise\0\0\0\0\0\0\0\0";
+const CHECKSUM_AT: usize = FOOTER_BYTES - 12;
+/// The footer as it is named in errors.
+pub(crate) const STRUCTURE: &str = "footer";
+
+const _: () = assert!(SECTIONS_AT == 170 && SECTIONS_AT + 2 + 8 + 16 <= CHECKSUM_AT);
+const _: () = assert!(SectionKind::ALL.len() <= PLACES);
+
+/// What the footer says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Footer {
+    pub(crate) sections: Vec<Section>,
+    pub(crate) digest: DigestFn,
+}
+
+impl Footer {
+    /// The section of this kind, if the file has one.
+    pub(crate) fn section(&self, kind: SectionKind) -> Option<Section> {
+        self.sections.iter().copied().find(|section| section.kind == kind)
+    }
+
+    /// The footer that lies at `offset`.
+    pub(crate) fn encode(&self, birth: BirthId, offset: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(FOOTER_BYTES);
+        for section in &self.sections {
+            bytes.push(section.kind as u8);
+            bytes.extend_from_slice(&section.offset.to_le_bytes());
+            bytes.extend_from_slice(&section.bytes.to_le_bytes());
+        }
+        bytes.resize(SECTIONS_AT, 0);
+        bytes.push(self.sections.len() as u8);
+        bytes.push(self.digest.kind() as u8);
+        bytes.extend_from_slice(&self.digest.seed().to_le_bytes());
+        bytes.extend_from_slice(&COMPARATOR);
+        bytes.resize(CHECKSUM_AT, 0);
+        let sum = checksum(birth, offset, &bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes.extend_from_slice(&MAGIC);
+        bytes
+    }
+
+    /// The footer in `bytes`, which lie at `offset` and end the file.
+    pub(crate) fn decode(file: &Path, birth: BirthId, offset: u64, bytes: &[u8]) -> Result<Self> {
+        let damaged = |detail: String| Error::corruption(file, offset, STRUCTURE, detail);
+        let Some((covered, magic)) = bytes.split_last_chunk::<8>().filter(|_| bytes.len() == FOOTER_BYTES)
+        else {
+            return Err(damaged(format!("{} bytes, expected {FOOTER_BYTES}", bytes.len())));
+        };
+        if *magic != MAGIC {
+            let (found, expected) = (magic.escape_ascii(), MAGIC.escape_ascii());
+            return Err(damaged(format!(
+                "magic \"{found}\", expected \"{expected}\": is the file cut short?"
+            )));
+        }
+        let Some((covered, stated)) = covered.split_last_chunk::<4>() else {
+            return Err(damaged("no checksum".to_owned()));
+        };
+        let (stated, found) = (u32::from_le_bytes(*stated), checksum(birth, offset, covered));
+        if stated != found {
+            return Err(damaged(format!("checksum {found:08x}, expected {stated:08x}")));
+        }
+        let fields = covered.get(SECTIONS_AT..).unwrap_or_default();
+        let Some(([count, digest_kind, s0, s1, s2, s3, s4, s5, s6, s7], fields)) =
+            fields.split_first_chunk::<10>()
+        else {
+            return Err(damaged("no fields".to_owned()));
+        };
+        if !fields.starts_with(&COMPARATOR) {
+            let name = fields.get(..COMPARATOR.len()).unwrap_or_default().escape_ascii();
+            return Err(Error::unsupported(file, format!("unknown comparator \"{name}\"")));
+        }
+        let kind = DigestKind::from_byte(*digest_kind)
+            .ok_or_else(|| Error::unsupported(file, format!("unknown digest kind {digest_kind}")))?;
+        let seed = u64::from_le_bytes([*s0, *s1, *s2, *s3, *s4, *s5, *s6, *s7]);
+        let sections = decode_directory(covered, usize::from(*count), offset).map_err(damaged)?;
+        Ok(Self { sections, digest: DigestFn::new(kind, seed) })
+    }
+}
+
+/// The sections in use; `end` is where the footer starts.
+fn decode_directory(bytes: &[u8], count: usize, end: u64) -> std::result::Result<Vec<Section>, String> {
+    let directory = bytes.get(..SECTIONS_AT).unwrap_or_default();
+    if count > PLACES {
+        return Err(format!("{count} sections, at most {PLACES} expected"));
+    }
+    let mut sections: Vec<Section> = Vec::with_capacity(count);
+    let mut expected = HEADER_BYTES as u64;
+    let mut last_kind = 0;
+    for place in directory.chunks_exact(PLACE_BYTES).take(count) {
+        let [kind, o0, o1, o2, o3, o4, o5, o6, o7, b0, b1, b2, b3, b4, b5, b6, b7] = place else {
+            return Err("a cut directory".to_owned());
+        };
+        let offset = u64::from_le_bytes([*o0, *o1, *o2, *o3, *o4, *o5, *o6, *o7]);
+        let bytes = u64::from_le_bytes([*b0, *b1, *b2, *b3, *b4, *b5, *b6, *b7]);
+        if *kind <= last_kind {
+            return Err(format!("section kind {kind} after {last_kind}"));
+        }
+        last_kind = *kind;
+        if offset != expected || bytes == 0 {
+            return Err(format!("section kind {kind} of {bytes} bytes at {offset}, expected at {expected}"));
+        }
+        expected = offset.checked_add(bytes).ok_or("a section beyond the largest offset")?;
+        // A kind that this build does not know is optional (else a required feature bit would say so).
+        if let Some(kind) = SectionKind::from_byte(*kind) {
+            sections.push(Section { kind, offset, bytes });
+        }
+    }
+    if expected != end {
+        return Err(format!("sections end at {expected}, the footer starts at {end}"));
+    }
+    Ok(sections)
+}

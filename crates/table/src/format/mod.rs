@@ -1,0 +1,108 @@
+//! The frame of a table file: header page, sections, footer.
+//!
+//! ```text
+//! 0      header page, 4,096 bytes
+//! 4096   data section        blocks; uncompressed ones start on a multiple of 4,096
+//!        index partitions    blocks of (separator -> data block)
+//!        index top level     one block of (separator -> partition)
+//!        filter section      shape, then slices
+//!        range tombstones    one block
+//!        properties          one block of (name -> value)
+//!        footer, 256 bytes   where the sections are
+//! ```
+//!
+//! Sections lie back to back in this order and fill the file between header and footer; one that would be
+//! empty is absent. Field tables and a worked example: `docs/formats/table.md`.
+
+pub(crate) mod footer;
+pub(crate) mod header;
+pub(crate) mod properties;
+
+use std::fmt;
+
+/// The first page of the file; the data section starts after it, page-aligned.
+pub(crate) const HEADER_BYTES: usize = 4_096;
+/// The footer's size, for ever.
+pub(crate) const FOOTER_BYTES: usize = 256;
+/// Alignment of uncompressed data blocks: one page of direct I/O.
+pub(crate) const PAGE_BYTES: usize = 4_096;
+
+/// The version that this build writes, and the only one that it reads.
+pub(crate) const VERSION: u32 = 1;
+/// Required feature bits that this build knows: none yet.
+pub(crate) const REQUIRED_KNOWN: u64 = 0;
+
+/// The kinds of sections. The byte values are stored in files: never reuse one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum SectionKind {
+    /// Data blocks.
+    Data = 1,
+    /// Value blocks of large values (reserved; absent so far).
+    Values = 2,
+    /// Index partitions.
+    Index = 3,
+    /// The index's top level.
+    IndexTop = 4,
+    /// Filter shape and slices.
+    Filter = 5,
+    /// Range tombstones.
+    RangeTombstones = 6,
+    /// Properties.
+    Properties = 7,
+}
+
+impl SectionKind {
+    /// Every kind, in the order of the file.
+    pub const ALL: [Self; 7] = [
+        Self::Data,
+        Self::Values,
+        Self::Index,
+        Self::IndexTop,
+        Self::Filter,
+        Self::RangeTombstones,
+        Self::Properties,
+    ];
+
+    /// The kind that a stored byte means; `None` for an unknown one.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// The name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Values => "values",
+            Self::Index => "index partitions",
+            Self::IndexTop => "index top level",
+            Self::Filter => "filter",
+            Self::RangeTombstones => "range tombstones",
+            Self::Properties => "properties",
+        }
+    }
+}
+
+impl fmt::Display for SectionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A stretch of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Section {
+    /// What it holds.
+    pub kind: SectionKind,
+    /// Where it starts.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+impl Section {
+    /// The first byte after it. The directory is checked to end at the footer, so this cannot overflow.
+    pub fn end(self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}

@@ -1,0 +1,125 @@
+//! Properties: what is known of a table without reading its data.
+//!
+//! One [block](crate::block) whose keys are names, sorted; numbers are little-endian. A reader ignores names
+//! that it does not know and insists on those below. `upper` is absent when a range tombstone has no end.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, SeqNo};
+
+use crate::block::{Block, BlockBuilder};
+use crate::compression::Compression;
+use crate::content::ContentDigest;
+
+/// The properties of a table.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Properties {
+    pub(crate) entries: u64,
+    pub(crate) deletes: u64,
+    pub(crate) range_deletes: u64,
+    pub(crate) data_blocks: u64,
+    pub(crate) filter_keys: u64,
+    pub(crate) raw_key_bytes: u64,
+    pub(crate) raw_value_bytes: u64,
+    pub(crate) smallest: Bytes,
+    pub(crate) upper: Option<Bytes>,
+    pub(crate) smallest_seq: SeqNo,
+    pub(crate) largest_seq: SeqNo,
+    pub(crate) content: ContentDigest,
+    pub(crate) bits_per_key: f64,
+    pub(crate) block_bytes: u32,
+    pub(crate) compression: Compression,
+}
+
+impl Properties {
+    /// The payload of the section.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut named: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+        for (name, number) in [
+            ("entries", self.entries),
+            ("deletes", self.deletes),
+            ("range_deletes", self.range_deletes),
+            ("data_blocks", self.data_blocks),
+            ("filter_keys", self.filter_keys),
+            ("raw_key_bytes", self.raw_key_bytes),
+            ("raw_value_bytes", self.raw_value_bytes),
+            ("smallest_seq", self.smallest_seq.0),
+            ("largest_seq", self.largest_seq.0),
+            ("bits_per_key", self.bits_per_key.to_bits()),
+        ] {
+            named.insert(name, number.to_le_bytes().to_vec());
+        }
+        named.insert("block_bytes", self.block_bytes.to_le_bytes().to_vec());
+        named.insert("compression", vec![self.compression.as_byte()]);
+        named.insert("content", self.content.to_u128().to_le_bytes().to_vec());
+        named.insert("smallest", self.smallest.to_vec());
+        if let Some(upper) = &self.upper {
+            named.insert("upper", upper.to_vec());
+        }
+        let mut block = BlockBuilder::new();
+        for (name, value) in named {
+            block.push(name.as_bytes(), SeqNo::ZERO, EntryKind::Put, &value);
+        }
+        block.finish()
+    }
+
+    /// The properties of the section's payload.
+    pub(crate) fn decode(payload: Bytes) -> Result<Self, String> {
+        let block = Block::parse(payload)?;
+        let raw = |name: &str| {
+            let found = block.entry(block.lower_bound(name.as_bytes(), SeqNo::MAX));
+            found.filter(|entry| entry.key == name.as_bytes()).map(|entry| entry.value)
+        };
+        fn fixed<const N: usize>(name: &str, value: Option<&[u8]>) -> Result<[u8; N], String> {
+            let value = value.ok_or_else(|| format!("property {name} is missing"))?;
+            value.try_into().map_err(|_| format!("property {name} has {} bytes, expected {N}", value.len()))
+        }
+        let number = |name: &str| Ok::<_, String>(u64::from_le_bytes(fixed(name, raw(name))?));
+        let [compression] = fixed("compression", raw("compression"))?;
+        let properties = Self {
+            entries: number("entries")?,
+            deletes: number("deletes")?,
+            range_deletes: number("range_deletes")?,
+            data_blocks: number("data_blocks")?,
+            filter_keys: number("filter_keys")?,
+            raw_key_bytes: number("raw_key_bytes")?,
+            raw_value_bytes: number("raw_value_bytes")?,
+            smallest: Bytes::copy_from_slice(raw("smallest").ok_or("property smallest is missing")?),
+            upper: raw("upper").map(Bytes::copy_from_slice),
+            smallest_seq: SeqNo(number("smallest_seq")?),
+            largest_seq: SeqNo(number("largest_seq")?),
+            content: ContentDigest::from_u128(u128::from_le_bytes(fixed("content", raw("content"))?)),
+            bits_per_key: f64::from_bits(number("bits_per_key")?),
+            block_bytes: u32::from_le_bytes(fixed("block_bytes", raw("block_bytes"))?),
+            compression: Compression::from_byte(compression)
+                .ok_or_else(|| format!("unknown compression {compression}"))?,
+        };
+        properties.check()?;
+        Ok(properties)
+    }
+
+    /// What must hold whatever the entries are.
+    fn check(&self) -> Result<(), String> {
+        if self.deletes > self.entries || self.filter_keys > self.entries {
+            return Err(format!(
+                "{} deletes and {} filter keys among {} entries",
+                self.deletes, self.filter_keys, self.entries
+            ));
+        }
+        if self.upper.as_ref().is_some_and(|upper| *upper <= self.smallest) {
+            return Err("the upper bound is not above the smallest key".to_owned());
+        }
+        if self.smallest_seq > self.largest_seq || self.largest_seq > SeqNo::MAX {
+            return Err(format!("sequence numbers {} to {}", self.smallest_seq, self.largest_seq));
+        }
+        if !self.bits_per_key.is_finite() {
+            return Err(format!("{} filter bits per key", self.bits_per_key));
+        }
+        let block_bytes = usize::try_from(self.block_bytes).unwrap_or(usize::MAX);
+        if !crate::writer::BLOCK_BYTES_ALLOWED.contains(&block_bytes) {
+            return Err(format!("blocks of {block_bytes} bytes"));
+        }
+        Ok(())
+    }
+}

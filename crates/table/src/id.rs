@@ -1,0 +1,44 @@
+//! Names of tables: the number in the file name, and the birth id inside the file.
+//!
+//! The number names a file within its database. The birth id is random, written into the file and into the
+//! manifest and mixed into every checksum: it stays with the bytes when the file is linked elsewhere, and a
+//! file that was swapped for another does not have it.
+
+use std::fmt;
+
+/// The number of a table within its database.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct TableId(pub u64);
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:06}", self.0)
+    }
+}
+
+/// The random id of a table's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct BirthId(pub u64);
+
+impl fmt::Display for BirthId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The file name of a table, without its directory: "000012.sst".
+pub fn table_file_name(id: TableId) -> String {
+    format!("{id}.sst")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_sort_and_grow() {
+        assert_eq!(table_file_name(TableId(12)), "000012.sst");
+        assert_eq!(table_file_name(TableId(12_345_678)), "12345678.sst");
+        assert_eq!(BirthId(0xab).to_string(), "00000000000000ab");
+    }
+}

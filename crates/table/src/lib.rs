@@ -1,0 +1,53 @@
+//! One immutable sorted file (a *table*): its writer, its reader, its cache.
+//!
+//! A table holds entries in internal order (user key ascending, then sequence number descending), an index
+//! over its data blocks, a filter, range tombstones and properties. The bytes are described in
+//! `docs/formats/table.md` and, structure by structure, in the modules that encode them. [`TableWriter`]
+//! writes one, [`TableReader`] opens it, [`TableIter`] walks it both ways, [`TableReader::verify`] reads every
+//! byte of it, [`describe`] prints it.
+//!
+//! Damage never becomes an answer: whatever the bytes are, a call gives what was written or an [`Error`] that
+//! names file, offset and structure. Every checksum is salted with the file's birth id and the place, so that
+//! a block that was moved, or a file that was swapped for another, does not pass. A damaged filter slice is
+//! no error: it is left out ("may contain") and a warning says so.
+//!
+//! Every file access goes through `shamba-env`. All types are `Send`; readers and caches are shared freely.
+//!
+//! Not here: which tables make up a tree, and whose versions are visible (package `shamba`); the filter's
+//! bits (crate `shamba-filter`).
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+mod block;
+mod cache;
+mod checksum;
+mod compression;
+mod content;
+mod describe;
+mod entry;
+mod error;
+mod filter_section;
+mod format;
+mod id;
+mod index;
+mod ledger;
+mod range;
+mod reader;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use cache::BlockCache;
+pub use checksum::checksum;
+pub use compression::Compression;
+pub use content::ContentDigest;
+
+pub use entry::{Entry, EntryIter, internal_cmp};
+pub use error::{Error, Result};
+pub use format::{Section, SectionKind};
+pub use id::{BirthId, TableId, table_file_name};
+pub use ledger::{Charge, Ledger, LedgerPart};
+pub use range::RangeTombstone;
+pub use reader::{ReadCounters, ReaderOptions, TableIter, TableReader};
+pub use writer::{TableSummary, TableWriter, WriterOptions};

@@ -1,0 +1,79 @@
+//! Range tombstones and their section.
+//!
+//! The section is one [frame](crate::block::frame) around one [block](crate::block): key = start, sequence
+//! number, kind `RangeDelete`, value = an open or closed end:
+//!
+//! ```text
+//! 00            no end: every key from the start on
+//! 01 end...     up to the end, exclusive
+//! ```
+//!
+//! Sorted by (start ascending, sequence number descending, end); duplicates are harmless. A file without range
+//! tombstones has no such section.
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, SeqNo};
+
+use crate::block::{Block, BlockBuilder};
+
+/// Says that all keys in `[start, end)` written before `seq` are gone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RangeTombstone {
+    /// First key that is gone.
+    pub start: Bytes,
+    /// First key that is not; `None`: all keys from `start` on are gone.
+    pub end: Option<Bytes>,
+    /// When it was written.
+    pub seq: SeqNo,
+}
+
+impl RangeTombstone {
+    /// Whether no key can be inside.
+    pub fn is_empty(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| *end <= self.start)
+    }
+}
+
+const OPEN_END: u8 = 0;
+const CLOSED_END: u8 = 1;
+
+/// The payload of the section.
+pub(crate) fn encode(tombstones: &mut [RangeTombstone]) -> Vec<u8> {
+    tombstones.sort_by(|a, b| a.start.cmp(&b.start).then(b.seq.cmp(&a.seq)).then(a.end.cmp(&b.end)));
+    let mut block = BlockBuilder::new();
+    let mut end = Vec::new();
+    for tombstone in tombstones.iter() {
+        end.clear();
+        match &tombstone.end {
+            None => end.push(OPEN_END),
+            Some(key) => {
+                end.push(CLOSED_END);
+                end.extend_from_slice(key);
+            }
+        }
+        block.push(&tombstone.start, tombstone.seq, EntryKind::RangeDelete, &end);
+    }
+    block.finish()
+}
+
+/// The tombstones of the section's payload.
+pub(crate) fn decode(payload: Bytes) -> Result<Vec<RangeTombstone>, String> {
+    let block = Block::parse(payload)?;
+    let mut tombstones = Vec::with_capacity(block.len());
+    for (number, entry) in block.entries().enumerate() {
+        if entry.kind != EntryKind::RangeDelete {
+            return Err(format!("entry {number} is a {:?}, not a range tombstone", entry.kind));
+        }
+        let end = match entry.value.split_first() {
+            Some((&OPEN_END, [])) => None,
+            Some((&CLOSED_END, end)) => Some(Bytes::copy_from_slice(end)),
+            _ => return Err(format!("entry {number} has no valid end")),
+        };
+        let tombstone = RangeTombstone { start: Bytes::copy_from_slice(entry.key), end, seq: entry.seq };
+        if tombstone.is_empty() {
+            return Err(format!("range tombstone {number} ends where it starts or before"));
+        }
+        tombstones.push(tombstone);
+    }
+    Ok(tombstones)
+}

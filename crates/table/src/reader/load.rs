@@ -1,0 +1,187 @@
+//! Loading: everything of a table that is held in memory while it is open.
+//!
+//! In the order header, footer, properties, index, range tombstones, filter: each is checked by its checksum
+//! and by what was read before it. The first damage ends loading, except in the filter, which the answers do
+//! not depend on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_env::{Env, RandomFile, read_exact_at};
+use shamba_filter::BlockedFilter;
+
+use crate::block::frame::unseal;
+use crate::compression::Compression;
+use crate::error::{Error, Result};
+use crate::filter_section;
+use crate::format::footer::{self, Footer};
+use crate::format::header::{self, Header};
+use crate::format::properties::Properties;
+use crate::format::{FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
+use crate::id::BirthId;
+use crate::index::Index;
+use crate::range::{self, RangeTombstone};
+
+/// Properties as they are named in errors.
+pub(crate) const PROPERTIES: &str = "properties";
+/// Range tombstones as they are named in errors.
+pub(crate) const RANGE_TOMBSTONES: &str = "range tombstones";
+
+/// The open file of a table.
+#[derive(Debug)]
+pub(crate) struct TableFile {
+    pub(crate) path: PathBuf,
+    pub(crate) birth: BirthId,
+    /// Length of the file.
+    pub(crate) bytes: u64,
+    file: Arc<dyn RandomFile>,
+}
+
+impl TableFile {
+    /// Reads what the file must have: its end inside is damage to `structure`. Nothing is allocated for bytes
+    /// that the file does not have.
+    pub(crate) fn read(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Vec<u8>> {
+        let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
+        let (Some(_), Ok(length)) = (end, usize::try_from(bytes)) else {
+            let detail = format!("{bytes} bytes expected, the file has {}", self.bytes);
+            return Err(self.damaged(offset, structure, detail));
+        };
+        let mut buf = vec![0; length];
+        match read_exact_at(self.file.as_ref(), offset, &mut buf) {
+            Ok(()) => Ok(buf),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(self.damaged(offset, structure, error.to_string()))
+            }
+            Err(error) => Err(Error::io(&self.path, "read", error)),
+        }
+    }
+
+    /// Length of the file now; it was `bytes` when the table was opened.
+    pub(crate) fn length_now(&self) -> Result<u64> {
+        self.file.len().map_err(|error| Error::io(&self.path, "read", error))
+    }
+
+    /// The payload of a frame that is never compressed.
+    pub(crate) fn payload(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Bytes> {
+        let frame = self.read(offset, bytes, structure)?;
+        let limit_bytes = frame.len();
+        match unseal(self.birth, offset, frame, limit_bytes) {
+            Ok((payload, Compression::None)) => Ok(payload),
+            Ok((_, other)) => Err(self.damaged(offset, structure, format!("compressed with {other}"))),
+            Err(detail) => Err(self.damaged(offset, structure, detail)),
+        }
+    }
+
+    pub(crate) fn damaged(&self, offset: u64, structure: &'static str, detail: impl Into<String>) -> Error {
+        Error::corruption(&self.path, offset, structure, detail)
+    }
+}
+
+/// What is in memory of an open table.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) file: TableFile,
+    pub(crate) header: Header,
+    pub(crate) footer: Footer,
+    pub(crate) properties: Properties,
+    pub(crate) index: Index,
+    pub(crate) tombstones: Vec<RangeTombstone>,
+    pub(crate) filter: Option<BlockedFilter>,
+    pub(crate) filter_damage: Vec<Error>,
+}
+
+/// Opens the table at `path`, whose birth id must be `birth` if one is given.
+pub(crate) fn load(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<Loaded> {
+    let file = env.vfs.open_read(path).map_err(|error| Error::io(path, "open", error))?;
+    let bytes = file.len().map_err(|error| Error::io(path, "read", error))?;
+    let mut file = TableFile { path: path.to_path_buf(), birth: BirthId(0), bytes, file };
+    let header = load_header(&file, birth)?;
+    file.birth = header.birth;
+    let footer = load_footer(&file)?;
+    let properties = load_properties(&file, &footer)?;
+    let index = load_index(&file, &footer, &properties)?;
+    let tombstones = load_tombstones(&file, &footer, &properties)?;
+    let (filter, filter_damage) = match footer.section(SectionKind::Filter) {
+        Some(section) => filter_section::load(&file, section)?,
+        None => (None, Vec::new()),
+    };
+    Ok(Loaded { file, header, footer, properties, index, tombstones, filter, filter_damage })
+}
+
+pub(crate) fn load_header(file: &TableFile, birth: Option<BirthId>) -> Result<Header> {
+    let page = file.read(0, file.bytes.min(HEADER_BYTES as u64), header::STRUCTURE)?;
+    let header = Header::decode(&file.path, &page)?;
+    match birth {
+        Some(expected) if expected != header.birth => Err(file.damaged(
+            0,
+            header::STRUCTURE,
+            format!("birth id {}, expected {expected}: the file was swapped for another", header.birth),
+        )),
+        _ => Ok(header),
+    }
+}
+
+pub(crate) fn load_footer(file: &TableFile) -> Result<Footer> {
+    let offset = file.bytes.saturating_sub(FOOTER_BYTES as u64);
+    if offset < HEADER_BYTES as u64 {
+        let detail = format!("the file ends after {} bytes", file.bytes);
+        return Err(file.damaged(offset, footer::STRUCTURE, detail));
+    }
+    let bytes = file.read(offset, FOOTER_BYTES as u64, footer::STRUCTURE)?;
+    Footer::decode(&file.path, file.birth, offset, &bytes)
+}
+
+pub(crate) fn load_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
+    let section = required(file, footer, SectionKind::Properties)?;
+    let payload = file.payload(section.offset, section.bytes, PROPERTIES)?;
+    Properties::decode(payload).map_err(|detail| file.damaged(section.offset, PROPERTIES, detail))
+}
+
+pub(crate) fn load_index(file: &TableFile, footer: &Footer, properties: &Properties) -> Result<Index> {
+    if properties.entries == 0 && footer.section(SectionKind::Data).is_none() {
+        return Ok(Index::default());
+    }
+    let top = required(file, footer, SectionKind::IndexTop)?;
+    let partitions = required(file, footer, SectionKind::Index)?;
+    let data = required(file, footer, SectionKind::Data)?;
+    let index = Index::load(file, top, partitions, data)?;
+    let found = (index.len() as u64, index.entries());
+    let expected = (properties.data_blocks, properties.entries);
+    if found != expected {
+        return Err(file.damaged(
+            top.offset,
+            crate::index::TOP,
+            format!("(blocks, entries) are {found:?}, the properties say {expected:?}"),
+        ));
+    }
+    Ok(index)
+}
+
+pub(crate) fn load_tombstones(
+    file: &TableFile,
+    footer: &Footer,
+    properties: &Properties,
+) -> Result<Vec<RangeTombstone>> {
+    let (offset, tombstones) = match footer.section(SectionKind::RangeTombstones) {
+        None => (0, Vec::new()),
+        Some(section) => {
+            let payload = file.payload(section.offset, section.bytes, RANGE_TOMBSTONES)?;
+            let tombstones = range::decode(payload)
+                .map_err(|detail| file.damaged(section.offset, RANGE_TOMBSTONES, detail))?;
+            (section.offset, tombstones)
+        }
+    };
+    if tombstones.len() as u64 != properties.range_deletes {
+        let detail = format!("{} of them, the properties say {}", tombstones.len(), properties.range_deletes);
+        return Err(file.damaged(offset, RANGE_TOMBSTONES, detail));
+    }
+    Ok(tombstones)
+}
+
+fn required(file: &TableFile, footer: &Footer, kind: SectionKind) -> Result<Section> {
+    footer.section(kind).ok_or_else(|| {
+        let offset = file.bytes.saturating_sub(FOOTER_BYTES as u64);
+        file.damaged(offset, footer::STRUCTURE, format!("there is no section of {kind}"))
+    })
+}

@@ -1,0 +1,291 @@
+//! Reading a table: point lookups, and what is known of it without reading its data.
+//!
+//! [`TableReader::open`] reads header, footer, properties, index, range tombstones and filter, checks each and
+//! checks them against each other; from then on a lookup reads one data block at most, if the cache does not
+//! hold it. A reader never changes and is shared freely between threads.
+//!
+//! Not here: loading ([`load`]), walking ([`iter`]), the full check ([`verify`]); whether to ask the filter or
+//! the range tombstones first (the engine's, which asks all runs' together).
+
+mod iter;
+mod load;
+mod verify;
+
+pub use self::iter::TableIter;
+pub(crate) use self::load::{Loaded, TableFile, load};
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_env::{Clock, Env};
+use shamba_filter::BlockedFilter;
+use shamba_key::{DigestFn, KeyDigest, SeqNo};
+
+use crate::block::frame::{FRAME_BYTES, unseal};
+use crate::block::{Block, LARGEST_PAYLOAD_BYTES};
+use crate::cache::BlockCache;
+use crate::compression::Compression;
+use crate::entry::{Entry, internal_cmp};
+use crate::error::{Error, Result};
+use crate::format::properties::Properties;
+use crate::format::{FOOTER_BYTES, footer};
+use crate::id::{BirthId, TableId, table_file_name};
+use crate::index::Handle;
+use crate::ledger::{Charge, Ledger, LedgerPart};
+use crate::range::RangeTombstone;
+use crate::writer::TableSummary;
+
+/// Data blocks as they are named in errors.
+const DATA_BLOCK: &str = "data block";
+
+/// How a table is opened.
+#[derive(Clone, Debug)]
+pub struct ReaderOptions {
+    /// Number of the file.
+    pub id: TableId,
+    /// The birth id that the manifest has: a file with another one was swapped.
+    pub birth: BirthId,
+    /// How the database hashes keys: a table with another way would deny keys that it holds.
+    pub digest: DigestFn,
+    /// Where blocks are kept.
+    pub cache: Arc<BlockCache>,
+    /// What resident parts are charged to.
+    pub ledger: Arc<Ledger>,
+}
+
+/// What reads cost. Add up over lookups by passing the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ReadCounters {
+    /// Index blocks read from the file (none so far: the index is resident from open on).
+    pub index_reads: u64,
+    /// Data blocks read from the file.
+    pub data_reads: u64,
+    /// Filter slices read from the file (none so far, likewise).
+    pub filter_reads: u64,
+    /// Data blocks found in the cache.
+    pub cache_hits: u64,
+    /// Time in the index, if [`Self::timed`].
+    pub index_ns: u64,
+    /// Time in data blocks, reads included, if [`Self::timed`].
+    pub data_ns: u64,
+    /// Whether to take the time.
+    pub timed: bool,
+}
+
+/// An open table.
+#[derive(Debug)]
+pub struct TableReader {
+    loaded: Loaded,
+    summary: TableSummary,
+    digest: DigestFn,
+    warnings: Vec<String>,
+    cache: Arc<BlockCache>,
+    clock: Arc<dyn Clock>,
+    _charges: [Charge; 3],
+}
+
+impl TableReader {
+    /// Opens `dir/NNNNNN.sst`.
+    ///
+    /// # Errors
+    /// `Io` when the file is missing or cannot be read; `Unsupported` for a newer version or unknown
+    /// required feature; `Corruption` for damage to anything but filter slices, for another birth id than
+    /// expected, and for another digest.
+    pub fn open(env: &Env, dir: &Path, options: ReaderOptions) -> Result<Arc<Self>> {
+        let loaded = load(env, &dir.join(table_file_name(options.id)), Some(options.birth))?;
+        if loaded.footer.digest != options.digest {
+            let (found, expected) = (loaded.footer.digest, options.digest);
+            return Err(loaded.file.damaged(
+                loaded.file.bytes.saturating_sub(FOOTER_BYTES as u64),
+                footer::STRUCTURE,
+                format!(
+                    "keys are hashed by {} with seed {:016x}, expected {} with seed {:016x}",
+                    found.kind(),
+                    found.seed(),
+                    expected.kind(),
+                    expected.seed()
+                ),
+            ));
+        }
+        let summary = TableSummary::of(options.id, options.birth, loaded.file.bytes, &loaded.properties);
+        let warnings =
+            loaded.filter_damage.iter().map(|error| format!("{error}; every key may be contained")).collect();
+        let filter_bytes = loaded.filter.as_ref().map_or(0, BlockedFilter::resident_bytes);
+        let tombstone_bytes: usize = loaded
+            .tombstones
+            .iter()
+            .map(|one| size_of_val(one) + one.start.len() + one.end.as_ref().map_or(0, Bytes::len))
+            .sum();
+        let charge = |part, bytes: usize| Charge::new(&options.ledger, part, bytes as u64);
+        let charges = [
+            charge(LedgerPart::Filters, filter_bytes),
+            charge(LedgerPart::Indexes, loaded.index.resident_bytes()),
+            charge(LedgerPart::TableMeta, size_of::<Self>() + tombstone_bytes),
+        ];
+        Ok(Arc::new(Self {
+            loaded,
+            summary,
+            digest: options.digest,
+            warnings,
+            cache: options.cache,
+            clock: Arc::clone(&env.clock),
+            _charges: charges,
+        }))
+    }
+
+    /// What is known of the table.
+    pub fn summary(&self) -> &TableSummary {
+        &self.summary
+    }
+
+    /// Number of the file.
+    pub fn id(&self) -> TableId {
+        self.summary.id
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.loaded.file.path
+    }
+
+    /// The filter; `None` if none was written or its shape is damaged, and then every key may be contained.
+    pub fn filter(&self) -> Option<&BlockedFilter> {
+        self.loaded.filter.as_ref()
+    }
+
+    /// What is damaged in the filter; the answers are right all the same.
+    pub fn filter_warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    /// The newest version of `key` that is not newer than `seq`, tombstones included. Asks neither the filter
+    /// nor the range tombstones. `_digest` is the key's: blocks with tags will need it, these search by key.
+    ///
+    /// # Errors
+    /// What reading says: `Io` or `Corruption`.
+    pub fn get(
+        &self,
+        key: &[u8],
+        seq: SeqNo,
+        _digest: KeyDigest,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Entry>> {
+        let start_us = self.now_us(io);
+        let mut number = self.loaded.index.find(key, seq);
+        let found_us = self.now_us(io);
+        let mut answer = None;
+        // One turn, as separators carry sequence numbers; a second one only for a separator that lies between
+        // the last version of `key` in its block and the next, which this build's writer does not make.
+        while let Some(handle) = self.loaded.index.handle(number) {
+            let block = self.block(handle, true, io)?;
+            if let Some(place) = block.place(block.lower_bound(key, seq)) {
+                if block.slice(&place.key) == key {
+                    let value = block.share(&place.value);
+                    answer = Some(Entry { seq: place.seq, kind: place.kind, value });
+                }
+                break;
+            }
+            let (separator, separator_seq) = self.loaded.index.separator(number);
+            if internal_cmp(separator, separator_seq, key, SeqNo::ZERO).is_ge() {
+                break; // The next block starts after the last place that `key` can have.
+            }
+            number += 1;
+        }
+        let end_us = self.now_us(io);
+        io.index_ns += (found_us - start_us) * 1_000;
+        io.data_ns += (end_us - found_us) * 1_000;
+        Ok(answer)
+    }
+
+    /// The range tombstones, sorted by start, then newest first. Not fragmented: they may overlap.
+    pub fn range_tombstones(&self) -> &[RangeTombstone] {
+        &self.loaded.tombstones
+    }
+
+    /// Walks the entries. With `fill_cache`, blocks that are read are kept in the cache.
+    pub fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
+        TableIter::new(Arc::clone(self), fill_cache)
+    }
+
+    /// About how many bytes of the file belong to keys in `[lower, upper)`; the whole file for all of them.
+    /// Blocks count whole, to the side on which they start; index and filter are shared out in proportion.
+    pub fn bytes_between(&self, lower: &[u8], upper: Option<&[u8]>) -> u64 {
+        let index = &self.loaded.index;
+        let Some(last) = index.len().checked_sub(1).and_then(|last| index.handle(last)) else {
+            return self.summary.file_bytes;
+        };
+        let start_of = |key: &[u8]| {
+            let number = index.find(key, SeqNo::MAX);
+            index.handle(number).map_or(last.end(), |handle| handle.offset)
+        };
+        let first = index.handle(0).map_or(0, |handle| handle.offset);
+        let end = upper.map_or(last.end(), start_of);
+        let between = end.saturating_sub(start_of(lower));
+        let all = (last.end() - first).max(1);
+        let share = u128::from(between) * u128::from(self.summary.file_bytes) / u128::from(all);
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// Keys that cut the table into pieces of about `every_bytes`, ascending, none of them the smallest key:
+    /// piece i has the keys from cut i-1 up to cut i, exclusive.
+    pub fn split_keys(&self, every_bytes: u64) -> Vec<Bytes> {
+        let index = &self.loaded.index;
+        let mut cuts: Vec<Bytes> = Vec::new();
+        let mut since = 0;
+        // After the last block there is nothing to cut.
+        for number in 0..index.len().saturating_sub(1) {
+            since += index.handle(number).map_or(0, |handle| u64::from(handle.bytes));
+            let (key, _) = index.separator(number);
+            let last: &[u8] = cuts.last().map_or(&self.summary.smallest, |cut| cut);
+            if since >= every_bytes && key > last {
+                cuts.push(Bytes::copy_from_slice(key));
+                since = 0;
+            }
+        }
+        cuts
+    }
+
+    /// The block that `handle` says, from the cache or the file.
+    fn block(&self, handle: Handle, fill_cache: bool, io: &mut ReadCounters) -> Result<Block> {
+        if let Some(block) = self.cache.get(self.summary.id, handle.offset) {
+            io.cache_hits += 1;
+            return Ok(block);
+        }
+        io.data_reads += 1;
+        let bytes = self.loaded.file.read(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
+        let (block, _) = self.loaded.decode_block(handle, bytes)?;
+        if fill_cache {
+            self.cache.insert(self.summary.id, handle.offset, block.clone());
+        }
+        Ok(block)
+    }
+
+    fn now_us(&self, io: &ReadCounters) -> u64 {
+        if io.timed { self.clock.now_us() } else { 0 }
+    }
+}
+
+impl Loaded {
+    /// The data block whose frame is `bytes`, and how it was compressed.
+    pub(crate) fn decode_block(&self, handle: Handle, bytes: Vec<u8>) -> Result<(Block, Compression)> {
+        let damaged = |detail: String| -> Error { self.file.damaged(handle.offset, DATA_BLOCK, detail) };
+        let limit_bytes = payload_limit_bytes(&self.properties, handle);
+        let (payload, compression) =
+            unseal(self.file.birth, handle.offset, bytes, limit_bytes).map_err(damaged)?;
+        let block = Block::parse(payload).map_err(damaged)?;
+        if block.len() != handle.entries as usize {
+            return Err(damaged(format!("{} entries, expected {}", block.len(), handle.entries)));
+        }
+        Ok((block, compression))
+    }
+}
+
+/// How large a data block may be decompressed: one entry takes what it takes, several share a block.
+fn payload_limit_bytes(properties: &Properties, handle: Handle) -> usize {
+    if handle.entries == 1 {
+        LARGEST_PAYLOAD_BYTES
+    } else {
+        usize::try_from(properties.block_bytes).unwrap_or(usize::MAX).saturating_sub(FRAME_BYTES)
+    }
+}

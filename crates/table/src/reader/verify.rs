@@ -1,0 +1,235 @@
+//! The full check of a table: every byte of it, read from the file.
+//!
+//! Reports all damage that it can tell apart: each section, each index partition, each filter slice, each data
+//! block on its own. What holds over the whole (counts, content digest, bounds) is compared only when no data
+//! block is damaged, so that one cause is reported once.
+
+use shamba_key::{EntryKind, SeqNo};
+
+use super::TableReader;
+use super::load::{load_footer, load_header, load_properties, load_tombstones};
+use crate::compression::Compression;
+use crate::content::ContentDigest;
+use crate::entry::internal_cmp;
+use crate::error::{Error, Result};
+use crate::filter_section;
+use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer};
+use crate::index::{self, Handle};
+use crate::writer::alignment;
+
+/// Zeros between blocks as they are named in errors.
+const PADDING: &str = "padding";
+
+impl TableReader {
+    /// Reads every byte of every section and reports all damage: checksums, structure, padding, order of
+    /// entries and separators, sequence bounds, key bounds, counts, content digest, and that every key passes
+    /// the filter. Empty if there is none. Hashes every key, so not for use inside a counted lookup.
+    pub fn verify(&self) -> Vec<Error> {
+        let mut damage = Vec::new();
+        self.verify_length(&mut damage);
+        self.verify_sections(&mut damage);
+        self.verify_index(&mut damage);
+        self.verify_data(&mut damage);
+        damage
+    }
+
+    /// A reader that was open while its file changed still knows what the file was.
+    fn verify_length(&self, damage: &mut Vec<Error>) {
+        let file = &self.loaded.file;
+        match file.length_now() {
+            Ok(bytes) if bytes != file.bytes => damage.push(file.damaged(
+                bytes.min(file.bytes),
+                "file",
+                format!("{bytes} bytes long, expected {}", file.bytes),
+            )),
+            Ok(_) => {}
+            Err(error) => damage.push(error),
+        }
+    }
+
+    fn verify_sections(&self, damage: &mut Vec<Error>) {
+        let (file, loaded) = (&self.loaded.file, &self.loaded);
+        let footer_at = file.bytes.saturating_sub(FOOTER_BYTES as u64);
+        keep(damage, load_header(file, Some(file.birth)).map(|_| ()));
+        keep(
+            damage,
+            load_footer(file).and_then(|found| {
+                same(found == loaded.footer, || {
+                    file.damaged(footer_at, footer::STRUCTURE, "it changed since the table was opened")
+                })
+            }),
+        );
+        keep(damage, load_properties(file, &loaded.footer).map(|_| ()));
+        keep(damage, load_tombstones(file, &loaded.footer, &loaded.properties).map(|_| ()));
+        if let Some(section) = loaded.footer.section(SectionKind::Filter) {
+            match filter_section::load(file, section) {
+                Ok((_, found)) => damage.extend(found),
+                Err(error) => damage.push(error),
+            }
+        }
+        for tombstone in &loaded.tombstones {
+            let upper = self.summary.upper.as_ref();
+            let inside = tombstone.start >= self.summary.smallest
+                && upper.is_none_or(|upper| tombstone.end.as_ref().is_some_and(|end| end <= upper))
+                && self.seq_inside(tombstone.seq);
+            if !inside {
+                let offset = loaded.footer.section(SectionKind::RangeTombstones).map_or(0, |at| at.offset);
+                damage.push(file.damaged(offset, super::load::RANGE_TOMBSTONES, "one is out of bounds"));
+            }
+        }
+    }
+
+    fn verify_index(&self, damage: &mut Vec<Error>) {
+        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        if let Some(top) = self.loaded.footer.section(SectionKind::IndexTop) {
+            keep(damage, file.payload(top.offset, top.bytes, index::TOP).map(|_| ()));
+        }
+        for partition in index.partitions() {
+            keep(damage, index::load_partition(file, *partition).map(|_| ()));
+        }
+    }
+
+    fn verify_data(&self, damage: &mut Vec<Error>) {
+        let before = damage.len();
+        let mut seen = Seen::default();
+        let mut next = HEADER_BYTES as u64;
+        for number in 0..self.loaded.index.len() {
+            let Some(handle) = self.loaded.index.handle(number) else {
+                break;
+            };
+            keep(damage, self.verify_padding(next, handle));
+            keep(damage, self.verify_block(number, handle, next, &mut seen));
+            next = handle.end();
+        }
+        if damage.len() == before {
+            self.verify_totals(&seen, damage);
+        }
+    }
+
+    /// Between blocks there are zeros.
+    fn verify_padding(&self, start: u64, next: Handle) -> Result<()> {
+        let bytes = self.loaded.file.read(start, next.offset.saturating_sub(start), PADDING)?;
+        match bytes.iter().position(|byte| *byte != 0) {
+            None => Ok(()),
+            Some(at) => {
+                let detail = format!("byte {} is {:#04x}, expected 0", start + at as u64, bytes[at]);
+                Err(self.loaded.file.damaged(start, PADDING, detail))
+            }
+        }
+    }
+
+    fn verify_block(&self, number: usize, handle: Handle, next: u64, seen: &mut Seen) -> Result<()> {
+        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        let damaged = |detail: String| file.damaged(handle.offset, super::DATA_BLOCK, detail);
+        // Whatever this block turns out to be, the next one's keys are compared with separators only.
+        let previous = std::mem::take(&mut seen.last);
+        let bytes = file.read(handle.offset, u64::from(handle.bytes), super::DATA_BLOCK)?;
+        let (block, compression) = self.loaded.decode_block(handle, bytes)?;
+        let block_bytes = usize::try_from(self.loaded.properties.block_bytes).unwrap_or(usize::MAX);
+        let aligned = match compression {
+            Compression::None => next.next_multiple_of(alignment(block_bytes)),
+            Compression::Lz4 | Compression::Zstd => next,
+        };
+        if handle.offset != aligned {
+            return Err(damaged(format!("starts there, expected at {aligned}")));
+        }
+        let mut last = previous;
+        if last.is_none() && number > 0 {
+            let (key, seq) = index.separator(number - 1);
+            last = Some((key.to_vec(), seq));
+        }
+        let mut new_key = true;
+        for (place, entry) in block.entries().enumerate() {
+            if let Some((key, seq)) = &last {
+                if !internal_cmp(key, *seq, entry.key, entry.seq).is_lt() {
+                    return Err(damaged(format!("entry {place} is out of order")));
+                }
+                new_key = key != entry.key;
+            }
+            if entry.kind == EntryKind::RangeDelete || !self.inside(entry.key, entry.seq) {
+                return Err(damaged(format!("entry {place} is out of the table's bounds")));
+            }
+            if new_key {
+                seen.keys += 1;
+                let digest = self.digest.digest(entry.key);
+                if self.filter().is_some_and(|filter| !filter.may_contain(digest)) {
+                    let section = self.loaded.footer.section(SectionKind::Filter);
+                    let offset = section.map_or(0, |section| section.offset);
+                    let detail = format!("it denies the key \"{}\"", entry.key.escape_ascii());
+                    return Err(file.damaged(offset, "filter", detail));
+                }
+            }
+            seen.count(entry.key, entry.seq, entry.kind, entry.value);
+            last = Some((entry.key.to_vec(), entry.seq));
+        }
+        let (separator, separator_seq) = index.separator(number);
+        if let Some((key, seq)) = &last
+            && internal_cmp(key, *seq, separator, separator_seq).is_gt()
+        {
+            return Err(damaged("its last entry is beyond its separator".to_owned()));
+        }
+        seen.last = last;
+        Ok(())
+    }
+
+    fn verify_totals(&self, seen: &Seen, damage: &mut Vec<Error>) {
+        let properties = &self.loaded.properties;
+        let offset = self.loaded.footer.section(SectionKind::Properties).map_or(0, |section| section.offset);
+        let filter_keys = if properties.bits_per_key > 0.0 { seen.keys } else { 0 };
+        for (name, found, stated) in [
+            ("entries", seen.entries, properties.entries),
+            ("deletes", seen.deletes, properties.deletes),
+            ("filter_keys", filter_keys, properties.filter_keys),
+            ("raw_key_bytes", seen.key_bytes, properties.raw_key_bytes),
+            ("raw_value_bytes", seen.value_bytes, properties.raw_value_bytes),
+        ] {
+            if found != stated {
+                let detail = format!("{name} is {stated}, found {found}");
+                damage.push(self.loaded.file.damaged(offset, super::load::PROPERTIES, detail));
+            }
+        }
+        if seen.content != properties.content {
+            let detail = "the content digest is not that of the entries";
+            damage.push(self.loaded.file.damaged(offset, super::load::PROPERTIES, detail));
+        }
+    }
+
+    fn inside(&self, key: &[u8], seq: SeqNo) -> bool {
+        let upper = self.summary.upper.as_ref();
+        *key >= *self.summary.smallest && upper.is_none_or(|upper| *key < **upper) && self.seq_inside(seq)
+    }
+
+    fn seq_inside(&self, seq: SeqNo) -> bool {
+        (self.summary.smallest_seq..=self.summary.largest_seq).contains(&seq)
+    }
+}
+
+/// What was found in the data so far.
+#[derive(Default)]
+struct Seen {
+    last: Option<(Vec<u8>, SeqNo)>,
+    entries: u64,
+    deletes: u64,
+    keys: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    content: ContentDigest,
+}
+
+impl Seen {
+    fn count(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+        self.entries += 1;
+        self.deletes += u64::from(kind == EntryKind::Delete);
+        self.key_bytes += key.len() as u64;
+        self.value_bytes += value.len() as u64;
+        self.content.add(key, seq, kind, value);
+    }
+}
+
+fn keep(damage: &mut Vec<Error>, result: Result<()>) {
+    damage.extend(result.err());
+}
+
+fn same(same: bool, error: impl FnOnce() -> Error) -> Result<()> {
+    if same { Ok(()) } else { Err(error()) }
+}

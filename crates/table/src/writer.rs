@@ -1,0 +1,489 @@
+//! Writing a table, in one pass from its first byte to its last.
+//!
+//! Entries come in internal order and are cut into blocks; a block is written as soon as it is full, its
+//! separator as soon as the next key is known. Digests of the distinct keys, separators and range tombstones
+//! are kept until [`TableWriter::finish`], which writes index, filter, tombstones, properties and footer and
+//! makes the file durable. Its name is the caller's to make durable, by syncing the directory.
+//!
+//! A writer that is dropped unfinished, or whose `finish` fails, removes its file as well as it can.
+//!
+//! Not here: what to write (the engine's flush and compaction); the layout ([`crate::format`]).
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use shamba_env::{Env, WriteFile, append_all};
+use shamba_filter::BlockedFilter;
+use shamba_key::{DigestFn, EntryKind, KeyDigest, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
+
+use crate::block::BlockBuilder;
+use crate::block::frame::{FRAME_BYTES, seal};
+use crate::compression::{Compression, Compressor};
+use crate::content::ContentDigest;
+use crate::entry::internal_cmp;
+use crate::error::{Error, Result};
+use crate::filter_section;
+use crate::format::footer::Footer;
+use crate::format::header::Header;
+use crate::format::properties::Properties;
+use crate::format::{HEADER_BYTES, PAGE_BYTES, Section, SectionKind};
+use crate::id::{BirthId, TableId, table_file_name};
+use crate::index::{Handle, IndexBuilder, separator};
+use crate::range::{self, RangeTombstone};
+
+/// Bytes are gathered to this much before they are given to the file: a call a block would cost more than
+/// the copy.
+const GATHER_BYTES: usize = 256 << 10;
+
+/// Block sizes that may be asked for. The smallest are for tests; the largest keeps decoding bounded.
+pub(crate) const BLOCK_BYTES_ALLOWED: RangeInclusive<usize> = 64..=(64 << 10);
+
+/// How a table is written.
+#[derive(Clone, Copy, Debug)]
+pub struct WriterOptions {
+    /// Number of the file.
+    pub id: TableId,
+    /// Random id of the file, fresh for each.
+    pub birth: BirthId,
+    /// How keys are hashed, for the filter.
+    pub digest: DigestFn,
+    /// How blocks are compressed.
+    pub compression: Compression,
+    /// Filter bits per distinct key; 0 writes no filter.
+    pub bits_per_key: f64,
+    /// The most that a block of several entries takes decompressed, header, compression byte and checksum
+    /// included, in bytes; 64 to 65,536, usually 4,096.
+    pub block_bytes: usize,
+}
+
+/// What is known of a finished table; goes into the manifest.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TableSummary {
+    /// Number of the file.
+    pub id: TableId,
+    /// Random id of the file.
+    pub birth: BirthId,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Entries, point tombstones included, range tombstones not.
+    pub entries: u64,
+    /// Point tombstones among the entries.
+    pub deletes: u64,
+    /// Range tombstones.
+    pub range_deletes: u64,
+    /// First key of any entry or range tombstone.
+    pub smallest: Bytes,
+    /// First key beyond every entry and range tombstone (a key's successor is the key and a zero byte); `None`:
+    /// a range tombstone has no end.
+    pub upper: Option<Bytes>,
+    /// Smallest sequence number of any entry or range tombstone.
+    pub smallest_seq: SeqNo,
+    /// Largest sequence number of any entry or range tombstone.
+    pub largest_seq: SeqNo,
+    /// Digest of all entries, range tombstones not included.
+    pub content: ContentDigest,
+    /// Bytes of all keys, one count for each entry.
+    pub raw_key_bytes: u64,
+    /// Bytes of all values.
+    pub raw_value_bytes: u64,
+    /// Filter bits per distinct key that were asked for; 0: no filter.
+    pub bits_per_key: f64,
+}
+
+impl TableSummary {
+    pub(crate) fn of(id: TableId, birth: BirthId, file_bytes: u64, properties: &Properties) -> Self {
+        Self {
+            id,
+            birth,
+            file_bytes,
+            entries: properties.entries,
+            deletes: properties.deletes,
+            range_deletes: properties.range_deletes,
+            smallest: properties.smallest.clone(),
+            upper: properties.upper.clone(),
+            smallest_seq: properties.smallest_seq,
+            largest_seq: properties.largest_seq,
+            content: properties.content,
+            raw_key_bytes: properties.raw_key_bytes,
+            raw_value_bytes: properties.raw_value_bytes,
+            bits_per_key: properties.bits_per_key,
+        }
+    }
+}
+
+/// Writes one table.
+pub struct TableWriter {
+    env: Env,
+    options: WriterOptions,
+    out: Output,
+    compressor: Compressor,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    /// The block last written, until the next key tells its separator.
+    unlisted: Option<Handle>,
+    digests: Vec<KeyDigest>,
+    tombstones: Vec<RangeTombstone>,
+    first_key: Option<Bytes>,
+    last_key: Vec<u8>,
+    last_seq: SeqNo,
+    seqs: Option<(SeqNo, SeqNo)>,
+    entries: u64,
+    deletes: u64,
+    data_blocks: u64,
+    raw_key_bytes: u64,
+    raw_value_bytes: u64,
+    content: ContentDigest,
+    keep: bool,
+}
+
+impl std::fmt::Debug for TableWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableWriter").field("path", &self.out.path).field("entries", &self.entries).finish()
+    }
+}
+
+impl TableWriter {
+    /// Creates the file `dir/NNNNNN.sst`.
+    ///
+    /// # Errors
+    /// `Invalid` for options out of bounds; `Io` when the file cannot be made (so if the name is taken).
+    pub fn create(env: &Env, dir: &Path, options: WriterOptions) -> Result<Self> {
+        if !BLOCK_BYTES_ALLOWED.contains(&options.block_bytes) {
+            let (least, most) = BLOCK_BYTES_ALLOWED.into_inner();
+            let asked = options.block_bytes;
+            return Err(Error::Invalid(format!("block_bytes is {asked}, expected {least} to {most}")));
+        }
+        if !options.bits_per_key.is_finite() || options.bits_per_key < 0.0 {
+            return Err(Error::Invalid(format!("bits_per_key is {}", options.bits_per_key)));
+        }
+        let path = dir.join(table_file_name(options.id));
+        let compressor =
+            Compressor::new(options.compression).map_err(|error| Error::io(&path, "compress", error))?;
+        let file = env.vfs.create(&path).map_err(|error| Error::io(&path, "create", error))?;
+        let header = Header { optional: 0, birth: options.birth, table: options.id };
+        let out = Output { file, path, birth: options.birth, gathered: header.encode(), written_bytes: 0 };
+        Ok(Self {
+            env: env.clone(),
+            options,
+            out,
+            compressor,
+            block: BlockBuilder::new(),
+            index: IndexBuilder::default(),
+            unlisted: None,
+            digests: Vec::new(),
+            tombstones: Vec::new(),
+            first_key: None,
+            last_key: Vec::new(),
+            last_seq: SeqNo::ZERO,
+            seqs: None,
+            entries: 0,
+            deletes: 0,
+            data_blocks: 0,
+            raw_key_bytes: 0,
+            raw_value_bytes: 0,
+            content: ContentDigest::new(),
+            keep: false,
+        })
+    }
+
+    /// Appends an entry, which must come after the last one in internal order.
+    ///
+    /// # Errors
+    /// `Invalid` for an entry out of order or too large, or a range delete; `Io` when writing fails, after
+    /// which the writer can only be abandoned.
+    pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
+        self.check_entry(key, seq, kind, value)?;
+        let with = self.block.payload_bytes_with(key.len(), value.len());
+        if !self.block.is_empty() && with + FRAME_BYTES > self.options.block_bytes {
+            self.cut_block()?;
+        }
+        let new_key = self.entries == 0 || self.last_key != key;
+        if let Some(handle) = self.unlisted.take() {
+            let mut made = Vec::new();
+            if new_key {
+                self.index.push(separator(&self.last_key, key, &mut made), SeqNo::ZERO, handle);
+            } else {
+                self.index.push(&self.last_key, self.last_seq, handle);
+            }
+        }
+        if new_key && self.options.bits_per_key > 0.0 {
+            self.digests.push(self.options.digest.digest(key));
+        }
+        if self.first_key.is_none() {
+            self.first_key = Some(Bytes::copy_from_slice(key));
+        }
+        self.block.push(key, seq, kind, value);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.last_seq = seq;
+        self.count_seq(seq);
+        self.entries += 1;
+        self.deletes += u64::from(kind == EntryKind::Delete);
+        self.raw_key_bytes += key.len() as u64;
+        self.raw_value_bytes += value.len() as u64;
+        self.content.add(key, seq, kind, value);
+        Ok(())
+    }
+
+    /// Adds a range tombstone, at any time and in any order.
+    ///
+    /// # Errors
+    /// `Invalid` for one that covers no key or whose bounds are too long.
+    pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) -> Result<()> {
+        // A bound may be the successor of the longest key.
+        let longest = MAX_KEY_BYTES + 1;
+        if tombstone.start.len() > longest || tombstone.end.as_ref().is_some_and(|end| end.len() > longest) {
+            return Err(Error::Invalid(format!(
+                "a bound of a range tombstone is longer than {longest} bytes"
+            )));
+        }
+        if tombstone.is_empty() {
+            return Err(Error::Invalid("a range tombstone that covers no key".to_owned()));
+        }
+        if tombstone.seq > SeqNo::MAX {
+            return Err(Error::Invalid(format!("sequence number {} is too large", tombstone.seq)));
+        }
+        self.count_seq(tombstone.seq);
+        self.tombstones.push(tombstone);
+        Ok(())
+    }
+
+    /// About how long the file would be if it ended now, filter and footer not counted.
+    pub fn file_bytes(&self) -> u64 {
+        self.out.offset() + (self.block.payload_bytes() + self.index.bytes()) as u64
+    }
+
+    /// Entries so far.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// The key of the last entry.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        (self.entries > 0).then_some(&self.last_key)
+    }
+
+    /// Whether there is neither an entry nor a range tombstone.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0 && self.tombstones.is_empty()
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.out.path
+    }
+
+    /// Writes what is left and makes the content durable (not the name: sync the directory).
+    ///
+    /// # Errors
+    /// `Invalid` for an empty table; `Io` when writing or syncing fails. The file is then removed as well as
+    /// that goes.
+    pub fn finish(mut self) -> Result<TableSummary> {
+        let summary = self.write_rest()?;
+        self.keep = true;
+        Ok(summary)
+    }
+
+    /// Gives up: closes the file and removes it as well as that goes.
+    pub fn abandon(self) {
+        drop(self);
+    }
+
+    fn write_rest(&mut self) -> Result<TableSummary> {
+        if self.is_empty() {
+            return Err(Error::Invalid("a table without entries".to_owned()));
+        }
+        self.cut_block()?;
+        if let Some(handle) = self.unlisted.take() {
+            self.index.push(&self.last_key, SeqNo::ZERO, handle);
+        }
+        let mut sections = Sections { done: Vec::new(), next: HEADER_BYTES as u64 };
+        sections.close(SectionKind::Data, self.out.offset());
+        let index = std::mem::take(&mut self.index);
+        if self.entries > 0 {
+            let top = index.finish(|payload| self.out.frame(payload, Compression::None))?;
+            sections.close(SectionKind::Index, self.out.offset());
+            self.out.frame(&top, Compression::None)?;
+            sections.close(SectionKind::IndexTop, self.out.offset());
+        }
+        if let Some(filter) = BlockedFilter::build(&self.digests, self.options.bits_per_key) {
+            let (birth, offset) = (self.options.birth, self.out.offset());
+            filter_section::write(&filter, birth, offset, |piece| self.out.append(piece))?;
+        }
+        sections.close(SectionKind::Filter, self.out.offset());
+        let properties = self.properties();
+        if !self.tombstones.is_empty() {
+            self.out.frame(&range::encode(&mut self.tombstones), Compression::None)?;
+        }
+        sections.close(SectionKind::RangeTombstones, self.out.offset());
+        self.out.frame(&properties.encode(), Compression::None)?;
+        sections.close(SectionKind::Properties, self.out.offset());
+        let footer = Footer { sections: sections.done, digest: self.options.digest };
+        let footer = footer.encode(self.options.birth, self.out.offset());
+        self.out.append(&footer)?;
+        self.out.sync()?;
+        let file_bytes = self.out.offset();
+        Ok(TableSummary::of(self.options.id, self.options.birth, file_bytes, &properties))
+    }
+
+    fn properties(&self) -> Properties {
+        let last_upper = (self.entries > 0).then(|| {
+            let mut upper = self.last_key.clone();
+            upper.push(0);
+            Bytes::from(upper)
+        });
+        let starts = self.tombstones.iter().map(|tombstone| tombstone.start.clone());
+        let ends = self.tombstones.iter().map(|tombstone| tombstone.end.clone());
+        // `None` is the largest upper bound: no end.
+        let open = self.tombstones.iter().any(|tombstone| tombstone.end.is_none());
+        let upper = if open { None } else { ends.flatten().chain(last_upper).max() };
+        let (smallest_seq, largest_seq) = self.seqs.unwrap_or_default();
+        Properties {
+            entries: self.entries,
+            deletes: self.deletes,
+            range_deletes: self.tombstones.len() as u64,
+            data_blocks: self.data_blocks,
+            filter_keys: self.digests.len() as u64,
+            raw_key_bytes: self.raw_key_bytes,
+            raw_value_bytes: self.raw_value_bytes,
+            smallest: self.first_key.clone().into_iter().chain(starts).min().unwrap_or_default(),
+            upper,
+            smallest_seq,
+            largest_seq,
+            content: self.content,
+            bits_per_key: self.options.bits_per_key,
+            block_bytes: self.options.block_bytes as u32,
+            compression: self.options.compression,
+        }
+    }
+
+    fn check_entry(&self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
+        if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES {
+            return Err(Error::Invalid(format!(
+                "a key of {} bytes with a value of {}, at most {MAX_KEY_BYTES} and {MAX_VALUE_BYTES} allowed",
+                key.len(),
+                value.len()
+            )));
+        }
+        if kind == EntryKind::RangeDelete || seq > SeqNo::MAX {
+            return Err(Error::Invalid(format!(
+                "a {kind:?} at sequence number {seq} is no entry of a block"
+            )));
+        }
+        if self.entries > 0 && !internal_cmp(&self.last_key, self.last_seq, key, seq).is_lt() {
+            return Err(Error::Invalid(format!(
+                "\"{}\" at {seq} does not come after \"{}\" at {}",
+                key.escape_ascii(),
+                self.last_key.escape_ascii(),
+                self.last_seq
+            )));
+        }
+        Ok(())
+    }
+
+    fn count_seq(&mut self, seq: SeqNo) {
+        let (smallest, largest) = self.seqs.unwrap_or((seq, seq));
+        self.seqs = Some((smallest.min(seq), largest.max(seq)));
+    }
+
+    /// Writes the open block, if it holds anything.
+    fn cut_block(&mut self) -> Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let entries = self.block.len() as u32;
+        let payload = self.block.finish();
+        let path = &self.out.path;
+        let compressed = self.compressor.compress(&payload);
+        let (stored, compression) = compressed.map_err(|error| Error::io(path, "compress", error))?;
+        if compression == Compression::None {
+            self.out.pad_to(alignment(self.options.block_bytes))?;
+        }
+        let (offset, bytes) = self.out.frame(stored, compression)?;
+        self.unlisted = Some(Handle { offset, bytes, entries });
+        self.data_blocks += 1;
+        Ok(())
+    }
+}
+
+impl Drop for TableWriter {
+    fn drop(&mut self) {
+        if !self.keep {
+            // Best effort: a file that stays is no table of any version, and is cleaned up at the next open.
+            let _ = self.env.vfs.unlink(&self.out.path);
+        }
+    }
+}
+
+/// What uncompressed blocks start on a multiple of: a page, or less for blocks so small that several share one.
+pub(crate) fn alignment(block_bytes: usize) -> u64 {
+    block_bytes.next_power_of_two().min(PAGE_BYTES) as u64
+}
+
+/// The sections written so far.
+struct Sections {
+    done: Vec<Section>,
+    next: u64,
+}
+
+impl Sections {
+    /// The section of this kind reaches from where the last one ended to `end`; absent if that is nothing.
+    fn close(&mut self, kind: SectionKind, end: u64) {
+        if end > self.next {
+            self.done.push(Section { kind, offset: self.next, bytes: end - self.next });
+            self.next = end;
+        }
+    }
+}
+
+/// The file, and what is not yet given to it.
+struct Output {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    birth: BirthId,
+    gathered: Vec<u8>,
+    written_bytes: u64,
+}
+
+impl Output {
+    fn offset(&self) -> u64 {
+        self.written_bytes + self.gathered.len() as u64
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.gathered.extend_from_slice(bytes);
+        self.spill(GATHER_BYTES)
+    }
+
+    fn pad_to(&mut self, alignment: u64) -> Result<()> {
+        let padding = self.offset().next_multiple_of(alignment) - self.offset();
+        self.gathered.resize(self.gathered.len() + padding as usize, 0);
+        Ok(())
+    }
+
+    /// Appends a frame; where it starts and how long it is.
+    fn frame(&mut self, stored: &[u8], compression: Compression) -> Result<(u64, u32)> {
+        let (offset, before) = (self.offset(), self.gathered.len());
+        seal(&mut self.gathered, self.birth, offset, stored, compression);
+        let bytes = u32::try_from(self.gathered.len() - before)
+            .map_err(|_| Error::Invalid("a block of 4 GiB or more".to_owned()))?;
+        self.spill(GATHER_BYTES)?;
+        Ok((offset, bytes))
+    }
+
+    fn spill(&mut self, from_bytes: usize) -> Result<()> {
+        if self.gathered.len() >= from_bytes && !self.gathered.is_empty() {
+            append_all(self.file.as_mut(), &self.gathered)
+                .map_err(|error| Error::io(&self.path, "write", error))?;
+            self.written_bytes += self.gathered.len() as u64;
+            self.gathered.clear();
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.spill(0)?;
+        self.file.sync_all().map_err(|error| Error::io(&self.path, "sync", error))
+    }
+}

@@ -1,0 +1,180 @@
+//! Ranges of keys as callers write them, and as the engine uses them.
+//!
+//! Callers write `"a".."b"`, `..="z"`, `..` or a pair of [`Bound`]s; the engine works with half-open ranges
+//! `[lower, upper)`, where `None` as upper end means no end. The step from one to the other is
+//! [`half_open`]: the least key after `k` is `k` followed by a zero byte.
+//!
+//! A reversed or empty range holds no key; it is never an error and never a panic.
+//!
+//! Not here: the ranges that tables and runs record ([`crate::version::edit::KeyRange`]).
+
+use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+use bytes::Bytes;
+use shamba_key::MAX_KEY_BYTES;
+
+use crate::version::edit::KeyRange as HalfOpen;
+
+/// A range of keys: every range type of the standard library over `AsRef<[u8]>`, and pairs of [`Bound`]s.
+///
+/// A range whose start lies beyond its end holds no key.
+pub trait KeyRange {
+    /// Where the range starts and ends.
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>);
+}
+
+impl KeyRange for RangeFull {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyRange for Range<K> {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (Bound::Included(self.start.as_ref()), Bound::Excluded(self.end.as_ref()))
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyRange for RangeInclusive<K> {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (Bound::Included(self.start().as_ref()), Bound::Included(self.end().as_ref()))
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyRange for RangeFrom<K> {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (Bound::Included(self.start.as_ref()), Bound::Unbounded)
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyRange for RangeTo<K> {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (Bound::Unbounded, Bound::Excluded(self.end.as_ref()))
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyRange for RangeToInclusive<K> {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (Bound::Unbounded, Bound::Included(self.end.as_ref()))
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyRange for (Bound<K>, Bound<K>) {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (self.0.as_ref().map(AsRef::as_ref), self.1.as_ref().map(AsRef::as_ref))
+    }
+}
+
+impl<R: KeyRange + ?Sized> KeyRange for &R {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (**self).bounds()
+    }
+}
+
+/// `range` as `[lower, upper)`; one that holds no key comes out as an empty range.
+pub(crate) fn half_open(range: &(impl KeyRange + ?Sized)) -> HalfOpen {
+    let nothing = HalfOpen { lower: Bytes::new(), upper: Some(Bytes::new()) };
+    let (from, to) = range.bounds();
+    let lower = match from {
+        Bound::Unbounded => Some(Bytes::new()),
+        Bound::Included(key) => Some(Bytes::copy_from_slice(key)),
+        Bound::Excluded(key) => successor(key),
+    };
+    let Some(lower) = lower else { return nothing };
+    let upper = match to {
+        Bound::Unbounded => None,
+        Bound::Included(key) => successor(key),
+        Bound::Excluded(key) => Some(Bytes::copy_from_slice(key)),
+    };
+    let range = HalfOpen { lower, upper };
+    if range.is_empty() { nothing } else { range }
+}
+
+/// Every key that starts with `prefix`, as `[prefix, upper)`.
+pub(crate) fn prefix_range(prefix: &[u8]) -> HalfOpen {
+    HalfOpen { lower: Bytes::copy_from_slice(prefix), upper: beyond_prefix(prefix) }
+}
+
+/// The least key after `key`; `None` when `key` is the last key there can be.
+pub(crate) fn successor(key: &[u8]) -> Option<Bytes> {
+    if key.len() >= MAX_KEY_BYTES {
+        // No longer key exists, so what follows is the next key of this length or shorter. A bound must not
+        // outgrow the longest key: range tombstones store theirs in the same fields.
+        return beyond_prefix(key);
+    }
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    Some(next.into())
+}
+
+/// The least key beyond all that start with `prefix`: its last byte that is not 0xFF plus one, the rest cut
+/// off. `None` when there is no such byte: nothing lies beyond.
+fn beyond_prefix(prefix: &[u8]) -> Option<Bytes> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut beyond = prefix[..=last].to_vec();
+    beyond[last] += 1;
+    Some(beyond.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(range: impl KeyRange) -> Option<(String, Option<String>)> {
+        let text = |bytes: &Bytes| bytes.escape_ascii().to_string();
+        let range = half_open(&range);
+        (!range.is_empty()).then(|| (text(&range.lower), range.upper.as_ref().map(text)))
+    }
+
+    fn pair(lower: &str, upper: Option<&str>) -> Option<(String, Option<String>)> {
+        Some((lower.to_owned(), upper.map(str::to_owned)))
+    }
+
+    #[test]
+    fn every_kind_of_range_becomes_half_open() {
+        assert_eq!(show(..), pair("", None));
+        assert_eq!(show("a".."b"), pair("a", Some("b")));
+        assert_eq!(show("a"..="b"), pair("a", Some("b\\x00")));
+        assert_eq!(show("a".to_owned()..), pair("a", None));
+        assert_eq!(show(..b"b".to_vec()), pair("", Some("b")));
+        assert_eq!(show(..="b"), pair("", Some("b\\x00")));
+        assert_eq!(show((Bound::Excluded("a"), Bound::Included("c"))), pair("a\\x00", Some("c\\x00")));
+        assert_eq!(show((Bound::<&str>::Unbounded, Bound::Unbounded)), pair("", None));
+        assert_eq!(show("a"..="a"), pair("a", Some("a\\x00")));
+        let borrowed = "a".."b";
+        assert_eq!(show(&borrowed), pair("a", Some("b")));
+    }
+
+    #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "that is what is tested")]
+    fn reversed_and_empty_ranges_hold_nothing() {
+        assert_eq!(show("b".."a"), None);
+        assert_eq!(show("b"..="a"), None);
+        assert_eq!(show("a".."a"), None);
+        assert_eq!(show(..""), None);
+        assert_eq!(show((Bound::Excluded("a"), Bound::Excluded("a\0"))), None);
+    }
+
+    #[test]
+    fn the_longest_key_has_a_successor_no_longer_than_itself() {
+        let mut longest = vec![b'x'; MAX_KEY_BYTES];
+        longest[MAX_KEY_BYTES - 1] = 0xff;
+        let next = successor(&longest).expect("something follows");
+        assert!(next.len() <= MAX_KEY_BYTES && next.as_ref() > longest.as_slice());
+        assert_eq!(next.last(), Some(&b'y'));
+        let last = vec![0xff; MAX_KEY_BYTES];
+        assert_eq!(successor(&last), None);
+        assert_eq!(show((Bound::Excluded(last.as_slice()), Bound::Unbounded)), None);
+        assert!(half_open(&(..=last.as_slice())).upper.is_none());
+    }
+
+    #[test]
+    fn prefixes_carry_over_trailing_ff() {
+        let upper = |prefix: &[u8]| prefix_range(prefix).upper.map(|upper| upper.to_vec());
+        assert_eq!(upper(b"user:"), Some(b"user;".to_vec()));
+        assert_eq!(upper(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(upper(b"\xff\xff"), None);
+        assert_eq!(upper(b""), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! The entries of a run: its tables one after the other, each cut to the range in which it counts.
+//!
+//! A table is opened for iteration only when the walk gets there, and let go when the walk leaves it, so an
+//! iterator over a run of a thousand tables holds one block. A limit keeps the walk from reading tables that
+//! a scan or a slice of a merge has no use for.
+//!
+//! Not here: range tombstones ([`crate::version::Run::tombstones`]).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, SeqNo};
+use shamba_table::{EntryIter, Error, Result, TableIter};
+
+use crate::version::{KeyRange, Run, TableUse};
+
+/// Where a run iterator's tables are: in a run that is kept alive, or in a list of its own.
+pub(crate) trait TableList: Send {
+    /// The tables, ascending and disjoint.
+    fn tables(&self) -> &[TableUse];
+}
+
+impl TableList for Arc<Run> {
+    fn tables(&self) -> &[TableUse] {
+        Run::tables(self)
+    }
+}
+
+impl TableList for Vec<TableUse> {
+    fn tables(&self) -> &[TableUse] {
+        self
+    }
+}
+
+/// Walks the entries of a sorted list of tables.
+pub(crate) struct RunIter<L: TableList> {
+    tables: L,
+    limit: KeyRange,
+    fill_cache: bool,
+    /// `None` when not valid.
+    open: Option<Open>,
+}
+
+/// The table that the walk is in.
+struct Open {
+    index: usize,
+    iter: TableIter,
+    /// Where the walk must stay; bounds that the file itself cannot cross are not compared at each step.
+    lower: Option<Bytes>,
+    upper: Option<Bytes>,
+}
+
+impl<L: TableList> RunIter<L> {
+    /// An iterator over the entries of `tables` whose keys lie in `limit`. With `fill_cache`, the blocks that
+    /// it reads go into the cache.
+    pub fn new(tables: L, limit: KeyRange, fill_cache: bool) -> Self {
+        Self { tables, limit, fill_cache, open: None }
+    }
+
+    /// Table `index`, opened unless it is the one at hand.
+    fn enter(&mut self, index: usize) -> Result<Open> {
+        if let Some(open) = self.open.take()
+            && open.index == index
+        {
+            return Ok(open);
+        }
+        let table = &self.tables.tables()[index];
+        let reader = table.meta.reader.get();
+        let reader = reader.ok_or_else(|| Error::Invalid(format!("table {} is not open", table.meta.id)))?;
+        let lower = (&table.range.lower).max(&self.limit.lower);
+        let upper = tighter(table.range.upper.as_ref(), self.limit.upper.as_ref());
+        Ok(Open {
+            index,
+            iter: reader.iter(self.fill_cache),
+            lower: (*lower > table.meta.smallest).then(|| lower.clone()),
+            upper: upper.filter(|upper| table.meta.upper.as_ref().is_none_or(|end| *upper < end)).cloned(),
+        })
+    }
+
+    /// Goes to the first entry at or after `target` in table `index` or a later one.
+    fn seek_from(&mut self, mut index: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
+        while let Some(table) = self.tables.tables().get(index)
+            && self.limit.is_above(&table.range.lower)
+        {
+            let mut open = self.enter(index)?;
+            match (target.take(), &open.lower) {
+                (Some((key, seq)), lower) if lower.as_ref().is_none_or(|lower| lower.as_ref() <= key) => {
+                    open.iter.seek(key, seq)?;
+                }
+                (_, Some(lower)) => open.iter.seek(lower, SeqNo::MAX)?,
+                (_, None) => open.iter.seek_to_first()?,
+            }
+            if open.holds_up_to_here() {
+                self.open = Some(open);
+                return Ok(());
+            }
+            index += 1;
+        }
+        self.open = None;
+        Ok(())
+    }
+
+    /// Goes to the last entry at or before `target` in a table before table `end`.
+    fn seek_back_from(&mut self, mut end: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
+        while let Some(index) = end.checked_sub(1)
+            && let Some(table) = self.tables.tables().get(index)
+            && table.range.is_above(&self.limit.lower)
+        {
+            let mut open = self.enter(index)?;
+            match (target.take(), &open.upper) {
+                (Some((key, seq)), upper) if upper.as_ref().is_none_or(|upper| key < upper.as_ref()) => {
+                    open.iter.seek_for_prev(key, seq)?;
+                }
+                // No entry has the largest number, so this is the last entry below the bound.
+                (_, Some(upper)) => open.iter.seek_for_prev(upper, SeqNo::MAX)?,
+                (_, None) => open.iter.seek_to_last()?,
+            }
+            if open.holds_down_to_here() {
+                self.open = Some(open);
+                return Ok(());
+            }
+            end = index;
+        }
+        self.open = None;
+        Ok(())
+    }
+
+    fn at_entry(&self) -> &TableIter {
+        &self.open.as_ref().expect("only called when valid").iter
+    }
+}
+
+impl Open {
+    fn holds_up_to_here(&self) -> bool {
+        self.iter.valid() && self.upper.as_ref().is_none_or(|upper| self.iter.key() < upper.as_ref())
+    }
+
+    fn holds_down_to_here(&self) -> bool {
+        self.iter.valid() && self.lower.as_ref().is_none_or(|lower| lower.as_ref() <= self.iter.key())
+    }
+}
+
+/// The smaller of two exclusive upper bounds.
+fn tighter<'a>(a: Option<&'a Bytes>, b: Option<&'a Bytes>) -> Option<&'a Bytes> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}
+
+impl<L: TableList> EntryIter for RunIter<L> {
+    fn seek_to_first(&mut self) -> Result<()> {
+        let first = self.tables.tables().partition_point(|table| !table.range.is_above(&self.limit.lower));
+        self.seek_from(first, None)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        let end = self.tables.tables().partition_point(|table| self.limit.is_above(&table.range.lower));
+        self.seek_back_from(end, None)
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        if key < self.limit.lower.as_ref() {
+            return self.seek_to_first();
+        }
+        let index = self.tables.tables().partition_point(|table| !table.range.is_above(key));
+        self.seek_from(index, Some((key, seq)))
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        if !self.limit.is_above(key) {
+            return self.seek_to_last();
+        }
+        let end = self.tables.tables().partition_point(|table| table.range.lower.as_ref() <= key);
+        self.seek_back_from(end, Some((key, seq)))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        open.iter.next()?;
+        let after = open.index + 1;
+        if open.holds_up_to_here() {
+            self.open = Some(open);
+            return Ok(());
+        }
+        self.seek_from(after, None)
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        open.iter.prev()?;
+        let before = open.index;
+        if open.holds_down_to_here() {
+            self.open = Some(open);
+            return Ok(());
+        }
+        self.seek_back_from(before, None)
+    }
+
+    fn valid(&self) -> bool {
+        self.open.is_some()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.at_entry().key()
+    }
+
+    fn seq(&self) -> SeqNo {
+        self.at_entry().seq()
+    }
+
+    fn kind(&self) -> EntryKind {
+        self.at_entry().kind()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.at_entry().value()
+    }
+
+    fn value_bytes(&self) -> Bytes {
+        self.at_entry().value_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,381 @@
+//! What one reader sees: a merge of all sources, reduced to each key's newest visible value.
+//!
+//! Of each user key, the newest version with a sequence number up to the reader's counts. If it is a put, and
+//! no range tombstone visible to the reader is newer, the key is shown; otherwise it is hidden. Range
+//! tombstones are asked once per stretch of keys over which the answer is the same ([`Cover`]).
+//!
+//! Where the merge stands between calls, with the current key `k`:
+//! - having come *forward*, at the entry that is shown for `k`;
+//! - having come *backward*, at the last entry before all of `k`'s (there may be none).
+//!
+//! Two things keep walks short. Many versions of one key are stepped over only so far, then sought past. And
+//! below a range tombstone, sources that hold nothing newer than it are sought to its end: one seek instead
+//! of a step for each entry that it covers.
+//!
+//! Not here: bounds that callers write ([`crate::key_range`]), what survives while nobody looks
+//! ([`super::scan`]).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, SeqNo};
+use shamba_table::EntryIter;
+
+use super::merge::MergeIter;
+use super::run_iter::RunIter;
+use crate::error::{Error, ErrorKind, Result};
+use crate::range_delete::{Cover, FragmentedTombstones};
+use crate::slice::Slice;
+use crate::version::KeyRange;
+use crate::view::View;
+
+/// After so many steps over versions of one key, or over keys below one tombstone, a seek is tried: about
+/// where the steps have cost as much as a seek into a few sources does.
+const STEPS_BEFORE_SEEK: u32 = 16;
+/// Adjoining stretches below newer tombstones are crossed together, up to so many in one go.
+const COVERS_PER_SKIP: u32 = 256;
+
+/// The entry that a scan stands at.
+#[derive(Default)]
+pub(crate) struct Current {
+    /// The user key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Slice,
+}
+
+/// The visible keys and values of one view, at one sequence number, within a range.
+pub(crate) struct VisibleIter {
+    view: Arc<View>,
+    seq: SeqNo,
+    range: KeyRange,
+    merge: MergeIter,
+    came: Came,
+    tombstones: Tombstones,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Came {
+    Forward,
+    Backward,
+}
+
+impl VisibleIter {
+    /// An iterator that stands nowhere. Nothing is read until it is sought.
+    pub fn new(view: Arc<View>, seq: SeqNo, range: KeyRange, fill_cache: bool) -> Self {
+        let mut sources: Vec<Box<dyn EntryIter>> = Vec::new();
+        let mut tombstones = Vec::new();
+        for memtable in &view.memtables {
+            sources.push(Arc::clone(memtable).iter());
+            if memtable.has_range_deletes() {
+                tombstones.push(memtable.range_tombstones());
+            }
+        }
+        for (_, run) in view.version.runs() {
+            sources.push(Box::new(RunIter::new(Arc::clone(run), range.clone(), fill_cache)));
+            if run.has_range_deletes() {
+                tombstones.push(Arc::clone(run.tombstones()));
+            }
+        }
+        let merge = MergeIter::new(sources);
+        let tombstones = Tombstones { lists: tombstones, visible: seq, cover: None, largest: Vec::new() };
+        Self { view, seq, range, merge, came: Came::Forward, tombstones }
+    }
+
+    /// The view that the iterator keeps alive.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Goes to the first visible key at or after `key`. Like every call below, tells whether there is one,
+    /// and then puts it into `out`.
+    pub fn seek(&mut self, key: &[u8], out: &mut Current) -> Result<bool> {
+        let key = key.max(self.range.lower.as_ref());
+        self.merge.seek(key, SeqNo::MAX)?;
+        self.find_forward(out)
+    }
+
+    /// Goes to the last visible key at or before `key`.
+    pub fn seek_for_prev(&mut self, key: &[u8], out: &mut Current) -> Result<bool> {
+        if !self.range.is_above(key) {
+            return self.seek_to_last(out);
+        }
+        // The last place of a key is its smallest number, and 0 is below every write.
+        self.merge.seek_for_prev(key, SeqNo::ZERO)?;
+        self.find_backward(out)
+    }
+
+    /// Goes to the first visible key.
+    pub fn seek_to_first(&mut self, out: &mut Current) -> Result<bool> {
+        self.seek(&[], out)
+    }
+
+    /// Goes to the last visible key.
+    pub fn seek_to_last(&mut self, out: &mut Current) -> Result<bool> {
+        match &self.range.upper {
+            Some(upper) => self.merge.seek_for_prev(upper, SeqNo::MAX)?,
+            None => self.merge.seek_to_last()?,
+        }
+        self.find_backward(out)
+    }
+
+    /// Goes from the key in `out`, where the last call must have left the iterator, to the next one.
+    pub fn next(&mut self, out: &mut Current) -> Result<bool> {
+        if self.came == Came::Backward {
+            return self.seek_after(out);
+        }
+        self.leave_forward(&out.key)?;
+        self.find_forward(out)
+    }
+
+    /// Goes from the key in `out`, where the last call must have left the iterator, to the one before.
+    pub fn prev(&mut self, out: &mut Current) -> Result<bool> {
+        if self.came == Came::Forward {
+            return self.seek_before(out);
+        }
+        self.find_backward(out)
+    }
+
+    /// Goes to the first visible key after the one in `out`, wherever the iterator stands.
+    pub fn seek_after(&mut self, out: &mut Current) -> Result<bool> {
+        self.merge.seek(&out.key, SeqNo::ZERO)?;
+        self.find_forward(out)
+    }
+
+    /// Goes to the last visible key before the one in `out`, wherever the iterator stands.
+    pub fn seek_before(&mut self, out: &mut Current) -> Result<bool> {
+        self.merge.seek_for_prev(&out.key, SeqNo::MAX)?;
+        self.find_backward(out)
+    }
+
+    /// From where the merge stands, finds the first visible key forward.
+    fn find_forward(&mut self, out: &mut Current) -> Result<bool> {
+        self.came = Came::Forward;
+        let (mut covered, mut patience) = (0, STEPS_BEFORE_SEEK);
+        while self.merge.valid() && self.range.is_above(self.merge.key()) {
+            if self.merge.seq() > self.seq {
+                out.key.clear();
+                out.key.extend_from_slice(self.merge.key());
+                self.pass_newer(&out.key)?;
+                continue;
+            }
+            let kind = self.merge.kind();
+            let floor = self.tombstones.floor(self.merge.key());
+            let hidden = self.merge.seq() <= floor;
+            if !hidden && kind == EntryKind::Put {
+                out.key.clear();
+                out.key.extend_from_slice(self.merge.key());
+                out.value = Slice::from_bytes(self.merge.value_bytes());
+                return Ok(true);
+            }
+            if !hidden && kind != EntryKind::Delete {
+                return Err(unsupported(kind, self.merge.key()));
+            }
+            if hidden {
+                covered += 1;
+                if covered == patience {
+                    covered = 0;
+                    let reach = self.tombstones.reach_forward(self.merge.key(), floor, &self.view);
+                    if self.skip(reach)? {
+                        continue;
+                    }
+                    patience *= 2;
+                }
+            }
+            out.key.clear();
+            out.key.extend_from_slice(self.merge.key());
+            self.leave_forward(&out.key)?;
+        }
+        Ok(false)
+    }
+
+    /// Leaves all remaining versions of `key`, at one of which the merge stands.
+    fn leave_forward(&mut self, key: &[u8]) -> Result<()> {
+        for _ in 0..STEPS_BEFORE_SEEK {
+            self.merge.next()?;
+            if !self.merge.valid() || self.merge.key() != key {
+                return Ok(());
+            }
+        }
+        Ok(self.merge.seek(key, SeqNo::ZERO)?)
+    }
+
+    /// Leaves the versions of `key` that the reader does not see, at one of which the merge stands.
+    fn pass_newer(&mut self, key: &[u8]) -> Result<()> {
+        for _ in 0..STEPS_BEFORE_SEEK {
+            self.merge.next()?;
+            if !self.merge.valid() || self.merge.seq() <= self.seq || self.merge.key() != key {
+                return Ok(());
+            }
+        }
+        Ok(self.merge.seek(key, self.seq)?)
+    }
+
+    /// Seeks what lies hidden within `reach` past it; whether anything did.
+    fn skip(&mut self, reach: Option<Reach>) -> Result<bool> {
+        let Some(Reach { end, floor }) = reach else { return Ok(false) };
+        let tombstones = &self.tombstones;
+        Ok(self.merge.skip(end.as_deref(), |source| tombstones.crosses(source, floor))?)
+    }
+
+    /// From where the merge stands, finds the first visible key backward.
+    fn find_backward(&mut self, out: &mut Current) -> Result<bool> {
+        self.came = Came::Backward;
+        let (mut covered, mut patience) = (0, STEPS_BEFORE_SEEK);
+        while self.merge.valid() && self.range.lower.as_ref() <= self.merge.key() {
+            out.key.clear();
+            out.key.extend_from_slice(self.merge.key());
+            let floor = self.tombstones.floor(&out.key);
+            let Some((seq, kind, value)) = self.newest_backward(&out.key)? else { continue };
+            if seq <= floor {
+                covered += 1;
+                if covered == patience {
+                    covered = 0;
+                    let reach = self.tombstones.reach_backward(&out.key, floor, &self.view);
+                    if !self.skip(reach)? {
+                        patience *= 2;
+                    }
+                }
+                continue;
+            }
+            match kind {
+                EntryKind::Put => {
+                    out.value = Slice::from_bytes(value);
+                    return Ok(true);
+                }
+                EntryKind::Delete => {}
+                kind => return Err(unsupported(kind, &out.key)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The newest visible version of `key`, whose oldest version the merge stands at; leaves the merge at the
+    /// last entry before the key.
+    fn newest_backward(&mut self, key: &[u8]) -> Result<Option<(SeqNo, EntryKind, Bytes)>> {
+        let mut newest = None;
+        for _ in 0..STEPS_BEFORE_SEEK {
+            if self.merge.seq() <= self.seq {
+                newest = Some((self.merge.seq(), self.merge.kind(), self.merge.value_bytes()));
+            }
+            self.merge.prev()?;
+            if !self.merge.valid() || self.merge.key() != key {
+                return Ok(newest);
+            }
+        }
+        self.merge.seek(key, self.seq)?;
+        if self.merge.valid() && self.merge.key() == key {
+            newest = Some((self.merge.seq(), self.merge.kind(), self.merge.value_bytes()));
+        }
+        self.merge.seek_for_prev(key, SeqNo::MAX)?;
+        Ok(newest)
+    }
+}
+
+fn unsupported(kind: EntryKind, key: &[u8]) -> Error {
+    let context = format!("key \"{}\" holds an entry of kind {kind:?}", key.escape_ascii());
+    Error::new(ErrorKind::Unsupported, context)
+}
+
+/// The range tombstones of a view, as one reader sees them.
+struct Tombstones {
+    lists: Vec<Arc<FragmentedTombstones>>,
+    visible: SeqNo,
+    /// The stretch that was asked for last: neighbouring keys mostly lie in it too.
+    cover: Option<Cover>,
+    /// The largest sequence number in each source of the merge; gathered when first needed. A memtable that
+    /// still grows stays right: what it gains is newer than anything the reader sees.
+    largest: Vec<SeqNo>,
+}
+
+/// How far below tombstones sources may be sought.
+struct Reach {
+    /// Forward: the first key that may be visible again; `None`: there is none. Backward: the first key of
+    /// the stretch.
+    end: Option<Bytes>,
+    /// Every entry of the stretch with a smaller number is hidden.
+    floor: SeqNo,
+}
+
+impl Tombstones {
+    /// The newest visible tombstone over `key`; everything up to it is hidden.
+    fn floor(&mut self, key: &[u8]) -> SeqNo {
+        if self.lists.is_empty() {
+            return SeqNo::ZERO;
+        }
+        match &self.cover {
+            Some(cover) if cover.contains(key) => cover.floor,
+            _ => self.cover.insert(cover_of(&self.lists, key, self.visible)).floor,
+        }
+    }
+
+    /// Whether all that a source holds below tombstones from `floor` on is hidden.
+    fn crosses(&self, source: usize, floor: SeqNo) -> bool {
+        self.largest.get(source).is_some_and(|&largest| largest < floor)
+    }
+
+    /// The smallest tombstone that hides every source which `floor` hides: stretches below such a one can be
+    /// crossed together. `None` when `floor` hides no source.
+    fn lowest_like(&mut self, floor: SeqNo, view: &View) -> Option<SeqNo> {
+        if self.largest.is_empty() {
+            let memtables = view.memtables.iter().map(|memtable| memtable.largest_seq());
+            let runs = view.version.runs().map(|(_, run)| {
+                run.tables().iter().map(|table| table.meta.largest_seq).max().unwrap_or(SeqNo::ZERO)
+            });
+            self.largest = memtables.chain(runs).collect();
+        }
+        self.largest.iter().filter(|&&largest| largest < floor).max().map(|largest| largest.next())
+    }
+
+    /// How far from `key` on sources may be sought forward; `key` lies below the tombstone `floor`.
+    fn reach_forward(&mut self, key: &[u8], floor: SeqNo, view: &View) -> Option<Reach> {
+        let floor = self.lowest_like(floor, view)?;
+        let mut end = cover_of(&self.lists, key, self.visible).upper;
+        for _ in 0..COVERS_PER_SKIP {
+            let Some(at) = &end else { break };
+            let beyond = cover_of(&self.lists, at, self.visible);
+            if beyond.floor < floor {
+                break;
+            }
+            end = beyond.upper;
+        }
+        Some(Reach { end, floor })
+    }
+
+    /// How far down from `key` sources may be sought backward; `key` lies below the tombstone `floor`.
+    fn reach_backward(&mut self, key: &[u8], floor: SeqNo, view: &View) -> Option<Reach> {
+        let floor = self.lowest_like(floor, view)?;
+        let mut start = cover_of(&self.lists, key, self.visible).lower;
+        for _ in 0..COVERS_PER_SKIP {
+            let Some(before) = cover_before(&self.lists, &start, self.visible) else { break };
+            if before.floor < floor {
+                break;
+            }
+            start = before.lower;
+        }
+        Some(Reach { end: Some(start), floor })
+    }
+}
+
+fn cover_of(lists: &[Arc<FragmentedTombstones>], key: &[u8], visible: SeqNo) -> Cover {
+    let mut cover = Cover::nothing();
+    for list in lists {
+        cover.intersect(list.cover(key, visible));
+    }
+    cover
+}
+
+/// The cover of the keys just before `bound`; `None` when there are none.
+fn cover_before(lists: &[Arc<FragmentedTombstones>], bound: &[u8], visible: SeqNo) -> Option<Cover> {
+    if bound.is_empty() {
+        return None;
+    }
+    let mut cover = Cover::nothing();
+    for list in lists {
+        cover.intersect(list.cover_before(bound, visible));
+    }
+    Some(cover)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Which item comes next: uniform, zipf, latest, hotspot.
+//!
+//! A [`Picker`] draws item numbers below a count that may grow while it is used (inserts of a workload).
+//! The skewed ones draw a *rank* (0 is the hottest) and pass it through a [`Permutation`], so that hot
+//! items are spread over the whole key range (YCSB's "scrambled zipfian"); `latest` does not scramble,
+//! because there the newest items are the hot ones.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fastrand::Rng;
+
+use crate::permute::Permutation;
+
+/// YCSB's skew: the hottest of a million items gets about 7 % of all requests.
+const ZIPF_EXPONENT: f64 = 0.99;
+/// `hotspot`: this share of the items...
+const HOT_ITEMS: f64 = 0.2;
+/// ...gets this share of the requests.
+const HOT_REQUESTS: f64 = 0.8;
+
+/// How requests spread over items.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Distribution {
+    /// Every item alike.
+    Uniform,
+    /// The item of rank r in proportion to 1 / r^0.99.
+    Zipf,
+    /// As `Zipf`, the newest item hottest.
+    Latest,
+    /// 80 % of the requests to 20 % of the items.
+    Hotspot,
+}
+
+impl Distribution {
+    /// Every distribution.
+    pub const ALL: [Self; 4] = [Self::Uniform, Self::Zipf, Self::Latest, Self::Hotspot];
+
+    /// The name in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Zipf => "zipf",
+            Self::Latest => "latest",
+            Self::Hotspot => "hotspot",
+        }
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Distribution {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            format!("unknown distribution {name:?} (known: {known})")
+        })
+    }
+}
+
+/// Draws item numbers.
+#[derive(Clone, Debug)]
+pub struct Picker {
+    distribution: Distribution,
+    zipf: Zipf,
+    scramble: Permutation,
+    items: u64,
+    rng: Rng,
+}
+
+impl Picker {
+    /// A picker of items below `items`. The same seed draws the same items; which items are hot depends on
+    /// `items` and `hot_seed` alone, so that threads with different seeds agree on it.
+    pub fn new(distribution: Distribution, items: u64, seed: u64, hot_seed: u64) -> Self {
+        let items = items.max(1);
+        Self {
+            distribution,
+            zipf: Zipf::new(items),
+            scramble: Permutation::new(items, hot_seed),
+            items,
+            rng: Rng::with_seed(seed),
+        }
+    }
+
+    /// The next item, below `items` as of [`Self::new`]; for `latest`, below `newest` and hottest just there.
+    #[inline]
+    pub fn pick(&mut self, newest: u64) -> u64 {
+        match self.distribution {
+            Distribution::Uniform => self.rng.u64(..self.items),
+            Distribution::Zipf => self.scramble.at(self.zipf.rank(&mut self.rng)),
+            Distribution::Latest => newest.saturating_sub(1).saturating_sub(self.zipf.rank(&mut self.rng)),
+            Distribution::Hotspot => {
+                let hot = ((self.items as f64 * HOT_ITEMS) as u64).clamp(1, self.items);
+                let in_hot = hot == self.items || self.rng.f64() < HOT_REQUESTS;
+                let rank = if in_hot { self.rng.u64(..hot) } else { self.rng.u64(hot..self.items) };
+                self.scramble.at(rank)
+            }
+        }
+    }
+
+    /// The generator, for a workload's other choices.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+}
+
+/// Ranks below n with probability in proportion to 1 / (rank + 1)^0.99, without a table of n sums.
+///
+/// Rejection-inversion (Hörmann and Derflinger 1996): invert the integral of the density's continuous
+/// hull, and accept the rounded result unless it falls into the sliver between hull and histogram.
+#[derive(Clone, Copy, Debug)]
+struct Zipf {
+    items: f64,
+    integral_first: f64,
+    integral_last: f64,
+    shortcut: f64,
+}
+
+impl Zipf {
+    fn new(items: u64) -> Self {
+        let items = items as f64;
+        Self {
+            items,
+            integral_first: integral(1.5) - 1.0,
+            integral_last: integral(items + 0.5),
+            shortcut: 2.0 - inverse_integral(integral(2.5) - density(2.0)),
+        }
+    }
+
+    #[inline]
+    fn rank(&self, rng: &mut Rng) -> u64 {
+        loop {
+            let u = self.integral_last + rng.f64() * (self.integral_first - self.integral_last);
+            let x = inverse_integral(u);
+            let k = (x + 0.5).floor().clamp(1.0, self.items);
+            if k - x <= self.shortcut || u >= integral(k + 0.5) - density(k) {
+                return k as u64 - 1;
+            }
+        }
+    }
+}
+
+fn density(x: f64) -> f64 {
+    x.powf(-ZIPF_EXPONENT)
+}
+
+fn integral(x: f64) -> f64 {
+    (x.powf(1.0 - ZIPF_EXPONENT) - 1.0) / (1.0 - ZIPF_EXPONENT)
+}
+
+fn inverse_integral(y: f64) -> f64 {
+    (y * (1.0 - ZIPF_EXPONENT) + 1.0).max(0.0).powf(1.0 / (1.0 - ZIPF_EXPONENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(distribution: Distribution, items: u64, draws: u64) -> Vec<u64> {
+        let mut picker = Picker::new(distribution, items, 7, 8);
+        let mut counts = vec![0u64; usize::try_from(items).expect("small")];
+        for _ in 0..draws {
+            counts[usize::try_from(picker.pick(items)).expect("below items")] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn uniform_is_even() {
+        let counts = counts(Distribution::Uniform, 100, 100_000);
+        assert!(counts.iter().all(|&count| (800..1200).contains(&count)), "{counts:?}");
+    }
+
+    #[test]
+    fn zipf_follows_its_law() {
+        let items = 1000;
+        let draws = 400_000;
+        let mut counts = counts(Distribution::Zipf, items, draws);
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let sum: f64 = (1..=items).map(|rank| density(rank as f64)).sum();
+        for rank in [1usize, 2, 3, 10, 50] {
+            let expected = draws as f64 * density(rank as f64) / sum;
+            let got = counts[rank - 1] as f64;
+            assert!((got / expected - 1.0).abs() < 0.1, "rank {rank}: {got} draws, expected {expected:.0}");
+        }
+        assert!(counts.iter().filter(|&&count| count > 0).count() > 950, "the cold end must come up too");
+    }
+
+    #[test]
+    fn zipf_scatters_its_hot_items_and_latest_does_not() {
+        let zipf = counts(Distribution::Zipf, 1000, 50_000);
+        assert!(zipf[900..].iter().sum::<u64>() < 25_000);
+        let latest = counts(Distribution::Latest, 1000, 50_000);
+        assert!(latest[900..].iter().sum::<u64>() > 25_000, "the newest tenth gets most");
+        assert!(latest[999] > latest[998] && latest[998] > latest[990]);
+    }
+
+    #[test]
+    fn hotspot_gives_eighty_percent_to_a_fifth() {
+        let mut counts = counts(Distribution::Hotspot, 1000, 100_000);
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let hot: u64 = counts[..200].iter().sum();
+        assert!((78_000..83_000).contains(&hot), "{hot} of 100,000");
+    }
+
+    #[test]
+    fn single_items_and_growing_counts_stay_in_bounds() {
+        for distribution in Distribution::ALL {
+            let mut picker = Picker::new(distribution, 1, 1, 1);
+            assert!((0..1000).all(|_| picker.pick(1) == 0), "{distribution}");
+        }
+        let mut picker = Picker::new(Distribution::Latest, 10, 1, 1);
+        assert!((0..1000).all(|newest| picker.pick(newest) <= newest));
+    }
+
+    #[test]
+    fn names_parse_back() {
+        for distribution in Distribution::ALL {
+            assert_eq!(distribution.to_string().parse(), Ok(distribution));
+        }
+        assert!("normal".parse::<Distribution>().is_err());
+    }
+}

@@ -1,0 +1,31 @@
+//! The generators and the measuring loop behind `shamba bench`.
+//!
+//! A workload is data with a seed: [`KeyShape`] makes keys from numbers (so that a workload names an item
+//! by its number and never stores a key), [`Distribution`] picks numbers, [`Values`] cuts values, and
+//! [`run`] drives one [`Workload`] against a database and returns a [`BenchResult`]. The same options give
+//! the same operations on every machine.
+//!
+//! Not here: printing (crate `shamba-cli`), other engines.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod dist;
+mod keys;
+mod measure;
+mod mix;
+mod ops;
+mod permute;
+mod result;
+mod run;
+mod sorted;
+mod values;
+mod workload;
+
+pub use dist::{Distribution, Picker};
+pub use keys::{KeyShape, Keys};
+pub use measure::{CpuTimer, Latencies, rss_bytes};
+pub use permute::Permutation;
+pub use result::BenchResult;
+pub use run::{Error, Options, Progress, run};
+pub use values::Values;
+pub use workload::Workload;

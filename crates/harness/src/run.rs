@@ -1,0 +1,441 @@
+//! Running one workload: threads, their operations, and the sum of what they measured.
+//!
+//! Not here: what an operation does ([`crate::ops`]), what the figures mean ([`crate::result`]).
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use shamba::Db;
+
+use crate::dist::{Distribution, Picker};
+use crate::keys::{KeyShape, Keys};
+use crate::measure::{CpuTimer, Latencies};
+use crate::mix::mix2;
+use crate::ops::{Batches, Meter, Request, Verb};
+use crate::permute::Permutation;
+use crate::result::BenchResult;
+use crate::sorted::sorted_items;
+use crate::values::Values;
+use crate::workload::Workload;
+
+/// Entries of a walk that one clock read covers: a step is too short for one of its own.
+const STEPS_TIMED_TOGETHER: u64 = 64;
+/// Entries that stand in the queue of [`Workload::Queue`].
+const QUEUE_LENGTH: u64 = 1000;
+
+/// What a workload works on, and how much of it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Items that the database holds or is filled with.
+    pub num: u64,
+    /// Operations of workloads that do not fill.
+    pub reads: u64,
+    /// Bytes of a key; `None`: what the shape likes.
+    pub key_size: Option<usize>,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// What keys look like.
+    pub key_shape: KeyShape,
+    /// Threads that share the operations.
+    pub threads: u32,
+    /// How operations spread over items; the YCSB workloads have their own.
+    pub distribution: Distribution,
+    /// Share of the lookups of `readrandom`, `seekrandom` and `readwhilewriting` that ask for absent keys.
+    pub empty_fraction: f64,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            num: 1_000_000,
+            reads: 1_000_000,
+            key_size: None,
+            value_size: 100,
+            key_shape: KeyShape::Random,
+            threads: 1,
+            distribution: Distribution::Uniform,
+            empty_fraction: 0.0,
+            seed: 1,
+        }
+    }
+}
+
+/// Why a workload could not be run.
+#[derive(Debug)]
+pub enum Error {
+    /// An option is wrong; the text says which.
+    Options(String),
+    /// The engine failed.
+    Engine(shamba::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Options(text) => f.write_str(text),
+            Self::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Options(_) => None,
+            Self::Engine(error) => error.source(),
+        }
+    }
+}
+
+impl From<shamba::Error> for Error {
+    fn from(error: shamba::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// How far a workload is, for whoever watches.
+#[derive(Debug, Default)]
+pub struct Progress {
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Progress {
+    /// Operations done and to do.
+    pub fn read(&self) -> (u64, u64) {
+        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
+    }
+
+    fn begin(&self, total: u64) {
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    fn add(&self, ops: u64) {
+        self.done.fetch_add(ops, Ordering::Relaxed);
+    }
+}
+
+/// The sum over all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub latencies: Latencies,
+    pub ops: u64,
+    pub busy_ns: u64,
+    pub seconds: f64,
+    pub cpu_ns: u64,
+    pub lookups: u64,
+    pub found: u64,
+    expected: u64,
+    foreseeable: bool,
+}
+
+impl Totals {
+    /// The share of lookups that had to find their key.
+    pub fn expected_share(&self) -> Option<f64> {
+        (self.foreseeable && self.lookups > 0).then(|| self.expected as f64 / self.lookups as f64)
+    }
+}
+
+/// Runs `workload` on `db`.
+///
+/// # Errors
+/// [`Error::Options`] for options that cannot be met, before anything is done; [`Error::Engine`] as soon
+/// as one operation fails.
+pub fn run(db: &Db, workload: Workload, options: &Options, progress: &Progress) -> Result<BenchResult, Error> {
+    let job = Job::new(db, workload, options, progress)?;
+    if workload.reads() {
+        db.wait_idle()?;
+    }
+    let before = db.stats();
+    let totals = job.run_threads()?;
+    Ok(BenchResult::new(workload, db, &totals, &before))
+}
+
+struct Job<'a> {
+    db: &'a Db,
+    workload: Workload,
+    options: &'a Options,
+    progress: &'a Progress,
+    keys: Keys,
+    values: Values,
+    ops: u64,
+    /// Items in the order of a fill, where it is not that of their numbers.
+    order: Option<Vec<u64>>,
+    /// The next item that an insert makes.
+    next_item: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl<'a> Job<'a> {
+    fn new(db: &'a Db, workload: Workload, options: &'a Options, progress: &'a Progress) -> Result<Self, Error> {
+        if options.num == 0 || options.num > 1 << 40 || options.reads > 1 << 40 {
+            return Err(Error::Options("the number of items and of reads must be from 1 to 2^40".into()));
+        }
+        if options.threads == 0 || options.threads > 1024 {
+            return Err(Error::Options(format!("threads must be from 1 to 1024, not {}", options.threads)));
+        }
+        if !(0.0..=1.0).contains(&options.empty_fraction) {
+            let share = options.empty_fraction;
+            return Err(Error::Options(format!("the empty fraction must be from 0 to 1, not {share}")));
+        }
+        let ops = match workload {
+            Workload::FillSeq | Workload::FillRandom | Workload::Overwrite | Workload::Queue => options.num,
+            _ => options.reads,
+        };
+        let inserts = matches!(workload, Workload::YcsbD | Workload::YcsbE);
+        let items = options.num + if inserts { ops } else { 0 };
+        let size = options.key_size.unwrap_or_else(|| options.key_shape.default_key_size());
+        let keys = Keys::new(options.key_shape, size, 2 * items).map_err(Error::Options)?;
+        let sort = workload == Workload::FillSeq && options.key_shape != KeyShape::Sequential;
+        if workload == Workload::Queue && size < 16 {
+            return Err(Error::Options(format!("queue needs keys of at least 16 bytes, not {size}")));
+        }
+        Ok(Self {
+            db,
+            workload,
+            options,
+            progress,
+            keys,
+            values: Values::new(options.value_size, options.seed),
+            ops,
+            order: sort.then(|| sorted_items(&keys, options.num)),
+            next_item: AtomicU64::new(options.num),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    fn run_threads(&self) -> Result<Totals, Error> {
+        self.progress.begin(self.ops);
+        let threads = u64::from(self.options.threads);
+        let cpu = CpuTimer::process();
+        let (meters, writer_cpu_ns) = std::thread::scope(|scope| {
+            let writer = (self.workload == Workload::ReadWhileWriting)
+                .then(|| scope.spawn(|| self.write_until_stopped()));
+            let workers: Vec<_> =
+                (0..threads).map(|thread| scope.spawn(move || self.run_thread(thread))).collect();
+            let meters: Vec<_> = workers.into_iter().map(join).collect();
+            self.stop.store(true, Ordering::Relaxed);
+            (meters, writer.map(join))
+        });
+        let cpu_ns = u64::try_from(cpu.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut making_cpu_ns = writer_cpu_ns.transpose()?.unwrap_or(0);
+        // Other threads' inserts may come after a reader looks for them, and deletes are another story.
+        let foreseeable = threads == 1 || !matches!(self.workload, Workload::YcsbD | Workload::YcsbE);
+        let mut totals = Totals { foreseeable, ..Totals::default() };
+        for meter in meters {
+            let meter = meter?;
+            totals.latencies.merge(&meter.latencies);
+            totals.ops += meter.ops;
+            totals.busy_ns += meter.busy_ns;
+            totals.seconds = totals.seconds.max(meter.busy_ns as f64 / 1e9);
+            totals.lookups += meter.lookups;
+            totals.found += meter.found;
+            totals.expected += meter.expected;
+            making_cpu_ns += meter.making_cpu_ns;
+        }
+        totals.cpu_ns = cpu_ns.saturating_sub(making_cpu_ns);
+        Ok(totals)
+    }
+
+    fn run_thread(&self, thread: u64) -> Result<Meter, Error> {
+        let mut meter = Meter::default();
+        let result = match self.workload {
+            Workload::ReadSeq | Workload::ReadReverse => self.walk(thread, &mut meter),
+            Workload::Queue => self.queue(thread, &mut meter),
+            _ => self.batches(thread, &mut meter),
+        };
+        if result.is_err() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        result.map(|()| meter)
+    }
+
+    /// The part of `0..ops` that is this thread's.
+    fn share(&self, thread: u64) -> std::ops::Range<u64> {
+        let threads = u128::from(self.options.threads);
+        let bound = |thread: u64| (u128::from(self.ops) * u128::from(thread) / threads) as u64;
+        bound(thread)..bound(thread + 1)
+    }
+
+    fn batches(&self, thread: u64, meter: &mut Meter) -> Result<(), Error> {
+        let mut batches = Batches::new(self.db, self.keys, &self.values);
+        let mut requests = Requests::new(self, thread);
+        let mut left = self.share(thread);
+        loop {
+            let made = batches.make(meter, || left.next().map(|number| requests.at(number)));
+            if made == 0 || self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            batches.execute(meter)?;
+            self.progress.add(made);
+        }
+    }
+
+    /// Overwrites until the readers are done; answers the CPU time of making operations.
+    fn write_until_stopped(&self) -> Result<u64, Error> {
+        let mut meter = Meter::default();
+        let mut batches = Batches::new(self.db, self.keys, &self.values);
+        let mut picker = self.picker(u64::MAX, self.options.distribution);
+        while !self.stop.load(Ordering::Relaxed) {
+            batches.make(&mut meter, || {
+                Some(Request { verb: Verb::Put, item: picker.pick(self.options.num), absent: false })
+            });
+            batches.execute(&mut meter)?;
+        }
+        Ok(meter.making_cpu_ns)
+    }
+
+    fn walk(&self, thread: u64, meter: &mut Meter) -> Result<(), Error> {
+        let share = self.share(thread);
+        let mut left = share.end - share.start;
+        let mut last = Instant::now();
+        let mut iter = self.db.iter();
+        let backward = self.workload == Workload::ReadReverse;
+        while left > 0 && !self.stop.load(Ordering::Relaxed) {
+            let mut steps = 0;
+            let mut bytes = 0;
+            while steps < STEPS_TIMED_TOGETHER.min(left) {
+                let Some(entry) = (if backward { iter.next_back() } else { iter.next() }) else { break };
+                let (key, value) = entry?;
+                bytes += key.len() + value.len();
+                steps += 1;
+            }
+            std::hint::black_box(bytes);
+            let now = Instant::now();
+            meter.record(u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX), steps);
+            last = now;
+            meter.lookups += steps;
+            meter.found += steps;
+            meter.expected += steps;
+            self.progress.add(steps);
+            if steps == 0 {
+                break;
+            }
+            left -= steps;
+        }
+        Ok(())
+    }
+
+    /// Each thread has a queue of its own. An operation is a put or a take; a take must find the head.
+    fn queue(&self, thread: u64, meter: &mut Meter) -> Result<(), Error> {
+        let share = self.share(thread);
+        let prefix = format!("q{thread:03}:");
+        let width = self.keys.size() - prefix.len();
+        let key = |number: u64| format!("{prefix}{number:0width$}").into_bytes();
+        let mut value = Vec::new();
+        let count = share.end - share.start;
+        for number in 0..count + QUEUE_LENGTH.min(count) {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if number < count {
+                let tail = key(number);
+                self.values.write(number, &mut value);
+                let start = Instant::now();
+                self.db.put(&tail, &value)?;
+                meter.record(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), 1);
+                self.progress.add(1);
+            }
+            if let Some(oldest) = number.checked_sub(QUEUE_LENGTH.min(count)) {
+                let head = key(oldest);
+                let start = Instant::now();
+                let first = self.db.prefix(&prefix).next().transpose()?;
+                if let Some((taken, _)) = &first {
+                    self.db.delete(taken)?;
+                }
+                meter.record(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), 1);
+                meter.lookups += 1;
+                meter.expected += 1;
+                meter.found += u64::from(first.is_some_and(|(taken, _)| taken.as_ref() == head.as_slice()));
+            }
+        }
+        Ok(())
+    }
+
+    fn picker(&self, thread: u64, distribution: Distribution) -> Picker {
+        Picker::new(distribution, self.options.num, mix2(self.options.seed, thread), self.options.seed)
+    }
+}
+
+fn join<T>(handle: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// What one thread asks for, operation by operation.
+struct Requests<'a> {
+    job: &'a Job<'a>,
+    order: Permutation,
+    picker: Picker,
+}
+
+impl<'a> Requests<'a> {
+    fn new(job: &'a Job<'a>, thread: u64) -> Self {
+        let distribution = match job.workload {
+            Workload::YcsbA | Workload::YcsbB | Workload::YcsbC | Workload::YcsbE | Workload::YcsbF => {
+                Distribution::Zipf
+            }
+            Workload::YcsbD => Distribution::Latest,
+            _ => job.options.distribution,
+        };
+        let order = Permutation::new(job.options.num, job.options.seed);
+        Self { job, order, picker: job.picker(thread, distribution) }
+    }
+
+    fn at(&mut self, number: u64) -> Request {
+        let existing = |verb, item| Request { verb, item, absent: false };
+        match self.job.workload {
+            Workload::FillSeq => {
+                let sorted = self.job.order.as_ref().and_then(|order| order.get(number as usize).copied());
+                existing(Verb::Put, sorted.unwrap_or(number))
+            }
+            Workload::FillRandom => existing(Verb::Put, self.order.at(number)),
+            Workload::Overwrite => existing(Verb::Put, self.pick()),
+            Workload::DeleteRandom => existing(Verb::Delete, self.pick()),
+            Workload::ReadMissing => Request { verb: Verb::Get, item: self.pick(), absent: true },
+            Workload::SeekRandom => self.read(Verb::Seek),
+            Workload::ReadRandom | Workload::ReadWhileWriting => self.read(Verb::Get),
+            Workload::YcsbA => self.either(0.5, Verb::Get, Verb::Put),
+            Workload::YcsbB => self.either(0.95, Verb::Get, Verb::Put),
+            Workload::YcsbC => existing(Verb::Get, self.pick()),
+            Workload::YcsbD => self.or_insert(0.95, Verb::Get),
+            Workload::YcsbE => {
+                let entries = self.picker.rng().u32(1..=100);
+                self.or_insert(0.95, Verb::Scan(entries))
+            }
+            Workload::YcsbF => self.either(0.5, Verb::Get, Verb::Update),
+            Workload::ReadSeq | Workload::ReadReverse | Workload::Queue => {
+                unreachable!("walks and queues have their own loops")
+            }
+        }
+    }
+
+    fn pick(&mut self) -> u64 {
+        self.picker.pick(self.job.next_item.load(Ordering::Relaxed))
+    }
+
+    fn read(&mut self, verb: Verb) -> Request {
+        let item = self.pick();
+        Request { verb, item, absent: self.picker.rng().f64() < self.job.options.empty_fraction }
+    }
+
+    fn either(&mut self, share: f64, first: Verb, second: Verb) -> Request {
+        let verb = if self.picker.rng().f64() < share { first } else { second };
+        Request { verb, item: self.pick(), absent: false }
+    }
+
+    fn or_insert(&mut self, share: f64, verb: Verb) -> Request {
+        if self.picker.rng().f64() < share {
+            return Request { verb, item: self.pick(), absent: false };
+        }
+        let item = self.job.next_item.fetch_add(1, Ordering::Relaxed);
+        Request { verb: Verb::Put, item, absent: false }
+    }
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

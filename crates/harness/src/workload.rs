@@ -1,0 +1,97 @@
+//! The workloads of `bench`: what each is called and does.
+
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! workloads {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// One workload. `num` and `reads` are those of [`crate::Options`].
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Workload {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Workload {
+            /// Every workload, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name on the command line and in results.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+workloads! {
+    /// Puts every item once, in key order.
+    FillSeq = "fillseq",
+    /// Puts every item once, in random order.
+    FillRandom = "fillrandom",
+    /// Puts `num` times an item that exists.
+    Overwrite = "overwrite",
+    /// Gets `reads` items, the share `empty_fraction` of them absent.
+    ReadRandom = "readrandom",
+    /// Gets `reads` absent keys, which lie among those that exist.
+    ReadMissing = "readmissing",
+    /// Walks `reads` entries forward from the first.
+    ReadSeq = "readseq",
+    /// Walks `reads` entries backward from the last.
+    ReadReverse = "readreverse",
+    /// Seeks a fresh cursor to `reads` keys and reads the entry there.
+    SeekRandom = "seekrandom",
+    /// `ReadRandom` while one more thread overwrites without pause.
+    ReadWhileWriting = "readwhilewriting",
+    /// Deletes `reads` items.
+    DeleteRandom = "deleterandom",
+    /// First in, first out: `num` puts at the tail, each followed by taking the head away.
+    Queue = "queue",
+    /// YCSB A: 50 % gets, 50 % updates, zipf.
+    YcsbA = "ycsb-a",
+    /// YCSB B: 95 % gets, 5 % updates, zipf.
+    YcsbB = "ycsb-b",
+    /// YCSB C: gets only, zipf.
+    YcsbC = "ycsb-c",
+    /// YCSB D: 95 % gets of the latest, 5 % inserts.
+    YcsbD = "ycsb-d",
+    /// YCSB E: 95 % scans of 1 to 100 entries, 5 % inserts, zipf.
+    YcsbE = "ycsb-e",
+    /// YCSB F: 50 % gets, 50 % read-modify-writes, zipf.
+    YcsbF = "ycsb-f",
+}
+
+impl Workload {
+    /// Whether it fills a database, which must then be empty unless the caller says otherwise.
+    pub fn is_fill(self) -> bool {
+        matches!(self, Self::FillSeq | Self::FillRandom)
+    }
+
+    /// Whether it reads, and so starts when flushes and merges have come to rest.
+    pub fn reads(self) -> bool {
+        !matches!(self, Self::FillSeq | Self::FillRandom | Self::Overwrite | Self::DeleteRandom | Self::Queue)
+    }
+
+    /// Whether items may be gone after it.
+    pub fn deletes(self) -> bool {
+        matches!(self, Self::DeleteRandom)
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.iter().copied().find(|workload| workload.name() == name).ok_or_else(|| {
+            let known: Vec<_> = Self::ALL.iter().map(|workload| workload.name()).collect();
+            format!("unknown workload {name:?} (known: {})", known.join(", "))
+        })
+    }
+}

@@ -54,7 +54,7 @@ pub trait WriteFile: Send + Sync + Debug {
     fn sync_data(&mut self) -> io::Result<()>;
     /// Makes bytes and all metadata durable.
     fn sync_all(&mut self) -> io::Result<()>;
-    /// Cuts the file to `bytes`.
+    /// Cuts the file to `bytes`, or extends it to them with zeros.
     fn truncate(&mut self, bytes: u64) -> io::Result<()>;
 }
 
@@ -82,8 +82,8 @@ pub trait Vfs: Send + Sync + Debug {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// Makes the names in a directory durable: creations, renames, removals.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Locks a file, creating it if need be (a `Shared` lock never creates: a missing file is locked as if it were
-    /// there). `WouldBlock` at once when another holder is in the way, in this process or another.
+    /// Locks a file, creating it if need be (a `Shared` lock never creates: where there is no file it succeeds
+    /// and holds nothing). `WouldBlock` at once when another holder is in the way, in this process or another.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>>;
     /// Bytes free for this directory's files.
     fn disk_free_bytes(&self, path: &Path) -> io::Result<u64>;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::FsyncFailure;
-use crate::tree::{DirId, FileCell, FileId, NameChange, Node, NodeId, ROOT, Tree};
+use crate::tree::{Content, DirId, FileCell, FileId, NameChange, Node, NodeId, ROOT, Tree};
 
 /// One recorded call.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub(super) struct Disk {
     pub(super) position: usize,
     /// In the order of the calls.
     pub(super) pending: Vec<Pending>,
-    files: BTreeMap<FileId, Arc<Vec<u8>>>,
+    files: BTreeMap<FileId, Arc<Content>>,
     dirs: BTreeMap<DirId, Arc<Directory>>,
 }
 
@@ -86,7 +86,7 @@ impl Disk {
     }
 
     /// The durable content of a file.
-    pub(super) fn content(&self, file: FileId) -> Arc<Vec<u8>> {
+    pub(super) fn content(&self, file: FileId) -> Arc<Content> {
         self.files.get(&file).cloned().unwrap_or_default()
     }
 
@@ -181,7 +181,7 @@ impl Disk {
         match write {
             Write::Bytes { offset, bytes } => self.apply_bytes(file, *offset, bytes),
             Write::Length(bytes) => {
-                let content = Arc::make_mut(self.files.entry(file).or_default());
+                let content = Arc::make_mut(self.files.entry(file).or_default()).change();
                 content.resize(in_memory(*bytes), 0);
             }
         }
@@ -189,7 +189,7 @@ impl Disk {
 
     /// Puts bytes at their place in the durable content; what lies between the old end and them is zeros.
     pub(super) fn apply_bytes(&mut self, file: FileId, offset: u64, bytes: &[u8]) {
-        let content = Arc::make_mut(self.files.entry(file).or_default());
+        let content = Arc::make_mut(self.files.entry(file).or_default()).change();
         let start = in_memory(offset);
         if content.len() < start {
             content.resize(start, 0);

@@ -226,6 +226,12 @@ impl Default for SimFs {
     }
 }
 
+fn hash_bytes(bytes: &[u8]) -> u64 {
+    let mut hash = ImageHash::new();
+    hash.bytes(bytes);
+    hash.finish()
+}
+
 fn hash_dir(tree: &Tree, dir: DirId, hash: &mut ImageHash) {
     let names = tree.names(dir).into_iter().flatten();
     for (name, node) in names {
@@ -233,7 +239,7 @@ fn hash_dir(tree: &Tree, dir: DirId, hash: &mut ImageHash) {
         match node {
             Node::File(cell) => {
                 hash.number(1);
-                hash.bytes(&cell.content());
+                hash.number(cell.content().hash(hash_bytes));
             }
             Node::Dir(child) => {
                 hash.number(2);

@@ -1,29 +1,27 @@
 //! A tree of names over contents in memory: what [`crate::MemFs`] and [`crate::SimFs`] both stand on.
 //!
-//! A [`Tree`] holds directories; a [`FileCell`] is one file's content, alive as long as a name or an open
-//! handle holds it (so an unlinked open file stays readable). Paths are taken from one root whether they
+//! A [`Tree`] holds directories; a [`FileCell`] (`cell.rs`) is one file. Paths are taken from one root whether they
 //! start with a slash or not; `..` is refused. Every change of names is also returned as [`NameChange`]s, in
 //! the order in which they happened: `SimFs` records them, `MemFs` drops them.
 //!
-//! Contents are shared buffers (`Arc`), copied by the first append after a sharing; that makes an image of a
-//! tree cheap. Errors have the kinds that Linux gives for the same calls (a test holds all file systems to it).
+//! Errors have the kinds that Linux gives for the same calls (a test holds all file systems to it).
 //!
 //! Not here: what survives a crash (`sim/disk.rs`).
+
+mod cell;
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
-use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile};
+pub(crate) use cell::{CellLock, CellReader, Content, FileCell, FileId};
+
+use crate::vfs::{DirEntry, LockKind};
 
 /// Names a directory for as long as its tree lives; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DirId(pub(crate) u64);
-
-/// Names a file likewise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct FileId(pub(crate) u64);
 
 /// The directory that is always there.
 pub(crate) const ROOT: DirId = DirId(0);
@@ -49,121 +47,6 @@ pub(crate) struct NameChange {
     /// Came (perhaps in place of another) or went.
     pub(crate) added: bool,
 }
-
-/// One file's content and its lock.
-#[derive(Debug)]
-pub(crate) struct FileCell {
-    pub(crate) id: FileId,
-    content: RwLock<Arc<Vec<u8>>>,
-    holders: Mutex<Holders>,
-}
-
-#[derive(Debug, Default)]
-struct Holders {
-    exclusive: bool,
-    shared: usize,
-}
-
-impl FileCell {
-    pub(crate) fn new(id: FileId, content: Arc<Vec<u8>>) -> Self {
-        Self { id, content: RwLock::new(content), holders: Mutex::default() }
-    }
-
-    /// The content now; later changes do not show in it.
-    pub(crate) fn content(&self) -> Arc<Vec<u8>> {
-        Arc::clone(&self.content.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.content.read().unwrap_or_else(PoisonError::into_inner).len() as u64
-    }
-
-    pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize {
-        let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
-        let rest = usize::try_from(offset).ok().and_then(|start| content.get(start..)).unwrap_or(&[]);
-        let bytes = rest.len().min(buf.len());
-        buf[..bytes].copy_from_slice(&rest[..bytes]);
-        bytes
-    }
-
-    /// Appends and says where the bytes begin.
-    pub(crate) fn append(&self, bytes: &[u8]) -> u64 {
-        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
-        let offset = content.len() as u64;
-        Arc::make_mut(&mut content).extend_from_slice(bytes);
-        offset
-    }
-
-    /// Cuts the file, or extends it with zeros as the system call does.
-    pub(crate) fn truncate(&self, bytes: u64) -> io::Result<()> {
-        let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(ErrorKind::FileTooLarge))?;
-        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::make_mut(&mut content).resize(bytes, 0);
-        Ok(())
-    }
-
-    /// Puts other content in place.
-    pub(crate) fn replace(&self, content: Arc<Vec<u8>>) {
-        *self.content.write().unwrap_or_else(PoisonError::into_inner) = content;
-    }
-
-    fn holders(&self) -> MutexGuard<'_, Holders> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A read handle: sees the file as it is at each call.
-#[derive(Debug)]
-pub(crate) struct CellReader(pub(crate) Arc<FileCell>);
-
-impl RandomFile for CellReader {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(self.0.read_at(offset, buf))
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len())
-    }
-}
-
-/// A held lock; `None` where a shared lock found no file.
-#[derive(Debug)]
-pub(crate) struct CellLock {
-    cell: Option<Arc<FileCell>>,
-    kind: LockKind,
-}
-
-impl CellLock {
-    /// Takes the lock of `cell` at once or not at all.
-    pub(crate) fn take(cell: Option<Arc<FileCell>>, kind: LockKind) -> io::Result<Self> {
-        if let Some(cell) = &cell {
-            let mut holders = cell.holders();
-            let taken = holders.exclusive || (kind == LockKind::Exclusive && holders.shared > 0);
-            if taken {
-                return Err(io::Error::from(ErrorKind::WouldBlock));
-            }
-            match kind {
-                LockKind::Exclusive => holders.exclusive = true,
-                LockKind::Shared => holders.shared += 1,
-            }
-        }
-        Ok(Self { cell, kind })
-    }
-}
-
-impl Drop for CellLock {
-    fn drop(&mut self) {
-        if let Some(cell) = &self.cell {
-            let mut holders = cell.holders();
-            match self.kind {
-                LockKind::Exclusive => holders.exclusive = false,
-                LockKind::Shared => holders.shared -= 1,
-            }
-        }
-    }
-}
-
-impl FileLock for CellLock {}
 
 /// What a name holds.
 #[derive(Clone, Debug)]

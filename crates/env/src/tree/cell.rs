@@ -1,0 +1,152 @@
+//! One file in memory: its content, its lock, a handle to read it.
+//!
+//! A [`FileCell`] lives as long as a name or an open handle holds it, so an unlinked open file stays readable.
+//! Its content is a shared buffer, copied by the first change after a sharing; that makes images of a tree cheap.
+//! The lock is the cell's, not the name's, as `flock` has it.
+//!
+//! Not here: names (the tree above).
+
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use crate::vfs::{FileLock, LockKind, RandomFile};
+
+/// Names a file for as long as its tree lives; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FileId(pub(crate) u64);
+
+/// A file's bytes and, once asked for, their hash: images of one run share most contents, and telling images
+/// apart would otherwise read all of them again for each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    bytes: Vec<u8>,
+    hash: OnceLock<u64>,
+}
+
+impl Content {
+    /// The bytes to be changed; what their hash was is forgotten.
+    pub(crate) fn change(&mut self) -> &mut Vec<u8> {
+        self.hash = OnceLock::new();
+        &mut self.bytes
+    }
+
+    /// Their hash by `hasher`, which must be the same at every call.
+    pub(crate) fn hash(&self, hasher: impl FnOnce(&[u8]) -> u64) -> u64 {
+        *self.hash.get_or_init(|| hasher(&self.bytes))
+    }
+}
+
+/// One file's content and its lock.
+#[derive(Debug)]
+pub(crate) struct FileCell {
+    pub(crate) id: FileId,
+    content: RwLock<Arc<Content>>,
+    holders: Mutex<Holders>,
+}
+
+#[derive(Debug, Default)]
+struct Holders {
+    exclusive: bool,
+    shared: usize,
+}
+
+impl FileCell {
+    pub(crate) fn new(id: FileId, content: Arc<Content>) -> Self {
+        Self { id, content: RwLock::new(content), holders: Mutex::default() }
+    }
+
+    /// The content now; later changes do not show in it.
+    pub(crate) fn content(&self) -> Arc<Content> {
+        Arc::clone(&self.content.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.content.read().unwrap_or_else(PoisonError::into_inner).bytes.len() as u64
+    }
+
+    pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize {
+        let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
+        let rest = usize::try_from(offset).ok().and_then(|start| content.bytes.get(start..)).unwrap_or(&[]);
+        let bytes = rest.len().min(buf.len());
+        buf[..bytes].copy_from_slice(&rest[..bytes]);
+        bytes
+    }
+
+    /// Appends and says where the bytes begin.
+    pub(crate) fn append(&self, bytes: &[u8]) -> u64 {
+        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
+        let offset = content.bytes.len() as u64;
+        Arc::make_mut(&mut content).change().extend_from_slice(bytes);
+        offset
+    }
+
+    /// Cuts the file, or extends it with zeros as the system call does.
+    pub(crate) fn truncate(&self, bytes: u64) -> io::Result<()> {
+        let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(ErrorKind::FileTooLarge))?;
+        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut content).change().resize(bytes, 0);
+        Ok(())
+    }
+
+    /// Puts other content in place.
+    pub(crate) fn replace(&self, content: Arc<Content>) {
+        *self.content.write().unwrap_or_else(PoisonError::into_inner) = content;
+    }
+
+    fn holders(&self) -> MutexGuard<'_, Holders> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A read handle: sees the file as it is at each call.
+#[derive(Debug)]
+pub(crate) struct CellReader(pub(crate) Arc<FileCell>);
+
+impl RandomFile for CellReader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(self.0.read_at(offset, buf))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len())
+    }
+}
+
+/// A held lock; `None` where a shared lock found no file.
+#[derive(Debug)]
+pub(crate) struct CellLock {
+    cell: Option<Arc<FileCell>>,
+    kind: LockKind,
+}
+
+impl CellLock {
+    /// Takes the lock of `cell` at once or not at all.
+    pub(crate) fn take(cell: Option<Arc<FileCell>>, kind: LockKind) -> io::Result<Self> {
+        if let Some(cell) = &cell {
+            let mut holders = cell.holders();
+            let taken = holders.exclusive || (kind == LockKind::Exclusive && holders.shared > 0);
+            if taken {
+                return Err(io::Error::from(ErrorKind::WouldBlock));
+            }
+            match kind {
+                LockKind::Exclusive => holders.exclusive = true,
+                LockKind::Shared => holders.shared += 1,
+            }
+        }
+        Ok(Self { cell, kind })
+    }
+}
+
+impl Drop for CellLock {
+    fn drop(&mut self) {
+        if let Some(cell) = &self.cell {
+            let mut holders = cell.holders();
+            match self.kind {
+                LockKind::Exclusive => holders.exclusive = false,
+                LockKind::Shared => holders.shared -= 1,
+            }
+        }
+    }
+}
+
+impl FileLock for CellLock {}

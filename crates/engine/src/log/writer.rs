@@ -1,0 +1,226 @@
+//! Writing frames: records go into a buffer, to the operating system, to the disk.
+//!
+//! Three watermarks, `synced <= flushed <= offset`, all on record boundaries. A failed append cuts the file
+//! back to `flushed` and *seals* the writer: what was buffered is lost and reported, nothing is ever
+//! appended again. What was flushed before may still be synced. A failed sync seals for good: after it
+//! nobody knows what is on the disk, and a second sync that succeeds would not tell.
+//!
+//! Not here: making the file's name durable, which is the caller's (and must come before a promise is
+//! relied upon).
+
+use std::path::{Path, PathBuf};
+
+use shamba_env::{Env, WriteFile, append_all};
+use shamba_table::BirthId;
+
+use super::frame::{FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, birth_tag, payload_checksum};
+use super::header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::error::{Error, Result};
+
+/// A buffer that grew past this for one large batch gives the memory back.
+const BUFFER_KEPT_BYTES: usize = 1 << 20;
+
+/// Why nothing more may be appended.
+#[derive(Clone, Debug)]
+struct Seal {
+    cause: Error,
+    /// The file ends at `flushed`, as far as the operating system said.
+    cut: bool,
+    /// A sync failed: not even what was flushed can be made durable any more.
+    sync_failed: bool,
+}
+
+/// The one writer of a framed file.
+#[derive(Debug)]
+pub(crate) struct FrameWriter {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    birth: BirthId,
+    birth_tag: u32,
+    number: u64,
+    buffer: Vec<u8>,
+    flushed: u64,
+    synced: u64,
+    last_checksum: u32,
+    flushed_checksum: u32,
+    seal: Option<Seal>,
+}
+
+impl FrameWriter {
+    /// Creates the file; its header waits in the buffer.
+    ///
+    /// # Errors
+    /// What the file system says; `AlreadyExists` if the name is taken.
+    pub(crate) fn create(env: &Env, path: &Path, kind: FileKind, number: u64) -> Result<Self> {
+        let birth = BirthId(env.rng.next_u64());
+        let file = env.vfs.create(path).map_err(|error| Error::io("create", path, error))?;
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            birth,
+            birth_tag: birth_tag(birth, number),
+            number,
+            buffer: FileHeader::new(birth, number).encode(kind),
+            flushed: 0,
+            synced: 0,
+            last_checksum: 0,
+            flushed_checksum: 0,
+            seal: None,
+        })
+    }
+
+    /// Buffers a record; splits it into frames as needed.
+    ///
+    /// # Errors
+    /// The cause of the seal, if the writer is sealed.
+    pub(crate) fn append_record(&mut self, payload: &[u8]) -> Result<()> {
+        self.check_open()?;
+        let mut kind = FrameKind::First;
+        let mut rest = payload;
+        while let Some((part, more)) = rest.split_at_checked(PAYLOAD_BYTES_MAX)
+            && !more.is_empty()
+        {
+            self.push_frame(kind, part);
+            kind = FrameKind::Middle;
+            rest = more;
+        }
+        let last = if kind == FrameKind::First { FrameKind::Full } else { FrameKind::Last };
+        self.push_frame(last, rest);
+        Ok(())
+    }
+
+    /// Buffers a record of one frame and of a kind of its own.
+    ///
+    /// # Errors
+    /// The cause of the seal, if the writer is sealed.
+    pub(crate) fn append_special(&mut self, kind: FrameKind, payload: &[u8]) -> Result<()> {
+        self.check_open()?;
+        self.push_frame(kind, payload);
+        Ok(())
+    }
+
+    fn push_frame(&mut self, kind: FrameKind, payload: &[u8]) {
+        debug_assert!(payload.len() <= PAYLOAD_BYTES_MAX);
+        let offset = self.offset();
+        let header = FrameHeader {
+            payload_checksum: payload_checksum(self.birth, offset, payload),
+            number: self.number,
+            promise: self.synced,
+            birth_tag: self.birth_tag,
+            payload_bytes: payload.len() as u16,
+            kind,
+        };
+        let (encoded, sum) = header.encode(offset);
+        self.buffer.extend_from_slice(&encoded);
+        self.buffer.extend_from_slice(payload);
+        self.last_checksum = sum;
+    }
+
+    /// Hands everything buffered to the operating system.
+    ///
+    /// # Errors
+    /// What the file system says; from then on the writer is sealed and the buffered records are gone.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.check_open()?;
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = append_all(self.file.as_mut(), &self.buffer) {
+            let cause = Error::io("append to", &self.path, error);
+            self.buffer = Vec::new();
+            self.last_checksum = self.flushed_checksum;
+            let cut = self.file.truncate(self.flushed).is_ok();
+            self.seal = Some(Seal { cause: cause.clone(), cut, sync_failed: false });
+            return Err(cause);
+        }
+        self.flushed += self.buffer.len() as u64;
+        self.flushed_checksum = self.last_checksum;
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_KEPT_BYTES);
+        Ok(())
+    }
+
+    /// Flushes and makes everything flushed durable. A writer sealed by a failed append can still do the
+    /// second half; one sealed by a failed sync gives the same error for ever.
+    ///
+    /// # Errors
+    /// What the file system says; from then on the writer is sealed.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        match &self.seal {
+            Some(seal) if seal.sync_failed => return Err(seal.cause.clone()),
+            Some(_) => {}
+            None => self.flush()?,
+        }
+        if self.synced == self.flushed {
+            return Ok(());
+        }
+        match self.file.sync_data() {
+            Ok(()) => {
+                self.synced = self.flushed;
+                Ok(())
+            }
+            Err(error) => {
+                let cause = Error::io("sync", &self.path, error);
+                self.seal_for_good(cause.clone());
+                Err(cause)
+            }
+        }
+    }
+
+    /// Ends the life of the writer: neither append nor sync succeeds any more.
+    pub(crate) fn seal_for_good(&mut self, cause: Error) {
+        self.buffer = Vec::new();
+        self.last_checksum = self.flushed_checksum;
+        self.seal = Some(Seal { cause, cut: false, sync_failed: true });
+    }
+
+    fn check_open(&self) -> Result<()> {
+        self.seal.as_ref().map_or(Ok(()), |seal| Err(seal.cause.clone()))
+    }
+
+    /// What sealed the writer, if it is sealed.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        self.seal.as_ref().map(|seal| &seal.cause)
+    }
+
+    /// Whether a further file may carry on where this one stopped: no sync failed, and after a failed
+    /// append the file was cut to its last good record.
+    pub(crate) fn may_be_followed(&self) -> bool {
+        self.seal.as_ref().is_none_or(|seal| seal.cut && !seal.sync_failed)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn birth(&self) -> BirthId {
+        self.birth
+    }
+
+    /// Where the next record will begin.
+    pub(crate) fn offset(&self) -> u64 {
+        self.flushed + self.buffer.len() as u64
+    }
+
+    /// Bytes handed to the operating system.
+    pub(crate) fn flushed(&self) -> u64 {
+        self.flushed
+    }
+
+    /// Bytes known to be on the disk.
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// Bytes that only this process has.
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// The header checksum of the last frame.
+    pub(crate) fn last_checksum(&self) -> u32 {
+        self.last_checksum
+    }
+}
+
+const _: () = assert!(HEADER_BYTES > 0, "so that a promise of 0 means nothing");

@@ -1,0 +1,36 @@
+//! The manifest: the log of edits from which the state of the whole database is rebuilt at open.
+//!
+//! A framed file ([`crate::log`]) named `MANIFEST-000005`: the first record is a snapshot of the state, each
+//! further one an edit ([`codec`]). `CURRENT` names the one in force ([`super::current`]). [`writer`] appends
+//! and syncs, [`load`] reads back into a [`ManifestState`].
+//!
+//! An edit counts once it is synced. Right after, a frame that promises it is written and not synced: with
+//! it, rot of the last edit is told from an edit that was torn by a crash. A torn edit at the end was never
+//! acted upon and is dropped with a warning; damage below a promise, or in the snapshot, is corruption.
+//! A manifest is never appended to after a reopen: each open for writing begins a new one.
+//!
+//! Not here: when to edit, and which files an edit makes dead.
+
+pub(crate) mod codec;
+pub(crate) mod load;
+pub(crate) mod state;
+#[cfg(test)]
+mod tests;
+pub(crate) mod writer;
+
+pub(crate) use load::{Loaded, ManifestReader};
+pub(crate) use state::{KeyspaceState, ManifestState};
+pub(crate) use writer::ManifestWriter;
+
+use super::edit::ManifestEdit;
+
+/// The name of a manifest's file.
+pub(crate) fn manifest_file_name(number: u64) -> String {
+    format!("MANIFEST-{number:06}")
+}
+
+/// The number in a manifest's file name; `None` for any other file.
+pub(crate) fn parse_manifest_file_name(name: &str) -> Option<u64> {
+    let number = name.strip_prefix("MANIFEST-")?.parse().ok()?;
+    (number > 0 && manifest_file_name(number) == name).then_some(number)
+}

@@ -1,0 +1,84 @@
+//! Writing a manifest: create with a snapshot, append and sync edits.
+//!
+//! Creation takes effect with the rename of `CURRENT`, and only after the new manifest and its name are
+//! durable; until then the old one is in force. Any failure seals the writer: what the disk holds is unknown
+//! then, and the caller turns writes off until a reopen reads it.
+
+use std::path::Path;
+
+use shamba_env::Env;
+
+use super::codec::encode_edit;
+use super::state::ManifestState;
+use super::{ManifestEdit, manifest_file_name};
+use crate::error::{Error, Result};
+use crate::log::frame::FrameKind;
+use crate::log::{FileKind, FrameWriter};
+use crate::version::current::{install_current, read_current};
+
+/// The one writer of a manifest.
+#[derive(Debug)]
+pub(crate) struct ManifestWriter {
+    number: u64,
+    frames: FrameWriter,
+}
+
+impl ManifestWriter {
+    /// Writes a manifest that holds `state`, syncs it, and puts it in force. A file of the same name that is
+    /// not in force, left by a creation that did not end, is replaced.
+    ///
+    /// # Errors
+    /// What the file system says; `Invalid` when `number` is in force already. If the error came late the
+    /// new manifest may be in force nonetheless: it says the same as the old one did.
+    pub(crate) fn create(env: &Env, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
+        if read_current(env, dir)?.is_some_and(|header| header.number == number) {
+            return Err(Error::invalid(format!("manifest {number} is in force")));
+        }
+        let path = dir.join(manifest_file_name(number));
+        if env.vfs.exists(&path).map_err(|error| Error::io("look for", &path, error))? {
+            env.vfs.unlink(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
+        let mut frames = FrameWriter::create(env, &path, FileKind::Manifest, number)?;
+        frames.append_record(&encode_edit(&state.snapshot_edit()))?;
+        frames.sync()?;
+        // Before the rename: a CURRENT that survives a crash must not name a file that did not.
+        env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+        install_current(env, dir, number, frames.birth())?;
+        let mut writer = Self { number, frames };
+        writer.write_promise()?;
+        Ok(writer)
+    }
+
+    /// Appends an edit and makes it durable.
+    ///
+    /// # Errors
+    /// What the file system says; the edit may or may not be in force after a reopen, and every later call
+    /// fails with the same error.
+    pub(crate) fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
+        self.frames.append_record(&encode_edit(edit))?;
+        self.frames.sync()?;
+        self.write_promise()
+    }
+
+    /// Says in the file what was just synced. Not synced itself: if it is lost, so is only the knowledge that
+    /// damage to the last edit would be corruption.
+    fn write_promise(&mut self) -> Result<()> {
+        self.frames.append_special(FrameKind::Promise, &[])?;
+        self.frames.flush()
+    }
+
+    /// Bytes written so far: past some size a new manifest with a snapshot is shorter.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.frames.offset()
+    }
+
+    /// The number in the file's name.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The manifest's file.
+    pub(crate) fn path(&self) -> &Path {
+        self.frames.path()
+    }
+}

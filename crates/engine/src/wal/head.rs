@@ -1,0 +1,78 @@
+//! The head: the first record of a log, which ties it to what came before.
+//!
+//! ```text
+//!  0  8  number of the log before this one; 0: none
+//!  8  8  its length in bytes
+//! 16  8  the last sequence number when it ended
+//! 24  4  the header checksum of its last frame
+//! 28  8  how much of it was synced: a promise
+//! 36  8  the sequence number before this log's first batch
+//! ```
+//!
+//! The length, the sequence number and the checksum show a log that was cut exactly between two records,
+//! which frames alone cannot. The last field may be above the predecessor's last sequence number when
+//! numbers went to writes that no log has, such as ingested tables.
+
+use shamba_key::SeqNo;
+
+use crate::ids::LogNo;
+use crate::log::codec::{Decoded, Decoder};
+
+/// Where a log stopped, as the next one states it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stated {
+    pub(crate) number: LogNo,
+    /// Where its last record ends.
+    pub(crate) bytes: u64,
+    /// The last sequence number that it or a log before it holds.
+    pub(crate) last_seq: SeqNo,
+    /// The header checksum of its last frame.
+    pub(crate) last_checksum: u32,
+    /// How much of it is known to be on the disk.
+    pub(crate) synced: u64,
+}
+
+/// The content of a head record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    /// `None`: everything before this log is in tables.
+    pub(crate) predecessor: Option<Stated>,
+    /// The first batch carries on from here.
+    pub(crate) base_seq: SeqNo,
+}
+
+impl Head {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let none = Stated { number: LogNo(0), bytes: 0, last_seq: SeqNo::ZERO, last_checksum: 0, synced: 0 };
+        let before = self.predecessor.unwrap_or(none);
+        let mut out = Vec::with_capacity(44);
+        out.extend_from_slice(&before.number.0.to_le_bytes());
+        out.extend_from_slice(&before.bytes.to_le_bytes());
+        out.extend_from_slice(&before.last_seq.0.to_le_bytes());
+        out.extend_from_slice(&before.last_checksum.to_le_bytes());
+        out.extend_from_slice(&before.synced.to_le_bytes());
+        out.extend_from_slice(&self.base_seq.0.to_le_bytes());
+        out
+    }
+
+    /// Decodes the head of log `number`.
+    pub(crate) fn decode(payload: &[u8], number: LogNo) -> Decoded<Self> {
+        let mut decoder = Decoder::new(payload);
+        let before = Stated {
+            number: LogNo(decoder.u64()?),
+            bytes: decoder.u64()?,
+            last_seq: SeqNo(decoder.u64()?),
+            last_checksum: decoder.u32()?,
+            synced: decoder.u64()?,
+        };
+        let base_seq = SeqNo(decoder.u64()?);
+        decoder.finish()?;
+        if before.number >= number {
+            return Err(format!("log {} cannot come before log {number}", before.number));
+        }
+        if before.synced > before.bytes || before.last_seq > base_seq || base_seq > SeqNo::MAX {
+            return Err("the fields of the head contradict each other".to_owned());
+        }
+        Ok(Self { predecessor: (before.number.0 != 0).then_some(before), base_seq })
+    }
+}

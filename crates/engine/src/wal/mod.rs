@@ -1,0 +1,39 @@
+//! The write-ahead log: every batch of every keyspace, in sequence order, before it is acknowledged.
+//!
+//! A log is a framed file ([`crate::log`]) named `000007.log`. Its first record, the *head*, says what came
+//! before it ([`head`]); then one record a batch ([`record`]); a log that was closed in order ends with an end
+//! marker. [`writer`] appends, [`replay`] reads a chain of logs back.
+//!
+//! Promises go along the chain: a log is synced before any later one is, so a promise above 0 in a log
+//! covers all of every earlier log, and a head's `synced` covers its predecessor up to there. The *length*
+//! that a head states is no promise (without a sync it may never have reached the disk), but it is where
+//! the predecessor ends: what lies beyond was never acknowledged.
+//!
+//! Not here: who shares a sync (the commit path), what a batch does (memtables).
+
+pub(crate) mod floor;
+pub(crate) mod head;
+pub(crate) mod record;
+pub(crate) mod replay;
+#[cfg(test)]
+mod tests;
+pub(crate) mod writer;
+
+pub(crate) use record::{BatchView, Op, OpRef, encode_batch, encode_op};
+pub(crate) use replay::{Recovery, ReplayOptions, ReplayReport, ReplayWarning, ReplayedLog, replay};
+pub(crate) use writer::{Predecessor, WalWriter};
+
+use crate::ids::LogNo;
+
+/// The name of a log's file.
+pub(crate) fn log_file_name(number: LogNo) -> String {
+    format!("{:06}.log", number.0)
+}
+
+/// The log that a file name belongs to; `None` for any other file.
+pub(crate) fn parse_log_file_name(name: &str) -> Option<LogNo> {
+    let digits = name.strip_suffix(".log")?;
+    let number = LogNo(digits.parse().ok()?);
+    // Signs and surplus zeros parse, too, but are no names of ours.
+    (number.0 > 0 && log_file_name(number) == name).then_some(number)
+}

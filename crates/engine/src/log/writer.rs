@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use shamba_env::{Env, WriteFile, append_all};
 use shamba_table::BirthId;
 
-use super::frame::{FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, birth_tag, payload_checksum};
+use super::frame::{
+    FRAME_HEADER_BYTES, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, birth_tag, payload_checksum,
+};
 use super::header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::error::{Error, Result};
 
@@ -69,23 +71,22 @@ impl FrameWriter {
         })
     }
 
-    /// Buffers a record; splits it into frames as needed.
+    /// Buffers a record made of two parts, one after the other; splits it into frames as needed.
     ///
     /// # Errors
     /// The cause of the seal, if the writer is sealed.
-    pub(crate) fn append_record(&mut self, payload: &[u8]) -> Result<()> {
+    pub(crate) fn append_record(&mut self, first_part: &[u8], second_part: &[u8]) -> Result<()> {
         self.check_open()?;
-        let mut kind = FrameKind::First;
-        let mut rest = payload;
-        while let Some((part, more)) = rest.split_at_checked(PAYLOAD_BYTES_MAX)
-            && !more.is_empty()
-        {
-            self.push_frame(kind, part);
-            kind = FrameKind::Middle;
-            rest = more;
+        let mut parts = [first_part, second_part];
+        let mut left = first_part.len().saturating_add(second_part.len());
+        let mut kind = FrameKind::Full;
+        while left > PAYLOAD_BYTES_MAX {
+            kind = if kind == FrameKind::Full { FrameKind::First } else { FrameKind::Middle };
+            self.push_frame(kind, &mut parts, PAYLOAD_BYTES_MAX);
+            left -= PAYLOAD_BYTES_MAX;
         }
-        let last = if kind == FrameKind::First { FrameKind::Full } else { FrameKind::Last };
-        self.push_frame(last, rest);
+        let last = if kind == FrameKind::Full { FrameKind::Full } else { FrameKind::Last };
+        self.push_frame(last, &mut parts, left);
         Ok(())
     }
 
@@ -95,24 +96,34 @@ impl FrameWriter {
     /// The cause of the seal, if the writer is sealed.
     pub(crate) fn append_special(&mut self, kind: FrameKind, payload: &[u8]) -> Result<()> {
         self.check_open()?;
-        self.push_frame(kind, payload);
+        debug_assert!(payload.len() <= PAYLOAD_BYTES_MAX);
+        self.push_frame(kind, &mut [payload, &[]], payload.len());
         Ok(())
     }
 
-    fn push_frame(&mut self, kind: FrameKind, payload: &[u8]) {
-        debug_assert!(payload.len() <= PAYLOAD_BYTES_MAX);
+    /// Appends one frame with the next `bytes` bytes of `parts`, which has them.
+    fn push_frame(&mut self, kind: FrameKind, parts: &mut [&[u8]; 2], bytes: usize) {
         let offset = self.offset();
+        let frame_at = self.buffer.len();
+        let payload_at = frame_at + FRAME_HEADER_BYTES;
+        self.buffer.resize(payload_at, 0);
+        let mut wanted = bytes;
+        for part in parts {
+            let (taken, rest) = part.split_at(wanted.min(part.len()));
+            self.buffer.extend_from_slice(taken);
+            wanted -= taken.len();
+            *part = rest;
+        }
         let header = FrameHeader {
-            payload_checksum: payload_checksum(self.birth, offset, payload),
+            payload_checksum: payload_checksum(self.birth, offset, &self.buffer[payload_at..]),
             number: self.number,
             promise: self.synced,
             birth_tag: self.birth_tag,
-            payload_bytes: payload.len() as u16,
+            payload_bytes: bytes as u16,
             kind,
         };
         let (encoded, sum) = header.encode(offset);
-        self.buffer.extend_from_slice(&encoded);
-        self.buffer.extend_from_slice(payload);
+        self.buffer[frame_at..payload_at].copy_from_slice(&encoded);
         self.last_checksum = sum;
     }
 

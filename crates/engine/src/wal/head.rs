@@ -20,7 +20,7 @@ use crate::log::codec::{Decoded, Decoder};
 
 /// Where a log stopped, as the next one states it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stated {
+pub(crate) struct Predecessor {
     pub(crate) number: LogNo,
     /// Where its last record ends.
     pub(crate) bytes: u64,
@@ -36,14 +36,15 @@ pub(crate) struct Stated {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     /// `None`: everything before this log is in tables.
-    pub(crate) predecessor: Option<Stated>,
+    pub(crate) predecessor: Option<Predecessor>,
     /// The first batch carries on from here.
     pub(crate) base_seq: SeqNo,
 }
 
 impl Head {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let none = Stated { number: LogNo(0), bytes: 0, last_seq: SeqNo::ZERO, last_checksum: 0, synced: 0 };
+        let none =
+            Predecessor { number: LogNo(0), bytes: 0, last_seq: SeqNo::ZERO, last_checksum: 0, synced: 0 };
         let before = self.predecessor.unwrap_or(none);
         let mut out = Vec::with_capacity(44);
         out.extend_from_slice(&before.number.0.to_le_bytes());
@@ -58,7 +59,7 @@ impl Head {
     /// Decodes the head of log `number`.
     pub(crate) fn decode(payload: &[u8], number: LogNo) -> Decoded<Self> {
         let mut decoder = Decoder::new(payload);
-        let before = Stated {
+        let before = Predecessor {
             number: LogNo(decoder.u64()?),
             bytes: decoder.u64()?,
             last_seq: SeqNo(decoder.u64()?),

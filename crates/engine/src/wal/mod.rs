@@ -19,9 +19,10 @@ pub(crate) mod replay;
 mod tests;
 pub(crate) mod writer;
 
+pub(crate) use head::Predecessor;
 pub(crate) use record::{BatchView, Op, OpRef, encode_batch, encode_op};
 pub(crate) use replay::{Recovery, ReplayOptions, ReplayReport, ReplayWarning, ReplayedLog, replay};
-pub(crate) use writer::{Predecessor, WalWriter};
+pub(crate) use writer::WalWriter;
 
 use crate::ids::LogNo;
 

@@ -80,17 +80,24 @@ pub(crate) fn encode_op(out: &mut Vec<u8>, keyspace: KeyspaceId, op: OpRef<'_>) 
 /// Length of the fixed part before the operations.
 const PREFIX_BYTES: usize = 12;
 
+/// The fixed part of the record of a batch of `count` operations.
+pub(crate) fn encode_prefix(first_seq: SeqNo, count: u32) -> [u8; PREFIX_BYTES] {
+    let mut prefix = [0; PREFIX_BYTES];
+    prefix[..8].copy_from_slice(&first_seq.0.to_le_bytes());
+    prefix[8..].copy_from_slice(&count.to_le_bytes());
+    prefix
+}
+
 /// The record of a batch of `count` operations, as [`encode_op`] wrote them.
 pub(crate) fn encode_batch(first_seq: SeqNo, count: u32, ops: &[u8]) -> Bytes {
     let mut payload = Vec::with_capacity(ops.len().saturating_add(PREFIX_BYTES));
-    payload.extend_from_slice(&first_seq.0.to_le_bytes());
-    payload.extend_from_slice(&count.to_le_bytes());
+    payload.extend_from_slice(&encode_prefix(first_seq, count));
     payload.extend_from_slice(ops);
     Bytes::from(payload)
 }
 
 /// First sequence number and number of operations of a record.
-pub(crate) fn decode_prefix(payload: &[u8]) -> Decoded<(SeqNo, u32)> {
+fn decode_prefix(payload: &[u8]) -> Decoded<(SeqNo, u32)> {
     let mut decoder = Decoder::new(payload);
     let first_seq = SeqNo(decoder.u64()?);
     let count = decoder.u32()?;
@@ -151,19 +158,14 @@ impl BatchView {
     ///
     /// # Errors
     /// A phrase that says what is wrong.
-    pub(crate) fn decode(payload: Bytes) -> Decoded<Self> {
-        let (first_seq, count) = decode_prefix(&payload)?;
+    pub(crate) fn decode(payload: &Bytes) -> Decoded<Self> {
+        let (first_seq, count) = decode_prefix(payload)?;
         let mut decoder = Decoder::new(payload.get(PREFIX_BYTES..).unwrap_or_default());
         for index in 0..count {
             decode_op(&mut decoder).map_err(|detail| format!("operation {index}: {detail}"))?;
         }
         decoder.finish()?;
-        Ok(Self { first_seq, count, payload })
-    }
-
-    /// The record.
-    pub(crate) fn payload(&self) -> &Bytes {
-        &self.payload
+        Ok(Self { first_seq, count, payload: payload.clone() })
     }
 
     /// Sequence number of the first operation.
@@ -182,7 +184,7 @@ impl BatchView {
     }
 
     /// The operations in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (SeqNo, KeyspaceId, Op)> + '_ {
+    pub(crate) fn ops(&self) -> impl Iterator<Item = (SeqNo, KeyspaceId, Op)> + '_ {
         let mut decoder = Decoder::new(self.payload.get(PREFIX_BYTES..).unwrap_or_default());
         let share = |bytes: &[u8]| self.payload.slice_ref(bytes);
         (self.first_seq.0..=self.last_seq().0).map_while(move |seq| {
@@ -222,10 +224,10 @@ mod tests {
     #[test]
     fn a_batch_round_trips() {
         let (payload, ops) = example();
-        let batch = BatchView::decode(Bytes::from(payload)).expect("it is valid");
+        let batch = BatchView::decode(&Bytes::from(payload)).expect("it is valid");
         assert_eq!((batch.first_seq(), batch.last_seq(), batch.count()), (SeqNo(10), SeqNo(14), 5));
         let mut seq = 10;
-        let mut decoded = batch.iter();
+        let mut decoded = batch.ops();
         for (keyspace, op) in ops {
             let (got_seq, got_keyspace, got) = decoded.next().expect("one more operation");
             assert_eq!((got_seq, got_keyspace), (SeqNo(seq), keyspace));
@@ -244,15 +246,15 @@ mod tests {
     fn cut_and_overlong_batches_are_refused() {
         let (payload, _) = example();
         for cut in 0..payload.len() {
-            assert!(BatchView::decode(Bytes::copy_from_slice(&payload[..cut])).is_err(), "cut at {cut}");
+            assert!(BatchView::decode(&Bytes::copy_from_slice(&payload[..cut])).is_err(), "cut at {cut}");
         }
         let mut longer = payload.clone();
         longer.push(0);
-        assert!(BatchView::decode(Bytes::from(longer)).is_err());
+        assert!(BatchView::decode(&Bytes::from(longer)).is_err());
         for first_seq in [0, SeqNo::MAX.0 - 4, u64::MAX] {
             let mut payload = payload.clone();
             payload[..8].copy_from_slice(&first_seq.to_le_bytes());
-            assert!(BatchView::decode(Bytes::from(payload)).is_err(), "from {first_seq}");
+            assert!(BatchView::decode(&Bytes::from(payload)).is_err(), "from {first_seq}");
         }
     }
 
@@ -263,9 +265,9 @@ mod tests {
             for mask in 1..=0xffu8 {
                 let mut damaged = payload.clone();
                 damaged[at] ^= mask;
-                if let Ok(batch) = BatchView::decode(Bytes::from(damaged)) {
+                if let Ok(batch) = BatchView::decode(&Bytes::from(damaged)) {
                     assert_eq!(
-                        batch.iter().count() as u64,
+                        batch.ops().count() as u64,
                         u64::from(batch.count()),
                         "byte {at} mask {mask:x}"
                     );

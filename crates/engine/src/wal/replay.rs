@@ -9,7 +9,7 @@
 //! What the caller must do, so that a tail once left out never comes back and no recovery needs another's
 //! luck. Nothing here writes, and no log is ever appended to again; then, in this order:
 //! 1. put everything replayed into tables, all keyspaces, synced;
-//! 2. create a log *without predecessor* ([`WalWriter::create_first`]) whose base is the last sequence number
+//! 2. create a log *without predecessor* whose base is the last sequence number
 //!    of tables and logs, and sync it;
 //! 3. append one manifest edit that adds the tables, moves `first_log` to that log exactly and promises its
 //!    length (`log_promise`), so that even its loss is noticed;
@@ -23,7 +23,6 @@
 //!
 //! Not here: the manifest, and what to do with a batch.
 //!
-//! [`WalWriter::create_first`]: super::WalWriter::create_first
 //! [`WalWriter::predecessor`]: super::WalWriter::predecessor
 
 use std::fmt;
@@ -33,7 +32,7 @@ use shamba_env::Env;
 use shamba_key::SeqNo;
 
 use super::floor::{Floor, SurveyedLog, floor_of};
-use super::head::{Head, Stated};
+use super::head::{Head, Predecessor};
 use super::log_file_name;
 use super::record::BatchView;
 use crate::error::{Error, Result};
@@ -262,7 +261,7 @@ impl Replay<'_> {
     }
 
     /// Holds the end of a log against what the next one says of it.
-    fn check_joint(&mut self, chained: &Chained, before: &Stated, log: &SurveyedLog) -> Result<()> {
+    fn check_joint(&mut self, chained: &Chained, before: &Predecessor, log: &SurveyedLog) -> Result<()> {
         let path = self.dir.join(log_file_name(chained.number));
         let next = log_file_name(log.number);
         let mut lost = None;
@@ -345,7 +344,7 @@ impl Replay<'_> {
         if record.kind != RecordKind::Data {
             return Ok(());
         }
-        let batch = match BatchView::decode(record.payload.clone()) {
+        let batch = match BatchView::decode(&record.payload) {
             Ok(batch) => batch,
             // Checksums say that it was written so: not the work of a crash.
             Err(detail) => return self.disagreement(&log.path, record.offset, bytes, "batch", detail),

@@ -2,45 +2,25 @@
 //!
 //! The life of a log: [`WalWriter::create`]; batches, flushes and syncs in any number; then either a next log
 //! takes over ([`WalWriter::predecessor`]) or [`WalWriter::finish_clean`] ends the chain. A log must not be
-//! synced before its predecessor is synced to its end: its promise would cover the predecessor, too. A
-//! successor watches the predecessor's watermark, and [`WalWriter::sync`] refuses until it got there.
+//! synced before its predecessor is synced to its end: its promise would cover the predecessor, too.
+//! [`WalWriter::sync`] refuses until [`WalWriter::predecessor_is_synced`] was called.
 //!
 //! Thread safety: one owner; the commit path shares it under its lock.
 //!
 //! Not here: which number the log gets, when to rotate, who waits for which sync.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::Env;
 use shamba_key::SeqNo;
 
-use super::head::{Head, Stated};
+use super::head::{Head, Predecessor};
 use super::log_file_name;
-use super::record::decode_prefix;
+use super::record::encode_prefix;
 use crate::error::{Error, Result};
 use crate::ids::LogNo;
 use crate::log::frame::FrameKind;
 use crate::log::{FileKind, FrameWriter};
-
-/// Where a log stopped, and how far its syncs have come since.
-#[derive(Clone, Debug)]
-pub(crate) struct Predecessor {
-    stated: Stated,
-    synced: Arc<AtomicU64>,
-}
-
-impl Predecessor {
-    /// What the next log states.
-    pub(crate) fn stated(&self) -> Stated {
-        Stated { synced: self.synced.load(Ordering::Acquire), ..self.stated }
-    }
-
-    fn is_synced(&self) -> bool {
-        self.synced.load(Ordering::Acquire) >= self.stated.bytes
-    }
-}
 
 /// The one writer of a log.
 #[derive(Debug)]
@@ -54,15 +34,13 @@ pub(crate) struct WalWriter {
     /// The same for `frames.flushed()`: what is left after a failed append.
     flushed_seq: SeqNo,
     name_synced: bool,
-    /// `None` once it is known to be synced.
-    unsynced_predecessor: Option<Predecessor>,
-    /// `frames.synced()`, for the log that follows.
-    synced: Arc<AtomicU64>,
+    predecessor_synced: bool,
 }
 
 impl WalWriter {
-    /// Creates a log that carries on where `predecessor` stopped, or before every write, and hands its head
-    /// to the operating system.
+    /// Creates a log and hands its head to the operating system. The first batch follows `base_seq` or the
+    /// predecessor's last sequence number, whichever is larger. Without a predecessor, everything up to
+    /// `base_seq` must be in tables.
     ///
     /// # Errors
     /// What the file system says; what was created is removed, if possible.
@@ -71,24 +49,11 @@ impl WalWriter {
         dir: &Path,
         number: LogNo,
         predecessor: Option<Predecessor>,
+        base_seq: SeqNo,
     ) -> Result<Self> {
-        let stated = predecessor.as_ref().map(Predecessor::stated);
-        let base_seq = stated.map_or(SeqNo::ZERO, |before| before.last_seq);
-        let mut log = Self::create_with(env, dir, number, Head { predecessor: stated, base_seq })?;
-        log.unsynced_predecessor = predecessor;
-        Ok(log)
-    }
-
-    /// Creates the first log of a chain: everything up to `base_seq` is in tables.
-    ///
-    /// # Errors
-    /// What the file system says; what was created is removed, if possible.
-    pub(crate) fn create_first(env: &Env, dir: &Path, number: LogNo, base_seq: SeqNo) -> Result<Self> {
-        Self::create_with(env, dir, number, Head { predecessor: None, base_seq })
-    }
-
-    fn create_with(env: &Env, dir: &Path, number: LogNo, head: Head) -> Result<Self> {
         let path = dir.join(log_file_name(number));
+        let base_seq = predecessor.map_or(base_seq, |before| base_seq.max(before.last_seq));
+        let head = Head { predecessor, base_seq };
         let mut frames = FrameWriter::create(env, &path, FileKind::Wal, number.0)?;
         let written = frames.append_special(FrameKind::Head, &head.encode()).and_then(|()| frames.flush());
         if let Err(error) = written {
@@ -101,24 +66,22 @@ impl WalWriter {
             dir: dir.to_path_buf(),
             number,
             frames,
-            last_seq: head.base_seq,
-            flushed_seq: head.base_seq,
+            last_seq: base_seq,
+            flushed_seq: base_seq,
             name_synced: false,
-            unsynced_predecessor: None,
-            synced: Arc::new(AtomicU64::new(0)),
+            predecessor_synced: predecessor.is_none_or(|before| before.synced == before.bytes),
         })
     }
 
-    /// Buffers one batch record, as [`super::encode_batch`] made it.
+    /// Buffers one batch of `count` operations (as [`super::encode_op`] wrote them) that take the sequence
+    /// numbers from `first_seq` on.
     ///
     /// # Errors
-    /// The cause of the seal, if the log is sealed; `Invalid` for bytes that are no batch record.
-    pub(crate) fn append_batch(&mut self, payload: &[u8]) -> Result<()> {
-        let (first_seq, count) = decode_prefix(payload).map_err(Error::invalid)?;
-        debug_assert!(first_seq > self.last_seq, "{first_seq} after {}", self.last_seq);
-        self.frames.append_record(payload)?;
-        // `decode_prefix` saw that the sum fits.
-        self.last_seq = SeqNo(first_seq.0 + u64::from(count) - 1);
+    /// The cause of the seal, if the log is sealed.
+    pub(crate) fn append_batch(&mut self, first_seq: SeqNo, count: u32, ops: &[u8]) -> Result<()> {
+        debug_assert!(count > 0 && first_seq > self.last_seq, "{first_seq} after {}", self.last_seq);
+        self.frames.append_record(&encode_prefix(first_seq, count), ops)?;
+        self.last_seq = SeqNo(first_seq.0.saturating_add(u64::from(count).saturating_sub(1)));
         Ok(())
     }
 
@@ -139,13 +102,12 @@ impl WalWriter {
     ///
     /// # Errors
     /// What the file system says, and then the log is sealed for good; `Invalid` while the predecessor is
-    /// not synced to its end.
+    /// not known to be synced.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        if self.unsynced_predecessor.as_ref().is_some_and(|before| !before.is_synced()) {
+        if !self.predecessor_synced {
             let context = format!("log {} must not be synced before its predecessor", self.number);
             return Err(Error::invalid(context));
         }
-        self.unsynced_predecessor = None;
         if self.frames.failure().is_none() {
             self.flush()?;
         }
@@ -157,9 +119,12 @@ impl WalWriter {
             }
             self.name_synced = true;
         }
-        self.frames.sync()?;
-        self.synced.store(self.frames.synced(), Ordering::Release);
-        Ok(())
+        self.frames.sync()
+    }
+
+    /// Says that every earlier log is synced to its end, so that this one may be.
+    pub(crate) fn predecessor_is_synced(&mut self) {
+        self.predecessor_synced = true;
     }
 
     /// Appends and flushes a frame that promises what was last synced, so that later rot of it is told from a
@@ -189,14 +154,13 @@ impl WalWriter {
     /// counted, though it may never be written.
     pub(crate) fn predecessor(&self) -> Predecessor {
         debug_assert_eq!(self.frames.buffered(), 0, "flush, then follow");
-        let stated = Stated {
+        Predecessor {
             number: self.number,
             bytes: self.frames.offset(),
             last_seq: self.last_seq,
             last_checksum: self.frames.last_checksum(),
             synced: self.frames.synced(),
-        };
-        Predecessor { stated, synced: Arc::clone(&self.synced) }
+        }
     }
 
     /// This log's number.

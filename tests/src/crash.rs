@@ -1,0 +1,360 @@
+//! Crash states: a recorded life on the simulated disk, and the check of every disk that a crash may leave.
+//!
+//! [`Recording::record`] runs operations and notes, around each, how many calls the disk had seen and what was
+//! issued and durable. A crash right behind call k must then leave the state of one commit P with
+//! `durable <= P <= issued`: everything whose acknowledgement came at or before k is durable as promised, and
+//! nothing whose operation began after k can be there. If every pending call arrives (which is what a kill of
+//! the process leaves), P must reach all that was acknowledged.
+//!
+//! [`Explorer::check`] recovers a disk and demands more: all ways of reading agree, every byte verifies, no file
+//! is left over, a synced write survives the next crash, and a crash at any call *of the recovery* leads to
+//! the same state. Equal disks are checked once: recovery is a function of the disk.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use shamba::env::{CrashPolicy, DirEntry, Env, SimFs, Vfs};
+use shamba::{Durability, WriteOptions};
+
+use crate::compare::{self, Spaces, failed};
+use crate::ops::Op;
+use crate::oracle::{Oracle, SPACES, State, fingerprint};
+use crate::runner::{HOME, Runner};
+use crate::seed::mixed;
+use crate::tally::Tally;
+use crate::vectors::Vector;
+
+/// What one operation took and promised.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Calls before it.
+    start: u64,
+    /// Calls when it was acknowledged.
+    end: u64,
+    /// Commits issued with it.
+    issued: u64,
+    /// Commits that survive power loss after it.
+    durable: u64,
+}
+
+/// A recorded life.
+pub struct Recording {
+    sim: SimFs,
+    vector: Vector,
+    ops: Vec<Op>,
+    marks: Vec<Mark>,
+    oracle: Oracle,
+    /// The fingerprint of the state after each commit, from none.
+    states: Vec<u64>,
+}
+
+/// What a crash may leave.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    durable: u64,
+    acked: u64,
+    issued: u64,
+}
+
+impl Recording {
+    /// Runs the operations on a new simulated disk. The database is dropped without close at the end.
+    ///
+    /// # Errors
+    /// What failed or differed while nothing had crashed yet.
+    pub fn record(vector: &Vector, seed: u64, ops: &[Op]) -> Result<Self, String> {
+        let sim = SimFs::new();
+        let mut runner = Runner::new(vector.clone(), Arc::new(sim.clone()), seed)?;
+        let mut marks = vec![Mark { start: 0, end: sim.op_count(), issued: 0, durable: 0 }];
+        for op in ops {
+            let start = sim.op_count();
+            runner.apply(op).map_err(|error| format!("{op:?}: {error}"))?;
+            let oracle = runner.oracle();
+            marks.push(Mark {
+                start,
+                end: sim.op_count(),
+                issued: oracle.issued(),
+                durable: oracle.durable(),
+            });
+        }
+        let oracle = runner.oracle().clone();
+        let states = (0..=oracle.issued()).map(|at| fingerprint(&oracle.state(at))).collect();
+        Ok(Self { sim, vector: vector.clone(), ops: ops.to_vec(), marks, oracle, states })
+    }
+
+    /// Calls of the whole life.
+    pub fn calls(&self) -> u64 {
+        self.sim.op_count()
+    }
+
+    fn window(&self, k: u64) -> Window {
+        let done = self.marks.iter().rev().find(|mark| mark.end <= k);
+        let begun = self.marks.iter().rev().find(|mark| mark.start < k);
+        Window {
+            durable: done.map_or(0, |mark| mark.durable),
+            acked: done.map_or(0, |mark| mark.issued),
+            issued: begun.map_or(0, |mark| mark.issued),
+        }
+    }
+
+    fn story(&self, k: u64, policy: &CrashPolicy) -> String {
+        let op = self.marks.iter().position(|mark| mark.end >= k).unwrap_or(self.ops.len());
+        let name =
+            op.checked_sub(1).and_then(|op| self.ops.get(op)).map_or("open".into(), |op| format!("{op:?}"));
+        let ops = self.ops.iter().map(|op| format!("    {op:?}\n")).collect::<String>();
+        let from = k.saturating_sub(12);
+        let calls = (from..=k + 1)
+            .filter_map(|call| Some(format!("    call {call}: {}\n", self.sim.describe_op(call)?)))
+            .collect::<String>();
+        format!(
+            "crash behind call {k} of {} in operation {op} ({name}) under {policy:?}, {} calls pending\n\
+             {calls}  operations:\n{ops}  {:?}",
+            self.calls(),
+            self.sim.pending_count(k),
+            self.vector
+        )
+    }
+}
+
+/// How much to explore.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Policies tried at each crash point; the others of the sample come at other points.
+    pub policies_per_point: usize,
+    /// Of so many new disks, one has its recovery crashed too.
+    pub nested_one_in: u64,
+}
+
+/// Recovers disks and remembers what they held.
+#[derive(Default)]
+pub struct Explorer {
+    /// By vector and disk: the fingerprint of the recovered state, and how many of our writes it took.
+    seen: Mutex<HashMap<(u64, u64), u64>>,
+}
+
+impl Explorer {
+    /// How many different disks were recovered and checked.
+    pub fn distinct_images(&self) -> usize {
+        let seen = self.seen.lock().expect("no check panics while it holds the map");
+        seen.keys().map(|(_, image)| image).collect::<std::collections::HashSet<_>>().len()
+    }
+
+    /// Crashes a recording at every call.
+    ///
+    /// # Errors
+    /// The first violation, with its story.
+    pub fn explore(&self, recording: &Recording, effort: Effort, seed: u64) -> Result<Tally, String> {
+        let mut tally = Tally::default();
+        for k in 0..=recording.calls() {
+            let policies = recording.sim.policies_for(k, seed);
+            let count = policies.len();
+            let first = (k as usize).wrapping_mul(effort.policies_per_point) % count.max(1);
+            let chosen = (0..count.min(effort.policies_per_point)).map(|i| &policies[(first + i) % count]);
+            for policy in chosen {
+                let image = recording.sim.crash(k, policy);
+                self.check(recording, &image, k, policy, effort, &mut tally)
+                    .map_err(|error| format!("{error}\n  {}", recording.story(k, policy)))?;
+                tally.add("crashes", 1);
+                tally.add(&format!("policy {}", policy_name(policy)), 1);
+            }
+        }
+        Ok(tally)
+    }
+
+    fn check(
+        &self,
+        recording: &Recording,
+        image: &SimFs,
+        k: u64,
+        policy: &CrashPolicy,
+        effort: Effort,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let hash = image.image_hash();
+        let vector_key = vector_key(&recording.vector);
+        let known = self
+            .seen
+            .lock()
+            .expect("no check panics while it holds the map")
+            .get(&(vector_key, hash))
+            .copied();
+        let found = match known {
+            Some(found) => found,
+            None => {
+                let nest = hash % effort.nested_one_in.max(1) == 0;
+                let found = self.recover(recording, image, vector_key, nest, tally)?;
+                let mut seen = self.seen.lock().expect("no check panics while it holds the map");
+                seen.insert((vector_key, hash), found);
+                found
+            }
+        };
+        let window = recording.window(k);
+        let arrived = *policy == CrashPolicy::All && recording.vector.survives_kill();
+        let least = if arrived { window.acked } else { window.durable };
+        let legal = (least..=window.issued).any(|at| recording.states.get(at as usize) == Some(&found));
+        if legal {
+            return Ok(());
+        }
+        let others =
+            (0..recording.states.len()).filter(|at| recording.states[*at] == found).collect::<Vec<_>>();
+        Err(format!(
+            "the recovered state is that of no commit in {least}..={}; it equals commits {others:?} of {window:?}",
+            window.issued
+        ))
+    }
+
+    /// Recovers a disk, checks what it holds in itself, writes to it and crashes it again.
+    fn recover(
+        &self,
+        recording: &Recording,
+        image: &SimFs,
+        vector_key: u64,
+        nest: bool,
+        tally: &mut Tally,
+    ) -> Result<u64, String> {
+        let vector = &recording.vector;
+        // What recovery will do to the disk must not be done to the one that nested crashes start from.
+        let disk = image.crash(u64::MAX, &CrashPolicy::All);
+        let spaces = open(vector, &disk, 1).map_err(|error| format!("recovery: {error}"))?;
+        let recovered_at = disk.op_count();
+        let state =
+            read_all(&spaces, &recording.oracle).map_err(|error| format!("after recovery: {error}"))?;
+        let found = fingerprint(&state);
+        tally.add("recoveries", 1);
+        if !spaces.db.warnings().is_empty() {
+            tally.add("recoveries that dropped a tail", 1);
+        }
+        verify(&spaces, &disk).map_err(|error| format!("after recovery: {error}"))?;
+
+        // A write acknowledged right after recovery survives the next crash, and so does everything else.
+        let (key, value) = (b"written after the crash".as_slice(), b"value".as_slice());
+        let written = match vector.no_wal {
+            true => spaces.db.put(key, value).and_then(|()| spaces.db.flush()),
+            false => {
+                let sync = WriteOptions { durability: Some(Durability::Sync), ..WriteOptions::default() };
+                spaces.db.put_with(key, value, &sync)
+            }
+        };
+        written.map_err(failed("a write after recovery"))?;
+        let again = disk.crash(u64::MAX, &CrashPolicy::None);
+        drop(spaces);
+        let spaces = open(vector, &again, 2).map_err(|error| format!("second recovery: {error}"))?;
+        let mut expected = state.clone();
+        expected.entry(SPACES[0].to_owned()).or_default().insert(key.to_vec(), value.to_vec());
+        let got = spaces.dump().map_err(failed("scan after the second recovery"))?;
+        compare::same_state(&got, &expected)
+            .map_err(|error| format!("after the second recovery: {error}"))?;
+        drop(spaces);
+
+        if nest {
+            self.crash_recovery(recording, image, &disk, recovered_at, &state, tally)?;
+            let mut seen = self.seen.lock().expect("no check panics while it holds the map");
+            seen.insert((vector_key, image.image_hash()), found);
+        }
+        Ok(found)
+    }
+
+    /// Crashes a recovery behind each of its calls: every disk must recover to the same state.
+    fn crash_recovery(
+        &self,
+        recording: &Recording,
+        image: &SimFs,
+        disk: &SimFs,
+        calls: u64,
+        state: &State,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let vector = &recording.vector;
+        let vector_key = vector_key(vector);
+        let found = fingerprint(state);
+        for k in 0..=calls {
+            for policy in disk.policies_for(k, image.image_hash()) {
+                let nested = disk.crash(k, &policy);
+                let key = (vector_key, nested.image_hash());
+                if self.seen.lock().expect("no check panics while it holds the map").contains_key(&key) {
+                    continue;
+                }
+                let checked = open(vector, &nested, 3).and_then(|spaces| {
+                    let got = spaces.dump().map_err(failed("scan"))?;
+                    compare::same_state(&got, state)?;
+                    verify(&spaces, &nested)
+                });
+                checked.map_err(|error| {
+                    let calls = (k.saturating_sub(12)..=k)
+                        .filter_map(|call| Some(format!("    call {call}: {}\n", disk.describe_op(call)?)))
+                        .collect::<String>();
+                    format!("after a crash behind call {k} of {calls} of recovery under {policy:?}: {error}\n{calls}")
+                })?;
+                self.seen.lock().expect("no check panics while it holds the map").insert(key, found);
+                tally.add("crashes of recoveries", 1);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(vector: &Vector, disk: &SimFs, life: u64) -> Result<Spaces, String> {
+    // Another seed in each life, as real randomness would have: birth ids must not repeat.
+    let env = Env::deterministic(Arc::new(disk.clone()), mixed(0xc4a5, life));
+    let db = vector.builder(Path::new(HOME), &env).open().map_err(failed("open"))?;
+    Spaces::existing(db).map_err(failed("keyspace"))
+}
+
+/// Reads everything by scans and holds point reads of every known key to it.
+fn read_all(spaces: &Spaces, oracle: &Oracle) -> Result<State, String> {
+    let state = spaces.dump().map_err(failed("scan"))?;
+    for (space, name) in SPACES.iter().enumerate() {
+        let Some(surface) = spaces.at(space) else { continue };
+        let live = state.get(*name);
+        for key in oracle.keys(space) {
+            compare::point(surface, key, live.and_then(|live| live.get(key)).map(Vec::as_slice))?;
+        }
+        let backward = surface.scan(&compare::everything()).rev().count();
+        if backward != live.map_or(0, std::collections::BTreeMap::len) {
+            return Err(format!(
+                "keyspace {name}: a backward scan gave {backward} pairs, a forward one {live:?}"
+            ));
+        }
+    }
+    Ok(state)
+}
+
+/// Every byte verifies, and no file lies around that the database does not use.
+fn verify(spaces: &Spaces, disk: &SimFs) -> Result<(), String> {
+    let report = spaces.db.verify().map_err(failed("verify"))?;
+    if let Some(problem) = report.problems.first() {
+        return Err(format!("verify reports {problem:?}"));
+    }
+    let files = disk.list(Path::new(HOME)).map_err(|error| format!("list: {error}"))?;
+    orphans(&files, report.tables)
+}
+
+/// Names of files that a database does not need.
+///
+/// # Errors
+/// What is left over.
+pub fn orphans(files: &[DirEntry], tables: u64) -> Result<(), String> {
+    let count = |test: &dyn Fn(&str) -> bool| files.iter().filter(|file| test(&file.name)).count() as u64;
+    let found = count(&|name| name.ends_with(".sst"));
+    let names = || files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>().join(" ");
+    if found != tables {
+        return Err(format!("{found} table files lie there and {tables} are in use: {}", names()));
+    }
+    if count(&|name| name.starts_with("MANIFEST")) > 1 || count(&|name| name.contains("tmp")) > 0 {
+        return Err(format!("dead files lie there: {}", names()));
+    }
+    Ok(())
+}
+
+fn vector_key(vector: &Vector) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    format!("{vector:?}").hash(&mut hasher);
+    hasher.finish()
+}
+
+fn policy_name(policy: &CrashPolicy) -> String {
+    let text = format!("{policy:?}");
+    text.split([' ', '(']).next().unwrap_or_default().to_owned()
+}

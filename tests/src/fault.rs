@@ -1,0 +1,518 @@
+//! Faults: a scripted life in which one call fails, and what must hold during, after, and at the next open.
+//!
+//! Every write carries a marker of its own, which no other write touches. So the set of writes that a
+//! database holds can be read off, and its state must be exactly that of those writes in their order.
+//! A write is *acked* (the call returned Ok), *rejected* (it failed before it could reach the log: read-only,
+//! stalled) or *unknown* (it failed with an I/O error). While the database stays open, exactly the acked ones are
+//! visible. After a kill and reopen the acked ones are there, the rejected ones are not, and an unknown one
+//! is there as a whole or not at all. After a power cut what is there is a prefix that holds everything durable.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use shamba::env::{
+    CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, Persistence, SimFs, Vfs,
+};
+use shamba::{Durability, ErrorKind, WriteOptions};
+
+use crate::compare::{self, Spaces, failed};
+use crate::crash::orphans;
+use crate::oracle::{Change, Oracle};
+use crate::runner::HOME;
+use crate::seed::mixed;
+use crate::tally::Tally;
+use crate::vectors::Vector;
+
+/// One step of a script.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A batch in which marker i is the i-th write's.
+    Write {
+        /// In order.
+        changes: Vec<Change>,
+        /// Durable when acknowledged.
+        sync: bool,
+    },
+    /// Memtables become tables.
+    Flush,
+    /// Everything is merged.
+    Compact,
+    /// The log is synced.
+    Sync,
+    /// Close and open.
+    Reopen,
+    /// Everything is read.
+    Read,
+}
+
+/// A script of a seed: writes of a small key space with everything else in between.
+pub fn script(seed: u64, writes: usize) -> Vec<Step> {
+    let mut rng = Rng::with_seed(seed);
+    let mut steps = Vec::new();
+    for write in 0..writes {
+        let mut changes =
+            vec![Change::Put { space: 0, key: marker(write), value: write.to_string().into_bytes() }];
+        for part in 0..rng.usize(1..4) {
+            let space = usize::from(rng.u8(..4) == 0);
+            let key = format!("k/{:02}", rng.u8(..24)).into_bytes();
+            changes.push(match rng.u8(..10) {
+                0 => Change::Delete { space, key },
+                1 => {
+                    let end = format!("k/{:02}", rng.u8(..24)).into_bytes();
+                    let span = (std::ops::Bound::Included(key), std::ops::Bound::Excluded(end));
+                    Change::DeleteRange { space, span }
+                }
+                _ => {
+                    let value = format!("{write}.{part}.{}", "v".repeat(rng.usize(..120))).into_bytes();
+                    Change::Put { space, key, value }
+                }
+            });
+        }
+        steps.push(Step::Write { changes, sync: rng.u8(..5) == 0 });
+        match rng.u8(..20) {
+            0 | 1 => steps.push(Step::Flush),
+            2 => steps.push(Step::Compact),
+            3 => steps.push(Step::Sync),
+            4 => steps.push(Step::Reopen),
+            5 | 6 => steps.push(Step::Read),
+            _ => {}
+        }
+    }
+    steps.extend([Step::Read, Step::Reopen, Step::Read]);
+    steps
+}
+
+fn marker(write: usize) -> Vec<u8> {
+    format!("m/{write:04}").into_bytes()
+}
+
+/// What fails.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// The nth call on which the effect can show.
+    Call {
+        /// Which.
+        nth: u64,
+        /// How.
+        effect: Effect,
+        /// Once or from then on.
+        persistence: Persistence,
+    },
+    /// The nth sync, leaving the disk in one of three ways.
+    Fsync {
+        /// Which.
+        nth: u64,
+        /// What it leaves.
+        failure: FsyncFailure,
+        /// From then on, all.
+        sticky: bool,
+    },
+    /// Nothing fails.
+    None,
+}
+
+impl Fault {
+    /// Whether the engine must get over it without any call failing.
+    fn is_harmless(self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Call { effect, .. } => {
+                matches!(
+                    effect,
+                    Effect::Eintr | Effect::ShortRead | Effect::ShortWrite | Effect::LatencyUs(_)
+                )
+            }
+            Self::Fsync { .. } => false,
+        }
+    }
+
+    /// Whether bytes that were handed to the system may be lost, so that only the durable part must survive a kill.
+    fn loses_bytes(self) -> bool {
+        match self {
+            Self::Call { effect, .. } => matches!(effect, Effect::FlipBitOnRead | Effect::MisdirectedRead),
+            Self::Fsync { failure, .. } => failure == FsyncFailure::Revert,
+            Self::None => false,
+        }
+    }
+
+    fn is_full_disk(self) -> bool {
+        matches!(self, Self::Call { effect: Effect::Enospc | Effect::Edquot, .. })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Status {
+    Acked,
+    Rejected,
+    Unknown,
+}
+
+/// One run of a script with one fault.
+struct Life<'a> {
+    vector: &'a Vector,
+    fault: Fault,
+    sim: SimFs,
+    faulty: FaultFs,
+    env: Env,
+    spaces: Option<Spaces>,
+    written: Vec<(&'a [Change], Status)>,
+    /// The first so many writes are durable, those of them that were acked.
+    durable: usize,
+    failures: u64,
+    /// How often it was opened.
+    opens: u64,
+}
+
+/// What a run saw.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Calls that were made to fail.
+    pub faults: u64,
+    /// Engine calls that failed.
+    pub failures: u64,
+}
+
+/// Runs the script with the fault and checks everything.
+///
+/// # Errors
+/// The violation.
+pub fn run(vector: &Vector, steps: &[Step], fault: Fault) -> Result<Seen, String> {
+    let sim = SimFs::new();
+    let env = Env::deterministic(Arc::new(sim.clone()), 11);
+    let faulty = FaultFs::with_clock(Arc::new(sim.clone()), 5, env.clock.clone());
+    let mut life = Life {
+        vector,
+        fault,
+        env: Env { vfs: Arc::new(faulty.clone()), ..env },
+        sim,
+        faulty,
+        spaces: None,
+        written: Vec::new(),
+        durable: 0,
+        failures: 0,
+        opens: 0,
+    };
+    life.faulty.start_trace();
+    match fault {
+        Fault::Call { nth, effect, persistence } => {
+            let rule = FaultRule { persistence, ..FaultRule::nth(nth, effect) };
+            life.faulty.add_rule(rule);
+        }
+        Fault::Fsync { nth, failure, sticky: false } => life.sim.fail_sync(nth, failure),
+        Fault::Fsync { nth, failure, sticky: true } => life.sim.fail_syncs_from(nth, failure),
+        Fault::None => {}
+    }
+    life.play(steps)?;
+    let faults = match fault {
+        Fault::Fsync { nth, .. } => u64::from(life.sim.sync_count() > nth),
+        _ => life.faulty.faults_injected(),
+    };
+    let failures = life.failures;
+    if fault.is_harmless() && failures > 0 {
+        return Err(format!("{failures} calls of the engine failed on a fault that it must get over"));
+    }
+    life.aftermath()?;
+    Ok(Seen { faults, failures })
+}
+
+impl<'a> Life<'a> {
+    fn open(&mut self) -> shamba::Result<()> {
+        self.opens += 1;
+        let env = Env { rng: Env::deterministic(self.env.vfs.clone(), self.opens).rng, ..self.env.clone() };
+        let db = self.vector.builder(Path::new(HOME), &env).open()?;
+        self.spaces = Some(Spaces::create(db)?);
+        Ok(())
+    }
+
+    /// Plays the script to its end, or to an open that fails.
+    fn play(&mut self, steps: &'a [Step]) -> Result<(), String> {
+        if self.open().is_err() {
+            self.failures += 1;
+            return Ok(());
+        }
+        for (at, step) in steps.iter().enumerate() {
+            let step_failed = |error: String| format!("step {at} {step:?}: {error}");
+            match step {
+                Step::Write { changes, sync } => self.write(changes, *sync),
+                Step::Flush => self.durable_if_ok(|spaces| spaces.db.flush()),
+                Step::Sync => self.durable_if_ok(|spaces| spaces.db.sync()),
+                Step::Compact => {
+                    let result = self.spaces().map(|spaces| spaces.db.compact());
+                    self.failures += u64::from(matches!(result, Some(Err(_))));
+                }
+                Step::Read => self.read().map_err(step_failed)?,
+                Step::Reopen => {
+                    let Some(Spaces { db, others }) = self.spaces.take() else { continue };
+                    drop(others);
+                    match db.close() {
+                        Ok(()) => self.durable = self.written.len(),
+                        Err(_) => self.failures += 1,
+                    }
+                    if self.open().is_err() {
+                        self.failures += 1;
+                        return Ok(());
+                    }
+                    self.settle().map_err(step_failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn spaces(&self) -> Option<&Spaces> {
+        self.spaces.as_ref()
+    }
+
+    fn durable_if_ok(&mut self, call: impl Fn(&Spaces) -> shamba::Result<()>) {
+        match self.spaces().map(call) {
+            Some(Ok(())) => self.durable = self.written.len(),
+            Some(Err(_)) => self.failures += 1,
+            None => {}
+        }
+    }
+
+    fn write(&mut self, changes: &'a [Change], sync: bool) {
+        let Some(spaces) = &self.spaces else { return };
+        let options = WriteOptions {
+            durability: sync.then_some(Durability::Sync),
+            deadline_ms: Some(20),
+            ..WriteOptions::default()
+        };
+        let status = match commit(spaces, changes, options) {
+            Ok(()) => Status::Acked,
+            Err(error) => {
+                self.failures += 1;
+                match error.kind() {
+                    ErrorKind::ReadOnly | ErrorKind::Stalled | ErrorKind::Invalid => Status::Rejected,
+                    _ => Status::Unknown,
+                }
+            }
+        };
+        self.written.push((changes, status));
+        if status == Status::Acked && (sync || self.vector.durability == Durability::Sync) {
+            self.durable = self.written.len();
+        }
+    }
+
+    /// The state of the writes that the test is true for.
+    fn state_of(&self, holds: impl Fn(usize, Status) -> bool) -> Oracle {
+        let mut oracle = Oracle::new();
+        for (at, (changes, status)) in self.written.iter().enumerate() {
+            if holds(at, *status) {
+                oracle.commit(changes);
+            }
+        }
+        oracle
+    }
+
+    /// What can be read is what was acked; a read may fail instead while faults go on.
+    fn read(&mut self) -> Result<(), String> {
+        let Some(spaces) = &self.spaces else { return Ok(()) };
+        let oracle = self.state_of(|_, status| status == Status::Acked);
+        match spaces.dump() {
+            Ok(state) => compare::same_state(&state, &oracle.state(oracle.issued()))?,
+            Err(_) => self.failures += 1,
+        }
+        let spaces = self.spaces.as_ref().ok_or("not open")?;
+        for key in oracle.keys(0) {
+            match spaces.db.get(key) {
+                Ok(got) => {
+                    compare::same_value("get", key, got.as_deref(), oracle.get(0, key, oracle.issued()))?
+                }
+                Err(_) => self.failures += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// After a reopen in the script: a write of unknown outcome is now there or gone.
+    fn settle(&mut self) -> Result<(), String> {
+        let Some(spaces) = &self.spaces else { return Ok(()) };
+        for (at, (_, status)) in self.written.iter_mut().enumerate() {
+            let Ok(found) = spaces.db.contains_key(marker(at)) else { continue };
+            *status = match (*status, found) {
+                (Status::Unknown, true) => Status::Acked,
+                (Status::Unknown, false) => Status::Rejected,
+                (Status::Acked, false) if self.fault.loses_bytes() && at >= self.durable => Status::Rejected,
+                (Status::Acked, false) => return Err(format!("acked write {at} is gone after a reopen")),
+                (Status::Rejected, true) => {
+                    return Err(format!("rejected write {at} is there after a reopen"));
+                }
+                (same, _) => same,
+            };
+        }
+        Ok(())
+    }
+
+    /// Nothing fails any more: reads, writes, a power cut, a kill and a reopen.
+    fn aftermath(mut self) -> Result<(), String> {
+        let must_resume = self.fault.is_full_disk() && self.struck_where_space_returns();
+        self.faulty.clear_rules();
+        let power_cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
+        self.power_cut(&power_cut).map_err(|error| format!("after a power cut: {error}"))?;
+
+        if self.spaces.is_some() && !self.syncs_still_fail() {
+            let before = self.failures;
+            self.read().map_err(|error| format!("open, after the fault is gone: {error}"))?;
+            if self.failures != before && !self.fault.loses_bytes() {
+                return Err("a read fails though nothing fails below it any more".to_owned());
+            }
+            self.resume(must_resume)?;
+        }
+        self.spaces = None;
+        // What is pending in a sync that fails for ever stays so; the machine is started anew instead.
+        if self.syncs_still_fail() {
+            return Ok(());
+        }
+        self.open().map_err(|error| format!("reopen after the fault is gone: {}: {error}", error.kind()))?;
+        self.settle().map_err(|error| format!("after a kill: {error}"))?;
+        self.holds_exactly_acked().map_err(|error| format!("after a kill: {error}"))?;
+        let spaces = self.spaces.as_ref().ok_or("not open")?;
+        spaces.db.put_with("m/last", "1", &synced()).map_err(failed("a write after the reopen"))?;
+        let cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
+        self.spaces = None;
+        let env = Env::deterministic(Arc::new(cut), 99);
+        let db =
+            self.vector.builder(Path::new(HOME), &env).open().map_err(failed("open after write and cut"))?;
+        match db.contains_key("m/last").map_err(failed("contains_key"))? {
+            true => Ok(()),
+            false => Err("a write that was synced after the reopen did not survive a power cut".to_owned()),
+        }
+    }
+
+    fn syncs_still_fail(&self) -> bool {
+        matches!(self.fault, Fault::Fsync { sticky: true, .. })
+    }
+
+    /// Whether the one call that failed is one that a full disk must not stop for good: an append to a log or
+    /// table, or the making of one. (A failed sync or manifest write does: they turn writes off.)
+    fn struck_where_space_returns(&self) -> bool {
+        let Fault::Call { nth, persistence: Persistence::Once, .. } = self.fault else { return false };
+        let takes_space = |kind: &OpKind| {
+            use OpKind::{
+                Append, Create, CreateDir, Link, Lock, Rename, SyncAll, SyncData, SyncDir, Truncate,
+            };
+            matches!(
+                kind,
+                Create | Append | SyncData | SyncAll | SyncDir | Truncate | Rename | Link | CreateDir | Lock
+            )
+        };
+        let calls = self.faulty.take_trace();
+        let struck = calls.iter().filter(|(kind, _)| takes_space(kind)).nth(nth as usize);
+        struck.is_some_and(|(kind, path)| {
+            let name = path.to_string_lossy();
+            matches!(kind, OpKind::Append | OpKind::Create)
+                && (name.ends_with(".log") || name.ends_with(".sst"))
+        })
+    }
+
+    /// Writes go on, or are refused for good as `ReadOnly`; on a disk that is full no more they must go on.
+    fn resume(&mut self, must: bool) -> Result<(), String> {
+        let changes: &'a [Change] = &[];
+        let spaces = self.spaces.as_ref().ok_or("not open")?;
+        let key = marker(self.written.len());
+        let mut result = spaces.db.put(&key, "resumed");
+        for _ in 0..4 {
+            if !matches!(&result, Err(error) if error.kind() != ErrorKind::ReadOnly) {
+                break;
+            }
+            // Back-off counts in the clock of the environment.
+            self.env.clock.sleep_us(10_000_000);
+            result = spaces.db.put(&key, "resumed");
+        }
+        match result {
+            Ok(()) => {
+                spaces.db.delete(&key).map_err(failed("delete after the fault is gone"))?;
+                self.written.push((changes, Status::Rejected));
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::ReadOnly && !must => Ok(()),
+            Err(error) => Err(format!("writes do not resume: {}: {error}", error.kind())),
+        }
+    }
+
+    fn holds_exactly_acked(&self) -> Result<(), String> {
+        let spaces = self.spaces.as_ref().ok_or("not open")?;
+        let oracle = self.state_of(|_, status| status == Status::Acked);
+        compare::everything_at(spaces, &oracle, oracle.issued())?;
+        let report = spaces.db.verify().map_err(failed("verify"))?;
+        if let Some(problem) = report.problems.first() {
+            return Err(format!("verify reports {problem:?}"));
+        }
+        let files = self.sim.list(Path::new(HOME)).map_err(|error| format!("list: {error}"))?;
+        orphans(&files, report.tables)
+    }
+
+    /// What the power cut left is a prefix with everything durable in it.
+    fn power_cut(&self, disk: &SimFs) -> Result<(), String> {
+        let env = Env::deterministic(Arc::new(disk.clone()), mixed(77, self.opens));
+        let db = self.vector.builder(Path::new(HOME), &env).open().map_err(failed("open"))?;
+        let spaces = Spaces::existing(db).map_err(failed("keyspace"))?;
+        let mut present = Vec::new();
+        for at in 0..self.written.len() {
+            present.push(spaces.db.contains_key(marker(at)).map_err(failed("contains_key"))?);
+        }
+        let end = present.iter().rposition(|there| *there).map_or(0, |at| at + 1);
+        for (at, (_, status)) in self.written.iter().enumerate() {
+            let required = *status == Status::Acked && (at < self.durable || at < end);
+            if required && !present[at] {
+                let why = if at < self.durable { "durable" } else { "in a hole" };
+                return Err(format!("write {at} of {} is gone, and it was {why}", self.written.len()));
+            }
+            if *status == Status::Rejected && present[at] {
+                return Err(format!("rejected write {at} is there"));
+            }
+        }
+        let oracle = self.state_of(|at, _| present[at]);
+        compare::everything_at(&spaces, &oracle, oracle.issued())
+    }
+}
+
+fn synced() -> WriteOptions {
+    WriteOptions { durability: Some(Durability::Sync), ..WriteOptions::default() }
+}
+
+fn commit(spaces: &Spaces, changes: &[Change], options: WriteOptions) -> shamba::Result<()> {
+    let mut batch = spaces.db.batch();
+    for change in changes {
+        match change {
+            Change::Put { space: 0, key, value } => batch.put(key, value),
+            Change::Delete { space: 0, key } => batch.delete(key),
+            Change::DeleteRange { space: 0, span } => batch.delete_range(span.clone()),
+            Change::Put { space, key, value } => batch.put_in(other(spaces, *space), key, value),
+            Change::Delete { space, key } => batch.delete_in(other(spaces, *space), key),
+            Change::DeleteRange { space, span } => batch.delete_range_in(other(spaces, *space), span.clone()),
+        };
+    }
+    batch.commit_with(options)
+}
+
+fn other(spaces: &Spaces, space: usize) -> &shamba::Keyspace {
+    spaces.others[space - 1].as_ref().expect("every keyspace was made at open")
+}
+
+/// Fails every call in turn, until a run meets no fault.
+///
+/// # Errors
+/// The first violation, with the fault.
+pub fn every(
+    vector: &Vector,
+    steps: &[Step],
+    name: &str,
+    fault: impl Fn(u64) -> Fault,
+) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    for nth in 0.. {
+        let fault = fault(nth);
+        let seen = crate::runner::caught(|| run(vector, steps, fault))
+            .map_err(|error| format!("{fault:?}: {error}\n  {vector:?}"))?;
+        if seen.faults == 0 {
+            break;
+        }
+        tally.add("single-fault runs", 1);
+        tally.add(&format!("runs, {name}"), 1);
+        tally.add("engine calls that failed", seen.failures);
+    }
+    Ok(tally)
+}

@@ -1,0 +1,23 @@
+//! The suites' common parts: a reference model, operations, option vectors, and what runs and compares them.
+//!
+//! A run is a list of [`ops::Op`] made from a seed, applied by [`runner::Runner`] to a database of one
+//! [`vectors::Vector`] (tiny limits, so that a few hundred operations reach every level) and to the
+//! [`oracle::Oracle`], which is an ordered map of histories and shares no code with the engine. The same
+//! runner records a life on the simulated disk for [`crash`], which then takes every crash point.
+//! A failure is shrunk by [`shrink`] and ends with one command that runs it again ([`seed`]).
+//!
+//! Not here: the suites themselves (`tests/tests/suites`).
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod crash;
+pub mod fault;
+pub mod ops;
+pub mod oracle;
+pub mod pool;
+pub mod runner;
+pub mod seed;
+pub mod shrink;
+pub mod tally;
+pub mod vectors;

@@ -1,0 +1,452 @@
+//! Operations: everything that a caller can do, and the seeded generator of runs.
+//!
+//! Keys come from a small space so that writes meet: a few awkward ones (empty, NUL, 0xFF, prefixes of each
+//! other, longer than a block), the rest path-like with long common prefixes, so that eight-byte heads tie.
+//! Values vary from empty to larger than a write buffer, and each differs from all others.
+
+use std::fmt;
+use std::ops::Bound;
+
+use fastrand::Rng;
+
+use crate::oracle::{Change, Span};
+
+/// One thing that a caller does.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Op {
+    /// A single write.
+    Write(Change),
+    /// A batch; `sync` asks for `Durability::Sync`.
+    Batch {
+        /// In order.
+        changes: Vec<Change>,
+        /// Whether the commit must be durable when acknowledged.
+        sync: bool,
+    },
+    /// Point reads of a key by every way there is.
+    Get {
+        /// Index into `SPACES`.
+        space: usize,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// One call for several keys.
+    MultiGet {
+        /// Index into `SPACES`.
+        space: usize,
+        /// The keys, possibly repeated.
+        keys: Vec<Vec<u8>>,
+    },
+    /// A whole scan of a span.
+    Scan {
+        /// Index into `SPACES`.
+        space: usize,
+        /// The keys.
+        span: Span,
+        /// Backward.
+        reverse: bool,
+    },
+    /// A scan taken from both ends: bit i of `pattern` says from which end step i comes.
+    BothEnds {
+        /// Index into `SPACES`.
+        space: usize,
+        /// The keys.
+        span: Span,
+        /// Which ends.
+        pattern: u64,
+    },
+    /// A scan of a prefix.
+    Prefix {
+        /// Index into `SPACES`.
+        space: usize,
+        /// The prefix.
+        prefix: Vec<u8>,
+        /// Backward.
+        reverse: bool,
+    },
+    /// A cursor's walk.
+    Walk {
+        /// Index into `SPACES`.
+        space: usize,
+        /// In order.
+        moves: Vec<Move>,
+    },
+    /// A snapshot is taken.
+    SnapshotTake,
+    /// An old snapshot is read: one key and a span of it.
+    SnapshotRead {
+        /// Which one, modulo those that live.
+        slot: usize,
+        /// Index into `SPACES`.
+        space: usize,
+        /// The key.
+        key: Vec<u8>,
+        /// The keys of the scan.
+        span: Span,
+    },
+    /// An old snapshot goes.
+    SnapshotDrop {
+        /// Which one, modulo those that live.
+        slot: usize,
+    },
+    /// An iterator is opened and kept.
+    IterOpen {
+        /// Index into `SPACES`.
+        space: usize,
+        /// The keys.
+        span: Span,
+    },
+    /// A kept iterator takes some steps.
+    IterStep {
+        /// Which one, modulo those that live.
+        slot: usize,
+        /// From the back.
+        back: bool,
+        /// How many.
+        steps: usize,
+    },
+    /// Memtables become tables.
+    Flush,
+    /// Everything is merged.
+    Compact,
+    /// The log is synced.
+    Sync,
+    /// Background work is waited for.
+    WaitIdle,
+    /// The database goes and comes back.
+    Reopen {
+        /// Closed, as against dropped (which equals a kill).
+        clean: bool,
+        /// Whether adoptable options change.
+        change_options: bool,
+    },
+    /// A copy is made, opened and compared.
+    Checkpoint,
+    /// Sorted pairs come in as tables.
+    Ingest(Vec<(Vec<u8>, Vec<u8>)>),
+    /// A keyspace is dropped and made anew.
+    DropSpace {
+        /// Index into `SPACES`, not 0.
+        space: usize,
+    },
+    /// Every byte is verified.
+    Verify,
+    /// A lookup is explained.
+    Explain(Vec<u8>),
+}
+
+/// One move of a cursor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Move {
+    /// To the first key at or after.
+    Seek(Vec<u8>),
+    /// To the last key at or before.
+    SeekForPrev(Vec<u8>),
+    /// To the first key.
+    First,
+    /// To the last key.
+    Last,
+    /// One on.
+    Next,
+    /// One back.
+    Prev,
+}
+
+/// The keys of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyShape {
+    /// How many different keys.
+    pub universe: u32,
+    /// Longest ordinary value in bytes.
+    pub value_bytes: usize,
+}
+
+const AWKWARD: [&[u8]; 10] =
+    [b"", b"\0", b"\0\0", b"a", b"a\0", b"ab", b"\xff", b"\xff\xff", b"p/0", b"p/1/"];
+
+impl KeyShape {
+    /// The key of a number.
+    pub fn key(self, number: u32) -> Vec<u8> {
+        match number as usize {
+            n if n < AWKWARD.len() => AWKWARD[n].to_vec(),
+            n if n == AWKWARD.len() => vec![b'k'; 5000],
+            n if n % 97 == 0 => format!("p/{}/{}", n % 3, "long".repeat(n % 90)).into_bytes(),
+            n => format!("p/{}/dir-{:02}/{n:05}", n % 3, n % 17).into_bytes(),
+        }
+    }
+
+    fn any(self, rng: &mut Rng) -> Vec<u8> {
+        // One key in eight comes from the few that everybody knows, so that versions pile up.
+        let number = if rng.u8(..) < 32 { rng.u32(..16) } else { rng.u32(..self.universe) };
+        self.key(number)
+    }
+
+    /// A key that may be absent: a neighbour of one that may be present.
+    fn near(self, rng: &mut Rng) -> Vec<u8> {
+        let mut key = self.any(rng);
+        match rng.u8(..8) {
+            0 => key.push(0),
+            1 => drop(key.pop()),
+            2 => key.push(b'~'),
+            _ => {}
+        }
+        key
+    }
+
+    fn span(self, rng: &mut Rng) -> Span {
+        let bound = |rng: &mut Rng, key| match rng.u8(..6) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Excluded(key),
+            _ => Bound::Included(key),
+        };
+        let (mut low, mut high) = (self.near(rng), self.near(rng));
+        // Reversed spans stay in, rarely: they must be empty, not a panic.
+        if low > high && rng.u8(..16) != 0 {
+            std::mem::swap(&mut low, &mut high);
+        }
+        (bound(rng, low), bound(rng, high))
+    }
+
+    /// A short span, so that one range delete does not empty the database.
+    fn narrow_span(self, rng: &mut Rng) -> Span {
+        if rng.u8(..64) == 0 {
+            return self.span(rng);
+        }
+        let mut low = self.any(rng);
+        let mut high = low.clone();
+        match rng.u8(..4) {
+            0 => high.push(b'9'),
+            1 => high = self.key(rng.u32(..self.universe)),
+            _ => match high.last_mut() {
+                Some(last) => *last = last.saturating_add(2),
+                None => high.push(b'a'),
+            },
+        }
+        if high.len() + low.len() > 16 && rng.bool() {
+            // The same directory.
+            let cut = low.len().min(11);
+            high = low[..cut].to_vec();
+            high.push(0xff);
+        }
+        if low > high && rng.u8(..16) != 0 {
+            std::mem::swap(&mut low, &mut high);
+        }
+        (Bound::Included(low), Bound::Excluded(high))
+    }
+}
+
+/// Makes operations.
+#[derive(Debug)]
+pub struct Generator {
+    rng: Rng,
+    shape: KeyShape,
+    values: u64,
+}
+
+impl Generator {
+    /// A generator whose operations depend on nothing but its arguments.
+    pub fn new(seed: u64, shape: KeyShape) -> Self {
+        Self { rng: Rng::with_seed(seed), shape, values: 0 }
+    }
+
+    /// The next `count` operations.
+    pub fn ops(&mut self, count: usize) -> Vec<Op> {
+        (0..count).map(|_| self.op()).collect()
+    }
+
+    fn op(&mut self) -> Op {
+        let shape = self.shape;
+        match self.rng.u32(..1000) {
+            0..420 => Op::Write(self.change()),
+            420..530 => {
+                let changes = (0..self.rng.usize(..12)).map(|_| self.change()).collect();
+                Op::Batch { changes, sync: self.rng.u8(..4) == 0 }
+            }
+            530..720 => Op::Get { space: self.space(), key: shape.near(&mut self.rng) },
+            720..760 => {
+                let keys = (0..self.rng.usize(..20)).map(|_| shape.near(&mut self.rng)).collect();
+                Op::MultiGet { space: self.space(), keys }
+            }
+            760..790 => {
+                let (space, span) = (self.space(), shape.narrow_span(&mut self.rng));
+                Op::Scan { space, span, reverse: self.rng.bool() }
+            }
+            790..795 => {
+                let (space, span) = (self.space(), shape.span(&mut self.rng));
+                Op::Scan { space, span, reverse: self.rng.bool() }
+            }
+            795..805 => {
+                let (space, span) = (self.space(), shape.span(&mut self.rng));
+                Op::BothEnds { space, span, pattern: self.rng.u64(..) }
+            }
+            805..815 => {
+                let mut prefix = shape.any(&mut self.rng);
+                prefix.truncate(self.rng.usize(..12));
+                Op::Prefix { space: self.space(), prefix, reverse: self.rng.bool() }
+            }
+            815..845 => {
+                let moves = (0..self.rng.usize(1..24)).map(|_| self.cursor_move()).collect();
+                Op::Walk { space: self.space(), moves }
+            }
+            845..855 => Op::SnapshotTake,
+            855..885 => Op::SnapshotRead {
+                slot: self.rng.usize(..8),
+                space: self.space(),
+                key: shape.near(&mut self.rng),
+                span: shape.narrow_span(&mut self.rng),
+            },
+            885..893 => Op::SnapshotDrop { slot: self.rng.usize(..8) },
+            893..901 => Op::IterOpen { space: self.space(), span: shape.span(&mut self.rng) },
+            901..945 => Op::IterStep {
+                slot: self.rng.usize(..8),
+                back: self.rng.u8(..3) == 0,
+                steps: self.rng.usize(1..12),
+            },
+            945..960 => Op::Flush,
+            960..963 => Op::Compact,
+            963..972 => Op::Sync,
+            972..978 => Op::WaitIdle,
+            978..983 => Op::Reopen { clean: self.rng.bool(), change_options: self.rng.bool() },
+            983..985 => Op::Checkpoint,
+            985..988 => {
+                let count = self.rng.usize(1..40);
+                let mut pairs = (0..count)
+                    .map(|_| (shape.any(&mut self.rng), self.value()))
+                    .collect::<std::collections::BTreeMap<_, _>>();
+                pairs.retain(|_, value| value.len() < 3000);
+                Op::Ingest(pairs.into_iter().collect())
+            }
+            988 => Op::DropSpace { space: self.rng.usize(1..3) },
+            989..991 => Op::Verify,
+            _ => Op::Explain(shape.near(&mut self.rng)),
+        }
+    }
+
+    fn space(&mut self) -> usize {
+        // Most goes to the first keyspace, so that its tree grows deep.
+        match self.rng.u8(..16) {
+            0 | 1 => 1,
+            2 => 2,
+            _ => 0,
+        }
+    }
+
+    /// One write.
+    pub fn change(&mut self) -> Change {
+        let space = self.space();
+        match self.rng.u8(..100) {
+            0..82 => Change::Put { space, key: self.shape.any(&mut self.rng), value: self.value() },
+            82..97 => Change::Delete { space, key: self.shape.any(&mut self.rng) },
+            _ => Change::DeleteRange { space, span: self.shape.narrow_span(&mut self.rng) },
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        self.values += 1;
+        let bytes = match self.rng.u32(..400) {
+            0..20 => return Vec::new(),
+            20..60 => 8,
+            60..397 => self.rng.usize(8..self.shape.value_bytes.max(9)),
+            397..399 => self.rng.usize(1000..5000),
+            _ => self.rng.usize(5000..20_000),
+        };
+        let mut value = format!("{:x}.", self.values).into_bytes();
+        if self.rng.bool() {
+            value.resize(bytes.max(value.len()), b'v');
+        } else {
+            value.extend(std::iter::repeat_with(|| self.rng.u8(..)).take(bytes));
+        }
+        value
+    }
+
+    fn cursor_move(&mut self) -> Move {
+        match self.rng.u8(..16) {
+            0 | 1 => Move::Seek(self.shape.near(&mut self.rng)),
+            2 | 3 => Move::SeekForPrev(self.shape.near(&mut self.rng)),
+            4 => Move::First,
+            5 => Move::Last,
+            6..11 => Move::Next,
+            _ => Move::Prev,
+        }
+    }
+}
+
+/// Bytes as escaped text, long ones cut: what failures print.
+pub fn shown(bytes: &[u8]) -> String {
+    match bytes.get(..32) {
+        Some(start) => format!("\"{}\"..{}B", start.escape_ascii(), bytes.len()),
+        None => format!("\"{}\"", bytes.escape_ascii()),
+    }
+}
+
+/// A span as text.
+pub fn shown_span(span: &Span) -> String {
+    let low = match &span.0 {
+        Bound::Included(key) => format!("[{}", shown(key)),
+        Bound::Excluded(key) => format!("({}", shown(key)),
+        Bound::Unbounded => "(-inf".to_owned(),
+    };
+    let high = match &span.1 {
+        Bound::Included(key) => format!("{}]", shown(key)),
+        Bound::Excluded(key) => format!("{})", shown(key)),
+        Bound::Unbounded => "+inf)".to_owned(),
+    };
+    format!("{low}, {high}")
+}
+
+fn shown_change(change: &Change) -> String {
+    match change {
+        Change::Put { space, key, value } => format!("put {space}:{} = {}", shown(key), shown(value)),
+        Change::Delete { space, key } => format!("delete {space}:{}", shown(key)),
+        Change::DeleteRange { space, span } => format!("delete_range {space}:{}", shown_span(span)),
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(change) => f.write_str(&shown_change(change)),
+            Self::Batch { changes, sync } => {
+                let list = changes.iter().map(shown_change).collect::<Vec<_>>().join("; ");
+                write!(f, "batch sync={sync} {{ {list} }}")
+            }
+            Self::Get { space, key } => write!(f, "get {space}:{}", shown(key)),
+            Self::MultiGet { space, keys } => {
+                let list = keys.iter().map(|key| shown(key)).collect::<Vec<_>>().join(" ");
+                write!(f, "multi_get {space}:{list}")
+            }
+            Self::Scan { space, span, reverse } => {
+                write!(f, "scan {space}:{} reverse={reverse}", shown_span(span))
+            }
+            Self::BothEnds { space, span, pattern } => {
+                write!(f, "both_ends {space}:{} pattern={pattern:#x}", shown_span(span))
+            }
+            Self::Prefix { space, prefix, reverse } => {
+                write!(f, "prefix {space}:{} reverse={reverse}", shown(prefix))
+            }
+            Self::Walk { space, moves } => write!(f, "walk {space}:{moves:?}"),
+            Self::SnapshotTake => f.write_str("snapshot"),
+            Self::SnapshotRead { slot, space, key, span } => {
+                write!(f, "snapshot_read {slot} {space}:{} {}", shown(key), shown_span(span))
+            }
+            Self::SnapshotDrop { slot } => write!(f, "snapshot_drop {slot}"),
+            Self::IterOpen { space, span } => write!(f, "iter_open {space}:{}", shown_span(span)),
+            Self::IterStep { slot, back, steps } => write!(f, "iter_step {slot} back={back} x{steps}"),
+            Self::Flush => f.write_str("flush"),
+            Self::Compact => f.write_str("compact"),
+            Self::Sync => f.write_str("sync"),
+            Self::WaitIdle => f.write_str("wait_idle"),
+            Self::Reopen { clean, change_options } => {
+                write!(f, "reopen clean={clean} change_options={change_options}")
+            }
+            Self::Checkpoint => f.write_str("checkpoint"),
+            Self::Ingest(pairs) => {
+                let keys = pairs.iter().map(|(key, _)| shown(key)).collect::<Vec<_>>().join(" ");
+                write!(f, "ingest {keys}")
+            }
+            Self::DropSpace { space } => write!(f, "drop_space {space}"),
+            Self::Verify => f.write_str("verify"),
+            Self::Explain(key) => write!(f, "explain {}", shown(key)),
+        }
+    }
+}

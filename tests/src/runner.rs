@@ -1,0 +1,521 @@
+//! The runner: applies operations to a database and to the oracle, and compares after each.
+//!
+//! The world is deterministic: no threads, a manual clock, a seeded generator, files in memory. So a run is
+//! a function of its vector, seed and operations, and a failure can be run again and shrunk.
+//!
+//! What a drop without close may lose is the contract's: nothing that was acknowledged, except under
+//! `Buffered` and without a log, where a prefix survives; the runner finds out which and goes on from there.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shamba::env::{Env, MemFs, Vfs};
+use shamba::{Durability, Iter, Snapshot, Stats};
+
+use crate::compare::{self, Spaces, failed};
+use crate::ops::{Op, shown};
+use crate::oracle::{Change, Oracle, Pair, SPACES, fingerprint};
+use crate::seed::mixed;
+use crate::tally::Tally;
+use crate::vectors::Vector;
+
+/// A held iterator and what it still must give.
+struct Held {
+    space: usize,
+    iter: Iter,
+    rest: std::collections::VecDeque<Pair>,
+}
+
+/// A database under test, its oracle, and the readers that live across operations.
+pub struct Runner {
+    env: Env,
+    path: PathBuf,
+    vector: Vector,
+    seed: u64,
+    spaces: Option<Spaces>,
+    oracle: Oracle,
+    snapshots: Vec<(Snapshot, u64)>,
+    iterators: Vec<Held>,
+    reopens: u64,
+    tally: Tally,
+}
+
+/// Where the runner's database lies in its file system.
+pub const HOME: &str = "/db";
+
+/// At most so many snapshots and held iterators at a time.
+const READERS_MAX: usize = 6;
+
+impl Runner {
+    /// Creates the database.
+    ///
+    /// # Errors
+    /// What failed.
+    pub fn new(vector: Vector, vfs: Arc<dyn Vfs>, seed: u64) -> Result<Self, String> {
+        let mut runner = Self {
+            env: Env::deterministic(vfs, seed),
+            path: PathBuf::from(HOME),
+            vector,
+            seed,
+            spaces: None,
+            oracle: Oracle::new(),
+            snapshots: Vec::new(),
+            iterators: Vec::new(),
+            reopens: 0,
+            tally: Tally::default(),
+        };
+        runner.open()?;
+        Ok(runner)
+    }
+
+    fn open(&mut self) -> Result<(), String> {
+        let db = self.vector.builder(&self.path, &self.env).open().map_err(failed("open"))?;
+        if let [warning, ..] = db.warnings().as_slice() {
+            return Err(format!("open warns though no power was lost: {warning}"));
+        }
+        self.spaces = Some(Spaces::create(db).map_err(failed("keyspace"))?);
+        Ok(())
+    }
+
+    /// The oracle.
+    pub fn oracle(&self) -> &Oracle {
+        &self.oracle
+    }
+
+    /// The open handles.
+    ///
+    /// # Errors
+    /// If a reopen failed before.
+    pub fn spaces(&self) -> Result<&Spaces, String> {
+        self.spaces.as_ref().ok_or_else(|| "the database is not open".to_owned())
+    }
+
+    /// Compares everything, counts what the last life did, and gives the counts.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn finish(mut self) -> Result<Tally, String> {
+        self.compare_all()?;
+        self.count_life()?;
+        let report = self.spaces()?.db.verify().map_err(failed("verify"))?;
+        if let Some(problem) = report.problems.first() {
+            return Err(format!("verify reports {} problems, the first: {problem:?}", report.problems.len()));
+        }
+        Ok(self.tally)
+    }
+
+    /// Compares everything that can be read now.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn compare_all(&self) -> Result<(), String> {
+        compare::everything_at(self.spaces()?, &self.oracle, self.oracle.issued())
+    }
+
+    fn count_life(&mut self) -> Result<(), String> {
+        let stats: Stats = self.spaces()?.db.stats();
+        self.tally.add("flushes", stats.flushes);
+        self.tally.add(&format!("merges, {}", self.vector.policy_name()), stats.merges);
+        self.tally.add("trivial moves", stats.trivial_moves);
+        self.tally.add("iterators revoked", stats.iterators_revoked);
+        self.tally.add("filters consulted", stats.filters_consulted);
+        self.tally.add("data reads", stats.data_reads);
+        if self.vector.hash_sharing && stats.hashes != stats.lookups {
+            return Err(format!("{} lookups made {} hashes with sharing on", stats.lookups, stats.hashes));
+        }
+        self.tally.raise("max deepest level", u64::from(stats.deepest_level));
+        Ok(())
+    }
+
+    /// Applies one operation and compares what it answers.
+    ///
+    /// # Errors
+    /// What failed or differs.
+    pub fn apply(&mut self, op: &Op) -> Result<(), String> {
+        self.tally.add("operations", 1);
+        match op {
+            Op::Write(change) => self.write(change),
+            Op::Batch { changes, sync } => self.batch(changes, *sync && !self.vector.no_wal),
+            Op::Get { space, key } => self.get(*space, key),
+            Op::MultiGet { space, keys } => self.multi_get(*space, keys),
+            Op::Scan { .. } | Op::BothEnds { .. } | Op::Prefix { .. } | Op::Walk { .. } => self.scan(op),
+            Op::SnapshotTake | Op::SnapshotRead { .. } | Op::SnapshotDrop { .. } => self.snapshot(op),
+            Op::IterOpen { .. } | Op::IterStep { .. } => self.iterator(op),
+            Op::Flush => {
+                self.spaces()?.db.flush().map_err(failed("flush"))?;
+                self.oracle.mark_durable();
+                Ok(())
+            }
+            Op::Compact => self.spaces()?.db.compact().map_err(failed("compact")),
+            Op::Sync if self.vector.no_wal => Ok(()),
+            Op::Sync => {
+                self.spaces()?.db.sync().map_err(failed("sync"))?;
+                self.oracle.mark_durable();
+                Ok(())
+            }
+            Op::WaitIdle => self.spaces()?.db.wait_idle().map_err(failed("wait_idle")),
+            Op::Reopen { clean, change_options } => self.reopen(*clean, *change_options),
+            Op::Checkpoint => self.checkpoint(),
+            Op::Ingest(pairs) => self.ingest(pairs),
+            Op::DropSpace { space } => self.drop_space(*space),
+            Op::Verify => self.verify(),
+            Op::Explain(key) => self.explain(key),
+        }
+    }
+
+    fn write(&mut self, change: &Change) -> Result<(), String> {
+        let spaces = self.spaces()?;
+        let other =
+            |space: &usize| spaces.others[space - 1].as_ref().expect("the runner makes every keyspace");
+        let before = spaces.db.sequence();
+        let result = match change {
+            Change::Put { space: 0, key, value } => spaces.db.put(key, value),
+            Change::Put { space, key, value } => other(space).put(key, value),
+            Change::Delete { space: 0, key } => spaces.db.delete(key),
+            Change::Delete { space, key } => other(space).delete(key),
+            Change::DeleteRange { space: 0, span } => spaces.db.delete_range(span.clone()),
+            Change::DeleteRange { space, span } => other(space).delete_range(span.clone()),
+        };
+        result.map_err(failed("write"))?;
+        let after = spaces.db.sequence();
+        let is_range = matches!(change, Change::DeleteRange { .. });
+        // A range delete of an empty span may take no number.
+        if after != before + 1 && !(is_range && after == before) {
+            return Err(format!("one write took the sequence from {before} to {after}"));
+        }
+        self.commit(std::slice::from_ref(change), self.vector.durability == Durability::Sync);
+        Ok(())
+    }
+
+    fn batch(&mut self, changes: &[Change], sync: bool) -> Result<(), String> {
+        let spaces = self.spaces()?;
+        let other =
+            |space: &usize| spaces.others[space - 1].as_ref().expect("the runner makes every keyspace");
+        let mut batch = spaces.db.batch();
+        for change in changes {
+            match change {
+                Change::Put { space: 0, key, value } => batch.put(key, value),
+                Change::Put { space, key, value } => batch.put_in(other(space), key, value),
+                Change::Delete { space: 0, key } => batch.delete(key),
+                Change::Delete { space, key } => batch.delete_in(other(space), key),
+                Change::DeleteRange { space: 0, span } => batch.delete_range(span.clone()),
+                Change::DeleteRange { space, span } => batch.delete_range_in(other(space), span.clone()),
+            };
+        }
+        let result = match sync {
+            true => batch.commit_with(Durability::Sync),
+            false => batch.commit(),
+        };
+        result.map_err(failed("commit"))?;
+        // An empty batch writes nothing, so it can promise nothing about what was before it.
+        let durable = !changes.is_empty() && (sync || self.vector.durability == Durability::Sync);
+        self.commit(changes, durable);
+        Ok(())
+    }
+
+    fn commit(&mut self, changes: &[Change], durable: bool) {
+        let ranges = changes.iter().filter(|change| matches!(change, Change::DeleteRange { .. })).count();
+        self.tally.add("range deletes", ranges as u64);
+        self.tally.add("writes", changes.len() as u64);
+        self.oracle.commit(changes);
+        if durable {
+            self.oracle.mark_durable();
+        }
+    }
+
+    fn get(&mut self, space: usize, key: &[u8]) -> Result<(), String> {
+        let spaces = self.spaces()?;
+        let want = self.oracle.get(space, key, self.oracle.issued());
+        let surface = spaces.at(space).ok_or("keyspace missing")?;
+        compare::point(surface, key, want)?;
+        let hashed = spaces.db.hash_key(key);
+        let got = match space {
+            0 => spaces.db.get_hashed(&hashed),
+            _ => spaces.others[space - 1].as_ref().ok_or("keyspace missing")?.get_hashed(&hashed),
+        };
+        compare::same_value("get_hashed", key, got.map_err(failed("get_hashed"))?.as_deref(), want)?;
+        if space == 0 {
+            let got = spaces.db.get_with(key, <[u8]>::to_vec).map_err(failed("get_with"))?;
+            compare::same_value("get_with", key, got.as_deref(), want)?;
+            let mut value = b"old content".to_vec();
+            let found = spaces.db.get_into(key, &mut value).map_err(failed("get_into"))?;
+            compare::same_value("get_into", key, found.then_some(value.as_slice()), want)?;
+        }
+        Ok(())
+    }
+
+    fn multi_get(&mut self, space: usize, keys: &[Vec<u8>]) -> Result<(), String> {
+        let surface = self.spaces()?.at(space).ok_or("keyspace missing")?;
+        let got = surface.read_many(keys).map_err(failed("multi_get"))?;
+        if got.len() != keys.len() {
+            return Err(format!("multi_get of {} keys gave {} answers", keys.len(), got.len()));
+        }
+        for (key, got) in keys.iter().zip(&got) {
+            let want = self.oracle.get(space, key, self.oracle.issued());
+            compare::same_value("multi_get", key, got.as_deref(), want)?;
+        }
+        self.tally.add("multi_get keys", keys.len() as u64);
+        Ok(())
+    }
+
+    fn scan(&mut self, op: &Op) -> Result<(), String> {
+        let spaces = self.spaces()?;
+        let (oracle, now) = (&self.oracle, self.oracle.issued());
+        let counted = match op {
+            Op::Scan { space, span, reverse } => {
+                let surface = spaces.at(*space).ok_or("keyspace missing")?;
+                compare::scan(surface, span, *reverse, &oracle.pairs(*space, span, now))?;
+                if *reverse { "scans, backward" } else { "scans, forward" }
+            }
+            Op::BothEnds { space, span, pattern } => {
+                let surface = spaces.at(*space).ok_or("keyspace missing")?;
+                let back = |step: usize| pattern >> (step % 64) & 1 == 1;
+                compare::ends(surface.scan(span), "both ends", back, &oracle.pairs(*space, span, now))?;
+                "scans, from both ends"
+            }
+            Op::Prefix { space, prefix, reverse } => {
+                let surface = spaces.at(*space).ok_or("keyspace missing")?;
+                let mut want = oracle.pairs(*space, &compare::everything(), now);
+                want.retain(|(key, _)| key.starts_with(prefix));
+                let what = format!("prefix {}", shown(prefix));
+                compare::ends(surface.scan_prefix(prefix), &what, |_| *reverse, &want)?;
+                "scans of a prefix"
+            }
+            Op::Walk { space, moves } => {
+                let surface = spaces.at(*space).ok_or("keyspace missing")?;
+                let pairs = oracle.pairs(*space, &compare::everything(), now);
+                compare::walk(surface.walk(), moves, &pairs)?;
+                "cursor walks"
+            }
+            _ => return Err(format!("{op:?} is no scan")),
+        };
+        self.tally.add(counted, 1);
+        Ok(())
+    }
+
+    fn snapshot(&mut self, op: &Op) -> Result<(), String> {
+        match op {
+            Op::SnapshotTake => {
+                let snapshot = self.spaces()?.db.snapshot();
+                self.snapshots.push((snapshot, self.oracle.issued()));
+                if self.snapshots.len() > READERS_MAX {
+                    self.snapshots.remove(0);
+                }
+                self.tally.add("snapshots", 1);
+            }
+            Op::SnapshotRead { slot, space, key, span } if !self.snapshots.is_empty() => {
+                let (snapshot, at) = &self.snapshots[slot % self.snapshots.len()];
+                let of_space = match space {
+                    0 => snapshot.clone(),
+                    _ => {
+                        let keyspace = self.spaces()?.others[space - 1].as_ref().ok_or("keyspace missing")?;
+                        snapshot.keyspace(keyspace)
+                    }
+                };
+                let old = |error: String| format!("in a snapshot after commit {at}: {error}");
+                compare::point(&of_space, key, self.oracle.get(*space, key, *at)).map_err(old)?;
+                let want = self.oracle.pairs(*space, span, *at);
+                compare::scan(&of_space, span, false, &want).map_err(old)?;
+                compare::scan(&of_space, span, true, &want).map_err(old)?;
+                self.tally.add("snapshot reads", 1);
+            }
+            Op::SnapshotDrop { slot } if !self.snapshots.is_empty() => {
+                self.snapshots.swap_remove(slot % self.snapshots.len());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn iterator(&mut self, op: &Op) -> Result<(), String> {
+        match op {
+            Op::IterOpen { space, span } => {
+                let iter = self.spaces()?.at(*space).ok_or("keyspace missing")?.scan(span);
+                let rest = self.oracle.pairs(*space, span, self.oracle.issued()).into();
+                self.iterators.push(Held { space: *space, iter, rest });
+                if self.iterators.len() > READERS_MAX {
+                    self.iterators.remove(0);
+                }
+                self.tally.add("iterators held", 1);
+            }
+            Op::IterStep { slot, back, steps } if !self.iterators.is_empty() => {
+                let slot = slot % self.iterators.len();
+                let held = &mut self.iterators[slot];
+                for _ in 0..*steps {
+                    let (got, want) = match back {
+                        true => (held.iter.next_back(), held.rest.pop_back()),
+                        false => (held.iter.next(), held.rest.pop_front()),
+                    };
+                    let ended = want.is_none();
+                    compare::same_pair("a held iterator", got, want.as_ref())?;
+                    if ended {
+                        self.iterators.swap_remove(slot);
+                        self.tally.add("held iterators walked to their end", 1);
+                        break;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, clean: bool, change_options: bool) -> Result<(), String> {
+        self.compare_all().map_err(|error| format!("before the reopen: {error}"))?;
+        self.count_life()?;
+        self.snapshots.clear();
+        self.iterators.clear();
+        let Some(Spaces { db, others }) = self.spaces.take() else {
+            return Err("the database is not open".to_owned());
+        };
+        drop(others);
+        match clean {
+            true => {
+                db.close().map_err(failed("close"))?;
+                self.oracle.mark_durable();
+            }
+            false => drop(db),
+        }
+        self.reopens += 1;
+        if change_options {
+            let other = Vector::numbered(mixed(self.seed, self.reopens), (self.seed % 97) as usize);
+            self.vector.adopt(other);
+        }
+        self.open()?;
+        if !clean && !self.vector.survives_kill() {
+            self.accept_prefix()?;
+        }
+        self.compare_all().map_err(|error| format!("after the reopen: {error}"))?;
+        self.tally.add(if clean { "reopens, clean" } else { "reopens, after a drop" }, 1);
+        Ok(())
+    }
+
+    /// Finds the commit whose state is there, at or after what was durable, and makes it the oracle's newest.
+    fn accept_prefix(&mut self) -> Result<(), String> {
+        let found = fingerprint(&self.spaces()?.dump().map_err(failed("scan"))?);
+        let legal = self.oracle.durable()..=self.oracle.issued();
+        let survivor = legal.clone().rev().find(|at| fingerprint(&self.oracle.state(*at)) == found);
+        let Some(at) = survivor else {
+            return Err(format!("after a drop the state is that of no commit in {legal:?}"));
+        };
+        self.tally.add("commits lost by a drop", self.oracle.issued() - at);
+        self.oracle.roll_back_to(at);
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), String> {
+        let dir = Path::new("/copy");
+        self.spaces()?.db.checkpoint(dir).map_err(failed("checkpoint"))?;
+        let copy = self.vector.builder(dir, &self.env).open().map_err(failed("open of the checkpoint"))?;
+        let copy = Spaces::existing(copy).map_err(failed("keyspace of the checkpoint"))?;
+        compare::everything_at(&copy, &self.oracle, self.oracle.issued())
+            .map_err(|error| format!("in the checkpoint: {error}"))?;
+        drop(copy);
+        remove_flat_dir(&*self.env.vfs, dir).map_err(|error| format!("removing the checkpoint: {error}"))?;
+        self.tally.add("checkpoints", 1);
+        Ok(())
+    }
+
+    fn ingest(&mut self, pairs: &[Pair]) -> Result<(), String> {
+        self.spaces()?.db.ingest(pairs.iter().map(|(k, v)| (k, v))).map_err(failed("ingest"))?;
+        let put = |(key, value): &Pair| Change::Put { space: 0, key: key.clone(), value: value.clone() };
+        self.oracle.commit(&pairs.iter().map(put).collect::<Vec<_>>());
+        // Ingested tables are installed, and nothing before them may be lost while they stay.
+        if !pairs.is_empty() {
+            self.oracle.mark_durable();
+        }
+        self.tally.add("ingests", 1);
+        Ok(())
+    }
+
+    fn drop_space(&mut self, space: usize) -> Result<(), String> {
+        self.iterators.retain(|held| held.space != space);
+        let spaces = self.spaces.as_mut().ok_or("the database is not open")?;
+        spaces.others[space - 1] = None;
+        spaces.db.drop_keyspace(SPACES[space]).map_err(failed("drop_keyspace"))?;
+        if spaces.db.keyspaces().iter().any(|name| name == SPACES[space]) {
+            return Err(format!("keyspace {} is still listed after its drop", SPACES[space]));
+        }
+        self.oracle.drop_space(space);
+        spaces.others[space - 1] = Some(spaces.db.keyspace(SPACES[space]).map_err(failed("keyspace"))?);
+        self.tally.add("keyspaces dropped", 1);
+        Ok(())
+    }
+
+    fn verify(&mut self) -> Result<(), String> {
+        let report = self.spaces()?.db.verify().map_err(failed("verify"))?;
+        match report.problems.first() {
+            None => Ok(()),
+            Some(problem) => Err(format!("verify reports a problem in a healthy database: {problem:?}")),
+        }
+    }
+
+    fn explain(&mut self, key: &[u8]) -> Result<(), String> {
+        let db = &self.spaces()?.db;
+        let before = db.stats();
+        let explanation = db.explain(key).map_err(failed("explain"))?;
+        let during = db.stats().since(&before);
+        if explanation.hashes != during.hashes {
+            return Err(format!("explain says {} hashes, the counter {}", explanation.hashes, during.hashes));
+        }
+        if explanation.to_string().is_empty() {
+            return Err("explain says nothing".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Removes a directory that holds only files.
+///
+/// # Errors
+/// What the file system says.
+pub fn remove_flat_dir(vfs: &dyn Vfs, dir: &Path) -> std::io::Result<()> {
+    for entry in vfs.list(dir)? {
+        vfs.unlink(&dir.join(entry.name))?;
+    }
+    vfs.remove_dir(dir)
+}
+
+/// Runs a list of operations on a new database in memory and compares everything at the end. A panic is a
+/// failure like any other.
+///
+/// # Errors
+/// The operation that failed, and how.
+pub fn run(vector: &Vector, seed: u64, ops: &[Op]) -> Result<Tally, Failure> {
+    let mut at = 0;
+    let result = caught(|| {
+        let mut runner = Runner::new(vector.clone(), Arc::new(MemFs::new()), seed)?;
+        for (index, op) in ops.iter().enumerate() {
+            at = index;
+            runner.apply(op)?;
+        }
+        at = ops.len();
+        runner.finish()
+    });
+    result.map_err(|message| Failure { at, message })
+}
+
+/// Makes a panic a failure like any other.
+///
+/// # Errors
+/// What `work` failed with, or the panic's message.
+pub fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(format!("panic: {}", panic_message(&*panic))))
+}
+
+/// Which operation failed, and how.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its index; the number of operations if the comparison at the end failed.
+    pub at: usize,
+    /// How.
+    pub message: String,
+}
+
+/// The text of a caught panic.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message").to_owned()
+}

@@ -1,0 +1,227 @@
+//! Option vectors: the many ways to run the same engine, with limits so tiny that everything happens soon.
+//!
+//! Vector `i` of a seed is the same for ever. Some options go round by number (policy, digest kind,
+//! compression), so that any run of 24 vectors has each of them; the rest is drawn.
+
+use std::path::Path;
+
+use fastrand::Rng;
+use shamba::env::Env;
+use shamba::{Builder, Compression, DigestKind, Durability, MergePolicy};
+
+use crate::seed::mixed;
+
+/// How the tree merges.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Shape {
+    /// One of the three policies.
+    Named(MergePolicy),
+    /// K runs on inner levels, Z on the last.
+    Fluid {
+        /// K.
+        inner: u32,
+        /// Z.
+        last: u32,
+    },
+}
+
+/// One choice of all options.
+#[derive(Clone, Debug)]
+pub struct Vector {
+    /// K and Z.
+    pub shape: Shape,
+    /// T.
+    pub size_ratio: f64,
+    /// Bytes of a memtable.
+    pub write_buffer: u64,
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// Bytes of a table.
+    pub file_size: u64,
+    /// Filter bits.
+    pub bits_per_key: f64,
+    /// Of all levels, or of each.
+    pub compression: Vec<Compression>,
+    /// Fixed at creation.
+    pub digest: DigestKind,
+    /// Fixed at creation.
+    pub digest_seed: u64,
+    /// One hash a lookup.
+    pub hash_sharing: bool,
+    /// Prefetch before probing.
+    pub prefetch: bool,
+    /// Of a commit that does not say.
+    pub durability: Durability,
+    /// Without a log.
+    pub no_wal: bool,
+    /// Bytes of log that force a flush.
+    pub max_wal_bytes: Option<u64>,
+    /// Soft and hard caps of level 0.
+    pub inbox: Option<(u32, u32)>,
+    /// Sealed memtables that may wait.
+    pub immutable: Option<u32>,
+}
+
+const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
+const KINDS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
+
+impl Vector {
+    /// A plain vector: the policy, T = 2, a write buffer of 1 KiB, everything else as a user gets it.
+    pub fn plain(policy: MergePolicy) -> Self {
+        Self {
+            shape: Shape::Named(policy),
+            size_ratio: 2.0,
+            write_buffer: 1 << 10,
+            block_bytes: 512,
+            file_size: 1 << 10,
+            bits_per_key: 10.0,
+            compression: vec![Compression::None],
+            digest: DigestKind::Xxh3,
+            digest_seed: 7,
+            hash_sharing: true,
+            prefetch: true,
+            durability: Durability::NoSync,
+            no_wal: false,
+            max_wal_bytes: None,
+            inbox: None,
+            immutable: None,
+        }
+    }
+
+    /// Vector number `index` of a seed.
+    pub fn numbered(seed: u64, index: usize) -> Self {
+        let mut rng = Rng::with_seed(mixed(seed, index as u64));
+        let policy = POLICIES[index % 3];
+        let shape = match index % 8 {
+            7 => Shape::Fluid { inner: rng.u32(1..6), last: rng.u32(1..5) },
+            _ => Shape::Named(policy),
+        };
+        let size_ratio = match rng.u8(..4) {
+            0 | 1 => 2.0,
+            2 => 2.0 + rng.f64() * 3.0,
+            _ => f64::from(rng.u8(2..=10)),
+        };
+        // Without a log no other durability can be promised.
+        let no_wal = index % 16 == 13;
+        let durability = match index % 12 {
+            _ if no_wal => Durability::NoSync,
+            0..=7 => Durability::NoSync,
+            8 => Durability::Sync,
+            9 => Durability::Interval { ms: 10, bytes: 4096 },
+            _ => Durability::Buffered,
+        };
+        let compression = match rng.u8(..4) {
+            0 => vec![Compression::None, Compression::Lz4, Compression::Zstd],
+            _ => vec![KINDS[(index / 3) % 3]],
+        };
+        let digest = match index % 5 {
+            // The four-bit kind makes every collision path run.
+            4 => DigestKind::TestFourBit,
+            _ => DigestKind::ALL[(index / 5) % DigestKind::ALL.len()],
+        };
+        Self {
+            shape,
+            size_ratio,
+            write_buffer: *pick(&mut rng, &[1 << 10, 1 << 10, 2 << 10, 4 << 10, 8 << 10]),
+            block_bytes: *pick(&mut rng, &[256, 512, 1024, 4096]),
+            file_size: *pick(&mut rng, &[1 << 10, 2 << 10, 4 << 10, 16 << 10]),
+            bits_per_key: *pick(&mut rng, &[0.0, 1.0, 2.5, 5.0, 10.0, 10.0, 12.0]),
+            compression,
+            digest,
+            digest_seed: rng.u64(..),
+            hash_sharing: rng.u8(..4) != 0,
+            prefetch: rng.u8(..4) != 0,
+            durability,
+            no_wal,
+            max_wal_bytes: (rng.u8(..4) == 0).then(|| rng.u64(4 << 10..64 << 10)),
+            inbox: (rng.u8(..3) == 0).then(|| (rng.u32(2..5), rng.u32(5..12))),
+            immutable: (rng.u8(..3) == 0).then(|| rng.u32(1..4)),
+        }
+    }
+
+    /// The builder that opens a database so.
+    pub fn builder(&self, path: &Path, env: &Env) -> Builder {
+        let mut builder = shamba::Db::builder(path)
+            .env(env.clone())
+            .info_log(false)
+            .size_ratio(self.size_ratio)
+            .write_buffer(self.write_buffer)
+            .block_bytes(self.block_bytes)
+            .file_size(self.file_size)
+            .bits_per_key(self.bits_per_key)
+            .digest(self.digest)
+            .digest_seed(self.digest_seed)
+            .hash_sharing(self.hash_sharing)
+            .prefetch(self.prefetch)
+            .durability(self.durability)
+            .no_wal(self.no_wal);
+        builder = match self.shape {
+            Shape::Named(policy) => builder.merge_policy(policy),
+            Shape::Fluid { inner, last } => builder.inner_runs(inner).last_runs(last),
+        };
+        builder = match self.compression.as_slice() {
+            [one] => builder.compression(*one),
+            levels => builder.compression_per_level(levels.to_vec()),
+        };
+        if let Some(bytes) = self.max_wal_bytes {
+            builder = builder.max_wal_bytes(bytes);
+        }
+        if let Some((soft, hard)) = self.inbox {
+            builder = builder.inbox_soft_runs(soft).inbox_hard_runs(hard);
+        }
+        if let Some(count) = self.immutable {
+            builder = builder.max_immutable_memtables(count);
+        }
+        builder
+    }
+
+    /// Takes over another vector's options, but for those that are fixed at creation and for what an
+    /// acknowledgement means.
+    pub fn adopt(&mut self, other: Self) {
+        let kept = self.clone();
+        *self = Self {
+            digest: kept.digest,
+            digest_seed: kept.digest_seed,
+            durability: kept.durability,
+            no_wal: kept.no_wal,
+            ..other
+        };
+    }
+
+    /// The name under which merges are counted.
+    pub fn policy_name(&self) -> &'static str {
+        match self.shape {
+            Shape::Named(MergePolicy::Leveling) => "leveling",
+            Shape::Named(MergePolicy::Tiering) => "tiering",
+            Shape::Named(_) => "lazy-leveling",
+            Shape::Fluid { .. } => "other (K, Z)",
+        }
+    }
+
+    /// Whether an acknowledged write survives a kill of the process.
+    pub fn survives_kill(&self) -> bool {
+        !self.no_wal && self.durability != Durability::Buffered
+    }
+}
+
+fn pick<'a, T>(rng: &mut Rng, of: &'a [T]) -> &'a T {
+    &of[rng.usize(..of.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_run_of_vectors_has_every_kind() {
+        let vectors = (0..35).map(|index| Vector::numbered(1, index)).collect::<Vec<_>>();
+        for policy in POLICIES {
+            assert!(vectors.iter().any(|vector| vector.shape == Shape::Named(policy)));
+        }
+        for kind in DigestKind::ALL {
+            assert!(vectors.iter().any(|vector| vector.digest == kind), "{kind}");
+        }
+        assert!(vectors.iter().any(|vector| vector.no_wal));
+        assert!(vectors.iter().any(|vector| vector.compression.len() > 1));
+    }
+}

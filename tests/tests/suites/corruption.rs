@@ -1,0 +1,354 @@
+//! Suite E: every byte of every file of a small database, flipped three ways; every truncation; files gone,
+//! swapped and doubled.
+//!
+//! The rule: fully right answers, or an error that names file, offset and structure. Never a wrong or
+//! missing answer, never a panic. A database that was not closed may also lose a tail of its log that was
+//! not synced, and then says so in a warning.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shamba::env::{Env, MemFs, Vfs, append_all, read_file};
+use shamba::{Compression, ErrorKind, MergePolicy};
+use shamba_tests::compare::{self, Spaces};
+use shamba_tests::oracle::{Change, Oracle, SPACES, State};
+use shamba_tests::pool;
+use shamba_tests::runner::caught;
+use shamba_tests::tally::Tally;
+use shamba_tests::vectors::Vector;
+
+const HOME: &str = "/db";
+const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// A database on disk, and what it may hold.
+struct Subject {
+    name: &'static str,
+    vector: Vector,
+    files: Files,
+    oracle: Oracle,
+}
+
+/// Several tables with range tombstones and deletes, a second keyspace, a log with a synced part and a tail.
+fn subject(name: &'static str, compression: Compression, clean: bool) -> Subject {
+    let fs = MemFs::new();
+    let env = Env::deterministic(Arc::new(fs.clone()), 1);
+    let mut vector = Vector::plain(MergePolicy::Tiering);
+    vector.write_buffer = 8 << 10;
+    vector.file_size = 8 << 10;
+    vector.block_bytes = 256;
+    vector.compression = vec![compression];
+    let mut oracle = Oracle::new();
+    let spaces =
+        Spaces::create(vector.builder(Path::new(HOME), &env).open().expect("create")).expect("keyspaces");
+    let users = spaces.others[0].as_ref().expect("created");
+    let put = |oracle: &mut Oracle, space: usize, key: String, value: String| {
+        match space {
+            0 => spaces.db.put(&key, &value).expect("put"),
+            _ => users.put(&key, &value).expect("put"),
+        }
+        let change = Change::Put { space, key: key.into_bytes(), value: value.into_bytes() };
+        oracle.commit(&[change]);
+    };
+    for round in 0..2 {
+        for number in 0..14 {
+            put(
+                &mut oracle,
+                0,
+                format!("key/{:02}", number * 2 + round),
+                format!("value {number} of round {round}"),
+            );
+        }
+        put(&mut oracle, 1, format!("user/{round}"), format!("in the other keyspace {round}"));
+        spaces.db.delete("key/02").expect("delete");
+        oracle.commit(&[Change::Delete { space: 0, key: b"key/02".to_vec() }]);
+        spaces.db.delete_range("key/10".."key/13").expect("delete_range");
+        let span =
+            (std::ops::Bound::Included(b"key/10".to_vec()), std::ops::Bound::Excluded(b"key/13".to_vec()));
+        oracle.commit(&[Change::DeleteRange { space: 0, span }]);
+        spaces.db.flush().expect("flush");
+    }
+    for number in 0..3 {
+        put(&mut oracle, 0, format!("key/{number:02}"), format!("synced {number}"));
+    }
+    spaces.db.sync().expect("sync");
+    oracle.mark_durable();
+    for number in 0..3 {
+        put(&mut oracle, 1, format!("user/{number}"), format!("tail {number}"));
+    }
+    let Spaces { db, others } = spaces;
+    drop(others);
+    match clean {
+        true => {
+            db.close().expect("close");
+            oracle.mark_durable();
+        }
+        false => drop(db),
+    }
+    let files = fs.list(Path::new(HOME)).expect("list").into_iter().map(|entry| {
+        let bytes = read_file(&fs, &Path::new(HOME).join(&entry.name)).expect("read");
+        (entry.name, bytes)
+    });
+    Subject { name, vector, files: files.collect(), oracle }
+}
+
+fn disk_of(files: &Files) -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new(HOME)).expect("mkdir");
+    for (name, bytes) in files {
+        let mut file = fs.create(&Path::new(HOME).join(name)).expect("create");
+        append_all(&mut *file, bytes).expect("append");
+    }
+    fs
+}
+
+/// How a damaged database answered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Verdict {
+    Right,
+    TailDropped,
+    OpenRefused,
+    ReadRefused,
+}
+
+/// An error is fit if it is a corruption that says where, or names a version or feature that is not known.
+fn fit(error: &shamba::Error) -> Result<(), String> {
+    let says = || format!("{}: {error}", error.kind());
+    match error.kind() {
+        ErrorKind::Corruption => match error.damage() {
+            Some(damage) if error.to_string().contains(damage.structure) => Ok(()),
+            _ => Err(format!("a corruption that does not say where: {}", says())),
+        },
+        ErrorKind::Unsupported if error.to_string().contains(HOME) => Ok(()),
+        _ => Err(format!("damage is reported as {}", says())),
+    }
+}
+
+impl Subject {
+    /// Opens and reads everything.
+    fn judge(&self, files: &Files) -> Result<Verdict, String> {
+        let env = Env::deterministic(Arc::new(disk_of(files)), 2);
+        // Fixed options are not given: a flipped setting must not hide behind them. No merge may run, so that
+        // the damaged bytes are read as they are.
+        let db =
+            match shamba::Db::builder(Path::new(HOME)).env(env).info_log(false).auto_compaction(false).open()
+            {
+                Ok(db) => db,
+                Err(error) => return fit(&error).map(|()| Verdict::OpenRefused),
+            };
+        let warned = !db.warnings().is_empty();
+        let spaces = match Spaces::existing(db) {
+            Ok(spaces) => spaces,
+            Err(error) => return fit(&error).map(|()| Verdict::ReadRefused),
+        };
+        let (newest, durable) = (self.oracle.issued(), self.oracle.durable());
+        let state = match spaces.dump() {
+            Ok(state) => state,
+            Err(error) => {
+                fit(&error)?;
+                // Keys in undamaged places still answer, and rightly; of a lost tail nothing is known here.
+                self.points(&spaces, |space, key| {
+                    (durable..=newest).map(|at| self.oracle.get(space, key, at).map(<[u8]>::to_vec)).collect()
+                })?;
+                return Ok(Verdict::ReadRefused);
+            }
+        };
+        let matching = (durable..=newest).rev().find(|at| self.oracle.state(*at) == state);
+        let Some(at) = matching else {
+            let newest = self.oracle.state(newest);
+            return Err(format!("wrong answers without an error: {}", first_difference(&state, &newest)));
+        };
+        if self.oracle.state(newest) != state && !warned {
+            return Err(format!("the tail after commit {at} is gone without a warning"));
+        }
+        self.points(&spaces, |space, key| vec![self.oracle.get(space, key, at).map(<[u8]>::to_vec)])?;
+        Ok(if at == newest { Verdict::Right } else { Verdict::TailDropped })
+    }
+
+    /// Point reads of every key give one of the allowed answers, or a fit error.
+    fn points(
+        &self,
+        spaces: &Spaces,
+        allowed: impl Fn(usize, &[u8]) -> Vec<Option<Vec<u8>>>,
+    ) -> Result<(), String> {
+        for space in 0..SPACES.len() {
+            let Some(surface) = spaces.at(space) else { continue };
+            for key in self.oracle.keys(space) {
+                match surface.read(key) {
+                    Err(error) => fit(&error)?,
+                    Ok(got) => {
+                        let got = got.map(|value| value.to_vec());
+                        if !allowed(space, key).contains(&got) {
+                            return Err(format!("get({}) gave {got:?}", key.escape_ascii()));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A damage, judged; a panic is a violation.
+    fn damaged(&self, what: &str, files: &Files, tally: &mut Tally) -> Result<Verdict, String> {
+        let verdict =
+            caught(|| self.judge(files)).map_err(|error| format!("{}, {what}: {error}", self.name))?;
+        tally.add(&format!("{verdict:?}"), 1);
+        tally.add("images", 1);
+        Ok(verdict)
+    }
+
+    /// Every byte of one stretch of one file.
+    fn flip(&self, file: &str, from: usize, to: usize) -> Result<Tally, String> {
+        let mut tally = Tally::default();
+        let mut files = self.files.clone();
+        for at in from..to {
+            for mask in MASKS {
+                files.get_mut(file).expect("it is there")[at] ^= mask;
+                self.damaged(&format!("byte {at} of {file} ^ {mask:#04x}"), &files, &mut tally)?;
+                files.get_mut(file).expect("it is there")[at] ^= mask;
+                tally.add(&format!("flips in {}", kind_of(file)), 1);
+            }
+        }
+        Ok(tally)
+    }
+
+    fn truncate(&self, file: &str) -> Result<Tally, String> {
+        let mut tally = Tally::default();
+        let whole = &self.files[file];
+        let mut files = self.files.clone();
+        for length in 0..whole.len() {
+            files.insert(file.to_owned(), whole[..length].to_vec());
+            self.damaged(&format!("{file} cut to {length} of {} bytes", whole.len()), &files, &mut tally)?;
+            tally.add("truncations", 1);
+        }
+        Ok(tally)
+    }
+
+    /// Files removed, swapped, doubled, replaced by zeros and garbage; sectors zeroed.
+    fn whole_files(&self) -> Result<Tally, String> {
+        let mut tally = Tally::default();
+        let names = self.names();
+        for name in &names {
+            let mut files = self.files.clone();
+            let bytes = files.remove(name).expect("it is there");
+            self.damaged(&format!("{name} removed"), &files, &mut tally)?;
+            for (what, content) in [("zeros", vec![0; bytes.len()]), ("garbage", vec![0xa5; bytes.len()])] {
+                files.insert(name.clone(), content);
+                self.damaged(&format!("{name} replaced by {what}"), &files, &mut tally)?;
+            }
+            files.insert(name.clone(), [bytes.as_slice(), &[0; 64]].concat());
+            self.damaged(&format!("{name} with zeros behind its end"), &files, &mut tally)?;
+            files.insert(name.clone(), [bytes.as_slice(), bytes.as_slice()].concat());
+            self.damaged(&format!("{name} with itself behind its end"), &files, &mut tally)?;
+            for sector in 0..bytes.len() / 512 {
+                let mut zeroed = bytes.clone();
+                zeroed[sector * 512..(sector + 1) * 512].fill(0);
+                files.insert(name.clone(), zeroed);
+                self.damaged(&format!("sector {sector} of {name} zeroed"), &files, &mut tally)?;
+            }
+        }
+        for one in &names {
+            for two in names.iter().filter(|two| *two != one) {
+                let mut files = self.files.clone();
+                files.insert(one.clone(), self.files[two].clone());
+                self.damaged(&format!("{one} replaced by a copy of {two}"), &files, &mut tally)?;
+                files.insert(two.clone(), self.files[one].clone());
+                self.damaged(&format!("{one} and {two} swapped"), &files, &mut tally)?;
+            }
+        }
+        tally.add("whole-file damages", tally.get("images"));
+        Ok(tally)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.files.keys().filter(|name| *name != "LOCK").cloned().collect()
+    }
+}
+
+fn kind_of(file: &str) -> &str {
+    match Path::new(file).extension().and_then(|extension| extension.to_str()) {
+        Some("sst") => "tables",
+        Some("log") => "logs",
+        _ if file.starts_with("MANIFEST") => "manifests",
+        _ => "other files",
+    }
+}
+
+fn first_difference(got: &State, want: &State) -> String {
+    compare::same_state(got, want).err().unwrap_or_else(|| "none".to_owned())
+}
+
+/// One piece of work: which subject, and what to do to it.
+enum Work {
+    Flip { subject: usize, file: String, from: usize, to: usize },
+    Truncate { subject: usize, file: String },
+    WholeFiles { subject: usize },
+}
+
+#[test]
+fn every_byte_flipped_and_every_length_cut() {
+    let subjects = [
+        subject("not closed, uncompressed", Compression::None, false),
+        subject("closed, lz4", Compression::Lz4, true),
+        subject("not closed, zstd", Compression::Zstd, false),
+    ];
+    let mut works = Vec::new();
+    for (subject, of) in subjects.iter().enumerate() {
+        let whole = of.judge(&of.files).expect("undamaged it answers");
+        assert_eq!(whole, Verdict::Right, "{}", of.name);
+        works.push(Work::WholeFiles { subject });
+        for file in of.names() {
+            works.push(Work::Truncate { subject, file: file.clone() });
+            let length = of.files[&file].len();
+            for from in (0..length).step_by(512) {
+                works.push(Work::Flip { subject, file: file.clone(), from, to: length.min(from + 512) });
+            }
+        }
+    }
+    let tallies = pool::run(works.len(), |index| match &works[index] {
+        Work::Flip { subject, file, from, to } => subjects[*subject].flip(file, *from, *to),
+        Work::Truncate { subject, file } => subjects[*subject].truncate(file),
+        Work::WholeFiles { subject } => subjects[*subject].whole_files(),
+    });
+    let mut total = Tally::default();
+    tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
+    let sizes = subjects.iter().map(|subject| {
+        let bytes = subject.files.values().map(Vec::len).sum::<usize>();
+        format!("  {}: {} files, {bytes} bytes\n", subject.name, subject.files.len())
+    });
+    println!("suite E\n{}{total}", sizes.collect::<String>());
+    total.require(&[
+        ("images", 20_000),
+        ("flips in tables", 10_000),
+        ("flips in logs", 1_000),
+        ("flips in manifests", 1_000),
+        ("truncations", 5_000),
+        ("whole-file damages", 100),
+        ("Right", 100),
+        ("TailDropped", 10),
+        ("OpenRefused", 1_000),
+        ("ReadRefused", 100),
+    ]);
+}
+
+#[test]
+fn damage_names_its_file() {
+    let subject = subject("damage names its file", Compression::None, true);
+    let tables = subject.names().into_iter().filter(|name| name.ends_with(".sst")).collect::<Vec<_>>();
+    assert!(tables.len() >= 2, "{tables:?}");
+    for table in tables {
+        let mut files = subject.files.clone();
+        let bytes = files.get_mut(&table).expect("it is there");
+        // Data starts behind the header page.
+        bytes[4096 + 20] ^= 0x10;
+        let env = Env::deterministic(Arc::new(disk_of(&files)), 2);
+        let db = shamba::Db::builder(Path::new(HOME)).env(env).info_log(false).auto_compaction(false).open();
+        let report =
+            db.expect("data blocks are read when needed").verify().expect("verify reports, it does not fail");
+        let named = PathBuf::from(HOME).join(&table);
+        let problem = report.problems.iter().find(|problem| problem.file == named);
+        assert!(problem.is_some(), "{table}: {:?}", report.problems);
+    }
+}

@@ -1,0 +1,75 @@
+//! The tests of the tests: everything that has tests runs in a bare `cargo test`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_path_buf()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The strings of a list in a manifest.
+fn list(manifest: &str, name: &str) -> Vec<String> {
+    let start =
+        manifest.find(&format!("\n{name} = [")).unwrap_or_else(|| panic!("no {name} in the manifest"));
+    let body = &manifest[start..];
+    let body = &body[..body.find(']').expect("the list ends")];
+    body.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+#[test]
+fn a_bare_cargo_test_runs_every_crate() {
+    let root = root();
+    let members = list(&read(&root.join("Cargo.toml")), "default-members");
+    let mut crates = fs::read_dir(root.join("crates"))
+        .expect("crates are listed")
+        .map(|entry| format!("crates/{}", entry.expect("an entry").file_name().to_string_lossy()))
+        .filter(|name| root.join(name).join("Cargo.toml").exists())
+        .collect::<Vec<_>>();
+    crates.push("tests".to_owned());
+    for name in &crates {
+        assert!(members.contains(name), "{name} is no default member: a bare `cargo test` passes it over");
+    }
+    for member in &members {
+        let manifest = read(&root.join(member).join("Cargo.toml"));
+        for switch in ["test = false", "harness = false", "autotests = false"] {
+            assert!(!manifest.contains(switch), "{member} switches tests off: {switch}");
+        }
+        let mut files = Vec::new();
+        sources(&root.join(member), &mut files);
+        let tests = files.iter().map(|file| read(file).matches("#[test]").count()).sum::<usize>();
+        assert!(tests > 0, "{member} has no test");
+    }
+}
+
+#[test]
+fn cargo_run_finds_the_one_binary() {
+    let root = root();
+    let members = list(&read(&root.join("Cargo.toml")), "default-members");
+    let with_binary = members
+        .iter()
+        .filter(|member| {
+            let folder = root.join(member);
+            let manifest = read(&folder.join("Cargo.toml"));
+            folder.join("src/main.rs").exists()
+                || folder.join("src/bin").exists()
+                || manifest.contains("[[bin]]")
+        })
+        .collect::<Vec<_>>();
+    assert_eq!(with_binary, ["crates/cli"], "`cargo run` must need no --bin");
+    assert!(read(&root.join("crates/cli/Cargo.toml")).contains("name = \"shamba\""));
+}

@@ -1,0 +1,154 @@
+//! Suite C: every crash state of short workloads, and of long ones a large sample.
+//!
+//! Short: all 110 sequences of one or two operations of a ten-operation alphabet, from an empty and from a
+//! filled database, crashed behind every call under every policy of the simulated disk. Long: random lives
+//! with a tiny write buffer, so that flushes, merges, log and manifest changes are crashed too.
+
+use shamba::{Durability, MergePolicy};
+use shamba_tests::crash::{Effort, Explorer, Recording};
+use shamba_tests::ops::{Generator, KeyShape, Op};
+use shamba_tests::oracle::Change;
+use shamba_tests::pool;
+use shamba_tests::seed::{self, Rerun, mixed};
+use shamba_tests::tally::Tally;
+use shamba_tests::vectors::Vector;
+
+const ALPHABET: usize = 10;
+const LONG_LIVES: usize = 72;
+const TEST: &str = "crash::every_crash_leaves_a_legal_state";
+
+fn put(space: usize, key: &str, value: String) -> Change {
+    Change::Put { space, key: key.into(), value: value.into_bytes() }
+}
+
+/// Operation `letter` of the alphabet, as number `place` of its workload.
+fn letter(letter: usize, place: usize) -> Op {
+    let value = |what: &str| format!("{what} {place}");
+    match letter {
+        0 => Op::Write(put(0, "a", value("put"))),
+        1 => Op::Write(put(1, "b", value("put"))),
+        2 => Op::Write(Change::Delete { space: 0, key: b"a".to_vec() }),
+        3 => {
+            let span = (std::ops::Bound::Included(b"a".to_vec()), std::ops::Bound::Excluded(b"c".to_vec()));
+            Op::Write(Change::DeleteRange { space: 0, span })
+        }
+        4 => {
+            let delete = Change::Delete { space: 1, key: b"b".to_vec() };
+            let changes = vec![put(0, "a", value("batch")), delete, put(1, "c", value("batch"))];
+            Op::Batch { changes, sync: false }
+        }
+        5 => Op::Batch { changes: vec![put(0, "b", value("synced"))], sync: true },
+        6 => Op::Sync,
+        7 => Op::Flush,
+        8 => Op::Compact,
+        _ => Op::Reopen { clean: place % 2 == 0, change_options: false },
+    }
+}
+
+/// A table, a log with a synced part and a tail, both keyspaces in use.
+fn filled() -> Vec<Op> {
+    vec![
+        Op::Batch { changes: vec![put(0, "a", "old".into()), put(1, "b", "old".into())], sync: false },
+        Op::Write(put(0, "d", "old".into())),
+        Op::Flush,
+        Op::Batch { changes: vec![put(0, "c", "logged".into())], sync: true },
+        Op::Write(put(1, "e", "tail".into())),
+    ]
+}
+
+/// All workloads of length one and two.
+fn exhaustive() -> Vec<Vec<usize>> {
+    let one = (0..ALPHABET).map(|a| vec![a]);
+    let two = (0..ALPHABET * ALPHABET).map(|pair| vec![pair / ALPHABET, pair % ALPHABET]);
+    one.chain(two).collect()
+}
+
+fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
+    let workloads = exhaustive();
+    assert_eq!(workloads.len(), 110);
+    let effort = Effort { policies_per_point: usize::MAX, nested_one_in: 8 };
+    let tallies = pool::run(workloads.len() * 2, |index| {
+        let from_empty = index % 2 == 0;
+        let mut ops = if from_empty { Vec::new() } else { filled() };
+        ops.extend(workloads[index / 2].iter().enumerate().map(|(place, a)| letter(*a, place)));
+        let vector = Vector::plain(MergePolicy::Leveling);
+        Recording::record(&vector, base, &ops)
+            .and_then(|recording| explorer.explore(&recording, effort, base))
+            .map_err(|error| rerun(error, base, index))
+    })?;
+    Ok(sum(&tallies))
+}
+
+/// A random life. Its vector goes round by number.
+fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, String> {
+    let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
+    let mut vector = Vector::plain(policies[index % 3]);
+    match index / 3 % 6 {
+        0 => vector.durability = Durability::Sync,
+        1 => vector.durability = Durability::Buffered,
+        2 => vector.durability = Durability::Interval { ms: 1, bytes: 2048 },
+        3 => vector.no_wal = true,
+        4 => vector.max_wal_bytes = Some(1 << 11),
+        _ => {}
+    }
+    let seed = mixed(base, index as u64);
+    let shape = KeyShape { universe: 60, value_bytes: 90 };
+    let mut ops = Generator::new(seed, shape).ops(1_000);
+    ops.retain(|op| match op {
+        Op::Write(_) | Op::Batch { .. } | Op::Flush | Op::Compact | Op::Sync => true,
+        Op::Ingest(_) | Op::SnapshotTake => true,
+        // What a drop leaves under these two is for the model suite to find out.
+        Op::Reopen { clean, change_options: false } => *clean || vector.survives_kill(),
+        _ => false,
+    });
+    ops.truncate(90);
+    let effort = Effort { policies_per_point: 2, nested_one_in: 64 };
+    Recording::record(&vector, seed, &ops)
+        .and_then(|recording| explorer.explore(&recording, effort, seed))
+        .map_err(|error| rerun(error, base, 1000 + index))
+}
+
+fn rerun(error: String, base: u64, vector: usize) -> String {
+    format!("{error}\n  rerun: {}", Rerun { test: TEST, seed: base, vector })
+}
+
+fn sum(tallies: &[Tally]) -> Tally {
+    let mut total = Tally::default();
+    tallies.iter().for_each(|tally| total.merge(tally));
+    total
+}
+
+#[test]
+fn every_crash_leaves_a_legal_state() {
+    super::planted::plant_from_environment();
+    let base = seed::base(0xc4a5_4000);
+    let explorer = Explorer::default();
+    if let Some(index) = seed::only_vector().and_then(|index| index.checked_sub(1000)) {
+        long_life(&explorer, base, index).unwrap_or_else(|error| panic!("{error}"));
+        return;
+    }
+    let mut total = short_lives(&explorer, base).unwrap_or_else(|error| panic!("{error}"));
+    let of_short = explorer.distinct_images() as u64;
+    let long = pool::run(LONG_LIVES, |index| long_life(&explorer, base, index));
+    total.merge(&sum(&long.unwrap_or_else(|error| panic!("{error}"))));
+    total.add("distinct images, of short lives", of_short);
+    total.add("distinct images", explorer.distinct_images() as u64);
+    println!("suite C, seed {base}: 220 short lives, {LONG_LIVES} long ones\n{total}");
+    total.require(&[
+        ("distinct images", 10_000),
+        ("crashes of recoveries", 1_000),
+        ("recoveries that dropped a tail", 100),
+        ("policy None", 100),
+        ("policy All", 100),
+        ("policy Prefix", 100),
+        ("policy DropOne", 100),
+        ("policy KeepOne", 100),
+        ("policy Subset", 100),
+        ("policy Torn", 100),
+        ("policy TornHole", 100),
+        ("policy ZeroExtend", 100),
+        ("policy StaleExtend", 100),
+        ("policy DirStrict", 100),
+        ("policy DirExt4", 100),
+    ]);
+}

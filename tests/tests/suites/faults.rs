@@ -1,0 +1,79 @@
+//! Suite D: every call of a scripted life fails once, and once for good, in every way.
+//!
+//! "Fail call i" for i from 0 until a run meets no fault: complete over the script by construction. After the
+//! fault is gone the contract for I/O errors must hold; see `shamba_tests::fault`.
+
+use shamba::env::{Effect, FsyncFailure, Persistence};
+use shamba::{Compression, Durability, MergePolicy};
+use shamba_tests::fault::{self, Fault};
+use shamba_tests::pool;
+use shamba_tests::seed::{self, mixed};
+use shamba_tests::tally::Tally;
+use shamba_tests::vectors::Vector;
+
+/// Scripts, each with its vector.
+const SCRIPTS: usize = 3;
+
+const EFFECTS: [(&str, Effect, Persistence); 10] = [
+    ("EIO once", Effect::Eio, Persistence::Once),
+    ("EIO for good", Effect::Eio, Persistence::Sticky),
+    ("ENOSPC once", Effect::Enospc, Persistence::Once),
+    ("ENOSPC for good", Effect::Enospc, Persistence::Sticky),
+    ("short write once", Effect::ShortWrite, Persistence::Once),
+    ("short write for good", Effect::ShortWrite, Persistence::Sticky),
+    ("short read for good", Effect::ShortRead, Persistence::Sticky),
+    ("EINTR once", Effect::Eintr, Persistence::Once),
+    ("EMFILE once", Effect::Emfile, Persistence::Once),
+    ("bit flipped on read once", Effect::FlipBitOnRead, Persistence::Once),
+];
+
+const SYNCS: [(&str, FsyncFailure, bool); 4] = [
+    ("fsync fails once, pending kept", FsyncFailure::Keep, false),
+    ("fsync fails once, pending dropped", FsyncFailure::Drop, false),
+    ("fsync fails once, content reverted", FsyncFailure::Revert, false),
+    ("fsync fails for good", FsyncFailure::Keep, true),
+];
+
+fn vector(script: usize) -> Vector {
+    let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
+    let mut vector = Vector::plain(policies[script % 3]);
+    match script {
+        1 => vector.durability = Durability::Sync,
+        2 => vector.compression = vec![Compression::Lz4],
+        _ => {}
+    }
+    vector
+}
+
+fn case(base: u64, index: usize) -> Result<Tally, String> {
+    let (script, way) = (index % SCRIPTS, index / SCRIPTS);
+    let steps = fault::script(mixed(base, script as u64), 24);
+    let result =
+        match EFFECTS.get(way) {
+            Some((name, effect, persistence)) => fault::every(&vector(script), &steps, name, |nth| {
+                Fault::Call { nth, effect: *effect, persistence: *persistence }
+            }),
+            None => {
+                let (name, failure, sticky) = SYNCS[way - EFFECTS.len()];
+                fault::every(&vector(script), &steps, name, |nth| Fault::Fsync { nth, failure, sticky })
+            }
+        };
+    result.map_err(|error| format!("script {script} of seed {base}: {error}"))
+}
+
+#[test]
+fn every_call_fails_once() {
+    super::planted::plant_from_environment();
+    let base = seed::base(0xfa17);
+    for script in 0..SCRIPTS {
+        let steps = fault::script(mixed(base, script as u64), 24);
+        fault::run(&vector(script), &steps, Fault::None)
+            .unwrap_or_else(|error| panic!("script {script} without a fault: {error}"));
+    }
+    let count = SCRIPTS * (EFFECTS.len() + SYNCS.len());
+    let tallies = pool::run(count, |index| case(base, index)).unwrap_or_else(|error| panic!("{error}"));
+    let mut total = Tally::default();
+    tallies.iter().for_each(|tally| total.merge(tally));
+    println!("suite D, seed {base}: {SCRIPTS} scripts\n{total}");
+    total.require(&[("single-fault runs", 4_000), ("engine calls that failed", 1_000)]);
+}

@@ -1,0 +1,15 @@
+//! Every suite in one binary, because each binary costs a link.
+//!
+//! A suite prints what it did and holds it to minima, so that it cannot quietly do nothing. Which letter of
+//! the reliability plan it stands for is in each module's header.
+
+mod bad_input;
+mod concurrency;
+mod corruption;
+mod coverage;
+mod crash;
+mod faults;
+mod hash_sharing;
+mod kill;
+mod model;
+mod planted;

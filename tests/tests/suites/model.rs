@@ -1,0 +1,74 @@
+//! Suite A: a million random operations against the oracle, over many option vectors.
+//!
+//! Deterministic: the same seed runs the same operations. `SHAMBA_SEED` rolls another run, `SHAMBA_VECTOR`
+//! runs one vector alone.
+
+use shamba_tests::ops::{Generator, KeyShape};
+use shamba_tests::seed::{self, Rerun, mixed};
+use shamba_tests::tally::Tally;
+use shamba_tests::vectors::Vector;
+use shamba_tests::{pool, runner, shrink};
+
+const VECTORS: usize = 240;
+const OPERATIONS: usize = 4_300;
+const TEST: &str = "model::operations_against_the_oracle";
+
+fn case(base: u64, index: usize) -> Result<Tally, String> {
+    let vector = Vector::numbered(base, index);
+    let seed = mixed(base, index as u64 + 1_000_000);
+    let shape = KeyShape {
+        universe: [60, 200, 700, 1500][index / 3 % 4],
+        value_bytes: [20, 60, 120, 200][index / 5 % 4],
+    };
+    let ops = Generator::new(seed, shape).ops(OPERATIONS);
+    runner::run(&vector, seed, &ops).map_err(|failure| {
+        let at = failure.at;
+        // A planted defect only has to be noticed.
+        let report = match super::planted::is_planted() {
+            true => failure.message,
+            false => shrink::report(&vector, seed, &ops, failure),
+        };
+        let rerun = Rerun { test: TEST, seed: base, vector: index };
+        format!("vector {index}, operation {at}: {report}\n  rerun: {rerun}")
+    })
+}
+
+#[test]
+fn operations_against_the_oracle() {
+    super::planted::plant_from_environment();
+    let base = seed::base(0x5a_4a_3b_a1);
+    if let Some(index) = seed::only_vector() {
+        case(base, index).unwrap_or_else(|error| panic!("{error}"));
+        return;
+    }
+    let tallies = pool::run(VECTORS, |index| case(base, index)).unwrap_or_else(|error| panic!("{error}"));
+    let mut total = Tally::default();
+    for tally in &tallies {
+        total.merge(tally);
+    }
+    println!("suite A, seed {base}: {} vectors\n{total}", tallies.len());
+    total.require(&[
+        ("operations", 1_000_000),
+        ("flushes", 10_000),
+        ("merges, leveling", 1_000),
+        ("merges, tiering", 1_000),
+        ("merges, lazy-leveling", 1_000),
+        ("merges, other (K, Z)", 500),
+        ("max deepest level", 4),
+        ("range deletes", 10_000),
+        ("snapshots", 5_000),
+        ("snapshot reads", 10_000),
+        ("reopens, clean", 1_000),
+        ("reopens, after a drop", 1_000),
+        ("iterators revoked", 1_000),
+        ("held iterators walked to their end", 100),
+        ("scans, forward", 5_000),
+        ("scans, backward", 5_000),
+        ("scans, from both ends", 3_000),
+        ("cursor walks", 10_000),
+        ("checkpoints", 500),
+        ("ingests", 1_000),
+        ("keyspaces dropped", 200),
+        ("commits lost by a drop", 1),
+    ]);
+}

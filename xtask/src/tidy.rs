@@ -1,0 +1,222 @@
+//! The house rules as a check: what the compiler and clippy do not see.
+//!
+//! 1. Every `.rs` file opens with a `//!` header and stays under [`LINES_MAX`] lines.
+//! 2. The crates of the engine reach files, time, threads and randomness only through the environment, except
+//!    in tests.
+//! 3. A crate uses only crates before it in [`ORDER`].
+//! 4. `unsafe` stands only in the files named in [`UNSAFE`], and nobody leaves half-done work or switched-off
+//!    tests behind.
+//!
+//! It reads text, not syntax: what follows a `#[cfg(test)] mod` that opens a block, and files named `tests.rs` or in
+//! a folder of tests, counts as test.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest source file, in lines.
+const LINES_MAX: usize = 600;
+
+/// Crates from the bottom up, folder and package: each may use those before it.
+const ORDER: [(&str, &str); 8] = [
+    ("key", "shamba-key"),
+    ("env", "shamba-env"),
+    ("filter", "shamba-filter"),
+    ("model", "shamba-model"),
+    ("table", "shamba-table"),
+    ("engine", "shamba"),
+    ("harness", "shamba-harness"),
+    ("cli", "shamba-cli"),
+];
+
+/// Crates that see the world only through `shamba-env`.
+const SEALED: [&str; 5] = ["key", "filter", "model", "table", "engine"];
+
+/// What they may not name outside tests.
+const WORLD: [&str; 8] = [
+    "std::fs",
+    "std::net",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "Instant::now",
+    "SystemTime::now",
+    "thread::spawn",
+    "fastrand",
+];
+
+/// Where `unsafe` may stand.
+const UNSAFE: [&str; 8] = [
+    "crates/filter/src/simd",
+    "crates/table/src/block/tags.rs",
+    "crates/table/src/cache",
+    "crates/engine/src/memtable",
+    "crates/engine/src/view.rs",
+    "crates/key/src/prefetch.rs",
+    "crates/env/src/direct.rs",
+    "bindings",
+];
+
+/// Built here so that this file does not hold the words that it looks for.
+fn unfinished() -> [String; 6] {
+    let marks = [
+        ("FIX", "ME"),
+        ("XX", "X"),
+        ("todo", "!("),
+        ("unimplemented", "!("),
+        ("dbg", "!("),
+        ("#[ign", "ore"),
+    ];
+    marks.map(|(start, end)| format!("{start}{end}"))
+}
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+/// Checks the whole workspace and lists every breach.
+pub fn run() -> Result<(), String> {
+    let root = root();
+    let mut breaches = String::new();
+    let mut files = Vec::new();
+    for folder in ["crates", "tests", "xtask"] {
+        sources(&root.join(folder), &mut files)?;
+    }
+    files.sort();
+    for file in &files {
+        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let name = file.strip_prefix(&root).unwrap_or(file).to_string_lossy().replace('\\', "/");
+        for (line, what) in breaches_of(&name, &text) {
+            let _ = writeln!(breaches, "{name}:{line}: {what}");
+        }
+    }
+    for (place, (folder, _)) in ORDER.iter().enumerate() {
+        let manifest = root.join("crates").join(folder).join("Cargo.toml");
+        let text =
+            fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
+        for used in upward_uses(place, &text) {
+            let _ = writeln!(breaches, "crates/{folder}/Cargo.toml: uses {used}, which is not below it");
+        }
+    }
+    if breaches.is_empty() {
+        eprintln!("tidy: {} files are in order", files.len());
+        return Ok(());
+    }
+    Err(format!("{breaches}tidy: not in order"))
+}
+
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
+    let listing = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for entry in listing {
+        let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        if path.is_dir() {
+            if path.file_name().is_none_or(|name| name != "target") {
+                sources(&path, into)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// What one file breaks, with the line where.
+fn breaches_of(name: &str, text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    if !text.starts_with("//!") {
+        found.push((1, "the file does not open with a //! header".to_owned()));
+    }
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        found.push((lines, format!("{lines} lines; split the file by idea ({LINES_MAX} is the limit)")));
+    }
+    let sealed = SEALED.iter().any(|folder| name.starts_with(&format!("crates/{folder}/src/")));
+    let unsafe_allowed = UNSAFE.iter().any(|place| name.starts_with(place));
+    let unfinished = unfinished();
+    let mut in_tests = is_test_file(name);
+    let mut test_attribute = false;
+    for (number, line) in text.lines().enumerate() {
+        let code = line.trim_start();
+        for mark in unfinished.iter().filter(|mark| line.contains(mark.as_str())) {
+            found.push((number + 1, format!("{mark} is left behind")));
+        }
+        if code.starts_with("//") {
+            continue;
+        }
+        // `#[cfg(test)] mod tests {` stands at a file's foot: all from there on is test.
+        in_tests |= test_attribute && code.starts_with("mod ") && code.ends_with('{');
+        test_attribute = code.starts_with("#[cfg(test)]") || (test_attribute && code.starts_with("#["));
+        if sealed && !in_tests {
+            for call in WORLD.iter().filter(|call| code.contains(*call)) {
+                found.push((number + 1, format!("{call} goes around the environment (shamba-env)")));
+            }
+        }
+        if !unsafe_allowed && !name.starts_with("xtask/") && has_unsafe(code) {
+            found.push((number + 1, "unsafe outside the files that may hold it".to_owned()));
+        }
+    }
+    found
+}
+
+fn is_test_file(name: &str) -> bool {
+    let parts = name.split('/').collect::<Vec<_>>();
+    let (file, folders) = parts.split_last().unwrap_or((&"", &[]));
+    file.ends_with("tests.rs")
+        || file.ends_with("_test.rs")
+        || folders.iter().any(|folder| folder.ends_with("tests"))
+}
+
+fn has_unsafe(code: &str) -> bool {
+    let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let opens = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait"];
+    words.into_iter().any(|word| word == "unsafe") && opens.iter().any(|open| code.contains(open))
+}
+
+/// Packages of [`ORDER`] at or above `place` that a manifest names among its dependencies (not among those of its
+/// tests, which may look from above).
+fn upward_uses(place: usize, manifest: &str) -> Vec<&'static str> {
+    let mut section = String::new();
+    let mut used = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            line.trim_matches(['[', ']']).clone_into(&mut section);
+            continue;
+        }
+        let package = line.split(['.', ' ', '=']).next().unwrap_or_default();
+        let above = ORDER[place..].iter().find(|(_, known)| *known == package);
+        if let Some((_, known)) =
+            above.filter(|_| section == "dependencies" || section == "build-dependencies")
+        {
+            used.push(*known);
+        }
+    }
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_bites() {
+        let breach = |name: &str, text: &str| breaches_of(name, text).len();
+        assert_eq!(breach("crates/key/src/a.rs", "//! Fine.\n"), 0);
+        assert_eq!(breach("crates/key/src/a.rs", "fn no_header() {}\n"), 1);
+        assert_eq!(breach("crates/key/src/a.rs", "//! Fine.\nuse std::fs::File;\n"), 1);
+        assert_eq!(breach("crates/cli/src/a.rs", "//! Fine.\nuse std::fs::File;\n"), 0);
+        assert_eq!(breach("crates/key/src/a.rs", "//! A.\n#[cfg(test)]\nmod tests {\nuse std::fs;\n}\n"), 0);
+        assert_eq!(breach("crates/key/src/a.rs", "//! A.\n#[cfg(test)]\nmod tests;\nuse std::fs;\n"), 1);
+        assert_eq!(breach("crates/key/src/a.rs", "//! A.\nunsafe fn f() {}\n"), 1);
+        assert_eq!(breach("crates/key/src/prefetch.rs", "//! A.\nunsafe fn f() {}\n"), 0);
+        assert_eq!(breach("crates/key/src/a.rs", &format!("//! A.\n// {}\n", unfinished()[0])), 1);
+        assert_eq!(breach("tests/src/a.rs", &format!("//! A.\n{}", "//\n".repeat(LINES_MAX))), 1);
+    }
+
+    #[test]
+    fn crates_look_down_only() {
+        let manifest = "[dependencies]\nshamba-env.workspace = true\nshamba-table = { path = \"x\" }\n";
+        assert_eq!(upward_uses(4, manifest), ["shamba-table"]);
+        assert!(upward_uses(5, manifest).is_empty());
+        assert!(upward_uses(0, "[dev-dependencies]\nshamba.workspace = true\n").is_empty());
+    }
+}

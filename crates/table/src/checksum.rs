@@ -45,6 +45,6 @@ mod tests {
     }
 
     // What version 1 of the format wrote: a change here is a change of the format.
-    const EMPTY: u32 = 0;
-    const SHAMBA: u32 = 0;
+    const EMPTY: u32 = 3_354_345_597;
+    const SHAMBA: u32 = 4_006_788_971;
 }

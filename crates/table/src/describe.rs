@@ -1,1 +1,197 @@
 //! A table in words: what `shamba table FILE` prints.
+//!
+//! Takes nothing but the file, so it also reads tables that belong to no database; the birth id is taken from
+//! the header unless the caller knows which it must be. Every data block is read, to say how it is compressed
+//! and with which key it starts.
+//!
+//! Not here: the full check ([`crate::TableReader::verify`]).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use shamba_env::Env;
+use shamba_filter::FilterShape;
+use shamba_key::DigestKind;
+
+use crate::compression::Compression;
+use crate::error::{Error, Result};
+use crate::format::{Section, VERSION};
+use crate::id::{BirthId, TableId};
+use crate::range::RangeTombstone;
+use crate::reader::load;
+use crate::writer::TableSummary;
+
+/// Keys are printed up to this many bytes: a screen's width.
+const SHOWN_KEY_BYTES: usize = 48;
+
+/// One data block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlockDescription {
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// What it takes in the file, compression byte and checksum included.
+    pub bytes: u64,
+    /// What it takes decompressed.
+    pub payload_bytes: u64,
+    /// How many entries it holds.
+    pub entries: u64,
+    /// The key of its first entry.
+    pub first_key: Bytes,
+    /// How it is compressed.
+    pub compression: Compression,
+}
+
+/// What a table file is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TableDescription {
+    /// The file.
+    pub path: PathBuf,
+    /// Format version.
+    pub version: u32,
+    /// Optional feature bits.
+    pub optional_features: u64,
+    /// Number under which it was written; a linked file may have another name.
+    pub table: TableId,
+    /// How keys were hashed for the filter.
+    pub digest: DigestKind,
+    /// The seed of that.
+    pub seed: u64,
+    /// Counts, bounds and digest.
+    pub summary: TableSummary,
+    /// The compression that was asked for.
+    pub compression: Compression,
+    /// The largest block of several entries, in bytes.
+    pub block_bytes: u32,
+    /// Where the sections are.
+    pub sections: Vec<Section>,
+    /// The filter; `None` if there is none, or its shape is damaged.
+    pub filter: Option<FilterShape>,
+    /// What is damaged in the filter.
+    pub warnings: Vec<String>,
+    /// The range tombstones.
+    pub range_tombstones: Vec<RangeTombstone>,
+    /// The data blocks.
+    pub blocks: Vec<BlockDescription>,
+}
+
+/// Describes the table at `path`.
+///
+/// # Errors
+/// As [`crate::TableReader::open`] and for every data block: `Io`, `Unsupported`, `Corruption`.
+pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableDescription> {
+    let loaded = load(env, path, birth)?;
+    let mut blocks = Vec::with_capacity(loaded.index.len());
+    for number in 0..loaded.index.len() {
+        let Some(handle) = loaded.index.handle(number) else {
+            break;
+        };
+        let bytes = loaded.file.read(handle.offset, u64::from(handle.bytes), "data block")?;
+        let (block, compression) = loaded.decode_block(handle, bytes)?;
+        blocks.push(BlockDescription {
+            offset: handle.offset,
+            bytes: u64::from(handle.bytes),
+            payload_bytes: block.payload_bytes() as u64,
+            entries: u64::from(handle.entries),
+            first_key: block.entry(0).map_or_else(Bytes::new, |entry| Bytes::copy_from_slice(entry.key)),
+            compression,
+        });
+    }
+    let properties = &loaded.properties;
+    Ok(TableDescription {
+        path: path.to_path_buf(),
+        version: VERSION,
+        optional_features: loaded.header.optional,
+        table: loaded.header.table,
+        digest: loaded.footer.digest.kind(),
+        seed: loaded.footer.digest.seed(),
+        summary: TableSummary::of(loaded.header.table, loaded.header.birth, loaded.file.bytes, properties),
+        compression: properties.compression,
+        block_bytes: properties.block_bytes,
+        sections: loaded.footer.sections.clone(),
+        filter: loaded.filter.as_ref().map(|filter| filter.shape()),
+        warnings: loaded.filter_damage.iter().map(Error::to_string).collect(),
+        range_tombstones: loaded.tombstones,
+        blocks,
+    })
+}
+
+impl fmt::Display for TableDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let summary = &self.summary;
+        writeln!(f, "table {} version {} birth {}", self.table, self.version, summary.birth)?;
+        writeln!(f, "optional features {:#x}", self.optional_features)?;
+        writeln!(f, "comparator bytewise, digest {} seed {:016x}", self.digest, self.seed)?;
+        writeln!(f, "\nsections")?;
+        for section in &self.sections {
+            let (kind, offset, bytes) = (section.kind.name(), section.offset, section.bytes);
+            writeln!(f, "  {kind:<18}{offset:>12}{bytes:>12}")?;
+        }
+        writeln!(f, "\nproperties")?;
+        for (name, value) in self.properties() {
+            writeln!(f, "  {name:<18}{value}")?;
+        }
+        for warning in &self.warnings {
+            writeln!(f, "  warning: {warning}")?;
+        }
+        if !self.range_tombstones.is_empty() {
+            writeln!(f, "\nrange tombstones")?;
+        }
+        for tombstone in &self.range_tombstones {
+            let start = shown(&tombstone.start);
+            match &tombstone.end {
+                Some(end) => writeln!(f, "  [{start}, {}) at {}", shown(end), tombstone.seq)?,
+                None => writeln!(f, "  [{start}, ) at {}", tombstone.seq)?,
+            }
+        }
+        if !self.blocks.is_empty() {
+            writeln!(f, "\n      offset     bytes   payload entries compression first key")?;
+        }
+        for block in &self.blocks {
+            let (compression, key) = (block.compression.name(), shown(&block.first_key));
+            writeln!(
+                f,
+                "{:>12}{:>10}{:>10}{:>8} {compression:<11} {key}",
+                block.offset, block.bytes, block.payload_bytes, block.entries
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl TableDescription {
+    /// The properties as (name, text), in the order in which they are printed.
+    fn properties(&self) -> Vec<(&'static str, String)> {
+        let summary = &self.summary;
+        let filter = self.filter.map_or("none".to_owned(), |shape| {
+            let (family, probes, slices) = (shape.family.name(), shape.probes, shape.slices());
+            format!("{family}, {probes} probes, {slices} slices of {} bytes", shape.slice_bytes())
+        });
+        vec![
+            ("file bytes", summary.file_bytes.to_string()),
+            ("entries", summary.entries.to_string()),
+            ("deletes", summary.deletes.to_string()),
+            ("range deletes", summary.range_deletes.to_string()),
+            ("key bytes", summary.raw_key_bytes.to_string()),
+            ("value bytes", summary.raw_value_bytes.to_string()),
+            ("smallest", shown(&summary.smallest)),
+            ("upper", summary.upper.as_ref().map_or("none".to_owned(), |upper| shown(upper))),
+            ("sequence numbers", format!("{} to {}", summary.smallest_seq, summary.largest_seq)),
+            ("content", format!("{:032x}", summary.content.to_u128())),
+            ("compression", self.compression.to_string()),
+            ("block bytes", self.block_bytes.to_string()),
+            ("bits per key", summary.bits_per_key.to_string()),
+            ("filter", filter),
+        ]
+    }
+}
+
+/// A key in quotes, escaped, cut to a screen's width.
+fn shown(key: &[u8]) -> String {
+    match key.get(..SHOWN_KEY_BYTES) {
+        Some(start) if start.len() < key.len() => {
+            format!("\"{}\"... ({} bytes)", start.escape_ascii(), key.len())
+        }
+        _ => format!("\"{}\"", key.escape_ascii()),
+    }
+}

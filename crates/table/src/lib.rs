@@ -43,6 +43,7 @@ pub use checksum::checksum;
 pub use compression::Compression;
 pub use content::ContentDigest;
 
+pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, internal_cmp};
 pub use error::{Error, Result};
 pub use format::{Section, SectionKind};

@@ -1,0 +1,140 @@
+//! Tests of whole tables, and what they share: a world in memory, a plain list as the oracle.
+
+mod damage;
+mod faults;
+mod forged;
+mod laws;
+mod limits;
+mod page;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_env::{Env, MemFs, SeededRng, append_all};
+use shamba_key::{DigestFn, DigestKind, EntryKind, SeqNo};
+
+use crate::*;
+
+/// One entry of the oracle.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Row {
+    key: Vec<u8>,
+    seq: SeqNo,
+    kind: EntryKind,
+    value: Vec<u8>,
+}
+
+fn row(key: impl AsRef<[u8]>, seq: u64, value: impl AsRef<[u8]>) -> Row {
+    let (key, value) = (key.as_ref().to_vec(), value.as_ref().to_vec());
+    Row { key, seq: SeqNo(seq), kind: EntryKind::Put, value }
+}
+
+fn tombstone(start: &str, end: Option<&str>, seq: u64) -> RangeTombstone {
+    let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    RangeTombstone { start: bytes(start), end: end.map(bytes), seq: SeqNo(seq) }
+}
+
+/// In internal order, one row for each (key, sequence number).
+fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_by(|a, b| internal_cmp(&a.key, a.seq, &b.key, b.seq));
+    rows.dedup_by(|a, b| a.key == b.key && a.seq == b.seq);
+    rows
+}
+
+/// A directory in memory with one table's worth of options.
+struct Rig {
+    env: Env,
+    options: WriterOptions,
+    ledger: Arc<Ledger>,
+    cache: Arc<BlockCache>,
+}
+
+const DIR: &str = "/db";
+
+impl Rig {
+    fn new(compression: Compression, block_bytes: usize) -> Self {
+        let vfs = Arc::new(MemFs::new());
+        let env = Env::deterministic(vfs, 1);
+        env.vfs.create_dir_all(Path::new(DIR)).expect("a directory");
+        let ledger = Arc::new(Ledger::new());
+        let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
+        let options = WriterOptions {
+            id: TableId(7),
+            birth: BirthId(0x0123_4567_89ab_cdef),
+            digest: DigestFn::new(DigestKind::Xxh3, 42),
+            compression,
+            bits_per_key: 10.0,
+            block_bytes,
+        };
+        Self { env, options, ledger, cache }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        Path::new(DIR).join(table_file_name(self.options.id))
+    }
+
+    /// Writes a table of these rows, which are in order.
+    fn write(&self, rows: &[Row], tombstones: &[RangeTombstone]) -> TableSummary {
+        let mut writer = TableWriter::create(&self.env, Path::new(DIR), self.options).expect("created");
+        for tombstone in tombstones {
+            writer.add_range_tombstone(tombstone.clone()).expect("added");
+        }
+        for row in rows {
+            writer.add(&row.key, row.seq, row.kind, &row.value).expect("added");
+        }
+        writer.finish().expect("finished")
+    }
+
+    fn open(&self) -> Result<Arc<TableReader>> {
+        let (id, birth, digest) = (self.options.id, self.options.birth, self.options.digest);
+        let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
+        self.cache.remove_table(id);
+        TableReader::open(&self.env, Path::new(DIR), ReaderOptions { id, birth, digest, cache, ledger })
+    }
+
+    /// The table's bytes.
+    fn bytes(&self) -> Vec<u8> {
+        shamba_env::read_file(self.env.vfs.as_ref(), &self.path()).expect("read")
+    }
+
+    /// Puts other bytes in the table's place.
+    fn replace(&self, bytes: &[u8]) {
+        if self.env.vfs.exists(&self.path()).expect("asked") {
+            self.env.vfs.unlink(&self.path()).expect("unlinked");
+        }
+        let mut file = self.env.vfs.create(&self.path()).expect("created");
+        append_all(file.as_mut(), bytes).expect("written");
+    }
+
+    fn get(&self, table: &TableReader, key: &[u8], seq: SeqNo) -> Result<Option<Entry>> {
+        table.get(key, seq, self.options.digest.digest(key), &mut ReadCounters::default())
+    }
+}
+
+/// Random numbers that a printed seed brings back.
+struct Dice(SeededRng);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(SeededRng::new(seed))
+    }
+
+    fn below(&self, end: usize) -> usize {
+        use shamba_env::Rng;
+        (self.0.next_u64() % end as u64) as usize
+    }
+}
+
+/// What a lookup must find.
+fn newest<'a>(rows: &'a [Row], key: &[u8], seq: SeqNo) -> Option<&'a Row> {
+    rows.iter().find(|row| row.key == key && row.seq <= seq)
+}
+
+/// The row that an iterator is at.
+fn current(iter: &TableIter) -> Option<Row> {
+    iter.valid().then(|| {
+        assert_eq!(iter.value_bytes(), iter.value());
+        Row { key: iter.key().to_vec(), seq: iter.seq(), kind: iter.kind(), value: iter.value().to_vec() }
+    })
+}

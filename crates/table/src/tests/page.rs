@@ -1,0 +1,73 @@
+//! Holds the worked example of `docs/formats/table.md` to the code: the page's hex is what the writer makes.
+
+use super::*;
+
+const PAGE: &str = include_str!("../../../../docs/formats/table.md");
+
+/// The table of the page: three entries, a range tombstone, a filter.
+fn example() -> Rig {
+    let mut rig = Rig::new(Compression::None, 4_096);
+    rig.options.id = TableId(12);
+    let mut rows = [row("apple", 7, "red"), row("apple", 3, ""), row("pear", 5, "green")];
+    rows[1].kind = EntryKind::Delete;
+    rig.write(&rows, &[tombstone("b", Some("c"), 6)]);
+    rig
+}
+
+/// Sixteen bytes a line, as `hexdump -C` does; lines of zeros after a line of zeros become one `*`.
+fn hexdump(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    let mut zeros = 0;
+    for (number, line) in bytes.chunks(16).enumerate() {
+        let last = (number + 1) * 16 >= bytes.len();
+        zeros = if line.iter().all(|byte| *byte == 0) { zeros + 1 } else { 0 };
+        if zeros > 1 && !last {
+            if zeros == 2 {
+                text.push_str("*\n");
+            }
+            continue;
+        }
+        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        let shown: String =
+            line.iter().map(|byte| if byte.is_ascii_graphic() { *byte as char } else { '.' }).collect();
+        text.push_str(&format!("{:08x}  {:<47}  |{shown}|\n", number * 16, hex.join(" ")));
+    }
+    text
+}
+
+/// The fenced block after this heading.
+fn fenced(heading: &str) -> &'static str {
+    let after = PAGE.split_once(heading).map(|(_, after)| after).expect("the heading");
+    let block = after.split_once("```text\n").map(|(_, block)| block).expect("a block");
+    block.split_once("```").map(|(block, _)| block).expect("its end")
+}
+
+#[test]
+fn the_page_shows_the_bytes_that_the_writer_makes() {
+    let found = hexdump(&example().bytes());
+    assert!(found == fenced("### The bytes"), "the page differs; the bytes are\n{found}");
+}
+
+#[test]
+fn the_page_shows_what_describe_prints() {
+    let rig = example();
+    let found = describe(&rig.env, &rig.path(), None).expect("described").to_string();
+    assert!(found == fenced("### In words"), "the page differs; the words are\n{found}");
+}
+
+#[test]
+fn the_example_reads_back_from_the_page() {
+    let mut bytes = Vec::new();
+    for line in fenced("### The bytes").lines().filter(|line| *line != "*") {
+        let (place, rest) = line.split_once("  ").expect("a place");
+        bytes.resize(usize::from_str_radix(place, 16).expect("a number"), 0);
+        let hex = rest.split_once("  |").expect("the text").0;
+        bytes.extend(hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("a byte")));
+    }
+    let rig = example();
+    rig.replace(&bytes);
+    let table = rig.open().expect("opened");
+    assert!(table.verify().is_empty());
+    let found = rig.get(&table, b"apple", SeqNo(6)).expect("a get").expect("there");
+    assert_eq!((found.seq, found.kind), (SeqNo(3), EntryKind::Delete));
+}

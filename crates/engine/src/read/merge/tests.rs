@@ -1,1 +1,154 @@
-//! Tests of the module above.
+//! The merge against one sorted vector.
+
+use super::*;
+use crate::read::testing::{Dice, Row, Rows, check_laws, collect, sort};
+
+fn merge_of(parts: Vec<Vec<Row>>) -> MergeIter {
+    MergeIter::new(parts.into_iter().map(|rows| Box::new(Rows::new(rows)) as Box<dyn EntryIter>).collect())
+}
+
+#[test]
+fn random_walks_agree_with_a_sorted_vector() {
+    for seed in 0..400 {
+        println!("seed {seed}");
+        let dice = Dice::new(seed);
+        let mut parts = vec![Vec::new(); dice.below(6)];
+        let mut all = Vec::new();
+        for seq in 1..=dice.below(60) as u64 {
+            if parts.is_empty() {
+                break;
+            }
+            let row = Row::put(&dice.key(), seq);
+            let part = dice.below(parts.len());
+            parts[part].push(row.clone());
+            all.push(row);
+        }
+        sort(&mut all);
+        let mut merge = merge_of(parts);
+        check_laws(&mut merge, &all, &dice, 300);
+        assert_eq!(collect(&mut merge), all);
+    }
+}
+
+#[test]
+fn of_equal_entries_the_newest_childs_is_given_once_both_ways() {
+    for seed in 0..200 {
+        println!("seed {seed}");
+        let dice = Dice::new(seed);
+        let mut parts = vec![Vec::new(); 1 + dice.below(5)];
+        let mut all = Vec::new();
+        for seq in 1..=30 {
+            let row = Row::put(&dice.key(), seq);
+            let first = dice.below(parts.len());
+            for (number, part) in parts.iter_mut().enumerate().skip(first) {
+                if number == first || dice.one_in(2) {
+                    part.push(Row { value: format!("{seq} of {number}").into_bytes(), ..row.clone() });
+                }
+            }
+            all.push(Row { value: format!("{seq} of {first}").into_bytes(), ..row });
+        }
+        sort(&mut all);
+        check_laws(&mut merge_of(parts), &all, &dice, 300);
+    }
+}
+
+#[test]
+fn a_skip_moves_only_the_chosen_children() {
+    let newer = (b'a'..=b'z').map(|letter| Row::put(&[letter], 100)).collect::<Vec<_>>();
+    let older = (b'a'..=b'z').map(|letter| Row::put(&[letter], 1)).collect::<Vec<_>>();
+    let mut merge = merge_of(vec![newer[..3].to_vec(), older.clone()]);
+    let shown = |merge: &MergeIter| merge.valid().then(|| (merge.key()[0], merge.seq().0));
+
+    merge.seek(b"b", SeqNo::MAX).expect("rows");
+    assert!(merge.skip(Some(b"m"), |child| child == 1).expect("rows"));
+    assert_eq!(shown(&merge), Some((b'b', 100)));
+    merge.next().expect("rows");
+    assert_eq!(shown(&merge), Some((b'c', 100)));
+    merge.next().expect("rows");
+    assert_eq!(shown(&merge), Some((b'm', 1)));
+    assert!(!merge.skip(Some(b"m"), |_| true).expect("rows"), "nothing lies below");
+    merge.prev().expect("rows");
+    assert_eq!(shown(&merge), Some((b'l', 1)), "turning round sees what was skipped");
+
+    assert!(merge.skip(Some(b"c"), |child| child == 1).expect("rows"));
+    assert_eq!(shown(&merge), Some((b'c', 100)));
+    merge.prev().expect("rows");
+    assert_eq!(shown(&merge), Some((b'b', 1)));
+
+    merge.seek(b"x", SeqNo::MAX).expect("rows");
+    assert!(merge.skip(None, |child| child == 1).expect("rows"));
+    assert_eq!(shown(&merge), None);
+}
+
+/// A source that fails at its n-th move.
+struct Failing(Rows, usize);
+
+impl Failing {
+    fn fail(&mut self) -> Result<()> {
+        self.1 = self.1.wrapping_sub(1);
+        if self.1 == 0 { Err(shamba_table::Error::Invalid("planted".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl EntryIter for Failing {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.fail()?;
+        self.0.seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.fail()?;
+        self.0.seek_to_last()
+    }
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.fail()?;
+        self.0.seek(key, seq)
+    }
+    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.fail()?;
+        self.0.seek_for_prev(key, seq)
+    }
+    fn next(&mut self) -> Result<()> {
+        self.fail()?;
+        self.0.next()
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.fail()?;
+        self.0.prev()
+    }
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+    fn seq(&self) -> SeqNo {
+        self.0.seq()
+    }
+    fn kind(&self) -> EntryKind {
+        self.0.kind()
+    }
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+    fn value_bytes(&self) -> Bytes {
+        self.0.value_bytes()
+    }
+}
+
+#[test]
+fn an_error_leaves_no_position_and_a_new_seek_starts_over() {
+    let rows = |seqs: std::ops::Range<u64>| seqs.map(|seq| Row::put(&[seq as u8], seq)).collect::<Vec<_>>();
+    for fail_at in 1..12 {
+        let failing = Failing(Rows::new(rows(5..10)), fail_at);
+        let mut merge = MergeIter::new(vec![Box::new(failing), Box::new(Rows::new(rows(10..15)))]);
+        let mut failed = merge.seek_to_first().is_err();
+        while merge.valid() {
+            failed |= merge.next().is_err();
+        }
+        while !failed && merge.seek_to_last().is_ok() && merge.valid() {
+            failed |= merge.prev().is_err();
+        }
+        assert!(!merge.valid(), "fail at {fail_at}");
+        assert_eq!(collect(&mut merge).len(), 10, "fail at {fail_at}");
+    }
+}

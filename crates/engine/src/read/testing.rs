@@ -1,0 +1,453 @@
+//! What the tests of this folder share: dice, a sorted vector as a source, the laws of a bidirectional
+//! iterator, and a small keyspace that is written, rotated, flushed and merged by hand.
+//!
+//! The keyspace ([`Store`]) has real memtables and real tables on files in memory, but no log, no policy and
+//! no threads. Beside it runs the naive model: the list of all operations, replayed up to a sequence number.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bytes::Bytes;
+use shamba_env::{Env, MemFs, Rng, SeededRng};
+use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, SeqNo};
+use shamba_table::{
+    BirthId, BlockCache, Compression, EntryIter, Ledger, RangeTombstone, ReaderOptions, TableId, TableReader,
+    TableWriter, WriterOptions, internal_cmp,
+};
+
+use super::merge::MergeIter;
+use super::run_iter::RunIter;
+use super::scan::{IterRegistry, ScanSource};
+use crate::error::Result;
+use crate::ids::{Age, KeyspaceId, RunId};
+use crate::memtable::{Memtable, OrderedMemtable};
+use crate::range_delete::FragmentedTombstones;
+use crate::snapshot::{SnapshotGuard, SnapshotList};
+use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
+use crate::view::{View, ViewSource};
+
+/// A seeded source of small decisions.
+pub(crate) struct Dice(SeededRng);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(SeededRng::new(seed))
+    }
+
+    /// A number below `sides`.
+    pub fn below(&self, sides: usize) -> usize {
+        (self.0.next_u64() % sides.max(1) as u64) as usize
+    }
+
+    pub fn one_in(&self, sides: usize) -> bool {
+        self.below(sides) == 0
+    }
+
+    /// A key of a small alphabet, so that keys meet, prefix each other, and hold the extreme bytes.
+    pub fn key(&self) -> Vec<u8> {
+        const LETTERS: [u8; 4] = [0, b'a', b'b', 0xff];
+        (0..self.below(4)).map(|_| LETTERS[self.below(LETTERS.len())]).collect()
+    }
+}
+
+/// One entry, owned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Row {
+    pub key: Vec<u8>,
+    pub seq: SeqNo,
+    pub kind: EntryKind,
+    pub value: Vec<u8>,
+}
+
+impl Row {
+    pub fn put(key: &[u8], seq: u64) -> Self {
+        Self { key: key.to_vec(), seq: SeqNo(seq), kind: EntryKind::Put, value: seq.to_string().into_bytes() }
+    }
+}
+
+/// Sorts rows into internal order.
+pub(crate) fn sort(rows: &mut [Row]) {
+    rows.sort_by(|a, b| internal_cmp(&a.key, a.seq, &b.key, b.seq));
+}
+
+/// A sorted vector as a source.
+pub(crate) struct Rows {
+    rows: Vec<Row>,
+    at: Option<usize>,
+}
+
+impl Rows {
+    pub fn new(mut rows: Vec<Row>) -> Self {
+        sort(&mut rows);
+        Self { rows, at: None }
+    }
+
+    fn row(&self) -> &Row {
+        &self.rows[self.at.expect("only when valid")]
+    }
+
+    fn set(&mut self, at: Option<usize>) -> shamba_table::Result<()> {
+        self.at = at.filter(|&at| at < self.rows.len());
+        Ok(())
+    }
+}
+
+impl EntryIter for Rows {
+    fn seek_to_first(&mut self) -> shamba_table::Result<()> {
+        self.set(Some(0))
+    }
+
+    fn seek_to_last(&mut self) -> shamba_table::Result<()> {
+        self.set(self.rows.len().checked_sub(1))
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> shamba_table::Result<()> {
+        self.set(Some(first_from(&self.rows, key, seq)))
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> shamba_table::Result<()> {
+        self.set(last_up_to(&self.rows, key, seq))
+    }
+
+    fn next(&mut self) -> shamba_table::Result<()> {
+        self.set(self.at.map(|at| at + 1))
+    }
+
+    fn prev(&mut self) -> shamba_table::Result<()> {
+        self.set(self.at.and_then(|at| at.checked_sub(1)))
+    }
+
+    fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.row().key
+    }
+
+    fn seq(&self) -> SeqNo {
+        self.row().seq
+    }
+
+    fn kind(&self) -> EntryKind {
+        self.row().kind
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.row().value
+    }
+
+    fn value_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.row().value)
+    }
+}
+
+fn first_from(rows: &[Row], key: &[u8], seq: SeqNo) -> usize {
+    rows.partition_point(|row| internal_cmp(&row.key, row.seq, key, seq).is_lt())
+}
+
+fn last_up_to(rows: &[Row], key: &[u8], seq: SeqNo) -> Option<usize> {
+    rows.partition_point(|row| internal_cmp(&row.key, row.seq, key, seq).is_le()).checked_sub(1)
+}
+
+/// Drives `iter` with random calls beside an index into `rows`, which are all that it should give.
+pub(crate) fn check_laws(iter: &mut dyn EntryIter, rows: &[Row], dice: &Dice, calls: usize) {
+    let mut at: Option<usize> = None;
+    for call in 0..calls {
+        let (key, seq) = match rows.len() {
+            count if count > 0 && !dice.one_in(3) => {
+                let row = &rows[dice.below(count)];
+                (row.key.clone(), SeqNo((row.seq.0 + dice.below(3) as u64).saturating_sub(1)))
+            }
+            _ => (dice.key(), [SeqNo::MAX, SeqNo::ZERO, SeqNo(dice.below(50) as u64)][dice.below(3)]),
+        };
+        let choice = dice.below(12);
+        match (choice, at) {
+            (0, _) => {
+                iter.seek_to_first().expect("a healthy source");
+                at = Some(0);
+            }
+            (1, _) => {
+                iter.seek_to_last().expect("a healthy source");
+                at = rows.len().checked_sub(1);
+            }
+            (2, _) | (3..12, None) if call % 2 == 0 => {
+                iter.seek(&key, seq).expect("a healthy source");
+                at = Some(first_from(rows, &key, seq));
+            }
+            (2 | 3, _) | (4..12, None) => {
+                iter.seek_for_prev(&key, seq).expect("a healthy source");
+                at = last_up_to(rows, &key, seq);
+            }
+            (4..8, Some(index)) => {
+                iter.next().expect("a healthy source");
+                at = Some(index + 1);
+            }
+            (_, Some(index)) => {
+                iter.prev().expect("a healthy source");
+                at = index.checked_sub(1);
+            }
+            (_, None) => unreachable!("handled above"),
+        }
+        at = at.filter(|&at| at < rows.len());
+        let got = iter.valid().then(|| current(iter));
+        assert_eq!(got.as_ref(), at.map(|at| &rows[at]), "call {call} of kind {choice}");
+    }
+}
+
+/// The row that an iterator stands at.
+pub(crate) fn current(iter: &dyn EntryIter) -> Row {
+    assert_eq!(iter.value(), iter.value_bytes());
+    Row { key: iter.key().to_vec(), seq: iter.seq(), kind: iter.kind(), value: iter.value().to_vec() }
+}
+
+/// All rows from the first.
+pub(crate) fn collect(iter: &mut dyn EntryIter) -> Vec<Row> {
+    let mut rows = Vec::new();
+    iter.seek_to_first().expect("a healthy source");
+    while iter.valid() {
+        rows.push(current(iter));
+        iter.next().expect("a healthy source");
+    }
+    rows
+}
+
+/// What was written, in order; operation `i` has sequence number `i + 1`.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    DeleteRange(Vec<u8>, Option<Vec<u8>>),
+}
+
+/// A keyspace by hand.
+pub(crate) struct Store {
+    env: Env,
+    cache: Arc<BlockCache>,
+    ledger: Arc<Ledger>,
+    view: Mutex<Arc<View>>,
+    history: Mutex<Vec<Op>>,
+    next_id: Mutex<u64>,
+    pub snapshots: Arc<SnapshotList>,
+    pub registry: Arc<IterRegistry>,
+}
+
+const DIR: &str = "/store";
+
+impl ViewSource for Store {
+    fn view(&self) -> Result<Arc<View>> {
+        Ok(self.newest_view())
+    }
+}
+
+impl Store {
+    pub fn new() -> Arc<Self> {
+        let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+        env.vfs.create_dir_all(Path::new(DIR)).expect("memory");
+        let ledger = Arc::new(Ledger::new());
+        let view = View {
+            keyspace: KeyspaceId(0),
+            memtables: vec![Arc::new(OrderedMemtable::new())],
+            version: Arc::new(Version::empty()),
+        };
+        Arc::new(Self {
+            env,
+            cache: Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger))),
+            ledger,
+            view: Mutex::new(Arc::new(view)),
+            history: Mutex::default(),
+            next_id: Mutex::new(1),
+            snapshots: SnapshotList::new(),
+            registry: IterRegistry::new(),
+        })
+    }
+
+    pub fn newest_view(&self) -> Arc<View> {
+        Arc::clone(&self.view.lock().expect("not poisoned"))
+    }
+
+    /// The number of the last operation.
+    pub fn visible(&self) -> SeqNo {
+        SeqNo(self.history.lock().expect("not poisoned").len() as u64)
+    }
+
+    pub fn write(&self, op: Op) {
+        let seq = self.visible().next();
+        let memtable = Arc::clone(&self.newest_view().memtables[0]);
+        let digest = KeyDigest::from_raw(0);
+        match op.clone() {
+            Op::Put(key, value) => memtable.insert(digest, &key, seq, EntryKind::Put, &value.into()),
+            Op::Delete(key) => memtable.insert(digest, &key, seq, EntryKind::Delete, &Bytes::new()),
+            Op::DeleteRange(start, end) => {
+                let end = end.map(Bytes::from);
+                memtable.insert_range_delete(RangeTombstone { start: start.into(), end, seq });
+            }
+        }
+        self.history.lock().expect("not poisoned").push(op);
+    }
+
+    pub fn put(&self, key: &str, value: &str) {
+        self.write(Op::Put(key.into(), value.into()));
+    }
+
+    /// Replays the history up to `seq` and gives what is in `range`.
+    pub fn model(&self, seq: SeqNo, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut map = BTreeMap::new();
+        for op in self.history.lock().expect("not poisoned").iter().take(seq.0 as usize) {
+            match op {
+                Op::Put(key, value) => {
+                    map.insert(key.clone(), value.clone());
+                }
+                Op::Delete(key) => {
+                    map.remove(key);
+                }
+                Op::DeleteRange(start, end) => {
+                    map.retain(|key, _| key < start || end.as_ref().is_some_and(|end| end <= key));
+                }
+            }
+        }
+        map.into_iter().filter(|(key, _)| range.contains(key)).collect()
+    }
+
+    /// A reader at the newest sequence number.
+    pub fn take(&self) -> Arc<SnapshotGuard> {
+        self.snapshots.take_with(|| self.visible())
+    }
+
+    pub fn scan_source(self: &Arc<Self>, seq: Arc<SnapshotGuard>) -> ScanSource {
+        let views = Arc::clone(self) as Arc<dyn ViewSource>;
+        ScanSource { views, registry: Arc::clone(&self.registry), seq, fill_cache: true }
+    }
+
+    fn id(&self) -> u64 {
+        let mut next = self.next_id.lock().expect("not poisoned");
+        *next += 1;
+        *next
+    }
+
+    fn install(&self, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) {
+        let view = View { keyspace: KeyspaceId(0), memtables, version };
+        *self.view.lock().expect("not poisoned") = Arc::new(view);
+    }
+
+    /// A new memtable takes the writes from now on.
+    pub fn rotate(&self) {
+        let view = self.newest_view();
+        let mut memtables = view.memtables.clone();
+        memtables.insert(0, Arc::new(OrderedMemtable::new()));
+        self.install(memtables, Arc::clone(&view.version));
+    }
+
+    /// Makes a run of level 0 of the oldest memtable, if it is not the one that takes writes.
+    pub fn flush(&self) {
+        let view = self.newest_view();
+        let Some((oldest, newer)) = view.memtables.split_last().filter(|(_, newer)| !newer.is_empty()) else {
+            return;
+        };
+        let rows = collect(Arc::clone(oldest).iter().as_mut());
+        let tables = self.build(&rows, &oldest.range_tombstones(), 4);
+        let version = self.add_run(&view.version, 0, tables);
+        self.install(newer.to_vec(), Arc::new(version));
+    }
+
+    /// Merges the whole tree into one run of level 1, dropping every version that no registered reader needs.
+    pub fn merge(&self) {
+        let stripes = self.snapshots.stripes();
+        let view = self.newest_view();
+        let runs: Vec<_> = view.version.runs().map(|(_, run)| Arc::clone(run)).collect();
+        let sources = runs.iter().map(|run| {
+            let iter = RunIter::new(run.tables().to_vec(), KeyRange::everything(), false);
+            Box::new(iter) as Box<dyn EntryIter>
+        });
+        let tombstones = runs.iter().flat_map(|run| run.tombstones().iter().cloned()).collect();
+        let tombstones = FragmentedTombstones::new(tombstones);
+        let stripe = |seq: SeqNo| stripes.partition_point(|&stripe| stripe < seq);
+        let mut kept: Vec<Row> = Vec::new();
+        for row in collect(&mut MergeIter::new(sources.collect())) {
+            let shadowed = kept
+                .last()
+                .is_some_and(|newer: &Row| newer.key == row.key && stripe(newer.seq) == stripe(row.seq));
+            let reader = stripes.get(stripe(row.seq)).copied().unwrap_or(SeqNo::MAX);
+            if !shadowed && tombstones.newest_covering(&row.key, reader) < row.seq {
+                kept.push(row);
+            }
+        }
+        let thinned = FragmentedTombstones::new(tombstones.thinned(&[], None, &stripes));
+        let tables = self.build(&kept, &thinned, 4);
+        let version = self.add_run(&Version::empty(), 1, tables);
+        self.install(view.memtables.clone(), Arc::new(version));
+    }
+
+    /// The newest view's tables of level `level` as they are used by its first run.
+    pub fn first_run(&self, level: u32) -> Vec<TableUse> {
+        self.newest_view().version.level(level).first().map_or(Vec::new(), |run| run.tables().to_vec())
+    }
+
+    fn add_run(&self, version: &Version, level: u32, tables: Vec<TableUse>) -> Version {
+        let (run, age) = (RunId(self.id()), Age(self.id()));
+        let add = |table| Change::Add { level, run, age, table };
+        let changes = tables.into_iter().map(add).collect();
+        version.apply(&VersionEdit { keyspace: KeyspaceId(0), changes }).expect("a run on top")
+    }
+
+    /// Tables of at most `keys_each` keys from sorted rows, each with its part of the tombstones.
+    pub fn build(&self, rows: &[Row], tombstones: &FragmentedTombstones, keys_each: usize) -> Vec<TableUse> {
+        let by_key: Vec<&[Row]> = rows.chunk_by(|a, b| a.key == b.key).collect();
+        let groups: Vec<Vec<&[Row]>> = by_key.chunks(keys_each).map(<[_]>::to_vec).collect();
+        let starts: Vec<Vec<u8>> = groups.iter().skip(1).map(|group| group[0][0].key.clone()).collect();
+        let mut tables = Vec::new();
+        for (index, group) in
+            groups.iter().map(Vec::as_slice).chain(groups.is_empty().then_some(&[][..])).enumerate()
+        {
+            let lower = index.checked_sub(1).map_or(&[][..], |before| starts[before].as_slice());
+            let upper = starts.get(index).map(Vec::as_slice);
+            let tombstones = tombstones.clipped(lower, upper);
+            if group.is_empty() && tombstones.is_empty() {
+                continue;
+            }
+            tables.push(self.table(group.iter().flat_map(|rows| *rows), tombstones));
+        }
+        tables
+    }
+
+    fn table<'r>(&self, rows: impl Iterator<Item = &'r Row>, tombstones: Vec<RangeTombstone>) -> TableUse {
+        let (id, birth) = (TableId(self.id()), BirthId(self.id()));
+        let digest = DigestFn::new(DigestKind::Xxh3, 1);
+        let (compression, bits_per_key, block_bytes) = (Compression::None, 10.0, 4096);
+        let options = WriterOptions { id, birth, digest, compression, bits_per_key, block_bytes };
+        let mut writer = TableWriter::create(&self.env, Path::new(DIR), options).expect("memory");
+        for row in rows {
+            writer.add(&row.key, row.seq, row.kind, &row.value).expect("sorted");
+        }
+        for tombstone in tombstones {
+            writer.add_range_tombstone(tombstone).expect("not empty");
+        }
+        let summary = writer.finish().expect("memory");
+        let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
+        let options = ReaderOptions { id, birth, digest, cache, ledger };
+        let reader = TableReader::open(&self.env, Path::new(DIR), options).expect("just written");
+        TableUse::whole(Arc::new(TableMeta {
+            id,
+            birth,
+            file_bytes: summary.file_bytes,
+            entries: summary.entries,
+            deletes: summary.deletes,
+            range_deletes: summary.range_deletes,
+            smallest: summary.smallest,
+            upper: summary.upper,
+            smallest_seq: summary.smallest_seq,
+            largest_seq: summary.largest_seq,
+            bits_per_key: summary.bits_per_key,
+            reader: OnceLock::from(reader),
+        }))
+    }
+}
+
+/// A random range, often open at an end, sometimes empty or reversed.
+pub(crate) fn random_range(dice: &Dice) -> KeyRange {
+    let lower = if dice.one_in(2) { Bound::Unbounded } else { Bound::Included(dice.key()) };
+    let upper = if dice.one_in(2) { Bound::Unbounded } else { Bound::Excluded(dice.key()) };
+    crate::key_range::half_open(&(lower, upper))
+}

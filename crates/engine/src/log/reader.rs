@@ -39,6 +39,8 @@ pub(crate) struct Record {
     pub(crate) promise: u64,
     /// Header checksum of its last frame.
     pub(crate) checksum: u32,
+    /// How many frames hold it.
+    pub(crate) frames: u32,
 }
 
 /// What is next in a file.
@@ -106,12 +108,14 @@ impl FrameReader {
         let mut payload = Vec::new();
         let mut at = start;
         let mut promise = 0;
+        let mut frames = 0u32;
         loop {
             let frame = match self.frame(at, &mut payload)? {
                 Ok(frame) => frame,
                 Err(detail) => return Ok(Step::Damage { offset: at, detail }),
             };
             promise = promise.max(frame.header.promise);
+            frames = frames.saturating_add(1);
             let inside = at > start;
             let kind = match (frame.header.kind, inside) {
                 (FrameKind::Full, false) | (FrameKind::Last, true) => RecordKind::Data,
@@ -139,6 +143,7 @@ impl FrameReader {
                 payload: Bytes::from(payload),
                 promise,
                 checksum: frame.checksum,
+                frames,
             }));
         }
     }

@@ -1,0 +1,207 @@
+//! Logs and manifests in words: what `shamba wal FILE` and `shamba manifest DB` print.
+//!
+//! One file at a time, nothing but the file: whether an odd end is a torn tail or corruption is judged by
+//! the promises in the file itself, so a log that later logs say more about may be worse than it looks here
+//! (opening the database tells). Nothing is written.
+//!
+//! Not here: tables (`shamba_table::describe`), the check of a whole database.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use shamba_env::Env;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{
+    FileHeader, FileKind, FrameReader, HEADER_BYTES, HeaderFault, Record, RecordKind, Step, Window, survey,
+};
+
+mod manifest;
+#[cfg(test)]
+mod tests;
+mod wal;
+
+pub use manifest::manifest_file;
+pub use wal::wal_file;
+
+/// One record of a framed file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct RecordDescription {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length, frame headers included.
+    pub bytes: u64,
+    /// How many frames hold it.
+    pub frames: u32,
+    /// "head", "batch", "edit", "promise" or "end".
+    pub kind: &'static str,
+    /// Everything in the file below this offset was synced before the record was written; 0: nothing said.
+    pub promise: u64,
+    /// What it says, as (name, value), in order; names repeat.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+/// How a framed file ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Ending {
+    /// With an end marker: it was closed in order.
+    Clean,
+    /// After a whole record.
+    Open,
+    /// In something unreadable that was never promised: the tail of an unclean stop.
+    Torn {
+        /// Where the readable part ends.
+        offset: u64,
+        /// How much follows.
+        bytes: u64,
+        /// What is wrong there.
+        detail: String,
+    },
+    /// In something unreadable, or missing, that was promised.
+    Corrupt {
+        /// Where.
+        offset: u64,
+        /// What is wrong there.
+        detail: String,
+    },
+}
+
+/// What a framed file holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LogDescription {
+    /// The file.
+    pub file: PathBuf,
+    /// "log" or "manifest".
+    pub kind: &'static str,
+    /// The number in its header.
+    pub number: u64,
+    /// The random id that salts its checksums.
+    pub birth: u64,
+    /// Optional feature bits.
+    pub optional_features: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// The highest promise in any of its frames, readable records or not.
+    pub promise: u64,
+    /// The readable records from the beginning.
+    pub records: Vec<RecordDescription>,
+    /// What comes after them.
+    pub ending: Ending,
+}
+
+impl LogDescription {
+    /// Whether something that was promised is damaged.
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self.ending, Ending::Corrupt { .. })
+    }
+}
+
+impl fmt::Display for LogDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, kind, number, birth, bytes, promise, .. } = self;
+        writeln!(f, "{}: {kind} {number}, birth {birth:016x}, {bytes} bytes", file.display())?;
+        for record in &self.records {
+            let RecordDescription { offset, bytes, frames, kind, promise, fields } = record;
+            write!(f, "{offset:>10}  {kind:<8}{bytes} bytes")?;
+            if *frames > 1 {
+                write!(f, " in {frames} frames")?;
+            }
+            if *promise > 0 {
+                write!(f, ", all below {promise} is synced")?;
+            }
+            writeln!(f)?;
+            for (name, value) in fields {
+                writeln!(f, "            {name} {value}")?;
+            }
+        }
+        match &self.ending {
+            Ending::Clean => writeln!(f, "closed in order"),
+            Ending::Open => writeln!(f, "ends after a whole record; {promise} bytes are promised"),
+            Ending::Torn { offset, bytes, detail } => {
+                writeln!(f, "torn tail: {bytes} bytes from offset {offset} on: {detail}")
+            }
+            Ending::Corrupt { offset, detail } => {
+                writeln!(f, "CORRUPT at offset {offset}: {detail}; {promise} bytes are promised")
+            }
+        }
+    }
+}
+
+/// Walks a framed file; `describe` turns the payload of each record into its kind and fields.
+fn describe_file(
+    env: &Env,
+    path: &Path,
+    kind: FileKind,
+    describe: &dyn Fn(&Record, u64) -> std::result::Result<(&'static str, Fields), String>,
+) -> Result<LogDescription> {
+    let mut window = Window::open(env, path)?;
+    let start = window.at(0, HEADER_BYTES as usize)?;
+    let header = FileHeader::decode(kind, None, start).map_err(|fault| match fault {
+        HeaderFault::Damaged(detail) => Error::corruption(path, 0, kind.header_structure(), detail),
+        HeaderFault::Unsupported(detail) => {
+            Error::new(ErrorKind::Unsupported, format!("{}: {detail}", path.display()))
+        }
+    })?;
+    let promise = survey::highest_promise(&mut window, header.number, Some(header.birth))?;
+    let bytes = window.file_bytes();
+    let mut reader = FrameReader::new(window, header.number, header.birth);
+    let mut records = Vec::new();
+    let mut ended = false;
+    let ending = loop {
+        let at = reader.offset();
+        let (offset, detail) = match reader.next()? {
+            Step::Record(record) => {
+                ended = record.kind == RecordKind::End;
+                match describe(&record, header.number) {
+                    Ok((kind, fields)) => records.push(RecordDescription {
+                        offset: record.offset,
+                        bytes: record.end - record.offset,
+                        frames: record.frames,
+                        kind,
+                        promise: record.promise,
+                        fields,
+                    }),
+                    Err(detail) => break Ending::Corrupt { offset: record.offset, detail },
+                }
+                continue;
+            }
+            Step::End if at < promise => (at, "it ends here".to_owned()),
+            Step::End if ended => break Ending::Clean,
+            Step::End => break Ending::Open,
+            Step::Damage { offset, detail } => (offset, detail),
+        };
+        break match at < promise {
+            true => Ending::Corrupt { offset, detail },
+            false => Ending::Torn { offset: at, bytes: bytes.saturating_sub(at), detail },
+        };
+    };
+    Ok(LogDescription {
+        file: path.to_path_buf(),
+        kind: if kind == FileKind::Wal { "log" } else { "manifest" },
+        number: header.number,
+        birth: header.birth.0,
+        optional_features: header.optional,
+        bytes,
+        promise,
+        records,
+        ending,
+    })
+}
+
+type Fields = Vec<(&'static str, String)>;
+
+/// Bytes as text: printable ASCII as it is, the rest as `\xNN`.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for &byte in bytes {
+        match byte {
+            b'\\' => text.push_str("\\\\"),
+            b' '..=b'~' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text
+}

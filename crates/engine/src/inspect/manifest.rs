@@ -1,0 +1,113 @@
+//! The edits of a manifest in words.
+
+use std::path::Path;
+
+use shamba_env::Env;
+
+use super::{Fields, LogDescription, describe_file, escaped};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{FileKind, Record, RecordKind};
+use crate::version::current::read_current;
+use crate::version::manifest::codec::{EditFault, decode_edit};
+use crate::version::manifest::manifest_file_name;
+use crate::version::{Change, KeyRange, ManifestEdit};
+
+/// Describes the manifest at `path`; of a database directory, the manifest in force.
+///
+/// # Errors
+/// `Corruption` when `CURRENT` or the file header is damaged (later damage is in
+/// [`LogDescription::ending`]), `Unsupported` for a newer version, `Io` when there is no database, what
+/// reading says.
+pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
+    // A path that can be listed is a directory.
+    if env.vfs.list(path).is_err() {
+        return describe_file(env, path, FileKind::Manifest, &|record, _| describe(record));
+    }
+    let Some(current) = read_current(env, path)? else {
+        return Err(Error::new(ErrorKind::Io, format!("{}: no database here", path.display())));
+    };
+    manifest_file(env, &path.join(manifest_file_name(current.number)))
+}
+
+fn describe(record: &Record) -> std::result::Result<(&'static str, Fields), String> {
+    match record.kind {
+        RecordKind::Promise => Ok(("promise", Vec::new())),
+        RecordKind::End => Ok(("end", Vec::new())),
+        RecordKind::Head => Err("a log's head in a manifest".to_owned()),
+        RecordKind::Data => {
+            let edit = decode_edit(&record.payload).map_err(|fault| match fault {
+                EditFault::Malformed(detail) | EditFault::Unsupported(detail) => detail,
+            })?;
+            Ok(("edit", fields(&edit)))
+        }
+    }
+}
+
+fn fields(edit: &ManifestEdit) -> Fields {
+    let mut fields = Fields::new();
+    let pair = |(name, value): &(String, String)| format!("{name}={value}");
+    for setting in &edit.settings {
+        fields.push(("setting", pair(setting)));
+    }
+    for (id, name, settings) in &edit.keyspaces_created {
+        let settings: Vec<String> = settings.iter().map(pair).collect();
+        fields.push(("keyspace_created", format!("[{id}] {name:?} {}", settings.join(" ")).trim_end().to_owned()));
+    }
+    for (id, settings) in &edit.keyspace_settings {
+        let settings: Vec<String> = settings.iter().map(pair).collect();
+        fields.push(("keyspace_settings", format!("[{id}] {}", settings.join(" "))));
+    }
+    for id in &edit.keyspaces_dropped {
+        fields.push(("keyspace_dropped", format!("[{id}]")));
+    }
+    for version in &edit.versions {
+        let keyspace = version.keyspace;
+        fields.extend(version.changes.iter().map(|change| tree_change(keyspace.0, change)));
+    }
+    for (id, seq) in &edit.flushed {
+        fields.push(("flushed", format!("[{id}] @{seq}")));
+    }
+    if let Some(log) = edit.first_log {
+        fields.push(("first_log", log.to_string()));
+    }
+    if let Some((log, offset)) = edit.log_promise {
+        fields.push(("log_promise", format!("log {log} below {offset}")));
+    }
+    if let Some(seq) = edit.last_seq {
+        fields.push(("last_sequence", seq.to_string()));
+    }
+    if let Some(id) = edit.next_id {
+        fields.push(("next_id", id.to_string()));
+    }
+    fields
+}
+
+fn tree_change(keyspace: u32, change: &Change) -> (&'static str, String) {
+    match change {
+        Change::Add { level, run, age, table } => {
+            let meta = &table.meta;
+            let text = format!(
+                "[{keyspace}] L{level} r{run}@{age} {} {} {} of {} bytes, {} entries, @{}..={}, birth {}",
+                meta.id,
+                shown_range(&table.range),
+                table.live_bytes,
+                meta.file_bytes,
+                meta.entries,
+                meta.smallest_seq,
+                meta.largest_seq,
+                meta.birth,
+            );
+            ("add", text)
+        }
+        Change::Remove { level, run, table } => ("remove", format!("[{keyspace}] L{level} r{run} {table}")),
+        Change::Narrow { level, run, table, range, live_bytes } => {
+            let range = shown_range(range);
+            ("narrow", format!("[{keyspace}] L{level} r{run} {table} {range} {live_bytes} bytes"))
+        }
+    }
+}
+
+fn shown_range(range: &KeyRange) -> String {
+    let upper = range.upper.as_deref().map_or_else(String::new, escaped);
+    format!("{}..{upper}", escaped(&range.lower))
+}

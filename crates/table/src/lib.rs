@@ -13,6 +13,29 @@
 //!
 //! Every file access goes through `shamba-env`. All types are `Send`; readers and caches are shared freely.
 //!
+//! ```
+//! use std::{path::Path, sync::Arc};
+//! use shamba_env::{Env, MemFs};
+//! use shamba_key::{DigestFn, DigestKind, EntryKind, SeqNo};
+//! use shamba_table::*;
+//!
+//! let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+//! let (id, birth, digest) = (TableId(1), BirthId(99), DigestFn::new(DigestKind::Xxh3, 42));
+//! let options = WriterOptions {
+//!     id, birth, digest, compression: Compression::Lz4, bits_per_key: 10.0, block_bytes: 4096,
+//! };
+//! let mut writer = TableWriter::create(&env, Path::new("/"), options)?;
+//! writer.add(b"apple", SeqNo(7), EntryKind::Put, b"red")?;
+//! writer.finish()?;
+//!
+//! let ledger = Arc::new(Ledger::new());
+//! let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
+//! let table = TableReader::open(&env, Path::new("/"), ReaderOptions { id, birth, digest, cache, ledger })?;
+//! let found = table.get(b"apple", SeqNo::MAX, digest.digest(b"apple"), &mut ReadCounters::default())?;
+//! assert_eq!(found.expect("an apple").value, b"red"[..]);
+//! # Ok::<(), Error>(())
+//! ```
+//!
 //! Not here: which tables make up a tree, and whose versions are visible (package `shamba`); the filter's
 //! bits (crate `shamba-filter`).
 #![deny(missing_docs)]

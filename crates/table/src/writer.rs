@@ -254,6 +254,13 @@ impl TableWriter {
         self.out.offset() + (self.block.payload_bytes() + self.index.bytes()) as u64
     }
 
+    /// About what the writer holds in memory now, for the ledger.
+    pub fn memory_bytes(&self) -> u64 {
+        let digests = self.digests.capacity() * size_of::<KeyDigest>();
+        let buffers = self.out.gathered.capacity() + self.block.payload_bytes() + self.index.bytes();
+        (digests + buffers + self.tombstones.capacity() * size_of::<RangeTombstone>()) as u64
+    }
+
     /// Entries so far.
     pub fn entries(&self) -> u64 {
         self.entries

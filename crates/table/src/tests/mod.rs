@@ -3,6 +3,7 @@
 mod damage;
 mod faults;
 mod forged;
+mod future;
 mod laws;
 mod limits;
 mod page;

@@ -31,6 +31,13 @@ pub fn table_file_name(id: TableId) -> String {
     format!("{id}.sst")
 }
 
+/// The table that a file name belongs to; `None` for any other file.
+pub fn parse_table_file_name(name: &str) -> Option<TableId> {
+    let id = TableId(name.strip_suffix(".sst")?.parse().ok()?);
+    // Signs and surplus zeros parse, too, but are no names of ours.
+    (table_file_name(id) == name).then_some(id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +46,12 @@ mod tests {
     fn names_sort_and_grow() {
         assert_eq!(table_file_name(TableId(12)), "000012.sst");
         assert_eq!(table_file_name(TableId(12_345_678)), "12345678.sst");
+        for id in [0, 12, 999_999, 12_345_678].map(TableId) {
+            assert_eq!(parse_table_file_name(&table_file_name(id)), Some(id));
+        }
+        for other in ["12.sst", "+00012.sst", "0000012.sst", "000012.log", "000012.sst.tmp", ".sst", ""] {
+            assert_eq!(parse_table_file_name(other), None, "{other:?}");
+        }
         assert_eq!(BirthId(0xab).to_string(), "00000000000000ab");
     }
 }

@@ -70,7 +70,7 @@ pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, internal_cmp};
 pub use error::{Error, Result};
 pub use format::{Section, SectionKind};
-pub use id::{BirthId, TableId, table_file_name};
+pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{ReadCounters, ReaderOptions, TableIter, TableReader};

@@ -144,6 +144,6 @@ mod tests {
         assert_eq!(format!("{slice:?}"), r#"b"a\x00\"\xff""#);
         assert_eq!(Slice::from("k"), "k");
         assert_eq!(Slice::from(vec![1, 2]), &[1, 2]);
-        assert!(Slice::from("a") < Slice::from("b"));
+        assert!([Slice::from("a"), Slice::from("b\0"), Slice::from("b\x01")].is_sorted());
     }
 }

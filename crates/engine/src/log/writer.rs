@@ -157,10 +157,9 @@ impl FrameWriter {
     /// # Errors
     /// What the file system says; from then on the writer is sealed.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        match &self.seal {
-            Some(seal) if seal.sync_failed => return Err(seal.cause.clone()),
-            Some(_) => {}
-            None => self.flush()?,
+        self.check_syncable()?;
+        if self.seal.is_none() {
+            self.flush()?;
         }
         if self.synced == self.flushed {
             return Ok(());
@@ -183,6 +182,17 @@ impl FrameWriter {
         self.buffer = Vec::new();
         self.last_checksum = self.flushed_checksum;
         self.seal = Some(Seal { cause, cut: false, sync_failed: true });
+    }
+
+    /// That no sync has failed.
+    ///
+    /// # Errors
+    /// The failure: nothing may be tried again after it.
+    pub(crate) fn check_syncable(&self) -> Result<()> {
+        match &self.seal {
+            Some(seal) if seal.sync_failed => Err(seal.cause.clone()),
+            _ => Ok(()),
+        }
     }
 
     fn check_open(&self) -> Result<()> {

@@ -143,7 +143,7 @@ impl Cursor {
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
-    #[expect(clippy::should_implement_trait, reason = "the moves of a cursor come in pairs; Iter iterates")]
+    #[allow(clippy::should_implement_trait, reason = "the moves of a cursor come in pairs; Iter iterates")]
     pub fn next(&mut self) -> Result<bool> {
         self.scan.next()
     }

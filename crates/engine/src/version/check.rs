@@ -77,13 +77,14 @@ impl Version {
 
     /// A file may be used by several runs, each another part of it.
     fn check_shared_files(&self) -> Result<(), String> {
-        let mut uses: HashMap<_, Vec<&TableUse>> = HashMap::new();
-        for (_, run, table) in self.tables() {
-            let others = uses.entry(table.meta.id).or_default();
-            if others.iter().any(|other| other.range.overlaps(&table.range)) {
-                return Err(format!("run {}: table {} counts twice for a key", run.id, table.meta.id));
+        let mut uses: Vec<_> = self.tables().map(|(_, run, table)| (table.meta.id, run.id, table)).collect();
+        uses.sort_unstable_by_key(|(table, run, _)| (*table, *run));
+        for same in uses.chunk_by(|a, b| a.0 == b.0) {
+            for (at, (table, run, one)) in same.iter().enumerate() {
+                if same[..at].iter().any(|(_, _, other)| other.range.overlaps(&one.range)) {
+                    return Err(format!("run {run}: table {table} counts twice for a key"));
+                }
             }
-            others.push(table);
         }
         Ok(())
     }
@@ -110,7 +111,7 @@ impl Version {
     /// key can be compared.
     fn check_first_keys(&self) -> Result<(), String> {
         // For each first key: the table of the newer runs whose versions of it end lowest.
-        let mut newest: HashMap<&[u8], &TableUse> = HashMap::new();
+        let mut newest: HashMap<&[u8], &TableUse> = HashMap::with_capacity(self.tables().count());
         for (level, run, table) in self.tables() {
             if !is_numbered(table) || table.range.lower != table.meta.smallest {
                 continue;
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!(
             check("L1: r9@9[000019:a..f of a..z 5 of 9]\nL2: r8@8[000019:e..z of a..z 4 of 9]\n")
                 .unwrap_err(),
-            "run 8: table 000019 counts twice for a key"
+            "run 9: table 000019 counts twice for a key"
         );
         assert_eq!(
             check("L1: r9@9[000019:a..e of a..z 5 of 9]\nL2: r8@8[000019:e..z of a..z 4 of 9]\n"),

@@ -108,6 +108,7 @@ impl WalWriter {
             let context = format!("log {} must not be synced before its predecessor", self.number);
             return Err(Error::invalid(context));
         }
+        self.frames.check_syncable()?;
         if self.frames.failure().is_none() {
             self.flush()?;
         }

@@ -100,9 +100,9 @@ fn relieve(version: &Version, design: &Design, level: u32) -> Option<MergeJob> {
     let reason = if has_too_many { Reason::Runs { level } } else { Reason::Overflow { level } };
     let mut arrival = Arrival::default();
     if has_too_many && (allowed == 1 || level >= MAX_LEVELS) {
-        arrival.add_level(version, level);
-        let target_run = Target::Existing(oldest.id);
-        return Some(MergeJob { inputs: arrival.inputs, target_level: level, target_run, reason });
+        let newer = runs.iter().filter(|run| run.id != oldest.id);
+        newer.for_each(|run| arrival.add(level, run, run.tables()));
+        return Some(arrival.into(Some(oldest), level, reason));
     }
     if allowed > 1 || (level == deepest && design.inner_runs > 1) {
         arrival.add_level(version, level);
@@ -169,7 +169,12 @@ impl Arrival {
         let Some(run) = run else {
             return MergeJob { inputs: self.inputs, target_level, target_run: Target::New, reason };
         };
-        let tables = sharing_keys(run, &self.ranges);
+        // Not all of the run, also where that would be right: a merge that crashes after each slice must begin
+        // where the last one ended, and what the inputs no longer share keys with is done.
+        let shared: HashSet<TableId> =
+            self.ranges.iter().flat_map(|range| run.overlapping(range)).map(|table| table.meta.id).collect();
+        let tables: Vec<_> =
+            run.tables().iter().map(|table| table.meta.id).filter(|id| shared.contains(id)).collect();
         if !tables.is_empty() {
             self.inputs.push(MergeInput { level: target_level, run: run.id, tables });
         }
@@ -177,9 +182,3 @@ impl Arrival {
     }
 }
 
-/// The tables of `run` that share keys with any of the ranges, ascending.
-fn sharing_keys(run: &Run, ranges: &[KeyRange]) -> Vec<TableId> {
-    let shared: HashSet<_> =
-        ranges.iter().flat_map(|range| run.overlapping(range)).map(|table| table.meta.id).collect();
-    run.tables().iter().map(|table| table.meta.id).filter(|id| shared.contains(id)).collect()
-}

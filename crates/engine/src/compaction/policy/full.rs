@@ -1,39 +1,43 @@
 //! The full merge: a caller's `compact`.
 //!
 //! Everything becomes one run on the shallowest level, not above the deepest one in use, whose capacity
-//! holds it, so that the policy leaves it where it is. It joins the oldest run of the deepest level when that is
-//! the level, so that the merge can go on after a crash instead of starting over.
+//! holds it, so that the policy leaves it where it is. It joins the oldest run of that level; tables of that run which
+//! share keys with no other and hold no tombstone are merged already and stay. So a merge that crashes goes on
+//! where it was.
 //!
 //! Not here: what the policy does by itself ([`super::fluid`]).
 
 use shamba_model::{Design, MAX_LEVELS};
 
 use super::job::{MergeInput, MergeJob, Reason, Target};
-use crate::version::Version;
+use crate::version::{Run, TableUse, Version};
 
-/// The merge of all tables into one run; `None` when the tree is one run that a merge could not make smaller:
-/// below the inbox, without tombstones, every file used whole.
+/// The merge into one run; `None` when the tree is one run below the inbox that a merge could not make smaller:
+/// no tombstones, every file used whole. While snapshots hold tombstones back it is `Some` again afterwards.
 pub(crate) fn pick_full(version: &Version, design: &Design) -> Option<MergeJob> {
     let deepest = version.deepest_level();
     let total_bytes = version.bytes();
     let target_level = (deepest.max(1)..MAX_LEVELS)
         .find(|level| design.level_capacity_bytes(*level) >= total_bytes)
         .unwrap_or(MAX_LEVELS);
-    let is_dense = version.tables().all(|(_, _, table)| {
-        table.meta.deletes == 0 && table.meta.range_deletes == 0 && !table.is_narrowed()
-    });
-    let is_done = version.run_count() == 1 && deepest == target_level && is_dense;
-    if version.run_count() == 0 || is_done {
-        return None;
-    }
-    let inputs = version
-        .runs()
-        .map(|(level, run)| {
-            let tables = run.tables().iter().map(|table| table.meta.id).collect();
-            MergeInput { level, run: run.id, tables }
-        })
-        .collect();
-    let target_run =
-        version.level(target_level).last().map_or(Target::New, |oldest| Target::Existing(oldest.id));
-    Some(MergeJob { inputs, target_level, target_run, reason: Reason::Manual })
+    let oldest = version.level(target_level).last();
+    let others: Vec<_> = version.runs().filter(|(_, run)| oldest.is_none_or(|oldest| oldest.id != run.id)).collect();
+    let must_merge = |table: &TableUse| {
+        !is_dense(table) || others.iter().any(|(_, run)| !run.overlapping(&table.range).is_empty())
+    };
+    let mut inputs: Vec<_> = others.iter().map(|(level, run)| input(*level, run, |_| true)).collect();
+    inputs.extend(oldest.map(|run| input(target_level, run, must_merge)));
+    inputs.retain(|input| !input.tables.is_empty());
+    let target_run = oldest.map_or(Target::New, |oldest| Target::Existing(oldest.id));
+    (!inputs.is_empty()).then_some(MergeJob { inputs, target_level, target_run, reason: Reason::Manual })
+}
+
+/// Whether a merge could not make the table smaller: no tombstones, and all of the file counts.
+fn is_dense(table: &TableUse) -> bool {
+    table.meta.deletes == 0 && table.meta.range_deletes == 0 && !table.is_narrowed()
+}
+
+fn input(level: u32, run: &Run, is_merged: impl Fn(&TableUse) -> bool) -> MergeInput {
+    let tables = run.tables().iter().filter(|table| is_merged(table)).map(|table| table.meta.id).collect();
+    MergeInput { level, run: run.id, tables }
 }

@@ -1,1 +1,318 @@
+//! Scripts: define a tree, act, expect text. One file of `tests/data/policy` each; `UPDATE_EXPECT=1` rewrites
+//! what is expected.
+//!
+//! A step is a command, its input lines, a line `----`, and what it prints, up to a blank line:
+//!
+//! - `design POLICY T=4 buffer=100 [trigger=2] [K=3] [Z=1]`
+//! - `tree`, the tree as input in the notation: prints its violation, or its levels, bytes and debt
+//! - `pick`, `full`: the job, checked
+//! - `run [slice=100] [stop=1]`: carries out the last job, with at most `stop` slices of so many bytes: the tree
+//! - `slices slice=100`: the slices of the last job
+//! - `settle [slice=100]`: jobs until there is none, and the tree, whose shape is checked
+//!
+//! On paper a merge keeps every byte, and half of a table is left when less of it counts.
 
+use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use expect_test::{ExpectFile, expect_file};
+use shamba_key::SeqNo;
+use shamba_model::{Design, MergePolicy};
+use shamba_table::{BirthId, TableId};
+
+use super::*;
+use crate::ids::{Age, KeyspaceId, RunId};
+use crate::version::{KeyRange, TableMeta, TableUse, Version};
+
+/// Settling takes fewer jobs than this in every script.
+const JOBS_MAX: usize = 200;
+
+fn check(file: &ExpectFile) {
+    let script = file.data();
+    let mut world = World::new();
+    let mut out = String::new();
+    for step in script.split("\n\n").filter(|step| !step.trim().is_empty()) {
+        let step = step.trim_matches('\n');
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let (asked, is_command) = match step.split_once("----") {
+            Some((asked, _)) => (asked, true),
+            None => (step, !step.lines().all(|line| line.starts_with('#'))),
+        };
+        writeln!(out, "{}", asked.trim_end()).expect("a string grows");
+        if is_command {
+            let mut lines = asked.lines().filter(|line| !line.starts_with('#'));
+            let command = lines.next().unwrap_or_default();
+            let input = lines.collect::<Vec<_>>().join("\n");
+            let answer = world.act(command, &input).unwrap_or_else(|why| format!("error: {why}"));
+            writeln!(out, "----\n{}", answer.trim_end()).expect("a string grows");
+        }
+    }
+    file.assert_eq(&out);
+}
+
+struct World {
+    design: Design,
+    limits: InboxLimits,
+    version: Version,
+    job: Option<MergeJob>,
+    last_id: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let design = Design::new(MergePolicy::Leveling, 4.0, 100, 0.0);
+        let limits = InboxLimits { trigger: 1 };
+        Self { design, limits, version: Version::empty(), job: None, last_id: 900 }
+    }
+
+    fn act(&mut self, command: &str, input: &str) -> Result<String, String> {
+        let mut words = command.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let words: Vec<&str> = words.collect();
+        match name {
+            "design" => self.set_design(&words),
+            "tree" => {
+                self.version = input.parse()?;
+                self.job = None;
+                self.version.check()?;
+                Ok(self.summary())
+            }
+            "pick" => {
+                self.job = pick(&self.version, &self.design, &self.limits);
+                self.describe_job()
+            }
+            "full" => {
+                self.job = pick_full(&self.version, &self.design);
+                self.describe_job()
+            }
+            "run" => {
+                let stop = option(&words, "stop").map_or(Ok(u64::MAX), number)?;
+                self.carry_out(slice_bytes(&words)?, stop)?;
+                Ok(self.version.to_string())
+            }
+            "slices" => {
+                let job = self.job.as_ref().ok_or("no job")?;
+                let slices = slices(job, &self.version, slice_bytes(&words)?, &|_, _| Vec::new());
+                Ok(slices.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+            }
+            "settle" => self.settle(slice_bytes(&words)?),
+            _ => Err(format!("unknown command {name:?}")),
+        }
+    }
+
+    fn set_design(&mut self, words: &[&str]) -> Result<String, String> {
+        let policy: MergePolicy = words.first().ok_or("a design begins with its policy")?.parse()?;
+        let size_ratio = option(words, "T").map_or(Ok(4.0), number)?;
+        self.design = Design::new(policy, size_ratio, option(words, "buffer").map_or(Ok(100), number)?, 0.0);
+        if let Some(runs) = option(words, "K") {
+            self.design.inner_runs = number(runs)?;
+        }
+        if let Some(runs) = option(words, "Z") {
+            self.design.last_runs = number(runs)?;
+        }
+        self.limits.trigger = option(words, "trigger").map_or(Ok(1), number)?;
+        let Design { size_ratio, inner_runs, last_runs, .. } = self.design;
+        let capacities: Vec<_> =
+            (1..=4).map(|level| format!("L{level} {}", self.design.level_capacity_bytes(level))).collect();
+        Ok(format!("T={size_ratio} K={inner_runs} Z={last_runs}, capacities: {}", capacities.join(", ")))
+    }
+
+    fn summary(&self) -> String {
+        let debt = debt_bytes(&self.version, &self.design, &self.limits);
+        let levels: Vec<_> = self
+            .version
+            .levels()
+            .filter(|(_, runs)| !runs.is_empty())
+            .map(|(level, runs)| format!("L{level} {} in {} runs", self.version.level_bytes(level), runs.len()))
+            .collect();
+        format!("{}; debt {debt}", levels.join(", "))
+    }
+
+    fn describe_job(&self) -> Result<String, String> {
+        let Some(job) = &self.job else { return Ok("nothing to do".to_owned()) };
+        job.check(&self.version)?;
+        let how = if job.is_trivial_move(&self.version) { "a move" } else { "a merge" };
+        Ok(format!("{job}\n{how} of {} bytes", job.input_bytes(&self.version)))
+    }
+
+    fn settle(&mut self, slice_bytes: u64) -> Result<String, String> {
+        let mut out = String::new();
+        for _ in 0..JOBS_MAX {
+            self.job = pick(&self.version, &self.design, &self.limits);
+            writeln!(out, "{}", self.describe_job()?.replace("\na ", ": a ")).map_err(|error| error.to_string())?;
+            if self.job.is_none() {
+                self.version.check_shape(&self.design, self.limits.trigger)?;
+                return Ok(format!("{out}{}", self.version));
+            }
+            self.carry_out(slice_bytes, u64::MAX)?;
+        }
+        Err("the policy does not end".to_owned())
+    }
+
+    /// Does the last job on paper, up to `stop` slices of it.
+    fn carry_out(&mut self, slice_bytes: u64, stop: u64) -> Result<(), String> {
+        let job = self.job.take().ok_or("no job")?;
+        let fresh = self.next_id();
+        let output_run = job.output_run(&self.version, RunId(fresh), Age(fresh))?;
+        if job.is_trivial_move(&self.version) {
+            return self.apply(&move_edit(KeyspaceId(0), &self.version, &job, output_run));
+        }
+        let slices = slices(&job, &self.version, slice_bytes, &|_, _| Vec::new());
+        for slice in slices.iter().take(usize::try_from(stop).unwrap_or(usize::MAX)) {
+            let output = self.merged(&job, slice);
+            let edit = slice_edit(KeyspaceId(0), &self.version, &job, slice, vec![output], output_run, &half);
+            self.apply(&edit)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, edit: &crate::version::VersionEdit) -> Result<(), String> {
+        self.version = self.version.apply(edit)?;
+        self.version.check()
+    }
+
+    /// One table with every byte of the slice.
+    fn merged(&mut self, job: &MergeJob, slice: &KeyRange) -> TableUse {
+        let id = TableId(self.next_id());
+        let mut range: Option<KeyRange> = None;
+        let mut bytes = 0;
+        for (_, _, table) in job.uses(&self.version) {
+            let Some(part) = table.range.intersection(slice) else { continue };
+            let left = KeyRange { lower: slice.upper.clone().unwrap_or_default(), upper: table.range.upper.clone() };
+            let goes_on = slice.upper.as_ref().is_some_and(|end| table.range.is_above(end));
+            bytes += table.live_bytes - if goes_on { half(table, &left) } else { 0 };
+            range = Some(range.map_or_else(|| part.clone(), |range| range.hull(&part)));
+        }
+        let range = range.expect("a slice has input");
+        let meta = TableMeta {
+            id,
+            birth: BirthId(0),
+            file_bytes: bytes,
+            entries: 0,
+            deletes: 0,
+            range_deletes: 0,
+            smallest: range.lower,
+            upper: range.upper,
+            smallest_seq: SeqNo::ZERO,
+            largest_seq: SeqNo::ZERO,
+            bits_per_key: 0.0,
+            reader: OnceLock::new(),
+        };
+        TableUse::whole(Arc::new(meta))
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+}
+
+fn half(table: &TableUse, _: &KeyRange) -> u64 {
+    table.live_bytes / 2
+}
+
+fn slice_bytes(words: &[&str]) -> Result<u64, String> {
+    option(words, "slice").map_or(Ok(u64::MAX), number)
+}
+
+fn option<'w>(words: &[&'w str], name: &str) -> Option<&'w str> {
+    words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("not a number: {text:?}"))
+}
+
+macro_rules! scripts {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            check(&expect_file![concat!(
+                env!("CARGO_MANIFEST_DIR"), "/tests/data/policy/", stringify!($name), ".txt"
+            )]);
+        }
+    )*};
+}
+
+scripts!(leveling tiering lazy_leveling new_design half_done full order);
+
+/// What the checks of a job are for: jobs that no policy makes.
+#[test]
+fn jobs_that_would_break_lookup_order_are_refused() {
+    let tree: Version = "L0: r9@9[9:a..f 1] r8@8[8:c..k 1]\n\
+                         L1: r7@7[7:b..d 1, 17:e..g 1] r6@6[6:a..z 1]\n\
+                         L2: r5@5[5:a..e 1, 15:e..z 1]\n"
+        .parse()
+        .expect("notation");
+    let job = |inputs: &[(u32, u64, &[u64])], target_level, target_run| {
+        let inputs = inputs
+            .iter()
+            .map(|&(level, run, tables)| {
+                let tables = tables.iter().map(|id| TableId(*id)).collect();
+                MergeInput { level, run: RunId(run), tables }
+            })
+            .collect();
+        MergeJob { inputs, target_level, target_run, reason: Reason::Manual }.check(&tree)
+    };
+    let existing = |run| Target::Existing(RunId(run));
+    assert_eq!(job(&[(0, 9, &[9]), (0, 8, &[8])], 1, Target::New), Ok(()));
+    assert_eq!(job(&[(0, 9, &[9]), (0, 8, &[8]), (1, 7, &[7, 17])], 1, existing(7)), Ok(()));
+    assert_eq!(job(&[(1, 6, &[6]), (2, 5, &[5, 15])], 2, existing(5)), Ok(()));
+    for (result, why) in [
+        (job(&[(0, 9, &[9])], 1, Target::New), "table 000009 would pass table 000008 of run 8, which shares keys with it"),
+        (
+            job(&[(0, 9, &[9]), (0, 8, &[8]), (1, 7, &[7])], 1, existing(7)),
+            "table 000009 would pass table 000017 of run 7, which shares keys with it",
+        ),
+        (
+            job(&[(1, 7, &[7]), (2, 5, &[5])], 2, existing(5)),
+            "table 000007 would pass table 000006 of run 6, which shares keys with it",
+        ),
+        (
+            job(&[(1, 6, &[6])], 2, Target::New),
+            "nothing",
+        ),
+        (job(&[(0, 8, &[8]), (0, 9, &[9])], 1, Target::New), "run 9 is out of order among the inputs"),
+        (job(&[(2, 5, &[5])], 1, Target::New), "run 5 would move up from level 2"),
+        (job(&[(0, 7, &[7])], 1, Target::New), "level 0 has no run 7"),
+        (job(&[(1, 7, &[6])], 2, Target::New), "run 7 has no table 000006"),
+        (job(&[(1, 7, &[])], 2, Target::New), "no table of run 7 is merged"),
+        (job(&[], 1, Target::New), "nothing is merged"),
+        (job(&[(0, 9, &[9])], 0, Target::New), "a merge cannot arrive in the inbox"),
+        (job(&[(0, 9, &[9])], 1, existing(5)), "the target, run 5, is not on level 1"),
+    ] {
+        match why {
+            "nothing" => assert_eq!(result, Ok(())),
+            _ => assert_eq!(result.unwrap_err(), why),
+        }
+    }
+}
+
+/// A key range is at the bottom when nothing older but the inputs holds keys of it.
+#[test]
+fn tombstones_may_go_where_nothing_older_is() {
+    let tree: Version =
+        "L0: r9@9[9:a..z 1]\nL1: r7@7[7:b..d 1] r6@6[6:e..g 1]\nL2: r5@5[5:k..m 1]\n".parse().expect("notation");
+    let input = |level, run, table| MergeInput { level, run: RunId(run), tables: vec![TableId(table)] };
+    let job = MergeJob {
+        inputs: vec![input(0, 9, 9), input(1, 7, 7)],
+        target_level: 1,
+        target_run: Target::Existing(RunId(7)),
+        reason: Reason::Inbox,
+    };
+    let reaches = |range: &str| job.reaches_bottom(&tree, &range.parse().expect("a range"));
+    assert!(reaches("a..e") && reaches("g..k") && reaches("m.."));
+    assert!(!reaches("a..f") && !reaches("l..l\\x00") && !reaches(".."));
+}
+
+#[test]
+fn a_key_between_slices_is_bytes() {
+    // Split keys that tables give need not be keys of the tables: any bytes inside will do.
+    let tree: Version = "L0: r9@9[9:a..z 100]\n".parse().expect("notation");
+    let job = pick(&tree, &Design::default(), &InboxLimits { trigger: 1 }).expect("the inbox is full");
+    let outside = |_: &TableUse, _| vec![Bytes::from_static(b"\xff"), Bytes::new(), Bytes::from_static(b"a")];
+    assert_eq!(slices(&job, &tree, 1, &outside), ["a..z".parse().expect("a range")]);
+}

@@ -1,0 +1,290 @@
+//! Background work: who flushes and merges, and who waits for it.
+//!
+//! With threads there are two workers: one flushes generations in order and syncs the log for interval
+//! writers, one merges. Without (the deterministic environment) the same steps run inside the call that made
+//! them due. A failure is reported, kept for writers to see, and retried with back-off; a panic turns writes
+//! off and is reported, never a silent stop.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use shamba_env::JoinHandle;
+
+use crate::compaction::policy::{InboxLimits, MergeJob, debt_bytes, pick, pick_full};
+use crate::core::{BackgroundState, Core, KeyspaceCore, lock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::metrics::WorkCounters;
+use crate::settings::Durability;
+
+/// First wait after a failure; doubles with each further one.
+const BACK_OFF_MS: u64 = 20;
+/// Longest wait between tries.
+const BACK_OFF_MS_MAX: u64 = 2_000;
+/// A worker without anything to do looks again after this long, should a wake-up be lost.
+const IDLE_MS: u64 = 500;
+
+/// A merge to do next.
+struct NextMerge {
+    keyspace: Arc<KeyspaceCore>,
+    /// `None` when a wanted whole merge has nothing to do.
+    job: Option<MergeJob>,
+    /// Whether `compact` waits for it.
+    is_whole: bool,
+}
+
+impl Core {
+    /// Starts the workers; none in an environment without threads.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(crate) fn start_workers(self: &Arc<Self>) -> Result<Vec<JoinHandle>> {
+        if self.is_inline() || self.read_only {
+            return Ok(Vec::new());
+        }
+        let mut handles = Vec::new();
+        for (name, work) in [("shamba-flush", Self::flush_worker as fn(&Self)), ("shamba-merge", Self::merge_worker)]
+        {
+            let core = Arc::clone(self);
+            let body = Box::new(move || {
+                if catch_unwind(AssertUnwindSafe(|| work(&core))).is_err() {
+                    core.fail(&Error::new(ErrorKind::ReadOnly, format!("the worker {name} panicked")));
+                }
+            });
+            let handle = self.env.spawner.spawn(name, body);
+            handles.push(handle.map_err(|error| Error::with_source(ErrorKind::Io, "starting a worker", error))?);
+        }
+        Ok(handles)
+    }
+
+    fn flush_worker(&self) {
+        let mut state = lock(&self.background.state);
+        while !state.shutdown {
+            if state.immutables.is_empty() || lock(&self.failure).is_some() {
+                state = self.wait_for_work(state, self.sync_interval_ms().unwrap_or(IDLE_MS).min(IDLE_MS));
+                if !state.shutdown {
+                    drop(state);
+                    self.sync_if_due();
+                    state = lock(&self.background.state);
+                }
+                continue;
+            }
+            drop(state);
+            let wait_ms = self.flush_oldest().err().map(|_| self.back_off_ms());
+            state = lock(&self.background.state);
+            if let Some(wait_ms) = wait_ms {
+                state = self.wait_for_work(state, wait_ms);
+            }
+        }
+    }
+
+    fn merge_worker(&self) {
+        loop {
+            if self.is_stopping() {
+                return;
+            }
+            let merged = if lock(&self.failure).is_some() { Ok(false) } else { self.merge_once() };
+            let wait_ms = match merged {
+                Ok(true) => continue,
+                Ok(false) => IDLE_MS,
+                Err(_) => self.back_off_ms(),
+            };
+            let state = lock(&self.background.state);
+            // Looked at again under the lock: an install wakes after it published.
+            if !state.shutdown && (merged.is_err() || self.next_merge(&state).is_none()) {
+                drop(self.wait_for_work(state, wait_ms));
+            }
+        }
+    }
+
+    fn wait_for_work<'a>(
+        &self,
+        state: MutexGuard<'a, BackgroundState>,
+        ms: u64,
+    ) -> MutexGuard<'a, BackgroundState> {
+        let waited = self.background.wake.wait_timeout(state, Duration::from_millis(ms.max(1)));
+        waited.map_or_else(|poison| poison.into_inner().0, |(state, _)| state)
+    }
+
+    fn back_off_ms(&self) -> u64 {
+        let failures = lock(&self.background.state).failures.min(10);
+        (BACK_OFF_MS << failures).min(BACK_OFF_MS_MAX)
+    }
+
+    /// Runs everything that is due on the caller's thread, until nothing is left or a step fails.
+    pub(crate) fn run_background_inline(&self) {
+        // Whoever is at it already does this work, too.
+        let Ok(_guard) = self.inline_work.try_lock() else { return };
+        while lock(&self.failure).is_none() {
+            let has_flush = !lock(&self.background.state).immutables.is_empty();
+            let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.merge_once() };
+            if !matches!(done, Ok(true)) {
+                return;
+            }
+        }
+    }
+
+    /// Flushes the oldest generation, and notes how it went.
+    fn flush_oldest(&self) -> Result<()> {
+        let generation = {
+            let mut state = lock(&self.background.state);
+            state.flushing = true;
+            state.immutables.front().cloned()
+        };
+        let outcome = generation.map_or(Ok(()), |generation| self.flush_generation(&generation));
+        let mut state = lock(&self.background.state);
+        state.flushing = false;
+        match &outcome {
+            Ok(()) => {
+                state.immutables.pop_front();
+                state.flush_error = None;
+                state.failures = 0;
+            }
+            Err(error) => {
+                state.flush_error = Some(error.clone());
+                state.failures += 1;
+            }
+        }
+        drop(state);
+        self.background.progress.notify_all();
+        self.background.wake.notify_all();
+        if let Err(error) = &outcome {
+            self.report_background("flush", error);
+        }
+        outcome
+    }
+
+    /// Picks the most urgent merge and carries it out; false if there is none.
+    fn merge_once(&self) -> Result<bool> {
+        let picked = {
+            let mut state = lock(&self.background.state);
+            let picked = self.next_merge(&state);
+            state.merging = picked.is_some();
+            picked
+        };
+        let Some(next) = picked else { return Ok(false) };
+        let outcome = next.job.as_ref().map_or(Ok(()), |job| self.run_merge(&next.keyspace, job));
+        let stopped = self.is_stopping();
+        let mut state = lock(&self.background.state);
+        state.merging = false;
+        match &outcome {
+            Ok(()) => {
+                state.merge_error = None;
+                state.failures = 0;
+                if next.is_whole {
+                    let id = next.keyspace.id;
+                    state.full_merges.retain(|wanted| *wanted != id);
+                }
+            }
+            Err(_) if stopped => {}
+            Err(error) => {
+                state.merge_error = Some(error.clone());
+                state.failures += 1;
+            }
+        }
+        drop(state);
+        self.background.progress.notify_all();
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(_) if stopped => Ok(false),
+            Err(error) => {
+                self.report_background("merge", &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The next merge: what `compact` waits for first, then the keyspace with the fullest level 0.
+    fn next_merge(&self, state: &BackgroundState) -> Option<NextMerge> {
+        let keyspaces = self.keyspaces.load();
+        for id in &state.full_merges {
+            if let Some(keyspace) = keyspaces.get(id) {
+                let job = pick_full(&keyspace.load().version, &self.settings.design);
+                return Some(NextMerge { keyspace: Arc::clone(keyspace), job, is_whole: true });
+            }
+        }
+        if !self.settings.auto_compaction {
+            return None;
+        }
+        let limits = self.inbox_limits();
+        let jobs = keyspaces.values().filter_map(|keyspace| {
+            let view = keyspace.load();
+            let job = pick(&view.version, &self.settings.design, &limits)?;
+            Some((view.version.level(0).len(), Arc::clone(keyspace), job))
+        });
+        let next = jobs.max_by_key(|(inbox_runs, ..)| *inbox_runs);
+        next.map(|(_, keyspace, job)| NextMerge { keyspace, job: Some(job), is_whole: false })
+    }
+
+    pub(crate) fn inbox_limits(&self) -> InboxLimits {
+        InboxLimits { trigger: self.settings.inbox_trigger }
+    }
+
+    fn report_background(&self, what: &str, error: &Error) {
+        WorkCounters::add(&self.work.background_errors, 1);
+        self.events.emit(&Event::BackgroundError(format!("{what}: {error}")));
+    }
+
+    fn sync_interval_ms(&self) -> Option<u64> {
+        match self.settings.durability {
+            Durability::Interval { ms, .. } => Some(ms.max(1)),
+            // A write may ask for an interval of its own: look at a steady pace.
+            _ => None,
+        }
+    }
+
+    /// Syncs the log when interval writes have waited long enough.
+    fn sync_if_due(&self) {
+        let mut writing = lock(&self.writing);
+        let Some(since_us) = writing.unsynced_since_us else { return };
+        let interval_us = self.sync_interval_ms().unwrap_or(0).saturating_mul(1_000);
+        if self.env.clock.now_us().saturating_sub(since_us) >= interval_us {
+            // A failure turns writes off and is given to the next writer.
+            let _ = self.sync_locked(&mut writing);
+        }
+    }
+
+    /// Waits until `done`; runs the work itself where there are no threads.
+    ///
+    /// # Errors
+    /// The failure that keeps it from being done.
+    pub(crate) fn wait_until(&self, done: impl Fn(&BackgroundState) -> bool) -> Result<()> {
+        loop {
+            if self.is_inline() {
+                self.run_background_inline();
+            }
+            let state = lock(&self.background.state);
+            if done(&state) {
+                return Ok(());
+            }
+            self.check_writable()?;
+            let failed = state.flush_error.clone().or_else(|| state.merge_error.clone());
+            if let Some(error) = failed
+                && (self.is_inline() || state.failures > 3)
+            {
+                return Err(error);
+            }
+            if self.is_inline() {
+                return Err(Error::new(ErrorKind::Stalled, "background work does not get on"));
+            }
+            drop(self.background.progress.wait_timeout(state, Duration::from_millis(50)));
+        }
+    }
+
+    /// Whether nothing is left to flush or merge.
+    pub(crate) fn is_idle(&self, state: &BackgroundState) -> bool {
+        state.immutables.is_empty() && !state.flushing && !state.merging && self.next_merge(state).is_none()
+    }
+
+    /// Bytes that flushes and merges still have to move.
+    pub(crate) fn debt_bytes(&self) -> u64 {
+        let unflushed: u64 = lock(&self.background.state).immutables.iter().map(|gen_| gen_.bytes).sum();
+        let keyspaces = self.keyspaces.load();
+        let limits = self.inbox_limits();
+        let unmerged = |keyspace: &Arc<KeyspaceCore>| {
+            debt_bytes(&keyspace.load().version, &self.settings.design, &limits)
+        };
+        unflushed + keyspaces.values().map(unmerged).sum::<u64>()
+    }
+}

@@ -1,0 +1,345 @@
+//! The builder: every option of a database, set by name, then opened.
+//!
+//! An option that is given is adopted and recorded; one that is not keeps its recorded value, or its
+//! default in a new database. So the builder remembers *changes*, which recovery applies over what the
+//! manifest holds.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shamba_env::Env;
+use shamba_key::DigestKind;
+use shamba_model::{Design, MergePolicy};
+use shamba_table::Compression;
+
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::event::EventListener;
+use crate::settings::{Durability, Settings, number, switch};
+
+type Change = Box<dyn Fn(&mut Settings) + Send>;
+
+/// Options of a database, and the ways to open it.
+///
+/// Every method returns the builder; see the crate's front page for an example.
+pub struct Builder {
+    pub(crate) path: PathBuf,
+    pub(crate) env: Env,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) digest: Option<DigestKind>,
+    pub(crate) digest_seed: Option<u64>,
+    pub(crate) listener: Option<Arc<dyn EventListener>>,
+    pub(crate) create_if_missing: bool,
+    pub(crate) error_if_exists: bool,
+    pub(crate) read_only: bool,
+    pub(crate) point_in_time: bool,
+    pub(crate) info_log: bool,
+    pub(crate) timers: bool,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            env: Env::real(),
+            changes: Vec::new(),
+            digest: None,
+            digest_seed: None,
+            listener: None,
+            create_if_missing: true,
+            error_if_exists: false,
+            read_only: false,
+            point_in_time: false,
+            info_log: true,
+            timers: false,
+        }
+    }
+
+    fn change(mut self, change: impl Fn(&mut Settings) + Send + 'static) -> Self {
+        self.changes.push(Box::new(change));
+        self
+    }
+
+    /// Files, clock, randomness and threads. Default: the real ones.
+    #[must_use]
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Bytes that block cache and table size are derived from. Default 256 MiB, least 4 MiB. (Counted and
+    /// shown beside the process's resident size; not yet a bound on every part.)
+    #[must_use]
+    pub fn memory_budget(self, bytes: u64) -> Self {
+        self.change(move |s| s.memory_budget_bytes = bytes)
+    }
+
+    /// T: how much larger each level is than the one above. Default 10; from 2. Larger: fewer levels to
+    /// read, more merging under leveling, more runs under tiering.
+    #[must_use]
+    pub fn size_ratio(self, size_ratio: f64) -> Self {
+        self.change(move |s| s.design.size_ratio = size_ratio)
+    }
+
+    /// Leveling (default; fewest runs), tiering (least merging) or lazy leveling (tiering above, one run on
+    /// the last level). Sets the runs a level may have from the size ratio, whichever order they are given in.
+    #[must_use]
+    pub fn merge_policy(self, policy: MergePolicy) -> Self {
+        self.change(move |s| s.policy = Some(policy))
+    }
+
+    /// K: runs that an inner level may have. Overrules the policy's value.
+    #[must_use]
+    pub fn inner_runs(self, runs: u32) -> Self {
+        self.change(move |s| {
+            s.policy = None;
+            s.design.inner_runs = runs;
+        })
+    }
+
+    /// Z: runs that the last level may have. Overrules the policy's value.
+    #[must_use]
+    pub fn last_runs(self, runs: u32) -> Self {
+        self.change(move |s| {
+            s.policy = None;
+            s.design.last_runs = runs;
+        })
+    }
+
+    /// Size at which memtables are sealed and flushed, and the unit of all level capacities. Default 64 MiB.
+    #[must_use]
+    pub fn write_buffer(self, bytes: u64) -> Self {
+        self.change(move |s| s.design.buffer_bytes = bytes)
+    }
+
+    /// Filter bits per key. Default 10 (0.96 % false positives); 0 writes no filters.
+    #[must_use]
+    pub fn bits_per_key(self, bits: f64) -> Self {
+        self.change(move |s| s.design.bits_per_key = bits)
+    }
+
+    /// Size ratio, runs, buffer and filter bits at once.
+    #[must_use]
+    pub fn design(self, design: Design) -> Self {
+        self.change(move |s| {
+            s.policy = design.policy();
+            s.design = design;
+        })
+    }
+
+    /// Compression of every level's data blocks. Default none.
+    #[must_use]
+    pub fn compression(self, compression: Compression) -> Self {
+        self.change(move |s| s.compression = vec![compression])
+    }
+
+    /// Compression by level, from level 0; deeper levels use the last entry.
+    #[must_use]
+    pub fn compression_per_level(self, compression: Vec<Compression>) -> Self {
+        self.change(move |s| s.compression.clone_from(&compression))
+    }
+
+    /// The hash function. Fixed at creation; default XXH3.
+    #[must_use]
+    pub fn digest(mut self, kind: DigestKind) -> Self {
+        self.digest = Some(kind);
+        self
+    }
+
+    /// The digest's seed. Fixed at creation; default random, so that nobody can aim collisions.
+    #[must_use]
+    pub fn digest_seed(mut self, seed: u64) -> Self {
+        self.digest_seed = Some(seed);
+        self
+    }
+
+    /// One digest for the whole lookup (default), or the baseline: each filter after the first hashes again.
+    #[must_use]
+    pub fn hash_sharing(self, on: bool) -> Self {
+        self.change(move |s| s.hash_sharing = on)
+    }
+
+    /// Ask for every candidate's filter line before testing the first (default), or not.
+    #[must_use]
+    pub fn prefetch(self, on: bool) -> Self {
+        self.change(move |s| s.prefetch = on)
+    }
+
+    /// Size at which tables are cut. Default min(64 MiB, memory budget / 16).
+    #[must_use]
+    pub fn file_size(self, bytes: u64) -> Self {
+        self.change(move |s| s.file_bytes = Some(bytes))
+    }
+
+    /// Most bytes of a data block, decompressed, from 64 to 4,096 (default).
+    #[must_use]
+    pub fn block_bytes(self, bytes: usize) -> Self {
+        self.change(move |s| s.block_bytes = bytes)
+    }
+
+    /// What a write's acknowledgement means unless it says otherwise. Default [`Durability::NoSync`].
+    #[must_use]
+    pub fn durability(self, durability: Durability) -> Self {
+        self.change(move |s| s.durability = durability)
+    }
+
+    /// Keep no log in this open: after a crash the state is that of the last flush.
+    #[must_use]
+    pub fn no_wal(self, on: bool) -> Self {
+        self.change(move |s| s.no_wal = on)
+    }
+
+    /// A log longer than this seals its memtables. Default 1 GiB.
+    #[must_use]
+    pub fn max_wal_bytes(self, bytes: u64) -> Self {
+        self.change(move |s| s.wal_bytes = bytes)
+    }
+
+    /// Flushed runs that start a merge down from level 0. Default 1, so that trees match the papers.
+    #[must_use]
+    pub fn inbox_trigger(self, runs: u32) -> Self {
+        self.change(move |s| s.inbox_trigger = runs)
+    }
+
+    /// Flushed runs in level 0 beyond which writers are slowed. Default 4.
+    #[must_use]
+    pub fn inbox_soft_runs(self, runs: u32) -> Self {
+        self.change(move |s| s.inbox_soft_runs = runs)
+    }
+
+    /// Flushed runs in level 0 at which writers wait. Default 12.
+    #[must_use]
+    pub fn inbox_hard_runs(self, runs: u32) -> Self {
+        self.change(move |s| s.inbox_hard_runs = runs)
+    }
+
+    /// Sealed memtables that may wait for their flush before writers wait. Default 2.
+    #[must_use]
+    pub fn max_immutable_memtables(self, count: u32) -> Self {
+        self.change(move |s| s.immutable_memtables = count)
+    }
+
+    /// Bytes a second that merges may write; 0 (default): no limit.
+    #[must_use]
+    pub fn rate_limit_bytes_per_s(self, bytes: u64) -> Self {
+        self.change(move |s| s.rate_limit_bytes_per_s = bytes)
+    }
+
+    /// Whether merges run by themselves (default) or only in [`Db::compact`].
+    #[must_use]
+    pub fn auto_compaction(self, on: bool) -> Self {
+        self.change(move |s| s.auto_compaction = on)
+    }
+
+    /// Create the database if there is none (default).
+    #[must_use]
+    pub fn create_if_missing(mut self, on: bool) -> Self {
+        self.create_if_missing = on;
+        self
+    }
+
+    /// Fail with `Invalid` if there is a database already.
+    #[must_use]
+    pub fn error_if_exists(mut self, on: bool) -> Self {
+        self.error_if_exists = on;
+        self
+    }
+
+    /// Open without writing a byte: a shared lock, the log replayed into memory.
+    #[must_use]
+    pub fn read_only(mut self, on: bool) -> Self {
+        self.read_only = on;
+        self
+    }
+
+    /// At damage inside what a log promised to hold, recover everything before it instead of failing.
+    #[must_use]
+    pub fn recovery_point_in_time(mut self, on: bool) -> Self {
+        self.point_in_time = on;
+        self
+    }
+
+    /// Gets every [`crate::Event`]. A panic in it is contained.
+    #[must_use]
+    pub fn event_listener(mut self, listener: Arc<dyn EventListener>) -> Self {
+        self.listener = Some(listener);
+        self
+    }
+
+    /// Write events to the file `LOG` in the database's directory (default), rotated.
+    #[must_use]
+    pub fn info_log(mut self, on: bool) -> Self {
+        self.info_log = on;
+        self
+    }
+
+    /// Measure where lookups spend their time (costs some of it). Default off.
+    #[must_use]
+    pub fn timers(mut self, on: bool) -> Self {
+        self.timers = on;
+        self
+    }
+
+    /// Sets an option by the name it has on the command line, without its dashes.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown name, or a value that does not parse.
+    pub fn set_option(self, name: &str, value: &str) -> Result<Self> {
+        let parsed = |detail: String| Error::invalid(format!("{name}: {detail}"));
+        Ok(match name {
+            "memory-budget" => self.memory_budget(number(name, value)?),
+            "size-ratio" => self.size_ratio(number(name, value)?),
+            "policy" => self.merge_policy(value.parse().map_err(parsed)?),
+            "write-buffer" => self.write_buffer(number(name, value)?),
+            "bits-per-key" => self.bits_per_key(number(name, value)?),
+            "hash-sharing" => {
+                let on = switch(name, value)?;
+                self.hash_sharing(on)
+            }
+            "prefetch" => {
+                let on = switch(name, value)?;
+                self.prefetch(on)
+            }
+            "digest" => self.digest(value.parse().map_err(parsed)?),
+            "compression" => {
+                let kinds: Vec<Compression> =
+                    value.split(',').map(|kind| kind.parse().map_err(parsed)).collect::<Result<_>>()?;
+                self.compression_per_level(kinds)
+            }
+            "file-size" => self.file_size(number(name, value)?),
+            "sync" => self.durability(match value {
+                "always" => Durability::Sync,
+                "never" => Durability::NoSync,
+                ms => Durability::interval_ms(
+                    ms.parse().map_err(|_| parsed("must be always, never or milliseconds".into()))?,
+                ),
+            }),
+            _ => return Err(Error::invalid(format!("unknown option {name:?}"))),
+        })
+    }
+
+    /// Opens the database.
+    ///
+    /// # Errors
+    /// `Locked` if another holder has it; `Invalid` for a wrong option; `Corruption`, `Unsupported`, `Io`
+    /// and `NoSpace` as the files and the system give cause.
+    pub fn open(self) -> Result<Db> {
+        Db::open_with(self)
+    }
+
+    /// The settings of this open over the recorded ones.
+    pub(crate) fn settings_over(&self, recorded: Settings) -> Settings {
+        let mut settings = recorded;
+        for change in &self.changes {
+            change(&mut settings);
+        }
+        settings.apply_policy();
+        settings
+    }
+}

@@ -1,0 +1,252 @@
+//! Merging: carrying out a job, a key-range slice at a time.
+//!
+//! Given a job that the policy chose, each slice is merged on its own: read the inputs in key order, keep
+//! what somebody can see, write tables, verify them, install. After each slice its inputs no longer count,
+//! so space comes back as the merge goes, a crash loses at most one slice's work, and shutdown waits for at
+//! most one slice.
+//!
+//! Verification: running digests of everything read and everything kept; what went in must equal what came
+//! out plus what was dropped, and what was written must read back (see [`super::output`]).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shamba_table::{ContentDigest, EntryIter, RangeTombstone};
+
+use crate::compaction::output::{Output, clip};
+use crate::compaction::policy::{MergeJob, OutputRun, Target, move_edit, slice_edit, slices};
+use crate::compaction::retention::Retention;
+use crate::core::{Core, KeyspaceCore};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::metrics::WorkCounters;
+use crate::planted::{Defect, is_planted};
+use crate::range_delete::FragmentedTombstones;
+use crate::read::merge::MergeIter;
+use crate::read::run_iter::RunIter;
+use crate::version::{KeyRange, ManifestEdit, TableUse, Version};
+
+/// A slice of a merge holds about this many tables' worth of input.
+const SLICE_TABLES: u64 = 4;
+/// How often the rate limit and shutdown are looked at, in entries.
+const CHECK_EVERY_ENTRIES: u64 = 256;
+
+/// What a merge did.
+#[derive(Default)]
+struct Tally {
+    bytes_read: u64,
+    bytes_written: u64,
+    dropped: u64,
+}
+
+/// Paces writing to a rate.
+struct Pace {
+    begin_us: u64,
+    bytes_per_s: u64,
+}
+
+impl Core {
+    /// Carries out `job` in `keyspace`. Stops early, with what is done installed, at shutdown.
+    ///
+    /// # Errors
+    /// What failed; slices before it stay installed, the failed one's output is removed.
+    pub(crate) fn run_merge(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
+        let begin_us = self.env.clock.now_us();
+        let version = Arc::clone(&keyspace.load().version);
+        job.check(&version).map_err(|detail| Error::invalid(format!("a merge would break the tree: {detail}")))?;
+        let (run, age) = self.new_run();
+        let output = job.output_run(&version, run, age).map_err(Error::invalid)?;
+        if job.is_trivial_move(&version) {
+            return self.move_table(keyspace, job, &version, output);
+        }
+        self.events.emit(&Event::MergeBegin {
+            keyspace: keyspace.name.clone(),
+            reason: job.reason.to_string(),
+            bytes: job.input_bytes(&version),
+            target_level: job.target_level,
+        });
+        let split_keys = |table: &TableUse, every_bytes: u64| {
+            table.meta.reader.get().map_or_else(Vec::new, |reader| reader.split_keys(every_bytes))
+        };
+        let slice_bytes = self.settings.table_bytes().saturating_mul(SLICE_TABLES);
+        let mut tally = Tally::default();
+        let pace = Pace { begin_us, bytes_per_s: self.settings.rate_limit_bytes_per_s };
+        for slice in slices(job, &version, slice_bytes, &split_keys) {
+            if self.is_stopping() || keyspace.dropped.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let tables = self.merge_slice(&version, job, &slice, &pace, &mut tally)?;
+            tally.bytes_written += tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
+            self.install(None, |state| {
+                let Some(current) = state.keyspaces.get(&keyspace.id) else {
+                    self.garbage.doom_tables(tables.iter().map(|table| Arc::clone(&table.meta)));
+                    return Err(Error::invalid("the keyspace was dropped during a merge"));
+                };
+                let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
+                let edit = slice_edit(keyspace.id, &current.version, job, &slice, tables, output, &live);
+                Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })
+            })?;
+            WorkCounters::add(&self.work.merge_slices, 1);
+        }
+        WorkCounters::add(&self.work.merges, 1);
+        WorkCounters::add(&self.work.bytes_merged, tally.bytes_written);
+        WorkCounters::add(&self.work.bytes_merge_read, tally.bytes_read);
+        WorkCounters::add(&self.work.entries_dropped, tally.dropped);
+        self.events.emit(&Event::MergeEnd {
+            keyspace: keyspace.name.clone(),
+            target_level: job.target_level,
+            bytes_read: tally.bytes_read,
+            bytes_written: tally.bytes_written,
+            entries_dropped: tally.dropped,
+            duration_us: self.env.clock.now_us().saturating_sub(begin_us),
+        });
+        Ok(())
+    }
+
+    fn move_table(
+        &self,
+        keyspace: &Arc<KeyspaceCore>,
+        job: &MergeJob,
+        version: &Version,
+        output: OutputRun,
+    ) -> Result<()> {
+        self.install(None, |_| {
+            let edit = move_edit(keyspace.id, version, job, output);
+            Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })
+        })?;
+        WorkCounters::add(&self.work.trivial_moves, 1);
+        self.events.emit(&Event::TrivialMove {
+            keyspace: keyspace.name.clone(),
+            target_level: job.target_level,
+            bytes: job.input_bytes(version),
+        });
+        Ok(())
+    }
+
+    /// Merges the entries of the inputs whose keys lie in `slice`.
+    fn merge_slice(
+        &self,
+        version: &Version,
+        job: &MergeJob,
+        slice: &KeyRange,
+        pace: &Pace,
+        tally: &mut Tally,
+    ) -> Result<Vec<TableUse>> {
+        let mut sources: Vec<Box<dyn EntryIter>> = Vec::new();
+        let mut tombstones: Vec<RangeTombstone> = Vec::new();
+        for input in &job.inputs {
+            let Some((_, run)) = version.run(input.run) else { continue };
+            let tables: Vec<TableUse> = run
+                .tables()
+                .iter()
+                .filter(|table| input.tables.contains(&table.meta.id) && table.range.overlaps(slice))
+                .cloned()
+                .collect();
+            for table in &tables {
+                tally.bytes_read += live_bytes_in(table, slice);
+                let Some(part) = table.range.intersection(slice) else { continue };
+                if let Some(reader) = table.meta.reader.get() {
+                    tombstones.extend(reader.range_tombstones().iter().filter_map(|tomb| clip(tomb, &part)));
+                }
+            }
+            sources.push(Box::new(RunIter::new(tables, slice.clone(), false)));
+        }
+        let snapshots = if is_planted(Defect::IgnoreSnapshots) { Vec::new() } else { self.snapshots.stripes() };
+        let below = if is_planted(Defect::DropTombstones) { Vec::new() } else { below(version, job, slice) };
+        let fragments = FragmentedTombstones::new(tombstones);
+        let mut retention = Retention::new(&snapshots, &fragments, &below);
+        let kept_tombstones = fragments
+            .thinned(&slice.lower, slice.upper.as_deref(), &snapshots)
+            .into_iter()
+            .filter(|tomb| {
+                let range = KeyRange { lower: tomb.start.clone(), upper: tomb.end.clone() };
+                !retention.drops_range_tombstone(&range, tomb.seq)
+            })
+            .collect();
+        let options = self.output_options(job.target_level);
+        let mut output = Output::new(self, options, slice.clone(), kept_tombstones);
+        let mut read = ContentDigest::new();
+        let mut dropped = ContentDigest::new();
+        let mut entries = 0u64;
+        let mut merged = MergeIter::new(sources);
+        merged.seek_to_first()?;
+        while merged.valid() {
+            let (key, seq, kind, value) = (merged.key(), merged.seq(), merged.kind(), merged.value());
+            read.add(key, seq, kind, value);
+            if retention.keeps(key, seq, kind) {
+                output.add(key, seq, kind, value)?;
+            } else {
+                dropped.add(key, seq, kind, value);
+                tally.dropped += 1;
+            }
+            entries += 1;
+            if entries % CHECK_EVERY_ENTRIES == 0 {
+                self.keep_pace(pace, tally.bytes_written + output.bytes());
+                if self.is_stopping() {
+                    return Err(Error::closed());
+                }
+            }
+            merged.next()?;
+        }
+        dropped.merge(output.content());
+        if dropped != read {
+            let detail = "what was read is not what was kept and dropped";
+            return Err(Error::corruption(&self.dir, 0, "merge", detail));
+        }
+        output.finish()
+    }
+
+    /// Sleeps while the merge is ahead of its rate.
+    fn keep_pace(&self, pace: &Pace, bytes_written: u64) {
+        if pace.bytes_per_s == 0 {
+            return;
+        }
+        let due_us = pace.begin_us + bytes_written.saturating_mul(1_000_000) / pace.bytes_per_s;
+        while !self.is_stopping() {
+            let now_us = self.env.clock.now_us();
+            if now_us >= due_us {
+                return;
+            }
+            self.env.clock.sleep_us((due_us - now_us).min(20_000));
+        }
+    }
+}
+
+/// Ranges of the tables that are older than the output, share keys with the slice, and are not merged:
+/// where a tombstone may still hide something.
+fn below(version: &Version, job: &MergeJob, slice: &KeyRange) -> Vec<KeyRange> {
+    let is_input = |run, table| {
+        job.inputs.iter().any(|input| input.run == run && input.tables.contains(&table))
+    };
+    let mut below = Vec::new();
+    let mut passed_target = false;
+    for (level, run) in version.runs() {
+        let is_older = match job.target_run {
+            _ if level > job.target_level => true,
+            Target::New => level == job.target_level,
+            Target::Existing(target) => {
+                let is_target = run.id == target;
+                let older = passed_target && level == job.target_level;
+                passed_target |= is_target;
+                older
+            }
+        };
+        if is_older {
+            let others = run.overlapping(slice).iter().filter(|table| !is_input(run.id, table.meta.id));
+            below.extend(others.map(|table| table.range.clone()));
+        }
+    }
+    below
+}
+
+/// About how many bytes of the table lie in `range`.
+fn live_bytes(table: &TableUse, range: &KeyRange) -> u64 {
+    match table.meta.reader.get() {
+        Some(reader) => reader.bytes_between(&range.lower, range.upper.as_deref()),
+        None => table.live_bytes,
+    }
+}
+
+fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {
+    table.range.intersection(slice).map_or(0, |part| live_bytes(table, &part))
+}

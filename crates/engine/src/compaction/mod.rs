@@ -1,0 +1,7 @@
+//! Compaction: what to merge (pure functions of version and design) and the merging itself.
+
+pub(crate) mod job;
+pub(crate) mod output;
+pub(crate) mod policy;
+pub(crate) mod retention;
+pub(crate) mod simulate;

@@ -1,0 +1,252 @@
+//! Writing sorted entries as the tables of a run: what flushes and merges share.
+//!
+//! Tables are cut at a size, never between two versions of a key. Range tombstones are clipped to the
+//! stretch of keys that each table is responsible for, so that tables of a run stay disjoint. Every entry
+//! goes into a running digest on its way in; with [`OutputOptions::verify`] each finished table is read back
+//! and its digest, count and order compared before anybody may delete an input.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use shamba_env::Env;
+use shamba_key::{DigestFn, EntryKind, SeqNo};
+use shamba_table::{
+    BlockCache, Compression, ContentDigest, EntryIter, Ledger, RangeTombstone, ReaderOptions, TableReader,
+    TableSummary, TableWriter, WriterOptions, table_file_name,
+};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::version::{KeyRange, TableMeta, TableUse};
+
+/// How output tables are built.
+#[derive(Clone)]
+pub(crate) struct OutputOptions {
+    pub digest: DigestFn,
+    pub compression: Compression,
+    pub bits_per_key: f64,
+    pub block_bytes: usize,
+    pub table_bytes: u64,
+    pub verify: bool,
+}
+
+/// The tables of one output, being written. Unfinished and uninstalled files are removed on drop.
+pub(crate) struct Output<'a> {
+    core: &'a Core,
+    options: OutputOptions,
+    /// The stretch of keys that the output answers for.
+    stretch: KeyRange,
+    /// Where the current table's part of the stretch begins.
+    part_lower: Bytes,
+    tombstones: Vec<RangeTombstone>,
+    writer: Option<TableWriter>,
+    last_key: Vec<u8>,
+    expected: ContentDigest,
+    finished: Vec<TableSummary>,
+    installed: bool,
+}
+
+impl<'a> Output<'a> {
+    /// `tombstones`: what the output must hold of range tombstones, already thinned.
+    pub fn new(core: &'a Core, options: OutputOptions, stretch: KeyRange, tombstones: Vec<RangeTombstone>) -> Self {
+        let part_lower = stretch.lower.clone();
+        Self {
+            core,
+            options,
+            stretch,
+            part_lower,
+            tombstones,
+            writer: None,
+            last_key: Vec::new(),
+            expected: ContentDigest::new(),
+            finished: Vec::new(),
+            installed: false,
+        }
+    }
+
+    /// Adds the next entry, in internal order.
+    pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
+        let is_full = self.writer.as_ref().is_some_and(|writer| writer.file_bytes() >= self.options.table_bytes);
+        if is_full && self.last_key != key {
+            self.finish_table(Some(Bytes::copy_from_slice(key)))?;
+        }
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            empty => empty.insert(open_writer(self.core, &self.options)?),
+        };
+        writer.add(key, seq, kind, value)?;
+        self.expected.add(key, seq, kind, value);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        let finished: u64 = self.finished.iter().map(|summary| summary.file_bytes).sum();
+        finished + self.writer.as_ref().map_or(0, TableWriter::file_bytes)
+    }
+
+    /// Digest of every entry added.
+    pub fn content(&self) -> ContentDigest {
+        self.expected
+    }
+
+    /// Finishes the current table, whose part of the stretch ends at `part_upper`.
+    fn finish_table(&mut self, part_upper: Option<Bytes>) -> Result<()> {
+        let lower = std::mem::replace(&mut self.part_lower, part_upper.clone().unwrap_or_default());
+        let part = KeyRange { lower, upper: part_upper };
+        let clipped: Vec<RangeTombstone> = self.tombstones.iter().filter_map(|tomb| clip(tomb, &part)).collect();
+        let mut writer = match self.writer.take() {
+            Some(writer) => writer,
+            None if clipped.is_empty() => return Ok(()),
+            None => open_writer(self.core, &self.options)?,
+        };
+        for tombstone in clipped {
+            if let Err(error) = writer.add_range_tombstone(tombstone) {
+                writer.abandon();
+                return Err(error.into());
+            }
+        }
+        self.finished.push(writer.finish()?);
+        Ok(())
+    }
+
+    /// Finishes the last table, makes the names durable, opens the tables and verifies them.
+    ///
+    /// # Errors
+    /// As the file system says; `Corruption` when what was written does not read back as it went in.
+    pub fn finish(mut self) -> Result<Vec<TableUse>> {
+        let upper = self.stretch.upper.clone();
+        self.finish_table(upper)?;
+        if !self.finished.is_empty() {
+            let dir = &self.core.dir;
+            self.core.env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+        }
+        let mut content = ContentDigest::new();
+        let mut uses = Vec::with_capacity(self.finished.len());
+        for summary in &self.finished {
+            content.merge(summary.content);
+            let reader = open_reader(self.core, summary.id, summary.birth)?;
+            if self.options.verify {
+                read_back(&reader, summary)?;
+            }
+            uses.push(TableUse::whole(meta_of(summary, reader)));
+        }
+        if content != self.expected {
+            let path = self.finished.first().map_or_else(PathBuf::new, |s| self.core.dir.join(table_file_name(s.id)));
+            return Err(Error::corruption(&path, 0, "merge output", "its digest is not that of what went in"));
+        }
+        self.installed = true; // From here on the caller owns the files.
+        Ok(uses)
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.abandon();
+        }
+        if !self.installed {
+            for summary in &self.finished {
+                self.core.garbage.doom_file(self.core.dir.join(table_file_name(summary.id)));
+            }
+        }
+    }
+}
+
+fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
+    let options = WriterOptions {
+        id: core.new_table_id(),
+        birth: core.new_birth(),
+        digest: options.digest,
+        compression: options.compression,
+        bits_per_key: options.bits_per_key,
+        block_bytes: options.block_bytes,
+    };
+    Ok(TableWriter::create(&core.env, &core.dir, options)?)
+}
+
+/// Opens a table of the database for reading.
+pub(crate) fn open_reader(
+    core: &Core,
+    id: shamba_table::TableId,
+    birth: shamba_table::BirthId,
+) -> Result<Arc<TableReader>> {
+    open_reader_with(&core.env, &core.dir, core.digest, &core.cache, &core.ledger, id, birth)
+}
+
+/// [`open_reader`] before there is a [`Core`].
+pub(crate) fn open_reader_with(
+    env: &Env,
+    dir: &std::path::Path,
+    digest: DigestFn,
+    cache: &Arc<BlockCache>,
+    ledger: &Arc<Ledger>,
+    id: shamba_table::TableId,
+    birth: shamba_table::BirthId,
+) -> Result<Arc<TableReader>> {
+    let options = ReaderOptions { id, birth, digest, cache: Arc::clone(cache), ledger: Arc::clone(ledger) };
+    Ok(TableReader::open(env, dir, options)?)
+}
+
+/// What the manifest says of a table just written.
+pub(crate) fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
+    let meta = TableMeta {
+        id: summary.id,
+        birth: summary.birth,
+        file_bytes: summary.file_bytes,
+        entries: summary.entries,
+        deletes: summary.deletes,
+        range_deletes: summary.range_deletes,
+        smallest: summary.smallest.clone(),
+        upper: summary.upper.clone(),
+        smallest_seq: summary.smallest_seq,
+        largest_seq: summary.largest_seq,
+        bits_per_key: summary.bits_per_key,
+        reader: OnceLock::new(),
+    };
+    let _ = meta.reader.set(reader); // Empty until now.
+    Arc::new(meta)
+}
+
+/// Reads a table just written and compares digest and count with what went in.
+fn read_back(reader: &Arc<TableReader>, summary: &TableSummary) -> Result<()> {
+    let mut content = ContentDigest::new();
+    let mut entries = 0u64;
+    let mut iter = reader.iter(false);
+    iter.seek_to_first()?;
+    while iter.valid() {
+        content.add(iter.key(), iter.seq(), iter.kind(), iter.value());
+        entries += 1;
+        iter.next()?;
+    }
+    if content != summary.content || entries != summary.entries {
+        let detail = format!("{entries} entries read back of {} written, or others", summary.entries);
+        return Err(Error::corruption(reader.path(), 0, "table just written", detail));
+    }
+    Ok(())
+}
+
+/// The part of a tombstone inside `part`.
+pub(crate) fn clip(tombstone: &RangeTombstone, part: &KeyRange) -> Option<RangeTombstone> {
+    let range = KeyRange { lower: tombstone.start.clone(), upper: tombstone.end.clone() };
+    let KeyRange { lower, upper } = range.intersection(part)?;
+    Some(RangeTombstone { start: lower, end: upper, seq: tombstone.seq })
+}
+
+/// Walks `iter` from its first entry until `visit` breaks.
+pub(crate) fn for_each_entry<B>(
+    iter: &mut dyn EntryIter,
+    mut visit: impl FnMut(&[u8], SeqNo, EntryKind, &[u8]) -> Result<ControlFlow<B>>,
+) -> Result<Option<B>> {
+    while iter.valid() {
+        if let ControlFlow::Break(value) = visit(iter.key(), iter.seq(), iter.kind(), iter.value())? {
+            return Ok(Some(value));
+        }
+        iter.next()?;
+    }
+    Ok(None)
+}

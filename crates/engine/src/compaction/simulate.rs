@@ -1,0 +1,373 @@
+//! The policy on paper: flushes and merges without files, with every claim about them checked.
+//!
+//! Entries are uniform key numbers of a fixed size; a flush brings a buffer of them into the inbox, and the
+//! policy's jobs are carried out slice by slice as the engine does it, real merges of sorted lists. After
+//! every edit the version is checked; before every job the job; when nothing is left to merge the shape and
+//! the debt; and lookups, in lookup order, must find the newest version of a key. A crash forgets a job between two
+//! slices. So it shows that the policy ends, what shape it makes and what it writes.
+//!
+//! Same settings, same seed: same tree. Not here: time, filters, caches, files.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use shamba_env::{Rng, SeededRng};
+use shamba_key::SeqNo;
+use shamba_model::Design;
+use shamba_table::{BirthId, TableId};
+
+use super::policy::{InboxLimits, MergeJob, debt_bytes, move_edit, pick, pick_full, slice_edit, slices};
+use crate::ids::{Age, KeyspaceId, RunId};
+use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
+
+/// No policy needs as many jobs after one flush; one that does runs in circles.
+const JOBS_PER_FLUSH_MAX: u64 = 100_000;
+/// Keys looked up after every job.
+const LOOKUPS_PER_JOB: u64 = 4;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The design that the policy follows.
+    pub design: Design,
+    /// Runs in the inbox that start a merge.
+    pub inbox_trigger: u32,
+    /// Size of every entry; a buffer holds `design.buffer_bytes / entry_bytes` of them.
+    pub entry_bytes: u64,
+    /// Entries of a full table.
+    pub table_entries: usize,
+    /// Input of a slice.
+    pub slice_bytes: u64,
+    /// Keys are drawn from as many.
+    pub key_count: u64,
+    /// One entry in so many is a tombstone; 0 for none.
+    pub delete_one_in: u64,
+    /// After one slice in so many the job is forgotten; 0 for never.
+    pub crash_one_in: u64,
+    /// Seed of keys, tombstones and crashes.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// A buffer of `buffer_entries`, tables of eight buffers, many more keys than a test writes.
+    pub fn new(design: Design, seed: u64) -> Self {
+        let entry_bytes = (design.buffer_bytes / 16).max(1);
+        Self {
+            design,
+            inbox_trigger: 1,
+            entry_bytes,
+            table_entries: 128,
+            slice_bytes: entry_bytes * 128 * 8,
+            key_count: 1 << 40,
+            delete_one_in: 0,
+            crash_one_in: 0,
+            seed,
+        }
+    }
+}
+
+/// What a simulation did so far.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Report {
+    /// Buffers flushed.
+    pub flushes: u64,
+    /// Bytes that flushes wrote.
+    pub flushed_bytes: u64,
+    /// Bytes that flushes and merges wrote.
+    pub written_bytes: u64,
+    /// Jobs that merged.
+    pub merges: u64,
+    /// Jobs that moved tables as they were.
+    pub moves: u64,
+    /// Jobs forgotten half-way.
+    pub crashes: u64,
+    /// Deepest level and runs after each flush, when the policy had done its work.
+    pub history: Vec<(u32, usize)>,
+}
+
+impl Report {
+    /// How often a byte was written.
+    pub fn write_amplification(&self) -> f64 {
+        self.written_bytes as f64 / self.flushed_bytes.max(1) as f64
+    }
+}
+
+/// One version of a key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Entry {
+    key: u64,
+    seq: u64,
+    is_delete: bool,
+}
+
+/// A tree on paper.
+pub(crate) struct Simulation {
+    /// May be changed at any time, as a caller may change options.
+    pub settings: Settings,
+    /// The tree.
+    pub version: Version,
+    /// What was done.
+    pub report: Report,
+    files: HashMap<TableId, Arc<[Entry]>>,
+    newest: HashMap<u64, Entry>,
+    written_keys: Vec<u64>,
+    rng: SeededRng,
+    last_id: u64,
+    last_seq: u64,
+}
+
+impl Simulation {
+    /// An empty tree.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            rng: SeededRng::new(settings.seed),
+            settings,
+            version: Version::empty(),
+            report: Report::default(),
+            files: HashMap::new(),
+            newest: HashMap::new(),
+            written_keys: Vec::new(),
+            last_id: 0,
+            last_seq: 0,
+        }
+    }
+
+    /// Brings one buffer of entries into the inbox.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    pub fn flush(&mut self) -> Result<(), String> {
+        let key_count = self.settings.key_count;
+        self.flush_keys(|rng, _| rng.next_u64() % key_count)
+    }
+
+    /// Brings a buffer of entries that are larger than all before them into the inbox.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    pub fn flush_ascending(&mut self) -> Result<(), String> {
+        self.flush_keys(|_, seq| seq)
+    }
+
+    fn flush_keys(&mut self, next_key: impl Fn(&SeededRng, u64) -> u64) -> Result<(), String> {
+        let Settings { design, entry_bytes, delete_one_in, .. } = self.settings;
+        let mut buffer = BTreeMap::new();
+        for _ in 0..(design.buffer_bytes / entry_bytes).max(1) {
+            self.last_seq += 1;
+            let key = next_key(&self.rng, self.last_seq);
+            let is_delete = self.one_in(delete_one_in);
+            let entry = Entry { key, seq: self.last_seq, is_delete };
+            buffer.insert(key, entry);
+            if self.newest.insert(key, entry).is_none() {
+                self.written_keys.push(key);
+            }
+        }
+        let entries: Vec<_> = buffer.into_values().collect();
+        let tables = self.write(&entries);
+        let bytes = entries.len() as u64 * entry_bytes;
+        self.report.flushes += 1;
+        self.report.flushed_bytes += bytes;
+        self.report.written_bytes += bytes;
+        let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
+        let changes = tables.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
+        self.apply(&VersionEdit { keyspace: KeyspaceId(0), changes })
+    }
+
+    /// Carries out jobs until the policy has none, then checks the shape.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    pub fn settle(&mut self) -> Result<(), String> {
+        let mut jobs = 0;
+        loop {
+            let design = self.settings.design;
+            let limits = InboxLimits { trigger: self.settings.inbox_trigger };
+            let job = pick(&self.version, &design, &limits);
+            let debt = debt_bytes(&self.version, &design, &limits);
+            if job.is_some() != (debt > 0) {
+                return Err(format!("the debt is {debt} and the next job {job:?}"));
+            }
+            let Some(job) = job else { break };
+            self.carry_out(&job)?;
+            jobs += 1;
+            if jobs > JOBS_PER_FLUSH_MAX {
+                return Err(format!("the policy does not end; last job: {job}"));
+            }
+        }
+        self.version.check_shape(&self.settings.design, self.settings.inbox_trigger)?;
+        self.report.history.push((self.version.deepest_level(), self.version.run_count()));
+        Ok(())
+    }
+
+    /// Merges everything into one run, as a caller's `compact` does, again after each crash.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    pub fn compact(&mut self) -> Result<(), String> {
+        while let Some(job) = pick_full(&self.version, &self.settings.design) {
+            self.carry_out(&job)?;
+        }
+        if self.version.run_count() > 1 || self.version.tables().any(|(_, _, table)| table.meta.deletes > 0) {
+            return Err(format!("not one run without tombstones:\n{}", self.version));
+        }
+        Ok(())
+    }
+
+    /// Looks up every key ever written.
+    ///
+    /// # Errors
+    /// A key of which not the newest version is found.
+    pub fn check_all_keys(&self) -> Result<(), String> {
+        self.written_keys.iter().try_for_each(|key| self.check_key(*key))
+    }
+
+    /// Carries out one job, or what a crash leaves of it.
+    fn carry_out(&mut self, job: &MergeJob) -> Result<(), String> {
+        job.check(&self.version).map_err(|why| format!("{job}: {why}\n{}", self.version))?;
+        let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
+        let output_run = job.output_run(&self.version, run, age)?;
+        if job.is_trivial_move(&self.version) {
+            self.report.moves += 1;
+            self.apply(&move_edit(KeyspaceId(0), &self.version, job, output_run))?;
+            return self.check_some_keys();
+        }
+        self.report.merges += 1;
+        let entry_bytes = self.settings.entry_bytes;
+        let files = &self.files;
+        let split_keys = |table: &TableUse, every_bytes: u64| {
+            let every = (every_bytes / entry_bytes).max(1) as usize;
+            entries_in(files, table, &table.range).iter().step_by(every).map(|entry| bytes_of(entry.key)).collect()
+        };
+        for slice in slices(job, &self.version, self.settings.slice_bytes, &split_keys) {
+            let entries = self.merge(job, &slice)?;
+            self.report.written_bytes += entries.len() as u64 * entry_bytes;
+            let outputs = self.write(&entries);
+            let files = &self.files;
+            let live =
+                |table: &TableUse, range: &KeyRange| entries_in(files, table, range).len() as u64 * entry_bytes;
+            let edit = slice_edit(KeyspaceId(0), &self.version, job, &slice, outputs, output_run, &live);
+            self.apply(&edit)?;
+            if self.one_in(self.settings.crash_one_in) {
+                self.report.crashes += 1;
+                break;
+            }
+        }
+        self.check_some_keys()
+    }
+
+    /// The newest version of every key of the slice; tombstones only if something older may be below.
+    fn merge(&self, job: &MergeJob, slice: &KeyRange) -> Result<Vec<Entry>, String> {
+        let drops_tombstones = job.reaches_bottom(&self.version, slice);
+        let mut newest: BTreeMap<u64, Entry> = BTreeMap::new();
+        for (_, run, table) in job.uses(&self.version) {
+            let Some(range) = table.range.intersection(slice) else { continue };
+            for entry in entries_in(&self.files, table, &range) {
+                // Inputs come in lookup order: who comes first must be the newest.
+                let first = *newest.entry(entry.key).or_insert(*entry);
+                if first.seq < entry.seq {
+                    return Err(format!("{job}: run {} has {entry:?}, newer than {first:?} above it", run.id));
+                }
+            }
+        }
+        newest.retain(|_, entry| !(drops_tombstones && entry.is_delete));
+        Ok(newest.into_values().collect())
+    }
+
+    /// Tables of sorted entries.
+    fn write(&mut self, entries: &[Entry]) -> Vec<TableUse> {
+        let mut tables = Vec::new();
+        for entries in entries.chunks(self.settings.table_entries) {
+            let (Some(first), Some(last)) = (entries.first(), entries.last()) else { continue };
+            let seqs = || entries.iter().map(|entry| SeqNo(entry.seq));
+            let meta = TableMeta {
+                id: TableId(self.next_id()),
+                birth: BirthId(0),
+                file_bytes: entries.len() as u64 * self.settings.entry_bytes,
+                entries: entries.len() as u64,
+                deletes: entries.iter().filter(|entry| entry.is_delete).count() as u64,
+                range_deletes: 0,
+                smallest: bytes_of(first.key),
+                upper: Some(bytes_of(last.key + 1)),
+                smallest_seq: seqs().min().unwrap_or_default(),
+                largest_seq: seqs().max().unwrap_or_default(),
+                bits_per_key: 0.0,
+                reader: OnceLock::new(),
+            };
+            self.files.insert(meta.id, entries.into());
+            tables.push(TableUse::whole(Arc::new(meta)));
+        }
+        tables
+    }
+
+    fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
+        self.version = self.version.apply(edit)?;
+        self.version.check().map_err(|why| format!("{why}\n{}", self.version))?;
+        let added: HashSet<_> = edit
+            .changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::Add { table, .. } => Some(table.meta.id),
+                _ => None,
+            })
+            .collect();
+        for change in &edit.changes {
+            if let Change::Remove { table, .. } = change
+                && !added.contains(table)
+            {
+                self.files.remove(table);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_some_keys(&self) -> Result<(), String> {
+        let keys = (0..LOOKUPS_PER_JOB.min(self.written_keys.len() as u64))
+            .map(|_| self.written_keys[(self.rng.next_u64() % self.written_keys.len() as u64) as usize]);
+        keys.into_iter().try_for_each(|key| self.check_key(key))
+    }
+
+    fn check_key(&self, key: u64) -> Result<(), String> {
+        let bytes = key.to_be_bytes();
+        let found = self.version.runs().find_map(|(_, run)| {
+            let file = self.files.get(&run.table_for(&bytes)?.meta.id)?;
+            file.binary_search_by_key(&key, |entry| entry.key).ok().map(|at| file[at])
+        });
+        let wanted = self.newest.get(&key).copied();
+        // A dropped tombstone leaves nothing, which is as good.
+        let visible = |entry: Option<Entry>| entry.filter(|entry| !entry.is_delete);
+        if visible(found) == visible(wanted) {
+            return Ok(());
+        }
+        Err(format!("key {key}: {found:?} is found, {wanted:?} was written\n{}", self.version))
+    }
+
+    fn one_in(&self, count: u64) -> bool {
+        count > 0 && self.rng.next_u64().is_multiple_of(count)
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+}
+
+/// The entries of a table inside `range`.
+fn entries_in<'f>(
+    files: &'f HashMap<TableId, Arc<[Entry]>>,
+    table: &TableUse,
+    range: &KeyRange,
+) -> &'f [Entry] {
+    let entries = files.get(&table.meta.id).map_or(&[] as &[Entry], |entries| entries);
+    let from = entries.partition_point(|entry| entry.key.to_be_bytes().as_slice() < range.lower.as_ref());
+    let to = entries.partition_point(|entry| range.is_above(&entry.key.to_be_bytes()));
+    entries.get(from..to).unwrap_or_default()
+}
+
+/// The key of a number: numbers and keys have the same order.
+fn bytes_of(key: u64) -> Bytes {
+    Bytes::copy_from_slice(&key.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests;

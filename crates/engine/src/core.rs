@@ -1,0 +1,281 @@
+//! The shared heart of an open database: what every handle and background thread holds.
+//!
+//! Who guards what:
+//! - [`Core::writing`] (one leader at a time): the log, sequence numbers, rotation of memtables.
+//! - [`Core::installing`]: the manifest and the trees; whoever installs a version holds it.
+//! - [`KeyspaceCore::publish`]: the view that readers load; readers never lock.
+//! - [`Background::state`]: what flush and merge workers have to do; a leaf lock.
+//!
+//! Lock order: `writing` before `installing` before a keyspace's publish lock before leaves.
+//!
+//! Invariant: a view holds every entry up to the visible sequence at the moment it was loaded, so a reader
+//! loads the view *first* and the sequence second.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+use shamba_env::{Env, FileLock};
+use shamba_key::{DigestFn, SeqNo};
+use shamba_table::{BirthId, BlockCache, Ledger, TableId};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Event, Events};
+use crate::garbage::Garbage;
+use crate::ids::{Age, KeyspaceId, LogNo, RunId};
+use crate::memtable::{Memtable, OrderedMemtable};
+use crate::metrics::{LookupCounters, WorkCounters};
+use crate::read::scan::IterRegistry;
+use crate::settings::Settings;
+use crate::snapshot::SnapshotList;
+use crate::version::Version;
+use crate::version::manifest::{ManifestState, ManifestWriter};
+use crate::view::{View, ViewSource};
+use crate::wal::WalWriter;
+use crate::write::commit::CommitQueue;
+
+/// Locks a mutex whose data stays valid at every step, so that a panic elsewhere does not spread.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One keyspace: its name and the view that its readers load.
+pub(crate) struct KeyspaceCore {
+    pub id: KeyspaceId,
+    pub name: String,
+    view: ArcSwap<View>,
+    publishing: Mutex<()>,
+    pub dropped: AtomicBool,
+    closed: Arc<AtomicBool>,
+}
+
+impl KeyspaceCore {
+    pub fn new(id: KeyspaceId, name: String, version: Arc<Version>, closed: Arc<AtomicBool>) -> Self {
+        let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(OrderedMemtable::new())];
+        let view = ArcSwap::from_pointee(View { keyspace: id, memtables, version });
+        Self { id, name, view, publishing: Mutex::new(()), dropped: AtomicBool::new(false), closed }
+    }
+
+    /// The newest view, without touching a shared reference count.
+    pub fn load(&self) -> Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// The newest view, counted.
+    pub fn load_full(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Replaces the view by one made from it.
+    pub fn publish(&self, change: impl FnOnce(&View) -> View) {
+        let _publishing = lock(&self.publishing);
+        let next = change(&self.view.load());
+        self.view.store(Arc::new(next));
+    }
+
+    /// Whether the keyspace can be used.
+    pub fn check_usable(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::closed());
+        }
+        if self.dropped.load(Ordering::Acquire) {
+            return Err(Error::invalid(format!("keyspace {:?} was dropped", self.name)));
+        }
+        Ok(())
+    }
+}
+
+impl ViewSource for KeyspaceCore {
+    fn view(&self) -> Result<Arc<View>> {
+        self.check_usable()?;
+        Ok(self.load_full())
+    }
+}
+
+/// Memtables that were sealed together, with the log that holds their entries.
+pub(crate) struct Generation {
+    /// The sealed log; `None` without a log.
+    pub log: Option<Arc<Mutex<WalWriter>>>,
+    /// The files of the logs that hold its entries: dead once it is in tables.
+    pub log_files: Vec<PathBuf>,
+    /// Logs below this one are not needed once the generation is in tables.
+    pub next_log: LogNo,
+    /// The sealed memtables that hold something.
+    pub members: Vec<(Arc<KeyspaceCore>, Arc<dyn Memtable>)>,
+    /// Everything up to this number is in this generation or an earlier one.
+    pub last_seq: SeqNo,
+    /// Bytes in the memtables.
+    pub bytes: u64,
+}
+
+/// What a commit leader changes.
+pub(crate) struct Writing {
+    /// The active log; `None` without a log, or after it was sealed for lack of space.
+    pub wal: Option<WalWriter>,
+    /// What the next log states of the one before it, when `wal` was sealed.
+    pub predecessor: Option<crate::wal::Predecessor>,
+    /// Files of logs sealed since the last rotation.
+    pub sealed_files: Vec<PathBuf>,
+    /// Sealed logs that may not be synced yet, oldest first.
+    pub sealed: VecDeque<Arc<Mutex<WalWriter>>>,
+    /// The last sequence number given out.
+    pub last_seq: SeqNo,
+    /// When unsynced interval writes began to wait.
+    pub unsynced_since_us: Option<u64>,
+}
+
+/// What an install changes.
+pub(crate) struct Installing {
+    pub manifest: ManifestWriter,
+    pub state: ManifestState,
+}
+
+/// What background workers have to do and how it goes.
+#[derive(Default)]
+pub(crate) struct BackgroundState {
+    /// Sealed, not yet flushed; oldest first.
+    pub immutables: VecDeque<Arc<Generation>>,
+    pub flushing: bool,
+    pub merging: bool,
+    /// Keyspaces that `compact` wants merged whole.
+    pub full_merges: VecDeque<KeyspaceId>,
+    pub shutdown: bool,
+    /// The last flush failed with this; cleared by the next success.
+    pub flush_error: Option<Error>,
+    /// The last merge failed with this; cleared by the next success.
+    pub merge_error: Option<Error>,
+    /// Failures in a row, for the back-off.
+    pub failures: u32,
+}
+
+/// Work for the background, and the two ways to wait for it.
+#[derive(Default)]
+pub(crate) struct Background {
+    pub state: Mutex<BackgroundState>,
+    /// There is something to do.
+    pub wake: Condvar,
+    /// Something was done.
+    pub progress: Condvar,
+}
+
+/// An open database.
+pub(crate) struct Core {
+    pub env: Env,
+    pub dir: PathBuf,
+    pub settings: Settings,
+    pub digest: DigestFn,
+    pub read_only: bool,
+    pub timers: AtomicBool,
+    /// At damage below a promise, keep what comes before it.
+    pub point_in_time: bool,
+    pub ledger: Arc<Ledger>,
+    pub cache: Arc<BlockCache>,
+    pub keyspaces: ArcSwap<BTreeMap<KeyspaceId, Arc<KeyspaceCore>>>,
+    /// The last sequence number that readers see.
+    pub visible_seq: AtomicU64,
+    pub snapshots: Arc<SnapshotList>,
+    pub iterators: Arc<IterRegistry>,
+    pub commits: CommitQueue,
+    pub writing: Mutex<Writing>,
+    /// `None` when read-only.
+    pub installing: Mutex<Option<Installing>>,
+    pub background: Background,
+    /// Held by whoever runs background work on the caller's thread.
+    pub inline_work: Mutex<()>,
+    pub garbage: Garbage,
+    pub lookups: LookupCounters,
+    pub work: WorkCounters,
+    pub unsynced_bytes: AtomicU64,
+    pub events: Events,
+    pub warnings: Mutex<Vec<String>>,
+    pub failure: Mutex<Option<Error>>,
+    pub closed: Arc<AtomicBool>,
+    pub next_id: AtomicU64,
+    pub file_lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl Core {
+    /// The last sequence number that readers see. Load the view first.
+    pub fn visible(&self) -> SeqNo {
+        SeqNo(self.visible_seq.load(Ordering::Acquire))
+    }
+
+    /// A number that no file, run or age of this database has had.
+    pub fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn new_table_id(&self) -> TableId {
+        TableId(self.new_id())
+    }
+
+    pub fn new_log_no(&self) -> LogNo {
+        LogNo(self.new_id())
+    }
+
+    /// A run that is newer than every run there is.
+    pub fn new_run(&self) -> (RunId, Age) {
+        let id = self.new_id();
+        (RunId(id), Age(id))
+    }
+
+    pub fn new_birth(&self) -> BirthId {
+        BirthId(self.env.rng.next_u64())
+    }
+
+    /// Whether background work runs on the caller's thread.
+    pub fn is_inline(&self) -> bool {
+        self.env.spawner.is_inline()
+    }
+
+    pub fn keyspace(&self, id: KeyspaceId) -> Option<Arc<KeyspaceCore>> {
+        self.keyspaces.load().get(&id).cloned()
+    }
+
+    /// Whether the database can be written to.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::closed());
+        }
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the database was opened read-only"));
+        }
+        match &*lock(&self.failure) {
+            Some(cause) => Err(read_only_after(cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// Turns writes off until the database is opened again. The first cause is kept.
+    pub fn fail(&self, cause: &Error) {
+        let mut failure = lock(&self.failure);
+        if failure.is_none() {
+            *failure = Some(cause.clone());
+            drop(failure);
+            self.events.emit(&Event::BackgroundError(format!("writes are off until reopen: {cause}")));
+        }
+        self.background.wake.notify_all();
+        self.background.progress.notify_all();
+    }
+
+    pub fn warn(&self, text: String) {
+        self.events.emit(&Event::Warning(text.clone()));
+        lock(&self.warnings).push(text);
+    }
+
+    /// Whether background work should stop.
+    pub fn is_stopping(&self) -> bool {
+        lock(&self.background.state).shutdown
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// The error that writers get after a failure that only a reopen can clear.
+fn read_only_after(cause: &Error) -> Error {
+    Error::with_source(ErrorKind::ReadOnly, "writes are off after a failure; reopen the database", cause.clone())
+}

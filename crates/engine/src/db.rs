@@ -1,0 +1,555 @@
+//! The public face: databases, keyspaces, snapshots. Thin: every method is one call of something below.
+//!
+//! Handles are cheap to clone and shared freely. The last handle's drop stops the workers and frees the
+//! lock without flushing, as a kill would; [`Db::close`] ends in order. Handles that outlive `close` answer
+//! `Closed`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shamba_env::JoinHandle;
+use shamba_model::Design;
+
+use crate::builder::Builder;
+use crate::core::{Core, KeyspaceCore, lock};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::key_range::KeyRange;
+use crate::memory::MemoryReport;
+use crate::metrics::Stats;
+use crate::read::cursor::{Cursor, Iter};
+use crate::read::explain::Explanation;
+use crate::read::reader::{HashedKey, ReadAt, ReadOptions};
+use crate::slice::Slice;
+use crate::snapshot::SnapshotGuard;
+use crate::verify::CheckReport;
+use crate::write::batch::{Batch, Operations, WriteOptions};
+
+/// An open database: its default keyspace, and everything that concerns the whole. `Clone + Send + Sync`.
+#[derive(Clone)]
+pub struct Db {
+    handle: Arc<Handle>,
+    keyspace: Arc<KeyspaceCore>,
+}
+
+struct Handle {
+    core: Arc<Core>,
+    workers: std::sync::Mutex<Vec<JoinHandle>>,
+}
+
+impl Handle {
+    /// Stops the workers and waits for them.
+    fn stop(&self) {
+        lock(&self.core.background.state).shutdown = true;
+        self.core.background.wake.notify_all();
+        self.core.background.progress.notify_all();
+        for worker in lock(&self.workers).drain(..) {
+            let _ = worker.join(); // A panic was reported when it happened.
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop();
+        self.core.closed.store(true, Ordering::Release);
+        // Iterators may outlive the handle; the lock must not.
+        lock(&self.core.file_lock).take();
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Db").field("path", &self.core().path()).finish_non_exhaustive()
+    }
+}
+
+/// The read methods that every handle has, by way of one [`ReadAt`].
+macro_rules! read_methods {
+    () => {
+        /// The value of `key`, if it has one.
+        ///
+        /// # Errors
+        /// `Corruption` or `Io` when a file cannot be read as written; `Closed` after `close`.
+        pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+            self.read_at().get(key.as_ref())
+        }
+
+        /// Calls `read` with the value of `key`, if it has one, without copying it.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn get_with<T>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+            self.read_at().get_with(key.as_ref(), read)
+        }
+
+        /// Puts the value of `key` into `buffer`, replacing what it held; false, and an empty buffer, if it
+        /// has none.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn get_into(&self, key: impl AsRef<[u8]>, buffer: &mut Vec<u8>) -> Result<bool> {
+            self.read_at().get_into(key.as_ref(), buffer)
+        }
+
+        /// Whether `key` has a value.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+            self.read_at().contains_key(key.as_ref())
+        }
+
+        /// The values of many keys at one moment, in the order of the keys; cheaper a key than `get`.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
+            self.read_at().multi_get(keys)
+        }
+
+        /// As `get`, without hashing the key again.
+        ///
+        /// # Errors
+        /// As `get`; `Invalid` if the key was hashed by a database of another digest or seed.
+        pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
+            self.read_at().get_hashed(key)
+        }
+
+        /// The entries of a range, in key order, from both ends; frozen at this moment.
+        pub fn range(&self, range: impl KeyRange) -> Iter {
+            self.read_at().range(range)
+        }
+
+        /// The entries whose keys begin with `prefix`, in key order; frozen at this moment.
+        pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+            self.read_at().prefix(prefix.as_ref())
+        }
+
+        /// All entries, in key order; frozen at this moment.
+        pub fn iter(&self) -> Iter {
+            self.read_at().range(..)
+        }
+
+        /// A cursor, which stands nowhere until it is sought; frozen at this moment.
+        pub fn cursor(&self) -> Cursor {
+            self.read_at().cursor()
+        }
+
+        /// What a lookup of `key` touches and skips, and why.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+            self.read_at().explain(key.as_ref())
+        }
+    };
+}
+
+/// The write methods of handles that write to one keyspace.
+macro_rules! write_methods {
+    () => {
+        /// Sets `key` to `value`.
+        ///
+        /// # Errors
+        /// `Invalid` for a key over 65,535 bytes or a value over 256 MiB; `NoSpace`, `Io`: the log could not
+        /// be written, the write is not visible; `ReadOnly` after such a failure; `Closed` after `close`.
+        pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+            self.put_with(key, value, &WriteOptions::default())
+        }
+
+        /// `put` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `put`; `Stalled` when the deadline passed while flushes or merges were behind.
+        pub fn put_with(
+            &self,
+            key: impl AsRef<[u8]>,
+            value: impl AsRef<[u8]>,
+            options: &WriteOptions,
+        ) -> Result<()> {
+            let mut operations = Operations::default();
+            self.keyspace.check_usable()?;
+            operations.put(&self.keyspace, key.as_ref(), value.as_ref())?;
+            self.database().commit(operations, *options)
+        }
+
+        /// Removes `key`; fine if it has no value.
+        ///
+        /// # Errors
+        /// As `put`.
+        pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+            self.delete_with(key, &WriteOptions::default())
+        }
+
+        /// `delete` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `put_with`.
+        pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
+            let mut operations = Operations::default();
+            self.keyspace.check_usable()?;
+            operations.delete(&self.keyspace, key.as_ref())?;
+            self.database().commit(operations, *options)
+        }
+
+        /// Removes every key of a range by one small entry. An empty or reversed range removes nothing.
+        ///
+        /// # Errors
+        /// As `put`.
+        pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
+            self.delete_range_with(range, &WriteOptions::default())
+        }
+
+        /// `delete_range` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `put_with`.
+        pub fn delete_range_with(&self, range: impl KeyRange, options: &WriteOptions) -> Result<()> {
+            let mut operations = Operations::default();
+            self.keyspace.check_usable()?;
+            operations.delete_range(&self.keyspace, &range)?;
+            self.database().commit(operations, *options)
+        }
+    };
+}
+
+impl Db {
+    /// Opens the database in the directory `path`, creating it if there is none, with default options.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).open()
+    }
+
+    /// Opens an existing database without writing a byte, also from a read-only mount.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; `Io` if there is none.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).read_only(true).open()
+    }
+
+    /// Options, then [`Builder::open`].
+    pub fn builder(path: impl AsRef<Path>) -> Builder {
+        Builder::new(path.as_ref())
+    }
+
+    pub(crate) fn open_with(builder: Builder) -> Result<Self> {
+        let core = crate::recovery::open(builder)?;
+        let workers = core.start_workers()?;
+        let keyspace = core
+            .keyspace(crate::ids::KeyspaceId(0))
+            .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;
+        let handle = Arc::new(Handle { core, workers: std::sync::Mutex::new(workers) });
+        if handle.core.is_inline() && !handle.core.read_only {
+            handle.core.run_background_inline();
+        }
+        Ok(Self { handle, keyspace })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.handle.core
+    }
+
+    fn database(&self) -> &Core {
+        &self.handle.core
+    }
+
+    pub(crate) fn default_core(&self) -> &Arc<KeyspaceCore> {
+        &self.keyspace
+    }
+
+    fn read_at(&self) -> ReadAt {
+        ReadAt {
+            core: Arc::clone(self.core()),
+            keyspace: Arc::clone(&self.keyspace),
+            snapshot: None,
+            options: ReadOptions::default(),
+        }
+    }
+
+    read_methods!();
+    write_methods!();
+
+    /// The read methods with options of their own.
+    pub fn with(&self, options: &ReadOptions) -> Reader {
+        Reader { read_at: ReadAt { options: options.clone(), ..self.read_at() } }
+    }
+
+    /// The digest of `key`, to look it up in several keyspaces with one hash.
+    pub fn hash_key(&self, key: impl AsRef<[u8]>) -> HashedKey {
+        let digest = self.core().digest;
+        HashedKey { key: key.as_ref().to_vec(), digest: digest.digest(key.as_ref()), made_by: digest }
+    }
+
+    /// An empty batch.
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.clone())
+    }
+
+    /// This moment, to read at for as long as the snapshot lives. It keeps what it sees from being merged away.
+    pub fn snapshot(&self) -> Snapshot {
+        let core = self.core();
+        let guard = core.snapshots.take_with(|| core.visible());
+        Snapshot { db: self.clone(), keyspace: Arc::clone(&self.keyspace), guard }
+    }
+
+    /// The keyspace of this name, made if there is none. `default` is the one that `Db`'s own methods use.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty name or one over 255 bytes; as [`Db::put`] when it must be made.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let keyspace = self.core().keyspace_by_name(name)?;
+        Ok(Keyspace { db: self.clone(), keyspace })
+    }
+
+    /// The names of all keyspaces, sorted.
+    pub fn keyspaces(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.core().keyspaces.load().values().map(|k| k.name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Removes a keyspace with everything in it. Its handles and iterators answer `Invalid` from now on.
+    ///
+    /// # Errors
+    /// `Invalid` for the default keyspace or an unknown name; as [`Db::put`].
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.core().drop_keyspace(name)
+    }
+
+    /// Makes every acknowledged write durable.
+    ///
+    /// # Errors
+    /// `Io` when the sync failed: writes are off until reopen; `Invalid` without a log.
+    pub fn sync(&self) -> Result<()> {
+        self.core().sync_log()
+    }
+
+    /// Writes all memtables to tables and waits until they are durable.
+    ///
+    /// # Errors
+    /// What the flush failed with.
+    pub fn flush(&self) -> Result<()> {
+        self.core().flush_now()
+    }
+
+    /// Flushes, then merges each keyspace into one run without spent tombstones, and waits.
+    ///
+    /// # Errors
+    /// What the flush or a merge failed with.
+    pub fn compact(&self) -> Result<()> {
+        self.core().compact_now()
+    }
+
+    /// Waits until nothing is left to flush or merge. Does not flush the active memtable.
+    ///
+    /// # Errors
+    /// What the background failed with.
+    pub fn wait_idle(&self) -> Result<()> {
+        let core = self.core();
+        core.wait_until(|state| core.is_idle(state))
+    }
+
+    /// Makes a copy of the database as of now in `dir`, which must not exist or be empty. Tables are
+    /// hard-linked where the file system allows; the copy is a database of its own.
+    ///
+    /// # Errors
+    /// `Invalid` if `dir` holds anything; as [`Db::flush`]; `Io`, `NoSpace`.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.core().checkpoint(dir.as_ref())
+    }
+
+    /// Adds many sorted entries at once, as tables, past the log; all become visible together. Returns how
+    /// many. Other writers wait meanwhile.
+    ///
+    /// # Errors
+    /// `Invalid` when keys do not strictly ascend, naming the place; nothing is added then. As [`Db::flush`].
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (K, V)>) -> Result<u64> {
+        self.core().ingest(&self.keyspace, pairs)
+    }
+
+    /// Reads every byte of every file and reports all damage.
+    ///
+    /// # Errors
+    /// `Closed`; damage is in the report, not an error.
+    pub fn verify(&self) -> Result<CheckReport> {
+        self.core().verify()
+    }
+
+    /// Ends in order: what is in memory is in the log, synced, with an end marker; workers stop; the lock is
+    /// free. Clones answer `Closed` from now on.
+    ///
+    /// # Errors
+    /// What writing or syncing the log failed with; the database is closed all the same.
+    pub fn close(self) -> Result<()> {
+        let core = self.core();
+        if core.closed.swap(true, Ordering::AcqRel) {
+            return Err(Error::closed());
+        }
+        self.handle.stop();
+        let outcome = core.finish_log();
+        core.release_stale_views();
+        core.events.emit(&Event::Closed);
+        lock(&core.file_lock).take();
+        outcome
+    }
+
+    /// What it has done since it was opened, and what it looks like now.
+    pub fn stats(&self) -> Stats {
+        self.core().stats(&self.keyspace)
+    }
+
+    /// Switches the timing of lookups' parts on or off.
+    pub fn set_timers(&self, on: bool) {
+        self.core().timers.store(on, Ordering::Relaxed);
+    }
+
+    /// The tree of every keyspace, in the notation of `docs/formats/version.md`.
+    pub fn describe(&self) -> String {
+        self.core().describe()
+    }
+
+    /// Where memory goes.
+    pub fn memory(&self) -> MemoryReport {
+        self.core().memory()
+    }
+
+    /// The design in force.
+    pub fn design(&self) -> Design {
+        self.core().settings.design
+    }
+
+    /// All settings in force, as (name, value) text.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        self.core().settings.to_pairs()
+    }
+
+    /// The sequence number of the last visible write.
+    pub fn sequence(&self) -> u64 {
+        self.core().visible().0
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        self.core().path()
+    }
+
+    /// What was wrong, but not in the way of a right answer, since the open: dropped log tails, damaged filters.
+    pub fn warnings(&self) -> Vec<String> {
+        lock(&self.core().warnings).clone()
+    }
+
+    /// In builds with debug assertions: checks every invariant of the trees, walking all entries.
+    ///
+    /// # Errors
+    /// The first violation, with the tree.
+    #[cfg(debug_assertions)]
+    pub fn check_invariants(&self) -> std::result::Result<(), String> {
+        self.core().check_invariants()
+    }
+}
+
+/// A keyspace: a tree of its own beside the others, sharing log, batches and memory. `Clone + Send + Sync`.
+#[derive(Clone)]
+pub struct Keyspace {
+    db: Db,
+    keyspace: Arc<KeyspaceCore>,
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keyspace").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Keyspace {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.keyspace.name
+    }
+
+    pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {
+        &self.keyspace
+    }
+
+    fn database(&self) -> &Core {
+        &self.db.handle.core
+    }
+
+    pub(crate) fn is_of(&self, db: &Db) -> bool {
+        Arc::ptr_eq(&self.db.handle, &db.handle)
+    }
+
+    fn read_at(&self) -> ReadAt {
+        ReadAt { keyspace: Arc::clone(&self.keyspace), ..self.db.read_at() }
+    }
+
+    read_methods!();
+    write_methods!();
+
+    /// Levels and counters of this keyspace's tree; counters of lookups are the whole database's.
+    pub fn stats(&self) -> Stats {
+        self.db.core().stats(&self.keyspace)
+    }
+}
+
+/// The state of the whole database at one moment. `Clone + Send + Sync`.
+#[derive(Clone)]
+pub struct Snapshot {
+    db: Db,
+    keyspace: Arc<KeyspaceCore>,
+    guard: Arc<SnapshotGuard>,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("sequence", &self.sequence()).finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    /// The same moment in another keyspace.
+    #[must_use]
+    pub fn keyspace(&self, keyspace: &Keyspace) -> Self {
+        Self { keyspace: Arc::clone(&keyspace.keyspace), ..self.clone() }
+    }
+
+    /// The sequence number that it reads at.
+    pub fn sequence(&self) -> u64 {
+        self.guard.seq().0
+    }
+
+    fn read_at(&self) -> ReadAt {
+        ReadAt {
+            keyspace: Arc::clone(&self.keyspace),
+            snapshot: Some(Arc::clone(&self.guard)),
+            ..self.db.read_at()
+        }
+    }
+
+    read_methods!();
+}
+
+/// The read methods with options. Made by [`Db::with`].
+#[derive(Clone)]
+pub struct Reader {
+    read_at: ReadAt,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("options", &self.read_at.options).finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    fn read_at(&self) -> ReadAt {
+        self.read_at.clone()
+    }
+
+    read_methods!();
+}

@@ -1,0 +1,142 @@
+//! Installing: making an edit durable, then visible.
+//!
+//! One install at a time: compute the next state from the current one, append the edit to the manifest and
+//! sync it, then publish the new versions to readers. An edit that does not fit the state is refused before
+//! a byte is written; a manifest that cannot be written turns writes off and nothing is installed. Files
+//! that became dead are removed after the edit is durable, when their last reader is gone.
+
+use std::sync::Arc;
+
+use crate::core::{Core, Generation, Installing, lock};
+use crate::error::{Error, Result};
+use crate::metrics::WorkCounters;
+use crate::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
+use crate::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
+use crate::view::View;
+
+/// A manifest longer than this is replaced by a snapshot of the state.
+const MANIFEST_BYTES_MAX: u64 = 4 << 20;
+
+impl Core {
+    /// Installs the edit that `build` makes of the current state. With `flushed`, the generation's memtables
+    /// leave the views in the same step in which their tables join.
+    ///
+    /// # Errors
+    /// What `build` says; otherwise what failed, and then writes are off.
+    pub(crate) fn install(
+        &self,
+        flushed: Option<&Generation>,
+        build: impl FnOnce(&ManifestState) -> Result<ManifestEdit>,
+    ) -> Result<()> {
+        let mut guard = lock(&self.installing);
+        let Some(Installing { manifest, state }) = guard.as_mut() else {
+            return Err(Error::new(crate::ErrorKind::ReadOnly, "the database was opened read-only"));
+        };
+        self.check_writable()?;
+        let mut edit = build(state)?;
+        edit.next_id = Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed));
+        let mut next = state.clone();
+        // A bad edit is a defect of this program, not of the disk: better stop than write it.
+        next.apply(&edit).map_err(|detail| {
+            let error = Error::invalid(format!("an edit does not fit the tree: {detail}"));
+            self.fail(&error);
+            error
+        })?;
+        if cfg!(debug_assertions) {
+            check_edited(&next, &edit.versions);
+        }
+        let bytes_before = manifest.bytes();
+        manifest.append(&edit).inspect_err(|error| self.fail(error))?;
+        WorkCounters::add(&self.work.bytes_manifest, manifest.bytes().saturating_sub(bytes_before));
+        let dead = dead_tables(state, &next, &edit);
+        *state = next;
+        self.publish_versions(state, &edit, flushed);
+        if manifest.bytes() > MANIFEST_BYTES_MAX {
+            // The old manifest stays in force if the new one cannot be written.
+            match ManifestWriter::create(&self.env, &self.dir, self.new_id(), state) {
+                Ok(fresh) => {
+                    let old = std::mem::replace(manifest, fresh);
+                    self.garbage.doom_file(self.dir.join(manifest_file_name(old.number())));
+                }
+                Err(error) => self.fail(&error),
+            }
+        }
+        drop(guard);
+        self.garbage.doom_tables(dead);
+        self.release_stale_views();
+        self.background.wake.notify_all();
+        self.background.progress.notify_all();
+        Ok(())
+    }
+
+    fn publish_versions(&self, state: &ManifestState, edit: &ManifestEdit, flushed: Option<&Generation>) {
+        let is_flushed = |memtable: &Arc<dyn crate::memtable::Memtable>| {
+            flushed.is_some_and(|generation| {
+                generation.members.iter().any(|(_, member)| Arc::ptr_eq(member, memtable))
+            })
+        };
+        for (id, keyspace) in self.keyspaces.load().iter() {
+            let Some(keyspace_state) = state.keyspaces.get(id) else { continue };
+            let is_edited = edit.versions.iter().any(|version| version.keyspace == *id);
+            let is_member = flushed.is_some_and(|generation| {
+                generation.members.iter().any(|(member, _)| member.id == *id)
+            });
+            if !is_edited && !is_member {
+                continue;
+            }
+            keyspace.publish(|view| View {
+                keyspace: *id,
+                memtables: view.memtables.iter().filter(|memtable| !is_flushed(memtable)).cloned().collect(),
+                version: Arc::new(keyspace_state.version.clone()),
+            });
+        }
+    }
+
+    /// Takes the views of idle iterators that are behind, and removes files that nobody reads any more.
+    pub(crate) fn release_stale_views(&self) {
+        let keyspaces = self.keyspaces.load();
+        self.iterators.revoke_idle(|view| match keyspaces.get(&view.keyspace) {
+            Some(keyspace) => !Arc::ptr_eq(&keyspace.load().version, &view.version),
+            None => true,
+        });
+        self.garbage.collect(&self.env, &self.dir, &self.cache, &self.work);
+    }
+}
+
+/// The tables that `before` names and `after` does not.
+fn dead_tables(before: &ManifestState, after: &ManifestState, edit: &ManifestEdit) -> Vec<Arc<TableMeta>> {
+    let mut dead = Vec::new();
+    for VersionEdit { keyspace, changes } in &edit.versions {
+        let tables_of = |state: &ManifestState| state.keyspaces.get(keyspace).map(|k| k.version.clone());
+        let (Some(before), Some(after)) = (tables_of(before), tables_of(after)) else { continue };
+        for change in changes {
+            let Change::Remove { table, .. } = change else { continue };
+            if let Some(meta) = find_table(&before, *table)
+                && find_table(&after, *table).is_none()
+            {
+                dead.push(meta);
+            }
+        }
+    }
+    for keyspace in &edit.keyspaces_dropped {
+        if let Some(dropped) = before.keyspaces.get(keyspace) {
+            dead.extend(dropped.version.tables().map(|(_, _, table)| Arc::clone(&table.meta)));
+        }
+    }
+    dead
+}
+
+fn find_table(version: &Version, id: shamba_table::TableId) -> Option<Arc<TableMeta>> {
+    version.tables().find(|(_, _, table)| table.meta.id == id).map(|(_, _, table)| Arc::clone(&table.meta))
+}
+
+/// In builds with debug assertions every edited version is checked.
+fn check_edited(state: &ManifestState, edits: &[VersionEdit]) {
+    for edit in edits {
+        if let Some(keyspace) = state.keyspaces.get(&edit.keyspace)
+            && let Err(detail) = keyspace.version.check()
+        {
+            panic!("an edit broke the tree of keyspace {}: {detail}\n{}", edit.keyspace, keyspace.version);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What the database looks like now: statistics by level, the tree in words, the invariants walked.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::core::{Core, KeyspaceCore};
+use crate::metrics::{LevelStats, Stats};
+use crate::version::{Run, Version};
+
+impl Core {
+    /// Counters of the database, levels of `keyspace`.
+    pub(crate) fn stats(&self, keyspace: &Arc<KeyspaceCore>) -> Stats {
+        let mut stats = Stats::from_counters(&self.lookups, &self.work);
+        let view = keyspace.load_full();
+        stats.levels = view.version.levels().map(|(level, runs)| self.level_stats(level, runs)).collect();
+        stats.deepest_level = view.version.deepest_level();
+        stats.runs = view.version.run_count() as u64;
+        stats.debt_bytes = self.debt_bytes();
+        stats.unsynced_bytes = self.unsynced_bytes.load(Ordering::Relaxed);
+        stats.iterators_revoked = self.iterators.revoked();
+        stats
+    }
+
+    fn level_stats(&self, level: u32, runs: &[Arc<Run>]) -> LevelStats {
+        let capacity_bytes = if level == 0 { 0 } else { self.settings.design.level_capacity_bytes(level) };
+        let mut stats = LevelStats { level, capacity_bytes, runs: runs.len() as u64, ..LevelStats::default() };
+        let mut bits = 0.0;
+        for table in runs.iter().flat_map(|run| run.tables()) {
+            let meta = &table.meta;
+            stats.tables += 1;
+            stats.bytes += table.live_bytes;
+            stats.entries += meta.entries;
+            stats.deletes += meta.deletes;
+            stats.range_deletes += meta.range_deletes;
+            let filter = meta.reader.get().and_then(|reader| reader.filter());
+            stats.filter_bytes += filter.map_or(0, |filter| filter.resident_bytes() as u64);
+            bits += meta.bits_per_key * meta.entries as f64;
+        }
+        stats.bits_per_key = if stats.entries == 0 { 0.0 } else { bits / stats.entries as f64 };
+        stats
+    }
+
+    /// Every keyspace's tree in the notation of versions.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = String::new();
+        for keyspace in self.keyspaces.load().values() {
+            let view = keyspace.load_full();
+            let memtables: Vec<String> =
+                view.memtables.iter().map(|memtable| format!("{} entries", memtable.entries())).collect();
+            let _ = writeln!(text, "keyspace \"{}\"", keyspace.name.escape_default());
+            let _ = writeln!(text, "memtables: {}", memtables.join(", "));
+            let _ = writeln!(text, "{}", view.version);
+        }
+        text
+    }
+
+    /// Walks every tree and checks what must hold.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check_invariants(&self) -> std::result::Result<(), String> {
+        for keyspace in self.keyspaces.load().values() {
+            let version: Arc<Version> = Arc::clone(&keyspace.load().version);
+            let checked = version.check().and_then(|()| crate::version::deep_check(&version));
+            let state = crate::core::lock(&self.background.state);
+            let shape = if self.settings.auto_compaction && self.is_idle(&state) {
+                version.check_shape(&self.settings.design, self.settings.inbox_trigger)
+            } else {
+                Ok(())
+            };
+            drop(state);
+            checked.and(shape).map_err(|detail| format!("{}: {detail}\n{version}", keyspace.name))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Shamba: an embeddable key-value engine on a log-structured merge-tree.
+//!
+//! For services that read a lot from fast storage with little memory. A lookup computes *one* digest of its
+//! key, and everything that needs a hash uses it; merge policy, size ratio, buffer and filters are one
+//! design; writes are atomic, ordered and as durable as each asks; [`Db::explain`] says what a lookup did.
+//!
+//! ```
+//! # fn main() -> shamba::Result<()> {
+//! # let dir = tempfile::tempdir().expect("a temporary directory");
+//! # let path = dir.path().join("db");
+//! use shamba::Db;
+//!
+//! let db = Db::open(&path)?;
+//! db.put("user:1", "Asha")?;
+//! db.put("user:2", "Baraka")?;
+//! assert_eq!(db.get("user:1")?.as_deref(), Some(&b"Asha"[..]));
+//! for entry in db.prefix("user:") {
+//!     let (key, value) = entry?;
+//!     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! db.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It is *not* a server, not a relational database, and not replicated. What is promised about crashes is in
+//! `DURABILITY.md`, how the parts fit in `ARCHITECTURE.md`, the bytes in `docs/formats/`.
+//!
+//! Start at [`Db`] and [`Builder`]; [`Snapshot`], [`Batch`], [`Iter`], [`Cursor`] and [`Keyspace`] come from
+//! there.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod background;
+mod builder;
+mod compaction;
+mod core;
+mod db;
+mod error;
+mod event;
+mod garbage;
+mod ids;
+pub mod inspect;
+mod install;
+mod introspect;
+mod key_range;
+mod log;
+mod maintenance;
+mod memory;
+mod memtable;
+mod metrics;
+pub mod planted;
+mod range_delete;
+mod read;
+mod recovery;
+mod settings;
+mod slice;
+mod snapshot;
+mod verify;
+mod version;
+mod view;
+mod wal;
+mod write;
+
+pub use builder::Builder;
+pub use db::{Db, Keyspace, Reader, Snapshot};
+pub use error::{Damage, Error, ErrorKind, Result};
+pub use event::{Event, EventListener};
+pub use key_range::KeyRange;
+pub use memory::MemoryReport;
+pub use metrics::{LevelStats, Stats};
+pub use read::cursor::{Cursor, Iter};
+pub use read::explain::{Action, Explanation, Outcome, Place, Step};
+pub use read::reader::{HashedKey, ReadOptions};
+pub use settings::Durability;
+pub use slice::Slice;
+pub use verify::{CheckReport, Problem};
+pub use write::batch::{Batch, WriteOptions};
+
+pub use shamba_env as env;
+pub use shamba_key::DigestKind;
+pub use shamba_model::{Design, MergePolicy};
+pub use shamba_table::Compression;

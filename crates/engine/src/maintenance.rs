@@ -1,0 +1,249 @@
+//! Operations on the whole database: flush, compact, keyspaces, checkpoints, ingest.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shamba_key::EntryKind;
+use shamba_table::table_file_name;
+
+use crate::compaction::output::Output;
+use crate::core::{Core, KeyspaceCore, lock};
+use crate::error::{Error, Result};
+use crate::ids::{KeyspaceId, LogNo};
+use crate::recovery::{DEFAULT_KEYSPACE, LOCK};
+use crate::version::manifest::ManifestWriter;
+use crate::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
+use crate::wal::{OpRef, WalWriter, encode_op};
+use crate::write::batch::Operations;
+
+/// The longest name of a keyspace.
+const NAME_BYTES_MAX: usize = 255;
+
+impl Core {
+    /// Seals the memtables and waits until they are in tables.
+    pub(crate) fn flush_now(&self) -> Result<()> {
+        self.check_writable()?;
+        {
+            let mut writing = lock(&self.writing);
+            if self.active_is_empty() {
+                drop(writing);
+            } else {
+                self.rotate(&mut writing)?;
+            }
+        }
+        self.wait_until(|state| state.immutables.is_empty())
+    }
+
+    fn active_is_empty(&self) -> bool {
+        let keyspaces = self.keyspaces.load();
+        keyspaces.values().all(|keyspace| keyspace.load().memtables.first().is_none_or(|active| active.is_empty()))
+    }
+
+    /// Flushes, and merges every keyspace whole.
+    pub(crate) fn compact_now(&self) -> Result<()> {
+        self.flush_now()?;
+        let ids: Vec<KeyspaceId> = self.keyspaces.load().keys().copied().collect();
+        lock(&self.background.state).full_merges.extend(&ids);
+        self.background.wake.notify_all();
+        self.wait_until(|state| !state.merging && ids.iter().all(|id| !state.full_merges.contains(id)))
+    }
+
+    /// The keyspace of this name, made if need be.
+    pub(crate) fn keyspace_by_name(&self, name: &str) -> Result<Arc<KeyspaceCore>> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::closed());
+        }
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            let bytes = name.len();
+            return Err(Error::invalid(format!("a keyspace's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")));
+        }
+        let find = || self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned();
+        if let Some(keyspace) = find() {
+            return Ok(keyspace);
+        }
+        let _writing = lock(&self.writing); // One maker at a time, and no rotation beside it.
+        if let Some(keyspace) = find() {
+            return Ok(keyspace);
+        }
+        let id = u32::try_from(self.new_id()).map_err(|_| Error::invalid("no keyspace number is left"))?;
+        let id = KeyspaceId(id);
+        self.install(None, |_| {
+            let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
+            Ok(ManifestEdit { keyspaces_created, ..ManifestEdit::default() })
+        })?;
+        let version = Arc::new(Version::empty());
+        let keyspace = Arc::new(KeyspaceCore::new(id, name.to_owned(), version, Arc::clone(&self.closed)));
+        let mut keyspaces = (**self.keyspaces.load()).clone();
+        keyspaces.insert(id, Arc::clone(&keyspace));
+        self.keyspaces.store(Arc::new(keyspaces));
+        Ok(keyspace)
+    }
+
+    /// Removes a keyspace; its tables go when their last reader is gone.
+    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.check_writable()?;
+        if name == DEFAULT_KEYSPACE {
+            return Err(Error::invalid("the default keyspace cannot be dropped"));
+        }
+        let _writing = lock(&self.writing);
+        let found = self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned();
+        let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
+        keyspace.dropped.store(true, Ordering::Release);
+        let dropped = self.install(None, |_| {
+            Ok(ManifestEdit { keyspaces_dropped: vec![keyspace.id], ..ManifestEdit::default() })
+        });
+        if let Err(error) = dropped {
+            keyspace.dropped.store(false, Ordering::Release);
+            return Err(error);
+        }
+        let mut keyspaces = (**self.keyspaces.load()).clone();
+        keyspaces.remove(&keyspace.id);
+        self.keyspaces.store(Arc::new(keyspaces));
+        lock(&self.background.state).full_merges.retain(|id| *id != keyspace.id);
+        // Whoever still holds the keyspace's handle must not keep its files.
+        keyspace.publish(|view| crate::view::View {
+            keyspace: view.keyspace,
+            memtables: vec![Arc::new(crate::memtable::OrderedMemtable::new())],
+            version: Arc::new(Version::empty()),
+        });
+        self.release_stale_views();
+        Ok(())
+    }
+
+    /// Copies the database, as of now, to `target`: tables by hard links, everything else by a new manifest.
+    pub(crate) fn checkpoint(&self, target: &Path) -> Result<()> {
+        let vfs = &self.env.vfs;
+        if vfs.exists(target).map_err(|error| Error::io("look at", target, error))? {
+            let names = vfs.list(target).map_err(|error| Error::io("list", target, error))?;
+            if !names.is_empty() {
+                return Err(Error::invalid(format!("{} is not empty", target.display())));
+            }
+        }
+        // What is in memory goes into tables first: the copy then needs no log.
+        self.flush_now()?;
+        vfs.create_dir_all(target).map_err(|error| Error::io("create directory", target, error))?;
+        if let Some(parent) = target.parent() {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            vfs.sync_dir(parent).map_err(|error| Error::io("sync directory", parent, error))?;
+        }
+        let _lock = vfs
+            .lock(&target.join(LOCK), shamba_env::LockKind::Exclusive)
+            .map_err(|error| Error::io("lock", target, error))?;
+        // While the state is held, its tables cannot be removed: dooming needs the install lock.
+        let mut state = {
+            let installing = lock(&self.installing);
+            let Some(installing) = installing.as_ref() else { return Err(Error::closed()) };
+            installing.state.clone()
+        };
+        for keyspace in state.keyspaces.values() {
+            for (_, _, table) in keyspace.version.tables() {
+                let name = table_file_name(table.meta.id);
+                self.link_or_copy(&self.dir.join(&name), &target.join(&name))?;
+            }
+        }
+        let number = self.new_id();
+        state.first_log = LogNo(number + 1);
+        state.log_promise = None;
+        state.next_id = number + 2;
+        let mut wal = WalWriter::create(&self.env, target, state.first_log, None, state.last_seq)?;
+        wal.sync()?;
+        state.log_promise = Some(wal.finish_clean()?);
+        ManifestWriter::create(&self.env, target, number, &state)?;
+        Ok(())
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
+        let vfs = &self.env.vfs;
+        if vfs.link(from, to).is_ok() {
+            return Ok(());
+        }
+        // Another file system, or one without hard links.
+        const CHUNK_BYTES: usize = 1 << 20;
+        let source = vfs.open_read(from).map_err(|error| Error::io("open", from, error))?;
+        let mut copy = vfs.create(to).map_err(|error| Error::io("create", to, error))?;
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut offset = 0;
+        loop {
+            let read = match source.read_at(offset, &mut buffer) {
+                Ok(read) => read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Error::io("read", from, error)),
+            };
+            if read == 0 {
+                break;
+            }
+            let part = buffer.get(..read).unwrap_or_default();
+            shamba_env::append_all(copy.as_mut(), part).map_err(|error| Error::io("write", to, error))?;
+            offset += read as u64;
+        }
+        copy.sync_all().map_err(|error| Error::io("sync", to, error))
+    }
+
+    /// Writes sorted pairs straight into tables of level 0. Writers wait: the pairs take one sequence number,
+    /// which an operation that does nothing reserves in the log, so that recovery sees no gap.
+    pub(crate) fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        keyspace: &Arc<KeyspaceCore>,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        self.flush_now()?;
+        // Concurrent writers may have filled memtables again: entries in them are older than the ingest, and
+        // must be in older runs, so they are flushed with the writers held back.
+        loop {
+            let mut writing = lock(&self.writing);
+            if !self.active_is_empty() {
+                drop(writing);
+                self.flush_now()?;
+                continue;
+            }
+            keyspace.check_usable()?;
+            let mut reserve = Operations::default();
+            reserve.count = 1;
+            encode_op(&mut reserve.encoded, keyspace.id, OpRef::RangeDelete { start: b"", end: Some(b"") });
+            let seq = writing.last_seq.next();
+            if !self.settings.no_wal {
+                self.ensure_log(&mut writing)?;
+                let Some(wal) = &mut writing.wal else { return Err(Error::closed()) };
+                let payload = reserve.take_payload(seq);
+                let ops = payload.get(crate::write::batch::BATCH_PREFIX_BYTES..).unwrap_or_default();
+                if let Err(error) = wal.append_batch(seq, 1, ops).and_then(|()| wal.flush()) {
+                    return Err(self.log_append_failed(&mut writing, error));
+                }
+                writing.last_seq = seq;
+                self.sync_locked(&mut writing)?;
+            }
+            writing.last_seq = seq;
+            let mut output =
+                Output::new(self, self.output_options(0), KeyRange::everything(), Vec::new());
+            let mut last_key: Option<Vec<u8>> = None;
+            let mut count = 0u64;
+            for (number, (key, value)) in pairs.into_iter().enumerate() {
+                let key = key.as_ref();
+                if last_key.as_deref().is_some_and(|last| last >= key) {
+                    return Err(Error::invalid(format!(
+                        "pair {number}: key \"{}\" does not come after the one before it",
+                        key.escape_ascii()
+                    )));
+                }
+                Operations::default().put(keyspace, key, value.as_ref())?; // Checks the lengths.
+                output.add(key, seq, EntryKind::Put, value.as_ref())?;
+                last_key = Some(key.to_vec());
+                count += 1;
+            }
+            let uses = output.finish()?;
+            let (run, age) = self.new_run();
+            let changes = uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
+            let edit = VersionEdit { keyspace: keyspace.id, changes };
+            self.install(None, |_| {
+                Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
+            })?;
+            self.visible_seq.store(seq.0, Ordering::Release);
+            drop(writing);
+            if self.is_inline() {
+                self.run_background_inline();
+            }
+            return Ok(count);
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Counters: what the engine has done since it was opened, and the [`Stats`] that callers read.
+//!
+//! A lookup gathers its figures in a [`LookupCounts`] on its own stack and adds those that are not zero at
+//! the end, to one of sixteen shards chosen by thread, so that two reader threads do not share a cache
+//! line. `hashes` comes from the counter inside the hashing function, not from what the lookup believes it
+//! did.
+//!
+//! Not here: bytes held in memory (crate `shamba-table`, `Ledger`).
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// What one lookup did.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct LookupCounts {
+    pub lookups: u64,
+    pub hashes: u64,
+    pub filters: u64,
+    pub modules: u64,
+    pub false_positives: u64,
+    pub filter_reads: u64,
+    pub index_reads: u64,
+    pub data_reads: u64,
+    pub cache_hits: u64,
+    pub memtable_hits: u64,
+    pub found: u64,
+    pub hash_ns: u64,
+    pub probe_ns: u64,
+    pub index_ns: u64,
+    pub data_ns: u64,
+    pub total_ns: u64,
+}
+
+macro_rules! counters {
+    ($(#[$shard_doc:meta] $field:ident,)*) => {
+        impl LookupCounts {
+            fn fields(&self) -> [u64; Self::COUNT] {
+                [$(self.$field),*]
+            }
+
+            const COUNT: usize = [$(stringify!($field)),*].len();
+
+            fn from_fields(fields: [u64; Self::COUNT]) -> Self {
+                let [$($field),*] = fields;
+                Self { $($field),* }
+            }
+        }
+    };
+}
+
+counters! {
+    #[doc = ""] lookups, #[doc = ""] hashes, #[doc = ""] filters, #[doc = ""] modules, #[doc = ""] false_positives,
+    #[doc = ""] filter_reads, #[doc = ""] index_reads, #[doc = ""] data_reads, #[doc = ""] cache_hits,
+    #[doc = ""] memtable_hits, #[doc = ""] found, #[doc = ""] hash_ns, #[doc = ""] probe_ns, #[doc = ""] index_ns,
+    #[doc = ""] data_ns, #[doc = ""] total_ns,
+}
+
+const SHARDS: usize = 16;
+
+/// Two cache lines and more, so that neighbouring shards never share one.
+#[repr(align(128))]
+struct Shard([AtomicU64; LookupCounts::COUNT]);
+
+thread_local! {
+    static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
+
+/// Lookup counters of a database, by shard.
+pub(crate) struct LookupCounters {
+    shards: Box<[Shard]>,
+}
+
+impl LookupCounters {
+    pub fn new() -> Self {
+        let shard = || Shard(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self { shards: (0..SHARDS).map(|_| shard()).collect() }
+    }
+
+    /// Adds one lookup's figures.
+    pub fn add(&self, counts: &LookupCounts) {
+        let shard = SHARD.with(|cell| {
+            if cell.get() == usize::MAX {
+                cell.set(NEXT_SHARD.fetch_add(1, Ordering::Relaxed) % SHARDS);
+            }
+            cell.get()
+        });
+        let Some(Shard(counters)) = self.shards.get(shard) else { return };
+        for (counter, value) in counters.iter().zip(counts.fields()) {
+            if value > 0 {
+                counter.fetch_add(value, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The sum over all shards.
+    pub fn total(&self) -> LookupCounts {
+        let mut sums = [0u64; LookupCounts::COUNT];
+        for Shard(counters) in &self.shards {
+            for (sum, counter) in sums.iter_mut().zip(counters) {
+                *sum += counter.load(Ordering::Relaxed);
+            }
+        }
+        LookupCounts::from_fields(sums)
+    }
+}
+
+macro_rules! work_counters {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// Counters of everything that is not a lookup.
+        #[derive(Default)]
+        pub(crate) struct WorkCounters {
+            $(pub $field: AtomicU64,)*
+        }
+
+        impl WorkCounters {
+            fn fill(&self, stats: &mut Stats) {
+                $(stats.$field = self.$field.load(Ordering::Relaxed);)*
+            }
+        }
+
+        /// What the database has done since it was opened, and what it looks like now.
+        #[derive(Clone, Default, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $($(#[$doc])* pub $field: u64,)*
+            /// Point lookups (each key of a `multi_get` is one).
+            pub lookups: u64,
+            /// Digests computed during lookups.
+            pub hashes: u64,
+            /// Filters of which at least one module was tested.
+            pub filters_consulted: u64,
+            /// Filter modules tested.
+            pub modules_tested: u64,
+            /// Tables searched after their filter said "maybe" that did not hold the key.
+            pub false_positives: u64,
+            /// Filter slices read from files by lookups.
+            pub filter_reads: u64,
+            /// Index partitions read from files by lookups.
+            pub index_reads: u64,
+            /// Data blocks read from files by lookups.
+            pub data_reads: u64,
+            /// Data blocks that lookups found in the cache.
+            pub cache_hits: u64,
+            /// Lookups that a memtable answered.
+            pub memtable_hits: u64,
+            /// Lookups that found a value.
+            pub found: u64,
+            /// Nanoseconds hashing (with timers on; as the others).
+            pub hash_ns: u64,
+            /// Nanoseconds probing filters.
+            pub probe_ns: u64,
+            /// Nanoseconds searching indexes.
+            pub index_ns: u64,
+            /// Nanoseconds reading and searching data blocks.
+            pub data_ns: u64,
+            /// Nanoseconds of lookups spent elsewhere: view, memtables, candidates, values.
+            pub other_ns: u64,
+            /// Bytes that merges still have to move for the tree to have its shape, and unflushed sealed memtables.
+            pub debt_bytes: u64,
+            /// Acknowledged log bytes that are not yet synced.
+            pub unsynced_bytes: u64,
+            /// Iterators whose idle view was taken back.
+            pub iterators_revoked: u64,
+            /// Levels of the default keyspace, level 0 first.
+            pub levels: Vec<LevelStats>,
+            /// Deepest non-empty level of the default keyspace (level 0 not counted).
+            pub deepest_level: u32,
+            /// Runs that a lookup in the default keyspace may consult.
+            pub runs: u64,
+            /// Whether files are behind a latency layer.
+            pub emulated: bool,
+        }
+
+        impl Stats {
+            /// Counters since `earlier`; what describes the present stays as it is now.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                let mut stats = self.clone();
+                $(stats.$field = self.$field.saturating_sub(earlier.$field);)*
+                macro_rules! lookup_fields {
+                    ($name:ident) => { stats.$name = self.$name.saturating_sub(earlier.$name); };
+                }
+                lookup_fields!(lookups);
+                lookup_fields!(hashes);
+                lookup_fields!(filters_consulted);
+                lookup_fields!(modules_tested);
+                lookup_fields!(false_positives);
+                lookup_fields!(filter_reads);
+                lookup_fields!(index_reads);
+                lookup_fields!(data_reads);
+                lookup_fields!(cache_hits);
+                lookup_fields!(memtable_hits);
+                lookup_fields!(found);
+                lookup_fields!(hash_ns);
+                lookup_fields!(probe_ns);
+                lookup_fields!(index_ns);
+                lookup_fields!(data_ns);
+                lookup_fields!(other_ns);
+                lookup_fields!(iterators_revoked);
+                stats
+            }
+        }
+    };
+}
+
+work_counters! {
+    /// Put operations acknowledged.
+    puts,
+    /// Delete operations acknowledged.
+    deletes,
+    /// Range deletes acknowledged.
+    range_deletes,
+    /// Batches acknowledged.
+    batches,
+    /// Bytes of keys and values in them.
+    bytes_user,
+    /// Bytes written to logs.
+    bytes_wal,
+    /// Bytes of tables written by flushes.
+    bytes_flushed,
+    /// Bytes of tables written by merges.
+    bytes_merged,
+    /// Bytes of tables read by merges.
+    bytes_merge_read,
+    /// Bytes written to manifests.
+    bytes_manifest,
+    /// Flushes installed.
+    flushes,
+    /// Merges finished.
+    merges,
+    /// Key-range slices of merges installed.
+    merge_slices,
+    /// Tables that changed level without being rewritten.
+    trivial_moves,
+    /// Entries that merges and flushes dropped.
+    entries_dropped,
+    /// Times a writer had to wait or was slowed.
+    stalls,
+    /// Microseconds that writers waited.
+    stall_us,
+    /// Syncs of logs.
+    wal_syncs,
+    /// Commit groups written (batches / groups = writes that shared one).
+    commit_groups,
+    /// Dead files that could not be removed yet.
+    removals_failed,
+    /// Background failures.
+    background_errors,
+}
+
+impl WorkCounters {
+    pub fn add(counter: &AtomicU64, value: u64) {
+        counter.fetch_add(value, Ordering::Relaxed);
+    }
+}
+
+/// One level of a tree.
+#[derive(Clone, Default, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// Number; 0 is the inbox of flushed runs.
+    pub level: u32,
+    /// Sorted runs.
+    pub runs: u64,
+    /// Tables in them.
+    pub tables: u64,
+    /// Bytes of the parts in use.
+    pub bytes: u64,
+    /// Bytes that the design allows here (0 for level 0, which is counted in runs).
+    pub capacity_bytes: u64,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Point tombstones.
+    pub deletes: u64,
+    /// Range tombstones.
+    pub range_deletes: u64,
+    /// Bytes of filters in memory.
+    pub filter_bytes: u64,
+    /// Filter bits per key, weighted by entries.
+    pub bits_per_key: f64,
+}
+
+impl Stats {
+    pub(crate) fn from_counters(lookups: &LookupCounters, work: &WorkCounters) -> Self {
+        let total = lookups.total();
+        let mut stats = Self {
+            lookups: total.lookups,
+            hashes: total.hashes,
+            filters_consulted: total.filters,
+            modules_tested: total.modules,
+            false_positives: total.false_positives,
+            filter_reads: total.filter_reads,
+            index_reads: total.index_reads,
+            data_reads: total.data_reads,
+            cache_hits: total.cache_hits,
+            memtable_hits: total.memtable_hits,
+            found: total.found,
+            hash_ns: total.hash_ns,
+            probe_ns: total.probe_ns,
+            index_ns: total.index_ns,
+            data_ns: total.data_ns,
+            ..Self::default()
+        };
+        let parts = total.hash_ns + total.probe_ns + total.index_ns + total.data_ns;
+        stats.other_ns = total.total_ns.saturating_sub(parts);
+        work.fill(&mut stats);
+        stats
+    }
+
+    /// Bytes written to disk: logs, flushes, merges, manifests.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_wal + self.bytes_flushed + self.bytes_merged + self.bytes_manifest
+    }
+
+    /// Digests computed per lookup: 1.0 with hash sharing.
+    pub fn hashes_per_get(&self) -> f64 {
+        self.per_get(self.hashes)
+    }
+
+    /// Filters consulted per lookup.
+    pub fn filters_per_get(&self) -> f64 {
+        self.per_get(self.filters_consulted)
+    }
+
+    /// Filter modules tested per lookup.
+    pub fn modules_per_get(&self) -> f64 {
+        self.per_get(self.modules_tested)
+    }
+
+    /// False positives per lookup.
+    pub fn false_positives_per_get(&self) -> f64 {
+        self.per_get(self.false_positives)
+    }
+
+    /// Share of lookups that found a value.
+    pub fn found_share(&self) -> f64 {
+        self.per_get(self.found)
+    }
+
+    /// `count` per lookup; 0 when there was none.
+    pub fn per_get(&self, count: u64) -> f64 {
+        if self.lookups == 0 { 0.0 } else { count as f64 / self.lookups as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_add_up_over_threads_and_since_subtracts() {
+        let counters = LookupCounters::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        counters.add(&LookupCounts { lookups: 1, hashes: 2, found: 1, ..Default::default() });
+                    }
+                });
+            }
+        });
+        let work = WorkCounters::default();
+        WorkCounters::add(&work.puts, 7);
+        let before = Stats::from_counters(&counters, &work);
+        assert_eq!((before.lookups, before.hashes, before.found, before.puts), (4000, 8000, 4000, 7));
+        assert_eq!(before.hashes_per_get(), 2.0);
+        counters.add(&LookupCounts { lookups: 1, hashes: 1, ..Default::default() });
+        let after = Stats::from_counters(&counters, &work).since(&before);
+        assert_eq!((after.lookups, after.hashes, after.found, after.puts), (1, 1, 0, 0));
+    }
+}

@@ -1,0 +1,263 @@
+//! `explain`: what one lookup touched and skipped, with reasons and costs.
+//!
+//! The lookup itself ([`super::get`]) calls a [`Recorder`] at each decision. [`Silent`] compiles to nothing;
+//! [`Trace`] keeps the steps. So there is no second code path that could tell another story.
+
+use std::fmt;
+
+use shamba_key::{EntryKind, SeqNo};
+use shamba_table::{Entry, ReadCounters};
+
+use crate::slice::Slice;
+use crate::version::{Run, TableUse};
+
+/// Gets told of each decision of a lookup.
+pub(crate) trait Recorder {
+    /// Whether steps are kept.
+    const RECORDS: bool;
+    /// One step; the closure runs only if steps are kept.
+    fn step(&mut self, step: impl FnOnce() -> Step);
+    /// The newest range tombstone over the key.
+    fn floor(&mut self, floor: SeqNo);
+}
+
+/// Keeps nothing.
+pub(crate) struct Silent;
+
+impl Recorder for Silent {
+    const RECORDS: bool = false;
+    #[inline(always)]
+    fn step(&mut self, _: impl FnOnce() -> Step) {}
+    #[inline(always)]
+    fn floor(&mut self, _: SeqNo) {}
+}
+
+/// Keeps everything.
+#[derive(Default)]
+pub(crate) struct Trace {
+    pub steps: Vec<Step>,
+    pub floor: SeqNo,
+}
+
+impl Recorder for Trace {
+    const RECORDS: bool = true;
+    fn step(&mut self, step: impl FnOnce() -> Step) {
+        self.steps.push(step());
+    }
+    fn floor(&mut self, floor: SeqNo) {
+        self.floor = floor;
+    }
+}
+
+/// Where a step of a lookup happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Place {
+    /// A memtable; 0 is the one that takes writes.
+    Memtable {
+        /// Its place among the memtables, newest first.
+        number: usize,
+    },
+    /// A run.
+    Run {
+        /// Its level.
+        level: u32,
+        /// Its number.
+        run: u64,
+    },
+    /// A table of a run.
+    Table {
+        /// The run's level.
+        level: u32,
+        /// The run's number.
+        run: u64,
+        /// The table's number.
+        table: u64,
+    },
+}
+
+/// What happened there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Action {
+    /// The memtable was asked.
+    MemtableSearched {
+        /// How many entries it holds.
+        entries: u64,
+    },
+    /// No table of the run has the key in its range: nothing was touched.
+    OutOfRange,
+    /// The table has no filter (none was written, or it is damaged): it must be searched.
+    NoFilter,
+    /// The filter's module was probed.
+    FilterProbed {
+        /// False: the key is certainly not in the table, which was skipped.
+        maybe: bool,
+    },
+    /// Index and data block were searched.
+    TableSearched {
+        /// Blocks read from the file.
+        data_reads: u64,
+        /// Blocks that the cache had.
+        cache_hits: u64,
+        /// Index partitions read from the file.
+        index_reads: u64,
+        /// Nanoseconds, file reads included.
+        ns: u64,
+    },
+}
+
+/// One step of a lookup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Step {
+    /// Where.
+    pub place: Place,
+    /// What was done.
+    pub action: Action,
+    /// What was found: the entry's sequence number and whether it is a tombstone.
+    pub found: Option<(u64, bool)>,
+}
+
+impl Step {
+    fn found_of(entry: Option<&Entry>) -> Option<(u64, bool)> {
+        entry.map(|entry| (entry.seq.0, entry.kind == EntryKind::Delete))
+    }
+
+    pub(crate) fn memtable(number: usize, entries: u64, entry: Option<&Entry>) -> Self {
+        let action = Action::MemtableSearched { entries };
+        Self { place: Place::Memtable { number }, action, found: Self::found_of(entry) }
+    }
+
+    pub(crate) fn outside(level: u32, run: &Run) -> Self {
+        Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfRange, found: None }
+    }
+
+    fn table(level: u32, run: &Run, table: &TableUse) -> Place {
+        Place::Table { level, run: run.id.0, table: table.meta.id.0 }
+    }
+
+    pub(crate) fn no_filter(level: u32, run: &Run, table: &TableUse) -> Self {
+        Self { place: Self::table(level, run, table), action: Action::NoFilter, found: None }
+    }
+
+    pub(crate) fn filter(level: u32, run: &Run, table: &TableUse, maybe: bool) -> Self {
+        Self { place: Self::table(level, run, table), action: Action::FilterProbed { maybe }, found: None }
+    }
+
+    pub(crate) fn search(
+        level: u32,
+        run: &Run,
+        table: &TableUse,
+        io: &ReadCounters,
+        entry: Option<&Entry>,
+        ns: u64,
+    ) -> Self {
+        let ReadCounters { data_reads, cache_hits, index_reads, .. } = *io;
+        let action = Action::TableSearched { data_reads, cache_hits, index_reads, ns };
+        Self { place: Self::table(level, run, table), action, found: Self::found_of(entry) }
+    }
+}
+
+/// What a lookup came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// A value.
+    Found {
+        /// The value.
+        value: Slice,
+    },
+    /// A tombstone, or an entry that a range tombstone hides.
+    Deleted,
+    /// No entry anywhere.
+    Absent,
+}
+
+/// The whole story of one lookup. Its `Display` is for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its digest.
+    pub digest: u64,
+    /// Digests computed.
+    pub hashes: u64,
+    /// The sequence number that the lookup read at.
+    pub sequence: u64,
+    /// The newest range tombstone over the key, if there is one.
+    pub range_delete_floor: Option<u64>,
+    /// What was done, in order.
+    pub steps: Vec<Step>,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// Filters consulted.
+    pub filters: u64,
+    /// Tables searched in vain after their filter said "maybe".
+    pub false_positives: u64,
+    /// Data blocks read from files.
+    pub data_reads: u64,
+    /// Nanoseconds in all, the recording included.
+    pub total_ns: u64,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Memtable { number: 0 } => f.write_str("memtable (active)")?,
+            Place::Memtable { number } => write!(f, "memtable {number} (sealed)")?,
+            Place::Run { level, run } => write!(f, "level {level}, run {run}")?,
+            Place::Table { level, run, table } => write!(f, "level {level}, run {run}, table {table}")?,
+        }
+        f.write_str(": ")?;
+        match &self.action {
+            Action::MemtableSearched { entries } => write!(f, "searched among {entries} entries")?,
+            Action::OutOfRange => f.write_str("no table has the key in its range; nothing touched")?,
+            Action::NoFilter => f.write_str("no filter, so it must be searched")?,
+            Action::FilterProbed { maybe: false } => f.write_str("filter says no; skipped")?,
+            Action::FilterProbed { maybe: true } => f.write_str("filter says maybe")?,
+            Action::TableSearched { data_reads, cache_hits, index_reads, ns } => {
+                write!(f, "searched: {data_reads} blocks read, {cache_hits} from the cache")?;
+                if *index_reads > 0 {
+                    write!(f, ", {index_reads} index partitions read")?;
+                }
+                if *ns > 0 {
+                    write!(f, ", {ns} ns")?;
+                }
+            }
+        }
+        match (self.found, &self.action) {
+            (Some((seq, false)), _) => write!(f, "; found the entry of sequence {seq}"),
+            (Some((seq, true)), _) => write!(f, "; found the tombstone of sequence {seq}"),
+            (None, Action::TableSearched { .. }) => f.write_str("; not there (false positive)"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "key       \"{}\" ({} bytes)", self.key.escape_ascii(), self.key.len())?;
+        writeln!(f, "digest    {:016x}, {} computed for this lookup", self.digest, self.hashes)?;
+        writeln!(f, "sequence  {}", self.sequence)?;
+        match self.range_delete_floor {
+            Some(floor) => writeln!(f, "range tombstones: the newest over the key has sequence {floor}")?,
+            None => writeln!(f, "range tombstones: none over the key")?,
+        }
+        for (number, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{:>3}. {step}", number + 1)?;
+        }
+        let outcome = match &self.outcome {
+            Outcome::Found { value } => format!("found, a value of {} bytes", value.len()),
+            Outcome::Deleted => "deleted".into(),
+            Outcome::Absent => "absent: no entry anywhere".into(),
+        };
+        writeln!(f, "outcome   {outcome}")?;
+        write!(
+            f,
+            "cost      {} filters probed, {} false positives, {} blocks read, {} ns (recording included)",
+            self.filters, self.false_positives, self.data_reads, self.total_ns
+        )
+    }
+}

@@ -1,0 +1,10 @@
+//! Reading: point lookups, merged scans, cursors, and the trace behind `explain`.
+
+pub(crate) mod cursor;
+pub(crate) mod explain;
+pub(crate) mod get;
+pub(crate) mod merge;
+pub(crate) mod reader;
+pub(crate) mod run_iter;
+pub(crate) mod scan;
+mod visible;

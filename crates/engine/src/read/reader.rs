@@ -1,0 +1,245 @@
+//! One reader: a keyspace, a moment, and options; what every handle's read methods are made of.
+//!
+//! Without a snapshot each call reads at the newest sequence: the view is loaded *first*, then the sequence
+//! number, so that nothing visible at that number is missing from the view.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use shamba_key::{KeyDigest, SeqNo};
+
+use super::cursor::{Cursor, Iter};
+use super::explain::{Action, Explanation, Outcome, Silent, Trace};
+use super::get::{LookupSettings, get};
+use super::scan::ScanSource;
+use crate::core::{Core, KeyspaceCore};
+use crate::error::{Error, Result};
+use crate::key_range::{KeyRange, half_open, prefix_range};
+use crate::metrics::LookupCounts;
+use crate::slice::Slice;
+use crate::snapshot::SnapshotGuard;
+use crate::version::KeyRange as Span;
+use crate::view::{View, ViewSource};
+
+/// How reads are done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadOptions {
+    /// Whether blocks that a scan reads go into the block cache. Default true; false for one long scan, so
+    /// that it does not drive out what lookups use.
+    pub fill_cache: bool,
+    /// Scans see no key below this one.
+    pub lower_bound: Option<Vec<u8>>,
+    /// Scans see no key from this one on.
+    pub upper_bound: Option<Vec<u8>>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { fill_cache: true, lower_bound: None, upper_bound: None }
+    }
+}
+
+/// A key with its digest, to look up in any keyspace without hashing again. Made by [`crate::Db::hash_key`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HashedKey {
+    pub(crate) key: Vec<u8>,
+    pub(crate) digest: KeyDigest,
+    pub(crate) made_by: shamba_key::DigestFn,
+}
+
+impl HashedKey {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+/// Lookups are gathered in groups of this size, so that their filter lines are asked for together.
+const GROUP: usize = 32;
+
+/// A keyspace at a moment, with options.
+#[derive(Clone)]
+pub(crate) struct ReadAt {
+    pub core: Arc<Core>,
+    pub keyspace: Arc<KeyspaceCore>,
+    /// `None`: the newest state at each call.
+    pub snapshot: Option<Arc<SnapshotGuard>>,
+    pub options: ReadOptions,
+}
+
+impl ReadAt {
+    /// Runs a lookup's body with the view and sequence to read at, and counts it.
+    fn look_up<T>(&self, body: impl FnOnce(&View, SeqNo, LookupSettings<'_>, &mut LookupCounts) -> Result<T>) -> Result<T> {
+        self.keyspace.check_usable()?;
+        let view = self.keyspace.load();
+        let seq = self.snapshot.as_ref().map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
+        let timed = self.core.timers.load(Ordering::Relaxed);
+        let settings = self.core.lookup_settings(timed);
+        let mut counts = LookupCounts::default();
+        let outcome = body(&view, seq, settings, &mut counts);
+        self.core.lookups.add(&counts);
+        outcome
+    }
+
+    fn get_bytes(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.look_up(|view, seq, settings, counts| {
+            let begin_ns = settings.clock.map_or(0, |clock| clock.now_ns());
+            let hashes = shamba_key::hashes_on_this_thread();
+            let digest = settings.digest.digest(key); // The only hash of this lookup.
+            counts.hashes += shamba_key::hashes_on_this_thread().wrapping_sub(hashes);
+            if let Some(clock) = settings.clock {
+                let hash_ns = clock.now_ns().saturating_sub(begin_ns);
+                counts.hash_ns += hash_ns;
+                counts.total_ns += hash_ns;
+            }
+            get(view, settings, key, digest, seq, counts, &mut Silent)
+        })
+    }
+
+    pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+        Ok(self.get_bytes(key)?.map(Slice::from_bytes))
+    }
+
+    pub fn get_with<T>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        Ok(self.get_bytes(key)?.map(|value| read(&value)))
+    }
+
+    pub fn get_into(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<bool> {
+        let value = self.get_bytes(key)?;
+        buffer.clear();
+        buffer.extend_from_slice(value.as_deref().unwrap_or_default());
+        Ok(value.is_some())
+    }
+
+    pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.get_bytes(key)?.is_some())
+    }
+
+    pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
+        if key.made_by != self.core.digest {
+            return Err(Error::invalid("the hashed key was made by a database with another digest or seed"));
+        }
+        let value = self.look_up(|view, seq, settings, counts| {
+            get(view, settings, &key.key, key.digest, seq, counts, &mut Silent)
+        })?;
+        Ok(value.map(Slice::from_bytes))
+    }
+
+    /// All lookups read at one moment. Digests of a group come first, then its filter lines, then the tests.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        self.look_up(|view, seq, settings, counts| {
+            let mut values = Vec::with_capacity(keys.len());
+            let mut digests = Vec::with_capacity(GROUP);
+            for group in keys.chunks(GROUP) {
+                let hashes = shamba_key::hashes_on_this_thread();
+                digests.clear();
+                digests.extend(group.iter().map(|key| settings.digest.digest(key.as_ref())));
+                counts.hashes += shamba_key::hashes_on_this_thread().wrapping_sub(hashes);
+                if settings.prefetch {
+                    for (key, digest) in group.iter().zip(&digests) {
+                        prefetch(view, key.as_ref(), *digest);
+                    }
+                }
+                for (key, digest) in group.iter().zip(&digests) {
+                    let value = get(view, settings, key.as_ref(), *digest, seq, counts, &mut Silent)?;
+                    values.push(value.map(Slice::from_bytes));
+                }
+            }
+            Ok(values)
+        })
+    }
+
+    pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
+        self.keyspace.check_usable()?;
+        let view = self.keyspace.load();
+        let seq = self.snapshot.as_ref().map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
+        let settings = self.core.lookup_settings(true);
+        let mut counts = LookupCounts::default();
+        let mut trace = Trace::default();
+        let hashes = shamba_key::hashes_on_this_thread();
+        let digest = settings.digest.digest(key);
+        counts.hashes += shamba_key::hashes_on_this_thread().wrapping_sub(hashes);
+        let value = get(&view, settings, key, digest, seq, &mut counts, &mut trace)?;
+        let outcome = match value {
+            Some(value) => Outcome::Found { value: Slice::from_bytes(value) },
+            None if trace.steps.iter().any(|step| step.found.is_some()) => Outcome::Deleted,
+            None => Outcome::Absent,
+        };
+        debug_assert!(
+            counts.filters
+                == trace.steps.iter().filter(|s| matches!(s.action, Action::FilterProbed { .. })).count() as u64
+        );
+        Ok(Explanation {
+            key: key.to_vec(),
+            digest: digest.raw(),
+            hashes: counts.hashes,
+            sequence: seq.0,
+            range_delete_floor: (trace.floor > SeqNo::ZERO).then_some(trace.floor.0),
+            steps: trace.steps,
+            outcome,
+            filters: counts.filters,
+            false_positives: counts.false_positives,
+            data_reads: counts.data_reads,
+            total_ns: counts.total_ns,
+        })
+    }
+
+    /// What a scan begins with: frozen at the snapshot, or at the newest sequence now.
+    fn scan_source(&self) -> ScanSource {
+        let seq = match &self.snapshot {
+            Some(snapshot) => Arc::clone(snapshot),
+            None => self.core.snapshots.take_with(|| self.core.visible()),
+        };
+        ScanSource {
+            views: Arc::clone(&self.keyspace) as Arc<dyn ViewSource>,
+            registry: Arc::clone(&self.core.iterators),
+            seq,
+            fill_cache: self.options.fill_cache,
+        }
+    }
+
+    /// `range` within the options' bounds; the empty range where nothing is left.
+    fn bounded(&self, range: Span) -> Span {
+        let lower = self.options.lower_bound.clone().unwrap_or_default();
+        let bounds = Span { lower: lower.into(), upper: self.options.upper_bound.clone().map(Bytes::from) };
+        let empty = || Span { lower: Bytes::new(), upper: Some(Bytes::new()) };
+        range.intersection(&bounds).unwrap_or_else(empty)
+    }
+
+    pub fn range(&self, range: impl KeyRange) -> Iter {
+        Iter::new(self.scan_source(), self.bounded(half_open(&range)))
+    }
+
+    pub fn prefix(&self, prefix: &[u8]) -> Iter {
+        Iter::new(self.scan_source(), self.bounded(prefix_range(prefix)))
+    }
+
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(self.scan_source(), self.bounded(Span::everything()))
+    }
+}
+
+/// Asks for the filter lines that a lookup of `key` will test.
+fn prefetch(view: &View, key: &[u8], digest: KeyDigest) {
+    for (_, run) in view.version.runs() {
+        if let Some(reader) = run.table_for(key).and_then(|table| table.meta.reader.get())
+            && let Some(filter) = reader.filter()
+        {
+            filter.prefetch(digest);
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn lookup_settings(&self, timed: bool) -> LookupSettings<'_> {
+        LookupSettings {
+            digest: self.digest,
+            hash_sharing: self.settings.hash_sharing,
+            prefetch: self.settings.prefetch,
+            clock: timed.then_some(self.env.clock.as_ref()),
+        }
+    }
+}

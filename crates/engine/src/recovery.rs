@@ -1,0 +1,443 @@
+//! Opening: from whatever a process left behind to a database that can promise again.
+//!
+//! In order: the lock; the manifest, or a new database; the options, checked against what is fixed and
+//! adopted over what is recorded; the tables; the logs, replayed into memtables. Then, unless read-only:
+//! what was replayed goes into tables, a new log is made and synced, and a new manifest with all of it is put
+//! in force by one rename. Only then may anything be acknowledged. So a crash at any point of an open
+//! leaves either the state before, which recovers alike, or the state after; nothing is ever appended to
+//! an old log, and a dropped tail cannot come back.
+//!
+//! Files that the manifest in force does not name are removed at the end: whatever they were, no version
+//! needs them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use shamba_env::{Env, FileLock, LockKind};
+use shamba_key::{DigestFn, SeqNo};
+use shamba_table::{BlockCache, Ledger, parse_table_file_name};
+
+use crate::builder::Builder;
+use crate::compaction::output::open_reader_with;
+use crate::core::{Background, Core, Installing, KeyspaceCore, Writing, lock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Event, Events};
+use crate::garbage::Garbage;
+use crate::ids::{KeyspaceId, LogNo};
+use crate::memtable::{Memtable, OrderedMemtable};
+use crate::metrics::{LookupCounters, WorkCounters};
+use crate::read::scan::IterRegistry;
+use crate::settings::Settings;
+use crate::snapshot::SnapshotList;
+use crate::version::manifest::{
+    ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
+};
+use crate::version::{Change, ManifestEdit, VersionEdit};
+use crate::view::View;
+use crate::wal::{Recovery, ReplayOptions, ReplayReport, WalWriter, parse_log_file_name, replay};
+use crate::write::commit::{CommitQueue, apply_op};
+
+/// The file that is locked.
+pub(crate) const LOCK: &str = "LOCK";
+/// The name of the keyspace that `Db`'s own methods use.
+pub(crate) const DEFAULT_KEYSPACE: &str = "default";
+
+/// Opens the database that the builder describes.
+pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
+    let env = builder.env.clone();
+    let dir = builder.path.clone();
+    let file_lock = lock_directory(&env, &dir, &builder)?;
+    let loaded = ManifestReader::load(&env, &dir)?;
+    let mut warnings = Vec::new();
+    let (state, is_new) = match loaded {
+        Some(loaded) => {
+            if builder.error_if_exists {
+                return Err(Error::invalid(format!("{} is a database already", dir.display())));
+            }
+            warnings.extend(loaded.warnings);
+            (loaded.state, false)
+        }
+        None if builder.read_only || !builder.create_if_missing => return Err(missing(&dir)),
+        None => (new_state(&env, &builder)?, true),
+    };
+    let settings = adopt(&builder, &state)?;
+    let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
+    let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
+    open_tables(&core, &state)?;
+    let (replayed, report) = replay_logs(&core, &state, &files)?;
+    warnings.extend(report.warnings.iter().map(ToString::to_string));
+    let tables: u64 = state.keyspaces.values().map(|keyspace| keyspace.version.tables().count() as u64).sum();
+    begin(&core, state, replayed, &report, &files, is_new)?;
+    for warning in warnings {
+        core.warn(warning);
+    }
+    warn_of_filters(&core);
+    let path = core.dir.clone();
+    core.events.emit(&Event::Opened { path, tables, replayed_batches: report.batches });
+    Ok(core)
+}
+
+fn missing(dir: &Path) -> Error {
+    Error::io("open", dir, io::Error::new(io::ErrorKind::NotFound, "there is no database"))
+}
+
+/// Takes the lock, making the directory if that is wanted.
+fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn FileLock>> {
+    let exists = env.vfs.exists(dir).map_err(|error| Error::io("open", dir, error))?;
+    let may_create = !builder.read_only && builder.create_if_missing;
+    if !exists {
+        if !may_create {
+            return Err(missing(dir));
+        }
+        env.vfs.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
+        if let Some(parent) = dir.parent() {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            env.vfs.sync_dir(parent).map_err(|error| Error::io("sync directory", parent, error))?;
+        }
+    } else if let Err(error) = env.vfs.list(dir) {
+        return Err(Error::io("open", dir, error)); // A file in the place of the directory, say.
+    }
+    let path = dir.join(LOCK);
+    let kind = if builder.read_only { LockKind::Shared } else { LockKind::Exclusive };
+    env.vfs.lock(&path, kind).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            Error::new(ErrorKind::Locked, format!("{} is in use by another handle or process", dir.display()))
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Error::with_source(ErrorKind::ReadOnly, format!("lock {}", path.display()), error)
+        }
+        _ => Error::io("lock", &path, error),
+    })
+}
+
+/// The state of a database that does not exist yet.
+fn new_state(env: &Env, builder: &Builder) -> Result<ManifestState> {
+    let mut settings = Settings {
+        digest: builder.digest.unwrap_or_default(),
+        digest_seed: builder.digest_seed.unwrap_or_else(|| env.rng.next_u64()),
+        ..Settings::default()
+    };
+    settings = builder.settings_over(settings);
+    settings.validate()?;
+    let mut state = ManifestState { next_id: 1, ..ManifestState::default() };
+    let edit = ManifestEdit {
+        settings: settings.to_pairs(),
+        keyspaces_created: vec![(KeyspaceId(0), DEFAULT_KEYSPACE.to_owned(), Vec::new())],
+        ..ManifestEdit::default()
+    };
+    state.apply(&edit).map_err(Error::invalid)?;
+    Ok(state)
+}
+
+/// The settings of this open: what is fixed must agree, what is given is adopted.
+fn adopt(builder: &Builder, state: &ManifestState) -> Result<Settings> {
+    let recorded = Settings::from_pairs(&state.settings)?;
+    if let Some(digest) = builder.digest.filter(|digest| *digest != recorded.digest) {
+        return Err(Error::invalid(format!(
+            "the database was created with digest {}, which is fixed; {digest} was asked for",
+            recorded.digest
+        )));
+    }
+    if let Some(seed) = builder.digest_seed.filter(|seed| *seed != recorded.digest_seed) {
+        return Err(Error::invalid(format!(
+            "the database was created with digest seed {}, which is fixed; {seed} was asked for",
+            recorded.digest_seed
+        )));
+    }
+    let settings = builder.settings_over(recorded);
+    settings.validate()?;
+    Ok(settings)
+}
+
+fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
+    let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    Ok(entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect())
+}
+
+/// The number in a file name of ours.
+fn file_number(name: &str) -> Option<u64> {
+    parse_log_file_name(name)
+        .map(|log| log.0)
+        .or_else(|| parse_table_file_name(name).map(|table| table.0))
+        .or_else(|| parse_manifest_file_name(name))
+}
+
+fn build_core(
+    builder: Builder,
+    env: Env,
+    dir: PathBuf,
+    settings: Settings,
+    state: &ManifestState,
+    files: &[String],
+    file_lock: Box<dyn FileLock>,
+) -> Result<Arc<Core>> {
+    let ledger = Arc::new(Ledger::new());
+    // The budget minus the two memtables that the write path may fill; half of it at least.
+    let memtables = settings.design.buffer_bytes.saturating_mul(2);
+    let cache_bytes = settings.memory_budget_bytes.saturating_sub(memtables).max(settings.memory_budget_bytes / 2);
+    let cache = Arc::new(BlockCache::new(cache_bytes, Arc::clone(&ledger)));
+    let closed = Arc::new(AtomicBool::new(false));
+    let keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>> = state
+        .keyspaces
+        .iter()
+        .map(|(id, keyspace)| {
+            let version = Arc::new(keyspace.version.clone());
+            (*id, Arc::new(KeyspaceCore::new(*id, keyspace.name.clone(), version, Arc::clone(&closed))))
+        })
+        .collect();
+    let beyond_files = files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
+    let events = Events::new(&env, &dir, builder.listener.clone(), builder.info_log && !builder.read_only);
+    let writing = Writing {
+        wal: None,
+        predecessor: None,
+        sealed_files: Vec::new(),
+        sealed: VecDeque::new(),
+        last_seq: state.last_seq,
+        unsynced_since_us: None,
+    };
+    Ok(Arc::new(Core {
+        digest: DigestFn::new(settings.digest, settings.digest_seed),
+        read_only: builder.read_only,
+        timers: AtomicBool::new(builder.timers),
+        point_in_time: builder.point_in_time,
+        ledger,
+        cache,
+        keyspaces: ArcSwap::from_pointee(keyspaces),
+        visible_seq: AtomicU64::new(state.last_seq.0),
+        snapshots: SnapshotList::new(),
+        iterators: IterRegistry::new(),
+        commits: CommitQueue::default(),
+        writing: Mutex::new(writing),
+        installing: Mutex::new(None),
+        background: Background::default(),
+        inline_work: Mutex::new(()),
+        garbage: Garbage::default(),
+        lookups: LookupCounters::new(),
+        work: WorkCounters::default(),
+        unsynced_bytes: AtomicU64::new(0),
+        events,
+        warnings: Mutex::new(Vec::new()),
+        failure: Mutex::new(None),
+        closed,
+        next_id: AtomicU64::new(state.next_id.max(beyond_files)),
+        file_lock: Mutex::new(Some(file_lock)),
+        settings,
+        env,
+        dir,
+    }))
+}
+
+/// Opens every table that the manifest names.
+fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
+    for keyspace in state.keyspaces.values() {
+        for (_, _, table) in keyspace.version.tables() {
+            let meta = &table.meta;
+            if meta.reader.get().is_some() {
+                continue; // Runs may share a file.
+            }
+            let reader = open_reader_with(
+                &core.env, &core.dir, core.digest, &core.cache, &core.ledger, meta.id, meta.birth,
+            );
+            let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
+            let summary = reader.summary();
+            if summary.entries != meta.entries || summary.file_bytes != meta.file_bytes {
+                let detail = format!(
+                    "the manifest says {} entries in {} bytes, the file {} in {}",
+                    meta.entries, meta.file_bytes, summary.entries, summary.file_bytes
+                );
+                return Err(Error::corruption(reader.path(), 0, "table", detail));
+            }
+            let _ = meta.reader.set(reader);
+        }
+    }
+    Ok(())
+}
+
+/// A table that the manifest names and the directory lacks is damage, not a missing database.
+fn missing_table(core: &Core, id: shamba_table::TableId, error: Error) -> Error {
+    let path = core.dir.join(shamba_table::table_file_name(id));
+    match core.env.vfs.exists(&path) {
+        Ok(false) => Error::corruption(&path, 0, "table", "the file is missing, and the manifest names it"),
+        _ => error,
+    }
+}
+
+fn warn_of_filters(core: &Core) {
+    for keyspace in core.keyspaces.load().values() {
+        for (_, _, table) in keyspace.load().version.tables() {
+            for warning in table.meta.reader.get().map_or_else(Vec::new, |reader| reader.filter_warnings()) {
+                core.warn(warning);
+            }
+        }
+    }
+}
+
+/// Memtables of one keyspace, oldest first.
+type Replayed = BTreeMap<KeyspaceId, Vec<Arc<dyn Memtable>>>;
+
+/// Replays the logs into memtables of about the write buffer's size.
+fn replay_logs(core: &Core, state: &ManifestState, files: &[String]) -> Result<(Replayed, ReplayReport)> {
+    let logs: Vec<LogNo> = files.iter().filter_map(|name| parse_log_file_name(name)).collect();
+    let options = ReplayOptions {
+        first_log: state.first_log,
+        promise: state.log_promise,
+        known_seq: state.last_seq,
+        recovery: if core.point_in_time { Recovery::PointInTime } else { Recovery::Strict },
+    };
+    let mut replayed = Replayed::new();
+    let report = replay(&core.env, &core.dir, &logs, &options, &mut |batch| {
+        for (seq, id, op) in batch.ops() {
+            // A dropped keyspace's operations may still be in the log; what is in tables must not come twice.
+            if state.keyspaces.get(&id).is_none_or(|keyspace| seq <= keyspace.flushed) {
+                continue;
+            }
+            let memtables = replayed.entry(id).or_default();
+            if memtables.last().is_none_or(|last| last.bytes() >= core.settings.design.buffer_bytes) {
+                memtables.push(Arc::new(OrderedMemtable::new()));
+            }
+            if let Some(active) = memtables.last() {
+                apply_op(active.as_ref(), core.digest, seq, op);
+            }
+        }
+        Ok(())
+    })?;
+    Ok((replayed, report))
+}
+
+/// Makes the recovered state the one in force; read-only, only shows it.
+fn begin(
+    core: &Arc<Core>,
+    mut state: ManifestState,
+    replayed: Replayed,
+    report: &ReplayReport,
+    files: &[String],
+    is_new: bool,
+) -> Result<()> {
+    let last_seq = state.last_seq.max(report.last_seq);
+    lock(&core.writing).last_seq = last_seq;
+    core.visible_seq.store(last_seq.0, std::sync::atomic::Ordering::Release);
+    if core.read_only {
+        for (id, memtables) in replayed {
+            let Some(keyspace) = core.keyspace(id) else { continue };
+            keyspace.publish(|view| View {
+                keyspace: id,
+                memtables: memtables.into_iter().rev().chain(view.memtables.iter().cloned()).collect(),
+                version: Arc::clone(&view.version),
+            });
+        }
+        return Ok(());
+    }
+    let mut edit = ManifestEdit { settings: core.settings.to_pairs(), last_seq: Some(last_seq), ..Default::default() };
+    for (id, memtables) in replayed {
+        for memtable in memtables {
+            let uses = core.write_memtable(&memtable)?;
+            let (run, age) = core.new_run();
+            let changes = uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
+            edit.versions.push(VersionEdit { keyspace: id, changes });
+        }
+        edit.flushed.push((id, last_seq));
+    }
+    let log = core.new_log_no();
+    edit.first_log = Some(log);
+    let wal = if is_new {
+        // Without a log file and a manifest there is no database yet: the manifest comes first.
+        put_in_force(core, &mut state, edit)?;
+        let mut wal = create_log(core, log, last_seq)?;
+        wal.sync()?;
+        wal
+    } else {
+        let mut wal = create_log(core, log, last_seq)?;
+        wal.sync()?;
+        edit.log_promise = Some((log, wal.synced()));
+        put_in_force(core, &mut state, edit)?;
+        wal
+    };
+    for (id, keyspace) in core.keyspaces.load().iter() {
+        let Some(keyspace_state) = state.keyspaces.get(id) else { continue };
+        keyspace.publish(|view| View {
+            keyspace: *id,
+            memtables: view.memtables.clone(),
+            version: Arc::new(keyspace_state.version.clone()),
+        });
+    }
+    if let Some(installing) = lock(&core.installing).as_mut() {
+        installing.state = state.clone();
+    }
+    if core.settings.no_wal {
+        // The log stays as it is: a head and an end. It is what the manifest must find.
+        wal.finish_clean()?;
+    } else {
+        lock(&core.writing).wal = Some(wal);
+    }
+    remove_left_overs(core, &state, log, files);
+    Ok(())
+}
+
+fn create_log(core: &Core, log: LogNo, base_seq: SeqNo) -> Result<WalWriter> {
+    WalWriter::create(&core.env, &core.dir, log, None, base_seq)
+}
+
+/// Applies the recovery's edit and puts a new manifest with the result in force.
+fn put_in_force(core: &Core, state: &mut ManifestState, mut edit: ManifestEdit) -> Result<()> {
+    let number = core.new_id();
+    edit.next_id = Some(core.next_id.load(std::sync::atomic::Ordering::Relaxed));
+    state.apply(&edit).map_err(|detail| Error::invalid(format!("recovery does not fit the tree: {detail}")))?;
+    let manifest = ManifestWriter::create(&core.env, &core.dir, number, state)?;
+    *lock(&core.installing) = Some(Installing { manifest, state: state.clone() });
+    Ok(())
+}
+
+/// Dooms every file of ours that the manifest in force does not name.
+fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files: &[String]) {
+    let manifest = lock(&core.installing).as_ref().map(|installing| manifest_file_name(installing.manifest.number()));
+    let named: std::collections::BTreeSet<u64> = state
+        .keyspaces
+        .values()
+        .flat_map(|keyspace| keyspace.version.tables().map(|(_, _, table)| table.meta.id.0).collect::<Vec<_>>())
+        .collect();
+    for name in files {
+        let is_dead = parse_table_file_name(name).is_some_and(|table| !named.contains(&table.0))
+            || parse_log_file_name(name).is_some_and(|log| log < first_log)
+            || (parse_manifest_file_name(name).is_some() && Some(name) != manifest.as_ref())
+            || name == crate::version::current::CURRENT_TEMPORARY;
+        if is_dead {
+            core.garbage.doom_file(core.dir.join(name));
+        }
+    }
+    core.garbage.collect(&core.env, &core.dir, &core.cache, &core.work);
+}
+
+impl Core {
+    /// Ends the log in order: everything in it synced, an end marker, and its length promised in the manifest.
+    pub(crate) fn finish_log(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        let mut writing = lock(&self.writing);
+        if let Some(cause) = lock(&self.failure).clone() {
+            return Err(cause);
+        }
+        let Some(mut wal) = writing.wal.take() else { return Ok(()) };
+        while let Some(sealed) = writing.sealed.pop_front() {
+            let mut sealed = lock(&sealed);
+            sealed.predecessor_is_synced();
+            sealed.sync()?;
+        }
+        wal.predecessor_is_synced();
+        let promise = wal.finish_clean()?;
+        let edit = ManifestEdit {
+            log_promise: Some(promise),
+            last_seq: Some(writing.last_seq),
+            next_id: Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed)),
+            ..ManifestEdit::default()
+        };
+        match lock(&self.installing).as_mut() {
+            Some(installing) => installing.manifest.append(&edit),
+            None => Ok(()),
+        }
+    }
+}

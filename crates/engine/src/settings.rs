@@ -1,0 +1,288 @@
+//! Settings: everything about a database that is plain data.
+//!
+//! Three kinds. *Fixed at creation*: digest kind and seed; given otherwise at a later open, they are
+//! `Invalid`. *Recorded*: adopted at open for what is built from then on, and written to the manifest; one
+//! that is not given keeps its recorded value. *Of this open only*: limits of the running process, never
+//! recorded.
+//!
+//! Not here: live parts such as the environment and the listener ([`crate::builder`]).
+
+use std::collections::BTreeMap;
+
+use shamba_key::DigestKind;
+use shamba_model::{Design, MergePolicy};
+use shamba_table::Compression;
+
+use crate::error::{Error, Result};
+
+/// What an acknowledged write has survived. See `DURABILITY.md`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// On stable storage, together with every earlier write.
+    Sync,
+    /// With the operating system; synced within `ms` milliseconds or `bytes` bytes.
+    Interval {
+        /// Longest time between an acknowledgement and its sync.
+        ms: u64,
+        /// Most unsynced bytes.
+        bytes: u64,
+    },
+    /// With the operating system: survives the process, not a power loss.
+    #[default]
+    NoSync,
+    /// In this process's memory only, until 64 KiB have gathered, a stronger write, `sync` or `close`.
+    Buffered,
+}
+
+impl Durability {
+    /// [`Durability::Interval`] with the default byte budget of 8 MiB.
+    pub fn interval_ms(ms: u64) -> Self {
+        Self::Interval { ms, bytes: 8 << 20 }
+    }
+
+    fn to_text(self) -> String {
+        match self {
+            Self::Sync => "always".into(),
+            Self::NoSync => "never".into(),
+            Self::Buffered => "buffered".into(),
+            Self::Interval { ms, bytes } => format!("{ms}:{bytes}"),
+        }
+    }
+
+    fn from_text(text: &str) -> Result<Self> {
+        let bad = || Error::invalid(format!("sync must be always, never, buffered or milliseconds, not {text:?}"));
+        match text {
+            "always" => Ok(Self::Sync),
+            "never" => Ok(Self::NoSync),
+            "buffered" => Ok(Self::Buffered),
+            _ => match text.split_once(':') {
+                Some((ms, bytes)) => Ok(Self::Interval {
+                    ms: ms.parse().map_err(|_| bad())?,
+                    bytes: bytes.parse().map_err(|_| bad())?,
+                }),
+                None => Ok(Self::interval_ms(text.parse().map_err(|_| bad())?)),
+            },
+        }
+    }
+}
+
+/// The plain-data settings of an open database.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    /// Fixed: the digest's kind.
+    pub digest: DigestKind,
+    /// Fixed: the digest's seed; `None` until created or read.
+    pub digest_seed: u64,
+    /// Recorded: size ratio, runs, buffer, filter bits.
+    pub design: Design,
+    /// Recorded: the rule that sets K and Z from T; `None` where they were given directly.
+    pub policy: Option<MergePolicy>,
+    /// Recorded: compression by level (index 0 = level 0; the last entry serves deeper levels).
+    pub compression: Vec<Compression>,
+    /// Recorded: the budget that cache and defaults derive from.
+    pub memory_budget_bytes: u64,
+    /// Recorded: tables are cut at about this size; `None`: min(64 MiB, budget / 16).
+    pub file_bytes: Option<u64>,
+    /// Recorded: data blocks hold at most this much.
+    pub block_bytes: usize,
+    /// Recorded: the default durability of writes.
+    pub durability: Durability,
+    /// Recorded: one digest for the whole lookup, or one hash per consulted filter (the baseline).
+    pub hash_sharing: bool,
+    /// Recorded: ask for all filter lines before testing the first.
+    pub prefetch: bool,
+    /// Recorded: the flushed runs that may wait before slowing writers.
+    pub inbox_soft_runs: u32,
+    /// Recorded: the flushed runs at which writers stop.
+    pub inbox_hard_runs: u32,
+    /// Recorded: level-0 runs at which they are merged down.
+    pub inbox_trigger: u32,
+    /// Recorded: sealed memtables that may wait for their flush.
+    pub immutable_memtables: u32,
+    /// Recorded: a log beyond this seals its memtables.
+    pub wal_bytes: u64,
+    /// Recorded: bytes a second that merges may write; 0: no limit.
+    pub rate_limit_bytes_per_s: u64,
+    /// Of this open: no log at all.
+    pub no_wal: bool,
+    /// Of this open: merges run by themselves.
+    pub auto_compaction: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            digest: DigestKind::Xxh3,
+            digest_seed: 0,
+            design: Design::new(MergePolicy::Leveling, 10.0, 64 << 20, 10.0),
+            policy: Some(MergePolicy::Leveling),
+            compression: vec![Compression::None],
+            memory_budget_bytes: 256 << 20,
+            file_bytes: None,
+            block_bytes: 4096,
+            durability: Durability::NoSync,
+            hash_sharing: true,
+            prefetch: true,
+            inbox_soft_runs: 4,
+            inbox_hard_runs: 12,
+            inbox_trigger: 1,
+            immutable_memtables: 2,
+            wal_bytes: 1 << 30,
+            rate_limit_bytes_per_s: 0,
+            no_wal: false,
+            auto_compaction: true,
+        }
+    }
+}
+
+impl Settings {
+    /// The recorded settings as text, for the manifest.
+    pub fn to_pairs(&self) -> Vec<(String, String)> {
+        let compression: Vec<String> = self.compression.iter().map(ToString::to_string).collect();
+        let mut pairs: Vec<(String, String)> = vec![
+            ("comparator".into(), "bytewise".into()),
+            ("digest".into(), self.digest.to_string()),
+            ("digest-seed".into(), self.digest_seed.to_string()),
+            ("policy".into(), self.policy.map_or("custom".into(), |policy| policy.to_string())),
+            ("compression".into(), compression.join(",")),
+            ("memory-budget".into(), self.memory_budget_bytes.to_string()),
+            ("file-size".into(), self.file_bytes.map_or("auto".into(), |bytes| bytes.to_string())),
+            ("block-size".into(), self.block_bytes.to_string()),
+            ("sync".into(), self.durability.to_text()),
+            ("hash-sharing".into(), on_off(self.hash_sharing)),
+            ("prefetch".into(), on_off(self.prefetch)),
+            ("inbox-soft-runs".into(), self.inbox_soft_runs.to_string()),
+            ("inbox-hard-runs".into(), self.inbox_hard_runs.to_string()),
+            ("inbox-trigger".into(), self.inbox_trigger.to_string()),
+            ("immutable-memtables".into(), self.immutable_memtables.to_string()),
+            ("wal-bytes".into(), self.wal_bytes.to_string()),
+            ("rate-limit".into(), self.rate_limit_bytes_per_s.to_string()),
+        ];
+        pairs.extend(self.design.to_pairs());
+        pairs
+    }
+
+    /// Settings from the manifest's text; unknown names are from a later version and are kept out.
+    ///
+    /// # Errors
+    /// `Invalid` naming the setting whose text does not parse.
+    pub fn from_pairs(pairs: &BTreeMap<String, String>) -> Result<Self> {
+        let mut settings = Self::default();
+        if let Some(comparator) = pairs.get("comparator").filter(|name| *name != "bytewise") {
+            return Err(Error::invalid(format!(
+                "the database was created with comparator {comparator:?}; this build knows only \"bytewise\""
+            )));
+        }
+        for (name, text) in pairs {
+            match name.as_str() {
+                "digest" => settings.digest = text.parse().map_err(Error::invalid)?,
+                "digest-seed" => settings.digest_seed = number(name, text)?,
+                "policy" => {
+                    settings.policy = match text.as_str() {
+                        "custom" => None,
+                        _ => Some(text.parse().map_err(Error::invalid)?),
+                    };
+                }
+                "compression" => {
+                    settings.compression = text
+                        .split(',')
+                        .map(|part| part.parse().map_err(|detail| Error::invalid(format!("{name}: {detail}"))))
+                        .collect::<Result<_>>()?;
+                }
+                "memory-budget" => settings.memory_budget_bytes = number(name, text)?,
+                "file-size" => {
+                    settings.file_bytes = if text == "auto" { None } else { Some(number(name, text)?) };
+                }
+                "block-size" => settings.block_bytes = number(name, text)?,
+                "sync" => settings.durability = Durability::from_text(text)?,
+                "hash-sharing" => settings.hash_sharing = switch(name, text)?,
+                "prefetch" => settings.prefetch = switch(name, text)?,
+                "inbox-soft-runs" => settings.inbox_soft_runs = number(name, text)?,
+                "inbox-hard-runs" => settings.inbox_hard_runs = number(name, text)?,
+                "inbox-trigger" => settings.inbox_trigger = number(name, text)?,
+                "immutable-memtables" => settings.immutable_memtables = number(name, text)?,
+                "wal-bytes" => settings.wal_bytes = number(name, text)?,
+                "rate-limit" => settings.rate_limit_bytes_per_s = number(name, text)?,
+                _ => {}
+            }
+        }
+        let pairs: Vec<(&String, &String)> = pairs.iter().collect();
+        settings.design = Design::from_pairs(&pairs).map_err(Error::invalid)?;
+        Ok(settings)
+    }
+
+    /// Whether every value is within its bounds.
+    ///
+    /// # Errors
+    /// `Invalid` naming the option, its value and its bounds.
+    pub fn validate(&self) -> Result<()> {
+        self.design.validate().map_err(Error::invalid)?;
+        let bounds = [
+            ("memory-budget", self.memory_budget_bytes, 4 << 20, 1 << 50),
+            ("file-size", self.file_bytes.unwrap_or(64 << 20), 1 << 10, 1 << 40),
+            ("block-size", self.block_bytes as u64, 64, 4096),
+            ("inbox-trigger", u64::from(self.inbox_trigger), 1, 1 << 16),
+            ("inbox-soft-runs", u64::from(self.inbox_soft_runs), 1, 1 << 16),
+            ("inbox-hard-runs", u64::from(self.inbox_hard_runs), 1, 1 << 16),
+            ("immutable-memtables", u64::from(self.immutable_memtables), 1, 1 << 10),
+            ("wal-bytes", self.wal_bytes, 1 << 10, 1 << 50),
+        ];
+        for (name, value, least, most) in bounds {
+            if value < least || value > most {
+                return Err(Error::invalid(format!("{name} must be from {least} to {most}, not {value}")));
+            }
+        }
+        if self.inbox_soft_runs > self.inbox_hard_runs || self.inbox_trigger > self.inbox_hard_runs {
+            return Err(Error::invalid(format!(
+                "inbox-hard-runs ({}) must be at least inbox-soft-runs ({}) and inbox-trigger ({})",
+                self.inbox_hard_runs, self.inbox_soft_runs, self.inbox_trigger
+            )));
+        }
+        if self.compression.is_empty() {
+            return Err(Error::invalid("compression needs at least one level's kind"));
+        }
+        if self.no_wal && !matches!(self.durability, Durability::NoSync) {
+            return Err(Error::invalid(
+                "no_wal keeps no log, so a durability other than NoSync cannot be promised beside it",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sets K and Z by the policy. A policy is a rule: it follows whatever T became.
+    pub fn apply_policy(&mut self) {
+        if let Some(policy) = self.policy {
+            let design = &self.design;
+            self.design = Design::new(policy, design.size_ratio, design.buffer_bytes, design.bits_per_key);
+        }
+    }
+
+    /// The compression of tables built for `level`.
+    pub fn compression_for(&self, level: u32) -> Compression {
+        let last = self.compression.len().saturating_sub(1);
+        self.compression.get((level as usize).min(last)).copied().unwrap_or(Compression::None)
+    }
+
+    /// Where tables are cut.
+    pub fn table_bytes(&self) -> u64 {
+        self.file_bytes.unwrap_or_else(|| (self.memory_budget_bytes / 16).min(64 << 20))
+    }
+}
+
+fn on_off(value: bool) -> String {
+    if value { "on" } else { "off" }.into()
+}
+
+/// Parses `on` or `off`.
+pub(crate) fn switch(name: &str, text: &str) -> Result<bool> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Error::invalid(format!("{name} must be on or off, not {text:?}"))),
+    }
+}
+
+/// Parses a number.
+pub(crate) fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T> {
+    text.parse().map_err(|_| Error::invalid(format!("{name} must be a number, not {text:?}")))
+}

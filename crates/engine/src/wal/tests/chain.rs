@@ -1,0 +1,174 @@
+//! The chain of logs: gaps, leftovers, branches, and errors that are not damage.
+
+use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
+
+use super::*;
+use crate::error::ErrorKind;
+
+fn ops(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_op(&mut out, KeyspaceId(0), OpRef::Put { key: text.as_bytes(), value: b"v" });
+    out
+}
+
+fn create(env: &Env, number: u64, before: Option<Predecessor>, base: u64) -> WalWriter {
+    WalWriter::create(env, Path::new(DIR), LogNo(number), before, SeqNo(base)).expect("a log")
+}
+
+fn put(wal: &mut WalWriter, seq: u64) {
+    wal.append_batch(SeqNo(seq), 1, &ops(&format!("k{seq}"))).expect("appended");
+}
+
+fn options(first_log: u64) -> ReplayOptions {
+    ReplayOptions { first_log: LogNo(first_log), ..ReplayOptions::default() }
+}
+
+fn sequences(got: &[Vec<(SeqNo, KeyspaceId, Op)>]) -> Vec<u64> {
+    got.iter().flatten().map(|(seq, _, _)| seq.0).collect()
+}
+
+#[test]
+fn logs_before_the_first_are_not_read() {
+    let env = new_env(1);
+    let mut old = create(&env, 3, None, 0);
+    put(&mut old, 1);
+    old.flush().expect("flushed");
+    let mut new = create(&env, 5, Some(old.predecessor()), 0);
+    put(&mut new, 2);
+    new.flush().expect("flushed");
+    env.vfs.unlink(&Path::new(DIR).join(log_file_name(LogNo(3)))).expect("removed");
+    let (report, got) = replay_all(&env, &options(5)).expect("replayed");
+    assert_eq!((sequences(&got), report.last_seq, report.warnings.len()), (vec![2], SeqNo(2), 0));
+}
+
+#[test]
+fn nothing_but_a_missing_first_log_is_a_crash_right_after_creation() {
+    let env = new_env(1);
+    let (report, got) = replay_all(&env, &options(4)).expect("replayed");
+    assert!(got.is_empty() && report.clean && report.warnings.is_empty());
+    let promised = ReplayOptions { promise: Some((LogNo(4), 124)), ..options(4) };
+    let error = replay_all(&env, &promised).expect_err("the log was promised");
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(damaged_file(&error).ends_with("000004.log"));
+}
+
+#[test]
+fn a_log_that_a_recovery_left_behind_is_ignored_while_it_is_empty() {
+    let env = new_env(1);
+    let mut old = create(&env, 3, None, 0);
+    put(&mut old, 1);
+    old.flush().expect("flushed");
+    let mut left = create(&env, 6, None, 1);
+    left.sync().expect("synced");
+    let (report, got) = replay_all(&env, &options(3)).expect("replayed");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1], 0));
+    // With anything in it the manifest should have moved on: something was lost.
+    put(&mut left, 2);
+    left.flush().expect("flushed");
+    let error = replay_all(&env, &options(3)).expect_err("the manifest disagrees");
+    assert!(damaged_file(&error).ends_with("000006.log"), "{error}");
+}
+
+#[test]
+fn a_log_whose_creation_failed_is_passed_over() {
+    let env = new_env(1);
+    let mut first = create(&env, 3, None, 0);
+    put(&mut first, 1);
+    first.flush().expect("flushed");
+    let before = first.predecessor();
+    drop(create(&env, 4, Some(before), 0));
+    let mut third = create(&env, 6, Some(before), 0);
+    put(&mut third, 2);
+    third.flush().expect("flushed");
+    let (report, got) = replay_all(&env, &options(3)).expect("replayed");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 2], 0));
+}
+
+#[test]
+fn what_lies_behind_the_length_that_the_next_log_states_was_never_acknowledged() {
+    let env = new_env(1);
+    let mut first = create(&env, 3, None, 0);
+    put(&mut first, 1);
+    first.flush().expect("flushed");
+    let before = first.predecessor();
+    // An append that failed, and could not be cut off either.
+    put(&mut first, 2);
+    first.flush().expect("flushed");
+    let mut second = create(&env, 6, Some(before), 0);
+    second.append_batch(SeqNo(2), 1, &ops("other")).expect("appended");
+    second.flush().expect("flushed");
+    let (report, got) = replay_all(&env, &options(3)).expect("replayed");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 2], 0));
+    assert!(matches!(&got[1][0].2, Op::Put { key, .. } if key == "other"));
+}
+
+#[test]
+fn a_gap_in_the_sequence_needs_an_explanation() {
+    let env = new_env(1);
+    let mut wal = create(&env, 3, None, 0);
+    put(&mut wal, 1);
+    put(&mut wal, 5);
+    wal.flush().expect("flushed");
+    let (report, got) = replay_all(&env, &options(3)).expect("a tail");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1], 1));
+    let known = ReplayOptions { known_seq: SeqNo(4), ..options(3) };
+    let (report, got) = replay_all(&env, &known).expect("replayed");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 5], 0));
+    // Between two logs the head explains it.
+    let mut next = create(&env, 4, Some(wal.predecessor()), 9);
+    put(&mut next, 10);
+    next.flush().expect("flushed");
+    let (_, got) = replay_all(&env, &known).expect("replayed");
+    assert_eq!(sequences(&got), [1, 5, 10]);
+}
+
+#[test]
+fn a_log_written_over_by_an_older_self_is_a_hole() {
+    // The predecessor has the right length but not the right last record.
+    let env = new_env(1);
+    let mut first = create(&env, 3, None, 0);
+    put(&mut first, 1);
+    first.flush().expect("flushed");
+    let before = Predecessor { last_checksum: first.predecessor().last_checksum ^ 1, ..first.predecessor() };
+    let mut second = create(&env, 6, Some(before), 0);
+    put(&mut second, 2);
+    second.flush().expect("flushed");
+    let (report, got) = replay_all(&env, &options(3)).expect("a hole above every promise");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1], 2));
+    second.predecessor_is_synced();
+    second.sync().expect("synced");
+    second.write_promise().expect("written");
+    let error = replay_all(&env, &options(3)).expect_err("now the first log is promised whole");
+    assert!(damaged_file(&error).ends_with("000003.log"));
+}
+
+#[test]
+fn a_read_error_is_never_the_end_of_the_log() {
+    let story = &stories()[2];
+    let calm = story.restore(&[]);
+    for nth in 0..40 {
+        let faulty = Arc::new(FaultFs::new(Arc::clone(&calm.vfs), 1));
+        faulty.add_rule(FaultRule::nth(nth, Effect::Eio).on(&[OpKind::Read]));
+        let env = Env { vfs: Arc::clone(&faulty) as _, ..calm.clone() };
+        let result = replay_all(&env, &story.options());
+        if faulty.faults_injected() == 0 {
+            story.check_prefix(&result.expect("no fault").1, story.batches.len());
+            return;
+        }
+        assert_eq!(result.expect_err("a read failed").kind(), ErrorKind::Io);
+    }
+    panic!("40 reads were not enough");
+}
+
+#[test]
+fn a_malformed_batch_with_good_checksums_is_corruption_wherever_it_is() {
+    let env = new_env(1);
+    let mut wal = create(&env, 3, None, 0);
+    put(&mut wal, 1);
+    wal.append_batch(SeqNo(2), 2, &ops("one of two")).expect("appended");
+    wal.flush().expect("flushed");
+    let error = replay_all(&env, &options(3)).expect_err("not the work of a crash");
+    assert_eq!(error.damage().expect("a place").structure, "batch");
+    let (_, got) = replay_all(&env, &ReplayOptions { recovery: Recovery::PointInTime, ..options(3) }).expect("kept");
+    assert_eq!(sequences(&got), [1]);
+}

@@ -1,0 +1,115 @@
+//! The writer under failing calls: sealed at the last good record, never retried, never appended to again.
+
+use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
+
+use super::*;
+use crate::error::ErrorKind;
+
+fn batch(wal: &mut WalWriter) -> Result<()> {
+    let mut ops = Vec::new();
+    encode_op(&mut ops, KeyspaceId(0), OpRef::Put { key: b"key", value: b"value" });
+    wal.append_batch(wal.last_seq().next(), 1, &ops)
+}
+
+fn faulty() -> (Arc<FaultFs>, Env) {
+    let calm = new_env(1);
+    let faulty = Arc::new(FaultFs::new(Arc::clone(&calm.vfs), 1));
+    let env = Env { vfs: Arc::clone(&faulty) as _, ..calm };
+    (faulty, env)
+}
+
+fn create(env: &Env, number: u64, before: Option<Predecessor>) -> Result<WalWriter> {
+    WalWriter::create(env, Path::new(DIR), LogNo(number), before, SeqNo::ZERO)
+}
+
+#[test]
+fn a_failed_append_seals_and_cuts_and_another_log_may_follow() {
+    for effect in [Effect::Enospc, Effect::Eio] {
+        let (faults, env) = faulty();
+        let mut wal = create(&env, 3, None).expect("a log");
+        batch(&mut wal).expect("appended");
+        wal.flush().expect("flushed");
+        let good = wal.flushed();
+        batch(&mut wal).expect("buffered");
+        faults.add_rule(FaultRule::nth(0, effect).on(&[OpKind::Append]));
+        let failed = wal.flush().expect_err("the append failed");
+        faults.clear_rules();
+        // From now on the file system is well again: the writer must not try its luck.
+        assert_eq!(batch(&mut wal).expect_err("sealed").to_string(), failed.to_string());
+        assert_eq!(wal.flush().expect_err("sealed").to_string(), failed.to_string());
+        assert!(wal.may_be_followed());
+        assert_eq!((wal.offset(), wal.last_seq()), (good, SeqNo(1)));
+        // What was flushed before can still be made durable, and a next log carries on there.
+        wal.sync().expect("synced");
+        assert_eq!(wal.synced(), good);
+        let mut next = create(&env, 5, Some(wal.predecessor())).expect("a log");
+        batch(&mut next).expect("appended");
+        next.sync().expect("synced: its predecessor is");
+        let options = ReplayOptions { first_log: LogNo(3), ..ReplayOptions::default() };
+        let (report, got) = replay_all(&env, &options).expect("replayed");
+        assert_eq!((got.len(), report.warnings.len()), (2, 0));
+    }
+}
+
+#[test]
+fn a_failed_append_that_cannot_be_cut_may_not_be_followed() {
+    let (faults, env) = faulty();
+    let mut wal = create(&env, 3, None).expect("a log");
+    batch(&mut wal).expect("buffered");
+    faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]));
+    faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::Truncate]));
+    wal.flush().expect_err("the append failed");
+    assert!(!wal.may_be_followed());
+}
+
+#[test]
+fn a_failed_sync_is_never_retried() {
+    for kind in [OpKind::SyncData, OpKind::SyncDir] {
+        let (faults, env) = faulty();
+        let mut wal = create(&env, 3, None).expect("a log");
+        batch(&mut wal).expect("buffered");
+        faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[kind]));
+        let failed = wal.sync().expect_err("the sync failed");
+        faults.clear_rules();
+        faults.start_trace();
+        assert_eq!(wal.sync().expect_err("sealed").to_string(), failed.to_string());
+        batch(&mut wal).expect_err("sealed");
+        assert!(!wal.may_be_followed() && wal.synced() == 0);
+        assert_eq!(faults.take_trace(), [], "nothing was called again");
+    }
+}
+
+#[test]
+fn a_log_is_not_synced_before_its_predecessor() {
+    let env = new_env(1);
+    let mut first = create(&env, 3, None).expect("a log");
+    batch(&mut first).expect("buffered");
+    first.flush().expect("flushed");
+    let mut second = create(&env, 4, Some(first.predecessor())).expect("a log");
+    assert_eq!(second.sync().expect_err("too early").kind(), ErrorKind::Invalid);
+    first.sync().expect("synced");
+    second.predecessor_is_synced();
+    second.sync().expect("synced");
+}
+
+#[test]
+fn a_log_that_cannot_be_created_leaves_no_file() {
+    let (faults, env) = faulty();
+    faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]));
+    assert_eq!(create(&env, 3, None).expect_err("no space").kind(), ErrorKind::NoSpace);
+    assert_eq!(list_logs(&env), []);
+}
+
+#[test]
+fn short_writes_are_looped_to_completion() {
+    let (faults, env) = faulty();
+    faults.add_rule(FaultRule::storm(0.7, Effect::ShortWrite).on(&[OpKind::Append]));
+    let mut wal = create(&env, 3, None).expect("a log");
+    for _ in 0..50 {
+        batch(&mut wal).expect("buffered");
+        wal.flush().expect("flushed");
+    }
+    assert!(faults.faults_injected() > 5);
+    let options = ReplayOptions { first_log: LogNo(3), ..ReplayOptions::default() };
+    assert_eq!(replay_all(&env, &options).expect("replayed").1.len(), 50);
+}

@@ -1,0 +1,125 @@
+//! Flush: a generation of sealed memtables becomes runs of level 0, one per keyspace, in one edit.
+//!
+//! The log is synced through the generation's last entry before the edit is installed: otherwise a table
+//! could be durable while an earlier batch in the log is not. After the edit the log is dead.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::compaction::output::{Output, OutputOptions, clip};
+use crate::compaction::retention::Retention;
+use crate::core::{Core, Generation, lock};
+use crate::error::Result;
+use crate::event::Event;
+use crate::ids::KeyspaceId;
+use crate::memtable::Memtable;
+use crate::metrics::WorkCounters;
+use crate::planted::{Defect, is_planted};
+use crate::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
+
+impl Core {
+    /// Flushes one generation and installs it.
+    ///
+    /// # Errors
+    /// What failed; the memtables, the log and the tree are then as before, and output is removed.
+    pub(crate) fn flush_generation(&self, generation: &Generation) -> Result<()> {
+        let begin_us = self.env.clock.now_us();
+        self.events.emit(&Event::FlushBegin { bytes: generation.bytes });
+        let log_promise = self.sync_generation_log(generation)?;
+        let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
+        for (keyspace, memtable) in &generation.members {
+            if keyspace.dropped.load(std::sync::atomic::Ordering::Acquire) {
+                continue;
+            }
+            outputs.insert(keyspace.id, self.write_memtable(memtable)?);
+        }
+        let tables: u64 = outputs.values().map(|uses| uses.len() as u64).sum();
+        let bytes: u64 = outputs.values().flatten().map(|table| table.meta.file_bytes).sum();
+        self.install(Some(generation), |state| {
+            let mut edit = ManifestEdit {
+                first_log: Some(generation.next_log),
+                log_promise,
+                last_seq: Some(generation.last_seq),
+                ..ManifestEdit::default()
+            };
+            for (keyspace, uses) in outputs {
+                if !state.keyspaces.contains_key(&keyspace) {
+                    self.garbage.doom_tables(uses.into_iter().map(|table| table.meta));
+                    continue;
+                }
+                let (run, age) = self.new_run();
+                let add = |table| Change::Add { level: 0, run, age, table };
+                edit.versions.push(VersionEdit { keyspace, changes: uses.into_iter().map(add).collect() });
+                edit.flushed.push((keyspace, generation.last_seq));
+            }
+            Ok(edit)
+        })?;
+        for log in &generation.log_files {
+            self.garbage.doom_file(log.clone());
+        }
+        self.garbage.collect(&self.env, &self.dir, &self.cache, &self.work);
+        WorkCounters::add(&self.work.flushes, 1);
+        WorkCounters::add(&self.work.bytes_flushed, bytes);
+        let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
+        self.events.emit(&Event::FlushEnd { tables, bytes, duration_us });
+        Ok(())
+    }
+
+    /// Makes the log of the generation, and every earlier one, durable.
+    fn sync_generation_log(&self, generation: &Generation) -> Result<Option<(crate::ids::LogNo, u64)>> {
+        let Some(log) = &generation.log else { return Ok(None) };
+        if is_planted(Defect::FlushWithoutLogSync) {
+            return Ok(None);
+        }
+        // Generations are flushed in order, so every earlier log was synced by its own flush.
+        let mut wal = lock(log);
+        if wal.synced() < wal.flushed() {
+            WorkCounters::add(&self.work.wal_syncs, 1);
+        }
+        wal.predecessor_is_synced();
+        match wal.sync() {
+            Ok(()) => Ok(Some((wal.number(), wal.synced()))),
+            Err(error) => {
+                self.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes one memtable as tables, without what no reader can see.
+    pub(crate) fn write_memtable(&self, memtable: &Arc<dyn Memtable>) -> Result<Vec<TableUse>> {
+        let everything = KeyRange::everything();
+        let snapshots = self.snapshots.stripes();
+        let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
+        let fragments = memtable.range_tombstones();
+        let mut retention = Retention::new(&snapshots, &fragments, &below);
+        let tombstones = fragments.thinned(b"", None, &snapshots);
+        let tombstones = tombstones.iter().filter_map(|tombstone| clip(tombstone, &everything)).collect();
+        let mut output = Output::new(self, self.output_options(0), everything, tombstones);
+        let mut iter = Arc::clone(memtable).iter();
+        iter.seek_to_first()?;
+        let mut dropped = 0u64;
+        while iter.valid() {
+            if retention.keeps(iter.key(), iter.seq(), iter.kind()) {
+                output.add(iter.key(), iter.seq(), iter.kind(), iter.value())?;
+            } else {
+                dropped += 1;
+            }
+            iter.next()?;
+        }
+        WorkCounters::add(&self.work.entries_dropped, dropped);
+        output.finish()
+    }
+
+    /// How tables of `level` are built.
+    pub(crate) fn output_options(&self, level: u32) -> OutputOptions {
+        OutputOptions {
+            digest: self.digest,
+            compression: self.settings.compression_for(level),
+            bits_per_key: self.settings.design.bits_per_key,
+            block_bytes: self.settings.block_bytes,
+            table_bytes: self.settings.table_bytes(),
+            verify: true,
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Writing: batches, group commit, back-pressure, rotation of memtables, and their flush.
+
+pub(crate) mod batch;
+pub(crate) mod commit;
+pub(crate) mod flush;
+pub(crate) mod rotate;
+pub(crate) mod stall;

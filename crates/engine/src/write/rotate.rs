@@ -1,0 +1,126 @@
+//! Rotation: sealing the active memtables and the log that holds their entries, and beginning new ones.
+//!
+//! All keyspaces seal together, so that a log belongs to exactly one generation of memtables: flushing the
+//! generation makes the log dead, and no keyspace's flush can make half of a batch durable. The new log
+//! states how the old one ended; the old one is synced before anything in the new one is, and before its
+//! generation's flush is installed.
+//!
+//! A log whose append failed is sealed at its last good record. For lack of space the next write begins a
+//! new log, so writes resume by themselves; any other failure turns writes off until reopen.
+
+use std::sync::{Arc, Mutex};
+
+use crate::core::{Core, Generation, Writing, lock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::memtable::{Memtable, OrderedMemtable};
+use crate::metrics::WorkCounters;
+use crate::view::View;
+use crate::wal::WalWriter;
+
+impl Core {
+    /// Bytes in the active memtables of all keyspaces.
+    pub(crate) fn active_bytes(&self) -> u64 {
+        let keyspaces = self.keyspaces.load();
+        let active = |view: &View| view.memtables.first().map_or(0, |memtable| memtable.bytes());
+        keyspaces.values().map(|keyspace| active(&keyspace.load())).sum()
+    }
+
+    /// Whether the active memtables or their log are full.
+    pub(crate) fn is_rotation_due(&self, writing: &Writing) -> bool {
+        let log_bytes = writing.wal.as_ref().map_or(0, WalWriter::offset);
+        self.active_bytes() >= self.settings.design.buffer_bytes || log_bytes >= self.settings.wal_bytes
+    }
+
+    /// Makes sure that there is a log to append to: after one was sealed for lack of space there is none.
+    pub(crate) fn ensure_log(&self, writing: &mut Writing) -> Result<()> {
+        if writing.wal.is_none() {
+            self.rotate(writing)?;
+        }
+        Ok(())
+    }
+
+    /// Seals the active memtables and their log, and begins new ones. Nothing changes on failure.
+    pub(crate) fn rotate(&self, writing: &mut Writing) -> Result<()> {
+        if let Some(wal) = &mut writing.wal
+            && let Err(error) = wal.flush()
+        {
+            // Buffered records that could not be written: their entries are visible, as `Buffered` allows.
+            return Err(self.log_append_failed(writing, error));
+        }
+        let mut next_log = self.new_log_no();
+        if !self.settings.no_wal {
+            let predecessor = match &writing.wal {
+                Some(wal) => Some(wal.predecessor()),
+                None => writing.predecessor,
+            };
+            let wal = WalWriter::create(&self.env, &self.dir, next_log, predecessor, writing.last_seq)?;
+            self.events.emit(&Event::LogRotated { log: next_log.0 });
+            writing.predecessor = None;
+            if let Some(old) = writing.wal.replace(wal) {
+                seal(writing, old);
+            }
+            // Logs that their flush has synced need no further care.
+            writing.sealed.retain(|sealed| {
+                let wal = lock(sealed);
+                wal.synced() < wal.flushed()
+            });
+        } else {
+            // Without a log there is one empty log file for ever: it is what the manifest must find.
+            next_log = lock(&self.installing).as_ref().map_or(next_log, |installing| installing.state.first_log);
+        }
+        let log = writing.sealed.back().cloned();
+        let mut members = Vec::new();
+        let mut bytes = 0;
+        for keyspace in self.keyspaces.load().values() {
+            let Some(active) = keyspace.load().memtables.first().cloned() else { continue };
+            if active.is_empty() {
+                continue;
+            }
+            bytes += active.bytes();
+            members.push((Arc::clone(keyspace), active));
+            keyspace.publish(|view| {
+                let fresh: Arc<dyn Memtable> = Arc::new(OrderedMemtable::new());
+                let memtables = std::iter::once(fresh).chain(view.memtables.iter().cloned()).collect();
+                View { keyspace: view.keyspace, memtables, version: Arc::clone(&view.version) }
+            });
+        }
+        let log_files = std::mem::take(&mut writing.sealed_files);
+        let generation = Generation { log, log_files, next_log, members, last_seq: writing.last_seq, bytes };
+        lock(&self.background.state).immutables.push_back(Arc::new(generation));
+        self.background.wake.notify_all();
+        Ok(())
+    }
+
+    /// After an append failed: seals the log at its last good record and says what writers get.
+    pub(crate) fn log_append_failed(&self, writing: &mut Writing, error: Error) -> Error {
+        let followable = writing.wal.as_ref().is_some_and(WalWriter::may_be_followed);
+        if error.kind() == ErrorKind::NoSpace && followable {
+            // The file ends at its last good record: the next write may begin a new log after it.
+            if let Some(wal) = writing.wal.take() {
+                let lost = wal.last_seq() < writing.last_seq;
+                writing.predecessor = Some(wal.predecessor());
+                seal(writing, wal);
+                if lost {
+                    // Acknowledged `Buffered` writes never reached the log: a later log would leave a hole.
+                    self.fail(&error);
+                }
+            }
+        } else {
+            self.fail(&error);
+        }
+        error
+    }
+
+    /// A rotation after an acknowledged write failed: the memtables stay and the next write tries again.
+    pub(crate) fn rotation_failed(&self, error: &Error) {
+        WorkCounters::add(&self.work.background_errors, 1);
+        self.events.emit(&Event::BackgroundError(format!("rotating the log: {error}")));
+    }
+}
+
+/// Puts a log that takes no more records where its generation's flush and the next sync find it.
+fn seal(writing: &mut Writing, wal: WalWriter) {
+    writing.sealed_files.push(wal.path().to_path_buf());
+    writing.sealed.push_back(Arc::new(Mutex::new(wal)));
+}

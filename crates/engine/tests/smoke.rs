@@ -1,0 +1,100 @@
+//! The public surface end to end, on real files and on files in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shamba::env::{Env, MemFs};
+use shamba::{Db, Durability, ErrorKind, MergePolicy};
+
+#[test]
+fn what_is_put_is_there_after_close_and_after_a_drop() -> shamba::Result<()> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("db");
+    let db = Db::open(&path)?;
+    db.put("k", "v")?;
+    db.put("", "the empty key")?;
+    db.put("gone", "soon")?;
+    db.delete("gone")?;
+    assert_eq!(db.get("k")?.as_deref(), Some(&b"v"[..]));
+    assert_eq!(Db::open(&path).map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::Locked));
+    db.close()?;
+    for close in [false, true] {
+        let db = Db::open(&path)?;
+        assert_eq!(db.get("k")?.as_deref(), Some(&b"v"[..]));
+        assert_eq!(db.get("")?.as_deref(), Some(&b"the empty key"[..]));
+        assert_eq!(db.get("gone")?, None);
+        db.put("round", if close { "closed" } else { "dropped" })?;
+        if close {
+            db.close()?;
+        }
+    }
+    let db = Db::open_read_only(&path)?;
+    assert_eq!(db.get("round")?.as_deref(), Some(&b"closed"[..]));
+    assert_eq!(db.put("a", "b").map_err(|error| error.kind()), Err(ErrorKind::ReadOnly));
+    assert!(db.verify()?.is_clean());
+    Ok(())
+}
+
+/// A few thousand writes with tiny limits under each policy: every key right, both ways, after reopen, too.
+#[test]
+fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<()> {
+    for policy in MergePolicy::ALL {
+        for threads in [false, true] {
+            let env = Env::deterministic(Arc::new(MemFs::new()), 7);
+            let env = if threads { Env { vfs: env.vfs, ..Env::real() } } else { env };
+            let open = || {
+                Db::builder("/db")
+                    .env(env.clone())
+                    .merge_policy(policy)
+                    .size_ratio(3.0)
+                    .write_buffer(4 << 10)
+                    .file_size(2 << 10)
+                    .block_bytes(256)
+                    .info_log(false)
+                    .open()
+            };
+            let db = open()?;
+            let mut model = BTreeMap::new();
+            let mut rng = fastrand::Rng::with_seed(11);
+            for i in 0..6_000u32 {
+                let key = format!("key{:04}", rng.u32(..2_000));
+                if rng.u32(..5) == 0 {
+                    db.delete(&key)?;
+                    model.remove(&key);
+                } else {
+                    db.put(&key, format!("value{i}"))?;
+                    model.insert(key, format!("value{i}"));
+                }
+            }
+            db.wait_idle()?;
+            assert!(db.stats().deepest_level >= 2, "{}", db.describe());
+            #[cfg(debug_assertions)]
+            db.check_invariants().expect("invariants hold");
+            let check = |db: &Db| -> shamba::Result<()> {
+                let forward = db.iter().collect::<shamba::Result<Vec<_>>>()?;
+                let expected: Vec<_> = model.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
+                let got: Vec<_> = forward.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+                assert_eq!(got, expected, "{policy} threads {threads}");
+                let mut backward = db.iter().rev().collect::<shamba::Result<Vec<_>>>()?;
+                backward.reverse();
+                assert_eq!(backward, forward);
+                for i in 0..2_000 {
+                    let key = format!("key{i:04}");
+                    assert_eq!(db.get(&key)?.as_deref(), model.get(&key).map(|v| v.as_bytes()), "{key}");
+                }
+                Ok(())
+            };
+            check(&db)?;
+            db.close()?;
+            let db = open()?;
+            check(&db)?;
+            assert_eq!(db.stats().hashes_per_get(), 1.0);
+            db.compact()?;
+            check(&db)?;
+            assert_eq!(db.stats().runs, 1, "{}", db.describe());
+            assert!(db.verify()?.is_clean());
+            db.put_with("last", "one", &Durability::Sync.into())?;
+        }
+    }
+    Ok(())
+}

@@ -1,10 +1,10 @@
-//! Logs and manifests in words: what `shamba wal FILE` and `shamba manifest DB` print.
+//! Logs, manifests and tables in words: what `shamba wal FILE`, `manifest DB` and `table FILE` print.
 //!
 //! One file at a time, nothing but the file: whether an odd end is a torn tail or corruption is judged by
 //! the promises in the file itself, so a log that later logs say more about may be worse than it looks here
 //! (opening the database tells). Nothing is written.
 //!
-//! Not here: tables (`shamba_table::describe`), the check of a whole database.
+//! Not here: how tables are described (crate `shamba-table`), the check of a whole database.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,16 @@ mod tests;
 mod wal;
 
 pub use manifest::manifest_file;
+pub use shamba_table::TableDescription;
 pub use wal::wal_file;
+
+/// Describes the table at `path`, every data block read.
+///
+/// # Errors
+/// `Corruption` naming the damaged structure, `Unsupported` for a newer version, `Io` as reading fails.
+pub fn table_file(env: &Env, path: &Path) -> Result<TableDescription> {
+    Ok(shamba_table::describe(env, path, None)?)
+}
 
 /// One record of a framed file.
 #[derive(Clone, PartialEq, Eq, Debug)]

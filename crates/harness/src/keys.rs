@@ -110,7 +110,9 @@ impl Keys {
             KeyShape::PrefixTime => 4 + digits,
         };
         if size < least {
-            return Err(format!("{indices} distinct keys of shape {shape} need {least} bytes each, not {size}"));
+            return Err(format!(
+                "{indices} distinct keys of shape {shape} need {least} bytes each, not {size}"
+            ));
         }
         if size > 65_535 {
             return Err(format!("keys may have at most 65,535 bytes, not {size}"));
@@ -241,7 +243,11 @@ mod tests {
             (0..items)
                 .map(|item| {
                     let mut key = Vec::new();
-                    if absent { keys.absent(item, &mut key) } else { keys.existing(item, &mut key) }
+                    if absent {
+                        keys.absent(item, &mut key)
+                    } else {
+                        keys.existing(item, &mut key)
+                    }
                     key
                 })
                 .collect::<Vec<_>>()
@@ -268,8 +274,10 @@ mod tests {
         for shape in KeyShape::ALL {
             let (mut existing, absent) = all(shape, shape.default_key_size(), 5_000);
             existing.sort();
-            let inside =
-                absent.iter().filter(|key| existing[0] < **key && **key < existing[existing.len() - 1]).count();
+            let inside = absent
+                .iter()
+                .filter(|key| existing[0] < **key && **key < existing[existing.len() - 1])
+                .count();
             assert!(inside > 4_990, "{shape}: only {inside} of 5,000 misses inside the range of hits");
             // Neighbours: most gaps between existing keys that misses fall into are distinct gaps.
             let gaps: HashSet<usize> =

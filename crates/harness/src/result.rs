@@ -90,7 +90,7 @@ impl BenchResult {
             index_reads_per_get: per_get(stats.index_reads),
             data_reads_per_get: per_get(stats.data_reads),
             debt_bytes: stats.debt_bytes,
-            bytes_written: stats.bytes_written,
+            bytes_written: stats.bytes_written(),
             rss_bytes: rss_bytes().unwrap_or(0),
             ledger_bytes: db.memory().ledger_bytes,
             levels: stats.deepest_level,

@@ -145,7 +145,12 @@ impl Totals {
 /// # Errors
 /// [`Error::Options`] for options that cannot be met, before anything is done; [`Error::Engine`] as soon
 /// as one operation fails.
-pub fn run(db: &Db, workload: Workload, options: &Options, progress: &Progress) -> Result<BenchResult, Error> {
+pub fn run(
+    db: &Db,
+    workload: Workload,
+    options: &Options,
+    progress: &Progress,
+) -> Result<BenchResult, Error> {
     let job = Job::new(db, workload, options, progress)?;
     if workload.reads() {
         db.wait_idle()?;
@@ -171,7 +176,12 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn new(db: &'a Db, workload: Workload, options: &'a Options, progress: &'a Progress) -> Result<Self, Error> {
+    fn new(
+        db: &'a Db,
+        workload: Workload,
+        options: &'a Options,
+        progress: &'a Progress,
+    ) -> Result<Self, Error> {
         if options.num == 0 || options.num > 1 << 40 || options.reads > 1 << 40 {
             return Err(Error::Options("the number of items and of reads must be from 1 to 2^40".into()));
         }

@@ -9,7 +9,13 @@ use super::*;
 
 fn open() -> Db {
     let env = Env::deterministic(Arc::new(MemFs::new()), 7);
-    Db::builder("/bench").env(env).write_buffer(64 << 10).size_ratio(3.0).info_log(false).open().expect("opens")
+    Db::builder("/bench")
+        .env(env)
+        .write_buffer(64 << 10)
+        .size_ratio(3.0)
+        .info_log(false)
+        .open()
+        .expect("opens")
 }
 
 fn options() -> Options {

@@ -1,0 +1,199 @@
+//! `shamba batch DB`: operations from standard input, one a line, one flushed reply each.
+//!
+//! ```text
+//! put K V       del K       delrange A B       (A up to B, without B)
+//! begin  commit             what is between becomes one atomic batch
+//! flush  compact  sync
+//! ```
+//!
+//! A line is split at single spaces; the value of `put` is the rest of the line and may be empty. Replies:
+//! `ok` once the operation is acknowledged, `queued` between `begin` and `commit`, `err KIND message`. A
+//! line that got `err` has no effect and the others go on; the exit code is then that of the first one. The
+//! end of input closes the database cleanly and drops an open `begin`.
+
+use std::io::{self, BufRead};
+use std::path::PathBuf;
+
+use clap::Args;
+use shamba::{Batch, Db, ErrorKind};
+
+use crate::exit::{Failure, code_of};
+use crate::open;
+use crate::options::EngineOptions;
+use crate::output::Out;
+use crate::text::Notation;
+
+/// Arguments of `batch`.
+#[derive(Args)]
+pub struct BatchArgs {
+    /// The database; made if it is not there
+    db: PathBuf,
+    /// Keys and values are hex
+    #[arg(long)]
+    hex: bool,
+    #[command(flatten)]
+    engine: EngineOptions,
+}
+
+pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
+    let db = open::create(&args.db, &args.engine)?;
+    let mut session =
+        Session { db: &db, notation: Notation::from_switch(args.hex), queue: None, first_error: None };
+    let result = session.run(&mut io::stdin().lock(), out);
+    let first_error = session.first_error;
+    // Whether or not somebody still reads the replies, the database is closed cleanly.
+    db.close()?;
+    result?;
+    first_error.map_or(Ok(()), |code| Err(Failure::Reported(code)))
+}
+
+struct Session<'a> {
+    db: &'a Db,
+    notation: Notation,
+    /// Operations since `begin`.
+    queue: Option<Batch>,
+    first_error: Option<u8>,
+}
+
+/// Why a line was not done.
+enum Refusal {
+    /// The line is malformed.
+    Line(String),
+    /// The engine said no.
+    Engine(shamba::Error),
+}
+
+impl From<shamba::Error> for Refusal {
+    fn from(error: shamba::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl Session<'_> {
+    fn run(&mut self, input: &mut impl BufRead, out: &mut Out) -> Result<(), Failure> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if input.read_until(b'\n', &mut line).map_err(|error| Failure::io("standard input", error))? == 0
+            {
+                return Ok(());
+            }
+            if line.last() == Some(&b'\n') {
+                line.pop();
+            }
+            let reply = match self.line(&line) {
+                Ok(reply) => reply.to_string(),
+                Err(refusal) => {
+                    let (kind, message, code) = match refusal {
+                        Refusal::Line(reason) => (ErrorKind::Invalid, reason, 65),
+                        Refusal::Engine(error) => (error.kind(), error.to_string(), code_of(&error)),
+                    };
+                    self.first_error.get_or_insert(code);
+                    // One reply a line, whatever a message holds.
+                    format!("err {} {}", kind.name(), message.replace(['\n', '\r'], " "))
+                }
+            };
+            out.line(reply)?;
+            out.flush()?;
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<&'static str, Refusal> {
+        let (verb, rest) = split(line);
+        match (verb, rest) {
+            (b"put", Some(rest)) => {
+                let (key, value) = split(rest);
+                let key = self.bytes("key", key)?;
+                let value = self.bytes("value", value.unwrap_or_default())?;
+                self.write(|batch| drop(batch.put(&key, &value)), |db| db.put(&key, &value))
+            }
+            (b"del", Some(key)) => {
+                let key = self.bytes("key", single("del K", key)?)?;
+                self.write(|batch| drop(batch.delete(&key)), |db| db.delete(&key))
+            }
+            (b"delrange", Some(rest)) => {
+                let (from, to) = split(rest);
+                let to = to.ok_or_else(|| Refusal::Line("delrange needs two keys: delrange A B".into()))?;
+                let from = self.bytes("first key", from)?;
+                let to = self.bytes("second key", single("delrange A B", to)?)?;
+                self.write(|batch| drop(batch.delete_range(&from..&to)), |db| db.delete_range(&from..&to))
+            }
+            (b"put", None) => Err(Refusal::Line("put needs a key and a value: put K V".into())),
+            (b"del", None) => Err(Refusal::Line("del needs a key: del K".into())),
+            (b"delrange", None) => Err(Refusal::Line("delrange needs two keys: delrange A B".into())),
+            (b"begin" | b"commit" | b"flush" | b"compact" | b"sync", Some(_)) => {
+                Err(Refusal::Line(format!("{} takes nothing after it", show(verb))))
+            }
+            (b"begin", None) if self.queue.is_some() => Err(Refusal::Line("begin inside begin".into())),
+            (b"begin", None) => {
+                self.queue = Some(self.db.batch());
+                Ok("ok")
+            }
+            (b"commit", None) => match self.queue.take() {
+                Some(batch) => batch.commit().map(|()| "ok").map_err(Refusal::Engine),
+                None => Err(Refusal::Line("commit without begin".into())),
+            },
+            (b"flush" | b"compact" | b"sync", None) if self.queue.is_some() => {
+                Err(Refusal::Line(format!("{} between begin and commit", show(verb))))
+            }
+            (b"flush", None) => self.db.flush().map(|()| "ok").map_err(Refusal::Engine),
+            (b"compact", None) => self.db.compact().map(|()| "ok").map_err(Refusal::Engine),
+            (b"sync", None) => self.db.sync().map(|()| "ok").map_err(Refusal::Engine),
+            (b"", None) => Err(Refusal::Line("empty line".into())),
+            _ => Err(Refusal::Line(format!("unknown operation {:?}", show(verb)))),
+        }
+    }
+
+    /// Queues the write, or does it.
+    fn write(
+        &mut self,
+        queue: impl FnOnce(&mut Batch),
+        now: impl FnOnce(&Db) -> shamba::Result<()>,
+    ) -> Result<&'static str, Refusal> {
+        match &mut self.queue {
+            Some(batch) => {
+                queue(batch);
+                Ok("queued")
+            }
+            None => Ok(now(self.db).map(|()| "ok")?),
+        }
+    }
+
+    fn bytes(&self, what: &str, text: &[u8]) -> Result<Vec<u8>, Refusal> {
+        match self.notation.parse(text) {
+            Ok(bytes) => Ok(bytes.into_owned()),
+            Err(reason) => Err(Refusal::Line(format!("{what}: {reason}"))),
+        }
+    }
+}
+
+/// The part before the first space, and the part after it if there is one.
+fn split(text: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match text.iter().position(|&byte| byte == b' ') {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    }
+}
+
+/// A last argument, which may have no space in it (`\x20` stands for one).
+fn single<'a>(usage: &str, text: &'a [u8]) -> Result<&'a [u8], Refusal> {
+    if text.contains(&b' ') { Err(Refusal::Line(format!("too many parts: {usage}"))) } else { Ok(text) }
+}
+
+fn show(text: &[u8]) -> String {
+    let shown = Notation::Text.show(&text[..text.len().min(40)]).into_owned();
+    if text.len() > 40 { shown + "..." } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_split_at_single_spaces() {
+        assert_eq!(split(b"put k v w"), (&b"put"[..], Some(&b"k v w"[..])));
+        assert_eq!(split(b"put "), (&b"put"[..], Some(&b""[..])));
+        assert_eq!(split(b" v"), (&b""[..], Some(&b"v"[..])));
+        assert_eq!(split(b""), (&b""[..], None));
+    }
+}

@@ -1,0 +1,189 @@
+//! `shamba bench DB NAME...`: workloads in order, measured; with `--json` one object a line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use shamba::Db;
+use shamba_harness::{BenchResult, Distribution, KeyShape, Options, Progress, Workload, run as run_workload};
+
+use crate::exit::Failure;
+use crate::open;
+use crate::options::EngineOptions;
+use crate::output::{Out, warn};
+use crate::progress;
+use crate::sizes::{parse_size, show_count, show_ns};
+
+/// Arguments of `bench`.
+#[derive(Args)]
+pub struct BenchArgs {
+    /// The database; made if it is not there
+    db: PathBuf,
+    /// Workloads: fillseq, fillrandom, overwrite, readrandom, readmissing, readseq, readreverse, seekrandom,
+    /// readwhilewriting, deleterandom, queue, ycsb-a to ycsb-f
+    #[arg(required = true, value_name = "NAME", value_parser = str::parse::<Workload>)]
+    names: Vec<Workload>,
+    /// Items that the database holds or is filled with
+    #[arg(long, default_value_t = 1_000_000)]
+    num: u64,
+    /// Operations of workloads that do not fill [default: as --num]
+    #[arg(long)]
+    reads: Option<u64>,
+    /// Bytes of a key [default: 16; 56, 72 and 24 for path, url and prefix-time]
+    #[arg(long, value_name = "SIZE", value_parser = parse_usize)]
+    key_size: Option<usize>,
+    /// Bytes of a value
+    #[arg(long, value_name = "SIZE", default_value = "100", value_parser = parse_usize)]
+    value_size: usize,
+    /// What keys look like: random, sequential, path, url or prefix-time
+    #[arg(long, value_name = "SHAPE", default_value_t = KeyShape::Random)]
+    key_shape: KeyShape,
+    /// Threads that share the operations
+    #[arg(long, default_value_t = 1)]
+    threads: u32,
+    /// How operations spread over items: uniform, zipf, latest or hotspot
+    #[arg(long, value_name = "NAME", default_value_t = Distribution::Uniform)]
+    distribution: Distribution,
+    /// Share of the lookups of readrandom, seekrandom and readwhilewriting that ask for absent keys
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    empty_fraction: f64,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Let fills write into a database that is not empty
+    #[arg(long)]
+    use_existing: bool,
+    /// Print a JSON object for each workload, one a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    engine: EngineOptions,
+}
+
+fn parse_usize(text: &str) -> Result<usize, String> {
+    usize::try_from(parse_size(text)?).map_err(|_| format!("{text:?} is too large"))
+}
+
+pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
+    let options = Options {
+        num: args.num,
+        reads: args.reads.unwrap_or(args.num),
+        key_size: args.key_size,
+        value_size: args.value_size,
+        key_shape: args.key_shape,
+        threads: args.threads,
+        distribution: args.distribution,
+        empty_fraction: args.empty_fraction,
+        seed: args.seed,
+    };
+    let db = open::create(&args.db, &args.engine)?;
+    if !args.json {
+        out.line(HEADINGS)?;
+    }
+    // Whether the database holds what a fill of this run wrote, so that what reads must find is known.
+    let mut known = false;
+    for &workload in &args.names {
+        if workload.is_fill() {
+            let empty = db.iter().next().transpose()?.is_none();
+            if !empty && !args.use_existing {
+                return Err(Failure::Usage(format!(
+                    "{workload} fills an empty database, and {} is not empty; --use-existing allows it",
+                    args.db.display()
+                )));
+            }
+            known = empty;
+        }
+        let result = watched(&db, workload, &options)?;
+        if let Some(expected) = result.expected_found_share.filter(|_| known)
+            && (result.found_share - expected).abs() > 1e-9
+        {
+            let found = result.found_share;
+            return Err(Failure::Data(format!(
+                "{workload} found the share {found} of its keys where {expected} are in the database"
+            )));
+        }
+        if !known && workload.reads() && result.found_share == 0.0 && workload != Workload::ReadMissing {
+            warn(format!(
+                "{workload} found nothing: is the database filled with the same --num, --key-size and --key-shape?"
+            ));
+        }
+        known &= !workload.deletes();
+        if args.json {
+            out.json(&object(&result))?;
+        } else {
+            out.line(line(&result))?;
+        }
+        out.flush()?;
+    }
+    Ok(db.close()?)
+}
+
+/// Runs a workload beside a progress bar.
+fn watched(db: &Db, workload: Workload, options: &Options) -> Result<BenchResult, Failure> {
+    let progress = Progress::default();
+    let bar = progress::bar(workload.name(), Some(0));
+    let result = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| run_workload(db, workload, options, &progress));
+        while !worker.is_finished() {
+            let (done, total) = progress.read();
+            bar.set_length(total);
+            bar.set_position(done);
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        worker.join()
+    });
+    bar.finish_and_clear();
+    Ok(result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
+}
+
+const HEADINGS: &str = "workload              operations        ops/s     ns/op       p50       p99     p99.9   CPU ns  found  hashes  filters  reads";
+
+fn line(result: &BenchResult) -> String {
+    let reads = result.index_reads_per_get + result.filter_reads_per_get + result.data_reads_per_get;
+    format!(
+        "{:<18}{:>14}{:>13}{:>10.0}{:>10}{:>10}{:>10}{:>9.0}{:>7.3}{:>8.2}{:>9.2}{:>7.2}",
+        result.name.name(),
+        show_count(result.ops),
+        show_count(result.ops_per_s as u64),
+        result.ns_per_op,
+        show_ns(result.p50_ns as f64),
+        show_ns(result.p99_ns as f64),
+        show_ns(result.p999_ns as f64),
+        result.cpu_ns_per_op,
+        result.found_share,
+        result.hashes_per_get,
+        result.filters_per_get,
+        reads,
+    )
+}
+
+fn object(result: &BenchResult) -> Value {
+    json!({
+        "schema": "shamba.bench/1",
+        "name": result.name.name(),
+        "ops": result.ops,
+        "seconds": result.seconds,
+        "ops_per_s": result.ops_per_s,
+        "ns_per_op": result.ns_per_op,
+        "p50_ns": result.p50_ns,
+        "p99_ns": result.p99_ns,
+        "p999_ns": result.p999_ns,
+        "cpu_ns_per_op": result.cpu_ns_per_op,
+        "found_share": result.found_share,
+        "hashes_per_get": result.hashes_per_get,
+        "filters_per_get": result.filters_per_get,
+        "modules_per_get": result.modules_per_get,
+        "false_positives_per_get": result.false_positives_per_get,
+        "filter_reads_per_get": result.filter_reads_per_get,
+        "index_reads_per_get": result.index_reads_per_get,
+        "data_reads_per_get": result.data_reads_per_get,
+        "debt_bytes": result.debt_bytes,
+        "bytes_written": result.bytes_written,
+        "rss_bytes": result.rss_bytes,
+        "ledger_bytes": result.ledger_bytes,
+        "levels": result.levels,
+        "runs": result.runs,
+        "emulated": result.emulated,
+    })
+}

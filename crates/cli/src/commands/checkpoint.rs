@@ -1,0 +1,24 @@
+//! `shamba checkpoint DB DIR`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::exit::Failure;
+use crate::open;
+use crate::options::EngineOptions;
+
+/// Arguments of `checkpoint`.
+#[derive(Args)]
+pub struct CheckpointArgs {
+    /// The database
+    db: PathBuf,
+    /// Where the checkpoint goes; must not exist
+    dir: PathBuf,
+}
+
+pub fn run(args: &CheckpointArgs) -> Result<(), Failure> {
+    let db = open::existing(&args.db, &EngineOptions::default())?;
+    db.checkpoint(&args.dir)?;
+    Ok(db.close()?)
+}

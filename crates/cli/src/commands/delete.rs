@@ -1,0 +1,33 @@
+//! `shamba delete DB KEY`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::argument;
+use crate::exit::Failure;
+use crate::open;
+use crate::options::EngineOptions;
+use crate::text::Notation;
+
+/// Arguments of `delete`.
+#[derive(Args)]
+pub struct DeleteArgs {
+    /// The database
+    db: PathBuf,
+    /// The key; deleting one that is not there is no error
+    key: OsString,
+    /// The key is hex
+    #[arg(long)]
+    hex: bool,
+    #[command(flatten)]
+    engine: EngineOptions,
+}
+
+pub fn run(args: &DeleteArgs) -> Result<(), Failure> {
+    let key = argument("KEY", &args.key, Notation::from_switch(args.hex))?;
+    let db = open::existing(&args.db, &args.engine)?;
+    db.delete(key)?;
+    Ok(db.close()?)
+}

@@ -1,0 +1,42 @@
+//! `shamba explain DB KEY`: one lookup, step by step.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::argument;
+use crate::exit::Failure;
+use crate::json;
+use crate::open;
+use crate::options::ReaderOptions;
+use crate::output::Out;
+use crate::text::Notation;
+
+/// Arguments of `explain`.
+#[derive(Args)]
+pub struct ExplainArgs {
+    /// The database
+    db: PathBuf,
+    /// The key
+    key: OsString,
+    /// The key is hex
+    #[arg(long)]
+    hex: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reader: ReaderOptions,
+}
+
+pub fn run(args: &ExplainArgs, out: &mut Out) -> Result<(), Failure> {
+    let notation = Notation::from_switch(args.hex);
+    let key = argument("KEY", &args.key, notation)?;
+    let db = open::reader(&args.db, &args.reader)?;
+    let explanation = db.explain(&key)?;
+    if args.json {
+        return out.json(&json::explanation(&explanation, notation));
+    }
+    out.text(explanation.to_string())
+}

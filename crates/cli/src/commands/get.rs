@@ -1,0 +1,47 @@
+//! `shamba get DB KEY`: the value and a newline, or nothing and exit code 1.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::argument;
+use crate::exit::Failure;
+use crate::open;
+use crate::options::ReaderOptions;
+use crate::output::Out;
+use crate::text::Notation;
+
+/// Arguments of `get`.
+#[derive(Args)]
+pub struct GetArgs {
+    /// The database
+    db: PathBuf,
+    /// The key
+    key: OsString,
+    /// Key and value are hex
+    #[arg(long)]
+    hex: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reader: ReaderOptions,
+}
+
+pub fn run(args: &GetArgs, out: &mut Out) -> Result<(), Failure> {
+    let notation = Notation::from_switch(args.hex);
+    let key = argument("KEY", &args.key, notation)?;
+    let db = open::reader(&args.db, &args.reader)?;
+    let value = db.get(&key)?;
+    let shown = value.as_ref().map(|value| notation.show(value));
+    if args.json {
+        out.json(&json!({
+            "schema": "shamba.get/1", "key": notation.show(&key), "found": shown.is_some(), "value": shown,
+        }))?;
+    } else if let Some(shown) = &shown {
+        out.line(shown)?;
+    }
+    if shown.is_some() { Ok(()) } else { Err(Failure::Reported(1)) }
+}

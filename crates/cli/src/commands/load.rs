@@ -1,0 +1,141 @@
+//! `shamba load DB [FILE|-]`: records from a file or standard input.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::json;
+use shamba::Db;
+
+use crate::exit::Failure;
+use crate::load::{Format, Item, Records};
+use crate::open;
+use crate::options::EngineOptions;
+use crate::output::{Out, warn};
+use crate::progress;
+use crate::sizes::show_count;
+
+/// Records and bytes of a batch: large enough that commits do not count, small enough for any buffer.
+const BATCH_RECORDS: usize = 1000;
+const BATCH_BYTES: usize = 1 << 20;
+/// How many malformed lines are named before the rest are only counted.
+const NAMED_MAX: u64 = 10;
+
+/// Arguments of `load`.
+#[derive(Args)]
+pub struct LoadArgs {
+    /// The database; made if it is not there
+    db: PathBuf,
+    /// The file; - is standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// How it holds records [default: as its name ends, else tsv]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Column (number, or name in csv) or field of the key
+    #[arg(long, value_name = "COL")]
+    key: Option<String>,
+    /// Skip malformed lines, and count them
+    #[arg(long)]
+    skip_bad: bool,
+    /// Keys and values are hex, as dump prints them
+    #[arg(long)]
+    hex: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    engine: EngineOptions,
+}
+
+pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
+    let format = args.format.unwrap_or_else(|| Format::of_name(&args.file));
+    let stdin = args.file == Path::new("-");
+    let name = if stdin { "standard input".to_string() } else { args.file.display().to_string() };
+    // The input first: a file that cannot be read must not leave an empty database behind.
+    let input: Box<dyn io::BufRead> = if stdin {
+        Box::new(io::stdin().lock())
+    } else {
+        let file = File::open(&args.file).map_err(|error| Failure::io(&name, error))?;
+        if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(Failure::io(&name, io::ErrorKind::IsADirectory.into()));
+        }
+        Box::new(BufReader::with_capacity(256 << 10, file))
+    };
+    let mut records = Records::new(format, input, args.key.as_deref(), args.hex).map_err(Failure::Usage)?;
+    let db = open::create(&args.db, &args.engine)?;
+    let start = Instant::now();
+    let mut load = Load { db: &db, name: &name, skip_bad: args.skip_bad, loaded: 0, skipped: 0 };
+    // What came before a bad line stays loaded, so the database is closed in any case.
+    let result = load.run(&mut records);
+    let Load { loaded, skipped, .. } = load;
+    db.close()?;
+    result?;
+    if skipped > NAMED_MAX {
+        warn(format!("{name}: {} lines skipped in all", show_count(skipped)));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        return out.json(
+            &json!({ "schema": "shamba.load/1", "loaded": loaded, "skipped": skipped, "seconds": seconds }),
+        );
+    }
+    out.line(format!(
+        "{} records loaded, {} lines skipped, {seconds:.1} s",
+        show_count(loaded),
+        show_count(skipped)
+    ))
+}
+
+struct Load<'a> {
+    db: &'a Db,
+    name: &'a str,
+    skip_bad: bool,
+    loaded: u64,
+    skipped: u64,
+}
+
+impl Load<'_> {
+    fn run(&mut self, records: &mut Records<'_>) -> Result<(), Failure> {
+        let bar = progress::bar("loading", None);
+        let mut batch = self.db.batch();
+        let mut bytes = 0;
+        let result = loop {
+            match records.next() {
+                Ok(Some(Item::Record { key, value })) => {
+                    bytes += key.len() + value.len();
+                    batch.put(key, value);
+                    if batch.len() >= BATCH_RECORDS || bytes >= BATCH_BYTES {
+                        let full = std::mem::replace(&mut batch, self.db.batch());
+                        self.loaded += full.len() as u64;
+                        full.commit()?;
+                        bytes = 0;
+                        bar.set_position(self.loaded);
+                    }
+                }
+                Ok(Some(Item::Malformed { line, reason })) if self.skip_bad => {
+                    self.skipped += 1;
+                    if self.skipped <= NAMED_MAX {
+                        bar.suspend(|| warn(format!("{}:{line}: {reason}; skipped", self.name)));
+                    }
+                }
+                Ok(Some(Item::Malformed { line, reason })) => {
+                    let before = self.loaded + batch.len() as u64;
+                    break Err(Failure::Data(format!(
+                        "{}:{line}: {reason} (the {} records before it are loaded; --skip-bad skips such lines)",
+                        self.name,
+                        show_count(before)
+                    )));
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(Failure::io(self.name, error)),
+            }
+        };
+        bar.finish_and_clear();
+        self.loaded += batch.len() as u64;
+        batch.commit()?;
+        result
+    }
+}

@@ -1,0 +1,28 @@
+//! `shamba manifest DB`: the manifest in force, edit by edit.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use shamba::env::Env;
+use shamba::inspect::manifest_file;
+
+use super::wal::print;
+use crate::exit::Failure;
+use crate::output::Out;
+
+/// Arguments of `manifest`.
+#[derive(Args)]
+pub struct ManifestArgs {
+    /// The database, or a manifest file
+    db: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &ManifestArgs, out: &mut Out) -> Result<(), Failure> {
+    if !args.db.exists() {
+        return Err(Failure::missing(&args.db));
+    }
+    print("shamba.manifest/1", &manifest_file(&Env::real(), &args.db)?, args.json, out)
+}

@@ -1,0 +1,47 @@
+//! `shamba memory DB`: every part that the engine counts, and what the system counts.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::exit::Failure;
+use crate::json;
+use crate::open;
+use crate::options::ReaderOptions;
+use crate::output::{Out, Table};
+use crate::sizes::show_size;
+
+/// Arguments of `memory`.
+#[derive(Args)]
+pub struct MemoryArgs {
+    /// The database
+    db: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reader: ReaderOptions,
+}
+
+pub fn run(args: &MemoryArgs, out: &mut Out) -> Result<(), Failure> {
+    let db = open::reader(&args.db, &args.reader)?;
+    let report = db.memory();
+    if args.json {
+        return out.json(&json::with(json!({ "schema": "shamba.memory/1" }), json::memory(&report)));
+    }
+    out.text(memory_table(&report).to_string())
+}
+
+/// Parts, their sum, the budget and the process.
+pub fn memory_table(report: &shamba::MemoryReport) -> Table {
+    let mut table = Table::plain();
+    for (name, bytes) in &report.parts {
+        table.row([name.clone(), show_size(*bytes)]);
+    }
+    table.row(["counted in all".to_string(), show_size(report.ledger_bytes)]);
+    table.row(["memory budget".to_string(), show_size(report.budget_bytes)]);
+    let rss = report.rss_bytes.map_or("unknown".into(), show_size);
+    table.row(["resident in the process".to_string(), rss]);
+    table
+}

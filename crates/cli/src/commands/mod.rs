@@ -1,0 +1,110 @@
+//! The commands, one a file.
+
+mod batch;
+mod bench;
+mod check;
+mod checkpoint;
+mod compact;
+mod delete;
+mod dump;
+mod explain;
+mod get;
+mod load;
+mod manifest;
+mod memory;
+mod put;
+mod scan;
+mod stats;
+mod table;
+mod tree;
+mod wal;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Subcommand;
+
+use crate::exit::Failure;
+use crate::output::Out;
+use crate::text::Notation;
+
+/// One command.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Fill three databases with the paths of a directory tree, look everything up, and show what happened
+    Demo(crate::demo::DemoArgs),
+    /// Load a file of records
+    Load(load::LoadArgs),
+    /// Store a value
+    Put(put::PutArgs),
+    /// Print the value of a key
+    Get(get::GetArgs),
+    /// Delete a key
+    Delete(delete::DeleteArgs),
+    /// Print entries in key order
+    Scan(scan::ScanArgs),
+    /// Print every live entry as hex, tab, hex
+    Dump(dump::DumpArgs),
+    /// Show what a lookup of a key touches and skips, why, and at what cost
+    Explain(explain::ExplainArgs),
+    /// Show the tree: levels, runs, tables
+    Tree(tree::TreeArgs),
+    /// Show counters and levels
+    Stats(stats::StatsArgs),
+    /// Show where memory is
+    Memory(memory::MemoryArgs),
+    /// Read every byte of a database and report all damage
+    Check(check::CheckArgs),
+    /// Make an independent database in another directory from the present state
+    Checkpoint(checkpoint::CheckpointArgs),
+    /// Merge everything into one run
+    Compact(compact::CompactArgs),
+    /// Describe a table file
+    Table(table::TableArgs),
+    /// Describe a write-ahead log file
+    Wal(wal::WalArgs),
+    /// Describe the manifest of a database
+    Manifest(manifest::ManifestArgs),
+    /// Run operations from standard input, with one reply a line
+    Batch(batch::BatchArgs),
+    /// Measure workloads
+    Bench(bench::BenchArgs),
+}
+
+impl Command {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Whatever [`crate::exit`] knows.
+    pub fn run(self, out: &mut Out) -> Result<(), Failure> {
+        match self {
+            Self::Demo(args) => crate::demo::run(&args, out),
+            Self::Load(args) => load::run(&args, out),
+            Self::Put(args) => put::run(&args),
+            Self::Get(args) => get::run(&args, out),
+            Self::Delete(args) => delete::run(&args),
+            Self::Scan(args) => scan::run(&args, out),
+            Self::Dump(args) => dump::run(&args, out),
+            Self::Explain(args) => explain::run(&args, out),
+            Self::Tree(args) => tree::run(&args, out),
+            Self::Stats(args) => stats::run(&args, out),
+            Self::Memory(args) => memory::run(&args, out),
+            Self::Check(args) => check::run(&args, out),
+            Self::Checkpoint(args) => checkpoint::run(&args),
+            Self::Compact(args) => compact::run(&args),
+            Self::Table(args) => table::run(&args, out),
+            Self::Wal(args) => wal::run(&args, out),
+            Self::Manifest(args) => manifest::run(&args, out),
+            Self::Batch(args) => batch::run(&args, out),
+            Self::Bench(args) => bench::run(&args, out),
+        }
+    }
+}
+
+/// The bytes of a key or value given on the command line.
+fn argument(what: &str, text: &OsStr, notation: Notation) -> Result<Vec<u8>, Failure> {
+    match notation.parse(text.as_bytes()) {
+        Ok(bytes) => Ok(bytes.into_owned()),
+        Err(reason) => Err(Failure::Usage(format!("{what}: {reason}"))),
+    }
+}

@@ -1,0 +1,82 @@
+//! `shamba scan DB`: entries in key order, a line each: key, tab, value.
+//!
+//! What it prints can be loaded again: `shamba load DB - --format tsv`.
+
+use std::ffi::OsString;
+use std::ops::Bound;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use shamba::{Result as EngineResult, Slice};
+
+use super::argument;
+use crate::exit::Failure;
+use crate::open;
+use crate::options::ReaderOptions;
+use crate::output::Out;
+use crate::text::Notation;
+
+/// Arguments of `scan`.
+#[derive(Args)]
+pub struct ScanArgs {
+    /// The database
+    db: PathBuf,
+    /// Start at this key
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// Stop before this key
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// Only keys that start with this
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+    /// Print at most so many entries
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// From the last entry to the first
+    #[arg(long)]
+    reverse: bool,
+    /// Keys and values are hex
+    #[arg(long)]
+    hex: bool,
+    /// Print a JSON object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reader: ReaderOptions,
+}
+
+pub fn run(args: &ScanArgs, out: &mut Out) -> Result<(), Failure> {
+    let notation = Notation::from_switch(args.hex);
+    let bytes =
+        |what, text: &Option<OsString>| text.as_ref().map(|text| argument(what, text, notation)).transpose();
+    let prefix = bytes("--prefix", &args.prefix)?;
+    let from = bytes("--from", &args.from)?.map_or(Bound::Unbounded, Bound::Included);
+    let to = bytes("--to", &args.to)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let db = open::reader(&args.db, &args.reader)?;
+    let iter = match prefix {
+        Some(prefix) => db.prefix(prefix),
+        None => db.range((from, to)),
+    };
+    if args.reverse { print(iter.rev(), args, notation, out) } else { print(iter, args, notation, out) }
+}
+
+fn print(
+    entries: impl Iterator<Item = EngineResult<(Slice, Slice)>>,
+    args: &ScanArgs,
+    notation: Notation,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let limit = args.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    for entry in entries.take(limit) {
+        let (key, value) = entry?;
+        let (key, value) = (notation.show(&key), notation.show(&value));
+        if args.json {
+            out.json(&json!({ "schema": "shamba.entry/1", "key": key, "value": value }))?;
+        } else {
+            out.line(format!("{key}\t{value}"))?;
+        }
+    }
+    Ok(())
+}

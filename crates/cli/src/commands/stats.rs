@@ -1,0 +1,101 @@
+//! `shamba stats DB`: what the database holds and what opening it took.
+//!
+//! Counters start at zero with each open, so those of lookups and merges are here for programs that embed
+//! the engine; the command shows what opening did (recovery) and what the files hold.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::exit::Failure;
+use crate::json;
+use crate::open;
+use crate::options::ReaderOptions;
+use crate::output::{Out, Table};
+use crate::sizes::{show_count, show_size};
+
+/// Arguments of `stats`.
+#[derive(Args)]
+pub struct StatsArgs {
+    /// The database
+    db: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
+    let db = open::reader(&args.db, &ReaderOptions::default())?;
+    let stats = db.stats();
+    if args.json {
+        let object = json!({
+            "schema": "shamba.stats/1",
+            "sequence": db.sequence(),
+            "keyspaces": db.keyspaces(),
+            "design": json::design(&db),
+            "deepest_level": stats.deepest_level,
+            "runs": stats.runs,
+            "debt_bytes": stats.debt_bytes,
+            "unsynced_bytes": stats.unsynced_bytes,
+            "levels": json::levels(&stats),
+            "writes": {
+                "puts": stats.puts,
+                "deletes": stats.deletes,
+                "range_deletes": stats.range_deletes,
+                "batches": stats.batches,
+                "bytes_user": stats.bytes_user,
+            },
+            "work": {
+                "bytes_written": stats.bytes_written(),
+                "bytes_wal": stats.bytes_wal,
+                "bytes_flushed": stats.bytes_flushed,
+                "bytes_merged": stats.bytes_merged,
+                "flushes": stats.flushes,
+                "merges": stats.merges,
+                "trivial_moves": stats.trivial_moves,
+                "stalls": stats.stalls,
+                "stall_us": stats.stall_us,
+                "wal_syncs": stats.wal_syncs,
+            },
+            "reads": json::lookup_counters(&stats),
+        });
+        return out.json(&object);
+    }
+    let design = db.design();
+    let policy = design.policy().map_or("of its own".to_string(), |policy| policy.to_string());
+    let mut facts = Table::plain().left([1]);
+    facts.row(["sequence number", &show_count(db.sequence())]);
+    facts.row(["keyspaces", &db.keyspaces().join(", ")]);
+    facts.row(["merge policy", &policy]);
+    facts.row(["size ratio", &design.size_ratio.to_string()]);
+    facts.row(["write buffer", &show_size(design.buffer_bytes)]);
+    facts.row(["filter bits per key", &design.bits_per_key.to_string()]);
+    facts.row(["runs a lookup may consult", &show_count(stats.runs)]);
+    facts.row(["merging behind by", &show_size(stats.debt_bytes)]);
+    out.text(facts.to_string())?;
+    out.line("")?;
+    out.text(levels_table(&stats).to_string())
+}
+
+/// The levels as a table.
+pub fn levels_table(stats: &shamba::Stats) -> Table {
+    let mut table = Table::new([
+        "level", "runs", "tables", "size", "capacity", "entries", "deletes", "filters", "bits/key",
+    ]);
+    for level in &stats.levels {
+        let capacity = if level.capacity_bytes == 0 { "-".into() } else { show_size(level.capacity_bytes) };
+        table.row([
+            level.level.to_string(),
+            show_count(level.runs),
+            show_count(level.tables),
+            show_size(level.bytes),
+            capacity,
+            show_count(level.entries),
+            show_count(level.deletes),
+            show_size(level.filter_bytes),
+            format!("{:.1}", level.bits_per_key),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,27 @@
+//! `shamba table FILE`: one table file, described.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use shamba::env::Env;
+use shamba::inspect::table_file;
+
+use crate::exit::Failure;
+use crate::json;
+use crate::output::{Out, warn};
+
+/// Arguments of `table`.
+#[derive(Args)]
+pub struct TableArgs {
+    /// The file, such as DB/000012.sst
+    file: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &TableArgs, out: &mut Out) -> Result<(), Failure> {
+    let table = table_file(&Env::real(), &args.file)?;
+    table.warnings.iter().for_each(warn);
+    if args.json { out.json(&json::table(&table)) } else { out.text(table.to_string()) }
+}

@@ -1,0 +1,35 @@
+//! `shamba wal FILE`: one write-ahead log, record by record.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use shamba::env::Env;
+use shamba::inspect::{LogDescription, wal_file};
+
+use crate::exit::Failure;
+use crate::json;
+use crate::output::Out;
+
+/// Arguments of `wal`.
+#[derive(Args)]
+pub struct WalArgs {
+    /// The file, such as DB/000007.log
+    file: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &WalArgs, out: &mut Out) -> Result<(), Failure> {
+    print("shamba.wal/1", &wal_file(&Env::real(), &args.file)?, args.json, out)
+}
+
+/// Prints a framed file; damage in what it promised is the exit code's concern.
+pub fn print(schema: &str, log: &LogDescription, as_json: bool, out: &mut Out) -> Result<(), Failure> {
+    if as_json {
+        out.json(&json::log(schema, log))?;
+    } else {
+        out.text(log.to_string())?;
+    }
+    if log.is_corrupt() { Err(Failure::Reported(2)) } else { Ok(()) }
+}

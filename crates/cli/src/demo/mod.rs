@@ -1,0 +1,148 @@
+//! `shamba demo`: the engine on real data, from the first command.
+//!
+//! 1. Walk a directory tree (or make one up) and keep every path with its metadata ([`paths`]).
+//! 2. Under each of the three merge policies: load all of it, in random order, into a database whose
+//!    write buffer is small on purpose, so that the tree gets at least five levels ([`plan`], [`trial`]).
+//! 3. Close it, reopen it, compare every entry with the walk; look up every path and as many that do not
+//!    exist, with and without hash sharing, with and without prefetch, and check every answer.
+//! 4. Say what happened and what each idea gained or did not ([`gains`], [`report`], [`report_json`]).
+//!
+//! Every figure that is printed was measured in this run.
+
+mod gains;
+mod paths;
+mod plan;
+mod report;
+mod report_json;
+mod synthetic;
+mod trial;
+mod walk;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use shamba::MergePolicy;
+
+use crate::exit::Failure;
+use crate::output::{Out, note, warn};
+use crate::sizes::show_count;
+
+use self::paths::Paths;
+use self::plan::Plan;
+use self::trial::Trial;
+
+/// Policies in the order of the report.
+const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
+/// How many unreadable paths are named.
+const NAMED_MAX: usize = 5;
+
+/// Arguments of `demo`.
+#[derive(Args)]
+pub struct DemoArgs {
+    /// The directory tree whose paths are stored
+    #[arg(default_value = "/usr")]
+    path: PathBuf,
+    /// Make up so many paths instead
+    #[arg(long, value_name = "N", conflicts_with = "path", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    synthetic: Option<u64>,
+    /// Where the databases go, and stay [default: a temporary directory, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+    /// Print a JSON object instead of the report
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that the reports need.
+struct Story {
+    source: String,
+    synthetic: bool,
+    paths: Paths,
+    plan: Plan,
+    kept_in: Option<PathBuf>,
+    trials: Vec<Trial>,
+    seconds: f64,
+}
+
+impl Story {
+    /// Answers that were wrong, of all trials.
+    fn mismatches(&self) -> u64 {
+        self.trials.iter().map(|trial| trial.verification.mismatches()).sum()
+    }
+}
+
+/// Runs the demo.
+///
+/// # Errors
+/// As walking, the engine or standard output fail; exit code 1 if an answer was wrong.
+pub fn run(args: &DemoArgs, out: &mut Out) -> Result<(), Failure> {
+    let start = Instant::now();
+    let (dir, _temporary) = databases_dir(args.db.as_deref())?;
+    let (source, paths) = match args.synthetic {
+        Some(count) => (format!("{} made-up paths", show_count(count)), synthetic::make(count)),
+        None => (args.path.display().to_string(), walk::walk(&args.path)?),
+    };
+    for text in paths.unreadable.iter().take(NAMED_MAX) {
+        warn(format!("cannot read {text}"));
+    }
+    if paths.unreadable.len() > NAMED_MAX {
+        warn(format!("and {} more", show_count((paths.unreadable.len() - NAMED_MAX) as u64)));
+    }
+    let plan = Plan::of(&paths);
+    if !args.json {
+        report::opening(out, &source, &paths, &plan, args.db.as_deref())?;
+        out.flush()?;
+    }
+    let mut trials = Vec::with_capacity(POLICIES.len());
+    for policy in POLICIES {
+        let trial = trial::run(&dir.join(policy.to_string()), policy, &plan, &paths)?;
+        if !args.json {
+            report::progress(out, &trial)?;
+            out.flush()?;
+        }
+        trials.push(trial);
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let story = Story {
+        source,
+        synthetic: args.synthetic.is_some(),
+        paths,
+        plan,
+        kept_in: args.db.clone(),
+        trials,
+        seconds,
+    };
+    if args.json {
+        out.json(&report_json::object(&story))?;
+    } else {
+        report::story(out, &story)?;
+    }
+    match story.mismatches() {
+        0 => Ok(()),
+        wrong => {
+            out.flush()?;
+            note(format!("shamba: {} answers were wrong", show_count(wrong)));
+            Err(Failure::Reported(1))
+        }
+    }
+}
+
+/// The directory of the databases; a temporary one lives as long as the second value.
+fn databases_dir(given: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), Failure> {
+    let Some(dir) = given else {
+        let temporary = tempfile::Builder::new()
+            .prefix("shamba-demo-")
+            .tempdir()
+            .map_err(|error| Failure::io("making a temporary directory", error))?;
+        return Ok((temporary.path().to_path_buf(), Some(temporary)));
+    };
+    let shown = dir.display();
+    for policy in POLICIES {
+        if dir.join(policy.to_string()).exists() {
+            return Err(Failure::Usage(format!("{shown} already holds a demo; give another directory")));
+        }
+    }
+    std::fs::create_dir_all(dir).map_err(|error| Failure::io(shown.to_string(), error))?;
+    Ok((dir.to_path_buf(), None))
+}

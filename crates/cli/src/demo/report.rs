@@ -1,0 +1,343 @@
+//! The demo's report for people.
+
+use std::path::Path;
+
+use shamba::{MemoryReport, MergePolicy};
+
+use super::Story;
+use super::gains::{Gain, Verdict, gains};
+use super::paths::{Kinds, Paths};
+use super::plan::{LEVELS, Plan};
+use super::trial::{Trial, Variant};
+use crate::exit::Failure;
+use crate::output::{Out, Table};
+use crate::sizes::{show_count, show_size};
+
+/// What is about to happen.
+pub fn opening(
+    out: &mut Out,
+    source: &str,
+    paths: &Paths,
+    plan: &Plan,
+    db: Option<&Path>,
+) -> Result<(), Failure> {
+    out.heading(&format!("Shamba demo: the paths of {source} as keys, their metadata as values"))?;
+    let mut facts = Table::plain().left([1]).indent(2);
+    let Kinds { files, directories, links, others } = paths.kinds;
+    let kinds: Vec<String> =
+        [(files, "files"), (directories, "directories"), (links, "links"), (others, "others")]
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{} {name}", show_count(count)))
+            .collect();
+    let walked =
+        if paths.seconds > 0.0 { format!(", walked in {:.1} s", paths.seconds) } else { String::new() };
+    facts.row([
+        "paths",
+        &format!("{} ({}){walked}", show_count(paths.entries.len() as u64), kinds.join(", ")),
+    ]);
+    if !paths.unreadable.is_empty() {
+        facts.row(["unreadable", &show_count(paths.unreadable.len() as u64)]);
+    }
+    facts.row(["data", &format!("{} of keys and values, loaded in random order", show_size(paths.bytes()))]);
+    facts.row([
+        "trees",
+        &format!(
+            "size ratio {}, write buffer {}: small on purpose, so that the data fills {LEVELS} levels or more",
+            plan.size_ratio,
+            show_size(plan.buffer_bytes)
+        ),
+    ]);
+    let kept =
+        db.map_or("a temporary directory, removed at the end".to_string(), |dir| dir.display().to_string());
+    facts.row(["databases", &format!("one for each merge policy, in {kept}")]);
+    out.text(facts.to_string())?;
+    out.line("")
+}
+
+/// One policy is done.
+pub fn progress(out: &mut Out, trial: &Trial) -> Result<(), Failure> {
+    let checked = &trial.verification;
+    let verdict = match checked.mismatches() {
+        0 => "all right".to_string(),
+        wrong => format!("{} WRONG", show_count(wrong)),
+    };
+    out.line(format!(
+        "  {:<14} {:>4.1} s: {} entries compared, {} lookups checked, {verdict}",
+        trial.policy.to_string(),
+        trial.seconds,
+        show_count(checked.entries),
+        show_count(checked.lookups),
+    ))
+}
+
+/// Everything that was found.
+pub fn story(out: &mut Out, story: &Story) -> Result<(), Failure> {
+    loading(out, &story.trials)?;
+    trees(out, &story.trials)?;
+    lookups(out, &story.trials, story.plan.rounds)?;
+    time_parts(out, &story.trials)?;
+    explained(out, &story.trials)?;
+    memory(out, story)?;
+    paid(out, &story.trials)?;
+    closing(out, story)
+}
+
+/// A table with a column for each policy.
+fn by_policy(trials: &[Trial], first: &str) -> Table {
+    Table::new(std::iter::once(first.to_string()).chain(trials.iter().map(|trial| trial.policy.to_string())))
+        .indent(2)
+}
+
+fn loading(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
+    out.heading("Loading")?;
+    let mut table = by_policy(trials, "");
+    let mut row = |name: &str, cell: &dyn Fn(&Trial) -> String| {
+        table.row(std::iter::once(name.to_string()).chain(trials.iter().map(cell)));
+    };
+    row("time", &|trial| format!("{:.1} s", trial.load.seconds));
+    row("written to disk", &|trial| show_size(trial.load.stats.bytes_written()));
+    row("for each byte of data", &|trial| format!("{:.1}", trial.write_amplification()));
+    row("flushes", &|trial| show_count(trial.load.stats.flushes));
+    row("merges", &|trial| show_count(trial.load.stats.merges));
+    row("moves without rewriting", &|trial| show_count(trial.load.stats.trivial_moves));
+    row("levels", &|trial| trial.deepest_level.to_string());
+    row("runs a lookup may meet", &|trial| show_count(trial.runs));
+    row("tables", &|trial| show_count(trial.tables()));
+    out.text(table.to_string())
+}
+
+fn trees(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
+    out.heading("The trees: runs and size of each level")?;
+    let mut table = Table::new(
+        ["level", "capacity"]
+            .into_iter()
+            .map(String::from)
+            .chain(trials.iter().map(|trial| trial.policy.to_string())),
+    )
+    .indent(2);
+    let deepest = trials.iter().map(|trial| trial.deepest_level).max().unwrap_or(0);
+    for level in 0..=deepest {
+        let of = |trial: &Trial| trial.levels.iter().find(|stats| stats.level == level).cloned();
+        let capacity = trials.iter().filter_map(of).map(|stats| stats.capacity_bytes).max().unwrap_or(0);
+        let capacity = if capacity == 0 { "-".to_string() } else { show_size(capacity) };
+        let cells = trials.iter().map(|trial| match of(trial) {
+            Some(stats) if stats.runs > 0 => {
+                let runs = if stats.runs == 1 { "run" } else { "runs" };
+                format!("{} {runs} {:>9}", stats.runs, show_size(stats.bytes))
+            }
+            _ => "empty".to_string(),
+        });
+        table.row([level.to_string(), capacity].into_iter().chain(cells));
+    }
+    out.text(table.to_string())
+}
+
+fn lookups(out: &mut Out, trials: &[Trial], rounds: usize) -> Result<(), Failure> {
+    out.heading(&format!("Lookups: nanoseconds each (best of {rounds}), and what one does on average"))?;
+    let mut table = Table::new([
+        "policy",
+        "paths",
+        "defaults",
+        "no sharing",
+        "no prefetch",
+        "hashes",
+        "unshared",
+        "filters",
+        "false pos.",
+        "blocks",
+    ])
+    .left([1])
+    .indent(2);
+    for trial in trials {
+        for existing in [true, false] {
+            let Some(default) = trial.lookups_of(Variant::Default, existing) else { continue };
+            let ns = |variant| {
+                trial
+                    .lookups_of(variant, existing)
+                    .map_or("-".into(), |lookups| format!("{:.0}", lookups.best_ns))
+            };
+            let unshared = trial
+                .lookups_of(Variant::NoSharing, existing)
+                .map_or("-".into(), |lookups| format!("{:.2}", lookups.stats.hashes_per_get()));
+            let stats = &default.stats;
+            table.row([
+                if existing { trial.policy.to_string() } else { String::new() },
+                if existing { "real" } else { "absent" }.to_string(),
+                ns(Variant::Default),
+                ns(Variant::NoSharing),
+                ns(Variant::NoPrefetch),
+                format!("{:.2}", stats.hashes_per_get()),
+                unshared,
+                format!("{:.2}", stats.filters_per_get()),
+                format!("{:.3}", stats.false_positives_per_get()),
+                format!("{:.2}", stats.per_get(stats.data_reads + stats.cache_hits)),
+            ]);
+        }
+    }
+    out.text(table.to_string())?;
+    out.line("  hashes: digests computed per lookup; unshared: the same with hash sharing off; blocks: data blocks searched")
+}
+
+fn time_parts(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
+    out.heading("Where the time of a lookup goes: nanoseconds, with the timers on")?;
+    let mut table =
+        Table::new(["policy", "paths", "hash", "filters", "index", "blocks", "other", "sum", "of it timers"])
+            .left([1])
+            .indent(2);
+    for trial in trials {
+        for (existing, split) in [(true, trial.split[0]), (false, trial.split[1])] {
+            let untimed =
+                trial.lookups_of(Variant::Default, existing).map_or(split.total(), |lookups| lookups.best_ns);
+            let mut cells = vec![
+                if existing { trial.policy.to_string() } else { String::new() },
+                if existing { "real" } else { "absent" }.to_string(),
+            ];
+            for ns in [split.hash, split.probe, split.index, split.data, split.other, split.total()] {
+                cells.push(format!("{ns:.0}"));
+            }
+            cells.push(format!("{:.0}", (split.total() - untimed).max(0.0)));
+            table.row(cells);
+        }
+    }
+    out.text(table.to_string())?;
+    out.line("  other: the view, the memtable, choosing tables, handing over the value")
+}
+
+fn explained(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
+    // The policy with the most runs has the most to tell.
+    let Some(trial) = trials.iter().max_by_key(|trial| trial.runs) else { return Ok(()) };
+    for (what, explanation) in ["A hit", "A miss"].into_iter().zip(&trial.explained) {
+        out.heading(&format!(
+            "{what}, explained ({}; `shamba explain DB KEY` does it for any key)",
+            trial.policy
+        ))?;
+        for line in explanation.to_string().lines() {
+            out.line(format!("  {line}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn memory(out: &mut Out, story: &Story) -> Result<(), Failure> {
+    out.heading("Where the memory is, after the lookups")?;
+    let trials = &story.trials;
+    let mut table = by_policy(trials, "");
+    let names: Vec<&String> = trials
+        .first()
+        .into_iter()
+        .flat_map(|trial| trial.memory.parts.iter().map(|(name, _)| name))
+        .collect();
+    let part = |memory: &MemoryReport, wanted: &str| {
+        memory.parts.iter().find(|(name, _)| name == wanted).map_or(0, |(_, bytes)| *bytes)
+    };
+    for name in names {
+        let cells = trials.iter().map(|trial| show_size(part(&trial.memory, name)));
+        table.row(std::iter::once(name.clone()).chain(cells));
+    }
+    let mut row = |name: &str, cell: &dyn Fn(&Trial) -> String| {
+        table.row(std::iter::once(name.to_string()).chain(trials.iter().map(cell)));
+    };
+    row("counted in all", &|trial| show_size(trial.memory.ledger_bytes));
+    row("resident in the process", &|trial| trial.memory.rss_bytes.map_or("unknown".into(), show_size));
+    out.text(table.to_string())?;
+    out.line(format!(
+        "  Counted is one of the {} databases open then. Resident is the whole process: {} for the demo's own",
+        Variant::ALL.len(),
+        show_size(2 * story.paths.bytes())
+    ))?;
+    out.line("  copy of the paths, and all of the open databases, each with its cache.")
+}
+
+fn paid(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
+    out.heading("What paid here, and what did not")?;
+    let gains = gains(trials);
+    let mut table =
+        Table::new(["idea", "policy", "paths", "with", "without", "saved", ""]).left([1, 2, 6]).indent(2);
+    let mut last = "";
+    for gain in &gains {
+        table.row([
+            if gain.idea == last { String::new() } else { gain.idea.to_string() },
+            gain.policy.to_string(),
+            if gain.existing { "real" } else { "absent" }.to_string(),
+            format!("{:.0} ns", gain.with_ns),
+            format!("{:.0} ns", gain.without_ns),
+            format!("{:+.0} %", 100.0 * gain.saved()),
+            gain.verdict.word().to_string(),
+        ]);
+        last = gain.idea;
+    }
+    out.text(table.to_string())?;
+    for sentence in conclusions(trials, &gains) {
+        out.line(format!("  {sentence}"))?;
+    }
+    Ok(())
+}
+
+/// Sentences that the figures support.
+fn conclusions(trials: &[Trial], gains: &[Gain]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for idea in ["hash sharing", "prefetching filters", "filters"] {
+        let all: Vec<&Gain> = gains.iter().filter(|gain| gain.idea == idea).collect();
+        let count = |verdict| all.iter().filter(|gain| gain.verdict == verdict).count();
+        let (paid, cost) = (count(Verdict::Paid), count(Verdict::Cost));
+        let best = all.iter().max_by(|a, b| a.saved().total_cmp(&b.saved()));
+        let Some(best) = best else { continue };
+        sentences.push(match (paid, cost) {
+            (0, 0) => format!("- {idea}: no difference beyond the noise of this run."),
+            (0, cost) => format!("- {idea} did not pay: slower in {cost} of {} comparisons.", all.len()),
+            (paid, cost) => {
+                let not = match cost {
+                    0 => String::new(),
+                    cost => format!(", slower in {cost}"),
+                };
+                format!(
+                    "- {idea} paid in {paid} of {} comparisons{not}; most for {} paths under {} ({:.0} % less time).",
+                    all.len(),
+                    if best.existing { "real" } else { "absent" },
+                    best.policy,
+                    100.0 * best.saved()
+                )
+            }
+        });
+    }
+    let of = |policy| trials.iter().find(|trial| trial.policy == policy);
+    if let (Some(leveling), Some(tiering)) = (of(MergePolicy::Leveling), of(MergePolicy::Tiering)) {
+        let miss = |trial: &Trial| {
+            trial.lookups_of(Variant::Default, false).map_or(f64::NAN, |lookups| lookups.best_ns)
+        };
+        sentences.push(format!(
+            "- tiering against leveling: {:.1} against {:.1} bytes written for each byte of data, {:.0} against {:.0} ns for an absent path.",
+            tiering.write_amplification(),
+            leveling.write_amplification(),
+            miss(tiering),
+            miss(leveling)
+        ));
+    }
+    sentences
+}
+
+fn closing(out: &mut Out, story: &Story) -> Result<(), Failure> {
+    out.heading("Verified")?;
+    let sum = |of: fn(&Trial) -> u64| story.trials.iter().map(of).sum::<u64>();
+    out.line(format!(
+        "  {} entries compared with the walk after reopening, {} lookups checked: {} mismatches.",
+        show_count(sum(|trial| trial.verification.entries)),
+        show_count(sum(|trial| trial.verification.lookups)),
+        show_count(story.mismatches())
+    ))?;
+    let shallow = story.trials.iter().map(|trial| trial.deepest_level).min().unwrap_or(0);
+    if shallow < LEVELS {
+        out.line(format!("  So little data fills {shallow} levels only; {LEVELS} were aimed at."))?;
+    }
+    out.line(format!("  {:.1} s in all.", story.seconds))?;
+    if let Some(dir) = &story.kept_in {
+        let example = dir.join(MergePolicy::Leveling.to_string());
+        out.line(format!(
+            "  The databases stay in {}; try: shamba tree {}",
+            dir.display(),
+            example.display()
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! One merge policy, tried: load, reopen, verify, look up.
+//!
+//! For the lookups the database is opened several times at once, read-only, with one switch different in
+//! each, and the handles take turns: so a disturbance of the machine meets all alike. The first turn warms
+//! the cache, checks every answer and gives the counters; the later ones are timed, the best one counts.
+
+use std::path::Path;
+use std::time::Instant;
+
+use shamba::{Builder, Db, Explanation, LevelStats, MemoryReport, MergePolicy, Stats};
+
+use super::paths::Paths;
+use super::plan::Plan;
+use crate::exit::Failure;
+use crate::progress;
+
+/// What is different about a handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Variant {
+    /// Everything on: the defaults.
+    Default,
+    /// Each filter after the first hashes the key again.
+    NoSharing,
+    /// Filter lines are not asked for ahead.
+    NoPrefetch,
+}
+
+impl Variant {
+    /// All of them, the defaults first.
+    pub const ALL: [Self; 3] = [Self::Default, Self::NoSharing, Self::NoPrefetch];
+
+    fn open(self, path: &Path) -> Result<Db, Failure> {
+        let builder = Db::builder(path).read_only(true);
+        let builder: Builder = match self {
+            Self::Default => builder,
+            Self::NoSharing => builder.hash_sharing(false),
+            Self::NoPrefetch => builder.prefetch(false),
+        };
+        Ok(builder.open()?)
+    }
+}
+
+/// How loading went.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Until flushes and merges had come to rest.
+    pub seconds: f64,
+    /// Counters of the load.
+    pub stats: Stats,
+}
+
+/// Lookups of one kind of keys through one handle.
+#[derive(Clone, Debug)]
+pub struct Lookups {
+    /// What was different.
+    pub variant: Variant,
+    /// Whether the keys exist.
+    pub existing: bool,
+    /// Counters of the first turn.
+    pub stats: Stats,
+    /// Nanoseconds per lookup in the best timed turn.
+    pub best_ns: f64,
+    /// The slowest turn against the best, less one: how disturbed the machine was.
+    pub spread: f64,
+}
+
+/// Where the time of a lookup goes, in nanoseconds per lookup.
+#[derive(Clone, Copy, Debug)]
+pub struct Split {
+    pub hash: f64,
+    pub probe: f64,
+    pub index: f64,
+    pub data: f64,
+    pub other: f64,
+}
+
+impl Split {
+    fn of(stats: &Stats) -> Self {
+        let per_get = |ns| stats.per_get(ns);
+        Self {
+            hash: per_get(stats.hash_ns),
+            probe: per_get(stats.probe_ns),
+            index: per_get(stats.index_ns),
+            data: per_get(stats.data_ns),
+            other: per_get(stats.other_ns),
+        }
+    }
+
+    /// All parts.
+    pub fn total(&self) -> f64 {
+        self.hash + self.probe + self.index + self.data + self.other
+    }
+}
+
+/// Answers that were checked, and those that were wrong.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Verification {
+    /// Entries of the reopened database compared with the walk, in order, one by one.
+    pub entries: u64,
+    /// Entries missing, too many, out of order or different.
+    pub scan_mismatches: u64,
+    /// Lookups whose answer was checked.
+    pub lookups: u64,
+    /// Lookups of real paths without the right value.
+    pub get_mismatches: u64,
+    /// Lookups of absent paths that found something.
+    pub absent_found: u64,
+    /// Damage that a check of every byte found.
+    pub problems: u64,
+}
+
+impl Verification {
+    /// Everything that was wrong.
+    pub fn mismatches(&self) -> u64 {
+        self.scan_mismatches + self.get_mismatches + self.absent_found + self.problems
+    }
+}
+
+/// All that one policy's trial found.
+#[derive(Debug)]
+pub struct Trial {
+    pub policy: MergePolicy,
+    pub load: Load,
+    /// The tree in the notation of `shamba tree`.
+    pub tree: String,
+    pub levels: Vec<LevelStats>,
+    pub deepest_level: u32,
+    pub runs: u64,
+    pub lookups: Vec<Lookups>,
+    /// Of existing and of absent paths.
+    pub split: [Split; 2],
+    /// Nanoseconds for an absent path in a database like this one but without filters; `None` where it was
+    /// not tried.
+    pub no_filters_ns: Option<f64>,
+    /// A hit and a miss that had the most to do, of a few hundred.
+    pub explained: [Explanation; 2],
+    pub memory: MemoryReport,
+    pub verification: Verification,
+    pub seconds: f64,
+}
+
+impl Trial {
+    /// The lookups of one kind.
+    pub fn lookups_of(&self, variant: Variant, existing: bool) -> Option<&Lookups> {
+        self.lookups.iter().find(|lookups| lookups.variant == variant && lookups.existing == existing)
+    }
+
+    /// Tables of all levels.
+    pub fn tables(&self) -> u64 {
+        self.levels.iter().map(|level| level.tables).sum()
+    }
+
+    /// Bytes written for each byte of data.
+    pub fn write_amplification(&self) -> f64 {
+        self.load.stats.bytes_written() as f64 / self.load.stats.bytes_user.max(1) as f64
+    }
+}
+
+/// Tries `policy` on a database at `path`.
+///
+/// # Errors
+/// As the engine fails.
+pub fn run(path: &Path, policy: MergePolicy, plan: &Plan, paths: &Paths) -> Result<Trial, Failure> {
+    let start = Instant::now();
+    let load = load(path, Db::builder(path).merge_policy(policy), plan, paths)?;
+    let mut verification = Verification::default();
+    let mut handles = Vec::new();
+    for variant in Variant::ALL {
+        handles.push((variant, variant.open(path)?));
+    }
+    let (_, db) = &handles[0];
+    scan(db, paths, &mut verification)?;
+    verification.problems = db.verify()?.problems.len() as u64;
+    let (tree, stats) = (db.describe(), db.stats());
+    let lookups = look_up(&handles, plan, paths, &mut verification)?;
+    let explained = [
+        busiest(db, paths.entries.iter().map(|entry| entry.key.as_slice()))?,
+        busiest(db, paths.absent.iter().map(Vec::as_slice))?,
+    ];
+    let memory = db.memory();
+    drop(handles);
+    let split = time_parts(path, paths)?;
+    // One policy is enough to see what filters are worth; under tiering they have the most to do.
+    let no_filters_ns =
+        (policy == MergePolicy::Tiering).then(|| without_filters(path, plan, paths)).transpose()?;
+    Ok(Trial {
+        policy,
+        load,
+        tree,
+        deepest_level: stats.deepest_level,
+        runs: stats.runs,
+        levels: stats.levels,
+        lookups,
+        split,
+        no_filters_ns,
+        explained,
+        memory,
+        verification,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+fn load(path: &Path, builder: Builder, plan: &Plan, paths: &Paths) -> Result<Load, Failure> {
+    let bar = progress::bar(&format!("loading {}", path.display()), Some(paths.entries.len() as u64));
+    let start = Instant::now();
+    let db = builder
+        .size_ratio(plan.size_ratio)
+        .write_buffer(plan.buffer_bytes)
+        .file_size(plan.file_bytes)
+        .error_if_exists(true)
+        .open()?;
+    for (number, entry) in paths.entries.iter().enumerate() {
+        db.put(&entry.key, &entry.value)?;
+        if number % 1024 == 0 {
+            bar.set_position(number as u64);
+        }
+    }
+    db.flush()?;
+    db.wait_idle()?;
+    let load = Load { seconds: start.elapsed().as_secs_f64(), stats: db.stats() };
+    db.close()?;
+    bar.finish_and_clear();
+    Ok(load)
+}
+
+/// Compares every entry of the database with the walk.
+fn scan(db: &Db, paths: &Paths, verification: &mut Verification) -> Result<(), Failure> {
+    let mut expected: Vec<_> = paths.entries.iter().collect();
+    expected.sort();
+    let mut expected = expected.into_iter();
+    for entry in db.iter() {
+        let (key, value) = entry?;
+        verification.entries += 1;
+        let right = expected
+            .next()
+            .is_some_and(|expected| expected.key == key.as_ref() && expected.value == value.as_ref());
+        verification.scan_mismatches += u64::from(!right);
+    }
+    verification.scan_mismatches += expected.count() as u64;
+    Ok(())
+}
+
+fn look_up(
+    handles: &[(Variant, Db)],
+    plan: &Plan,
+    paths: &Paths,
+    verification: &mut Verification,
+) -> Result<Vec<Lookups>, Failure> {
+    let turns = handles.len() * (plan.rounds + 1);
+    let bar = progress::bar("looking up", Some(turns as u64));
+    let mut all = Vec::new();
+    for (variant, db) in handles {
+        let before = db.stats();
+        for entry in &paths.entries {
+            let value = db.get(&entry.key)?;
+            let right = value.is_some_and(|value| value.as_ref() == entry.value.as_slice());
+            verification.get_mismatches += u64::from(!right);
+        }
+        let between = db.stats();
+        for key in &paths.absent {
+            verification.absent_found += u64::from(db.get(key)?.is_some());
+        }
+        let after = db.stats();
+        verification.lookups += (paths.entries.len() + paths.absent.len()) as u64;
+        for (existing, stats) in [(true, between.since(&before)), (false, after.since(&between))] {
+            all.push(Lookups { variant: *variant, existing, stats, best_ns: f64::INFINITY, spread: 0.0 });
+        }
+        bar.inc(1);
+    }
+    let mut worst = vec![0.0f64; all.len()];
+    for _ in 0..plan.rounds {
+        for (number, (_, db)) in handles.iter().enumerate() {
+            let hits = time(db, paths.entries.iter().map(|entry| entry.key.as_slice()))?;
+            let misses = time(db, paths.absent.iter().map(Vec::as_slice))?;
+            for (slot, ns) in [(2 * number, hits), (2 * number + 1, misses)] {
+                all[slot].best_ns = all[slot].best_ns.min(ns);
+                worst[slot] = worst[slot].max(ns);
+            }
+            bar.inc(1);
+        }
+    }
+    for (lookups, worst) in all.iter_mut().zip(worst) {
+        lookups.spread = worst / lookups.best_ns - 1.0;
+    }
+    bar.finish_and_clear();
+    Ok(all)
+}
+
+/// Nanoseconds per lookup over all `keys`.
+fn time<'a>(db: &Db, keys: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<f64, Failure> {
+    let count = keys.len().max(1) as f64;
+    let start = Instant::now();
+    for key in keys {
+        std::hint::black_box(db.get(key)?);
+    }
+    Ok(start.elapsed().as_nanos() as f64 / count)
+}
+
+/// The explanation with the most steps among the first few hundred keys.
+fn busiest<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanation, Failure> {
+    let mut best: Option<Explanation> = None;
+    for key in keys.take(300) {
+        let explanation = db.explain(key)?;
+        if best.as_ref().is_none_or(|best| explanation.steps.len() > best.steps.len()) {
+            best = Some(explanation);
+        }
+    }
+    best.ok_or_else(|| Failure::Data("there is no path to look up".into()))
+}
+
+/// Lookups with the timers on: how long each part takes.
+fn time_parts(path: &Path, paths: &Paths) -> Result<[Split; 2], Failure> {
+    let db = Db::builder(path).read_only(true).timers(true).open()?;
+    // The first turn warms the cache.
+    time(&db, paths.entries.iter().map(|entry| entry.key.as_slice()))?;
+    let start = db.stats();
+    time(&db, paths.entries.iter().map(|entry| entry.key.as_slice()))?;
+    let between = db.stats();
+    time(&db, paths.absent.iter().map(Vec::as_slice))?;
+    let end = db.stats();
+    Ok([Split::of(&between.since(&start)), Split::of(&end.since(&between))])
+}
+
+/// Absent paths looked up in a database that has no filters.
+fn without_filters(path: &Path, plan: &Plan, paths: &Paths) -> Result<f64, Failure> {
+    let path = &path.with_extension("without-filters");
+    load(path, Db::builder(path).merge_policy(MergePolicy::Tiering).bits_per_key(0.0), plan, paths)?;
+    let db = Db::builder(path).read_only(true).open()?;
+    // The first turn warms the cache.
+    time(&db, paths.absent.iter().map(Vec::as_slice))?;
+    time(&db, paths.absent.iter().map(Vec::as_slice))
+}

@@ -1,0 +1,105 @@
+//! Walking a directory tree. What cannot be read is noted and the walk goes on.
+
+use std::fmt::Write as _;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
+
+use walkdir::WalkDir;
+
+use super::paths::{Entry, Kinds, Paths};
+use crate::exit::Failure;
+use crate::progress;
+
+/// Paths longer than a key may be are left out, with a word about it.
+const KEY_BYTES_MAX: usize = 65_535;
+
+/// Every path below and including `root`, with its metadata; links are not followed.
+///
+/// # Errors
+/// Only if `root` itself cannot be read.
+pub fn walk(root: &Path) -> Result<Paths, Failure> {
+    let start = Instant::now();
+    std::fs::symlink_metadata(root).map_err(|error| Failure::io(root.display().to_string(), error))?;
+    let bar = progress::bar("walking", None);
+    let mut entries = Vec::new();
+    let mut unreadable = Vec::new();
+    let mut kinds = Kinds::default();
+    for found in WalkDir::new(root) {
+        let read = found.and_then(|found| found.metadata().map(|metadata| (found, metadata)));
+        match read {
+            Ok((found, metadata)) => {
+                let key = found.path().as_os_str().as_bytes();
+                if key.len() > KEY_BYTES_MAX {
+                    unreadable.push(format!("{}...: longer than a key may be", found.path().display()));
+                    continue;
+                }
+                count(&metadata, &mut kinds);
+                entries.push(Entry { key: key.to_vec(), value: describe(&metadata).into_bytes() });
+                bar.inc(1);
+            }
+            // The error names the path itself.
+            Err(error) => unreadable.push(error.to_string()),
+        }
+    }
+    bar.finish_and_clear();
+    let root_bytes = root.as_os_str().len();
+    Ok(Paths::new(entries, kinds, unreadable, root_bytes, start.elapsed().as_secs_f64()))
+}
+
+fn count(metadata: &Metadata, kinds: &mut Kinds) {
+    let kind = metadata.file_type();
+    let counter = if kind.is_dir() {
+        &mut kinds.directories
+    } else if kind.is_file() {
+        &mut kinds.files
+    } else if kind.is_symlink() {
+        &mut kinds.links
+    } else {
+        &mut kinds.others
+    };
+    *counter += 1;
+}
+
+fn describe(metadata: &Metadata) -> String {
+    let mut text = format!(
+        "mode={:06o} uid={} gid={} size={}",
+        metadata.mode(),
+        metadata.uid(),
+        metadata.gid(),
+        metadata.size()
+    );
+    for (name, seconds, ns) in [
+        ("modified", metadata.mtime(), metadata.mtime_nsec()),
+        ("changed", metadata.ctime(), metadata.ctime_nsec()),
+        ("accessed", metadata.atime(), metadata.atime_nsec()),
+    ] {
+        // Writing to a string cannot fail.
+        let _ = write!(text, " {name}={seconds}.{ns:09}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_tree_is_walked_whole() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        std::fs::create_dir(dir.path().join("sub")).expect("mkdir");
+        std::fs::write(dir.path().join("sub/file"), b"12345").expect("write");
+        std::os::unix::fs::symlink("nowhere", dir.path().join("link")).expect("symlink");
+        let paths = walk(dir.path()).expect("walks");
+        let Kinds { files, directories, links, others } = paths.kinds;
+        assert_eq!((files, directories, links, others), (1, 2, 1, 0));
+        assert_eq!(paths.entries.len(), 4);
+        assert!(paths.unreadable.is_empty());
+        let file = paths.entries.iter().find(|entry| entry.key.ends_with(b"sub/file")).expect("there");
+        let value = String::from_utf8(file.value.clone()).expect("text");
+        assert!(value.starts_with("mode=100") && value.contains(" size=5 modified="), "{value}");
+        assert!(walk(&dir.path().join("missing")).is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! How the command ends: one failure type, one table of exit codes.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | ok |
+//! | 1 | not found (`get`), or a demo whose answers were wrong |
+//! | 2 | corruption: found by `check`, or met on the way |
+//! | 3 | input or output failed; no such database |
+//! | 4 | the database is locked |
+//! | 5 | a file of a newer or unknown version |
+//! | 6 | no space |
+//! | 7 | the directory, or the database, cannot be written |
+//! | 8 | a write stalled past its deadline |
+//! | 64 | wrong usage or option |
+//! | 65 | wrong input data |
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use shamba::ErrorKind;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The engine said so.
+    Engine(shamba::Error),
+    /// The command line asks for something that cannot be.
+    Usage(String),
+    /// Input data (lines of `load` or `batch`) is malformed.
+    Data(String),
+    /// A file that is not the database's could not be read or written.
+    Io(String, io::Error),
+    /// There is no database to read.
+    Missing(String),
+    /// Already reported on standard output or error; only the code is left to give.
+    Reported(u8),
+    /// Whoever read standard output has gone: no reason to complain, every reason to stop.
+    PipeClosed,
+}
+
+impl Failure {
+    /// An operating-system error while doing `what` (a phrase with the file's name).
+    pub fn io(what: impl Into<String>, error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::PipeClosed
+        } else {
+            Self::Io(what.into(), error)
+        }
+    }
+
+    /// No database at `path`.
+    pub fn missing(path: &Path) -> Self {
+        Self::Missing(format!("no database at {}", path.display()))
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Engine(error) => code_of(error),
+            Self::Usage(_) => 64,
+            Self::Data(_) => 65,
+            Self::Io(_, error) => code_of_io(error.kind()),
+            Self::Missing(_) => 3,
+            Self::Reported(code) => *code,
+            Self::PipeClosed => 0,
+        }
+    }
+}
+
+/// The exit code of an engine's error.
+pub fn code_of(error: &shamba::Error) -> u8 {
+    match error.kind() {
+        ErrorKind::Corruption => 2,
+        ErrorKind::Locked => 4,
+        ErrorKind::Unsupported => 5,
+        ErrorKind::NoSpace => 6,
+        ErrorKind::ReadOnly => 7,
+        ErrorKind::Stalled => 8,
+        ErrorKind::Invalid => 64,
+        // `Closed` cannot reach the command; kinds of later versions count as failures of the system.
+        _ => 3,
+    }
+}
+
+fn code_of_io(kind: io::ErrorKind) -> u8 {
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => 6,
+        io::ErrorKind::ReadOnlyFilesystem => 7,
+        _ => 3,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine(error) => error.fmt(f),
+            Self::Usage(text) | Self::Data(text) | Self::Missing(text) => f.write_str(text),
+            Self::Io(what, error) => write!(f, "{what}: {error}"),
+            Self::Reported(_) | Self::PipeClosed => Ok(()),
+        }
+    }
+}
+
+impl From<shamba::Error> for Failure {
+    fn from(error: shamba::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Writing to standard output is the only plain I/O that needs no file name.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::io("writing to standard output", error)
+    }
+}
+
+impl From<shamba_harness::Error> for Failure {
+    fn from(error: shamba_harness::Error) -> Self {
+        match error {
+            shamba_harness::Error::Options(text) => Self::Usage(text),
+            shamba_harness::Error::Engine(error) => Self::Engine(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_follow_the_table() {
+        let io = |kind: io::ErrorKind| Failure::io("x", kind.into()).code();
+        assert_eq!(io(io::ErrorKind::NotFound), 3);
+        assert_eq!(io(io::ErrorKind::StorageFull), 6);
+        assert_eq!(io(io::ErrorKind::ReadOnlyFilesystem), 7);
+        assert_eq!(io(io::ErrorKind::BrokenPipe), 0);
+        assert_eq!(Failure::Usage(String::new()).code(), 64);
+        assert_eq!(Failure::Data(String::new()).code(), 65);
+        assert_eq!(Failure::missing(Path::new("/x")).code(), 3);
+        assert_eq!(Failure::missing(Path::new("/x")).to_string(), "no database at /x");
+    }
+}

@@ -1,0 +1,245 @@
+//! JSON objects that more than one command prints.
+//!
+//! Every object that a command prints has a `schema` field; `docs/json.md` describes them all. A change
+//! that takes a field away or gives it another meaning needs a new schema number.
+
+use serde_json::{Value, json};
+use shamba::inspect::{Ending, LogDescription, TableDescription};
+use shamba::{Action, Db, Explanation, MemoryReport, Outcome, Place, Stats, Step};
+
+use crate::text::{Notation, escape};
+
+/// The design of a database: its knobs.
+pub fn design(db: &Db) -> Value {
+    let design = db.design();
+    json!({
+        "policy": design.policy().map(|policy| policy.to_string()),
+        "size_ratio": design.size_ratio,
+        "inner_runs": design.inner_runs,
+        "last_runs": design.last_runs,
+        "write_buffer_bytes": design.buffer_bytes,
+        "bits_per_key": design.bits_per_key,
+    })
+}
+
+/// The levels of the tree.
+pub fn levels(stats: &Stats) -> Value {
+    let levels = stats.levels.iter().map(|level| {
+        json!({
+            "level": level.level,
+            "runs": level.runs,
+            "tables": level.tables,
+            "bytes": level.bytes,
+            "capacity_bytes": level.capacity_bytes,
+            "entries": level.entries,
+            "deletes": level.deletes,
+            "range_deletes": level.range_deletes,
+            "filter_bytes": level.filter_bytes,
+            "bits_per_key": level.bits_per_key,
+        })
+    });
+    Value::Array(levels.collect())
+}
+
+/// What lookups did, in totals.
+pub fn lookup_counters(stats: &Stats) -> Value {
+    json!({
+        "lookups": stats.lookups,
+        "found": stats.found,
+        "memtable_hits": stats.memtable_hits,
+        "hashes": stats.hashes,
+        "filters_consulted": stats.filters_consulted,
+        "modules_tested": stats.modules_tested,
+        "false_positives": stats.false_positives,
+        "filter_reads": stats.filter_reads,
+        "index_reads": stats.index_reads,
+        "data_reads": stats.data_reads,
+        "cache_hits": stats.cache_hits,
+    })
+}
+
+/// Where memory is.
+pub fn memory(report: &MemoryReport) -> Value {
+    let parts: serde_json::Map<String, Value> =
+        report.parts.iter().map(|(name, bytes)| (name.clone(), json!(bytes))).collect();
+    json!({
+        "budget_bytes": report.budget_bytes,
+        "ledger_bytes": report.ledger_bytes,
+        "rss_bytes": report.rss_bytes,
+        "parts": parts,
+    })
+}
+
+/// Joins the fields of `more` to the object `object`.
+pub fn with(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+        object.extend(more);
+    }
+    object
+}
+
+/// One lookup, step by step.
+pub fn explanation(explanation: &Explanation, notation: Notation) -> Value {
+    let steps: Vec<Value> = explanation.steps.iter().map(step).collect();
+    let (outcome, value) = match &explanation.outcome {
+        Outcome::Found { value } => ("found", Some(notation.show(value))),
+        Outcome::Deleted => ("deleted", None),
+        Outcome::Absent => ("absent", None),
+        _ => ("other", None),
+    };
+    json!({
+        "schema": "shamba.explain/1",
+        "key": notation.show(&explanation.key),
+        "digest": format!("{:016x}", explanation.digest),
+        "sequence": explanation.sequence,
+        "range_delete_floor": explanation.range_delete_floor,
+        "steps": steps,
+        "outcome": outcome,
+        "value": value,
+        "hashes": explanation.hashes,
+        "filters_consulted": explanation.filters,
+        "false_positives": explanation.false_positives,
+        "data_reads": explanation.data_reads,
+    })
+}
+
+fn step(step: &Step) -> Value {
+    let place = match &step.place {
+        Place::Memtable { number } => json!({ "place": "memtable", "memtable": number }),
+        Place::Run { level, run } => json!({ "place": "run", "level": level, "run": run }),
+        Place::Table { level, run, table } => {
+            json!({ "place": "table", "level": level, "run": run, "table": table })
+        }
+        _ => json!({ "place": "other" }),
+    };
+    let action = match &step.action {
+        Action::MemtableSearched { entries } => json!({ "action": "memtable searched", "entries": entries }),
+        Action::OutOfRange => json!({ "action": "out of range" }),
+        Action::NoFilter => json!({ "action": "no filter" }),
+        Action::FilterProbed { maybe } => json!({ "action": "filter probed", "maybe": maybe }),
+        Action::TableSearched { data_reads, cache_hits, index_reads, ns } => json!({
+            "action": "table searched", "data_reads": data_reads, "cache_hits": cache_hits,
+            "index_reads": index_reads, "ns": ns,
+        }),
+        _ => json!({ "action": "other" }),
+    };
+    let found = step
+        .found
+        .map(|(sequence, tombstone)| json!({ "found_sequence": sequence, "found_tombstone": tombstone }));
+    with(with(place, action), found.unwrap_or_else(|| json!({})))
+}
+
+/// A table file.
+pub fn table(table: &TableDescription) -> Value {
+    let summary = &table.summary;
+    let sections: Vec<Value> = table
+        .sections
+        .iter()
+        .map(|section| {
+            json!({ "section": section.kind.name(), "offset": section.offset, "bytes": section.bytes })
+        })
+        .collect();
+    let blocks: Vec<Value> = table
+        .blocks
+        .iter()
+        .map(|block| {
+            json!({
+                "offset": block.offset,
+                "bytes": block.bytes,
+                "payload_bytes": block.payload_bytes,
+                "entries": block.entries,
+                "first_key": escape(&block.first_key),
+                "compression": block.compression.to_string(),
+            })
+        })
+        .collect();
+    let filter = table.filter.as_ref().map(|shape| {
+        json!({
+            "family": shape.family.name(),
+            "probes": shape.probes,
+            "slices": shape.slices(),
+            "slice_bytes": shape.slice_bytes(),
+        })
+    });
+    let tombstones: Vec<Value> = table
+        .range_tombstones
+        .iter()
+        .map(|tombstone| {
+            json!({
+                "start": escape(&tombstone.start),
+                "end": tombstone.end.as_ref().map(|end| escape(end)),
+                "sequence": tombstone.seq.0,
+            })
+        })
+        .collect();
+    json!({
+        "schema": "shamba.table/1",
+        "file": table.path.display().to_string(),
+        "version": table.version,
+        "optional_features": table.optional_features,
+        "table": table.table.0,
+        "birth": format!("{:016x}", summary.birth.0),
+        "digest": table.digest.to_string(),
+        "digest_seed": format!("{:016x}", table.seed),
+        "file_bytes": summary.file_bytes,
+        "entries": summary.entries,
+        "deletes": summary.deletes,
+        "range_deletes": summary.range_deletes,
+        "smallest": escape(&summary.smallest),
+        "upper": summary.upper.as_ref().map(|upper| escape(upper)),
+        "smallest_sequence": summary.smallest_seq.0,
+        "largest_sequence": summary.largest_seq.0,
+        "key_bytes": summary.raw_key_bytes,
+        "value_bytes": summary.raw_value_bytes,
+        "bits_per_key": summary.bits_per_key,
+        "compression": table.compression.to_string(),
+        "block_bytes": table.block_bytes,
+        "filter": filter,
+        "sections": sections,
+        "range_tombstones": tombstones,
+        "blocks": blocks,
+        "warnings": table.warnings,
+    })
+}
+
+/// A framed file: a log or a manifest.
+pub fn log(schema: &str, log: &LogDescription) -> Value {
+    let records: Vec<Value> = log
+        .records
+        .iter()
+        .map(|record| {
+            let fields: Vec<Value> =
+                record.fields.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+            json!({
+                "offset": record.offset,
+                "bytes": record.bytes,
+                "frames": record.frames,
+                "kind": record.kind,
+                "promise": record.promise,
+                "fields": fields,
+            })
+        })
+        .collect();
+    let ending = match &log.ending {
+        Ending::Clean => json!({ "kind": "clean" }),
+        Ending::Open => json!({ "kind": "open" }),
+        Ending::Torn { offset, bytes, detail } => {
+            json!({ "kind": "torn", "offset": offset, "bytes": bytes, "detail": detail })
+        }
+        Ending::Corrupt { offset, detail } => {
+            json!({ "kind": "corrupt", "offset": offset, "detail": detail })
+        }
+        _ => json!({ "kind": "other" }),
+    };
+    json!({
+        "schema": schema,
+        "file": log.file.display().to_string(),
+        "number": log.number,
+        "birth": format!("{:016x}", log.birth),
+        "optional_features": log.optional_features,
+        "bytes": log.bytes,
+        "promise": log.promise,
+        "records": records,
+        "ending": ending,
+    })
+}

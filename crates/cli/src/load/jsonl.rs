@@ -1,0 +1,32 @@
+//! JSON objects, one a line.
+
+use serde_json::{Map, Value};
+
+use super::{Parsed, raw};
+
+/// The record on `line`, whose key is the field `key_field`.
+pub fn record(line: &[u8], key_field: &str, hex: bool) -> Parsed {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Err("empty line".into());
+    }
+    let object: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
+        // The position within the line: the line itself is named by the caller.
+        let text = error.to_string();
+        let reason = text.split(" at line ").next().unwrap_or(&text);
+        format!("no JSON object: {reason} (column {})", error.column())
+    })?;
+    let key = match object.get(key_field) {
+        None => return Err(format!("no field {key_field:?}")),
+        Some(Value::String(text)) => raw("key", text.as_bytes(), hex)?,
+        Some(Value::Number(number)) if !hex => number.to_string().into_bytes(),
+        Some(_) => return Err(format!("field {key_field:?} is no text and no number")),
+    };
+    let value = match object.get("value") {
+        Some(Value::String(text)) if object.len() == 2 && key_field != "value" => {
+            raw("value", text.as_bytes(), hex)?
+        }
+        _ if hex => return Err("with --hex a line must have a key and a field \"value\" of text".into()),
+        _ => line.trim_ascii().to_vec(),
+    };
+    Ok((key, value))
+}

@@ -1,0 +1,98 @@
+//! Lines of bounded length, with their numbers.
+
+use std::io::{self, BufRead, Read};
+
+/// The longest line: a longest key and value, every byte escaped to four.
+const LINE_BYTES_MAX: u64 = 4 * (65_535 + (256 << 20)) + 2;
+
+/// A line, or why it is none.
+type Line<'a> = Result<&'a [u8], String>;
+
+/// Reads lines. A line end is `\n` or `\r\n`; the last line may lack it.
+pub struct Lines<R> {
+    input: R,
+    line: Vec<u8>,
+    number: u64,
+    longest: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Lines of `input`.
+    pub fn new(input: R) -> Self {
+        Self { input, line: Vec::new(), number: 0, longest: LINE_BYTES_MAX }
+    }
+
+    /// The next line with its number, counted from 1.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn next(&mut self) -> io::Result<Option<(u64, Line<'_>)>> {
+        self.line.clear();
+        self.number += 1;
+        let read = (&mut self.input).take(self.longest + 2).read_until(b'\n', &mut self.line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+            if self.line.last() == Some(&b'\r') {
+                self.line.pop();
+            }
+        }
+        if self.line.len() as u64 > self.longest {
+            self.line.clear();
+            self.skip_rest()?;
+            return Ok(Some((self.number, Err(format!("longer than {} bytes", self.longest)))));
+        }
+        Ok(Some((self.number, Ok(&self.line))))
+    }
+
+    /// Skips to the next line end without keeping what is before it.
+    fn skip_rest(&mut self) -> io::Result<()> {
+        loop {
+            let buffer = self.input.fill_buf()?;
+            if buffer.is_empty() {
+                return Ok(());
+            }
+            let (used, end) = match buffer.iter().position(|&byte| byte == b'\n') {
+                Some(at) => (at + 1, true),
+                None => (buffer.len(), false),
+            };
+            self.input.consume(used);
+            if end {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], longest: u64) -> Vec<(u64, Result<Vec<u8>, String>)> {
+        let mut lines = Lines { longest, ..Lines::new(text) };
+        let mut all = Vec::new();
+        while let Some((number, line)) = lines.next().expect("memory does not fail") {
+            all.push((number, line.map(<[u8]>::to_vec)));
+        }
+        all
+    }
+
+    #[test]
+    fn line_ends_of_both_kinds_and_none() {
+        let ok = |number, text: &str| (number, Ok(text.as_bytes().to_vec()));
+        assert_eq!(read(b"a\nb\r\n\nc", 100), [ok(1, "a"), ok(2, "b"), ok(3, ""), ok(4, "c")]);
+        assert_eq!(read(b"", 100), []);
+        assert_eq!(read(b"\n", 100), [ok(1, "")]);
+    }
+
+    #[test]
+    fn a_line_too_long_is_skipped_whole() {
+        let all = read(b"12345\n123456789012345678\n12\n", 5);
+        assert_eq!(all[0].1.as_deref(), Ok(&b"12345"[..]));
+        assert_eq!(all[1], (2, Err("longer than 5 bytes".into())));
+        assert_eq!(all[2].1.as_deref(), Ok(&b"12"[..]));
+        assert_eq!(all.len(), 3);
+    }
+}

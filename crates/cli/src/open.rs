@@ -1,0 +1,78 @@
+//! Opening a database for a command: to write, with the options that were given, or to look.
+//!
+//! Whatever the engine warns of, at recovery or later, goes to standard error, each warning once.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use shamba::{Builder, Db, Event, EventListener};
+
+use crate::exit::Failure;
+use crate::options::{EngineOptions, ReaderOptions};
+use crate::output::warn;
+
+/// Opens a database to write, and makes it if it is not there.
+///
+/// # Errors
+/// As the engine's open.
+pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
+    open(options.apply(Db::builder(path)))
+}
+
+/// Opens a database to write that must be there.
+///
+/// # Errors
+/// [`Failure::Missing`], or as the engine's open.
+pub fn existing(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
+    must_exist(path)?;
+    open(options.apply(Db::builder(path)).create_if_missing(false))
+}
+
+/// Opens a database to look: under a shared lock, without writing a byte.
+///
+/// # Errors
+/// [`Failure::Missing`], or as the engine's open.
+pub fn reader(path: &Path, options: &ReaderOptions) -> Result<Db, Failure> {
+    must_exist(path)?;
+    open(options.apply(Db::builder(path)).read_only(true))
+}
+
+fn open(builder: Builder) -> Result<Db, Failure> {
+    let warnings = Arc::new(Warnings::default());
+    let db = builder.event_listener(warnings.clone()).open()?;
+    db.warnings().iter().for_each(|text| warnings.say(text));
+    Ok(db)
+}
+
+/// A path that does not exist at all has no database; what else is wrong with one, the engine tells.
+fn must_exist(path: &Path) -> Result<(), Failure> {
+    match path.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::missing(path)),
+        Err(error) => Err(Failure::io(path.display().to_string(), error)),
+    }
+}
+
+/// Prints what the engine warns of.
+#[derive(Default)]
+struct Warnings {
+    said: Mutex<HashSet<String>>,
+}
+
+impl Warnings {
+    fn say(&self, text: &str) {
+        if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_string()) {
+            warn(text);
+        }
+    }
+}
+
+impl EventListener for Warnings {
+    fn event(&self, event: &Event) {
+        match event {
+            Event::Warning(text) | Event::BackgroundError(text) => self.say(text),
+            _ => {}
+        }
+    }
+}

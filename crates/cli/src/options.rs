@@ -1,0 +1,150 @@
+//! Options of the engine on the command line, each defined once and flattened into the commands.
+//!
+//! Two sets: [`EngineOptions`] for commands that write, [`ReaderOptions`] for those that only look, which
+//! have the few options that mean something to a reader. An option that is not given keeps the value that
+//! the database recorded.
+//!
+//! Not here: options whose part of the engine does not exist yet. They are unknown, never ignored.
+
+use clap::{Args, ValueEnum};
+use shamba::{Builder, Compression, DigestKind, Durability, MergePolicy};
+
+use crate::sizes::parse_size;
+
+/// A switch: `on` or `off`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+impl Switch {
+    fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+/// Options of commands that write.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Options of the engine")]
+pub struct EngineOptions {
+    #[command(flatten)]
+    reader: ReaderOptions,
+    /// T, how much larger each level is than the one above, from 2 [default of a new database: 10]
+    #[arg(long, value_name = "T")]
+    size_ratio: Option<f64>,
+    /// How runs are merged: leveling, tiering or lazy-leveling [leveling]
+    #[arg(long, value_name = "POLICY", value_parser = parse::<MergePolicy>)]
+    policy: Option<MergePolicy>,
+    /// Size at which the memtable is flushed, the unit of level capacities [64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    write_buffer: Option<u64>,
+    /// Filter bits per key; 0 writes no filters [10]
+    #[arg(long, value_name = "BITS")]
+    bits_per_key: Option<f64>,
+    /// Hash function of lookups and filters; fixed when the database is created [xxh3]
+    #[arg(long, value_name = "KIND", value_parser = parse::<DigestKind>)]
+    digest: Option<DigestKind>,
+    /// Compression of blocks: none, lz4 or zstd; a list goes by level, from level 0 [none]
+    #[arg(long, value_name = "KIND[,KIND...]", value_parser = parse_compression)]
+    compression: Option<Levels>,
+    /// Size at which table files are cut [min(64MiB, memory budget / 16)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    file_size: Option<u64>,
+    /// When writes are synced to the device: with each one, never, or within MS milliseconds [never]
+    #[arg(long, value_name = "always|never|MS", value_parser = parse_sync)]
+    sync: Option<Durability>,
+}
+
+/// Options of commands that read.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Options of the engine")]
+pub struct ReaderOptions {
+    /// Memory for the block cache and what is derived from it [256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory_budget: Option<u64>,
+    /// One hash per lookup, or (off) the baseline: one for every filter that is consulted [on]
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    hash_sharing: Option<Switch>,
+    /// Ask for the filter lines of all candidates before testing the first [on]
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    prefetch: Option<Switch>,
+}
+
+/// Compression by level. A type of its own, because to clap a `Vec` means an option given many times.
+#[derive(Clone, Debug)]
+struct Levels(Vec<Compression>);
+
+impl ReaderOptions {
+    /// Gives the options that were given to the builder.
+    pub fn apply(&self, builder: Builder) -> Builder {
+        let builder = set(builder, self.memory_budget, Builder::memory_budget);
+        let builder = set(builder, self.hash_sharing.map(Switch::is_on), Builder::hash_sharing);
+        set(builder, self.prefetch.map(Switch::is_on), Builder::prefetch)
+    }
+}
+
+impl EngineOptions {
+    /// Gives the options that were given to the builder.
+    pub fn apply(&self, builder: Builder) -> Builder {
+        let builder = self.reader.apply(builder);
+        let builder = set(builder, self.size_ratio, Builder::size_ratio);
+        let builder = set(builder, self.policy, Builder::merge_policy);
+        let builder = set(builder, self.write_buffer, Builder::write_buffer);
+        let builder = set(builder, self.bits_per_key, Builder::bits_per_key);
+        let builder = set(builder, self.digest, Builder::digest);
+        let builder =
+            set(builder, self.compression.clone().map(|levels| levels.0), Builder::compression_per_level);
+        let builder = set(builder, self.file_size, Builder::file_size);
+        set(builder, self.sync, Builder::durability)
+    }
+}
+
+fn set<T>(builder: Builder, value: Option<T>, setter: impl FnOnce(Builder, T) -> Builder) -> Builder {
+    match value {
+        Some(value) => setter(builder, value),
+        None => builder,
+    }
+}
+
+fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn parse_compression(text: &str) -> Result<Levels, String> {
+    text.split(',').map(parse).collect::<Result<_, _>>().map(Levels)
+}
+
+fn parse_sync(text: &str) -> Result<Durability, String> {
+    match text {
+        "always" => Ok(Durability::Sync),
+        "never" => Ok(Durability::NoSync),
+        _ => match text.parse() {
+            Ok(ms) if ms > 0 => Ok(Durability::interval_ms(ms)),
+            _ => Err("must be always, never or a number of milliseconds".into()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sync_and_compression_parse() {
+        assert_eq!(parse_sync("always"), Ok(Durability::Sync));
+        assert_eq!(parse_sync("never"), Ok(Durability::NoSync));
+        assert_eq!(parse_sync("250"), Ok(Durability::interval_ms(250)));
+        for bad in ["", "0", "-5", "sometimes", "1.5"] {
+            assert!(parse_sync(bad).is_err(), "{bad}");
+        }
+        assert_eq!(
+            parse_compression("none,lz4,zstd").map(|levels| levels.0),
+            Ok(vec![Compression::None, Compression::Lz4, Compression::Zstd])
+        );
+        assert!(parse_compression("none,,zstd").is_err());
+        assert!(parse_compression("gzip").is_err());
+    }
+}

@@ -1,0 +1,23 @@
+//! Progress on a terminal, and only there: on standard error, gone when done.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar of `total` steps, or a spinner when nobody knows how many there will be.
+pub fn bar(what: &str, total: Option<u64>) -> ProgressBar {
+    let bar = match total {
+        Some(total) => ProgressBar::new(total),
+        None => ProgressBar::new_spinner(),
+    };
+    let template = match total {
+        Some(_) => "{msg} [{bar:30}] {human_pos}/{human_len} {eta}",
+        None => "{spinner} {msg} {human_pos}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_message(what.to_string());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

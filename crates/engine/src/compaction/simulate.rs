@@ -237,15 +237,20 @@ impl Simulation {
         let files = &self.files;
         let split_keys = |table: &TableUse, every_bytes: u64| {
             let every = (every_bytes / entry_bytes).max(1) as usize;
-            entries_in(files, table, &table.range).iter().step_by(every).map(|entry| bytes_of(entry.key)).collect()
+            entries_in(files, table, &table.range)
+                .iter()
+                .step_by(every)
+                .map(|entry| bytes_of(entry.key))
+                .collect()
         };
         for slice in slices(job, &self.version, self.settings.slice_bytes, &split_keys) {
             let entries = self.merge(job, &slice)?;
             self.report.written_bytes += entries.len() as u64 * entry_bytes;
             let outputs = self.write(&entries);
             let files = &self.files;
-            let live =
-                |table: &TableUse, range: &KeyRange| entries_in(files, table, range).len() as u64 * entry_bytes;
+            let live = |table: &TableUse, range: &KeyRange| {
+                entries_in(files, table, range).len() as u64 * entry_bytes
+            };
             let edit = slice_edit(KeyspaceId(0), &self.version, job, &slice, outputs, output_run, &live);
             self.apply(&edit)?;
             if self.one_in(self.settings.crash_one_in) {
@@ -266,7 +271,10 @@ impl Simulation {
                 // Inputs come in lookup order: who comes first must be the newest.
                 let first = *newest.entry(entry.key).or_insert(*entry);
                 if first.seq < entry.seq {
-                    return Err(format!("{job}: run {} has {entry:?}, newer than {first:?} above it", run.id));
+                    return Err(format!(
+                        "{job}: run {} has {entry:?}, newer than {first:?} above it",
+                        run.id
+                    ));
                 }
             }
         }

@@ -181,4 +181,3 @@ impl Arrival {
         MergeJob { inputs: self.inputs, target_level, target_run: Target::Existing(run.id), reason }
     }
 }
-

@@ -21,7 +21,8 @@ pub(crate) fn pick_full(version: &Version, design: &Design) -> Option<MergeJob> 
         .find(|level| design.level_capacity_bytes(*level) >= total_bytes)
         .unwrap_or(MAX_LEVELS);
     let oldest = version.level(target_level).last();
-    let others: Vec<_> = version.runs().filter(|(_, run)| oldest.is_none_or(|oldest| oldest.id != run.id)).collect();
+    let others: Vec<_> =
+        version.runs().filter(|(_, run)| oldest.is_none_or(|oldest| oldest.id != run.id)).collect();
     let must_merge = |table: &TableUse| {
         !is_dense(table) || others.iter().any(|(_, run)| !run.overlapping(&table.range).is_empty())
     };

@@ -135,7 +135,8 @@ fn any_life_keeps_order_and_shape() {
 #[test]
 fn a_crash_after_every_slice_still_ends() {
     for policy in MergePolicy::ALL {
-        let settings = Settings { crash_one_in: 1, slice_bytes: 3_000, ..Settings::new(design(policy, 3.0), 7) };
+        let settings =
+            Settings { crash_one_in: 1, slice_bytes: 3_000, ..Settings::new(design(policy, 3.0), 7) };
         let mut simulation = Simulation::new(settings);
         for _ in 0..200 {
             must(&mut simulation, flush_and_settle);

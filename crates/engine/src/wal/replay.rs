@@ -194,17 +194,17 @@ impl Replay<'_> {
 
     /// A log that the manifest promises something of must be there, even if nothing follows it.
     fn look_for_the_promised_log(&mut self) -> Result<()> {
-        match self.options.promise {
-            Some((number, bytes))
-                if number >= self.options.first_log
-                    && bytes > 0
-                    && self.logs.iter().all(|log| log.number != number) =>
-            {
-                let path = self.dir.join(log_file_name(number));
-                self.fault(number, &path, 0, bytes, "log file", "it is missing".to_owned())
-            }
-            _ => Ok(()),
+        let Some((number, bytes)) = self.options.promise else { return Ok(()) };
+        let is_there = self.logs.iter().any(|log| log.number == number);
+        if is_there || number < self.options.first_log || bytes == 0 {
+            return Ok(());
         }
+        let path = self.dir.join(log_file_name(number));
+        let detail = format!("it is missing; {}", self.floor(number).reason());
+        self.disagreement(&path, 0, bytes, "log file", detail)?;
+        // Earlier logs are still good; where the chain is broken, it stops by itself.
+        self.stopped = false;
+        Ok(())
     }
 
     /// Whether the log carries on where the one before it ended. `false`: it is not to be read.

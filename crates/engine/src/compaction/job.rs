@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use shamba_table::{ContentDigest, EntryIter, RangeTombstone};
 
 use crate::compaction::output::{Output, clip};
-use crate::compaction::policy::{MergeJob, OutputRun, Target, move_edit, slice_edit, slices};
+use crate::compaction::policy::{MergeJob, OutputRun, move_edit, slice_edit, slices};
 use crate::compaction::retention::Retention;
 use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, Result};
@@ -152,7 +152,7 @@ impl Core {
             sources.push(Box::new(RunIter::new(tables, slice.clone(), false)));
         }
         let snapshots = if is_planted(Defect::IgnoreSnapshots) { Vec::new() } else { self.snapshots.stripes() };
-        let below = if is_planted(Defect::DropTombstones) { Vec::new() } else { below(version, job, slice) };
+        let below = if is_planted(Defect::DropTombstones) { Vec::new() } else { job.below(version, slice) };
         let fragments = FragmentedTombstones::new(tombstones);
         let mut retention = Retention::new(&snapshots, &fragments, &below);
         let kept_tombstones = fragments
@@ -210,33 +210,6 @@ impl Core {
             self.env.clock.sleep_us((due_us - now_us).min(20_000));
         }
     }
-}
-
-/// Ranges of the tables that are older than the output, share keys with the slice, and are not merged:
-/// where a tombstone may still hide something.
-fn below(version: &Version, job: &MergeJob, slice: &KeyRange) -> Vec<KeyRange> {
-    let is_input = |run, table| {
-        job.inputs.iter().any(|input| input.run == run && input.tables.contains(&table))
-    };
-    let mut below = Vec::new();
-    let mut passed_target = false;
-    for (level, run) in version.runs() {
-        let is_older = match job.target_run {
-            _ if level > job.target_level => true,
-            Target::New => level == job.target_level,
-            Target::Existing(target) => {
-                let is_target = run.id == target;
-                let older = passed_target && level == job.target_level;
-                passed_target |= is_target;
-                older
-            }
-        };
-        if is_older {
-            let others = run.overlapping(slice).iter().filter(|table| !is_input(run.id, table.meta.id));
-            below.extend(others.map(|table| table.range.clone()));
-        }
-    }
-    below
 }
 
 /// About how many bytes of the table lie in `range`.

@@ -4,4 +4,5 @@ pub(crate) mod job;
 pub(crate) mod output;
 pub(crate) mod policy;
 pub(crate) mod retention;
+#[cfg(test)]
 pub(crate) mod simulate;

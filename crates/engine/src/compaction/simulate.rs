@@ -263,7 +263,7 @@ impl Simulation {
 
     /// The newest version of every key of the slice; tombstones only if something older may be below.
     fn merge(&self, job: &MergeJob, slice: &KeyRange) -> Result<Vec<Entry>, String> {
-        let drops_tombstones = job.reaches_bottom(&self.version, slice);
+        let drops_tombstones = job.below(&self.version, slice).is_empty();
         let mut newest: BTreeMap<u64, Entry> = BTreeMap::new();
         for (_, run, table) in job.uses(&self.version) {
             let Some(range) = table.range.intersection(slice) else { continue };

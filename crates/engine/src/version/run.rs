@@ -12,7 +12,7 @@
 use std::sync::{Arc, OnceLock};
 
 use shamba_key::head;
-use shamba_table::{RangeTombstone, TableId};
+use shamba_table::RangeTombstone;
 
 use super::edit::{KeyRange, TableUse};
 use super::range::cmp_upper;
@@ -66,11 +66,6 @@ impl Run {
         &self.tables
     }
 
-    /// The table `id`, if the run uses it.
-    pub fn table(&self, id: TableId) -> Option<&TableUse> {
-        self.tables.iter().find(|table| table.meta.id == id)
-    }
-
     /// About how many bytes count.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -94,12 +89,6 @@ impl Run {
         let first = self.tables.partition_point(|table| !table.range.is_above(&range.lower));
         let rest = &self.tables[first..];
         &rest[..rest.partition_point(|table| range.is_above(&table.range.lower))]
-    }
-
-    /// From the first key to the end of the last table; `None` for a run without tables.
-    pub fn key_range(&self) -> Option<KeyRange> {
-        let (first, last) = (self.tables.first()?, self.tables.last()?);
-        Some(KeyRange { lower: first.range.lower.clone(), upper: last.range.upper.clone() })
     }
 
     /// Whether any table has range tombstones: when not, a lookup need not ask for them.

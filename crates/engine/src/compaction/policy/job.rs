@@ -134,14 +134,14 @@ impl MergeJob {
         is_disjoint
             && uses.iter().all(|(_, _, table)| {
                 let has_deletes = table.meta.deletes > 0 || table.meta.range_deletes > 0;
-                !(has_deletes && order.reaches_bottom(&table.range))
+                !has_deletes || order.below(&table.range).next().is_some()
             })
     }
 
-    /// Whether nothing older than the result can hold keys of `range`: then the merge may drop tombstones
-    /// that every snapshot sees.
-    pub fn reaches_bottom(&self, version: &Version, range: &KeyRange) -> bool {
-        Order::of(self, version).reaches_bottom(range)
+    /// The ranges of the tables that are older than the result, are not merged, and share keys with `range`:
+    /// where a tombstone may still hide something. A merge may drop those that every snapshot sees elsewhere.
+    pub fn below(&self, version: &Version, range: &KeyRange) -> Vec<KeyRange> {
+        Order::of(self, version).below(range).map(|table| table.range.clone()).collect()
     }
 
     /// Whether the job keeps the versions of every key in lookup order.
@@ -229,12 +229,13 @@ impl<'v> Order<'v> {
         self.inputs.contains(&(run.id, table.meta.id))
     }
 
-    /// Whether nothing older than the target, but inputs, shares keys with `range`.
-    fn reaches_bottom(&self, range: &KeyRange) -> bool {
+    /// The tables older than the target, but inputs, that share keys with `range`.
+    fn below<'o>(&'o self, range: &'o KeyRange) -> impl Iterator<Item = &'v TableUse> + 'o {
         let older = self.runs.iter().enumerate().filter(|(at, _)| place(*at) > self.target);
         older
             .flat_map(|(_, run)| run.overlapping(range).iter().map(move |table| (run, table)))
-            .all(|(run, table)| self.is_input(run, table))
+            .filter(|(run, table)| !self.is_input(run, table))
+            .map(|(_, table)| table)
     }
 
     /// Whether `table` of the run at `at` can go to the target without passing versions of its keys.

@@ -20,5 +20,5 @@ mod tests;
 
 pub(crate) use fluid::{InboxLimits, debt_bytes, pick};
 pub(crate) use full::pick_full;
-pub(crate) use job::{MergeInput, MergeJob, OutputRun, Reason, Target};
+pub(crate) use job::{MergeJob, OutputRun};
 pub(crate) use slices::{move_edit, slice_edit, slices};

@@ -132,7 +132,7 @@ fn joining(job: &MergeJob, output_run: OutputRun, table: TableUse) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::policy::{MergeInput, Reason};
+    use crate::compaction::policy::job::{MergeInput, Reason};
     use crate::ids::{Age, RunId};
 
     fn job(inputs: &[(u32, u64, &[u64])], target_level: u32, target_run: Target) -> MergeJob {

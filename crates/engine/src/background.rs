@@ -44,7 +44,8 @@ impl Core {
             return Ok(Vec::new());
         }
         let mut handles = Vec::new();
-        for (name, work) in [("shamba-flush", Self::flush_worker as fn(&Self)), ("shamba-merge", Self::merge_worker)]
+        for (name, work) in
+            [("shamba-flush", Self::flush_worker as fn(&Self)), ("shamba-merge", Self::merge_worker)]
         {
             let core = Arc::clone(self);
             let body = Box::new(move || {
@@ -53,7 +54,8 @@ impl Core {
                 }
             });
             let handle = self.env.spawner.spawn(name, body);
-            handles.push(handle.map_err(|error| Error::with_source(ErrorKind::Io, "starting a worker", error))?);
+            handles
+                .push(handle.map_err(|error| Error::with_source(ErrorKind::Io, "starting a worker", error))?);
         }
         Ok(handles)
     }

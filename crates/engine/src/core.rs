@@ -277,5 +277,9 @@ impl Core {
 
 /// The error that writers get after a failure that only a reopen can clear.
 fn read_only_after(cause: &Error) -> Error {
-    Error::with_source(ErrorKind::ReadOnly, "writes are off after a failure; reopen the database", cause.clone())
+    Error::with_source(
+        ErrorKind::ReadOnly,
+        "writes are off after a failure; reopen the database",
+        cause.clone(),
+    )
 }

@@ -105,7 +105,10 @@ macro_rules! read_methods {
         ///
         /// # Errors
         /// As `get`.
-        pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
+        pub fn multi_get<K: AsRef<[u8]>>(
+            &self,
+            keys: impl IntoIterator<Item = K>,
+        ) -> Result<Vec<Option<Slice>>> {
             self.read_at().multi_get(keys)
         }
 
@@ -368,7 +371,10 @@ impl Db {
     ///
     /// # Errors
     /// `Invalid` when keys do not strictly ascend, naming the place; nothing is added then. As [`Db::flush`].
-    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (K, V)>) -> Result<u64> {
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
         self.core().ingest(&self.keyspace, pairs)
     }
 

@@ -117,7 +117,14 @@ impl fmt::Display for Event {
             Self::MergeBegin { keyspace, reason, bytes, target_level } => {
                 write!(f, "merge begins in {keyspace:?}: {bytes} bytes to level {target_level} ({reason})")
             }
-            Self::MergeEnd { keyspace, target_level, bytes_read, bytes_written, entries_dropped, duration_us } => {
+            Self::MergeEnd {
+                keyspace,
+                target_level,
+                bytes_read,
+                bytes_written,
+                entries_dropped,
+                duration_us,
+            } => {
                 write!(
                     f,
                     "merge done in {keyspace:?}: level {target_level}, {bytes_read} bytes read, {bytes_written} \
@@ -153,7 +160,8 @@ pub(crate) struct Events {
 impl Events {
     /// `log`: whether to write `LOG` in `dir`.
     pub fn new(env: &Env, dir: &Path, listener: Option<Arc<dyn EventListener>>, log: bool) -> Self {
-        let log = log.then(|| Mutex::new(InfoLog { env: env.clone(), dir: dir.to_path_buf(), file: None, bytes: 0 }));
+        let log = log
+            .then(|| Mutex::new(InfoLog { env: env.clone(), dir: dir.to_path_buf(), file: None, bytes: 0 }));
         Self { listener, log, listener_panics: AtomicU64::new(0) }
     }
 

@@ -78,9 +78,8 @@ impl Core {
         for (id, keyspace) in self.keyspaces.load().iter() {
             let Some(keyspace_state) = state.keyspaces.get(id) else { continue };
             let is_edited = edit.versions.iter().any(|version| version.keyspace == *id);
-            let is_member = flushed.is_some_and(|generation| {
-                generation.members.iter().any(|(member, _)| member.id == *id)
-            });
+            let is_member = flushed
+                .is_some_and(|generation| generation.members.iter().any(|(member, _)| member.id == *id));
             if !is_edited && !is_member {
                 continue;
             }

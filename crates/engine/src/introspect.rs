@@ -24,7 +24,8 @@ impl Core {
 
     fn level_stats(&self, level: u32, runs: &[Arc<Run>]) -> LevelStats {
         let capacity_bytes = if level == 0 { 0 } else { self.settings.design.level_capacity_bytes(level) };
-        let mut stats = LevelStats { level, capacity_bytes, runs: runs.len() as u64, ..LevelStats::default() };
+        let mut stats =
+            LevelStats { level, capacity_bytes, runs: runs.len() as u64, ..LevelStats::default() };
         let mut bits = 0.0;
         for table in runs.iter().flat_map(|run| run.tables()) {
             let meta = &table.meta;

@@ -37,7 +37,9 @@ impl Core {
 
     fn active_is_empty(&self) -> bool {
         let keyspaces = self.keyspaces.load();
-        keyspaces.values().all(|keyspace| keyspace.load().memtables.first().is_none_or(|active| active.is_empty()))
+        keyspaces
+            .values()
+            .all(|keyspace| keyspace.load().memtables.first().is_none_or(|active| active.is_empty()))
     }
 
     /// Flushes, and merges every keyspace whole.
@@ -56,7 +58,9 @@ impl Core {
         }
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             let bytes = name.len();
-            return Err(Error::invalid(format!("a keyspace's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")));
+            return Err(Error::invalid(format!(
+                "a keyspace's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}"
+            )));
         }
         let find = || self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned();
         if let Some(keyspace) = find() {
@@ -214,8 +218,7 @@ impl Core {
                 self.sync_locked(&mut writing)?;
             }
             writing.last_seq = seq;
-            let mut output =
-                Output::new(self, self.output_options(0), KeyRange::everything(), Vec::new());
+            let mut output = Output::new(self, self.output_options(0), KeyRange::everything(), Vec::new());
             let mut last_key: Option<Vec<u8>> = None;
             let mut count = 0u64;
             for (number, (key, value)) in pairs.into_iter().enumerate() {

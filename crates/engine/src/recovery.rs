@@ -178,7 +178,8 @@ fn build_core(
     let ledger = Arc::new(Ledger::new());
     // The budget minus the two memtables that the write path may fill; half of it at least.
     let memtables = settings.design.buffer_bytes.saturating_mul(2);
-    let cache_bytes = settings.memory_budget_bytes.saturating_sub(memtables).max(settings.memory_budget_bytes / 2);
+    let cache_bytes =
+        settings.memory_budget_bytes.saturating_sub(memtables).max(settings.memory_budget_bytes / 2);
     let cache = Arc::new(BlockCache::new(cache_bytes, Arc::clone(&ledger)));
     let closed = Arc::new(AtomicBool::new(false));
     let keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>> = state
@@ -189,7 +190,8 @@ fn build_core(
             (*id, Arc::new(KeyspaceCore::new(*id, keyspace.name.clone(), version, Arc::clone(&closed))))
         })
         .collect();
-    let beyond_files = files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
+    let beyond_files =
+        files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let events = Events::new(&env, &dir, builder.listener.clone(), builder.info_log && !builder.read_only);
     let writing = Writing {
         wal: None,
@@ -240,7 +242,13 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
                 continue; // Runs may share a file.
             }
             let reader = open_reader_with(
-                &core.env, &core.dir, core.digest, &core.cache, &core.ledger, meta.id, meta.birth,
+                &core.env,
+                &core.dir,
+                core.digest,
+                &core.cache,
+                &core.ledger,
+                meta.id,
+                meta.birth,
             );
             let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
             let summary = reader.summary();
@@ -331,7 +339,8 @@ fn begin(
         }
         return Ok(());
     }
-    let mut edit = ManifestEdit { settings: core.settings.to_pairs(), last_seq: Some(last_seq), ..Default::default() };
+    let mut edit =
+        ManifestEdit { settings: core.settings.to_pairs(), last_seq: Some(last_seq), ..Default::default() };
     for (id, memtables) in replayed {
         for memtable in memtables {
             let uses = core.write_memtable(&memtable)?;
@@ -385,7 +394,9 @@ fn create_log(core: &Core, log: LogNo, base_seq: SeqNo) -> Result<WalWriter> {
 fn put_in_force(core: &Core, state: &mut ManifestState, mut edit: ManifestEdit) -> Result<()> {
     let number = core.new_id();
     edit.next_id = Some(core.next_id.load(std::sync::atomic::Ordering::Relaxed));
-    state.apply(&edit).map_err(|detail| Error::invalid(format!("recovery does not fit the tree: {detail}")))?;
+    state
+        .apply(&edit)
+        .map_err(|detail| Error::invalid(format!("recovery does not fit the tree: {detail}")))?;
     let manifest = ManifestWriter::create(&core.env, &core.dir, number, state)?;
     *lock(&core.installing) = Some(Installing { manifest, state: state.clone() });
     Ok(())
@@ -393,11 +404,14 @@ fn put_in_force(core: &Core, state: &mut ManifestState, mut edit: ManifestEdit) 
 
 /// Dooms every file of ours that the manifest in force does not name.
 fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files: &[String]) {
-    let manifest = lock(&core.installing).as_ref().map(|installing| manifest_file_name(installing.manifest.number()));
+    let manifest =
+        lock(&core.installing).as_ref().map(|installing| manifest_file_name(installing.manifest.number()));
     let named: std::collections::BTreeSet<u64> = state
         .keyspaces
         .values()
-        .flat_map(|keyspace| keyspace.version.tables().map(|(_, _, table)| table.meta.id.0).collect::<Vec<_>>())
+        .flat_map(|keyspace| {
+            keyspace.version.tables().map(|(_, _, table)| table.meta.id.0).collect::<Vec<_>>()
+        })
         .collect();
     for name in files {
         let is_dead = parse_table_file_name(name).is_some_and(|table| !named.contains(&table.0))

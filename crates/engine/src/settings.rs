@@ -50,7 +50,8 @@ impl Durability {
     }
 
     fn from_text(text: &str) -> Result<Self> {
-        let bad = || Error::invalid(format!("sync must be always, never, buffered or milliseconds, not {text:?}"));
+        let bad =
+            || Error::invalid(format!("sync must be always, never, buffered or milliseconds, not {text:?}"));
         match text {
             "always" => Ok(Self::Sync),
             "never" => Ok(Self::NoSync),
@@ -186,7 +187,9 @@ impl Settings {
                 "compression" => {
                     settings.compression = text
                         .split(',')
-                        .map(|part| part.parse().map_err(|detail| Error::invalid(format!("{name}: {detail}"))))
+                        .map(|part| {
+                            part.parse().map_err(|detail| Error::invalid(format!("{name}: {detail}")))
+                        })
                         .collect::<Result<_>>()?;
                 }
                 "memory-budget" => settings.memory_budget_bytes = number(name, text)?,

@@ -72,7 +72,8 @@ fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<(
             db.check_invariants().expect("invariants hold");
             let check = |db: &Db| -> shamba::Result<()> {
                 let forward = db.iter().collect::<shamba::Result<Vec<_>>>()?;
-                let expected: Vec<_> = model.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
+                let expected: Vec<_> =
+                    model.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
                 let got: Vec<_> = forward.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
                 assert_eq!(got, expected, "{policy} threads {threads}");
                 let mut backward = db.iter().rev().collect::<shamba::Result<Vec<_>>>()?;

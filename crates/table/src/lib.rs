@@ -69,7 +69,7 @@ pub use content::ContentDigest;
 pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, internal_cmp};
 pub use error::{Error, Result};
-pub use format::{Section, SectionKind};
+pub use format::{FIXED_BYTES, Section, SectionKind};
 pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use shamba_table::{ContentDigest, EntryIter, RangeTombstone};
 
-use crate::compaction::output::{Output, clip};
+use crate::compaction::output::{Output, clip, level_bytes};
 use crate::compaction::policy::{MergeJob, OutputRun, move_edit, slice_edit, slices};
 use crate::compaction::retention::Retention;
 use crate::core::{Core, KeyspaceCore};
@@ -53,7 +53,8 @@ impl Core {
     pub(crate) fn run_merge(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
         let begin_us = self.env.clock.now_us();
         let version = Arc::clone(&keyspace.load().version);
-        job.check(&version).map_err(|detail| Error::invalid(format!("a merge would break the tree: {detail}")))?;
+        job.check(&version)
+            .map_err(|detail| Error::invalid(format!("a merge would break the tree: {detail}")))?;
         let (run, age) = self.new_run();
         let output = job.output_run(&version, run, age).map_err(Error::invalid)?;
         if job.is_trivial_move(&version) {
@@ -151,7 +152,8 @@ impl Core {
             }
             sources.push(Box::new(RunIter::new(tables, slice.clone(), false)));
         }
-        let snapshots = if is_planted(Defect::IgnoreSnapshots) { Vec::new() } else { self.snapshots.stripes() };
+        let snapshots =
+            if is_planted(Defect::IgnoreSnapshots) { Vec::new() } else { self.snapshots.stripes() };
         let below = if is_planted(Defect::DropTombstones) { Vec::new() } else { job.below(version, slice) };
         let fragments = FragmentedTombstones::new(tombstones);
         let mut retention = Retention::new(&snapshots, &fragments, &below);
@@ -215,7 +217,7 @@ impl Core {
 /// About how many bytes of the table lie in `range`.
 fn live_bytes(table: &TableUse, range: &KeyRange) -> u64 {
     match table.meta.reader.get() {
-        Some(reader) => reader.bytes_between(&range.lower, range.upper.as_deref()),
+        Some(reader) => level_bytes(table, reader.bytes_between(&range.lower, range.upper.as_deref())),
         None => table.live_bytes,
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Output<'a> {
     part_lower: Bytes,
     tombstones: Vec<RangeTombstone>,
     writer: Option<TableWriter>,
+    /// Length of the current table's file before its first entry: its header page.
+    empty_bytes: u64,
     last_key: Vec<u8>,
     expected: ContentDigest,
     finished: Vec<TableSummary>,
@@ -50,7 +52,12 @@ pub(crate) struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// `tombstones`: what the output must hold of range tombstones, already thinned.
-    pub fn new(core: &'a Core, options: OutputOptions, stretch: KeyRange, tombstones: Vec<RangeTombstone>) -> Self {
+    pub fn new(
+        core: &'a Core,
+        options: OutputOptions,
+        stretch: KeyRange,
+        tombstones: Vec<RangeTombstone>,
+    ) -> Self {
         let part_lower = stretch.lower.clone();
         Self {
             core,
@@ -59,6 +66,7 @@ impl<'a> Output<'a> {
             part_lower,
             tombstones,
             writer: None,
+            empty_bytes: 0,
             last_key: Vec::new(),
             expected: ContentDigest::new(),
             finished: Vec::new(),
@@ -68,13 +76,18 @@ impl<'a> Output<'a> {
 
     /// Adds the next entry, in internal order.
     pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
-        let is_full = self.writer.as_ref().is_some_and(|writer| writer.file_bytes() >= self.options.table_bytes);
+        let full_bytes = self.empty_bytes.saturating_add(self.options.table_bytes);
+        let is_full = self.writer.as_ref().is_some_and(|writer| writer.file_bytes() >= full_bytes);
         if is_full && self.last_key != key {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            empty => empty.insert(open_writer(self.core, &self.options)?),
+            empty => {
+                let writer = open_writer(self.core, &self.options)?;
+                self.empty_bytes = writer.file_bytes();
+                empty.insert(writer)
+            }
         };
         writer.add(key, seq, kind, value)?;
         self.expected.add(key, seq, kind, value);
@@ -98,7 +111,8 @@ impl<'a> Output<'a> {
     fn finish_table(&mut self, part_upper: Option<Bytes>) -> Result<()> {
         let lower = std::mem::replace(&mut self.part_lower, part_upper.clone().unwrap_or_default());
         let part = KeyRange { lower, upper: part_upper };
-        let clipped: Vec<RangeTombstone> = self.tombstones.iter().filter_map(|tomb| clip(tomb, &part)).collect();
+        let clipped: Vec<RangeTombstone> =
+            self.tombstones.iter().filter_map(|tomb| clip(tomb, &part)).collect();
         let mut writer = match self.writer.take() {
             Some(writer) => writer,
             None if clipped.is_empty() => return Ok(()),
@@ -133,11 +147,21 @@ impl<'a> Output<'a> {
             if self.options.verify {
                 read_back(&reader, summary)?;
             }
-            uses.push(TableUse::whole(meta_of(summary, reader)));
+            let mut table = TableUse::whole(meta_of(summary, reader));
+            table.live_bytes = level_bytes(&table, table.live_bytes);
+            uses.push(table);
         }
         if content != self.expected {
-            let path = self.finished.first().map_or_else(PathBuf::new, |s| self.core.dir.join(table_file_name(s.id)));
-            return Err(Error::corruption(&path, 0, "merge output", "its digest is not that of what went in"));
+            let path = self
+                .finished
+                .first()
+                .map_or_else(PathBuf::new, |s| self.core.dir.join(table_file_name(s.id)));
+            return Err(Error::corruption(
+                &path,
+                0,
+                "merge output",
+                "its digest is not that of what went in",
+            ));
         }
         self.installed = true; // From here on the caller owns the files.
         Ok(uses)
@@ -228,6 +252,15 @@ fn read_back(reader: &Arc<TableReader>, summary: &TableSummary) -> Result<()> {
         return Err(Error::corruption(reader.path(), 0, "table just written", detail));
     }
     Ok(())
+}
+
+/// What `bytes` of a table's file count for in its level: without the share of header page and footer, which
+/// would make small tables fill levels that hold little data.
+pub(crate) fn level_bytes(table: &TableUse, bytes: u64) -> u64 {
+    let file_bytes = table.meta.file_bytes.max(1);
+    let fixed_bytes = shamba_table::FIXED_BYTES.min(file_bytes - 1);
+    let share = u128::from(bytes) * u128::from(file_bytes - fixed_bytes) / u128::from(file_bytes);
+    u64::try_from(share).unwrap_or(bytes).max(1)
 }
 
 /// The part of a tombstone inside `part`.

@@ -51,7 +51,10 @@ fn fields(edit: &ManifestEdit) -> Fields {
     }
     for (id, name, settings) in &edit.keyspaces_created {
         let settings: Vec<String> = settings.iter().map(pair).collect();
-        fields.push(("keyspace_created", format!("[{id}] {name:?} {}", settings.join(" ")).trim_end().to_owned()));
+        fields.push((
+            "keyspace_created",
+            format!("[{id}] {name:?} {}", settings.join(" ")).trim_end().to_owned(),
+        ));
     }
     for (id, settings) in &edit.keyspace_settings {
         let settings: Vec<String> = settings.iter().map(pair).collect();

@@ -1,0 +1,73 @@
+//! Tests of the descriptions: how the end of a file is judged.
+
+use std::path::Path;
+
+use shamba_env::{append_all, read_file};
+use shamba_key::SeqNo;
+
+use super::*;
+use crate::ids::{KeyspaceId, LogNo};
+use crate::log::tests::new_env;
+use crate::wal::{OpRef, WalWriter, encode_op, log_file_name};
+
+/// A log of three batches, the first two synced, with or without an end.
+fn log(finish: bool) -> Vec<u8> {
+    let env = new_env(1);
+    let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(7), None, SeqNo::ZERO).expect("a log");
+    for seq in 1..=3 {
+        let mut ops = Vec::new();
+        encode_op(&mut ops, KeyspaceId(0), OpRef::Put { key: b"\\\x00key", value: b"value" });
+        wal.append_batch(SeqNo(seq), 1, &ops).expect("appended");
+        if seq == 2 {
+            wal.sync().expect("synced");
+        }
+    }
+    wal.flush().expect("flushed");
+    if finish {
+        wal.finish_clean().expect("closed");
+    }
+    read_file(env.vfs.as_ref(), &Path::new("/").join(log_file_name(LogNo(7)))).expect("read")
+}
+
+fn described(bytes: &[u8]) -> Result<LogDescription> {
+    let env = new_env(2);
+    let path = Path::new("/copy-under-another-name");
+    append_all(env.vfs.create(path).expect("a file").as_mut(), bytes).expect("written");
+    wal_file(&env, path)
+}
+
+#[test]
+fn the_end_is_judged_by_the_promises_in_the_file() {
+    let open = described(&log(false)).expect("described");
+    assert_eq!(open.ending, Ending::Open);
+    let kinds: Vec<&str> = open.records.iter().map(|record| record.kind).collect();
+    assert_eq!(kinds, ["head", "batch", "batch", "batch"]);
+    assert_eq!(open.records[1].fields, [("put", "@1 [0] \\\\\\x00key (5 bytes)".to_owned())]);
+    assert_eq!(described(&log(true)).expect("described").ending, Ending::Clean);
+
+    let mut torn = log(false);
+    let last = torn.len() - 1;
+    torn[last] ^= 1;
+    let torn = described(&torn).expect("described");
+    assert!(matches!(torn.ending, Ending::Torn { .. }) && !torn.is_corrupt());
+    assert_eq!(torn.records.len(), 3);
+
+    let mut corrupt = log(false);
+    corrupt[200] ^= 1;
+    let corrupt = described(&corrupt).expect("described");
+    assert!(corrupt.is_corrupt(), "{:?}", corrupt.ending);
+    assert!(corrupt.to_string().contains("CORRUPT at offset"));
+}
+
+#[test]
+fn damaged_and_foreign_headers_are_errors() {
+    for (at, kind) in [(0, ErrorKind::Corruption), (9, ErrorKind::Unsupported), (30, ErrorKind::Corruption)] {
+        let mut bytes = log(true);
+        bytes[at] ^= 0x80;
+        assert_eq!(described(&bytes).expect_err("damaged").kind(), kind);
+    }
+    assert_eq!(described(b"").expect_err("empty").kind(), ErrorKind::Corruption);
+    let nothing = manifest_file(&new_env(1), Path::new("/nothing")).expect_err("no such file");
+    assert_eq!(nothing.kind(), ErrorKind::Io);
+    assert_eq!(manifest_file(&new_env(1), Path::new("/")).expect_err("no database").kind(), ErrorKind::Io);
+}

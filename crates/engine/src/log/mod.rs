@@ -36,6 +36,8 @@ pub(crate) mod frame;
 pub(crate) mod header;
 pub(crate) mod reader;
 pub(crate) mod survey;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod window;
 pub(crate) mod writer;
 

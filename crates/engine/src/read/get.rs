@@ -231,8 +231,9 @@ fn visible_above(entry: Entry, floor: SeqNo) -> Result<Option<Bytes>> {
     match entry.kind {
         EntryKind::Put => Ok(Some(entry.value)),
         EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
-        kind @ (EntryKind::Merge | EntryKind::ValueRef | EntryKind::PutWithExpiry) => {
-            Err(Error::new(ErrorKind::Unsupported, format!("an entry of kind {kind:?}, which this build cannot read")))
-        }
+        kind @ (EntryKind::Merge | EntryKind::ValueRef | EntryKind::PutWithExpiry) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("an entry of kind {kind:?}, which this build cannot read"),
+        )),
     }
 }

@@ -71,7 +71,10 @@ pub(crate) struct ReadAt {
 
 impl ReadAt {
     /// Runs a lookup's body with the view and sequence to read at, and counts it.
-    fn look_up<T>(&self, body: impl FnOnce(&View, SeqNo, LookupSettings<'_>, &mut LookupCounts) -> Result<T>) -> Result<T> {
+    fn look_up<T>(
+        &self,
+        body: impl FnOnce(&View, SeqNo, LookupSettings<'_>, &mut LookupCounts) -> Result<T>,
+    ) -> Result<T> {
         self.keyspace.check_usable()?;
         let view = self.keyspace.load();
         let seq = self.snapshot.as_ref().map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
@@ -170,7 +173,8 @@ impl ReadAt {
         };
         debug_assert!(
             counts.filters
-                == trace.steps.iter().filter(|s| matches!(s.action, Action::FilterProbed { .. })).count() as u64
+                == trace.steps.iter().filter(|s| matches!(s.action, Action::FilterProbed { .. })).count()
+                    as u64
         );
         Ok(Explanation {
             key: key.to_vec(),

@@ -65,7 +65,9 @@ pub(super) enum Act {
     /// Writes a frame that only promises.
     Promise,
     /// A next log takes over; with or without a sync of this one.
-    Rotate { sync: bool },
+    Rotate {
+        sync: bool,
+    },
     /// Ends the last log in order.
     Finish,
 }
@@ -233,7 +235,16 @@ pub(super) fn stories() -> Vec<Story> {
     use Act::{Batch, Finish, Flush, Promise, Rotate, Sync};
     let told: [&[Act]; 6] = [
         &[Batch(3), Batch(0), Sync, Batch(9), Batch(1), Sync, Finish],
-        &[Batch(3), Flush, Rotate { sync: false }, Batch(2), Batch(5), Rotate { sync: false }, Batch(1), Flush],
+        &[
+            Batch(3),
+            Flush,
+            Rotate { sync: false },
+            Batch(2),
+            Batch(5),
+            Rotate { sync: false },
+            Batch(1),
+            Flush,
+        ],
         &[
             Batch(3),
             Rotate { sync: true },

@@ -114,7 +114,8 @@ impl Operations {
         if self.encoded.len() > MOST_BYTES {
             return Err(Error::invalid(format!("the batch has more than {MOST_BYTES} bytes; split it")));
         }
-        self.count = self.count.checked_add(1).ok_or_else(|| Error::invalid("the batch has too many operations"))?;
+        self.count =
+            self.count.checked_add(1).ok_or_else(|| Error::invalid("the batch has too many operations"))?;
         Ok(())
     }
 }
@@ -164,7 +165,12 @@ impl Batch {
     }
 
     /// Sets `key` to `value` in `keyspace`.
-    pub fn put_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> &mut Self {
         let added = self.check(keyspace);
         let added = added.and_then(|()| self.operations.put(keyspace.core(), key.as_ref(), value.as_ref()));
         self.remember(added)

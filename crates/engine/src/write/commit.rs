@@ -120,7 +120,9 @@ impl Core {
         self.check_writable()?;
         let durability = options.durability.unwrap_or(self.settings.durability);
         if self.settings.no_wal && durability != Durability::NoSync {
-            return Err(Error::invalid("the database is open without a log: a write cannot ask for a durability"));
+            return Err(Error::invalid(
+                "the database is open without a log: a write cannot ask for a durability",
+            ));
         }
         if operations.count == 0 {
             return if durability == Durability::Sync { self.sync_log() } else { Ok(()) };
@@ -220,7 +222,12 @@ impl Core {
     }
 
     /// Appends the group's batches to the log and makes them as durable as the strongest asks.
-    fn log_group(&self, writing: &mut Writing, views: &[(Bytes, BatchView)], group: &[Request]) -> Result<()> {
+    fn log_group(
+        &self,
+        writing: &mut Writing,
+        views: &[(Bytes, BatchView)],
+        group: &[Request],
+    ) -> Result<()> {
         self.ensure_log(writing)?;
         let Some(wal) = &mut writing.wal else { return Err(Error::closed()) };
         let before = wal.offset();
@@ -284,7 +291,9 @@ impl Core {
     /// Syncs everything that is in the logs, whatever its option was.
     pub fn sync_log(&self) -> Result<()> {
         if self.settings.no_wal {
-            return Err(Error::invalid("the database is open without a log: there is nothing to sync; flush instead"));
+            return Err(Error::invalid(
+                "the database is open without a log: there is nothing to sync; flush instead",
+            ));
         }
         self.check_writable()?;
         self.sync_locked(&mut lock(&self.writing))

@@ -67,7 +67,8 @@ impl Core {
             });
         } else {
             // Without a log there is one empty log file for ever: it is what the manifest must find.
-            next_log = lock(&self.installing).as_ref().map_or(next_log, |installing| installing.state.first_log);
+            next_log =
+                lock(&self.installing).as_ref().map_or(next_log, |installing| installing.state.first_log);
         }
         let log = writing.sealed.back().cloned();
         let mut members = Vec::new();

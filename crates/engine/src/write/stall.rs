@@ -71,7 +71,11 @@ impl Core {
             immutables: self.settings.immutable_memtables,
             inbox_soft_runs: self.settings.inbox_soft_runs,
             // Without merges level 0 has no way to drain: its size is then the caller's choice.
-            inbox_hard_runs: if self.settings.auto_compaction { self.settings.inbox_hard_runs } else { u32::MAX },
+            inbox_hard_runs: if self.settings.auto_compaction {
+                self.settings.inbox_hard_runs
+            } else {
+                u32::MAX
+            },
         }
     }
 
@@ -110,7 +114,9 @@ impl Core {
             if let Err(error) = self.check_writable() {
                 break Err(error);
             }
-            let Pressure::Stop { reason } = pressure(self.backlog(&state), self.limits()) else { break Ok(()) };
+            let Pressure::Stop { reason } = pressure(self.backlog(&state), self.limits()) else {
+                break Ok(());
+            };
             let failed = state.flush_error.clone().or_else(|| state.merge_error.clone());
             let now_us = self.env.clock.now_us();
             let over = deadline_us.is_some_and(|deadline_us| now_us >= deadline_us);
@@ -119,7 +125,11 @@ impl Core {
                     break Err(Error::with_source(ErrorKind::NoSpace, "no room for the write", cause));
                 }
                 Some(cause) if self.is_inline() => {
-                    break Err(Error::with_source(cause.kind(), format!("the write cannot go on: {reason}"), cause));
+                    break Err(Error::with_source(
+                        cause.kind(),
+                        format!("the write cannot go on: {reason}"),
+                        cause,
+                    ));
                 }
                 _ if over => {
                     let waited_ms = (now_us - begin_us) / 1_000;
@@ -129,7 +139,8 @@ impl Core {
                 _ => {}
             }
             // Woken by progress; the time-out is for the deadline and for a lost wake-up.
-            let wait_us = deadline_us.map_or(100_000, |deadline_us| (deadline_us - now_us).clamp(100, 100_000));
+            let wait_us =
+                deadline_us.map_or(100_000, |deadline_us| (deadline_us - now_us).clamp(100, 100_000));
             let waited = self.background.progress.wait_timeout(state, Duration::from_micros(wait_us));
             state = waited.map_or_else(|poison| poison.into_inner().0, |(state, _)| state);
         };

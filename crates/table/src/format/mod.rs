@@ -24,6 +24,8 @@ use std::fmt;
 pub(crate) const HEADER_BYTES: usize = 4_096;
 /// The footer's size, for ever.
 pub(crate) const FOOTER_BYTES: usize = 256;
+/// Bytes that every table file has, however little it holds: header page and footer.
+pub const FIXED_BYTES: u64 = (HEADER_BYTES + FOOTER_BYTES) as u64;
 /// Alignment of uncompressed data blocks: one page of direct I/O.
 pub(crate) const PAGE_BYTES: usize = 4_096;
 

@@ -1,1 +1,147 @@
+//! Tests of the manifest: round trips, and what a load makes of every kind of damage.
 
+mod damage;
+mod edits;
+mod files;
+mod format;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use shamba_env::{Env, MemFs, append_all, read_file};
+use shamba_key::SeqNo;
+use shamba_table::{BirthId, TableId};
+
+use super::*;
+use crate::ids::{Age, KeyspaceId, LogNo, RunId};
+use crate::version::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
+
+pub(super) const DIR: &str = "/db";
+
+pub(super) fn new_env(seed: u64) -> Env {
+    let env = Env::deterministic(Arc::new(MemFs::new()), seed);
+    env.vfs.create_dir_all(Path::new(DIR)).expect("a directory");
+    env
+}
+
+/// A table of the keys from `lower` to `upper`.
+pub(super) fn table(id: u64, lower: &str, upper: Option<&str>) -> TableUse {
+    let smallest = Bytes::copy_from_slice(lower.as_bytes());
+    let upper = upper.map(|upper| Bytes::copy_from_slice(upper.as_bytes()));
+    let meta = TableMeta {
+        id: TableId(id),
+        birth: BirthId(id.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        file_bytes: 10_000 + id,
+        entries: 300,
+        deletes: 20,
+        range_deletes: 1,
+        smallest: smallest.clone(),
+        upper: upper.clone(),
+        smallest_seq: SeqNo(id),
+        largest_seq: SeqNo(id + 400),
+        bits_per_key: 10.5,
+        reader: OnceLock::new(),
+    };
+    TableUse { meta: Arc::new(meta), range: KeyRange { lower: smallest, upper }, live_bytes: 9_000 + id }
+}
+
+pub(super) fn add(level: u32, run: u64, table: TableUse) -> Change {
+    Change::Add { level, run: RunId(run), age: Age(run), table }
+}
+
+pub(super) fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// A short life: a new database, two flushes, a merge, a keyspace that comes and goes.
+pub(super) fn life() -> Vec<ManifestEdit> {
+    let on = |keyspace, changes| VersionEdit { keyspace: KeyspaceId(keyspace), changes };
+    vec![
+        ManifestEdit {
+            settings: pairs(&[("digest", "xxh3"), ("seed", "7")]),
+            keyspaces_created: vec![(KeyspaceId(0), "default".to_owned(), pairs(&[("size_ratio", "10")]))],
+            first_log: Some(LogNo(2)),
+            next_id: Some(3),
+            ..ManifestEdit::default()
+        },
+        ManifestEdit {
+            keyspaces_created: vec![(KeyspaceId(1), "users".to_owned(), Vec::new())],
+            versions: vec![on(0, vec![add(0, 9, table(5, "a", Some("m")))])],
+            flushed: vec![(KeyspaceId(0), SeqNo(405))],
+            first_log: Some(LogNo(4)),
+            log_promise: Some((LogNo(2), 700)),
+            last_seq: Some(SeqNo(405)),
+            next_id: Some(10),
+            ..ManifestEdit::default()
+        },
+        ManifestEdit {
+            settings: pairs(&[("write_buffer", "1024")]),
+            keyspace_settings: vec![(KeyspaceId(1), pairs(&[("size_ratio", "4")]))],
+            versions: vec![
+                on(0, vec![add(0, 11, table(12, "b", None))]),
+                on(1, vec![add(0, 13, table(14, "", Some("q"))), add(0, 13, table(15, "q", Some("r")))]),
+            ],
+            next_id: Some(16),
+            ..ManifestEdit::default()
+        },
+        ManifestEdit {
+            keyspaces_dropped: vec![KeyspaceId(1)],
+            versions: vec![on(
+                0,
+                vec![
+                    add(1, 17, table(18, "a", Some("k"))),
+                    Change::Remove { level: 0, run: RunId(9), table: TableId(5) },
+                    Change::Narrow {
+                        level: 0,
+                        run: RunId(11),
+                        table: TableId(12),
+                        range: KeyRange { lower: Bytes::from_static(b"k"), upper: None },
+                        live_bytes: 4_000,
+                    },
+                ],
+            )],
+            next_id: Some(19),
+            ..ManifestEdit::default()
+        },
+    ]
+}
+
+/// The states after each edit.
+pub(super) fn states(edits: &[ManifestEdit]) -> Vec<ManifestState> {
+    let mut state = ManifestState::default();
+    let mut states = Vec::new();
+    for edit in edits {
+        state.apply(edit).expect("it fits");
+        states.push(state.clone());
+    }
+    states
+}
+
+/// Everything of a state, as text that can be compared.
+pub(super) fn text(state: &ManifestState) -> String {
+    format!("{:?}", state.snapshot_edit())
+}
+
+/// A manifest, number 3 and in force, whose snapshot is the first state and whose edits are the rest.
+pub(super) fn written(env: &Env, edits: &[ManifestEdit]) -> ManifestWriter {
+    let first = &states(edits)[0];
+    let mut writer = ManifestWriter::create(env, Path::new(DIR), 3, first).expect("created");
+    for edit in &edits[1..] {
+        writer.append(edit).expect("appended");
+    }
+    writer
+}
+
+pub(super) fn put_file(env: &Env, path: &Path, bytes: &[u8]) {
+    let mut file = env.vfs.create(path).expect("a file");
+    append_all(file.as_mut(), bytes).expect("written");
+}
+
+pub(super) fn load(env: &Env) -> crate::error::Result<Option<Loaded>> {
+    ManifestReader::load(env, Path::new(DIR))
+}
+
+pub(super) fn bytes_of(env: &Env, name: &str) -> Vec<u8> {
+    read_file(env.vfs.as_ref(), &Path::new(DIR).join(name)).expect("a file")
+}

@@ -169,6 +169,7 @@ fn a_malformed_batch_with_good_checksums_is_corruption_wherever_it_is() {
     wal.flush().expect("flushed");
     let error = replay_all(&env, &options(3)).expect_err("not the work of a crash");
     assert_eq!(error.damage().expect("a place").structure, "batch");
-    let (_, got) = replay_all(&env, &ReplayOptions { recovery: Recovery::PointInTime, ..options(3) }).expect("kept");
+    let (_, got) =
+        replay_all(&env, &ReplayOptions { recovery: Recovery::PointInTime, ..options(3) }).expect("kept");
     assert_eq!(sequences(&got), [1]);
 }

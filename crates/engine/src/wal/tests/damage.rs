@@ -100,13 +100,14 @@ impl Damage {
             }
         }
         let number = damaged.number;
-        let covers = |&(about, below): &(LogNo, u64)| below > 0 && (about > number || about == number && place < below);
+        let covers = |&(about, below): &(LogNo, u64)| {
+            below > 0 && (about > number || about == number && place < below)
+        };
         if promises.iter().any(covers) {
             return Expected::Corruption;
         }
-        let whole = |batch: &&BatchAt| {
-            batch.log < self.log() || batch.log == self.log() && batch.end <= place
-        };
+        let whole =
+            |batch: &&BatchAt| batch.log < self.log() || batch.log == self.log() && batch.end <= place;
         Expected::Batches(story.batches.iter().filter(whole).count())
     }
 
@@ -119,7 +120,8 @@ impl Damage {
             (Expected::Batches(count), Ok((report, got))) => {
                 assert_eq!(got.len(), count, "{told}");
                 story.check_prefix(&got, count);
-                let last = story.batches[..count].last().map_or(0, |batch| batch.ops.last().expect("ops").0.0);
+                let last =
+                    story.batches[..count].last().map_or(0, |batch| batch.ops.last().expect("ops").0.0);
                 assert_eq!(report.last_seq, SeqNo(last), "{told}");
             }
             (Expected::Corruption, Err(error)) => {
@@ -204,7 +206,8 @@ fn records_of_several_frames() {
 
 #[test]
 fn a_sector_of_zeros_hides_no_promise() {
-    let story = Story::write(5, &[Act::Batch(600), Act::Sync, Act::Batch(600), Act::Sync, Act::Batch(1), Act::Flush]);
+    let story =
+        Story::write(5, &[Act::Batch(600), Act::Sync, Act::Batch(600), Act::Sync, Act::Batch(1), Act::Flush]);
     let log = &story.logs[0];
     let promise = log.frames.iter().map(|frame| frame.promise).max().expect("frames");
     for start in (0..log.bytes.len()).step_by(512) {

@@ -1,1 +1,46 @@
+//! The example of `docs/formats/wal.md`.
 
+use super::*;
+use crate::inspect::wal_file;
+use crate::log::tests::{FRAME_FIELDS, HEADER_FIELDS, annotated};
+
+#[test]
+fn the_example_of_the_format_page() {
+    let env = new_env(1);
+    let mut wal = WalWriter::create(&env, Path::new(DIR), LogNo(7), None, SeqNo(40)).expect("a log");
+    let mut ops = Vec::new();
+    encode_op(&mut ops, KeyspaceId(0), OpRef::Put { key: b"apple", value: b"red" });
+    encode_op(&mut ops, KeyspaceId(0), OpRef::Delete { key: b"pear" });
+    encode_op(&mut ops, KeyspaceId(3), OpRef::RangeDelete { start: b"a", end: Some(b"c") });
+    wal.append_batch(SeqNo(41), 3, &ops).expect("appended");
+    wal.finish_clean().expect("closed");
+    let path = Path::new(DIR).join(log_file_name(LogNo(7)));
+    let bytes = read_file(env.vfs.as_ref(), &path).expect("the log");
+    let head = [
+        (8, "head: predecessor's number (none)"),
+        (8, "its length"),
+        (8, "its last sequence number"),
+        (4, "its last frame's header checksum"),
+        (8, "how much of it is synced"),
+        (8, "base sequence number"),
+    ];
+    let batch = [
+        (8, "batch: first sequence number"),
+        (4, "operations"),
+        (2, "put, keyspace 0"),
+        (6, "key apple"),
+        (4, "value red"),
+        (2, "delete, keyspace 0"),
+        (5, "key pear"),
+        (2, "range delete, keyspace 3"),
+        (2, "from a"),
+        (1, "an end follows"),
+        (2, "to c"),
+    ];
+    let fields = [&HEADER_FIELDS[..], &FRAME_FIELDS, &head, &FRAME_FIELDS, &batch, &FRAME_FIELDS].concat();
+    let text = annotated(&bytes, &fields);
+    let page = include_str!("../../../../../docs/formats/wal.md");
+    let described = wal_file(&env, &path).expect("described").to_string();
+    let lacking: Vec<String> = [text, described].into_iter().filter(|text| !page.contains(text)).collect();
+    assert!(lacking.is_empty(), "docs/formats/wal.md lacks this:\n{}", lacking.join("----\n"));
+}

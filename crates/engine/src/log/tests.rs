@@ -1,0 +1,172 @@
+//! Tests of the framing: splitting, promises found behind holes, and the example of `docs/formats/log.md`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use shamba_env::{Env, MemFs, Rng, SeededRng, append_all, read_file};
+
+use super::frame::{FRAME_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX};
+use super::*;
+
+const PATH: &str = "/f";
+
+pub(crate) fn new_env(seed: u64) -> Env {
+    Env::deterministic(Arc::new(MemFs::new()), seed)
+}
+
+fn create(env: &Env) -> FrameWriter {
+    FrameWriter::create(env, Path::new(PATH), FileKind::Wal, 7).expect("a file")
+}
+
+/// Bytes as lower-case hex, a blank between groups of four.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let groups: Vec<String> =
+        bytes.chunks(4).map(|group| group.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    groups.join(" ")
+}
+
+/// The fields of a file, one a line: offset, bytes, meaning. The sizes must cover `bytes` exactly.
+pub(crate) fn annotated(bytes: &[u8], fields: &[(usize, &str)]) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    for (size, meaning) in fields {
+        let line = format!("{at:>5}  {:<35}  {meaning}", hex(&bytes[at..at + size]));
+        text.push_str(line.trim_end());
+        text.push('\n');
+        at += size;
+    }
+    assert_eq!(at, bytes.len(), "the fields do not cover the file");
+    text
+}
+
+pub(crate) const HEADER_FIELDS: [(usize, &str); 7] = [
+    (8, "magic"),
+    (4, "version"),
+    (8, "required features"),
+    (8, "optional features"),
+    (8, "birth id"),
+    (8, "number"),
+    (4, "checksum of the above"),
+];
+
+pub(crate) const FRAME_FIELDS: [(usize, &str); 8] = [
+    (4, "frame: header checksum"),
+    (4, "payload checksum"),
+    (8, "file number"),
+    (8, "promise"),
+    (4, "birth tag"),
+    (2, "payload length"),
+    (1, "kind"),
+    (1, "zero"),
+];
+
+fn reader(env: &Env) -> FrameReader {
+    let mut window = Window::open(env, Path::new(PATH)).expect("opened");
+    let header = window.at(0, HEADER_BYTES as usize).expect("read");
+    let header = FileHeader::decode(FileKind::Wal, Some(7), header).expect("a header");
+    FrameReader::new(window, 7, header.birth)
+}
+
+#[test]
+fn records_of_every_size_round_trip() {
+    let env = new_env(1);
+    let mut writer = create(&env);
+    let sizes = [
+        0,
+        1,
+        PAYLOAD_BYTES_MAX - 1,
+        PAYLOAD_BYTES_MAX,
+        PAYLOAD_BYTES_MAX + 1,
+        2 * PAYLOAD_BYTES_MAX,
+        300_000,
+    ];
+    let record = |size: usize| (0..size).map(|i| (i * 7 % 251) as u8).collect::<Vec<u8>>();
+    for size in sizes {
+        let payload = record(size);
+        let (first, second) = payload.split_at(size / 3);
+        writer.append_record(first, second).expect("buffered");
+    }
+    writer.sync().expect("synced");
+    let mut reader = reader(&env);
+    for size in sizes {
+        let Step::Record(got) = reader.next().expect("read") else { panic!("{size}: no record") };
+        assert_eq!(got.kind, RecordKind::Data);
+        assert!(got.payload == record(size), "{size} bytes differ");
+        assert_eq!(got.frames as usize, size.div_ceil(PAYLOAD_BYTES_MAX).max(1));
+    }
+    assert!(matches!(reader.next().expect("read"), Step::End));
+}
+
+#[test]
+fn a_reader_stays_at_damage_and_says_the_same_again() {
+    let env = new_env(1);
+    let mut writer = create(&env);
+    writer.append_record(&[1; 100_000], &[]).expect("buffered");
+    writer.append_record(b"after", &[]).expect("buffered");
+    writer.flush().expect("flushed");
+    let mut bytes = read_file(env.vfs.as_ref(), Path::new(PATH)).expect("read");
+    bytes[90_000] ^= 1;
+    let env = new_env(2);
+    append_all(env.vfs.create(Path::new(PATH)).expect("a file").as_mut(), &bytes).expect("written");
+    let mut reader = reader(&env);
+    for _ in 0..3 {
+        let Step::Damage { offset, .. } = reader.next().expect("read") else { panic!("not noticed") };
+        assert_eq!(offset, HEADER_BYTES + (FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64);
+        assert_eq!(reader.offset(), HEADER_BYTES);
+    }
+}
+
+#[test]
+fn a_promise_is_found_behind_any_hole() {
+    let env = new_env(1);
+    let mut writer = create(&env);
+    let rng = SeededRng::new(11);
+    // Beyond several strides of the search, so that frames straddle its joints.
+    for _ in 0..400 {
+        writer.append_record(&vec![7; (rng.next_u64() % 3_000) as usize], &[]).expect("buffered");
+    }
+    writer.sync().expect("synced");
+    let promised = writer.synced();
+    writer.append_special(FrameKind::Promise, &[]).expect("buffered");
+    writer.flush().expect("flushed");
+    let good = read_file(env.vfs.as_ref(), Path::new(PATH)).expect("read");
+    let highest = |bytes: &[u8], birth: bool| {
+        let env = new_env(2);
+        append_all(env.vfs.create(Path::new(PATH)).expect("a file").as_mut(), bytes).expect("written");
+        let mut window = Window::open(&env, Path::new(PATH)).expect("opened");
+        survey::highest_promise(&mut window, 7, birth.then_some(writer.birth())).expect("read")
+    };
+    assert_eq!(highest(&good, true), promised);
+    for _ in 0..60 {
+        let mut bytes = good.clone();
+        let start = (rng.next_u64() % promised) as usize;
+        let end = start + (rng.next_u64() % (promised - start as u64)) as usize;
+        bytes[start..end].fill(if start % 2 == 0 { 0 } else { 0xa5 });
+        assert_eq!(highest(&bytes, true), promised, "a hole from {start} to {end}");
+        // Without the file header, too.
+        assert_eq!(highest(&bytes, false), promised, "a hole from {start} to {end}");
+    }
+    // A frame at another place, or of another life of the file, says nothing.
+    let mut bytes = good.clone();
+    bytes.drain(100..101);
+    bytes.extend_from_slice(&good[100..]);
+    assert_eq!(highest(&bytes, true), 0);
+    let mut window = Window::open(&env, Path::new(PATH)).expect("opened");
+    let stranger = Some(shamba_table::BirthId(writer.birth().0 ^ 1));
+    assert_eq!(survey::highest_promise(&mut window, 7, stranger).expect("read"), 0);
+}
+
+#[test]
+fn the_example_of_the_format_page() {
+    let env = new_env(1);
+    let mut writer = create(&env);
+    writer.append_record(b"hello", &[]).expect("buffered");
+    writer.sync().expect("synced");
+    writer.append_special(FrameKind::Promise, &[]).expect("buffered");
+    writer.flush().expect("flushed");
+    let bytes = read_file(env.vfs.as_ref(), Path::new(PATH)).expect("read");
+    let fields = [&HEADER_FIELDS[..], &FRAME_FIELDS[..], &[(5, "payload: hello")], &FRAME_FIELDS[..]];
+    let text = annotated(&bytes, &fields.concat());
+    let page = include_str!("../../../../docs/formats/log.md");
+    assert!(page.contains(&text), "docs/formats/log.md lacks this example:\n{text}");
+}

@@ -1,0 +1,123 @@
+//! Edits as bytes and as steps of the state.
+
+use super::*;
+use crate::log::codec::{put_prefixed, put_varint};
+use crate::version::manifest::codec::{EditFault, decode_edit, encode_edit};
+use shamba_env::{Rng, SeededRng};
+
+#[test]
+fn edits_round_trip() {
+    for edit in life() {
+        let decoded = decode_edit(&encode_edit(&edit)).expect("valid");
+        assert_eq!(format!("{decoded:?}"), format!("{edit:?}"));
+    }
+    assert!(encode_edit(&ManifestEdit::default()).is_empty());
+}
+
+#[test]
+fn a_snapshot_makes_the_same_state() {
+    for state in states(&life()) {
+        let mut again = ManifestState::default();
+        again.apply(&decode_edit(&encode_edit(&state.snapshot_edit())).expect("valid")).expect("it fits");
+        assert_eq!(text(&again), text(&state));
+    }
+}
+
+#[test]
+fn unknown_fields_are_skipped_or_refused_by_their_tag() {
+    let mut bytes = encode_edit(&life()[0]);
+    bytes.push(0x7f);
+    put_prefixed(&mut bytes, b"from the future");
+    let decoded = decode_edit(&bytes).expect("the field may be skipped");
+    assert_eq!(format!("{decoded:?}"), format!("{:?}", life()[0]));
+    bytes.push(0xff);
+    put_prefixed(&mut bytes, b"and this may not be");
+    assert!(matches!(decode_edit(&bytes), Err(EditFault::Unsupported(_))));
+}
+
+#[test]
+fn false_counts_and_lengths_cost_nothing() {
+    let mut body = vec![0, 1, b'n'];
+    put_varint(&mut body, u64::MAX);
+    let mut bytes = vec![0x82];
+    put_prefixed(&mut bytes, &body);
+    assert!(matches!(decode_edit(&bytes), Err(EditFault::Malformed(_))));
+    let mut bytes = vec![0x85];
+    put_varint(&mut bytes, u64::MAX);
+    assert!(matches!(decode_edit(&bytes), Err(EditFault::Malformed(_))));
+}
+
+#[test]
+fn hostile_edits_never_panic_nor_do_states_that_take_them() {
+    let rng = SeededRng::new(77);
+    let good: Vec<Vec<u8>> = life().iter().map(encode_edit).collect();
+    let before = states(&life())[2].clone();
+    for _ in 0..60_000 {
+        let mut bytes = good[(rng.next_u64() % 4) as usize].clone();
+        for _ in 0..1 + rng.next_u64() % 4 {
+            let at = (rng.next_u64() % bytes.len().max(1) as u64) as usize;
+            match rng.next_u64() % 4 {
+                0 => bytes.truncate(at),
+                1 => bytes.insert(at, rng.next_u64() as u8),
+                _ => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = rng.next_u64() as u8),
+            }
+        }
+        if let Ok(edit) = decode_edit(&bytes) {
+            let mut state = before.clone();
+            if state.apply(&edit).is_err() {
+                assert_eq!(text(&state), text(&before), "a refused edit left a trace");
+            }
+            assert_eq!(
+                format!("{:?}", decode_edit(&encode_edit(&edit)).expect("valid")),
+                format!("{edit:?}")
+            );
+        }
+    }
+}
+
+#[test]
+fn an_edit_that_does_not_fit_changes_nothing() {
+    let state = states(&life())[1].clone();
+    let unfit = [
+        ManifestEdit { keyspaces_dropped: vec![KeyspaceId(8)], ..ManifestEdit::default() },
+        ManifestEdit { keyspace_settings: vec![(KeyspaceId(8), Vec::new())], ..ManifestEdit::default() },
+        ManifestEdit { flushed: vec![(KeyspaceId(8), SeqNo(1))], ..ManifestEdit::default() },
+        ManifestEdit {
+            keyspaces_created: vec![(KeyspaceId(1), "other".to_owned(), Vec::new())],
+            ..ManifestEdit::default()
+        },
+        ManifestEdit {
+            keyspaces_created: vec![(KeyspaceId(5), "users".to_owned(), Vec::new())],
+            ..ManifestEdit::default()
+        },
+        ManifestEdit {
+            next_id: Some(1_000),
+            versions: vec![VersionEdit {
+                keyspace: KeyspaceId(0),
+                changes: vec![Change::Remove { level: 0, run: RunId(1), table: TableId(1) }],
+            }],
+            ..ManifestEdit::default()
+        },
+    ];
+    for edit in unfit {
+        let mut after = state.clone();
+        after.apply(&edit).expect_err("it does not fit");
+        assert_eq!(text(&after), text(&state));
+    }
+}
+
+#[test]
+fn counters_only_rise() {
+    let mut state = states(&life())[1].clone();
+    let late = ManifestEdit {
+        first_log: Some(LogNo(1)),
+        log_promise: Some((LogNo(1), 9_999)),
+        last_seq: Some(SeqNo(2)),
+        next_id: Some(2),
+        flushed: vec![(KeyspaceId(0), SeqNo(1))],
+        ..ManifestEdit::default()
+    };
+    let before = text(&state);
+    state.apply(&late).expect("it fits");
+    assert_eq!(text(&state), before);
+}

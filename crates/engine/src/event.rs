@@ -177,6 +177,7 @@ impl Events {
     }
 
     /// How often a listener panicked.
+    #[cfg(test)]
     pub fn listener_panics(&self) -> u64 {
         self.listener_panics.load(Ordering::Relaxed)
     }

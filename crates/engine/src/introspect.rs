@@ -19,6 +19,7 @@ impl Core {
         stats.debt_bytes = self.debt_bytes();
         stats.unsynced_bytes = self.unsynced_bytes.load(Ordering::Relaxed);
         stats.iterators_revoked = self.iterators.revoked();
+        stats.dead_files = self.garbage.waiting() as u64;
         stats
     }
 

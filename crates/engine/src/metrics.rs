@@ -160,6 +160,8 @@ macro_rules! work_counters {
             pub debt_bytes: u64,
             /// Acknowledged log bytes that are not yet synced.
             pub unsynced_bytes: u64,
+            /// Files that wait for their last reader to be removed.
+            pub dead_files: u64,
             /// Iterators whose idle view was taken back.
             pub iterators_revoked: u64,
             /// Levels of the default keyspace, level 0 first.

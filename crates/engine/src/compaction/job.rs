@@ -182,7 +182,7 @@ impl Core {
                 tally.dropped += 1;
             }
             entries += 1;
-            if entries % CHECK_EVERY_ENTRIES == 0 {
+            if entries.is_multiple_of(CHECK_EVERY_ENTRIES) {
                 self.keep_pace(pace, tally.bytes_written + output.bytes());
                 if self.is_stopping() {
                     return Err(Error::closed());

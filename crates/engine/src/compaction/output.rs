@@ -5,7 +5,6 @@
 //! goes into a running digest on its way in; with [`OutputOptions::verify`] each finished table is read back
 //! and its digest, count and order compared before anybody may delete an input.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -268,18 +267,4 @@ pub(crate) fn clip(tombstone: &RangeTombstone, part: &KeyRange) -> Option<RangeT
     let range = KeyRange { lower: tombstone.start.clone(), upper: tombstone.end.clone() };
     let KeyRange { lower, upper } = range.intersection(part)?;
     Some(RangeTombstone { start: lower, end: upper, seq: tombstone.seq })
-}
-
-/// Walks `iter` from its first entry until `visit` breaks.
-pub(crate) fn for_each_entry<B>(
-    iter: &mut dyn EntryIter,
-    mut visit: impl FnMut(&[u8], SeqNo, EntryKind, &[u8]) -> Result<ControlFlow<B>>,
-) -> Result<Option<B>> {
-    while iter.valid() {
-        if let ControlFlow::Break(value) = visit(iter.key(), iter.seq(), iter.kind(), iter.value())? {
-            return Ok(Some(value));
-        }
-        iter.next()?;
-    }
-    Ok(None)
 }

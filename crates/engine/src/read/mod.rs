@@ -7,4 +7,6 @@ pub(crate) mod merge;
 pub(crate) mod reader;
 pub(crate) mod run_iter;
 pub(crate) mod scan;
+#[cfg(test)]
+pub(crate) mod testing;
 mod visible;

@@ -140,7 +140,8 @@ impl Arrival {
     /// The job that brings the tables to `level`, or deeper.
     fn at(mut self, version: &Version, design: &Design, mut level: u32, reason: Reason) -> MergeJob {
         loop {
-            let allowed = design.runs_allowed(level, version.deepest_level().max(level));
+            // A level beyond the deepest one becomes the last by what arrives there.
+            let allowed = design.runs_allowed(level, version.deepest_level());
             let runs = version.level(level);
             let (active, capacity) = (runs.first(), design.level_capacity_bytes(level));
             let target = if allowed <= 1 {

@@ -30,8 +30,8 @@ fn the_example_of_the_format_page() {
         (3, "next id 4"),
     ];
     let change = [
-        (3, "tree changes, 51 bytes, keyspace 0"),
-        (2, "add, 48 bytes"),
+        (3, "tree changes, 44 bytes, keyspace 0"),
+        (2, "add, 41 bytes"),
         (3, "level 0, run 6, age 6"),
         (1, "table 5"),
         (8, "birth id"),

@@ -50,15 +50,16 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// A buffer of `buffer_entries`, tables of eight buffers, many more keys than a test writes.
+    /// A buffer of 16 entries, tables as large as level 1, many more keys than a test writes.
     pub fn new(design: Design, seed: u64) -> Self {
         let entry_bytes = (design.buffer_bytes / 16).max(1);
+        let table_entries = (16.0 * design.size_ratio) as usize;
         Self {
             design,
             inbox_trigger: 1,
             entry_bytes,
-            table_entries: 128,
-            slice_bytes: entry_bytes * 128 * 8,
+            table_entries,
+            slice_bytes: entry_bytes * table_entries as u64 * 8,
             key_count: 1 << 40,
             delete_one_in: 0,
             crash_one_in: 0,

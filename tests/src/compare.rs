@@ -195,8 +195,8 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[Pair]) -> Result<(), St
             return Err(format!("{what}: valid() is {}", cursor.valid()));
         }
         if let Some((key, value)) = want {
-            same_value(&format!("{what}: key"), key, Some(cursor.key()), Some(key))?;
-            same_value(&format!("{what}: value"), key, Some(cursor.value()), Some(value))?;
+            same_value(&format!("{what}: key"), key, cursor.key(), Some(key))?;
+            same_value(&format!("{what}: value"), key, cursor.value(), Some(value))?;
         }
     }
     Ok(())

@@ -66,14 +66,14 @@ const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering,
 const KINDS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 impl Vector {
-    /// A plain vector: the policy, T = 2, a write buffer of 1 KiB, everything else as a user gets it.
+    /// A plain vector: the policy, T = 3 (at 2 all three policies are one), a write buffer of 1 KiB, everything else as a user gets it.
     pub fn plain(policy: MergePolicy) -> Self {
         Self {
             shape: Shape::Named(policy),
-            size_ratio: 2.0,
+            size_ratio: 3.0,
             write_buffer: 1 << 10,
             block_bytes: 512,
-            file_size: 1 << 10,
+            file_size: 8 << 10,
             bits_per_key: 10.0,
             compression: vec![Compression::None],
             digest: DigestKind::Xxh3,
@@ -97,8 +97,9 @@ impl Vector {
             _ => Shape::Named(policy),
         };
         let size_ratio = match rng.u8(..4) {
-            0 | 1 => 2.0,
-            2 => 2.0 + rng.f64() * 3.0,
+            // At 2 all three policies are one.
+            0 => 2.0,
+            1 | 2 => 2.0 + rng.f64() * 2.0,
             _ => f64::from(rng.u8(2..=10)),
         };
         // Without a log no other durability can be promised.
@@ -122,9 +123,10 @@ impl Vector {
         Self {
             shape,
             size_ratio,
-            write_buffer: *pick(&mut rng, &[1 << 10, 1 << 10, 2 << 10, 4 << 10, 8 << 10]),
+            write_buffer: *pick(&mut rng, &[1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10]),
             block_bytes: *pick(&mut rng, &[256, 512, 1024, 4096]),
-            file_size: *pick(&mut rng, &[1 << 10, 2 << 10, 4 << 10, 16 << 10]),
+            // A table's header takes a page: the smallest size makes tables of one entry.
+            file_size: *pick(&mut rng, &[1 << 10, 6 << 10, 8 << 10, 12 << 10, 16 << 10, 32 << 10]),
             bits_per_key: *pick(&mut rng, &[0.0, 1.0, 2.5, 5.0, 10.0, 10.0, 12.0]),
             compression,
             digest,

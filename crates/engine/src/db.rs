@@ -386,18 +386,22 @@ impl Db {
         self.core().verify()
     }
 
-    /// Ends in order: what is in memory is in the log, synced, with an end marker; workers stop; the lock is
-    /// free. Clones answer `Closed` from now on.
+    /// Ends in order: what is in memory is in the log, synced, with an end marker (without a log: in tables);
+    /// workers stop; the lock is free. Clones answer `Closed` from now on.
     ///
     /// # Errors
     /// What writing or syncing the log failed with; the database is closed all the same.
     pub fn close(self) -> Result<()> {
         let core = self.core();
+        if core.settings.no_wal && core.check_writable().is_ok() {
+            core.flush_now()?; // There is no log that could bring the memtables back.
+        }
         if core.closed.swap(true, Ordering::AcqRel) {
             return Err(Error::closed());
         }
         self.handle.stop();
         let outcome = core.finish_log();
+        core.iterators.revoke_idle(|_| true);
         core.release_stale_views();
         core.events.emit(&Event::Closed);
         lock(&core.file_lock).take();

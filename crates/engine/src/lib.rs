@@ -31,6 +31,11 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+/// The examples of the project's front page are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod background;
 mod builder;
 mod compaction;

@@ -26,17 +26,6 @@ pub(crate) struct FragmentedTombstones {
     parts: Vec<Arc<Part>>,
 }
 
-/// A stretch of keys with the tombstones over it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Fragment {
-    /// First key inside.
-    pub start: Bytes,
-    /// First key beyond; `None`: no end.
-    pub end: Option<Bytes>,
-    /// The tombstones' sequence numbers, newest first; never empty.
-    pub seqs: Vec<SeqNo>,
-}
-
 /// A stretch of keys over which the newest visible tombstone is the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Cover {
@@ -96,11 +85,6 @@ impl FragmentedTombstones {
         self.parts.is_empty()
     }
 
-    /// How many tombstones there are.
-    pub fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.tombstones.len()).sum()
-    }
-
     /// The newest tombstone over `key` that a reader at `visible` sees; [`SeqNo::ZERO`] if there is none.
     pub fn newest_covering(&self, key: &[u8], visible: SeqNo) -> SeqNo {
         let newest = self.parts.iter().map(|part| part.newest_at(part.piece(key), visible)).max();
@@ -128,22 +112,6 @@ impl FragmentedTombstones {
     /// The tombstones as they came, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &RangeTombstone> {
         self.parts.iter().flat_map(|part| &part.tombstones)
-    }
-
-    /// The tombstones that reach into `[lower, upper)`, cut at its bounds.
-    pub fn clipped(&self, lower: &[u8], upper: Option<&[u8]>) -> Vec<RangeTombstone> {
-        self.iter().filter_map(|tombstone| clip(tombstone, lower, upper)).collect()
-    }
-
-    /// Stretches that do not overlap, ascending, with the tombstones over each.
-    pub fn fragments(&self) -> impl Iterator<Item = Fragment> {
-        self.joined().into_iter().flat_map(|part| {
-            (0..part.bounds.len()).filter_map(move |piece| {
-                let seqs = part.all_at(piece);
-                let (start, end) = part.bounds_of(piece);
-                (!seqs.is_empty()).then_some(Fragment { start, end, seqs })
-            })
-        })
     }
 
     /// What readers at `stripes` (ascending) and at the newest sequence need of the tombstones in
@@ -282,14 +250,6 @@ impl Part {
                 Cover { lower, upper, floor: self.newest_at(Some(piece), visible) }
             }
         }
-    }
-
-    /// Newest first.
-    fn all_at(&self, piece: usize) -> Vec<SeqNo> {
-        let mut seqs: Vec<SeqNo> = self.lists(piece).flatten().copied().collect();
-        seqs.sort_unstable_by(|a, b| b.cmp(a));
-        seqs.dedup();
-        seqs
     }
 
     /// What a reader at each of `stripes`, and one at the newest sequence, sees over a piece.

@@ -136,7 +136,7 @@ impl<'a> Batches<'a> {
                 Verb::Seek => {
                     let mut cursor = self.db.cursor();
                     cursor.seek(key)?;
-                    Some(cursor.valid() && cursor.key() == key)
+                    Some(cursor.key() == Some(key))
                 }
                 Verb::Scan(entries) => Some(scan(self.db, key, entries)?),
             };

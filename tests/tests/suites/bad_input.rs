@@ -153,9 +153,9 @@ fn a_read_only_database_never_writes() {
 
 #[test]
 fn foreign_and_newer_files_are_refused_and_kept() {
-    for (magic, version, kind) in
-        [(b"NOTOURS!", 1u32, ErrorKind::Corruption), (b"", 2, ErrorKind::Unsupported)]
-    {
+    let cases: [(&[u8], u32, ErrorKind); 2] =
+        [(b"NOTOURS!", 1, ErrorKind::Corruption), (b"", 2, ErrorKind::Unsupported)];
+    for (magic, version, kind) in cases {
         let (fs, env) = world();
         let db = builder(&env).open().expect("create");
         db.put("k", "v").expect("put");
@@ -247,17 +247,15 @@ fn readers_keep_to_their_bounds() {
     for key in ["a", "b", "c", "d"] {
         db.put(key, key).expect("put");
     }
-    let options = ReadOptions {
-        lower_bound: Some(b"b".to_vec()),
-        upper_bound: Some(b"d".to_vec()),
-        ..ReadOptions::default()
-    };
+    let mut options = ReadOptions::default();
+    options.lower_bound = Some(b"b".to_vec());
+    options.upper_bound = Some(b"d".to_vec());
     let keys = |iter: shamba::Iter| iter.map(|pair| pair.expect("scan").0.to_vec()).collect::<Vec<_>>();
     assert_eq!(keys(db.with(&options).iter()), [b"b", b"c"]);
     assert_eq!(keys(db.with(&options).range("c"..)), [b"c"]);
     let mut cursor = db.with(&options).cursor();
     cursor.seek_to_last().expect("seek");
-    assert_eq!(cursor.key(), b"c");
+    assert_eq!(cursor.key(), Some(b"c".as_slice()));
     cursor.seek("a").expect("seek");
-    assert_eq!(cursor.key(), b"b");
+    assert_eq!(cursor.key(), Some(b"b".as_slice()));
 }

@@ -278,7 +278,9 @@ fn a_full_disk_stops_writes_and_space_lets_them_go_on() {
         assert!(matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Stalled), "{path}: {error}");
         assert_eq!(db.get("before").expect("reads go on").as_deref(), Some(b"1".as_slice()));
         faulty.clear_rules();
-        db.put("after", "2").unwrap_or_else(|error| panic!("{path}: writes do not resume: {error}"));
+        // The next try of the flush comes after a back-off, for which this write waits.
+        let patient = WriteOptions { deadline_ms: Some(60_000), ..WriteOptions::default() };
+        db.put_with("after", "2", &patient).unwrap_or_else(|error| panic!("{path}: writes do not resume: {error}"));
         db.flush().expect("flush");
         drop(db);
         let db = open(MergePolicy::Leveling, &env);

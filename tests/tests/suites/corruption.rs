@@ -26,7 +26,6 @@ type Files = BTreeMap<String, Vec<u8>>;
 /// A database on disk, and what it may hold.
 struct Subject {
     name: &'static str,
-    vector: Vector,
     files: Files,
     oracle: Oracle,
 }
@@ -91,7 +90,7 @@ fn subject(name: &'static str, compression: Compression, clean: bool) -> Subject
         let bytes = read_file(&fs, &Path::new(HOME).join(&entry.name)).expect("read");
         (entry.name, bytes)
     });
-    Subject { name, vector, files: files.collect(), oracle }
+    Subject { name, files: files.collect(), oracle }
 }
 
 fn disk_of(files: &Files) -> MemFs {

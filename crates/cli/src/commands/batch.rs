@@ -105,18 +105,18 @@ impl Session<'_> {
                 let (key, value) = split(rest);
                 let key = self.bytes("key", key)?;
                 let value = self.bytes("value", value.unwrap_or_default())?;
-                self.write(|batch| drop(batch.put(&key, &value)), |db| db.put(&key, &value))
+                self.write(|batch| batch.put(&key, &value), |db| db.put(&key, &value))
             }
             (b"del", Some(key)) => {
                 let key = self.bytes("key", single("del K", key)?)?;
-                self.write(|batch| drop(batch.delete(&key)), |db| db.delete(&key))
+                self.write(|batch| batch.delete(&key), |db| db.delete(&key))
             }
             (b"delrange", Some(rest)) => {
                 let (from, to) = split(rest);
                 let to = to.ok_or_else(|| Refusal::Line("delrange needs two keys: delrange A B".into()))?;
                 let from = self.bytes("first key", from)?;
                 let to = self.bytes("second key", single("delrange A B", to)?)?;
-                self.write(|batch| drop(batch.delete_range(&from..&to)), |db| db.delete_range(&from..&to))
+                self.write(|batch| batch.delete_range(&from..&to), |db| db.delete_range(&from..&to))
             }
             (b"put", None) => Err(Refusal::Line("put needs a key and a value: put K V".into())),
             (b"del", None) => Err(Refusal::Line("del needs a key: del K".into())),
@@ -130,7 +130,7 @@ impl Session<'_> {
                 Ok("ok")
             }
             (b"commit", None) => match self.queue.take() {
-                Some(batch) => batch.commit().map(|()| "ok").map_err(Refusal::Engine),
+                Some(mut batch) => batch.commit().map(|()| "ok").map_err(Refusal::Engine),
                 None => Err(Refusal::Line("commit without begin".into())),
             },
             (b"flush" | b"compact" | b"sync", None) if self.queue.is_some() => {
@@ -147,7 +147,7 @@ impl Session<'_> {
     /// Queues the write, or does it.
     fn write(
         &mut self,
-        queue: impl FnOnce(&mut Batch),
+        queue: impl FnOnce(&mut Batch) -> &mut Batch,
         now: impl FnOnce(&Db) -> shamba::Result<()>,
     ) -> Result<&'static str, Refusal> {
         match &mut self.queue {

@@ -108,9 +108,8 @@ impl Load<'_> {
                     bytes += key.len() + value.len();
                     batch.put(key, value);
                     if batch.len() >= BATCH_RECORDS || bytes >= BATCH_BYTES {
-                        let full = std::mem::replace(&mut batch, self.db.batch());
-                        self.loaded += full.len() as u64;
-                        full.commit()?;
+                        self.loaded += batch.len() as u64;
+                        batch.commit()?;
                         bytes = 0;
                         bar.set_position(self.loaded);
                     }

@@ -2,10 +2,18 @@
 
 use shamba::MergePolicy;
 
+use super::timing::Timing;
 use super::trial::{Trial, Variant};
 
-/// Differences below this share are never called a gain or a loss: best-of-rounds times still wobble.
-const NOISE_MIN: f64 = 0.02;
+/// The ideas that are compared.
+pub const HASH_SHARING: &str = "hash sharing";
+/// Asking for filter lines ahead.
+pub const PREFETCHING: &str = "prefetching filters";
+/// Having filters at all.
+pub const FILTERS: &str = "filters";
+
+/// Differences below this share are never called a gain or a loss: even the fastest times wobble.
+const NOISE_MIN: f64 = 0.03;
 /// However disturbed the machine was, a difference beyond this share is one.
 const NOISE_MAX: f64 = 0.15;
 
@@ -49,16 +57,15 @@ pub struct Gain {
 }
 
 impl Gain {
-    fn new(idea: &'static str, trial: &Trial, existing: bool, with: (f64, f64), without: (f64, f64)) -> Self {
-        let ((with_ns, with_spread), (without_ns, without_spread)) = (with, without);
-        let noise = with_spread.min(without_spread).clamp(NOISE_MIN, NOISE_MAX);
-        let verdict = judge(with_ns, without_ns, noise);
-        Self { idea, policy: trial.policy, existing, with_ns, without_ns, verdict }
+    fn new(idea: &'static str, policy: MergePolicy, existing: bool, with: Timing, without: Timing) -> Self {
+        let noise = with.noise.max(without.noise).clamp(NOISE_MIN, NOISE_MAX);
+        let verdict = judge(with.ns, without.ns, noise);
+        Self { idea, policy, existing, with_ns: with.ns, without_ns: without.ns, verdict }
     }
 
-    /// The share of the time that the idea takes away; negative if it adds.
-    pub fn saved(&self) -> f64 {
-        1.0 - self.with_ns / self.without_ns
+    /// What the idea adds to the time, as a share of it; negative if it takes time away.
+    pub fn change(&self) -> f64 {
+        self.with_ns / self.without_ns - 1.0
     }
 }
 
@@ -73,27 +80,22 @@ fn judge(with_ns: f64, without_ns: f64, noise: f64) -> Verdict {
     }
 }
 
-/// Every comparison that this run allows.
-pub fn gains(trials: &[Trial]) -> Vec<Gain> {
+/// Every comparison that this run allows. `no_filters`: absent paths under tiering without filters.
+pub fn gains(trials: &[Trial], no_filters: Timing) -> Vec<Gain> {
     let mut gains = Vec::new();
-    for (idea, variant) in
-        [("hash sharing", Variant::NoSharing), ("prefetching filters", Variant::NoPrefetch)]
-    {
+    for (idea, variant) in [(HASH_SHARING, Variant::NoSharing), (PREFETCHING, Variant::NoPrefetch)] {
         for trial in trials {
             for existing in [false, true] {
-                let times = |variant| {
-                    trial.lookups_of(variant, existing).map(|lookups| (lookups.best_ns, lookups.spread))
-                };
-                if let (Some(with), Some(without)) = (times(Variant::Default), times(variant)) {
-                    gains.push(Gain::new(idea, trial, existing, with, without));
+                let time = |variant| trial.lookups_of(variant, existing).map(|lookups| lookups.time);
+                if let (Some(with), Some(without)) = (time(Variant::Default), time(variant)) {
+                    gains.push(Gain::new(idea, trial.policy, existing, with, without));
                 }
             }
         }
     }
-    for trial in trials {
-        let with = trial.lookups_of(Variant::Default, false).map(|lookups| (lookups.best_ns, lookups.spread));
-        if let (Some(with), Some(without_ns)) = (with, trial.no_filters_ns) {
-            gains.push(Gain::new("filters", trial, false, with, (without_ns, 0.0)));
+    for trial in trials.iter().filter(|trial| trial.policy == MergePolicy::Tiering) {
+        if let Some(lookups) = trial.lookups_of(Variant::Default, false) {
+            gains.push(Gain::new(FILTERS, trial.policy, false, lookups.time, no_filters));
         }
     }
     gains

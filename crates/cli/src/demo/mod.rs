@@ -15,6 +15,7 @@ mod plan;
 mod report;
 mod report_json;
 mod synthetic;
+mod timing;
 mod trial;
 mod walk;
 
@@ -30,10 +31,13 @@ use crate::sizes::show_count;
 
 use self::paths::Paths;
 use self::plan::Plan;
+use self::timing::Timing;
 use self::trial::Trial;
 
 /// Policies in the order of the report.
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
+/// The fourth database: tiering once more, to see what filters are worth.
+const WITHOUT_FILTERS: &str = "tiering-without-filters";
 /// How many unreadable paths are named.
 const NAMED_MAX: usize = 5;
 
@@ -62,6 +66,8 @@ struct Story {
     plan: Plan,
     kept_in: Option<PathBuf>,
     trials: Vec<Trial>,
+    /// Absent paths under tiering in a database without filters.
+    no_filters: Timing,
     seconds: f64,
 }
 
@@ -103,6 +109,7 @@ pub fn run(args: &DemoArgs, out: &mut Out) -> Result<(), Failure> {
         }
         trials.push(trial);
     }
+    let no_filters = trial::without_filters(&dir.join(WITHOUT_FILTERS), &plan, &paths)?;
     let seconds = start.elapsed().as_secs_f64();
     let story = Story {
         source,
@@ -111,6 +118,7 @@ pub fn run(args: &DemoArgs, out: &mut Out) -> Result<(), Failure> {
         plan,
         kept_in: args.db.clone(),
         trials,
+        no_filters,
         seconds,
     };
     if args.json {
@@ -138,8 +146,8 @@ fn databases_dir(given: Option<&Path>) -> Result<(PathBuf, Option<tempfile::Temp
         return Ok((temporary.path().to_path_buf(), Some(temporary)));
     };
     let shown = dir.display();
-    for policy in POLICIES {
-        if dir.join(policy.to_string()).exists() {
+    for name in POLICIES.iter().map(ToString::to_string).chain([WITHOUT_FILTERS.to_string()]) {
+        if dir.join(name).exists() {
             return Err(Failure::Usage(format!("{shown} already holds a demo; give another directory")));
         }
     }

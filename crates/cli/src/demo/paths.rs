@@ -57,11 +57,13 @@ impl Paths {
     ) -> Self {
         let mut rng = Rng::with_seed(SEED);
         rng.shuffle(&mut entries);
-        // Cloned in the new order, keys lie in memory in the order of their use: timing lookups must not
-        // time the misses of fetching the caller's own key.
-        let entries = entries.clone();
         let absent = absent_paths(&entries, root_bytes, &mut rng);
         Self { entries, absent, kinds, unreadable, seconds }
+    }
+
+    /// The paths themselves.
+    pub fn existing(&self) -> Vec<&[u8]> {
+        self.entries.iter().map(|entry| entry.key.as_slice()).collect()
     }
 
     /// Bytes of all keys and values.

@@ -22,7 +22,9 @@ pub struct Plan {
     pub buffer_bytes: u64,
     /// Where tables are cut.
     pub file_bytes: u64,
-    /// How often each lookup is timed; the best of them counts, as the others were disturbed.
+    /// How many lookups of each kind are timed.
+    pub timed: usize,
+    /// How often each of them is.
     pub rounds: usize,
 }
 
@@ -34,7 +36,6 @@ impl Plan {
         let above_last: f64 = (1..LEVELS).map(|level| SIZE_RATIO.powf(f64::from(level))).sum();
         let buffer_bytes = ((bytes as f64 / (above_last * FILL)) as u64).max(BUFFER_BYTES_MIN);
         let file_bytes = (bytes / TABLES).clamp(64 << 10, 16 << 20);
-        let rounds = (600_000 / paths.entries.len().max(1)).clamp(1, 5);
-        Self { size_ratio: SIZE_RATIO, buffer_bytes, file_bytes, rounds }
+        Self { size_ratio: SIZE_RATIO, buffer_bytes, file_bytes, timed: 50_000, rounds: 5 }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use shamba::{MemoryReport, MergePolicy};
 
 use super::Story;
-use super::gains::{Gain, Verdict, gains};
+use super::gains::{FILTERS, Gain, HASH_SHARING, PREFETCHING, Verdict, gains};
 use super::paths::{Kinds, Paths};
 use super::plan::{LEVELS, Plan};
 use super::trial::{Trial, Variant};
@@ -50,7 +50,7 @@ pub fn opening(
     ]);
     let kept =
         db.map_or("a temporary directory, removed at the end".to_string(), |dir| dir.display().to_string());
-    facts.row(["databases", &format!("one for each merge policy, in {kept}")]);
+    facts.row(["databases", &format!("one for each merge policy and one without filters, in {kept}")]);
     out.text(facts.to_string())?;
     out.line("")
 }
@@ -75,11 +75,11 @@ pub fn progress(out: &mut Out, trial: &Trial) -> Result<(), Failure> {
 pub fn story(out: &mut Out, story: &Story) -> Result<(), Failure> {
     loading(out, &story.trials)?;
     trees(out, &story.trials)?;
-    lookups(out, &story.trials, story.plan.rounds)?;
+    lookups(out, &story.trials)?;
     time_parts(out, &story.trials)?;
     explained(out, &story.trials)?;
     memory(out, story)?;
-    paid(out, &story.trials)?;
+    paid(out, story)?;
     closing(out, story)
 }
 
@@ -133,8 +133,8 @@ fn trees(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     out.text(table.to_string())
 }
 
-fn lookups(out: &mut Out, trials: &[Trial], rounds: usize) -> Result<(), Failure> {
-    out.heading(&format!("Lookups: nanoseconds each (best of {rounds}), and what one does on average"))?;
+fn lookups(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
+    out.heading("Lookups: nanoseconds each, and what one does on average")?;
     let mut table = Table::new([
         "policy",
         "paths",
@@ -155,7 +155,7 @@ fn lookups(out: &mut Out, trials: &[Trial], rounds: usize) -> Result<(), Failure
             let ns = |variant| {
                 trial
                     .lookups_of(variant, existing)
-                    .map_or("-".into(), |lookups| format!("{:.0}", lookups.best_ns))
+                    .map_or("-".into(), |lookups| format!("{:.0}", lookups.time.ns))
             };
             let unshared = trial
                 .lookups_of(Variant::NoSharing, existing)
@@ -188,7 +188,7 @@ fn time_parts(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     for trial in trials {
         for (existing, split) in [(true, trial.split[0]), (false, trial.split[1])] {
             let untimed =
-                trial.lookups_of(Variant::Default, existing).map_or(split.total(), |lookups| lookups.best_ns);
+                trial.lookups_of(Variant::Default, existing).map_or(split.total(), |lookups| lookups.time.ns);
             let mut cells = vec![
                 if existing { trial.policy.to_string() } else { String::new() },
                 if existing { "real" } else { "absent" }.to_string(),
@@ -231,7 +231,7 @@ fn memory(out: &mut Out, story: &Story) -> Result<(), Failure> {
     let part = |memory: &MemoryReport, wanted: &str| {
         memory.parts.iter().find(|(name, _)| name == wanted).map_or(0, |(_, bytes)| *bytes)
     };
-    for name in names {
+    for name in names.into_iter().filter(|name| trials.iter().any(|trial| part(&trial.memory, name) > 0)) {
         let cells = trials.iter().map(|trial| show_size(part(&trial.memory, name)));
         table.row(std::iter::once(name.clone()).chain(cells));
     }
@@ -249,11 +249,11 @@ fn memory(out: &mut Out, story: &Story) -> Result<(), Failure> {
     out.line("  copy of the paths, and all of the open databases, each with its cache.")
 }
 
-fn paid(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
+fn paid(out: &mut Out, story: &Story) -> Result<(), Failure> {
     out.heading("What paid here, and what did not")?;
-    let gains = gains(trials);
+    let gains = gains(&story.trials, story.no_filters);
     let mut table =
-        Table::new(["idea", "policy", "paths", "with", "without", "saved", ""]).left([1, 2, 6]).indent(2);
+        Table::new(["idea", "policy", "paths", "with", "without", "time", ""]).left([1, 2, 6]).indent(2);
     let mut last = "";
     for gain in &gains {
         table.row([
@@ -262,13 +262,13 @@ fn paid(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
             if gain.existing { "real" } else { "absent" }.to_string(),
             format!("{:.0} ns", gain.with_ns),
             format!("{:.0} ns", gain.without_ns),
-            format!("{:+.0} %", 100.0 * gain.saved()),
+            format!("{:+.0} %", 100.0 * gain.change()),
             gain.verdict.word().to_string(),
         ]);
         last = gain.idea;
     }
     out.text(table.to_string())?;
-    for sentence in conclusions(trials, &gains) {
+    for sentence in conclusions(&story.trials, &gains) {
         out.line(format!("  {sentence}"))?;
     }
     Ok(())
@@ -277,37 +277,34 @@ fn paid(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
 /// Sentences that the figures support.
 fn conclusions(trials: &[Trial], gains: &[Gain]) -> Vec<String> {
     let mut sentences = Vec::new();
-    for idea in ["hash sharing", "prefetching filters", "filters"] {
+    for idea in [HASH_SHARING, PREFETCHING, FILTERS] {
         let all: Vec<&Gain> = gains.iter().filter(|gain| gain.idea == idea).collect();
         let count = |verdict| all.iter().filter(|gain| gain.verdict == verdict).count();
-        let (paid, cost) = (count(Verdict::Paid), count(Verdict::Cost));
-        let best = all.iter().max_by(|a, b| a.saved().total_cmp(&b.saved()));
-        let Some(best) = best else { continue };
+        let (paid, cost, of) = (count(Verdict::Paid), count(Verdict::Cost), all.len());
+        let Some(best) = all.iter().min_by(|a, b| a.change().total_cmp(&b.change())) else { continue };
+        let best = format!(
+            "most for {} paths under {} ({:.0} % less time)",
+            if best.existing { "real" } else { "absent" },
+            best.policy,
+            -100.0 * best.change()
+        );
+        let idea = format!("{}{}", idea[..1].to_uppercase(), &idea[1..]);
         sentences.push(match (paid, cost) {
-            (0, 0) => format!("- {idea}: no difference beyond the noise of this run."),
-            (0, cost) => format!("- {idea} did not pay: slower in {cost} of {} comparisons.", all.len()),
-            (paid, cost) => {
-                let not = match cost {
-                    0 => String::new(),
-                    cost => format!(", slower in {cost}"),
-                };
-                format!(
-                    "- {idea} paid in {paid} of {} comparisons{not}; most for {} paths under {} ({:.0} % less time).",
-                    all.len(),
-                    if best.existing { "real" } else { "absent" },
-                    best.policy,
-                    100.0 * best.saved()
-                )
-            }
+            (0, 0) => format!("{idea} made no difference beyond the noise of this run."),
+            (0, _) => format!("{idea} did not pay: slower in {cost} of {of} comparisons, faster in none."),
+            (_, 0) if paid == of => format!("{idea} paid wherever it was compared, {best}."),
+            (_, 0) => format!("{idea} paid in {paid} of {of} comparisons, {best}."),
+            _ => format!("{idea} paid in {paid} of {of} comparisons, {best}, and cost time in {cost}."),
         });
     }
     let of = |policy| trials.iter().find(|trial| trial.policy == policy);
     if let (Some(leveling), Some(tiering)) = (of(MergePolicy::Leveling), of(MergePolicy::Tiering)) {
         let miss = |trial: &Trial| {
-            trial.lookups_of(Variant::Default, false).map_or(f64::NAN, |lookups| lookups.best_ns)
+            trial.lookups_of(Variant::Default, false).map_or(f64::NAN, |lookups| lookups.time.ns)
         };
         sentences.push(format!(
-            "- tiering against leveling: {:.1} against {:.1} bytes written for each byte of data, {:.0} against {:.0} ns for an absent path.",
+            "Tiering wrote {:.1} bytes for each byte of data where leveling wrote {:.1}; an absent path took {:.0} ns \
+             where it took {:.0}.",
             tiering.write_amplification(),
             leveling.write_amplification(),
             miss(tiering),

@@ -10,7 +10,7 @@ use crate::json;
 /// Everything, with the verification counts of all trials at the top.
 pub fn object(story: &Story) -> Value {
     let sum = |of: fn(&Trial) -> u64| story.trials.iter().map(of).sum::<u64>();
-    let gains: Vec<Value> = gains(&story.trials)
+    let gains: Vec<Value> = gains(&story.trials, story.no_filters)
         .iter()
         .map(|gain| {
             json!({
@@ -19,7 +19,7 @@ pub fn object(story: &Story) -> Value {
                 "keys": keys(gain.existing),
                 "with_ns": gain.with_ns,
                 "without_ns": gain.without_ns,
-                "saved_share": gain.saved(),
+                "change_share": gain.change(),
                 "verdict": gain.verdict.word(),
             })
         })
@@ -40,6 +40,7 @@ pub fn object(story: &Story) -> Value {
         "mismatches": story.mismatches(),
         "size_ratio": story.plan.size_ratio,
         "write_buffer_bytes": story.plan.buffer_bytes,
+        "no_filters_absent_ns": story.no_filters.ns,
         "policies": story.trials.iter().map(trial).collect::<Vec<_>>(),
         "gains": gains,
     })
@@ -70,7 +71,6 @@ fn trial(trial: &Trial) -> Value {
             "stall_us": load.stall_us,
         },
         "lookups": trial.lookups.iter().map(lookups).collect::<Vec<_>>(),
-        "no_filters_absent_ns": trial.no_filters_ns,
         "time_split": { "existing": split(&trial.split[0]), "absent": split(&trial.split[1]) },
         "memory": json::memory(&trial.memory),
         "verification": {
@@ -93,8 +93,8 @@ fn lookups(lookups: &Lookups) -> Value {
             "hash_sharing": lookups.variant != Variant::NoSharing,
             "prefetch": lookups.variant != Variant::NoPrefetch,
             "keys": keys(lookups.existing),
-            "ns_per_lookup": lookups.best_ns,
-            "spread": lookups.spread,
+            "ns_per_lookup": lookups.time.ns,
+            "noise_share": lookups.time.noise,
             "hashes_per_get": stats.hashes_per_get(),
             "filters_per_get": stats.filters_per_get(),
             "false_positives_per_get": stats.false_positives_per_get(),

@@ -1,8 +1,8 @@
 //! One merge policy, tried: load, reopen, verify, look up.
 //!
 //! For the lookups the database is opened several times at once, read-only, with one switch different in
-//! each, and the handles take turns: so a disturbance of the machine meets all alike. The first turn warms
-//! the cache, checks every answer and gives the counters; the later ones are timed, the best one counts.
+//! each. First each of them looks up every path and every absent one: that warms its cache, checks the
+//! answers and gives the counters. Then they take turns at a sample, timed ([`super::timing`]).
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,6 +11,7 @@ use shamba::{Builder, Db, Explanation, LevelStats, MemoryReport, MergePolicy, St
 
 use super::paths::Paths;
 use super::plan::Plan;
+use super::timing::{self, Timing};
 use crate::exit::Failure;
 use crate::progress;
 
@@ -58,10 +59,8 @@ pub struct Lookups {
     pub existing: bool,
     /// Counters of the first turn.
     pub stats: Stats,
-    /// Nanoseconds per lookup in the best timed turn.
-    pub best_ns: f64,
-    /// The slowest turn against the best, less one: how disturbed the machine was.
-    pub spread: f64,
+    /// How long one takes.
+    pub time: Timing,
 }
 
 /// Where the time of a lookup goes, in nanoseconds per lookup.
@@ -129,10 +128,7 @@ pub struct Trial {
     pub lookups: Vec<Lookups>,
     /// Of existing and of absent paths.
     pub split: [Split; 2],
-    /// Nanoseconds for an absent path in a database like this one but without filters; `None` where it was
-    /// not tried.
-    pub no_filters_ns: Option<f64>,
-    /// A hit and a miss that had the most to do, of a few hundred.
+    /// A typical hit and a typical miss.
     pub explained: [Explanation; 2],
     pub memory: MemoryReport,
     pub verification: Verification,
@@ -174,15 +170,12 @@ pub fn run(path: &Path, policy: MergePolicy, plan: &Plan, paths: &Paths) -> Resu
     let (tree, stats) = (db.describe(), db.stats());
     let lookups = look_up(&handles, plan, paths, &mut verification)?;
     let explained = [
-        busiest(db, paths.entries.iter().map(|entry| entry.key.as_slice()))?,
-        busiest(db, paths.absent.iter().map(Vec::as_slice))?,
+        typical(db, paths.entries.iter().map(|entry| entry.key.as_slice()))?,
+        typical(db, paths.absent.iter().map(Vec::as_slice))?,
     ];
     let memory = db.memory();
     drop(handles);
-    let split = time_parts(path, paths)?;
-    // One policy is enough to see what filters are worth; under tiering they have the most to do.
-    let no_filters_ns =
-        (policy == MergePolicy::Tiering).then(|| without_filters(path, plan, paths)).transpose()?;
+    let split = time_parts(path, plan, paths)?;
     Ok(Trial {
         policy,
         load,
@@ -192,7 +185,6 @@ pub fn run(path: &Path, policy: MergePolicy, plan: &Plan, paths: &Paths) -> Resu
         levels: stats.levels,
         lookups,
         split,
-        no_filters_ns,
         explained,
         memory,
         verification,
@@ -246,8 +238,7 @@ fn look_up(
     paths: &Paths,
     verification: &mut Verification,
 ) -> Result<Vec<Lookups>, Failure> {
-    let turns = handles.len() * (plan.rounds + 1);
-    let bar = progress::bar("looking up", Some(turns as u64));
+    let bar = progress::bar("looking up", Some(handles.len() as u64 + 1));
     let mut all = Vec::new();
     for (variant, db) in handles {
         let before = db.stats();
@@ -263,45 +254,36 @@ fn look_up(
         let after = db.stats();
         verification.lookups += (paths.entries.len() + paths.absent.len()) as u64;
         for (existing, stats) in [(true, between.since(&before)), (false, after.since(&between))] {
-            all.push(Lookups { variant: *variant, existing, stats, best_ns: f64::INFINITY, spread: 0.0 });
+            all.push(Lookups { variant: *variant, existing, stats, time: Timing::default() });
         }
         bar.inc(1);
     }
-    let mut worst = vec![0.0f64; all.len()];
-    for _ in 0..plan.rounds {
-        for (number, (_, db)) in handles.iter().enumerate() {
-            let hits = time(db, paths.entries.iter().map(|entry| entry.key.as_slice()))?;
-            let misses = time(db, paths.absent.iter().map(Vec::as_slice))?;
-            for (slot, ns) in [(2 * number, hits), (2 * number + 1, misses)] {
-                all[slot].best_ns = all[slot].best_ns.min(ns);
-                worst[slot] = worst[slot].max(ns);
-            }
-            bar.inc(1);
+    let databases: Vec<&Db> = handles.iter().map(|(_, db)| db).collect();
+    for (existing, keys) in [(true, sample(&paths.existing(), plan)), (false, sample(&paths.absent, plan))] {
+        let times = timing::compare(&databases, &keys, plan.rounds)?;
+        for (lookups, time) in all.iter_mut().filter(|lookups| lookups.existing == existing).zip(times) {
+            lookups.time = time;
         }
-    }
-    for (lookups, worst) in all.iter_mut().zip(worst) {
-        lookups.spread = worst / lookups.best_ns - 1.0;
     }
     bar.finish_and_clear();
     Ok(all)
 }
 
-/// Nanoseconds per lookup over all `keys`.
-fn time<'a>(db: &Db, keys: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<f64, Failure> {
-    let count = keys.len().max(1) as f64;
-    let start = Instant::now();
-    for key in keys {
-        std::hint::black_box(db.get(key)?);
-    }
-    Ok(start.elapsed().as_nanos() as f64 / count)
+/// Evenly chosen keys, one after the other in memory: timing lookups must not time the misses of fetching
+/// the caller's own key.
+fn sample(keys: &[impl AsRef<[u8]>], plan: &Plan) -> Vec<Vec<u8>> {
+    keys.iter().step_by(keys.len().div_ceil(plan.timed).max(1)).map(|key| key.as_ref().to_vec()).collect()
 }
 
-/// The explanation with the most steps among the first few hundred keys.
-fn busiest<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanation, Failure> {
+/// The explanation that passes the most filters without being misled by one, among the first few hundred:
+/// what lookups are like.
+fn typical<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanation, Failure> {
     let mut best: Option<Explanation> = None;
+    let rank =
+        |explanation: &Explanation| (std::cmp::Reverse(explanation.false_positives), explanation.filters);
     for key in keys.take(300) {
         let explanation = db.explain(key)?;
-        if best.as_ref().is_none_or(|best| explanation.steps.len() > best.steps.len()) {
+        if best.as_ref().is_none_or(|best| rank(&explanation) > rank(best)) {
             best = Some(explanation);
         }
     }
@@ -309,24 +291,28 @@ fn busiest<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanat
 }
 
 /// Lookups with the timers on: how long each part takes.
-fn time_parts(path: &Path, paths: &Paths) -> Result<[Split; 2], Failure> {
+fn time_parts(path: &Path, plan: &Plan, paths: &Paths) -> Result<[Split; 2], Failure> {
     let db = Db::builder(path).read_only(true).timers(true).open()?;
-    // The first turn warms the cache.
-    time(&db, paths.entries.iter().map(|entry| entry.key.as_slice()))?;
+    let (existing, absent) = (sample(&paths.existing(), plan), sample(&paths.absent, plan));
+    timing::warm(&db, &existing)?;
     let start = db.stats();
-    time(&db, paths.entries.iter().map(|entry| entry.key.as_slice()))?;
+    timing::warm(&db, &existing)?;
     let between = db.stats();
-    time(&db, paths.absent.iter().map(Vec::as_slice))?;
+    timing::warm(&db, &absent)?;
     let end = db.stats();
     Ok([Split::of(&between.since(&start)), Split::of(&end.since(&between))])
 }
 
-/// Absent paths looked up in a database that has no filters.
-fn without_filters(path: &Path, plan: &Plan, paths: &Paths) -> Result<f64, Failure> {
-    let path = &path.with_extension("without-filters");
+/// Absent paths looked up in a database at `path` that is like that of tiering, but without filters: what
+/// are filters worth?
+///
+/// # Errors
+/// As the engine fails.
+pub fn without_filters(path: &Path, plan: &Plan, paths: &Paths) -> Result<Timing, Failure> {
     load(path, Db::builder(path).merge_policy(MergePolicy::Tiering).bits_per_key(0.0), plan, paths)?;
     let db = Db::builder(path).read_only(true).open()?;
-    // The first turn warms the cache.
-    time(&db, paths.absent.iter().map(Vec::as_slice))?;
-    time(&db, paths.absent.iter().map(Vec::as_slice))
+    let keys = sample(&paths.absent, plan);
+    timing::warm(&db, &keys)?;
+    let times = timing::compare(&[&db], &keys, plan.rounds)?;
+    Ok(times.first().copied().unwrap_or_default())
 }

@@ -85,6 +85,7 @@ impl IterRegistry {
     }
 
     /// How many iterators hold a view now.
+    #[cfg(test)]
     pub fn pinned(&self) -> usize {
         let holds = |slot: &Arc<Slot>| slot.live.try_lock().map_or(true, |live| live.is_some());
         self.shards.iter().flat_map(slots).filter(holds).count()

@@ -403,7 +403,7 @@ impl Store {
         {
             let lower = index.checked_sub(1).map_or(&[][..], |before| starts[before].as_slice());
             let upper = starts.get(index).map(Vec::as_slice);
-            let tombstones = tombstones.clipped(lower, upper);
+            let tombstones = tombstones.thinned(lower, upper, &self.snapshots.stripes());
             if group.is_empty() && tombstones.is_empty() {
                 continue;
             }

@@ -171,9 +171,9 @@ impl TableReader {
         _digest: KeyDigest,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        let start_us = self.now_us(io);
+        let start_ns = self.now_ns(io);
         let mut number = self.loaded.index.find(key, seq);
-        let found_us = self.now_us(io);
+        let found_ns = self.now_ns(io);
         let mut answer = None;
         // One turn, as separators carry sequence numbers; a second one only for a separator that lies between
         // the last version of `key` in its block and the next, which this build's writer does not make.
@@ -192,9 +192,9 @@ impl TableReader {
             }
             number += 1;
         }
-        let end_us = self.now_us(io);
-        io.index_ns += (found_us - start_us) * 1_000;
-        io.data_ns += (end_us - found_us) * 1_000;
+        let end_ns = self.now_ns(io);
+        io.index_ns += found_ns.saturating_sub(start_ns);
+        io.data_ns += end_ns.saturating_sub(found_ns);
         Ok(answer)
     }
 
@@ -261,8 +261,8 @@ impl TableReader {
         Ok(block)
     }
 
-    fn now_us(&self, io: &ReadCounters) -> u64 {
-        if io.timed { self.clock.now_us() } else { 0 }
+    fn now_ns(&self, io: &ReadCounters) -> u64 {
+        if io.timed { self.clock.now_ns() } else { 0 }
     }
 }
 

@@ -237,6 +237,10 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::{Age, RunId};
+    use crate::range_delete::FragmentedTombstones;
+    use crate::read::testing::{Row, Store};
+    use crate::version::{Change, VersionEdit};
     use shamba_model::MergePolicy;
 
     /// What `check` says of a tree in the notation.
@@ -310,5 +314,36 @@ mod tests {
         assert_eq!(shape(&inbox, Tiering).unwrap_err(), "the inbox has 2 runs, its trigger is 2");
         let last = "L1: r8@8[000018:a..z 100] r7@7[000017:a..z 100]\n";
         assert_eq!(shape(last, LazyLeveling).unwrap_err(), "level 1 has 2 runs, 1 allowed");
+    }
+
+    /// A tree with real tables: runs of (key, sequence number), all on level 0, newest first.
+    fn on_disk(runs: &[&[(&str, u64)]]) -> Version {
+        let store = Store::new();
+        let mut changes = Vec::new();
+        for (newer, entries) in runs.iter().enumerate() {
+            let rows: Vec<_> = entries.iter().map(|(key, seq)| Row::put(key.as_bytes(), *seq)).collect();
+            let tables = store.build(&rows, &FragmentedTombstones::default(), 2);
+            let (run, age) = (RunId(newer as u64), Age((runs.len() - newer) as u64));
+            changes.extend(tables.into_iter().map(|table| Change::Add { level: 0, run, age, table }));
+        }
+        Version::empty().apply(&VersionEdit { changes, ..VersionEdit::default() }).expect("a good edit")
+    }
+
+    #[test]
+    fn reading_every_entry_finds_a_version_below_an_older_one() {
+        let good = on_disk(&[&[("a", 9), ("c", 8), ("c", 7), ("d", 6)], &[("a", 1), ("b", 99), ("c", 5)]]);
+        assert_eq!(deep_check(&good), Ok(()));
+        let bad = on_disk(&[&[("a", 9), ("c", 8), ("c", 7), ("d", 6)], &[("a", 1), ("b", 2), ("c", 7)]]);
+        let why = "key c: run 1 has version 7, run 0 before it in lookup order has 7";
+        assert_eq!(deep_check(&bad).unwrap_err(), why);
+
+        // What does not count is not looked at.
+        let table = bad.level(0)[1].tables().last().expect("a table").clone();
+        assert_eq!(table.range.lower, "c");
+        let change = Change::Remove { level: 0, run: RunId(1), table: table.meta.id };
+        let without = VersionEdit { changes: vec![change], ..VersionEdit::default() };
+        assert_eq!(deep_check(&bad.apply(&without).expect("a good edit")), Ok(()));
+        let paper: Version = "L0: r1@1[1:a..b 1]".parse().expect("notation");
+        assert_eq!(deep_check(&paper).unwrap_err(), "table 000001 is not open");
     }
 }

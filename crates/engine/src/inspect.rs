@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use shamba_env::Env;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::codec::Decoded;
 use crate::log::{
     FileHeader, FileKind, FrameReader, HEADER_BYTES, HeaderFault, Record, RecordKind, Step, Window, survey,
 };
@@ -144,7 +145,7 @@ fn describe_file(
     env: &Env,
     path: &Path,
     kind: FileKind,
-    describe: &dyn Fn(&Record, u64) -> std::result::Result<(&'static str, Fields), String>,
+    describe: &dyn Fn(&Record, u64) -> Decoded<(&'static str, Fields)>,
 ) -> Result<LogDescription> {
     let mut window = Window::open(env, path)?;
     let start = window.at(0, HEADER_BYTES as usize)?;

@@ -202,8 +202,7 @@ impl Core {
                 continue;
             }
             keyspace.check_usable()?;
-            let mut reserve = Operations::default();
-            reserve.count = 1;
+            let mut reserve = Operations { count: 1, ..Operations::default() };
             encode_op(&mut reserve.encoded, keyspace.id, OpRef::RangeDelete { start: b"", end: Some(b"") });
             let seq = writing.last_seq.next();
             if !self.settings.no_wal {

@@ -6,6 +6,7 @@ use shamba_env::Env;
 
 use super::{Fields, LogDescription, describe_file, escaped};
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::codec::Decoded;
 use crate::log::{FileKind, Record, RecordKind};
 use crate::version::current::read_current;
 use crate::version::manifest::codec::{EditFault, decode_edit};
@@ -29,7 +30,7 @@ pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
     manifest_file(env, &path.join(manifest_file_name(current.number)))
 }
 
-fn describe(record: &Record) -> std::result::Result<(&'static str, Fields), String> {
+fn describe(record: &Record) -> Decoded<(&'static str, Fields)> {
     match record.kind {
         RecordKind::Promise => Ok(("promise", Vec::new())),
         RecordKind::End => Ok(("end", Vec::new())),

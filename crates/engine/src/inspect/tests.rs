@@ -41,7 +41,7 @@ fn the_end_is_judged_by_the_promises_in_the_file() {
     let open = described(&log(false)).expect("described");
     assert_eq!(open.ending, Ending::Open);
     let kinds: Vec<&str> = open.records.iter().map(|record| record.kind).collect();
-    assert_eq!(kinds, ["head", "batch", "batch", "batch"]);
+    assert_eq!(kinds, ["head", "batch", "batch", "promise", "batch"]);
     assert_eq!(open.records[1].fields, [("put", "@1 [0] \\\\\\x00key (5 bytes)".to_owned())]);
     assert_eq!(described(&log(true)).expect("described").ending, Ending::Clean);
 
@@ -50,7 +50,7 @@ fn the_end_is_judged_by_the_promises_in_the_file() {
     torn[last] ^= 1;
     let torn = described(&torn).expect("described");
     assert!(matches!(torn.ending, Ending::Torn { .. }) && !torn.is_corrupt());
-    assert_eq!(torn.records.len(), 3);
+    assert_eq!(torn.records.len(), 4);
 
     let mut corrupt = log(false);
     corrupt[200] ^= 1;

@@ -91,11 +91,6 @@ impl FrameReader {
         self.offset
     }
 
-    /// Where the file is taken to end.
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit
-    }
-
     /// The next record, or why there is none.
     ///
     /// # Errors

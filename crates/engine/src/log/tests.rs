@@ -141,7 +141,7 @@ fn a_promise_is_found_behind_any_hole() {
         let mut bytes = good.clone();
         let start = (rng.next_u64() % promised) as usize;
         let end = start + (rng.next_u64() % (promised - start as u64)) as usize;
-        bytes[start..end].fill(if start % 2 == 0 { 0 } else { 0xa5 });
+        bytes[start..end].fill(if start.is_multiple_of(2) { 0 } else { 0xa5 });
         assert_eq!(highest(&bytes, true), promised, "a hole from {start} to {end}");
         // Without the file header, too.
         assert_eq!(highest(&bytes, false), promised, "a hole from {start} to {end}");

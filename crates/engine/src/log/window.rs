@@ -31,10 +31,6 @@ impl Window {
         Ok(Self { file, path: path.to_path_buf(), file_bytes, start: 0, chunk: Vec::new() })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The file's length when it was opened.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes

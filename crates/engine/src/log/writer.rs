@@ -1,7 +1,8 @@
 //! Writing frames: records go into a buffer, to the operating system, to the disk.
 //!
-//! Three watermarks, `synced <= flushed <= offset`, all on record boundaries. A failed append cuts the file
-//! back to `flushed` and *seals* the writer: what was buffered is lost and reported, nothing is ever
+//! Three watermarks, `synced <= flushed <= offset`, all on record boundaries. They count records that say
+//! something: a promise behind the last of these need not be durable, so it leaves the watermarks where they
+//! are. A failed append cuts the file back to what was flushed and *seals* the writer: what was buffered is lost and reported, nothing is ever
 //! appended again. What was flushed before may still be synced. A failed sync seals for good: after it
 //! nobody knows what is on the disk, and a second sync that succeeds would not tell.
 //!
@@ -26,7 +27,7 @@ const BUFFER_KEPT_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 struct Seal {
     cause: Error,
-    /// The file ends at `flushed`, as far as the operating system said.
+    /// The file ends where the last flush left it, as far as the operating system said.
     cut: bool,
     /// A sync failed: not even what was flushed can be made durable any more.
     sync_failed: bool,
@@ -41,11 +42,20 @@ pub(crate) struct FrameWriter {
     birth_tag: u32,
     number: u64,
     buffer: Vec<u8>,
-    flushed: u64,
+    /// Bytes in the file, promises included.
+    file_bytes: u64,
+    appended: Watermark,
+    flushed: Watermark,
     synced: u64,
-    last_checksum: u32,
-    flushed_checksum: u32,
     seal: Option<Seal>,
+}
+
+/// Where the records that say something end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Watermark {
+    offset: u64,
+    /// Header checksum of the last frame before it.
+    checksum: u32,
 }
 
 impl FrameWriter {
@@ -63,10 +73,10 @@ impl FrameWriter {
             birth_tag: birth_tag(birth, number),
             number,
             buffer: FileHeader::new(birth, number).encode(kind),
-            flushed: 0,
+            file_bytes: 0,
+            appended: Watermark { offset: HEADER_BYTES, checksum: 0 },
+            flushed: Watermark::default(),
             synced: 0,
-            last_checksum: 0,
-            flushed_checksum: 0,
             seal: None,
         })
     }
@@ -103,8 +113,8 @@ impl FrameWriter {
 
     /// Appends one frame with the next `bytes` bytes of `parts`, which has them.
     fn push_frame(&mut self, kind: FrameKind, parts: &mut [&[u8]; 2], bytes: usize) {
-        let offset = self.offset();
         let frame_at = self.buffer.len();
+        let offset = self.file_bytes + frame_at as u64;
         let payload_at = frame_at + FRAME_HEADER_BYTES;
         self.buffer.resize(payload_at, 0);
         let mut wanted = bytes;
@@ -124,7 +134,10 @@ impl FrameWriter {
         };
         let (encoded, sum) = header.encode(offset);
         self.buffer[frame_at..payload_at].copy_from_slice(&encoded);
-        self.last_checksum = sum;
+        if kind != FrameKind::Promise {
+            let end = self.file_bytes + self.buffer.len() as u64;
+            self.appended = Watermark { offset: end, checksum: sum };
+        }
     }
 
     /// Hands everything buffered to the operating system.
@@ -139,13 +152,13 @@ impl FrameWriter {
         if let Err(error) = append_all(self.file.as_mut(), &self.buffer) {
             let cause = Error::io("append to", &self.path, error);
             self.buffer = Vec::new();
-            self.last_checksum = self.flushed_checksum;
-            let cut = self.file.truncate(self.flushed).is_ok();
+            self.appended = self.flushed;
+            let cut = self.file.truncate(self.file_bytes).is_ok();
             self.seal = Some(Seal { cause: cause.clone(), cut, sync_failed: false });
             return Err(cause);
         }
-        self.flushed += self.buffer.len() as u64;
-        self.flushed_checksum = self.last_checksum;
+        self.file_bytes += self.buffer.len() as u64;
+        self.flushed = self.appended;
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES);
         Ok(())
@@ -161,12 +174,12 @@ impl FrameWriter {
         if self.seal.is_none() {
             self.flush()?;
         }
-        if self.synced == self.flushed {
+        if self.synced == self.flushed.offset {
             return Ok(());
         }
         match self.file.sync_data() {
             Ok(()) => {
-                self.synced = self.flushed;
+                self.synced = self.flushed.offset;
                 Ok(())
             }
             Err(error) => {
@@ -180,7 +193,7 @@ impl FrameWriter {
     /// Ends the life of the writer: neither append nor sync succeeds any more.
     pub(crate) fn seal_for_good(&mut self, cause: Error) {
         self.buffer = Vec::new();
-        self.last_checksum = self.flushed_checksum;
+        self.appended = self.flushed;
         self.seal = Some(Seal { cause, cut: false, sync_failed: true });
     }
 
@@ -218,17 +231,17 @@ impl FrameWriter {
         self.birth
     }
 
-    /// Where the next record will begin.
+    /// Where the last record ends.
     pub(crate) fn offset(&self) -> u64 {
-        self.flushed + self.buffer.len() as u64
+        self.appended.offset
     }
 
-    /// Bytes handed to the operating system.
+    /// The same for what was handed to the operating system.
     pub(crate) fn flushed(&self) -> u64 {
-        self.flushed
+        self.flushed.offset
     }
 
-    /// Bytes known to be on the disk.
+    /// The same for what is known to be on the disk.
     pub(crate) fn synced(&self) -> u64 {
         self.synced
     }
@@ -238,9 +251,9 @@ impl FrameWriter {
         self.buffer.len()
     }
 
-    /// The header checksum of the last frame.
+    /// The header checksum of the last record's last frame.
     pub(crate) fn last_checksum(&self) -> u32 {
-        self.last_checksum
+        self.appended.checksum
     }
 }
 

@@ -130,15 +130,18 @@ pub struct VersionEdit {
     pub changes: Vec<Change>,
 }
 
+/// Settings as (name, value) text.
+pub type Pairs = Vec<(String, String)>;
+
 /// One atomic step of the whole database. Absent fields leave things as they are.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestEdit {
     /// Options fixed at creation and settings adopted at open, as (name, value) text; replaces named entries.
-    pub settings: Vec<(String, String)>,
+    pub settings: Pairs,
     /// Keyspaces that come into being: id, name, and the settings of its design.
-    pub keyspaces_created: Vec<(KeyspaceId, String, Vec<(String, String)>)>,
+    pub keyspaces_created: Vec<(KeyspaceId, String, Pairs)>,
     /// Settings of existing keyspaces that change.
-    pub keyspace_settings: Vec<(KeyspaceId, Vec<(String, String)>)>,
+    pub keyspace_settings: Vec<(KeyspaceId, Pairs)>,
     /// Keyspaces that are gone.
     pub keyspaces_dropped: Vec<KeyspaceId>,
     /// Tree changes.

@@ -18,8 +18,8 @@ pub(crate) mod state;
 mod tests;
 pub(crate) mod writer;
 
-pub(crate) use load::{Loaded, ManifestReader};
-pub(crate) use state::{KeyspaceState, ManifestState};
+pub(crate) use load::ManifestReader;
+pub(crate) use state::ManifestState;
 pub(crate) use writer::ManifestWriter;
 
 use super::edit::ManifestEdit;

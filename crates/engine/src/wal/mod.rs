@@ -15,13 +15,15 @@ pub(crate) mod floor;
 pub(crate) mod head;
 pub(crate) mod record;
 pub(crate) mod replay;
+pub(crate) mod report;
 #[cfg(test)]
 mod tests;
 pub(crate) mod writer;
 
 pub(crate) use head::Predecessor;
-pub(crate) use record::{BatchView, Op, OpRef, encode_batch, encode_op};
-pub(crate) use replay::{Recovery, ReplayOptions, ReplayReport, ReplayWarning, ReplayedLog, replay};
+pub(crate) use record::{BatchView, Op, OpRef, encode_op};
+pub(crate) use replay::{Recovery, ReplayOptions, replay};
+pub(crate) use report::ReplayReport;
 pub(crate) use writer::WalWriter;
 
 use crate::ids::LogNo;

@@ -88,14 +88,6 @@ pub(crate) fn encode_prefix(first_seq: SeqNo, count: u32) -> [u8; PREFIX_BYTES] 
     prefix
 }
 
-/// The record of a batch of `count` operations, as [`encode_op`] wrote them.
-pub(crate) fn encode_batch(first_seq: SeqNo, count: u32, ops: &[u8]) -> Bytes {
-    let mut payload = Vec::with_capacity(ops.len().saturating_add(PREFIX_BYTES));
-    payload.extend_from_slice(&encode_prefix(first_seq, count));
-    payload.extend_from_slice(ops);
-    Bytes::from(payload)
-}
-
 /// First sequence number and number of operations of a record.
 fn decode_prefix(payload: &[u8]) -> Decoded<(SeqNo, u32)> {
     let mut decoder = Decoder::new(payload);
@@ -206,6 +198,11 @@ impl BatchView {
 mod tests {
     use super::*;
 
+    /// The record of a batch of `count` operations, as [`encode_op`] wrote them.
+    fn encode_batch(first_seq: SeqNo, count: u32, ops: &[u8]) -> Bytes {
+        [&encode_prefix(first_seq, count)[..], ops].concat().into()
+    }
+
     fn example() -> (Vec<u8>, Vec<(KeyspaceId, OpRef<'static>)>) {
         let ops = vec![
             (KeyspaceId(0), OpRef::Put { key: b"a", value: b"1" }),
@@ -226,9 +223,8 @@ mod tests {
         let (payload, ops) = example();
         let batch = BatchView::decode(&Bytes::from(payload)).expect("it is valid");
         assert_eq!((batch.first_seq(), batch.last_seq(), batch.count()), (SeqNo(10), SeqNo(14), 5));
-        let mut seq = 10;
         let mut decoded = batch.ops();
-        for (keyspace, op) in ops {
+        for (seq, (keyspace, op)) in (10..).zip(ops) {
             let (got_seq, got_keyspace, got) = decoded.next().expect("one more operation");
             assert_eq!((got_seq, got_keyspace), (SeqNo(seq), keyspace));
             let got = match &got {
@@ -237,7 +233,6 @@ mod tests {
                 Op::RangeDelete { start, end } => OpRef::RangeDelete { start, end: end.as_deref() },
             };
             assert_eq!(got, op);
-            seq += 1;
         }
         assert!(decoded.next().is_none());
     }

@@ -33,6 +33,8 @@ pub(crate) struct WalWriter {
     last_seq: SeqNo,
     /// The same for `frames.flushed()`: what is left after a failed append.
     flushed_seq: SeqNo,
+    /// Where the head ends.
+    head_end: u64,
     name_synced: bool,
     predecessor_synced: bool,
 }
@@ -61,6 +63,7 @@ impl WalWriter {
             let _ = env.vfs.unlink(&path);
             return Err(error);
         }
+        let head_end = frames.offset();
         Ok(Self {
             env: env.clone(),
             dir: dir.to_path_buf(),
@@ -68,6 +71,7 @@ impl WalWriter {
             frames,
             last_seq: base_seq,
             flushed_seq: base_seq,
+            head_end,
             name_synced: false,
             predecessor_synced: predecessor.is_none_or(|before| before.synced == before.bytes),
         })
@@ -104,6 +108,18 @@ impl WalWriter {
     /// What the file system says, and then the log is sealed for good; `Invalid` while the predecessor is
     /// not known to be synced.
     pub(crate) fn sync(&mut self) -> Result<()> {
+        let before = self.frames.synced();
+        self.sync_records()?;
+        // Without a promise, rot of what was just synced would pass for a torn tail until more is written.
+        // Not before the first batch: until the manifest has moved to this log, a promise of it would
+        // cover logs of an unclean stop. A failure is the next append's to report: the sync succeeded.
+        if self.frames.synced() > before.max(self.head_end) {
+            let _ = self.frames.append_special(FrameKind::Promise, &[]).and_then(|()| self.flush());
+        }
+        Ok(())
+    }
+
+    fn sync_records(&mut self) -> Result<()> {
         if !self.predecessor_synced {
             let context = format!("log {} must not be synced before its predecessor", self.number);
             return Err(Error::invalid(context));
@@ -128,23 +144,13 @@ impl WalWriter {
         self.predecessor_synced = true;
     }
 
-    /// Appends and flushes a frame that promises what was last synced, so that later rot of it is told from a
-    /// torn tail even if nothing is ever written after it. Worth a call when the log falls idle after a sync.
-    ///
-    /// # Errors
-    /// What the file system says; see [`WalWriter::flush`].
-    pub(crate) fn write_promise(&mut self) -> Result<()> {
-        self.frames.append_special(FrameKind::Promise, &[])?;
-        self.flush()
-    }
-
     /// Syncs, writes the end marker with its promise, and syncs again. Gives the log and its synced length,
     /// for a last manifest edit: with `log_promise` there, even the loss of the whole file is noticed.
     ///
     /// # Errors
     /// What the file system says.
     pub(crate) fn finish_clean(mut self) -> Result<(LogNo, u64)> {
-        self.sync()?;
+        self.sync_records()?;
         self.frames.append_special(FrameKind::End, &[])?;
         self.flush()?;
         self.frames.sync()?;
@@ -197,11 +203,6 @@ impl WalWriter {
     /// The last sequence number appended.
     pub(crate) fn last_seq(&self) -> SeqNo {
         self.last_seq
-    }
-
-    /// What sealed the log, if it is sealed.
-    pub(crate) fn failure(&self) -> Option<&Error> {
-        self.frames.failure()
     }
 
     /// Whether a next log may take over (after `NoSpace`, say): no sync failed, and a failed append left

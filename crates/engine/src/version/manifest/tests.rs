@@ -13,6 +13,7 @@ use shamba_env::{Env, MemFs, append_all, read_file};
 use shamba_key::SeqNo;
 use shamba_table::{BirthId, TableId};
 
+use super::load::Loaded;
 use super::*;
 use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::version::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};

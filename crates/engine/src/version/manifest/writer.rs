@@ -76,9 +76,4 @@ impl ManifestWriter {
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
-
-    /// The manifest's file.
-    pub(crate) fn path(&self) -> &Path {
-        self.frames.path()
-    }
 }

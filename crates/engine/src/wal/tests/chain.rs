@@ -137,7 +137,6 @@ fn a_log_written_over_by_an_older_self_is_a_hole() {
     assert_eq!((sequences(&got), report.warnings.len()), (vec![1], 2));
     second.predecessor_is_synced();
     second.sync().expect("synced");
-    second.write_promise().expect("written");
     let error = replay_all(&env, &options(3)).expect_err("now the first log is promised whole");
     assert!(damaged_file(&error).ends_with("000003.log"));
 }

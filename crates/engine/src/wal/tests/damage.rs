@@ -75,7 +75,12 @@ impl Damage {
         {
             return Expected::Unsupported;
         }
-        if matches!(self, Self::Cut { bytes, .. } if bytes == damaged.bytes.len()) {
+        let untouched = match self {
+            Self::Flip { at, .. } => at as u64 >= story.used_bytes(self.log()),
+            Self::Cut { bytes, .. } => bytes as u64 >= story.used_bytes(self.log()),
+            Self::Delete { .. } => false,
+        };
+        if untouched {
             return Expected::Batches(story.batches.len());
         }
         let place = match self {
@@ -148,7 +153,9 @@ impl Damage {
 /// The promises that a manifest could hold: none, some of the first log, all of the last.
 fn manifests(story: &Story) -> Vec<Option<(LogNo, u64)>> {
     let (first, last) = (&story.logs[0], &story.logs[story.logs.len() - 1]);
-    vec![None, Some((first.number, first.frames[0].end)), Some((last.number, last.bytes.len() as u64))]
+    let said =
+        last.frames.iter().rfind(|frame| frame.kind != FrameKind::Promise).map_or(0, |frame| frame.end);
+    vec![None, Some((first.number, first.frames[0].end)), Some((last.number, said))]
 }
 
 #[test]

@@ -113,3 +113,43 @@ fn short_writes_are_looped_to_completion() {
     let options = ReplayOptions { first_log: LogNo(3), ..ReplayOptions::default() };
     assert_eq!(replay_all(&env, &options).expect("replayed").1.len(), 50);
 }
+
+#[test]
+fn what_was_synced_is_promised_at_once_but_a_log_without_batches_promises_nothing() {
+    let env = new_env(1);
+    let mut wal = create(&env, 3, None).expect("a log");
+    wal.sync().expect("synced");
+    let size = |env: &Env| env.vfs.list(Path::new(DIR)).expect("a directory")[0].bytes;
+    assert_eq!(
+        size(&env),
+        wal.synced(),
+        "a promise here would cover logs that a recovery has yet to replace"
+    );
+    batch(&mut wal).expect("buffered");
+    wal.sync().expect("synced");
+    let (synced, with_promise) = (wal.synced(), size(&env));
+    assert_eq!((wal.offset(), wal.flushed()), (synced, synced), "the promise itself needs no sync");
+    assert_eq!(with_promise, synced + FRAME_HEADER_BYTES as u64);
+    wal.sync().expect("nothing to do");
+    assert_eq!(size(&env), with_promise);
+    // Rot of the last batch is no torn tail.
+    let path = Path::new(DIR).join(log_file_name(LogNo(3)));
+    let mut bytes = read_file(env.vfs.as_ref(), &path).expect("the log");
+    bytes[synced as usize - 1] ^= 1;
+    env.vfs.unlink(&path).expect("removed");
+    append_all(env.vfs.create(&path).expect("a file").as_mut(), &bytes).expect("written");
+    let options = ReplayOptions { first_log: LogNo(3), ..ReplayOptions::default() };
+    assert_eq!(replay_all(&env, &options).expect_err("rot").kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn a_promise_that_cannot_be_written_does_not_fail_the_sync() {
+    let (faults, env) = faulty();
+    let mut wal = create(&env, 3, None).expect("a log");
+    batch(&mut wal).expect("buffered");
+    wal.flush().expect("flushed");
+    faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]));
+    wal.sync().expect("the batch is on the disk");
+    assert_eq!(batch(&mut wal).expect_err("sealed").kind(), ErrorKind::NoSpace);
+    assert!(wal.may_be_followed());
+}

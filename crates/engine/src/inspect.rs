@@ -145,7 +145,7 @@ fn describe_file(
     env: &Env,
     path: &Path,
     kind: FileKind,
-    describe: &dyn Fn(&Record, u64) -> Decoded<(&'static str, Fields)>,
+    describe: &dyn Fn(&Record, u64) -> Described,
 ) -> Result<LogDescription> {
     let mut window = Window::open(env, path)?;
     let start = window.at(0, HEADER_BYTES as usize)?;
@@ -202,6 +202,8 @@ fn describe_file(
 }
 
 type Fields = Vec<(&'static str, String)>;
+/// What a record is and what it says, or why it cannot be decoded.
+type Described = Decoded<(&'static str, Fields)>;
 
 /// Bytes as text: printable ASCII as it is, the rest as `\xNN`.
 fn escaped(bytes: &[u8]) -> String {

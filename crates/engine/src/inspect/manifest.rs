@@ -4,9 +4,8 @@ use std::path::Path;
 
 use shamba_env::Env;
 
-use super::{Fields, LogDescription, describe_file, escaped};
+use super::{Described, Fields, LogDescription, describe_file, escaped};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::codec::Decoded;
 use crate::log::{FileKind, Record, RecordKind};
 use crate::version::current::read_current;
 use crate::version::manifest::codec::{EditFault, decode_edit};
@@ -30,7 +29,7 @@ pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
     manifest_file(env, &path.join(manifest_file_name(current.number)))
 }
 
-fn describe(record: &Record) -> Decoded<(&'static str, Fields)> {
+fn describe(record: &Record) -> Described {
     match record.kind {
         RecordKind::Promise => Ok(("promise", Vec::new())),
         RecordKind::End => Ok(("end", Vec::new())),

@@ -4,10 +4,9 @@ use std::path::Path;
 
 use shamba_env::Env;
 
-use super::{Fields, LogDescription, describe_file, escaped};
+use super::{Described, Fields, LogDescription, describe_file, escaped};
 use crate::error::Result;
 use crate::ids::LogNo;
-use crate::log::codec::Decoded;
 use crate::log::{FileKind, Record, RecordKind};
 use crate::wal::head::Head;
 use crate::wal::{BatchView, Op};
@@ -21,7 +20,7 @@ pub fn wal_file(env: &Env, path: &Path) -> Result<LogDescription> {
     describe_file(env, path, FileKind::Wal, &|record, number| describe(record, LogNo(number)))
 }
 
-fn describe(record: &Record, number: LogNo) -> Decoded<(&'static str, Fields)> {
+fn describe(record: &Record, number: LogNo) -> Described {
     match record.kind {
         RecordKind::Promise => Ok(("promise", Vec::new())),
         RecordKind::End => Ok(("end", Vec::new())),

@@ -18,8 +18,6 @@ use crate::version::current::{CURRENT, read_current};
 pub(crate) struct Loaded {
     /// The state after the last edit.
     pub(crate) state: ManifestState,
-    /// The manifest's number.
-    pub(crate) number: u64,
     /// A torn edit that was dropped.
     pub(crate) warnings: Vec<String>,
 }
@@ -55,7 +53,7 @@ impl ManifestReader {
         let warnings = torn.iter().map(TornEdit::to_string).collect();
         // The manifest's own number may have been drawn after the snapshot was made.
         state.next_id = state.next_id.max(current.number.saturating_add(1));
-        Ok(Some(Loaded { state, number: current.number, warnings }))
+        Ok(Some(Loaded { state, warnings }))
     }
 }
 

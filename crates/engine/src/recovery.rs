@@ -333,7 +333,7 @@ fn begin(
             let Some(keyspace) = core.keyspace(id) else { continue };
             keyspace.publish(|view| View {
                 keyspace: id,
-                memtables: memtables.into_iter().rev().chain(view.memtables.iter().cloned()).collect(),
+                memtables: memtables.into_iter().rev().collect(), // Nothing will ever be written.
                 version: Arc::clone(&view.version),
             });
         }
@@ -422,7 +422,7 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
             core.garbage.doom_file(core.dir.join(name));
         }
     }
-    core.garbage.collect(&core.env, &core.dir, &core.cache, &core.work);
+    core.collect_garbage();
 }
 
 impl Core {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use shamba_env::Env;
 
-use super::{Described, Fields, LogDescription, describe_file, escaped};
+use super::{Described, LogDescription, describe_file, escaped};
 use crate::error::Result;
 use crate::ids::LogNo;
 use crate::log::{FileKind, Record, RecordKind};

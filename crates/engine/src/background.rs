@@ -68,6 +68,7 @@ impl Core {
                 if !state.shutdown {
                     drop(state);
                     self.sync_if_due();
+                    self.collect_garbage();
                     state = lock(&self.background.state);
                 }
                 continue;
@@ -167,6 +168,8 @@ impl Core {
         };
         let Some(next) = picked else { return Ok(false) };
         let outcome = next.job.as_ref().map_or(Ok(()), |job| self.run_merge(&next.keyspace, job));
+        // The merge itself held the version that its inputs were in; now nobody may.
+        self.collect_garbage();
         let stopped = self.is_stopping();
         let mut state = lock(&self.background.state);
         state.merging = false;

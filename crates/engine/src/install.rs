@@ -98,6 +98,11 @@ impl Core {
             Some(keyspace) => !Arc::ptr_eq(&keyspace.load().version, &view.version),
             None => true,
         });
+        self.collect_garbage();
+    }
+
+    /// Removes dead files that nobody reads any more.
+    pub(crate) fn collect_garbage(&self) {
         self.garbage.collect(&self.env, &self.dir, &self.cache, &self.work);
     }
 }

@@ -57,7 +57,7 @@ impl Core {
         for log in &generation.log_files {
             self.garbage.doom_file(log.clone());
         }
-        self.garbage.collect(&self.env, &self.dir, &self.cache, &self.work);
+        self.collect_garbage();
         WorkCounters::add(&self.work.flushes, 1);
         WorkCounters::add(&self.work.bytes_flushed, bytes);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);

@@ -265,13 +265,9 @@ impl Db {
         &self.keyspace
     }
 
-    fn read_at(&self) -> ReadAt {
-        ReadAt {
-            core: Arc::clone(self.core()),
-            keyspace: Arc::clone(&self.keyspace),
-            snapshot: None,
-            options: ReadOptions::default(),
-        }
+    fn read_at(&self) -> ReadAt<'_> {
+        let keyspace = &self.keyspace;
+        ReadAt { core: self.core(), keyspace, snapshot: None, options: &ReadOptions::DEFAULT }
     }
 
     read_methods!();
@@ -279,7 +275,7 @@ impl Db {
 
     /// The read methods with options of their own.
     pub fn with(&self, options: &ReadOptions) -> Reader {
-        Reader { read_at: ReadAt { options: options.clone(), ..self.read_at() } }
+        Reader { db: self.clone(), options: options.clone() }
     }
 
     /// The digest of `key`, to look it up in several keyspaces with one hash.
@@ -494,8 +490,8 @@ impl Keyspace {
         Arc::ptr_eq(&self.db.handle, &db.handle)
     }
 
-    fn read_at(&self) -> ReadAt {
-        ReadAt { keyspace: Arc::clone(&self.keyspace), ..self.db.read_at() }
+    fn read_at(&self) -> ReadAt<'_> {
+        ReadAt { keyspace: &self.keyspace, ..self.db.read_at() }
     }
 
     read_methods!();
@@ -533,12 +529,8 @@ impl Snapshot {
         self.guard.seq().0
     }
 
-    fn read_at(&self) -> ReadAt {
-        ReadAt {
-            keyspace: Arc::clone(&self.keyspace),
-            snapshot: Some(Arc::clone(&self.guard)),
-            ..self.db.read_at()
-        }
+    fn read_at(&self) -> ReadAt<'_> {
+        ReadAt { keyspace: &self.keyspace, snapshot: Some(&self.guard), ..self.db.read_at() }
     }
 
     read_methods!();
@@ -547,18 +539,19 @@ impl Snapshot {
 /// The read methods with options. Made by [`Db::with`].
 #[derive(Clone)]
 pub struct Reader {
-    read_at: ReadAt,
+    db: Db,
+    options: ReadOptions,
 }
 
 impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("options", &self.read_at.options).finish_non_exhaustive()
+        f.debug_struct("Reader").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
 impl Reader {
-    fn read_at(&self) -> ReadAt {
-        self.read_at.clone()
+    fn read_at(&self) -> ReadAt<'_> {
+        ReadAt { options: &self.options, ..self.db.read_at() }
     }
 
     read_methods!();

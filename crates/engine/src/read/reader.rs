@@ -35,9 +35,14 @@ pub struct ReadOptions {
     pub upper_bound: Option<Vec<u8>>,
 }
 
+impl ReadOptions {
+    /// What handles without options of their own read with.
+    pub(crate) const DEFAULT: Self = Self { fill_cache: true, lower_bound: None, upper_bound: None };
+}
+
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { fill_cache: true, lower_bound: None, upper_bound: None }
+        Self::DEFAULT
     }
 }
 
@@ -59,17 +64,18 @@ impl HashedKey {
 /// Lookups are gathered in groups of this size, so that their filter lines are asked for together.
 const GROUP: usize = 32;
 
-/// A keyspace at a moment, with options.
-#[derive(Clone)]
-pub(crate) struct ReadAt {
-    pub core: Arc<Core>,
-    pub keyspace: Arc<KeyspaceCore>,
+/// A keyspace at a moment, with options. Borrowed from a handle, so that a lookup touches no reference count
+/// that other threads touch.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadAt<'a> {
+    pub core: &'a Arc<Core>,
+    pub keyspace: &'a Arc<KeyspaceCore>,
     /// `None`: the newest state at each call.
-    pub snapshot: Option<Arc<SnapshotGuard>>,
-    pub options: ReadOptions,
+    pub snapshot: Option<&'a Arc<SnapshotGuard>>,
+    pub options: &'a ReadOptions,
 }
 
-impl ReadAt {
+impl ReadAt<'_> {
     /// Runs a lookup's body with the view and sequence to read at, and counts it.
     fn look_up<T>(
         &self,
@@ -77,7 +83,7 @@ impl ReadAt {
     ) -> Result<T> {
         self.keyspace.check_usable()?;
         let view = self.keyspace.load();
-        let seq = self.snapshot.as_ref().map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
+        let seq = self.snapshot.map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
         let timed = self.core.timers.load(Ordering::Relaxed);
         let settings = self.core.lookup_settings(timed);
         let mut counts = LookupCounts::default();
@@ -158,7 +164,7 @@ impl ReadAt {
     pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
         self.keyspace.check_usable()?;
         let view = self.keyspace.load();
-        let seq = self.snapshot.as_ref().map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
+        let seq = self.snapshot.map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
         let settings = self.core.lookup_settings(true);
         let mut counts = LookupCounts::default();
         let mut trace = Trace::default();
@@ -193,12 +199,12 @@ impl ReadAt {
 
     /// What a scan begins with: frozen at the snapshot, or at the newest sequence now.
     fn scan_source(&self) -> ScanSource {
-        let seq = match &self.snapshot {
+        let seq = match self.snapshot {
             Some(snapshot) => Arc::clone(snapshot),
             None => self.core.snapshots.take_with(|| self.core.visible()),
         };
         ScanSource {
-            views: Arc::clone(&self.keyspace) as Arc<dyn ViewSource>,
+            views: Arc::clone(self.keyspace) as Arc<dyn ViewSource>,
             registry: Arc::clone(&self.core.iterators),
             seq,
             fill_cache: self.options.fill_cache,

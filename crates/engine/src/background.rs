@@ -1,7 +1,8 @@
 //! Background work: who flushes and merges, and who waits for it.
 //!
-//! With threads there are two workers: one flushes generations in order and syncs the log for interval
-//! writers, one merges. Without (the deterministic environment) the same steps run inside the call that made
+//! With threads there are three workers: one flushes generations in order, one merges, one syncs the log when
+//! an interval writer's time has come, so that neither a long flush nor a wait for the log holds up another.
+//! Without (the deterministic environment) the same steps run inside the call that made
 //! them due. A failure is reported, kept for writers to see, and retried with back-off; a panic turns writes
 //! off and is reported, never a silent stop.
 
@@ -16,7 +17,6 @@ use crate::core::{BackgroundState, Core, KeyspaceCore, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
-use crate::settings::Durability;
 
 /// First wait after a failure; doubles with each further one.
 const BACK_OFF_MS: u64 = 20;
@@ -44,30 +44,51 @@ impl Core {
             return Ok(Vec::new());
         }
         let mut handles = Vec::new();
-        for (name, work) in
-            [("shamba-flush", Self::flush_worker as fn(&Self)), ("shamba-merge", Self::merge_worker)]
-        {
+        for (name, work) in [
+            ("shamba-flush", Self::flush_worker as fn(&Self)),
+            ("shamba-merge", Self::merge_worker),
+            ("shamba-sync", Self::sync_worker),
+        ] {
             let core = Arc::clone(self);
             let body = Box::new(move || {
                 if catch_unwind(AssertUnwindSafe(|| work(&core))).is_err() {
                     core.fail(&Error::new(ErrorKind::ReadOnly, format!("the worker {name} panicked")));
                 }
             });
-            let handle = self.env.spawner.spawn(name, body);
-            handles
-                .push(handle.map_err(|error| Error::with_source(ErrorKind::Io, "starting a worker", error))?);
+            match self.env.spawner.spawn(name, body) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => {
+                    // Those that run would keep the database, and its lock, for ever.
+                    self.stop_workers(handles);
+                    return Err(Error::with_source(ErrorKind::Io, "starting a worker", error));
+                }
+            }
         }
         Ok(handles)
+    }
+
+    /// Tells the workers to stop and waits for them.
+    pub(crate) fn stop_workers(&self, workers: impl IntoIterator<Item = JoinHandle>) {
+        lock(&self.background.state).shutdown = true;
+        self.background.wake.notify_all();
+        self.background.progress.notify_all();
+        {
+            // Under the lock under which the sync worker looks at `shutdown`: it is told or sees.
+            let _due = lock(&self.background.sync_due_us);
+            self.background.sync_wake.notify_all();
+        }
+        for worker in workers {
+            let _ = worker.join(); // A panic was reported when it happened.
+        }
     }
 
     fn flush_worker(&self) {
         let mut state = lock(&self.background.state);
         while !state.shutdown {
             if state.immutables.is_empty() || lock(&self.failure).is_some() {
-                state = self.wait_for_work(state, self.sync_interval_ms().unwrap_or(IDLE_MS).min(IDLE_MS));
+                state = self.wait_for_work(state, IDLE_MS);
                 if !state.shutdown {
                     drop(state);
-                    self.sync_if_due();
                     self.collect_garbage();
                     state = lock(&self.background.state);
                 }
@@ -76,8 +97,28 @@ impl Core {
             drop(state);
             let wait_ms = self.flush_oldest().err().map(|_| self.back_off_ms());
             state = lock(&self.background.state);
-            if let Some(wait_ms) = wait_ms {
+            if let Some(wait_ms) = wait_ms
+                && !state.shutdown
+            {
                 state = self.wait_for_work(state, wait_ms);
+            }
+        }
+    }
+
+    fn sync_worker(&self) {
+        loop {
+            let due_us = lock(&self.background.sync_due_us);
+            if self.is_stopping() {
+                return;
+            }
+            let wait_us = due_us.map_or(IDLE_MS * 1_000, |due_us| {
+                due_us.saturating_sub(self.env.clock.now_us()).min(IDLE_MS * 1_000)
+            });
+            if wait_us == 0 {
+                drop(due_us);
+                self.sync_if_due();
+            } else {
+                drop(self.background.sync_wake.wait_timeout(due_us, Duration::from_micros(wait_us)));
             }
         }
     }
@@ -132,10 +173,11 @@ impl Core {
     fn flush_oldest(&self) -> Result<()> {
         let generation = {
             let mut state = lock(&self.background.state);
+            let Some(oldest) = state.immutables.front().cloned() else { return Ok(()) };
             state.flushing = true;
-            state.immutables.front().cloned()
+            oldest
         };
-        let outcome = generation.map_or(Ok(()), |generation| self.flush_generation(&generation));
+        let outcome = self.flush_generation(&generation);
         let mut state = lock(&self.background.state);
         state.flushing = false;
         match &outcome {
@@ -153,6 +195,8 @@ impl Core {
         self.background.progress.notify_all();
         self.background.wake.notify_all();
         if let Err(error) = &outcome {
+            // What the attempt wrote must be gone before the next one: the disk may be full of it.
+            self.collect_garbage();
             self.report_background("flush", error);
         }
         outcome
@@ -177,9 +221,11 @@ impl Core {
             Ok(()) => {
                 state.merge_error = None;
                 state.failures = 0;
-                if next.is_whole {
-                    let id = next.keyspace.id;
-                    state.full_merges.retain(|wanted| *wanted != id);
+                if next.is_whole
+                    && let Some(at) = state.full_merges.iter().position(|id| *id == next.keyspace.id)
+                {
+                    // One of them: who asked during this merge wants what came meanwhile merged, too.
+                    state.full_merges.remove(at);
                 }
             }
             Err(_) if stopped => {}
@@ -231,22 +277,22 @@ impl Core {
         self.events.emit(&Event::BackgroundError(format!("{what}: {error}")));
     }
 
-    fn sync_interval_ms(&self) -> Option<u64> {
-        match self.settings.durability {
-            Durability::Interval { ms, .. } => Some(ms.max(1)),
-            // A write may ask for an interval of its own: look at a steady pace.
-            _ => None,
+    /// Syncs the log when an interval write has waited long enough.
+    fn sync_if_due(&self) {
+        let mut writing = lock(&self.writing);
+        let due_us = *lock(&self.background.sync_due_us);
+        if due_us.is_some_and(|due_us| self.env.clock.now_us() >= due_us) {
+            // A failure turns writes off and is given to the next writer.
+            let _ = self.sync_locked(&mut writing);
         }
     }
 
-    /// Syncs the log when interval writes have waited long enough.
-    fn sync_if_due(&self) {
-        let mut writing = lock(&self.writing);
-        let Some(since_us) = writing.unsynced_since_us else { return };
-        let interval_us = self.sync_interval_ms().unwrap_or(0).saturating_mul(1_000);
-        if self.env.clock.now_us().saturating_sub(since_us) >= interval_us {
-            // A failure turns writes off and is given to the next writer.
-            let _ = self.sync_locked(&mut writing);
+    /// Notes that what is in the log must be synced by `due_us`.
+    pub(crate) fn sync_by(&self, due_us: u64) {
+        let mut earliest = lock(&self.background.sync_due_us);
+        if earliest.is_none_or(|earliest| due_us < earliest) {
+            *earliest = Some(due_us);
+            self.background.sync_wake.notify_all();
         }
     }
 

@@ -5,6 +5,7 @@
 //! - [`Core::installing`]: the manifest and the trees; whoever installs a version holds it.
 //! - [`KeyspaceCore::publish`]: the view that readers load; readers never lock.
 //! - [`Background::state`]: what flush and merge workers have to do; a leaf lock.
+//! - [`Background::sync_due_us`]: when the log must be synced; nothing but `Background::state` is taken under it.
 //!
 //! Lock order: `writing` before `installing` before a keyspace's publish lock before leaves.
 //!
@@ -122,8 +123,6 @@ pub(crate) struct Writing {
     pub sealed: VecDeque<Arc<Mutex<WalWriter>>>,
     /// The last sequence number given out.
     pub last_seq: SeqNo,
-    /// When unsynced interval writes began to wait.
-    pub unsynced_since_us: Option<u64>,
 }
 
 /// What an install changes.
@@ -158,6 +157,10 @@ pub(crate) struct Background {
     pub wake: Condvar,
     /// Something was done.
     pub progress: Condvar,
+    /// When the log must be synced for the interval writer that waits longest, if any does.
+    pub sync_due_us: Mutex<Option<u64>>,
+    /// That time was set, or came nearer.
+    pub sync_wake: Condvar,
 }
 
 /// An open database.

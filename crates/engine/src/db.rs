@@ -41,12 +41,8 @@ struct Handle {
 impl Handle {
     /// Stops the workers and waits for them.
     fn stop(&self) {
-        lock(&self.core.background.state).shutdown = true;
-        self.core.background.wake.notify_all();
-        self.core.background.progress.notify_all();
-        for worker in lock(&self.workers).drain(..) {
-            let _ = worker.join(); // A panic was reported when it happened.
-        }
+        let workers: Vec<JoinHandle> = lock(&self.workers).drain(..).collect();
+        self.core.stop_workers(workers);
     }
 }
 
@@ -242,10 +238,10 @@ impl Db {
 
     pub(crate) fn open_with(builder: Builder) -> Result<Self> {
         let core = crate::recovery::open(builder)?;
-        let workers = core.start_workers()?;
         let keyspace = core
             .keyspace(crate::ids::KeyspaceId(0))
             .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;
+        let workers = core.start_workers()?;
         let handle = Arc::new(Handle { core, workers: std::sync::Mutex::new(workers) });
         if handle.core.is_inline() && !handle.core.read_only {
             handle.core.run_background_inline();
@@ -389,14 +385,14 @@ impl Db {
     /// What writing or syncing the log failed with; the database is closed all the same.
     pub fn close(self) -> Result<()> {
         let core = self.core();
-        if core.settings.no_wal && core.check_writable().is_ok() {
-            core.flush_now()?; // There is no log that could bring the memtables back.
-        }
+        // Without a log nothing else could bring the memtables back.
+        let flush_first = core.settings.no_wal && core.check_writable().is_ok();
+        let flushed = if flush_first { core.flush_now() } else { Ok(()) };
         if core.closed.swap(true, Ordering::AcqRel) {
             return Err(Error::closed());
         }
         self.handle.stop();
-        let outcome = core.finish_log();
+        let outcome = flushed.and(core.finish_log());
         core.iterators.revoke_idle(|_| true);
         core.release_stale_views();
         core.events.emit(&Event::Closed);

@@ -199,7 +199,6 @@ fn build_core(
         sealed_files: Vec::new(),
         sealed: VecDeque::new(),
         last_seq: state.last_seq,
-        unsynced_since_us: None,
     };
     Ok(Arc::new(Core {
         digest: DigestFn::new(settings.digest, settings.digest_seed),

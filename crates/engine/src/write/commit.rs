@@ -196,7 +196,8 @@ impl Core {
         for request in &mut group {
             let operations = &mut request.operations;
             let payload = operations.take_payload(next_seq);
-            next_seq = SeqNo(next_seq.0 + u64::from(operations.count));
+            // Saturating: a number near the end of all numbers came from a file, and decoding refuses it.
+            next_seq = SeqNo(next_seq.0.saturating_add(u64::from(operations.count)));
             // Decoding what was just encoded checks it before it can reach the log, and shares the bytes
             // with the memtable.
             let view = BatchView::decode(&payload).map_err(Error::invalid)?;
@@ -252,18 +253,18 @@ impl Core {
             }
             return self.sync_locked(writing);
         }
-        let interval = group.iter().filter_map(|request| match request.durability {
+        let intervals = group.iter().filter_map(|request| match request.durability {
             Durability::Interval { ms, bytes } => Some((ms, bytes)),
             _ => None,
         });
-        if let Some((ms, bytes)) = interval.min() {
-            let now_us = self.env.clock.now_us();
-            let since_us = *writing.unsynced_since_us.get_or_insert(now_us);
-            if unsynced_bytes >= bytes || now_us.saturating_sub(since_us) >= ms.saturating_mul(1_000) {
-                return self.sync_locked(writing);
-            }
+        let now_us = self.env.clock.now_us();
+        let mut is_due = false;
+        for (ms, bytes) in intervals {
+            self.sync_by(now_us.saturating_add(ms.saturating_mul(1_000)));
+            is_due |= unsynced_bytes >= bytes;
         }
-        Ok(())
+        is_due |= lock(&self.background.sync_due_us).is_some_and(|due_us| now_us >= due_us);
+        if is_due { self.sync_locked(writing) } else { Ok(()) }
     }
 
     /// Inserts a batch into the active memtables. Operations on a dropped keyspace go nowhere.
@@ -309,9 +310,10 @@ impl Core {
             }
             _ => Ok(()),
         });
+        // After a failure nothing is due any more, either: no sync is tried again.
+        *lock(&self.background.sync_due_us) = None;
         match synced {
             Ok(()) => {
-                writing.unsynced_since_us = None;
                 self.unsynced_bytes.store(0, Ordering::Relaxed);
                 Ok(())
             }

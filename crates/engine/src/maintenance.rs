@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_key::EntryKind;
+use shamba_key::{EntryKind, SeqNo};
 use shamba_table::table_file_name;
 
 use crate::compaction::output::Output;
-use crate::core::{Core, KeyspaceCore, lock};
+use crate::core::{Core, KeyspaceCore, Writing, lock};
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK};
@@ -24,15 +24,17 @@ impl Core {
     /// Seals the memtables and waits until they are in tables.
     pub(crate) fn flush_now(&self) -> Result<()> {
         self.check_writable()?;
-        {
+        let through = {
             let mut writing = lock(&self.writing);
-            if self.active_is_empty() {
-                drop(writing);
-            } else {
+            // A close may have come first: no log may be made after it.
+            self.check_writable()?;
+            if !self.active_is_empty() {
                 self.rotate(&mut writing)?;
             }
-        }
-        self.wait_until(|state| state.immutables.is_empty())
+            writing.last_seq
+        };
+        // Not for an empty queue: other writers may fill it for ever.
+        self.wait_until(|state| state.immutables.front().is_none_or(|oldest| oldest.last_seq > through))
     }
 
     fn active_is_empty(&self) -> bool {
@@ -45,8 +47,13 @@ impl Core {
     /// Flushes, and merges every keyspace whole.
     pub(crate) fn compact_now(&self) -> Result<()> {
         self.flush_now()?;
-        let ids: Vec<KeyspaceId> = self.keyspaces.load().keys().copied().collect();
-        lock(&self.background.state).full_merges.extend(&ids);
+        let ids: Vec<KeyspaceId> = {
+            // Listed under the lock under which a drop takes its keyspace from the wanted ones.
+            let mut state = lock(&self.background.state);
+            let ids: Vec<KeyspaceId> = self.keyspaces.load().keys().copied().collect();
+            state.full_merges.extend(&ids);
+            ids
+        };
         self.background.wake.notify_all();
         self.wait_until(|state| !state.merging && ids.iter().all(|id| !state.full_merges.contains(id)))
     }
@@ -90,9 +97,13 @@ impl Core {
         if name == DEFAULT_KEYSPACE {
             return Err(Error::invalid("the default keyspace cannot be dropped"));
         }
-        let _writing = lock(&self.writing);
+        let mut writing = lock(&self.writing);
         let found = self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned();
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
+        if !self.settings.no_wal {
+            // The drop is durable at once; the writes before it must not be lost behind it.
+            self.sync_locked(&mut writing)?;
+        }
         keyspace.dropped.store(true, Ordering::Release);
         let dropped = self.install(None, |_| {
             Ok(ManifestEdit { keyspaces_dropped: vec![keyspace.id], ..ManifestEdit::default() })
@@ -191,61 +202,68 @@ impl Core {
         keyspace: &Arc<KeyspaceCore>,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        self.flush_now()?;
-        // Concurrent writers may have filled memtables again: entries in them are older than the ingest, and
-        // must be in older runs, so they are flushed with the writers held back.
-        loop {
-            let mut writing = lock(&self.writing);
-            if !self.active_is_empty() {
-                drop(writing);
-                self.flush_now()?;
-                continue;
+        self.flush_now()?; // Most of what waits goes while writers need not wait.
+        let mut writing = lock(&self.writing);
+        self.check_writable()?;
+        keyspace.check_usable()?;
+        // Whatever is in a memtable, sealed or not, is older than the pairs, and must be in an older run.
+        if !self.active_is_empty() {
+            self.rotate(&mut writing)?;
+        }
+        self.wait_until(|state| state.immutables.is_empty())?;
+        let seq = self.reserve_seq(keyspace, &mut writing)?;
+        let mut output = Output::new(self, self.output_options(0), KeyRange::everything(), Vec::new());
+        let mut last_key: Option<Vec<u8>> = None;
+        let mut count = 0u64;
+        for (number, (key, value)) in pairs.into_iter().enumerate() {
+            let key = key.as_ref();
+            if last_key.as_deref().is_some_and(|last| last >= key) {
+                return Err(Error::invalid(format!(
+                    "pair {number}: key \"{}\" does not come after the one before it",
+                    key.escape_ascii()
+                )));
             }
-            keyspace.check_usable()?;
-            let mut reserve = Operations { count: 1, ..Operations::default() };
-            encode_op(&mut reserve.encoded, keyspace.id, OpRef::RangeDelete { start: b"", end: Some(b"") });
-            let seq = writing.last_seq.next();
-            if !self.settings.no_wal {
-                self.ensure_log(&mut writing)?;
-                let Some(wal) = &mut writing.wal else { return Err(Error::closed()) };
-                let payload = reserve.take_payload(seq);
-                let ops = payload.get(crate::write::batch::BATCH_PREFIX_BYTES..).unwrap_or_default();
-                if let Err(error) = wal.append_batch(seq, 1, ops).and_then(|()| wal.flush()) {
-                    return Err(self.log_append_failed(&mut writing, error));
-                }
-                writing.last_seq = seq;
-                self.sync_locked(&mut writing)?;
+            Operations::default().put(keyspace, key, value.as_ref())?; // Checks the lengths.
+            output.add(key, seq, EntryKind::Put, value.as_ref())?;
+            last_key = Some(key.to_vec());
+            count += 1;
+        }
+        let uses = output.finish()?;
+        let (run, age) = self.new_run();
+        let changes = uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
+        let edit = VersionEdit { keyspace: keyspace.id, changes };
+        // From the install on a merge may meet the pairs. Until they are visible it must keep what they hide,
+        // for a snapshot that is taken in between.
+        let before = self.snapshots.take_with(|| self.visible());
+        self.install(None, |_| {
+            Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
+        })?;
+        self.visible_seq.store(seq.0, Ordering::Release);
+        drop(before);
+        drop(writing);
+        if self.is_inline() {
+            self.run_background_inline();
+        }
+        Ok(count)
+    }
+
+    /// Takes the next sequence number for writes that no log will hold.
+    fn reserve_seq(&self, keyspace: &KeyspaceCore, writing: &mut Writing) -> Result<SeqNo> {
+        let seq = writing.last_seq.next();
+        if !self.settings.no_wal {
+            self.ensure_log(writing)?;
+            let mut nothing = Operations { count: 1, ..Operations::default() };
+            encode_op(&mut nothing.encoded, keyspace.id, OpRef::RangeDelete { start: b"", end: Some(b"") });
+            let Some(wal) = &mut writing.wal else { return Err(Error::closed()) };
+            let payload = nothing.take_payload(seq);
+            let ops = payload.get(crate::write::batch::BATCH_PREFIX_BYTES..).unwrap_or_default();
+            if let Err(error) = wal.append_batch(seq, 1, ops).and_then(|()| wal.flush()) {
+                return Err(self.log_append_failed(writing, error));
             }
             writing.last_seq = seq;
-            let mut output = Output::new(self, self.output_options(0), KeyRange::everything(), Vec::new());
-            let mut last_key: Option<Vec<u8>> = None;
-            let mut count = 0u64;
-            for (number, (key, value)) in pairs.into_iter().enumerate() {
-                let key = key.as_ref();
-                if last_key.as_deref().is_some_and(|last| last >= key) {
-                    return Err(Error::invalid(format!(
-                        "pair {number}: key \"{}\" does not come after the one before it",
-                        key.escape_ascii()
-                    )));
-                }
-                Operations::default().put(keyspace, key, value.as_ref())?; // Checks the lengths.
-                output.add(key, seq, EntryKind::Put, value.as_ref())?;
-                last_key = Some(key.to_vec());
-                count += 1;
-            }
-            let uses = output.finish()?;
-            let (run, age) = self.new_run();
-            let changes = uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
-            let edit = VersionEdit { keyspace: keyspace.id, changes };
-            self.install(None, |_| {
-                Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
-            })?;
-            self.visible_seq.store(seq.0, Ordering::Release);
-            drop(writing);
-            if self.is_inline() {
-                self.run_background_inline();
-            }
-            return Ok(count);
+            self.sync_locked(writing)?;
         }
+        writing.last_seq = seq;
+        Ok(seq)
     }
 }

@@ -78,15 +78,21 @@ impl Core {
             }
             let tables = self.merge_slice(&version, job, &slice, &pace, &mut tally)?;
             tally.bytes_written += tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
-            self.install(None, |state| {
+            let mut is_dropped = false;
+            let installed = self.install(None, |state| {
                 let Some(current) = state.keyspaces.get(&keyspace.id) else {
                     self.garbage.doom_tables(tables.iter().map(|table| Arc::clone(&table.meta)));
+                    is_dropped = true;
                     return Err(Error::invalid("the keyspace was dropped during a merge"));
                 };
                 let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
                 let edit = slice_edit(keyspace.id, &current.version, job, &slice, tables, output, &live);
                 Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })
-            })?;
+            });
+            if is_dropped {
+                return Ok(()); // Nothing failed: there is nothing left to merge.
+            }
+            installed?;
             WorkCounters::add(&self.work.merge_slices, 1);
         }
         WorkCounters::add(&self.work.merges, 1);

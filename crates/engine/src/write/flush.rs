@@ -28,10 +28,18 @@ impl Core {
         let log_promise = self.sync_generation_log(generation)?;
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
         for (keyspace, memtable) in &generation.members {
-            if keyspace.dropped.load(std::sync::atomic::Ordering::Acquire) {
+            // Gone from the list means that the drop is durable. Not so the mark on the keyspace: the log must
+            // not be given up for a drop that a crash may still undo.
+            if !self.keyspaces.load().contains_key(&keyspace.id) {
                 continue;
             }
-            outputs.insert(keyspace.id, self.write_memtable(memtable)?);
+            match self.write_memtable(memtable) {
+                Ok(uses) => _ = outputs.insert(keyspace.id, uses),
+                Err(error) => {
+                    self.garbage.doom_tables(outputs.into_values().flatten().map(|table| table.meta));
+                    return Err(error);
+                }
+            }
         }
         let tables: u64 = outputs.values().map(|uses| uses.len() as u64).sum();
         let bytes: u64 = outputs.values().flatten().map(|table| table.meta.file_bytes).sum();

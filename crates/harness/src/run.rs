@@ -23,6 +23,9 @@ use crate::workload::Workload;
 const STEPS_TIMED_TOGETHER: u64 = 64;
 /// Entries that stand in the queue of [`Workload::Queue`].
 const QUEUE_LENGTH: u64 = 1000;
+/// How often in a run its consumer forgets where it was and looks for the head from the front again, over
+/// the tombstones of all it has taken: as consumers do when they are restarted.
+const QUEUE_RESTARTS: u64 = 100;
 
 /// What a workload works on, and how much of it.
 #[derive(Clone, Debug)]
@@ -330,7 +333,8 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Each thread has a queue of its own. An operation is a put or a take; a take must find the head.
+    /// Each thread has a queue of its own. An operation is a put or a take; a take must find the head. The
+    /// consumer goes on behind what it took last, as consumers that mean to be fast do.
     fn queue(&self, thread: u64, meter: &mut Meter) -> Result<(), Error> {
         let share = self.share(thread);
         let prefix = format!("q{thread:03}:");
@@ -338,6 +342,10 @@ impl<'a> Job<'a> {
         let key = |number: u64| format!("{prefix}{number:0width$}").into_bytes();
         let mut value = Vec::new();
         let count = share.end - share.start;
+        let restart_every = (count / QUEUE_RESTARTS).max(1);
+        // `;` follows `:`, so this is where the queue's keys end.
+        let end = format!("q{thread:03};").into_bytes();
+        let mut from = prefix.clone().into_bytes();
         for number in 0..count + QUEUE_LENGTH.min(count) {
             if self.stop.load(Ordering::Relaxed) {
                 break;
@@ -352,10 +360,14 @@ impl<'a> Job<'a> {
             }
             if let Some(oldest) = number.checked_sub(QUEUE_LENGTH.min(count)) {
                 let head = key(oldest);
+                if oldest % restart_every == 0 {
+                    from = prefix.clone().into_bytes();
+                }
                 let start = Instant::now();
-                let first = self.db.prefix(&prefix).next().transpose()?;
+                let first = self.db.range(&from[..]..&end[..]).next().transpose()?;
                 if let Some((taken, _)) = &first {
                     self.db.delete(taken)?;
+                    from = taken.to_vec();
                 }
                 meter.record(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), 1);
                 meter.lookups += 1;

@@ -46,7 +46,7 @@ workloads! {
     ReadWhileWriting = "readwhilewriting",
     /// Deletes `reads` items.
     DeleteRandom = "deleterandom",
-    /// First in, first out: `num` puts at the tail, each followed by taking the head away.
+    /// First in, first out: `num` puts at the tail and as many takes of the head.
     Queue = "queue",
     /// YCSB A: 50 % gets, 50 % updates, zipf.
     YcsbA = "ycsb-a",

@@ -141,8 +141,11 @@ const HEADINGS: &str = "workload              operations        ops/s     ns/op 
 
 fn line(result: &BenchResult) -> String {
     let reads = result.index_reads_per_get + result.filter_reads_per_get + result.data_reads_per_get;
+    // A dash where there was nothing to count: no lookups, or none by point.
+    let found = result.expected_found_share.map_or("-".into(), |_| format!("{:.3}", result.found_share));
+    let per_get = |value: f64| if result.hashes_per_get > 0.0 { format!("{value:.2}") } else { "-".into() };
     format!(
-        "{:<18}{:>14}{:>13}{:>10.0}{:>10}{:>10}{:>10}{:>9.0}{:>7.3}{:>8.2}{:>9.2}{:>7.2}",
+        "{:<18}{:>14}{:>13}{:>10.0}{:>10}{:>10}{:>10}{:>9.0}{:>7}{:>8}{:>9}{:>7}",
         result.name.name(),
         show_count(result.ops),
         show_count(result.ops_per_s as u64),
@@ -151,10 +154,10 @@ fn line(result: &BenchResult) -> String {
         show_ns(result.p99_ns as f64),
         show_ns(result.p999_ns as f64),
         result.cpu_ns_per_op,
-        result.found_share,
-        result.hashes_per_get,
-        result.filters_per_get,
-        reads,
+        found,
+        per_get(result.hashes_per_get),
+        per_get(result.filters_per_get),
+        per_get(reads),
     )
 }
 

@@ -282,19 +282,19 @@ fn conclusions(trials: &[Trial], gains: &[Gain]) -> Vec<String> {
         let count = |verdict| all.iter().filter(|gain| gain.verdict == verdict).count();
         let (paid, cost, of) = (count(Verdict::Paid), count(Verdict::Cost), all.len());
         let Some(best) = all.iter().min_by(|a, b| a.change().total_cmp(&b.change())) else { continue };
-        let best = format!(
-            "most for {} paths under {} ({:.0} % less time)",
+        let most = format!(
+            "{:.0} % less for {} paths under {}",
+            -100.0 * best.change(),
             if best.existing { "real" } else { "absent" },
             best.policy,
-            -100.0 * best.change()
         );
         let idea = format!("{}{}", idea[..1].to_uppercase(), &idea[1..]);
         sentences.push(match (paid, cost) {
-            (0, 0) => format!("{idea} made no difference beyond the noise of this run."),
-            (0, _) => format!("{idea} did not pay: slower in {cost} of {of} comparisons, faster in none."),
-            (_, 0) if paid == of => format!("{idea} paid wherever it was compared, {best}."),
-            (_, 0) => format!("{idea} paid in {paid} of {of} comparisons, {best}."),
-            _ => format!("{idea} paid in {paid} of {of} comparisons, {best}, and cost time in {cost}."),
+            (0, 0) => format!("{idea}: no difference beyond the noise of this run."),
+            (0, _) => format!("{idea}: did not pay; more time in {cost} of {of} comparisons, less in none."),
+            (_, 0) if of == 1 => format!("{idea}: {most}."),
+            (_, 0) => format!("{idea}: less time in {paid} of {of} comparisons, up to {most}."),
+            _ => format!("{idea}: less time in {paid} of {of} comparisons, up to {most}; more time in {cost}."),
         });
     }
     let of = |policy| trials.iter().find(|trial| trial.policy == policy);

@@ -1,0 +1,99 @@
+//! Timing lookups on a machine that does other things too.
+//!
+//! Databases take turns at the same keys, a few hundred at a time, in several rounds; of each few hundred
+//! only the fastest round counts. So an interruption by another program costs one round of a few hundred
+//! keys, not the figure, and whatever slows the whole machine slows all databases alike.
+
+use std::time::Instant;
+
+use shamba::Db;
+
+use crate::exit::Failure;
+
+/// Keys timed together: some half a millisecond, short against the time slices of an operating system.
+const CHUNK_KEYS: usize = 500;
+
+/// How long a lookup takes.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Timing {
+    /// Nanoseconds, every few hundred lookups at their fastest.
+    pub ns: f64,
+    /// How much slower their second fastest times are, as a share: what of a difference may be noise.
+    pub noise: f64,
+}
+
+/// Times lookups of `keys` in each of the databases.
+///
+/// # Errors
+/// As a lookup fails.
+pub fn compare(databases: &[&Db], keys: &[Vec<u8>], rounds: usize) -> Result<Vec<Timing>, Failure> {
+    let chunks = keys.chunks(CHUNK_KEYS).len();
+    let mut fastest = vec![vec![Two::default(); chunks]; databases.len()];
+    for round in 0..rounds {
+        for turn in 0..databases.len() {
+            // Whoever comes first in one round comes later in the next.
+            let number = (round + turn) % databases.len();
+            for (chunk, times) in keys.chunks(CHUNK_KEYS).zip(&mut fastest[number]) {
+                let start = Instant::now();
+                for key in chunk {
+                    std::hint::black_box(databases[number].get(key)?);
+                }
+                times.add(start.elapsed().as_nanos() as f64);
+            }
+        }
+    }
+    let timing = |times: &Vec<Two>| {
+        let (first, second) =
+            times.iter().fold((0.0, 0.0), |sum, two| (sum.0 + two.first, sum.1 + two.second));
+        Timing { ns: first / keys.len().max(1) as f64, noise: (second / first - 1.0).max(0.0) }
+    };
+    Ok(fastest.iter().map(timing).collect())
+}
+
+/// Looks up `keys` once, so that what they need is in memory.
+///
+/// # Errors
+/// As a lookup fails.
+pub fn warm(db: &Db, keys: &[Vec<u8>]) -> Result<(), Failure> {
+    for key in keys {
+        std::hint::black_box(db.get(key)?);
+    }
+    Ok(())
+}
+
+/// The two smallest numbers of a series.
+#[derive(Clone, Copy, Debug)]
+struct Two {
+    first: f64,
+    second: f64,
+}
+
+impl Default for Two {
+    fn default() -> Self {
+        Self { first: f64::INFINITY, second: f64::INFINITY }
+    }
+}
+
+impl Two {
+    fn add(&mut self, ns: f64) {
+        if ns < self.first {
+            (self.first, self.second) = (ns, self.first);
+        } else if ns < self.second {
+            self.second = ns;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_smallest_are_kept() {
+        let mut two = Two::default();
+        for ns in [5.0, 3.0, 9.0, 3.5, 3.0] {
+            two.add(ns);
+        }
+        assert_eq!((two.first, two.second), (3.0, 3.0));
+    }
+}

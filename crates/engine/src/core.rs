@@ -59,6 +59,14 @@ impl KeyspaceCore {
         Self { id, name, view, publishing: Mutex::new(()), dropped: AtomicBool::new(false), closed }
     }
 
+    /// What stands for a keyspace of another database: it cannot be used, and says why.
+    pub fn foreign(other: &Self) -> Arc<Self> {
+        let name = format!("{} of another database", other.name);
+        let foreign = Self::new(other.id, name, Arc::default(), Arc::new(AtomicBool::new(false)));
+        foreign.dropped.store(true, Ordering::Release);
+        Arc::new(foreign)
+    }
+
     /// The newest view, without touching a shared reference count.
     pub fn load(&self) -> Guard<Arc<View>> {
         self.view.load()
@@ -82,7 +90,8 @@ impl KeyspaceCore {
             return Err(Error::closed());
         }
         if self.dropped.load(Ordering::Acquire) {
-            return Err(Error::invalid(format!("keyspace {:?} was dropped", self.name)));
+            let name = &self.name;
+            return Err(Error::invalid(format!("keyspace {name:?} was dropped or is not this database's")));
         }
         Ok(())
     }

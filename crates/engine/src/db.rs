@@ -514,10 +514,15 @@ impl std::fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// The same moment in another keyspace.
+    /// The same moment in another keyspace. Of a keyspace of another database it shows nothing: every read
+    /// answers `Invalid`.
     #[must_use]
     pub fn keyspace(&self, keyspace: &Keyspace) -> Self {
-        Self { keyspace: Arc::clone(&keyspace.keyspace), ..self.clone() }
+        let keyspace = match keyspace.is_of(&self.db) {
+            true => Arc::clone(&keyspace.keyspace),
+            false => KeyspaceCore::foreign(&keyspace.keyspace),
+        };
+        Self { keyspace, ..self.clone() }
     }
 
     /// The sequence number that it reads at.

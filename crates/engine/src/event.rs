@@ -146,7 +146,8 @@ impl fmt::Display for Event {
 
 /// Gets every event of a database.
 pub trait EventListener: Send + Sync {
-    /// Called on the thread where it happened, which may be a writer's: be quick.
+    /// Called on the thread where it happened, which may be a writer's and hold the log: be quick, and do not
+    /// write from here.
     fn event(&self, event: &Event);
 }
 

@@ -67,15 +67,12 @@ impl Core {
     }
 
     fn limits(&self) -> Limits {
+        let merges = self.settings.auto_compaction;
         Limits {
             immutables: self.settings.immutable_memtables,
-            inbox_soft_runs: self.settings.inbox_soft_runs,
             // Without merges level 0 has no way to drain: its size is then the caller's choice.
-            inbox_hard_runs: if self.settings.auto_compaction {
-                self.settings.inbox_hard_runs
-            } else {
-                u32::MAX
-            },
+            inbox_soft_runs: if merges { self.settings.inbox_soft_runs } else { u32::MAX },
+            inbox_hard_runs: if merges { self.settings.inbox_hard_runs } else { u32::MAX },
         }
     }
 
@@ -98,8 +95,10 @@ impl Core {
                 return Ok(());
             }
             Pressure::Stop { reason } => {
+                drop(state); // A listener may ask for statistics, which take this lock.
                 WorkCounters::add(&self.work.stalls, 1);
                 self.events.emit(&Event::StallBegin { reason: reason.into() });
+                state = lock(&self.background.state);
             }
         }
         let begin_us = self.env.clock.now_us();

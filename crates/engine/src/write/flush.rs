@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::compaction::output::{Output, OutputOptions, clip};
 use crate::compaction::retention::Retention;
 use crate::core::{Core, Generation, lock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::ids::KeyspaceId;
+use crate::ids::{KeyspaceId, LogNo};
 use crate::memtable::Memtable;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
@@ -43,6 +43,13 @@ impl Core {
         }
         let tables: u64 = outputs.values().map(|uses| uses.len() as u64).sum();
         let bytes: u64 = outputs.values().flatten().map(|table| table.meta.file_bytes).sum();
+        if tables == 0 && generation.log.is_some() {
+            // The edit says that the next log is there, so its name must be durable. Tables have seen to that.
+            let synced = self.env.vfs.sync_dir(&self.dir);
+            synced.map_err(|error| Error::io("sync directory", &self.dir, error))?;
+        }
+        // A promise about the active log covers every earlier one, and lets its loss be noticed.
+        let log_promise = self.active_log_promise().or(log_promise);
         self.install(Some(generation), |state| {
             let mut edit = ManifestEdit {
                 first_log: Some(generation.next_log),
@@ -73,8 +80,14 @@ impl Core {
         Ok(())
     }
 
+    /// How much of the active log is durable, if any of it is.
+    fn active_log_promise(&self) -> Option<(LogNo, u64)> {
+        let writing = lock(&self.writing);
+        writing.wal.as_ref().map(|wal| (wal.number(), wal.synced())).filter(|(_, synced)| *synced > 0)
+    }
+
     /// Makes the log of the generation, and every earlier one, durable.
-    fn sync_generation_log(&self, generation: &Generation) -> Result<Option<(crate::ids::LogNo, u64)>> {
+    fn sync_generation_log(&self, generation: &Generation) -> Result<Option<(LogNo, u64)>> {
         let Some(log) = &generation.log else { return Ok(None) };
         if is_planted(Defect::FlushWithoutLogSync) {
             return Ok(None);

@@ -294,7 +294,9 @@ fn conclusions(trials: &[Trial], gains: &[Gain]) -> Vec<String> {
             (0, _) => format!("{idea}: did not pay; more time in {cost} of {of} comparisons, less in none."),
             (_, 0) if of == 1 => format!("{idea}: {most}."),
             (_, 0) => format!("{idea}: less time in {paid} of {of} comparisons, up to {most}."),
-            _ => format!("{idea}: less time in {paid} of {of} comparisons, up to {most}; more time in {cost}."),
+            _ => {
+                format!("{idea}: less time in {paid} of {of} comparisons, up to {most}; more time in {cost}.")
+            }
         });
     }
     let of = |policy| trials.iter().find(|trial| trial.policy == policy);

@@ -1,0 +1,129 @@
+//! batch: replies, atomicity, exit codes, and talking to it line by line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use crate::support::{Dir, command, run, run_with};
+
+#[test]
+fn every_line_gets_its_reply() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let run = run_with(
+        ["batch", &db],
+        b"put a 1\nput b two words  and more\nput c \nput d\ndel a\nbegin\nput e 5\ndelrange b c\ncommit\nflush\nsync\ncompact\nput  no key\n",
+    );
+    let expected = "ok\nok\nok\nok\nok\nok\nqueued\nqueued\nok\nok\nok\nok\nok\n";
+    assert_eq!((run.code, run.out.as_str()), (0, expected), "{}", run.err);
+    let scan = crate::support::run(["scan", &db]).ok();
+    assert_eq!(scan, "\tno key\nc\t\nd\t\ne\t5\n");
+}
+
+#[test]
+fn a_wrong_line_has_no_effect_and_the_others_go_on() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let wrong: &[(&str, &str)] = &[
+        ("", "empty line"),
+        ("get a", "unknown operation \"get\""),
+        ("PUT a b", "unknown operation \"PUT\""),
+        ("put", "put needs a key and a value: put K V"),
+        ("del", "del needs a key: del K"),
+        ("del a b", "too many parts: del K"),
+        ("delrange a", "delrange needs two keys: delrange A B"),
+        ("delrange a b c", "too many parts: delrange A B"),
+        ("flush now", "flush takes nothing after it"),
+        ("commit", "commit without begin"),
+        ("put \\x0 v", "key: \\x at byte 0 is not followed by two hex digits"),
+        ("put k \\xzz", "value: \\x at byte 0 is not followed by two hex digits"),
+    ];
+    for (line, message) in wrong {
+        let run = run_with(["batch", &db], format!("put a 1\n{line}\nput b 2\n").as_bytes());
+        assert_eq!(run.code, 65, "{line}: {run:?}");
+        assert_eq!(run.out, format!("ok\nerr Invalid {message}\nok\n"), "{line}");
+        assert_eq!(crate::support::run(["scan", &db]).ok(), "a\t1\nb\t2\n", "{line}");
+    }
+    let run = run_with(["batch", &db], b"begin\nbegin\nflush\nput x 1\ncommit\n");
+    let replies: Vec<&str> = run.out.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(replies, ["ok", "err", "err", "queued", "ok"]);
+    assert_eq!(crate::support::run(["get", &db, "x"]).ok(), "1\n");
+}
+
+#[test]
+fn the_end_of_input_drops_an_open_begin() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    run_with(["batch", &db], b"put a 1\nbegin\nput b 2\ndel a\n").ok();
+    assert_eq!(run(["scan", &db]).ok(), "a\t1\n");
+    run_with(["batch", &db], b"put last 1").ok();
+    assert_eq!(run(["get", &db, "last"]).ok(), "1\n", "a last line without its end counts");
+    assert_eq!(run_with(["batch", &db], b"").ok(), "");
+}
+
+#[test]
+fn a_key_that_is_too_long_is_refused_by_the_engine() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let run = run_with(["batch", &db], format!("put {} v\nput a 1\n", "k".repeat(65_536)).as_bytes());
+    let replies: Vec<&str> = run.out.lines().collect();
+    assert!(replies[0].starts_with("err Invalid ") && replies[0].contains("65"), "{replies:?}");
+    assert_eq!((replies[1], run.code), ("ok", 64));
+}
+
+#[test]
+fn hex_takes_any_bytes() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    run_with(["batch", &db, "--hex"], b"put 0020 0a0d\nput ff \n").ok();
+    assert_eq!(run(["dump", &db]).ok(), "0020\t0a0d\nff\t\n");
+    assert_eq!(run_with(["batch", &db, "--hex"], b"put xy 00\n").code, 65);
+}
+
+#[test]
+fn replies_are_flushed_and_the_database_is_locked_meanwhile() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let mut child =
+        command(["batch", &db, "--sync", "always"]).stdin(Stdio::piped()).spawn().expect("starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    let mut replies = BufReader::new(child.stdout.take().expect("piped")).lines();
+    for (line, reply) in [("put a 1", "ok"), ("begin", "ok"), ("put b 2", "queued"), ("commit", "ok")] {
+        writeln!(stdin, "{line}").expect("it reads");
+        assert_eq!(replies.next().expect("a reply").expect("readable"), reply);
+    }
+    for args in [
+        vec!["get", &db, "a"],
+        vec!["put", &db, "a", "2"],
+        vec!["scan", &db],
+        vec!["check", &db],
+        vec!["stats", &db, "--json"],
+    ] {
+        let err = run(&args).fails(4);
+        assert!(err.contains(&db), "{args:?} names the database: {err}");
+    }
+    // As kill -9 does: what was acknowledged is there, and the lock is free.
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    assert_eq!(run(["scan", &db]).ok(), "a\t1\nb\t2\n");
+}
+
+#[test]
+fn a_reader_of_replies_that_goes_away_loses_nothing_acknowledged() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let mut child = command(["batch", &db]).stdin(Stdio::piped()).spawn().expect("starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    let mut replies = BufReader::new(child.stdout.take().expect("piped"));
+    writeln!(stdin, "put a 1").expect("it reads");
+    let mut reply = String::new();
+    replies.read_line(&mut reply).expect("a reply");
+    assert_eq!(reply, "ok\n");
+    drop(replies);
+    // It notices at the next reply; whatever it wrote until then is whole.
+    let _ = writeln!(stdin, "put b 2");
+    drop(stdin);
+    let run = crate::support::finish(child);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    assert_eq!(crate::support::run(["get", &db, "a"]).ok(), "1\n");
+    crate::support::run(["check", &db]).ok();
+}

@@ -1,0 +1,145 @@
+//! bench: every workload, every field, and what fills refuse.
+
+use serde_json::Value;
+
+use crate::support::{Dir, run};
+
+const NAMES: [&str; 17] = [
+    "fillrandom",
+    "overwrite",
+    "readrandom",
+    "readmissing",
+    "readseq",
+    "readreverse",
+    "seekrandom",
+    "readwhilewriting",
+    "ycsb-a",
+    "ycsb-b",
+    "ycsb-c",
+    "ycsb-d",
+    "ycsb-e",
+    "ycsb-f",
+    "queue",
+    "deleterandom",
+    "readseq",
+];
+const FIELDS: [&str; 25] = [
+    "schema",
+    "name",
+    "ops",
+    "seconds",
+    "ops_per_s",
+    "ns_per_op",
+    "p50_ns",
+    "p99_ns",
+    "p999_ns",
+    "cpu_ns_per_op",
+    "found_share",
+    "hashes_per_get",
+    "filters_per_get",
+    "modules_per_get",
+    "false_positives_per_get",
+    "filter_reads_per_get",
+    "index_reads_per_get",
+    "data_reads_per_get",
+    "debt_bytes",
+    "bytes_written",
+    "rss_bytes",
+    "ledger_bytes",
+    "levels",
+    "runs",
+    "emulated",
+];
+
+#[test]
+fn all_workloads_in_order_with_all_fields() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let options = ["--num", "2000", "--json", "--write-buffer", "32KiB", "--size-ratio", "3"];
+    let out = run(["bench", &db].iter().chain(&NAMES).chain(&options)).ok();
+    let objects: Vec<Value> =
+        out.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    let names: Vec<&str> = objects.iter().filter_map(|object| object["name"].as_str()).collect();
+    assert_eq!(names, NAMES);
+    for object in &objects {
+        let name = &object["name"];
+        let fields = object.as_object().expect("an object");
+        let mut got: Vec<&str> = fields.keys().map(String::as_str).collect();
+        let mut expected = FIELDS.to_vec();
+        got.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(got, expected, "{name}");
+        assert_eq!(object["schema"], "shamba.bench/1");
+        assert!(object["ops"].as_u64() >= Some(1) && object["seconds"].as_f64() > Some(0.0), "{object}");
+    }
+    let share = |index: usize| objects[index]["found_share"].as_f64();
+    assert_eq!((share(2), share(3)), (Some(1.0), Some(0.0)), "reads find what they should");
+    assert_eq!(objects[2]["hashes_per_get"], 1.0);
+    assert!(objects[2]["levels"].as_u64() >= Some(2), "{}", objects[2]);
+}
+
+#[test]
+fn fills_refuse_what_is_not_empty() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    run(["bench", &db, "fillseq", "--num", "100"]).ok();
+    for name in ["fillseq", "fillrandom"] {
+        let err = run(["bench", &db, name, "--num", "100"]).fails(64);
+        assert!(err.contains("--use-existing"), "{err}");
+        run(["bench", &db, name, "--num", "100", "--use-existing"]).ok();
+    }
+    let table = run(["bench", &db, "readrandom", "--num", "100", "--threads", "2"]).ok();
+    assert!(table.lines().count() == 2 && table.contains("readrandom"), "{table}");
+    assert_eq!(run(["scan", &db]).ok().lines().count(), 100, "the same options name the same keys");
+}
+
+#[test]
+fn shapes_and_distributions() {
+    let dir = Dir::new();
+    for shape in ["random", "sequential", "path", "url", "prefix-time"] {
+        for distribution in ["uniform", "zipf", "latest", "hotspot"] {
+            let db = dir.path(&format!("{shape}-{distribution}"));
+            let out = run([
+                "bench",
+                &db,
+                "fillseq",
+                "readrandom",
+                "--num",
+                "300",
+                "--key-shape",
+                shape,
+                "--distribution",
+                distribution,
+                "--empty-fraction",
+                "0.5",
+                "--value-size",
+                "10",
+                "--seed",
+                "3",
+                "--json",
+            ])
+            .ok();
+            let read: Value = serde_json::from_str(out.lines().nth(1).expect("two lines")).expect("JSON");
+            let share = read["found_share"].as_f64().expect("a number");
+            assert!((0.3..0.7).contains(&share), "{shape} {distribution}: {share}");
+        }
+    }
+}
+
+#[test]
+fn options_that_make_no_sense_are_usage_errors() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    for args in [
+        vec!["fillslow"],
+        vec![],
+        vec!["fillseq", "--num", "0"],
+        vec!["fillseq", "--threads", "0"],
+        vec!["fillseq", "--num", "1000", "--key-size", "1"],
+        vec!["readrandom", "--empty-fraction", "2"],
+        vec!["fillseq", "--key-shape", "round"],
+        vec!["fillseq", "--distribution", "normal"],
+    ] {
+        run(["bench", &db].iter().copied().chain(args.iter().copied())).fails(64);
+    }
+}

@@ -1,0 +1,119 @@
+//! explain, tree, stats, memory, check, table, wal, manifest: words for people, objects for programs.
+
+use serde_json::Value;
+
+use crate::support::{Dir, files, run, run_with};
+
+/// Runs with `--json` and checks the schema.
+#[track_caller]
+fn object(args: &[&str], schema: &str) -> Value {
+    let run = run(args.iter().chain(&["--json"]));
+    assert_eq!(run.code, 0, "{run:?}");
+    let object = run.json();
+    assert_eq!(object["schema"], schema);
+    object
+}
+
+#[test]
+fn explain_tells_where_a_key_was_found_and_what_was_skipped() {
+    let dir = Dir::new();
+    let db = dir.database("db", 2000);
+    let text = run(["explain", &db, "key00042"]).ok();
+    assert!(text.contains("key00042") && text.contains("filter"), "{text}");
+    let hit = object(&["explain", &db, "key00042"], "shamba.explain/1");
+    assert_eq!((hit["outcome"].as_str(), hit["value"].as_str()), (Some("found"), Some("value of 42")));
+    assert_eq!(hit["hashes"], 1);
+    assert!(hit["steps"].as_array().is_some_and(|steps| steps.len() >= 2), "{hit}");
+    let miss = object(&["explain", &db, "key00042x"], "shamba.explain/1");
+    assert_eq!((miss["outcome"].as_str(), &miss["value"]), (Some("absent"), &Value::Null));
+    run(["delete", &db, "key00042"]).ok();
+    assert_eq!(object(&["explain", &db, "key00042"], "shamba.explain/1")["outcome"], "deleted");
+}
+
+#[test]
+fn the_sharing_switch_changes_hashes_and_nothing_else() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    // Under tiering, keys in an order that spreads every run over all of them: several runs, several filters.
+    let input: String =
+        (0..4000).map(|number| format!("put key{:05} {number}\n", number * 1237 % 4000 * 10)).collect();
+    let input = input + "flush\n";
+    let options = ["--policy", "tiering", "--size-ratio", "8", "--write-buffer", "8KiB"];
+    run_with(["batch", &db].iter().chain(&options), input.as_bytes()).ok();
+    let mut most = 0;
+    for key in ["key20000", "key20005", "key39985", "key00000"] {
+        let on = object(&["explain", &db, key, "--hash-sharing", "on"], "shamba.explain/1");
+        let off = object(&["explain", &db, key, "--hash-sharing", "off"], "shamba.explain/1");
+        assert_eq!(on["hashes"], 1, "{key}");
+        let filters = off["filters_consulted"].as_u64().expect("a number");
+        assert_eq!(off["hashes"].as_u64(), Some(filters.max(1)), "{key}");
+        assert_eq!((&on["outcome"], &on["value"]), (&off["outcome"], &off["value"]), "{key}");
+        most = most.max(filters);
+    }
+    assert!(most >= 2, "several filters were consulted: {most}");
+}
+
+#[test]
+fn tree_stats_and_memory() {
+    let dir = Dir::new();
+    let db = dir.database("db", 2000);
+    assert!(run(["tree", &db]).ok().contains("keyspace \"default\""));
+    let tree = object(&["tree", &db], "shamba.tree/1");
+    let tables: u64 =
+        tree["levels"].as_array().expect("levels").iter().filter_map(|l| l["tables"].as_u64()).sum();
+    assert_eq!(tables as usize, files(&db, "sst").len());
+    assert_eq!(tree["design"]["size_ratio"], 3.0);
+    assert!(tree["deepest_level"].as_u64() >= Some(1));
+    assert!(run(["stats", &db]).ok().contains("16.0 KiB"));
+    let stats = object(&["stats", &db], "shamba.stats/1");
+    assert_eq!(stats["sequence"], 2000);
+    assert_eq!(stats["design"]["write_buffer_bytes"], 16 << 10);
+    assert!(run(["memory", &db]).ok().contains("memory budget"));
+    let memory = object(&["memory", &db, "--memory-budget", "8MiB"], "shamba.memory/1");
+    let sum: u64 = memory["parts"].as_object().expect("parts").values().filter_map(Value::as_u64).sum();
+    assert_eq!(memory["ledger_bytes"].as_u64(), Some(sum));
+    assert_eq!(memory["budget_bytes"], 8 << 20);
+}
+
+#[test]
+fn check_counts_and_lays_out() {
+    let dir = Dir::new();
+    let db = dir.database("db", 2000);
+    assert!(run(["check", &db]).ok().starts_with("no damage: "));
+    let report = object(&["check", &db], "shamba.check/1");
+    assert_eq!((report["clean"].as_bool(), report["opened"].as_bool()), (Some(true), Some(true)));
+    assert_eq!(report["problems"].as_array().map(Vec::len), Some(0));
+    assert!(report["entries"].as_u64() >= Some(1));
+    let text = run(["check", &db, "--layout"]).ok();
+    assert!(text.contains("CURRENT") && text.contains(".sst") && text.contains("filter"), "{text}");
+    let layout = &object(&["check", &db, "--layout"], "shamba.check/1")["layout"];
+    let kinds: Vec<&str> =
+        layout.as_array().expect("files").iter().filter_map(|file| file["kind"].as_str()).collect();
+    for kind in ["table", "log", "manifest", "other"] {
+        assert!(kinds.contains(&kind), "{kind} in {kinds:?}");
+    }
+}
+
+#[test]
+fn files_are_described_one_by_one() {
+    let dir = Dir::new();
+    let db = dir.database("db", 500);
+    run(["put", &db, "in the log", "v"]).ok();
+    let table = files(&db, "sst").pop().expect("a table").display().to_string();
+    assert!(run(["table", &table]).ok().contains("filter"));
+    let described = object(&["table", &table], "shamba.table/1");
+    let entries: u64 = described["blocks"]
+        .as_array()
+        .expect("blocks")
+        .iter()
+        .filter_map(|block| block["entries"].as_u64())
+        .sum();
+    assert_eq!(described["entries"].as_u64(), Some(entries));
+    let log = files(&db, "log").pop().expect("a log").display().to_string();
+    assert!(run(["wal", &log]).ok().contains("in the log"));
+    let described = object(&["wal", &log], "shamba.wal/1");
+    assert_eq!(described["ending"]["kind"], "clean");
+    assert!(run(["manifest", &db]).ok().contains("setting"));
+    let described = object(&["manifest", &db], "shamba.manifest/1");
+    assert!(described["records"].as_array().is_some_and(|records| !records.is_empty()));
+}

@@ -1,0 +1,10 @@
+//! The real binary, from outside: every command, every exit code, bad input of all kinds.
+
+mod bad_input;
+mod batch;
+mod bench;
+mod demo;
+mod inspect;
+mod load;
+mod put_get_scan;
+mod support;

@@ -1,0 +1,120 @@
+//! put, get, delete, scan, dump, compact, checkpoint.
+
+use crate::support::{Dir, command, contents, finish, run, run_with};
+
+#[test]
+fn a_value_comes_back_until_it_is_deleted() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    assert_eq!(run(["put", &db, "k", "first"]).ok(), "");
+    assert_eq!(run(["put", &db, "k", "second"]).ok(), "");
+    assert_eq!(run(["get", &db, "k"]).ok(), "second\n");
+    run(["delete", &db, "k"]).ok();
+    run(["delete", &db, "k"]).ok();
+    let miss = run(["get", &db, "k"]);
+    assert_eq!((miss.code, miss.out.as_str(), miss.err.as_str()), (1, "", ""), "nothing on a miss");
+}
+
+#[test]
+fn text_and_hex_name_the_same_bytes() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    run(["put", &db, "a\\x00\\xffb", "line\\x0aend\\x5c"]).ok();
+    assert_eq!(run(["get", &db, "a\\x00\\xffb"]).ok(), "line\\x0aend\\x5c\n");
+    assert_eq!(run(["get", &db, "--hex", "6100FF62"]).ok(), "6c696e650a656e645c\n");
+    run(["put", &db, "--hex", "00", ""]).ok();
+    assert_eq!(run(["get", &db, "\\x00"]).ok(), "\n", "an empty value is a value");
+    run(["put", &db, "", "empty key"]).ok();
+    assert_eq!(run(["get", &db, ""]).ok(), "empty key\n");
+    run(["put", &db, "--", "-dash", "--hex"]).ok();
+    assert_eq!(run(["get", &db, "--", "-dash"]).ok(), "--hex\n");
+    assert_eq!(run(["put", &db, "--hex", "0", "00"]).code, 64);
+    assert_eq!(run(["put", &db, "\\x0", "v"]).code, 64);
+}
+
+#[test]
+fn scans_take_bounds_prefix_limit_and_direction() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    run_with(["batch", &db], b"put a 1\nput b 2\nput ba 3\nput bb 4\nput c 5\nflush\nput d 6\n").ok();
+    let keys = |args: &[&str]| -> String {
+        let out = run(["scan", &db].iter().chain(args)).ok();
+        out.lines().map(|line| line.split('\t').next().unwrap_or_default()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(keys(&[]), "a b ba bb c d");
+    assert_eq!(keys(&["--from", "b", "--to", "c"]), "b ba bb");
+    assert_eq!(keys(&["--to", "b"]), "a");
+    assert_eq!(keys(&["--prefix", "b"]), "b ba bb");
+    assert_eq!(keys(&["--prefix", "b", "--reverse"]), "bb ba b");
+    assert_eq!(keys(&["--reverse", "--limit", "2"]), "d c");
+    assert_eq!(keys(&["--limit", "0"]), "");
+    assert_eq!(keys(&["--from", "x"]), "");
+    assert_eq!(keys(&["--from", "c", "--to", "b"]), "");
+    assert_eq!(run(["scan", &db, "--prefix", "b", "--from", "a"]).code, 64);
+    let hex = run(["scan", &db, "--hex", "--from", "64"]).ok();
+    assert_eq!(hex, "64\t36\n");
+    let json = run(["scan", &db, "--json", "--limit", "1"]).json();
+    assert_eq!((json["schema"].as_str(), json["key"].as_str()), (Some("shamba.entry/1"), Some("a")));
+}
+
+#[test]
+fn dump_is_hex_and_loads_again() {
+    let dir = Dir::new();
+    let (db, copy) = (dir.path("db"), dir.path("copy"));
+    run_with(["batch", &db], b"put b \\x00\\xff\nput a \nput c x\ndel c\n").ok();
+    let dump = run(["dump", &db]).ok();
+    assert_eq!(dump, "61\t\n62\t00ff\n");
+    run_with(["load", &copy, "-", "--format", "tsv", "--hex"], dump.as_bytes()).ok();
+    assert_eq!(run(["dump", &copy]).ok(), dump);
+    let scan = run(["scan", &db]).ok();
+    run_with(["load", &dir.path("third"), "--format", "tsv"], scan.as_bytes()).ok();
+    assert_eq!(run(["dump", &dir.path("third")]).ok(), dump);
+}
+
+#[test]
+fn reading_writes_no_byte() {
+    let dir = Dir::new();
+    let db = dir.database("db", 300);
+    let before = contents(&db);
+    for args in [
+        vec!["get", &db, "key00007"],
+        vec!["scan", &db],
+        vec!["dump", &db],
+        vec!["explain", &db, "key00007"],
+        vec!["tree", &db],
+        vec!["stats", &db],
+        vec!["memory", &db],
+        vec!["check", &db],
+        vec!["manifest", &db],
+    ] {
+        run(&args).ok();
+        assert!(before == contents(&db), "{args:?} changed a file");
+    }
+}
+
+#[test]
+fn compact_and_checkpoint_keep_every_entry() {
+    let dir = Dir::new();
+    let (db, copy) = (dir.database("db", 2000), dir.path("copy"));
+    let before = run(["dump", &db]).ok();
+    run(["compact", &db]).ok();
+    assert_eq!(run(["dump", &db]).ok(), before);
+    assert_eq!(run(["stats", &db, "--json"]).json()["runs"], 1);
+    run(["checkpoint", &db, &copy]).ok();
+    run(["put", &db, "key00000", "changed"]).ok();
+    assert_eq!(run(["dump", &copy]).ok(), before, "a checkpoint stands by itself");
+    assert_ne!(run(["checkpoint", &db, &copy]).code, 0, "a checkpoint replaces nothing");
+    assert_eq!(run(["dump", &copy]).ok(), before);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_quietly() {
+    let dir = Dir::new();
+    let db = dir.database("db", 20_000);
+    for args in [vec!["dump", &db], vec!["scan", &db], vec!["--help"]] {
+        let mut child = command(&args).spawn().expect("the binary starts");
+        drop(child.stdout.take());
+        let run = finish(child);
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{args:?}");
+    }
+}

@@ -1,0 +1,220 @@
+//! What is left, and what is promised, after something went wrong: one small case for each defect that a review
+//! of the engine's core found. The suites of the workspace's `tests` enumerate; these name.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, MemFs, OpKind, SimFs, Vfs};
+use shamba::{Builder, Db, Durability, ErrorKind, Event, EventListener, Result, WriteOptions};
+
+fn builder(env: &Env) -> Builder {
+    Db::builder("/db").env(env.clone()).write_buffer(1 << 20).file_size(1 << 10).info_log(false)
+}
+
+fn faulty(inner: Arc<dyn Vfs>) -> (Arc<FaultFs>, Env) {
+    let faults = Arc::new(FaultFs::new(inner, 1));
+    let env = Env::deterministic(Arc::clone(&faults) as Arc<dyn Vfs>, 1);
+    (faults, env)
+}
+
+/// The so-manieth table cannot be created, once.
+fn fail_table(faults: &FaultFs, nth: u64) {
+    faults.clear_rules();
+    faults.add_rule(FaultRule::nth(nth, Effect::Eio).on(&[OpKind::Create]).at_path(".sst"));
+}
+
+fn tables(env: &Env) -> u64 {
+    let names = env.vfs.list(Path::new("/db")).expect("the directory is there");
+    names.iter().filter(|entry| entry.name.ends_with(".sst")).count() as u64
+}
+
+/// Some entries in two keyspaces, enough for several tables in the first and one in the second.
+fn put_some(db: &Db) -> Result<()> {
+    (0..100).try_for_each(|i| db.put(format!("key{i:05}"), [b'v'; 100]))?;
+    db.keyspace("other")?.put("k", "v")
+}
+
+fn kind<T>(result: Result<T>) -> std::result::Result<(), ErrorKind> {
+    result.map(|_| ()).map_err(|error| error.kind())
+}
+
+/// Whichever table fails, those before it, of this keyspace or another, must not fill the disk meanwhile.
+#[test]
+fn a_failed_flush_leaves_no_tables_and_the_next_one_succeeds() -> Result<()> {
+    let mut nth = 0;
+    loop {
+        let (faults, env) = faulty(Arc::new(MemFs::new()));
+        let db = builder(&env).auto_compaction(false).open()?;
+        put_some(&db)?;
+        fail_table(&faults, nth);
+        let flushed = db.flush();
+        if faults.faults_injected() == 0 {
+            assert!(flushed.is_ok() && nth == tables(&env) && nth > 3, "{nth} tables: {flushed:?}");
+            return Ok(());
+        }
+        assert_eq!(kind(flushed), Err(ErrorKind::Io));
+        assert_eq!(tables(&env), 0, "after table {nth} failed");
+        db.flush()?;
+        assert!(db.contains_key("key00099")? && db.keyspace("other")?.contains_key("k")?);
+        nth += 1;
+    }
+}
+
+/// The same for what an open replays.
+#[test]
+fn a_failed_recovery_leaves_no_tables_and_the_next_one_succeeds() -> Result<()> {
+    let mut nth = 0;
+    loop {
+        let (faults, env) = faulty(Arc::new(MemFs::new()));
+        let db = builder(&env).open()?;
+        put_some(&db)?;
+        drop(db);
+        fail_table(&faults, nth);
+        let opened = builder(&env).auto_compaction(false).open();
+        if faults.faults_injected() == 0 {
+            assert!(opened.is_ok() && nth == tables(&env) && nth > 3);
+            return Ok(());
+        }
+        assert_eq!(kind(opened), Err(ErrorKind::Io));
+        assert_eq!(tables(&env), 0, "after table {nth} failed");
+        let db = builder(&env).open()?;
+        assert!(db.contains_key("key00099")? && db.keyspace("other")?.contains_key("k")?);
+        nth += 1;
+    }
+}
+
+/// The log was sealed for lack of space and no write came after: close still owes its sync.
+#[test]
+fn close_syncs_a_log_that_was_sealed_for_lack_of_space() -> Result<()> {
+    let disk = SimFs::new();
+    let (faults, env) = faulty(Arc::new(disk.clone()));
+    let db = builder(&env).open()?;
+    db.put("kept", "1")?;
+    faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".log"));
+    assert_eq!(kind(db.put("refused", "2")), Err(ErrorKind::NoSpace));
+    db.close()?;
+    let env = Env::deterministic(Arc::new(disk.crash(disk.op_count(), &CrashPolicy::None)), 2);
+    let db = builder(&env).open()?;
+    assert!(db.contains_key("kept")? && !db.contains_key("refused")?);
+    Ok(())
+}
+
+/// A drop is durable at once, so what was written before it must be, too.
+#[test]
+fn a_dropped_keyspace_takes_no_earlier_write_along() -> Result<()> {
+    let disk = SimFs::new();
+    let env = Env::deterministic(Arc::new(disk.clone()), 1);
+    let db = builder(&env).open()?;
+    db.keyspace("doomed")?.put("k", "1")?;
+    db.put_with("before", "1", &Durability::Buffered.into())?;
+    db.drop_keyspace("doomed")?;
+    let env = Env::deterministic(Arc::new(disk.crash(disk.op_count(), &CrashPolicy::None)), 2);
+    let db = builder(&env).open()?;
+    assert!(db.contains_key("before")?);
+    assert_eq!(db.keyspaces(), ["default"]);
+    Ok(())
+}
+
+/// A write may name an interval that the database does not have; whoever writes next keeps it.
+#[test]
+fn an_interval_of_one_write_is_kept() -> Result<()> {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let db = builder(&env).open()?;
+    let interval: WriteOptions = Durability::Interval { ms: 10, bytes: 1 << 20 }.into();
+    db.put_with("a", "1", &interval)?;
+    env.clock.sleep_us(9_999);
+    db.put_with("b", "2", &Durability::Interval { ms: 50, bytes: 1 << 20 }.into())?;
+    assert!(db.stats().unsynced_bytes > 0, "9 ms are not 10");
+    env.clock.sleep_us(1);
+    db.put_with("c", "3", &interval)?;
+    assert_eq!(db.stats().unsynced_bytes, 0);
+    Ok(())
+}
+
+/// A listener that reads statistics while writes stall.
+#[derive(Default)]
+struct Curious {
+    db: OnceLock<Db>,
+    stalls: std::sync::atomic::AtomicU64,
+}
+
+impl EventListener for Curious {
+    fn event(&self, event: &Event) {
+        if let (Event::StallBegin { .. }, Some(db)) = (event, self.db.get()) {
+            self.stalls.fetch_max(db.stats().stalls, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn a_listener_may_ask_for_statistics_during_a_stall() -> Result<()> {
+    let (faults, env) = faulty(Arc::new(MemFs::new()));
+    let listener = Arc::new(Curious::default());
+    let small = builder(&env).write_buffer(1 << 10).max_immutable_memtables(1);
+    let db = small.event_listener(Arc::clone(&listener) as Arc<dyn EventListener>).open()?;
+    let _ = listener.db.set(db.clone());
+    faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".sst").sticky());
+    let refused = (0..100).find_map(|i| db.put(format!("key{i:05}"), [b'v'; 100]).err());
+    assert_eq!(refused.map(|error| error.kind()), Some(ErrorKind::NoSpace));
+    assert_eq!(listener.stalls.load(std::sync::atomic::Ordering::SeqCst), 1);
+    faults.clear_rules();
+    db.put("writes resume", "by themselves")?;
+    assert!(db.contains_key("key00000")?);
+    Ok(())
+}
+
+/// Without merges nothing would ever end the slow-down.
+#[test]
+fn writes_are_not_slowed_where_nothing_merges() -> Result<()> {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let db = builder(&env).auto_compaction(false).open()?;
+    for i in 0..20u8 {
+        db.put([i], "v")?;
+        db.flush()?;
+    }
+    assert_eq!((db.stats().levels[0].runs, db.stats().stalls), (20, 0));
+    Ok(())
+}
+
+#[test]
+fn a_snapshot_shows_nothing_of_another_database() -> Result<()> {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let (db, other) = (builder(&env).open()?, Db::builder("/other").env(env.clone()).open()?);
+    let users = other.keyspace("users")?;
+    users.put("k", "v")?;
+    let snapshot = db.snapshot().keyspace(&users);
+    assert_eq!(kind(snapshot.get("k")), Err(ErrorKind::Invalid));
+    assert_eq!(snapshot.iter().map(kind).collect::<Vec<_>>(), [Err(ErrorKind::Invalid)]);
+    Ok(())
+}
+
+/// Pairs that were ingested are newer than everything written before, wherever that was.
+#[test]
+fn ingested_pairs_are_newer_than_what_was_there_and_older_than_what_follows() -> Result<()> {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let open = || builder(&env).open();
+    let db = open()?;
+    db.put("a", "old")?;
+    db.put("b", "old")?;
+    let before = db.snapshot();
+    assert_eq!(db.ingest([("a", "new"), ("c", "new")])?, 2);
+    db.put("c", "newer")?;
+    let check = |db: &Db| -> Result<()> {
+        let entries = db.iter().collect::<Result<Vec<_>>>()?;
+        let text = |slice: &[u8]| slice.escape_ascii().to_string();
+        let entries: Vec<String> = entries.iter().map(|(k, v)| text(k) + "=" + &text(v)).collect();
+        assert_eq!(entries, ["a=new", "b=old", "c=newer"]);
+        Ok(())
+    };
+    check(&db)?;
+    assert_eq!(kind(db.ingest([("x", "1"), ("x", "2")])), Err(ErrorKind::Invalid));
+    assert!(!db.contains_key("x")?);
+    assert_eq!(before.get("a")?.as_deref(), Some(&b"old"[..]));
+    assert_eq!(before.get("c")?, None);
+    drop(before);
+    drop(db); // As a kill would: the log has a place reserved for the pairs.
+    let db = open()?;
+    check(&db)?;
+    db.compact()?;
+    check(&db)
+}

@@ -4,7 +4,7 @@
 //! could be durable while an earlier batch in the log is not. After the edit the log is dead.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 
 use crate::compaction::output::{Output, OutputOptions, clip};
 use crate::compaction::retention::Retention;
@@ -80,9 +80,14 @@ impl Core {
         Ok(())
     }
 
-    /// How much of the active log is durable, if any of it is.
+    /// How much of the active log is durable, if any of it is and nobody is busy with it: whoever holds it may
+    /// be waiting for this very flush, as an ingest does.
     fn active_log_promise(&self) -> Option<(LogNo, u64)> {
-        let writing = lock(&self.writing);
+        let writing = match self.writing.try_lock() {
+            Ok(writing) => writing,
+            Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
         writing.wal.as_ref().map(|wal| (wal.number(), wal.synced())).filter(|(_, synced)| *synced > 0)
     }
 

@@ -11,7 +11,7 @@ use crate::compaction::output::Output;
 use crate::core::{Core, KeyspaceCore, Writing, lock};
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
-use crate::recovery::{DEFAULT_KEYSPACE, LOCK};
+use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
 use crate::version::manifest::ManifestWriter;
 use crate::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 use crate::wal::{OpRef, WalWriter, encode_op};
@@ -138,10 +138,7 @@ impl Core {
         // What is in memory goes into tables first: the copy then needs no log.
         self.flush_now()?;
         vfs.create_dir_all(target).map_err(|error| Error::io("create directory", target, error))?;
-        if let Some(parent) = target.parent() {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            vfs.sync_dir(parent).map_err(|error| Error::io("sync directory", parent, error))?;
-        }
+        sync_names_above(&self.env, target)?;
         let _lock = vfs
             .lock(&target.join(LOCK), shamba_env::LockKind::Exclusive)
             .map_err(|error| Error::io("lock", target, error))?;

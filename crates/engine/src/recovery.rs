@@ -62,7 +62,11 @@ pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
             (loaded.state, false)
         }
         None if builder.read_only || !builder.create_if_missing => return Err(missing(&dir)),
-        None => (new_state(&env, &builder)?, true),
+        None => {
+            // Also when the directory is there: an earlier try may have made it and failed after that.
+            sync_names_above(&env, &dir)?;
+            (new_state(&env, &builder)?, true)
+        }
     };
     let settings = adopt(&builder, &state)?;
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
@@ -94,10 +98,6 @@ fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn Fi
             return Err(missing(dir));
         }
         env.vfs.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
-        if let Some(parent) = dir.parent() {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            env.vfs.sync_dir(parent).map_err(|error| Error::io("sync directory", parent, error))?;
-        }
     } else if let Err(error) = env.vfs.list(dir) {
         return Err(Error::io("open", dir, error)); // A file in the place of the directory, say.
     }
@@ -112,6 +112,24 @@ fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn Fi
         }
         _ => Error::io("lock", &path, error),
     })
+}
+
+/// Makes the name of `dir`, and of every directory above it, durable.
+///
+/// # Errors
+/// `Io`, but not for directories that this process may not open or that cannot be synced: those it did not
+/// make.
+pub(crate) fn sync_names_above(env: &Env, dir: &Path) -> Result<()> {
+    for parent in dir.ancestors().skip(1) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match env.vfs.sync_dir(parent) {
+            Ok(()) => {}
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {}
+            Err(error) => return Err(Error::io("sync directory", parent, error)),
+        }
+    }
+    Ok(())
 }
 
 /// The state of a database that does not exist yet.
@@ -340,14 +358,15 @@ fn begin(
     }
     let mut edit =
         ManifestEdit { settings: core.settings.to_pairs(), last_seq: Some(last_seq), ..Default::default() };
-    for (id, memtables) in replayed {
-        for memtable in memtables {
-            let uses = core.write_memtable(&memtable)?;
-            let (run, age) = core.new_run();
-            let changes = uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
-            edit.versions.push(VersionEdit { keyspace: id, changes });
-        }
-        edit.flushed.push((id, last_seq));
+    if let Err(error) = write_replayed(core, replayed, last_seq, &mut edit) {
+        // No manifest names them: the next try, on a disk that may be full, must not find them in its way.
+        let added = edit.versions.into_iter().flat_map(|version| version.changes);
+        core.garbage.doom_tables(added.filter_map(|change| match change {
+            Change::Add { table, .. } => Some(table.meta),
+            _ => None,
+        }));
+        core.collect_garbage();
+        return Err(error);
     }
     let log = core.new_log_no();
     edit.first_log = Some(log);
@@ -356,6 +375,12 @@ fn begin(
         put_in_force(core, &mut state, edit)?;
         let mut wal = create_log(core, log, last_seq)?;
         wal.sync()?;
+        // From here on the loss of the log is noticed.
+        let promise = ManifestEdit { log_promise: Some((log, wal.synced())), ..ManifestEdit::default() };
+        state.apply(&promise).map_err(Error::invalid)?;
+        if let Some(installing) = lock(&core.installing).as_mut() {
+            installing.manifest.append(&promise)?;
+        }
         wal
     } else {
         let mut wal = create_log(core, log, last_seq)?;
@@ -382,6 +407,20 @@ fn begin(
         lock(&core.writing).wal = Some(wal);
     }
     remove_left_overs(core, &state, log, files);
+    Ok(())
+}
+
+/// Writes what was replayed as runs of level 0, older ones first.
+fn write_replayed(core: &Core, replayed: Replayed, last_seq: SeqNo, edit: &mut ManifestEdit) -> Result<()> {
+    for (id, memtables) in replayed {
+        for memtable in memtables {
+            let uses = core.write_memtable(&memtable)?;
+            let (run, age) = core.new_run();
+            let changes = uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
+            edit.versions.push(VersionEdit { keyspace: id, changes });
+        }
+        edit.flushed.push((id, last_seq));
+    }
     Ok(())
 }
 
@@ -434,12 +473,13 @@ impl Core {
         if let Some(cause) = lock(&self.failure).clone() {
             return Err(cause);
         }
-        let Some(mut wal) = writing.wal.take() else { return Ok(()) };
+        // Also when there is no log at hand, because it was sealed for lack of space.
         while let Some(sealed) = writing.sealed.pop_front() {
             let mut sealed = lock(&sealed);
             sealed.predecessor_is_synced();
             sealed.sync()?;
         }
+        let Some(mut wal) = writing.wal.take() else { return Ok(()) };
         wal.predecessor_is_synced();
         let promise = wal.finish_clean()?;
         let edit = ManifestEdit {

@@ -18,7 +18,7 @@
 //! A crash before 3 leaves a log without predecessor and with nothing but a head, which replay ignores; a
 //! crash after it leaves the old logs dead. A new database does the same with a manifest whose `first_log`
 //! is the log that it is about to create. Later, a log follows another with [`WalWriter::predecessor`] and
-//! `first_log` moves to a log that exists; a flush is installed after the log is synced through it, with
+//! `first_log` moves to a log whose name is durable; a flush is installed after the log is synced through it, with
 //! the promise in the same edit.
 //!
 //! Not here: the manifest, and what to do with a batch.
@@ -141,16 +141,23 @@ impl Replay<'_> {
         Ok(self.report)
     }
 
-    /// A log that the manifest promises something of must be there, even if nothing follows it.
+    /// A log that the manifest promises something of must be there, even if nothing follows it. So must the
+    /// first one once the manifest has promised anything: only that of a new database is made after the
+    /// edit that names it, and that edit promises nothing.
     fn look_for_the_promised_log(&mut self) -> Result<()> {
-        let Some((number, bytes)) = self.options.promise else { return Ok(()) };
-        let is_there = self.logs.iter().any(|log| log.number == number);
-        if is_there || number < self.options.first_log || bytes == 0 {
+        let Some((promised, bytes)) = self.options.promise.filter(|(_, bytes)| *bytes > 0) else {
+            return Ok(());
+        };
+        let number = promised.max(self.options.first_log);
+        if self.logs.iter().any(|log| log.number == number) {
             return Ok(());
         }
         let path = self.dir.join(log_file_name(number));
-        let detail = format!("it is missing; {}", self.floor(number).reason());
-        self.disagreement(&path, 0, bytes, "log file", detail)?;
+        let (bytes, reason) = match number == promised {
+            true => (bytes, self.floor(number).reason()),
+            false => (0, "the manifest names it".to_owned()),
+        };
+        self.disagreement(&path, 0, bytes, "log file", format!("it is missing; {reason}"))?;
         // Earlier logs are still good; where the chain is broken, it stops by itself.
         self.stopped = false;
         Ok(())

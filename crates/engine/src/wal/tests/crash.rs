@@ -129,6 +129,8 @@ impl Mini {
             log.predecessor_is_synced();
             log.sync().expect("synced");
         }
+        // Tables do that in the engine: what `first_log` moves to must be there after a crash.
+        self.env.vfs.sync_dir(Path::new(DIR)).expect("synced");
         let promise = self.sealed.last().map(|log| (log.number(), log.synced()));
         let edit = ManifestEdit {
             settings: (self.state.settings.len() as u64 + 1..=through.0).map(table_entry).collect(),

@@ -14,7 +14,7 @@ use crate::version::manifest::{ManifestState, ManifestWriter, manifest_file_name
 use crate::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
 use crate::view::View;
 
-/// A manifest longer than this is replaced by a snapshot of the state.
+/// A manifest with more than this of edits is replaced by a snapshot of the state.
 const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
 impl Core {
@@ -51,7 +51,7 @@ impl Core {
         let dead = dead_tables(state, &next, &edit);
         *state = next;
         self.publish_versions(state, &edit, flushed);
-        if manifest.bytes() > MANIFEST_BYTES_MAX {
+        if manifest.is_outgrown(MANIFEST_BYTES_MAX) {
             // The old manifest stays in force if the new one cannot be written.
             match ManifestWriter::create(&self.env, &self.dir, self.new_id(), state) {
                 Ok(fresh) => {

@@ -218,3 +218,40 @@ fn ingested_pairs_are_newer_than_what_was_there_and_older_than_what_follows() ->
     db.compact()?;
     check(&db)
 }
+
+/// Writers fill and seal memtables all the time, also between the steps of an ingest, which must neither be
+/// hidden by what they sealed nor wait for a flush that waits for it.
+#[test]
+fn ingest_beside_writers_wins_over_what_was_written_before() -> Result<()> {
+    let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
+    let db = builder(&env).write_buffer(2 << 10).open()?;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (db, done) = (&db, &done);
+            scope.spawn(move || {
+                for i in 0..1_000_000u64 {
+                    if done.load(std::sync::atomic::Ordering::SeqCst) {
+                        return;
+                    }
+                    db.put(format!("writer{writer}-{:03}", i % 500), [b'v'; 100]).expect("a write");
+                }
+            });
+        }
+        let rounds = || -> Result<()> {
+            for round in 0..30 {
+                db.put("k", format!("old{round}"))?;
+                let new = format!("new{round}");
+                db.ingest([("k", &new)])?;
+                assert_eq!(db.get("k")?.as_deref(), Some(new.as_bytes()));
+            }
+            Ok(())
+        };
+        let outcome = rounds();
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        outcome
+    })?;
+    db.wait_idle()?;
+    assert_eq!(db.get("k")?.as_deref(), Some(&b"new29"[..]));
+    db.close()
+}

@@ -20,6 +20,8 @@ use crate::version::current::{install_current, read_current};
 #[derive(Debug)]
 pub(crate) struct ManifestWriter {
     number: u64,
+    /// How long the file was with nothing but the snapshot in it.
+    snapshot_bytes: u64,
     frames: FrameWriter,
 }
 
@@ -44,7 +46,7 @@ impl ManifestWriter {
         // Before the rename: a CURRENT that survives a crash must not name a file that did not.
         env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
         install_current(env, dir, number, frames.birth())?;
-        let mut writer = Self { number, frames };
+        let mut writer = Self { number, snapshot_bytes: frames.offset(), frames };
         writer.write_promise()?;
         Ok(writer)
     }
@@ -67,9 +69,15 @@ impl ManifestWriter {
         self.frames.flush()
     }
 
-    /// Bytes written so far: past some size a new manifest with a snapshot is shorter.
+    /// Bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.frames.offset()
+    }
+
+    /// Whether edits take more than `most_bytes` and more than the snapshot: then a new manifest pays. A large
+    /// tree's snapshot alone may be longer than any fixed limit, and must not be written anew for each edit.
+    pub(crate) fn is_outgrown(&self, most_bytes: u64) -> bool {
+        self.bytes() - self.snapshot_bytes > most_bytes.max(self.snapshot_bytes)
     }
 
     /// The number in the file's name.

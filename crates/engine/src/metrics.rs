@@ -10,49 +10,31 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What one lookup did.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct LookupCounts {
-    pub lookups: u64,
-    pub hashes: u64,
-    pub filters: u64,
-    pub modules: u64,
-    pub false_positives: u64,
-    pub filter_reads: u64,
-    pub index_reads: u64,
-    pub data_reads: u64,
-    pub cache_hits: u64,
-    pub memtable_hits: u64,
-    pub found: u64,
-    pub hash_ns: u64,
-    pub probe_ns: u64,
-    pub index_ns: u64,
-    pub data_ns: u64,
-    pub total_ns: u64,
-}
+macro_rules! lookup_counts {
+    ($($field:ident,)*) => {
+        /// What one lookup did; the fields mean what those of [`Stats`] do.
+        #[derive(Clone, Copy, Default, Debug)]
+        pub(crate) struct LookupCounts {
+            $(pub $field: u64,)*
+        }
 
-macro_rules! counters {
-    ($(#[$shard_doc:meta] $field:ident,)*) => {
         impl LookupCounts {
+            const COUNT: usize = [$(stringify!($field)),*].len();
+
             fn fields(&self) -> [u64; Self::COUNT] {
                 [$(self.$field),*]
             }
 
-            const COUNT: usize = [$(stringify!($field)),*].len();
-
-            fn from_fields(fields: [u64; Self::COUNT]) -> Self {
-                let [$($field),*] = fields;
+            fn from_fields([$($field),*]: [u64; Self::COUNT]) -> Self {
                 Self { $($field),* }
             }
         }
     };
 }
 
-counters! {
-    #[doc = ""] lookups, #[doc = ""] hashes, #[doc = ""] filters, #[doc = ""] modules, #[doc = ""] false_positives,
-    #[doc = ""] filter_reads, #[doc = ""] index_reads, #[doc = ""] data_reads, #[doc = ""] cache_hits,
-    #[doc = ""] memtable_hits, #[doc = ""] found, #[doc = ""] hash_ns, #[doc = ""] probe_ns, #[doc = ""] index_ns,
-    #[doc = ""] data_ns, #[doc = ""] total_ns,
+lookup_counts! {
+    lookups, hashes, filters, modules, false_positives, filter_reads, index_reads, data_reads, cache_hits,
+    memtable_hits, found, hash_ns, probe_ns, index_ns, data_ns, total_ns,
 }
 
 const SHARDS: usize = 16;

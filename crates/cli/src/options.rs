@@ -28,11 +28,11 @@ impl Switch {
 
 /// Options of commands that write.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Options of the engine")]
+#[command(next_help_heading = "Options of the engine [default of a new database]")]
 pub struct EngineOptions {
     #[command(flatten)]
     reader: ReaderOptions,
-    /// T, how much larger each level is than the one above, from 2 [default of a new database: 10]
+    /// T, how much larger each level is than the one above, from 2 [10]
     #[arg(long, value_name = "T")]
     size_ratio: Option<f64>,
     /// How runs are merged: leveling, tiering or lazy-leveling [leveling]
@@ -60,7 +60,7 @@ pub struct EngineOptions {
 
 /// Options of commands that read.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Options of the engine")]
+#[command(next_help_heading = "Options of the engine [default of a new database]")]
 pub struct ReaderOptions {
     /// Memory for the block cache and what is derived from it [256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

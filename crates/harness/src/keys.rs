@@ -186,7 +186,7 @@ impl Keys {
         let site = format!("https://www.site-{host:04}.{domain}");
         let section = SECTIONS[(mix2(index >> 1, 5) % 8) as usize];
         for (separator, part) in [("", site.as_str()), ("/", section)] {
-            if key.len() + separator.len() + part.len() + self.digits + 1 <= self.size {
+            if key.len() + separator.len() + part.len() + self.digits < self.size {
                 key.extend_from_slice(separator.as_bytes());
                 key.extend_from_slice(part.as_bytes());
             }

@@ -5,6 +5,7 @@ mod batch;
 mod bench;
 mod demo;
 mod inspect;
+mod json_page;
 mod load;
 mod put_get_scan;
 mod support;

@@ -1,0 +1,73 @@
+//! `docs/json.md` against what the commands print: no schema and no field goes undescribed.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::support::{Dir, files, run, run_with};
+
+const PAGE: &str = include_str!("../../../../docs/json.md");
+
+/// Objects whose field names are data.
+const MAPS: [&str; 1] = ["parts"];
+
+fn names(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                found.insert(name.clone());
+                if !MAPS.contains(&name.as_str()) {
+                    names(value, found);
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| names(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_schema_and_field_is_described() {
+    let dir = Dir::new();
+    let db = dir.database("db", 1500);
+    run_with(["batch", &db], b"delrange key00100 key00200\ndel key00300\nflush\nput late 1\n").ok();
+    let table = files(&db, "sst").remove(0).display().to_string();
+    let log = files(&db, "log").pop().expect("a log").display().to_string();
+    let (loaded, bench) = (dir.path("loaded"), dir.path("bench"));
+    let commands: [&[&str]; 17] = [
+        &["get", &db, "late"],
+        &["scan", &db, "--limit", "1"],
+        &["dump", &db],
+        &["load", &loaded],
+        &["explain", &db, "key00001"],
+        &["explain", &db, "key00300"],
+        &["tree", &db],
+        &["stats", &db],
+        &["memory", &db],
+        &["check", &db],
+        &["check", &db, "--layout"],
+        &["table", &table],
+        &["wal", &log],
+        &["manifest", &db],
+        &["bench", &bench, "fillseq", "readrandom", "--num", "100"],
+        &["demo", "--synthetic", "50"],
+        &["explain", &db, "absent"],
+    ];
+    let mut schemas = BTreeSet::new();
+    for args in commands {
+        let out = run(args.iter().chain(&["--json"])).ok();
+        let first = out.lines().next().unwrap_or_else(|| panic!("{args:?} printed nothing"));
+        let object: Value = serde_json::from_str(first).unwrap_or_else(|error| panic!("{args:?}: {error}"));
+        schemas.insert(object["schema"].as_str().unwrap_or_else(|| panic!("{args:?}: {object}")).to_string());
+        let mut found = BTreeSet::new();
+        names(&object, &mut found);
+        for name in found {
+            assert!(PAGE.contains(&format!("`{name}`")), "{args:?}: field {name} is not described");
+        }
+    }
+    for schema in &schemas {
+        assert!(PAGE.contains(&format!("`{schema}`")), "{schema} is not described");
+    }
+    let described = PAGE.matches("`shamba.").count();
+    assert!(schemas.len() >= 13 && described >= schemas.len(), "{schemas:?}");
+}

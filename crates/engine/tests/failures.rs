@@ -255,3 +255,28 @@ fn ingest_beside_writers_wins_over_what_was_written_before() -> Result<()> {
     assert_eq!(db.get("k")?.as_deref(), Some(&b"new29"[..]));
     db.close()
 }
+
+/// Damage to a log or manifest is found while the database is open, not only by the next open.
+#[test]
+fn verify_reads_logs_and_manifest_again() -> Result<()> {
+    for (suffix, structure) in [(".log", "log head"), ("MANIFEST", "manifest frame")] {
+        let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+        let db = builder(&env).open()?;
+        db.put_with("a", "1", &Durability::Sync.into())?;
+        db.put("b", "2")?;
+        let report = db.verify()?;
+        assert!(report.is_clean() && report.bytes_checked > 100, "{report:?}");
+        let names = env.vfs.list(Path::new("/db")).expect("the directory is there");
+        let name = names.iter().map(|entry| &entry.name).find(|name| name.contains(suffix)).expect("a file");
+        let path = Path::new("/db").join(name);
+        let mut bytes = shamba::env::read_file(env.vfs.as_ref(), &path).expect("readable");
+        bytes[60] ^= 1; // In the first frame, which was synced.
+        env.vfs.unlink(&path).expect("removed");
+        shamba::env::write_file_synced(env.vfs.as_ref(), &path, &bytes).expect("written");
+        let problems = db.verify()?.problems;
+        let found: Vec<_> =
+            problems.iter().map(|problem| (&problem.file, problem.structure.as_str())).collect();
+        assert_eq!(found, [(&path, structure)]);
+    }
+    Ok(())
+}

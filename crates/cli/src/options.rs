@@ -28,47 +28,47 @@ impl Switch {
 
 /// Options of commands that write.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Options of the engine [default of a new database]")]
+#[command(next_help_heading = "Options of the engine (defaults are those of a new database)")]
 pub struct EngineOptions {
     #[command(flatten)]
     reader: ReaderOptions,
-    /// T, how much larger each level is than the one above, from 2 [10]
+    /// T, how much larger each level is than the one above, from 2 (default: 10)
     #[arg(long, value_name = "T")]
     size_ratio: Option<f64>,
-    /// How runs are merged: leveling, tiering or lazy-leveling [leveling]
+    /// How runs are merged: leveling, tiering or lazy-leveling (default: leveling)
     #[arg(long, value_name = "POLICY", value_parser = parse::<MergePolicy>)]
     policy: Option<MergePolicy>,
-    /// Size at which the memtable is flushed, the unit of level capacities [64MiB]
+    /// Size at which the memtable is flushed, the unit of level capacities (default: 64MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     write_buffer: Option<u64>,
-    /// Filter bits per key; 0 writes no filters [10]
+    /// Filter bits per key; 0 writes no filters (default: 10)
     #[arg(long, value_name = "BITS")]
     bits_per_key: Option<f64>,
-    /// Hash function of lookups and filters; fixed when the database is created [xxh3]
+    /// Hash function of lookups and filters; fixed when the database is created (default: xxh3)
     #[arg(long, value_name = "KIND", value_parser = parse::<DigestKind>)]
     digest: Option<DigestKind>,
-    /// Compression of blocks: none, lz4 or zstd; a list goes by level, from level 0 [none]
+    /// Compression of blocks: none, lz4 or zstd; a list goes by level, from level 0 (default: none)
     #[arg(long, value_name = "KIND[,KIND...]", value_parser = parse_compression)]
     compression: Option<Levels>,
-    /// Size at which table files are cut [min(64MiB, memory budget / 16)]
+    /// Size at which table files are cut (default: min(64MiB, memory budget / 16))
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     file_size: Option<u64>,
-    /// When writes are synced to the device: with each one, never, or within MS milliseconds [never]
+    /// When writes are synced to the device: with each one, never, or within MS milliseconds (default: never)
     #[arg(long, value_name = "always|never|MS", value_parser = parse_sync)]
     sync: Option<Durability>,
 }
 
 /// Options of commands that read.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Options of the engine [default of a new database]")]
+#[command(next_help_heading = "Options of the engine (defaults are those of a new database)")]
 pub struct ReaderOptions {
-    /// Memory for the block cache and what is derived from it [256MiB]
+    /// Memory for the block cache and what is derived from it (default: 256MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_budget: Option<u64>,
-    /// One hash per lookup, or (off) the baseline: one for every filter that is consulted [on]
+    /// One hash per lookup, or (off) the baseline: one for every filter that is consulted (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     hash_sharing: Option<Switch>,
-    /// Ask for the filter lines of all candidates before testing the first [on]
+    /// Ask for the filter lines of all candidates before testing the first (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     prefetch: Option<Switch>,
 }

@@ -97,10 +97,14 @@ impl Error {
         Self::new(ErrorKind::Closed, "the database is closed")
     }
 
-    /// An operating-system error while doing `what` to `path`; no space becomes [`ErrorKind::NoSpace`].
+    /// An operating-system error while doing `what` to `path`. No space becomes [`ErrorKind::NoSpace`]; a
+    /// file or directory that may not be created, [`ErrorKind::ReadOnly`] (one that may not be read stays
+    /// [`ErrorKind::Io`]).
     pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Self {
         let kind = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+            io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            io::ErrorKind::PermissionDenied if what.starts_with("create") => ErrorKind::ReadOnly,
             _ => ErrorKind::Io,
         };
         Self::with_source(kind, format!("{what} {}", path.display()), source)

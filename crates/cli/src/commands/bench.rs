@@ -27,10 +27,10 @@ pub struct BenchArgs {
     /// Items that the database holds or is filled with
     #[arg(long, default_value_t = 1_000_000)]
     num: u64,
-    /// Operations of workloads that do not fill [default: as --num]
+    /// Operations of workloads that do not fill (default: as --num)
     #[arg(long)]
     reads: Option<u64>,
-    /// Bytes of a key [default: 16; 56, 72 and 24 for path, url and prefix-time]
+    /// Bytes of a key (default: 16; 56, 72 and 24 for path, url and prefix-time)
     #[arg(long, value_name = "SIZE", value_parser = parse_usize)]
     key_size: Option<usize>,
     /// Bytes of a value

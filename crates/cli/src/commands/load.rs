@@ -31,7 +31,7 @@ pub struct LoadArgs {
     /// The file; - is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// How it holds records [default: as its name ends, else tsv]
+    /// How it holds records (default: as its name ends, else tsv)
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Column (number, or name in csv) or field of the key

@@ -50,7 +50,7 @@ pub struct DemoArgs {
     /// Make up so many paths instead
     #[arg(long, value_name = "N", conflicts_with = "path", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     synthetic: Option<u64>,
-    /// Where the databases go, and stay [default: a temporary directory, removed at the end]
+    /// Where the databases go, and stay (default: a temporary directory, removed at the end)
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// Print a JSON object instead of the report

@@ -280,3 +280,18 @@ fn verify_reads_logs_and_manifest_again() -> Result<()> {
     }
     Ok(())
 }
+
+/// While no new log can be made, the memtables grow to twice their size and no further; then writes fail.
+#[test]
+fn memtables_do_not_grow_without_end_while_no_log_can_be_made() -> Result<()> {
+    let (faults, env) = faulty(Arc::new(MemFs::new()));
+    let db = builder(&env).write_buffer(4 << 10).open()?;
+    faults.add_rule(FaultRule::nth(0, Effect::Emfile).on(&[OpKind::Create]).at_path(".log").sticky());
+    let taken = (0..1_000).take_while(|i| db.put(format!("key{i:05}"), [b'v'; 100]).is_ok()).count();
+    assert!((20..100).contains(&taken), "{taken} writes of 100 bytes and more");
+    faults.clear_rules();
+    db.put("writes go on", "")?;
+    assert!(db.contains_key("key00000")? && db.contains_key(format!("key{:05}", taken - 1))?);
+    assert!(!db.contains_key(format!("key{taken:05}"))?);
+    Ok(())
+}

@@ -190,6 +190,10 @@ impl Core {
     /// The steps of a group, in the order that the invariants demand.
     fn write_group(&self, writing: &mut Writing, mut group: Vec<Request>) -> Result<()> {
         self.check_writable()?;
+        if self.active_bytes() >= self.settings.design.buffer_bytes.saturating_mul(2) {
+            // Rotations after acknowledged writes failed again and again: memory must not grow without end.
+            self.rotate(writing)?;
+        }
         let first_seq = writing.last_seq.next();
         let mut next_seq = first_seq;
         let mut views = Vec::with_capacity(group.len());

@@ -167,8 +167,8 @@ impl Replay<'_> {
     fn link(&mut self, log: &SurveyedLog) -> Result<bool> {
         if let Err(detail) = &log.header {
             if log.file_bytes == 0 && !self.floor(log.number).covers(0) {
-                // Created and never written: nothing is lost.
-                self.stopped = true;
+                // Created and never synced. Whether anything was in it nobody knows, so it is worth a word.
+                self.stop(&log.path, 0, 0, "it is empty: nothing of it reached the disk".to_owned());
                 return Ok(false);
             }
             self.fault(log.number, &log.path, 0, log.file_bytes, "log header", detail.clone())?;

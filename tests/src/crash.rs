@@ -26,6 +26,9 @@ use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
 
+/// Operations before a crash that its story tells.
+const STORY_OPS: usize = 12;
+
 /// What one operation took and promised.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -90,7 +93,8 @@ impl Recording {
 
     fn window(&self, k: u64) -> Window {
         let done = self.marks.iter().rev().find(|mark| mark.end <= k);
-        let begun = self.marks.iter().rev().find(|mark| mark.start < k);
+        // One that needed no call is over as soon as it has begun.
+        let begun = self.marks.iter().rev().find(|mark| mark.start < k || mark.end <= k);
         Window {
             durable: done.map_or(0, |mark| mark.durable),
             acked: done.map_or(0, |mark| mark.issued),
@@ -102,14 +106,17 @@ impl Recording {
         let op = self.marks.iter().position(|mark| mark.end >= k).unwrap_or(self.ops.len());
         let name =
             op.checked_sub(1).and_then(|op| self.ops.get(op)).map_or("open".into(), |op| format!("{op:?}"));
-        let ops = self.ops.iter().map(|op| format!("    {op:?}\n")).collect::<String>();
+        // The end of the story: what came long before is seldom the cause.
+        let begin = op.saturating_sub(STORY_OPS);
+        let ops = self.ops[begin..op.min(self.ops.len())].iter();
+        let ops = ops.map(|op| format!("    {op:?}\n")).collect::<String>();
         let from = k.saturating_sub(12);
         let calls = (from..=k + 1)
             .filter_map(|call| Some(format!("    call {call}: {}\n", self.sim.describe_op(call)?)))
             .collect::<String>();
         format!(
             "crash behind call {k} of {} in operation {op} ({name}) under {policy:?}, {} calls pending\n\
-             {calls}  operations:\n{ops}  {:?}",
+             {calls}  operations {begin}..{op}:\n{ops}  {:?}",
             self.calls(),
             self.sim.pending_count(k),
             self.vector

@@ -280,7 +280,8 @@ fn a_full_disk_stops_writes_and_space_lets_them_go_on() {
         faulty.clear_rules();
         // The next try of the flush comes after a back-off, for which this write waits.
         let patient = WriteOptions { deadline_ms: Some(60_000), ..WriteOptions::default() };
-        db.put_with("after", "2", &patient).unwrap_or_else(|error| panic!("{path}: writes do not resume: {error}"));
+        db.put_with("after", "2", &patient)
+            .unwrap_or_else(|error| panic!("{path}: writes do not resume: {error}"));
         db.flush().expect("flush");
         drop(db);
         let db = open(MergePolicy::Leveling, &env);

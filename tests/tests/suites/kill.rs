@@ -83,7 +83,8 @@ fn spawn(path: &Path) -> Child {
 #[test]
 fn acknowledged_writes_survive_kill_9() {
     // A kill does not test the disk, so files in memory do, and their syncs cost nothing.
-    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory");
+    let dir =
+        tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory");
     let path = dir.path().join("db");
     let mut rng = fastrand::Rng::with_seed(9);
     let mut survived = 0;

@@ -67,8 +67,21 @@ impl Recording {
     /// # Errors
     /// What failed or differed while nothing had crashed yet.
     pub fn record(vector: &Vector, seed: u64, ops: &[Op]) -> Result<Self, String> {
+        Self::record_through(vector, seed, ops, |sim| Arc::new(sim))
+    }
+
+    /// The same with something between the engine and the disk.
+    ///
+    /// # Errors
+    /// What failed or differed while nothing had crashed yet.
+    pub fn record_through(
+        vector: &Vector,
+        seed: u64,
+        ops: &[Op],
+        through: impl FnOnce(SimFs) -> Arc<dyn Vfs>,
+    ) -> Result<Self, String> {
         let sim = SimFs::new();
-        let mut runner = Runner::new(vector.clone(), Arc::new(sim.clone()), seed)?;
+        let mut runner = Runner::new(vector.clone(), through(sim.clone()), seed)?;
         let mut marks = vec![Mark { start: 0, end: sim.op_count(), issued: 0, durable: 0 }];
         for op in ops {
             let start = sim.op_count();

@@ -4,11 +4,15 @@
 //! filled database, crashed behind every call under every policy of the simulated disk. Long: random lives
 //! with a tiny write buffer, so that flushes, merges, log and manifest changes are crashed too.
 
+use std::sync::Arc;
+
+use shamba::env::{Effect, FaultFs, FaultRule, OpKind};
 use shamba::{Durability, MergePolicy};
 use shamba_tests::crash::{Effort, Explorer, Recording};
 use shamba_tests::ops::{Generator, KeyShape, Op};
 use shamba_tests::oracle::Change;
 use shamba_tests::pool;
+use shamba_tests::runner::HOME;
 use shamba_tests::seed::{self, Rerun, mixed};
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
@@ -79,6 +83,21 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
     Ok(sum(&tallies))
 }
 
+/// Operations of a random life: those that change the disk.
+fn long_script(vector: &Vector, seed: u64) -> Vec<Op> {
+    let shape = KeyShape { universe: 60, value_bytes: 90 };
+    let mut ops = Generator::new(seed, shape).ops(1_000);
+    ops.retain(|op| match op {
+        Op::Write(_) | Op::Batch { .. } | Op::Flush | Op::Compact | Op::Sync => true,
+        Op::Ingest(_) | Op::SnapshotTake => true,
+        // What a drop leaves under these two is for the model suite to find out.
+        Op::Reopen { clean, change_options: false } => *clean || vector.survives_kill(),
+        _ => false,
+    });
+    ops.truncate(90);
+    ops
+}
+
 /// A random life. Its vector goes round by number.
 fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, String> {
     let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
@@ -92,16 +111,7 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
         _ => {}
     }
     let seed = mixed(base, index as u64);
-    let shape = KeyShape { universe: 60, value_bytes: 90 };
-    let mut ops = Generator::new(seed, shape).ops(1_000);
-    ops.retain(|op| match op {
-        Op::Write(_) | Op::Batch { .. } | Op::Flush | Op::Compact | Op::Sync => true,
-        Op::Ingest(_) | Op::SnapshotTake => true,
-        // What a drop leaves under these two is for the model suite to find out.
-        Op::Reopen { clean, change_options: false } => *clean || vector.survives_kill(),
-        _ => false,
-    });
-    ops.truncate(90);
+    let ops = long_script(&vector, seed);
     let effort = Effort { policies_per_point: 2, nested_one_in: 64 };
     Recording::record(&vector, seed, &ops)
         .and_then(|recording| explorer.explore(&recording, effort, seed))
@@ -151,4 +161,30 @@ fn every_crash_leaves_a_legal_state() {
         ("policy DirStrict", 100),
         ("policy DirExt4", 100),
     ]);
+}
+
+/// The suite would notice a sync that was forgotten: with any class of syncs turned into lies, it fails.
+#[test]
+fn every_class_of_syncs_is_needed() {
+    let classes: [(&str, &[OpKind], &str); 5] = [
+        ("names in the directory", &[OpKind::SyncDir], HOME),
+        ("logs", &[OpKind::SyncData, OpKind::SyncAll], ".log"),
+        ("tables", &[OpKind::SyncData, OpKind::SyncAll], ".sst"),
+        ("manifests", &[OpKind::SyncData, OpKind::SyncAll], "MANIFEST"),
+        ("what names the manifest", &[OpKind::SyncData, OpKind::SyncAll], "CURRENT"),
+    ];
+    for (name, kinds, path) in classes {
+        let vector = Vector::plain(MergePolicy::Tiering);
+        let seed = 5;
+        let ops = long_script(&vector, seed);
+        let recording = Recording::record_through(&vector, seed, &ops, |sim| {
+            let lying = FaultFs::new(Arc::new(sim), seed);
+            lying.add_rule(FaultRule::nth(0, Effect::LieAboutSync).on(kinds).at_path(path).sticky());
+            Arc::new(lying)
+        });
+        let recording = recording.unwrap_or_else(|error| panic!("{name}: nothing crashed yet: {error}"));
+        let effort = Effort { policies_per_point: 4, nested_one_in: u64::MAX };
+        let explored = Explorer::default().explore(&recording, effort, seed);
+        assert!(explored.is_err(), "no crash shows that {name} are not synced");
+    }
 }

@@ -15,6 +15,12 @@ impl FaultFs {
         self.before(&Call { kind, path, to: None, bytes: 0 }).map(drop)
     }
 
+    /// Whether a sync is to be carried out.
+    fn ask_sync(&self, kind: OpKind, path: &Path) -> io::Result<bool> {
+        let effect = self.before(&Call { kind, path, to: None, bytes: 0 })?;
+        Ok(effect != Some(Effect::LieAboutSync))
+    }
+
     fn ask_two(&self, kind: OpKind, path: &Path, to: &Path) -> io::Result<()> {
         self.before(&Call { kind, path, to: Some(to), bytes: 0 }).map(drop)
     }
@@ -88,13 +94,11 @@ impl WriteFile for FaultWriteFile {
     }
 
     fn sync_data(&mut self) -> io::Result<()> {
-        self.fs.ask(OpKind::SyncData, &self.path)?;
-        self.inner.sync_data()
+        if self.fs.ask_sync(OpKind::SyncData, &self.path)? { self.inner.sync_data() } else { Ok(()) }
     }
 
     fn sync_all(&mut self) -> io::Result<()> {
-        self.fs.ask(OpKind::SyncAll, &self.path)?;
-        self.inner.sync_all()
+        if self.fs.ask_sync(OpKind::SyncAll, &self.path)? { self.inner.sync_all() } else { Ok(()) }
     }
 
     fn truncate(&mut self, bytes: u64) -> io::Result<()> {
@@ -162,8 +166,7 @@ impl Vfs for FaultFs {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.ask(OpKind::SyncDir, path)?;
-        self.inner.sync_dir(path)
+        if self.ask_sync(OpKind::SyncDir, path)? { self.inner.sync_dir(path) } else { Ok(()) }
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>> {

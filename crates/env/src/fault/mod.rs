@@ -87,6 +87,9 @@ pub enum Effect {
     FlipBitOnRead,
     /// Reads: what comes is from another place of the file.
     MisdirectedRead,
+    /// Syncs: they say that they did, and did not. Nothing can stand that: it shows that a test would notice a
+    /// sync that was forgotten.
+    LieAboutSync,
 }
 
 /// When a rule strikes.
@@ -185,6 +188,7 @@ impl Effect {
             Effect::FlipBitOnRead => call.kind == Read && call.bytes > 0,
             // A place to go astray to is more than the byte itself.
             Effect::MisdirectedRead => call.kind == Read && call.bytes > 1,
+            Effect::LieAboutSync => matches!(call.kind, SyncData | SyncAll | SyncDir),
         }
     }
 
@@ -200,7 +204,8 @@ impl Effect {
             | Effect::ShortWrite
             | Effect::LatencyUs(_)
             | Effect::FlipBitOnRead
-            | Effect::MisdirectedRead => None,
+            | Effect::MisdirectedRead
+            | Effect::LieAboutSync => None,
         }
     }
 }

@@ -8,6 +8,7 @@ mod concurrency;
 mod corruption;
 mod coverage;
 mod crash;
+mod crash_threads;
 mod faults;
 mod hash_sharing;
 mod kill;

@@ -1,0 +1,172 @@
+//! Suite C with real threads: crashes of a life in which writers, flushes and merges overlap.
+//!
+//! The deterministic suite has each flush end before the next write; here memtables and logs queue up, groups
+//! form, and merges run beside. The order of writes is not known from outside, so the rule is held in the
+//! form that callers see: every batch is whole; of each writer's batches a prefix survives; and a
+//! synced batch that was acknowledged before the crash carries along every batch, of whatever writer, that
+//! had been acknowledged before it began.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use shamba::env::{CrashPolicy, Env, SimFs};
+use shamba::{Db, Durability, MergePolicy};
+use shamba_tests::pool;
+use shamba_tests::seed;
+use shamba_tests::tally::Tally;
+use shamba_tests::vectors::Vector;
+
+const HOME: &str = "/db";
+const WRITERS: usize = 3;
+const BATCHES: usize = 160;
+const IMAGES: usize = 1_200;
+
+/// What one writer saw of one batch; places are in the order of all such moments.
+#[derive(Clone, Copy, Debug)]
+struct Acked {
+    begun: usize,
+    acked: usize,
+    /// Calls that the disk had seen when the acknowledgement came.
+    calls: u64,
+    sync: bool,
+}
+
+/// A life, and when what was acknowledged.
+struct Life {
+    fs: SimFs,
+    vector: Vector,
+    /// By writer, in the order of its batches.
+    batches: Vec<Vec<Acked>>,
+}
+
+fn keys(writer: usize, number: usize) -> [String; 2] {
+    [format!("left/{writer}/{number:05}"), format!("right/{number:05}/{writer}")]
+}
+
+fn live(policy: MergePolicy, seed: u64) -> Life {
+    let fs = SimFs::new();
+    let env = Env { vfs: Arc::new(fs.clone()), ..Env::real() };
+    let mut vector = Vector::plain(policy);
+    vector.write_buffer = 3 << 10;
+    vector.immutable = Some(3);
+    let db = vector.builder(Path::new(HOME), &env).open().expect("open");
+    let moments = Mutex::new(0usize);
+    let moment = || {
+        let mut moments = moments.lock().expect("nobody panics with it");
+        *moments += 1;
+        *moments
+    };
+    let batches = std::thread::scope(|scope| {
+        let writers = (0..WRITERS).map(|writer| {
+            let (db, fs, moment) = (db.clone(), &fs, &moment);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed ^ writer as u64);
+                let mut acked = Vec::new();
+                for number in 0..BATCHES {
+                    let sync = rng.u8(..12) == 0;
+                    let begun = moment();
+                    let mut batch = db.batch();
+                    for key in keys(writer, number) {
+                        batch.put(key, "v".repeat(rng.usize(..200)));
+                    }
+                    batch
+                        .commit_with(if sync { Durability::Sync } else { Durability::NoSync })
+                        .expect("commit");
+                    let calls = fs.op_count();
+                    acked.push(Acked { begun, acked: moment(), calls, sync });
+                }
+                acked
+            })
+        });
+        let writers = writers.collect::<Vec<_>>();
+        writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect()
+    });
+    db.wait_idle().expect("wait_idle");
+    drop(db);
+    Life { fs, vector, batches }
+}
+
+impl Life {
+    /// How many of a writer's batches must survive a crash behind call `k`.
+    fn durable(&self, k: u64) -> Vec<usize> {
+        let synced = self.batches.iter().flatten().filter(|batch| batch.sync && batch.calls <= k);
+        let newest = synced.map(|batch| batch.begun).max();
+        let own = |batches: &Vec<Acked>| batches.iter().rposition(|batch| batch.sync && batch.calls <= k);
+        self.batches
+            .iter()
+            .map(|batches| {
+                let before =
+                    newest.map_or(0, |begun| batches.iter().filter(|batch| batch.acked < begun).count());
+                before.max(own(batches).map_or(0, |at| at + 1))
+            })
+            .collect()
+    }
+
+    fn check(&self, k: u64, policy: &CrashPolicy) -> Result<u64, String> {
+        let image = self.fs.crash(k, policy);
+        let hash = image.image_hash();
+        let env = Env::deterministic(Arc::new(image), 3);
+        let opened = self.vector.builder(Path::new(HOME), &env).open();
+        let db: Db = opened.map_err(|error| format!("recovery: {}: {error}", error.kind()))?;
+        let failed = |error: shamba::Error| format!("a read failed: {error}");
+        for (writer, durable) in self.durable(k).into_iter().enumerate() {
+            let mut count = 0;
+            for number in 0..BATCHES {
+                let [left, right] = keys(writer, number);
+                let (left, right) =
+                    (db.contains_key(left).map_err(failed)?, db.contains_key(right).map_err(failed)?);
+                if left != right {
+                    return Err(format!("batch {number} of writer {writer} is there by half"));
+                }
+                if left && count < number {
+                    return Err(format!("writer {writer}: batch {number} is there, batch {count} is not"));
+                }
+                count += usize::from(left);
+            }
+            if count < durable {
+                return Err(format!("writer {writer}: {count} batches survived, {durable} were durable"));
+            }
+        }
+        let report = db.verify().map_err(failed)?;
+        match report.problems.first() {
+            None => Ok(hash),
+            Some(problem) => Err(format!("verify reports {problem:?}")),
+        }
+    }
+}
+
+#[test]
+fn crashes_of_overlapping_work_leave_a_legal_state() {
+    let base = seed::base(0x7ead);
+    let mut tally = Tally::default();
+    for (index, policy) in
+        [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling].into_iter().enumerate()
+    {
+        let life = live(policy, base.wrapping_add(index as u64));
+        let calls = life.fs.op_count();
+        let mut rng = fastrand::Rng::with_seed(base);
+        let points = (0..IMAGES).map(|_| (rng.u64(..=calls), rng.u64(..))).collect::<Vec<_>>();
+        let hashes = pool::run(points.len(), |point| {
+            let (k, pick) = points[point];
+            let policies = life.fs.policies_for(k, pick);
+            let crash = policies[pick as usize % policies.len()];
+            // Threads run otherwise next time, so the life cannot be run again: the story must do.
+            life.check(k, &crash).map_err(|error| {
+                let from = k.saturating_sub(20);
+                let calls = (from..=k)
+                    .filter_map(|call| Some(format!("    call {call}: {}\n", life.fs.describe_op(call)?)))
+                    .collect::<String>();
+                format!("{policy}, seed {base}, crash behind call {k} under {crash:?}: {error}\n{calls}")
+            })
+        });
+        let mut hashes = hashes.unwrap_or_else(|error| panic!("{error}"));
+        hashes.sort_unstable();
+        hashes.dedup();
+        tally.add("distinct images", hashes.len() as u64);
+        tally.add("calls", calls);
+        let synced = life.batches.iter().flatten().filter(|batch| batch.sync).count();
+        tally.add("synced batches", synced as u64);
+    }
+    println!("suite C with threads, seed {base}:\n{tally}");
+    tally.require(&[("distinct images", 1_000), ("synced batches", 10)]);
+}

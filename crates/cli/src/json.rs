@@ -117,7 +117,7 @@ fn step(step: &Step) -> Value {
         Action::OutOfRange => json!({ "action": "out of range" }),
         Action::NoFilter => json!({ "action": "no filter" }),
         Action::FilterProbed { maybe } => json!({ "action": "filter probed", "maybe": maybe }),
-        Action::TableSearched { data_reads, cache_hits, index_reads, ns } => json!({
+        Action::TableSearched { data_reads, cache_hits, index_reads, ns, .. } => json!({
             "action": "table searched", "data_reads": data_reads, "cache_hits": cache_hits,
             "index_reads": index_reads, "ns": ns,
         }),

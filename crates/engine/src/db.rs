@@ -359,7 +359,7 @@ impl Db {
     }
 
     /// Adds many sorted entries at once, as tables, past the log; all become visible together. Returns how
-    /// many. Other writers wait meanwhile.
+    /// many. Other writers wait meanwhile, so `pairs` must not itself write to this database.
     ///
     /// # Errors
     /// `Invalid` when keys do not strictly ascend, naming the place; nothing is added then. As [`Db::flush`].

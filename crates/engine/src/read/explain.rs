@@ -104,6 +104,8 @@ pub enum Action {
         index_reads: u64,
         /// Nanoseconds, file reads included.
         ns: u64,
+        /// Whether a filter had said "maybe": nothing found is then a false positive.
+        filtered: bool,
     },
 }
 
@@ -152,9 +154,10 @@ impl Step {
         io: &ReadCounters,
         entry: Option<&Entry>,
         ns: u64,
+        filtered: bool,
     ) -> Self {
         let ReadCounters { data_reads, cache_hits, index_reads, .. } = *io;
-        let action = Action::TableSearched { data_reads, cache_hits, index_reads, ns };
+        let action = Action::TableSearched { data_reads, cache_hits, index_reads, ns, filtered };
         Self { place: Self::table(level, run, table), action, found: Self::found_of(entry) }
     }
 }
@@ -217,7 +220,7 @@ impl fmt::Display for Step {
             Action::NoFilter => f.write_str("no filter, so it must be searched")?,
             Action::FilterProbed { maybe: false } => f.write_str("filter says no; skipped")?,
             Action::FilterProbed { maybe: true } => f.write_str("filter says maybe")?,
-            Action::TableSearched { data_reads, cache_hits, index_reads, ns } => {
+            Action::TableSearched { data_reads, cache_hits, index_reads, ns, .. } => {
                 write!(f, "searched: {data_reads} blocks read, {cache_hits} from the cache")?;
                 if *index_reads > 0 {
                     write!(f, ", {index_reads} index partitions read")?;
@@ -230,7 +233,8 @@ impl fmt::Display for Step {
         match (self.found, &self.action) {
             (Some((seq, false)), _) => write!(f, "; found the entry of sequence {seq}"),
             (Some((seq, true)), _) => write!(f, "; found the tombstone of sequence {seq}"),
-            (None, Action::TableSearched { .. }) => f.write_str("; not there (false positive)"),
+            (None, Action::TableSearched { filtered: true, .. }) => f.write_str("; not there (false positive)"),
+            (None, Action::TableSearched { .. }) => f.write_str("; not there"),
             (None, _) => Ok(()),
         }
     }

@@ -213,12 +213,13 @@ fn search<R: Recorder>(
     counts.index_ns += io.index_ns;
     counts.data_ns += io.data_ns;
     let entry = found?;
-    if entry.is_none() && candidate.reader.filter().is_some() {
+    let filtered = candidate.reader.filter().is_some();
+    if entry.is_none() && filtered {
         counts.false_positives += 1;
     }
     recorder.step(|| {
         let ns = settings.clock.map_or(0, Clock::now_ns).saturating_sub(begin_ns);
-        Step::search(candidate.level, candidate.run, candidate.table, &io, entry.as_ref(), ns)
+        Step::search(candidate.level, candidate.run, candidate.table, &io, entry.as_ref(), ns, filtered)
     });
     Ok(entry)
 }

@@ -87,7 +87,7 @@ pub fn run(args: &DemoArgs, out: &mut Out) -> Result<(), Failure> {
     let (dir, _temporary) = databases_dir(args.db.as_deref())?;
     let (source, paths) = match args.synthetic {
         Some(count) => (format!("{} made-up paths", show_count(count)), synthetic::make(count)),
-        None => (args.path.display().to_string(), walk::walk(&args.path)?),
+        None => (format!("the paths of {}", args.path.display()), walk::walk(&args.path)?),
     };
     for text in paths.unreadable.iter().take(NAMED_MAX) {
         warn(format!("cannot read {text}"));

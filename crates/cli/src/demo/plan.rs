@@ -7,7 +7,7 @@ pub const SIZE_RATIO: f64 = 3.0;
 /// The tree gets at least so many levels.
 pub const LEVELS: u32 = 5;
 /// Data in levels, against what the levels above the last hold at most: the last level gets a fair share.
-const FILL: f64 = 1.6;
+const FILL: f64 = 1.45;
 /// The buffer is never smaller: a handful of paths.
 const BUFFER_BYTES_MIN: u64 = 1 << 10;
 /// About how many tables the data makes.

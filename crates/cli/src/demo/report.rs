@@ -21,7 +21,7 @@ pub fn opening(
     plan: &Plan,
     db: Option<&Path>,
 ) -> Result<(), Failure> {
-    out.heading(&format!("Shamba demo: the paths of {source} as keys, their metadata as values"))?;
+    out.heading(&format!("Shamba demo: {source} as keys, their metadata as values"))?;
     let mut facts = Table::plain().left([1]).indent(2);
     let Kinds { files, directories, links, others } = paths.kinds;
     let kinds: Vec<String> =

@@ -160,13 +160,16 @@ pub fn run(path: &Path, policy: MergePolicy, plan: &Plan, paths: &Paths) -> Resu
     let start = Instant::now();
     let load = load(path, Db::builder(path).merge_policy(policy), plan, paths)?;
     let mut verification = Verification::default();
+    let db = Variant::Default.open(path)?;
+    scan(&db, paths, &mut verification)?;
+    verification.problems = db.verify()?.problems.len() as u64;
+    // What is compared must not differ in its history: the handle that scanned takes no part in it.
+    drop(db);
     let mut handles = Vec::new();
     for variant in Variant::ALL {
         handles.push((variant, variant.open(path)?));
     }
     let (_, db) = &handles[0];
-    scan(db, paths, &mut verification)?;
-    verification.problems = db.verify()?.problems.len() as u64;
     let (tree, stats) = (db.describe(), db.stats());
     let lookups = look_up(&handles, plan, paths, &mut verification)?;
     let explained = [
@@ -193,7 +196,10 @@ pub fn run(path: &Path, policy: MergePolicy, plan: &Plan, paths: &Paths) -> Resu
 }
 
 fn load(path: &Path, builder: Builder, plan: &Plan, paths: &Paths) -> Result<Load, Failure> {
-    let bar = progress::bar(&format!("loading {}", path.display()), Some(paths.entries.len() as u64));
+    let bar = progress::bar(
+        &format!("loading {}", path.file_name().unwrap_or_default().display()),
+        Some(paths.entries.len() as u64),
+    );
     let start = Instant::now();
     let db = builder
         .size_ratio(plan.size_ratio)
@@ -238,7 +244,7 @@ fn look_up(
     paths: &Paths,
     verification: &mut Verification,
 ) -> Result<Vec<Lookups>, Failure> {
-    let bar = progress::bar("looking up", Some(handles.len() as u64 + 1));
+    let bar = progress::bar("looking everything up", Some(handles.len() as u64 + 1));
     let mut all = Vec::new();
     for (variant, db) in handles {
         let before = db.stats();

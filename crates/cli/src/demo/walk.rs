@@ -40,13 +40,20 @@ pub fn walk(root: &Path) -> Result<Paths, Failure> {
                 entries.push(Entry { key: key.to_vec(), value: describe(&metadata).into_bytes() });
                 bar.inc(1);
             }
-            // The error names the path itself.
-            Err(error) => unreadable.push(error.to_string()),
+            Err(error) => unreadable.push(reason(&error)),
         }
     }
     bar.finish_and_clear();
     let root_bytes = root.as_os_str().len();
     Ok(Paths::new(entries, kinds, unreadable, root_bytes, start.elapsed().as_secs_f64()))
+}
+
+/// The path and what the system says, or the walk's own words (a loop, say).
+fn reason(error: &walkdir::Error) -> String {
+    match (error.path(), error.io_error()) {
+        (Some(path), Some(io)) => format!("{}: {io}", path.display()),
+        _ => error.to_string(),
+    }
 }
 
 fn count(metadata: &Metadata, kinds: &mut Kinds) {

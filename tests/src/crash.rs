@@ -6,7 +6,7 @@
 //! nothing whose operation began after k can be there. If every pending call arrives (which is what a kill of
 //! the process leaves), P must reach all that was acknowledged.
 //!
-//! [`Explorer::check`] recovers a disk and demands more: all ways of reading agree, every byte verifies, no file
+//! [`Explorer`] recovers a disk and demands more: all ways of reading agree, every byte verifies, no file
 //! is left over, a synced write survives the next crash, and a crash at any call *of the recovery* leads to
 //! the same state. Equal disks are checked once: recovery is a function of the disk.
 
@@ -202,7 +202,7 @@ impl Explorer {
         let found = match known {
             Some(found) => found,
             None => {
-                let nest = hash % effort.nested_one_in.max(1) == 0;
+                let nest = hash.is_multiple_of(effort.nested_one_in.max(1));
                 let found = self.recover(recording, image, vector_key, nest, tally)?;
                 let mut seen = self.seen.lock().expect("no check panics while it holds the map");
                 seen.insert((vector_key, hash), found);

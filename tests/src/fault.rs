@@ -284,7 +284,6 @@ impl<'a> Life<'a> {
         let options = WriteOptions {
             durability: sync.then_some(Durability::Sync),
             deadline_ms: Some(20),
-            ..WriteOptions::default()
         };
         let status = match commit(spaces, changes, options) {
             Ok(()) => Status::Acked,

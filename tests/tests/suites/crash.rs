@@ -45,7 +45,7 @@ fn letter(letter: usize, place: usize) -> Op {
         6 => Op::Sync,
         7 => Op::Flush,
         8 => Op::Compact,
-        _ => Op::Reopen { clean: place % 2 == 0, change_options: false },
+        _ => Op::Reopen { clean: place.is_multiple_of(2), change_options: false },
     }
 }
 

@@ -281,10 +281,7 @@ impl<'a> Life<'a> {
 
     fn write(&mut self, changes: &'a [Change], sync: bool) {
         let Some(spaces) = &self.spaces else { return };
-        let options = WriteOptions {
-            durability: sync.then_some(Durability::Sync),
-            deadline_ms: Some(20),
-        };
+        let options = WriteOptions { durability: sync.then_some(Durability::Sync), deadline_ms: Some(20) };
         let status = match commit(spaces, changes, options) {
             Ok(()) => Status::Acked,
             Err(error) => {

@@ -273,6 +273,10 @@ impl Core {
     }
 
     fn report_background(&self, what: &str, error: &Error) {
+        // Work that a close cut short is no failure: the log still has what it was about.
+        if error.kind() == ErrorKind::Closed {
+            return;
+        }
         WorkCounters::add(&self.work.background_errors, 1);
         self.events.emit(&Event::BackgroundError(format!("{what}: {error}")));
     }

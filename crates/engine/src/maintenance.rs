@@ -55,7 +55,8 @@ impl Core {
             ids
         };
         self.background.wake.notify_all();
-        let done = self.wait_until(|state| !state.merging && ids.iter().all(|id| !state.full_merges.contains(id)));
+        let done =
+            self.wait_until(|state| !state.merging && ids.iter().all(|id| !state.full_merges.contains(id)));
         if done.is_err() {
             // Nobody waits any more: what cannot be merged must not keep other merges from running.
             lock(&self.background.state).full_merges.retain(|id| !ids.contains(id));

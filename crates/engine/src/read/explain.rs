@@ -233,7 +233,9 @@ impl fmt::Display for Step {
         match (self.found, &self.action) {
             (Some((seq, false)), _) => write!(f, "; found the entry of sequence {seq}"),
             (Some((seq, true)), _) => write!(f, "; found the tombstone of sequence {seq}"),
-            (None, Action::TableSearched { filtered: true, .. }) => f.write_str("; not there (false positive)"),
+            (None, Action::TableSearched { filtered: true, .. }) => {
+                f.write_str("; not there (false positive)")
+            }
             (None, Action::TableSearched { .. }) => f.write_str("; not there"),
             (None, _) => Ok(()),
         }

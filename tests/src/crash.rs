@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use shamba::env::{CrashPolicy, DirEntry, Env, SimFs, Vfs};
-use shamba::{Durability, WriteOptions};
+use shamba::{Durability, ErrorKind, WriteOptions};
 
 use crate::compare::{self, Spaces, failed};
 use crate::ops::Op;
@@ -25,6 +25,9 @@ use crate::runner::{HOME, Runner};
 use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
+
+/// Of so many disks, one is opened read-only, too.
+const READ_ONLY_ONE_IN: u64 = 4;
 
 /// Operations before a crash that its story tells.
 const STORY_OPS: usize = 12;
@@ -97,6 +100,11 @@ impl Recording {
         let oracle = runner.oracle().clone();
         let states = (0..=oracle.issued()).map(|at| fingerprint(&oracle.state(at))).collect();
         Ok(Self { sim, vector: vector.clone(), ops: ops.to_vec(), marks, oracle, states })
+    }
+
+    /// A number that is equal for equal calls.
+    pub fn trace_hash(&self) -> u64 {
+        self.sim.trace_hash()
     }
 
     /// Calls of the whole life.
@@ -247,6 +255,11 @@ impl Explorer {
         }
         verify(&spaces, &disk).map_err(|error| format!("after recovery: {error}"))?;
 
+        if image.image_hash().is_multiple_of(READ_ONLY_ONE_IN) {
+            look_without_writing(vector, image, &state)?;
+            tally.add("disks also opened read-only", 1);
+        }
+
         // A write acknowledged right after recovery survives the next crash, and so does everything else.
         let (key, value) = (b"written after the crash".as_slice(), b"value".as_slice());
         let written = match vector.no_wal {
@@ -311,6 +324,27 @@ impl Explorer {
             }
         }
         Ok(())
+    }
+}
+
+/// A read-only open sees what recovery saw, and changes nothing.
+fn look_without_writing(vector: &Vector, image: &SimFs, state: &State) -> Result<(), String> {
+    let disk = image.crash(u64::MAX, &CrashPolicy::All);
+    let env = Env::deterministic(Arc::new(disk.clone()), 4);
+    let opened = vector.builder(Path::new(HOME), &env).read_only(true).open();
+    let checked = match opened {
+        // No database was made yet.
+        Err(error) if error.kind() == ErrorKind::Io && state.is_empty() => Ok(()),
+        Err(error) => Err(format!("open failed: {}: {error}", error.kind())),
+        Ok(db) => Spaces::existing(db)
+            .and_then(|spaces| spaces.dump())
+            .map_err(|error| format!("a read failed: {error}"))
+            .and_then(|got| compare::same_state(&got, state)),
+    };
+    checked.map_err(|error| format!("read-only: {error}"))?;
+    match disk.op_count() {
+        0 => Ok(()),
+        calls => Err(format!("a read-only open made {calls} calls that write: {:?}", disk.describe_op(1))),
     }
 }
 

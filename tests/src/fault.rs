@@ -108,6 +108,15 @@ pub enum Fault {
         /// From then on, all.
         sticky: bool,
     },
+    /// Each call on which the effect can show, with a probability.
+    Storm {
+        /// How.
+        effect: Effect,
+        /// One call in so many.
+        one_in: u32,
+        /// Which.
+        seed: u64,
+    },
     /// Nothing fails.
     None,
 }
@@ -123,14 +132,16 @@ impl Fault {
                     Effect::Eintr | Effect::ShortRead | Effect::ShortWrite | Effect::LatencyUs(_)
                 )
             }
-            Self::Fsync { .. } => false,
+            Self::Fsync { .. } | Self::Storm { .. } => false,
         }
     }
 
     /// Whether bytes that were handed to the system may be lost, so that only the durable part must survive a kill.
     fn loses_bytes(self) -> bool {
         match self {
-            Self::Call { effect, .. } => matches!(effect, Effect::FlipBitOnRead | Effect::MisdirectedRead),
+            Self::Call { effect, .. } | Self::Storm { effect, .. } => {
+                matches!(effect, Effect::FlipBitOnRead | Effect::MisdirectedRead)
+            }
             Self::Fsync { failure, .. } => failure == FsyncFailure::Revert,
             Self::None => false,
         }
@@ -180,7 +191,8 @@ pub struct Seen {
 pub fn run(vector: &Vector, steps: &[Step], fault: Fault) -> Result<Seen, String> {
     let sim = SimFs::new();
     let env = Env::deterministic(Arc::new(sim.clone()), 11);
-    let faulty = FaultFs::with_clock(Arc::new(sim.clone()), 5, env.clock.clone());
+    let fault_seed = if let Fault::Storm { seed, .. } = fault { seed } else { 5 };
+    let faulty = FaultFs::with_clock(Arc::new(sim.clone()), fault_seed, env.clock.clone());
     let mut life = Life {
         vector,
         fault,
@@ -202,6 +214,9 @@ pub fn run(vector: &Vector, steps: &[Step], fault: Fault) -> Result<Seen, String
         Fault::Call { nth, effect, persistence } => {
             let rule = FaultRule { persistence, ..FaultRule::nth(nth, effect) };
             life.faulty.add_rule(rule);
+        }
+        Fault::Storm { effect, one_in, .. } => {
+            life.faulty.add_rule(FaultRule::storm(1.0 / f64::from(one_in), effect));
         }
         Fault::Fsync { nth, failure, sticky: false } => life.sim.fail_sync(before + nth, failure),
         Fault::Fsync { nth, failure, sticky: true } => life.sim.fail_syncs_from(before + nth, failure),
@@ -495,6 +510,15 @@ fn other(spaces: &Spaces, space: usize) -> &shamba::Keyspace {
     spaces.others[space - 1].as_ref().expect("every keyspace was made at open")
 }
 
+/// Runs the script with the fault; a panic is a violation like any other.
+///
+/// # Errors
+/// The violation, with the fault.
+pub fn checked(vector: &Vector, steps: &[Step], fault: Fault) -> Result<Seen, String> {
+    let checked = crate::runner::caught(|| run(vector, steps, fault));
+    checked.map_err(|error| format!("{fault:?}: {error}\n  {vector:?}"))
+}
+
 /// Fails every call in turn, until a run meets no fault.
 ///
 /// # Errors
@@ -507,9 +531,7 @@ pub fn every(
 ) -> Result<Tally, String> {
     let mut tally = Tally::default();
     for nth in 0.. {
-        let fault = fault(nth);
-        let seen = crate::runner::caught(|| run(vector, steps, fault))
-            .map_err(|error| format!("{fault:?}: {error}\n  {vector:?}"))?;
+        let seen = checked(vector, steps, fault(nth))?;
         if seen.faults == 0 {
             break;
         }

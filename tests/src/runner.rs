@@ -14,6 +14,7 @@ use shamba::env::{Env, MemFs, Vfs};
 use shamba::{Durability, Iter, Snapshot, Stats};
 
 use crate::compare::{self, Spaces, failed};
+use crate::crash::orphans;
 use crate::ops::{Op, shown};
 use crate::oracle::{Change, Oracle, Pair, SPACES, fingerprint};
 use crate::seed::mixed;
@@ -101,10 +102,18 @@ impl Runner {
     pub fn finish(mut self) -> Result<Tally, String> {
         self.compare_all()?;
         self.count_life()?;
-        let report = self.spaces()?.db.verify().map_err(failed("verify"))?;
+        // With the last readers gone, a merge of everything leaves no file that is not in use.
+        self.snapshots.clear();
+        self.iterators.clear();
+        let spaces = self.spaces()?;
+        spaces.db.compact().map_err(failed("compact"))?;
+        let report = spaces.db.verify().map_err(failed("verify"))?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify reports {} problems, the first: {problem:?}", report.problems.len()));
         }
+        let files = self.env.vfs.list(&self.path).map_err(|error| format!("list: {error}"))?;
+        orphans(&files, report.tables)?;
+        self.compare_all().map_err(|error| format!("after the last compaction: {error}"))?;
         Ok(self.tally)
     }
 

@@ -445,11 +445,10 @@ impl Db {
         lock(&self.core().warnings).clone()
     }
 
-    /// In builds with debug assertions: checks every invariant of the trees, walking all entries.
+    /// Checks every invariant of the trees and their shapes, walking all entries.
     ///
     /// # Errors
     /// The first violation, with the tree.
-    #[cfg(debug_assertions)]
     pub fn check_invariants(&self) -> std::result::Result<(), String> {
         self.core().check_invariants()
     }

@@ -58,7 +58,6 @@ impl Core {
     }
 
     /// Walks every tree and checks what must hold.
-    #[cfg(debug_assertions)]
     pub(crate) fn check_invariants(&self) -> std::result::Result<(), String> {
         for keyspace in self.keyspaces.load().values() {
             let version: Arc<Version> = Arc::clone(&keyspace.load().version);

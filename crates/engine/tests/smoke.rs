@@ -68,7 +68,7 @@ fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<(
             }
             db.wait_idle()?;
             assert!(db.stats().deepest_level >= 2, "{}", db.describe());
-            #[cfg(debug_assertions)]
+
             db.check_invariants().expect("invariants hold");
             let check = |db: &Db| -> shamba::Result<()> {
                 let forward = db.iter().collect::<shamba::Result<Vec<_>>>()?;

@@ -288,3 +288,26 @@ fn a_full_disk_stops_writes_and_space_lets_them_go_on() {
         assert_eq!(db.iter().count() as u32, acked + 2, "{path}: what was acknowledged, and nothing else");
     }
 }
+
+/// Panics at every event.
+struct Panics;
+
+impl shamba::EventListener for Panics {
+    fn event(&self, _event: &shamba::Event) {
+        panic!("a listener of the user's panics");
+    }
+}
+
+#[test]
+fn a_listener_that_panics_harms_nobody() {
+    let env = threaded(Arc::new(MemFs::new()));
+    let vector = Vector::plain(MergePolicy::Leveling);
+    let db = vector.builder(Path::new(HOME), &env).event_listener(Arc::new(Panics)).open().expect("open");
+    for number in 0..200 {
+        db.put(format!("{number:05}"), [0; 60]).expect("put");
+    }
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    assert_eq!(db.iter().count(), 200);
+    db.close().expect("close");
+}

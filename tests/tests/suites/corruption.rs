@@ -396,3 +396,32 @@ fn damage_names_its_file() {
         assert!(problem.is_some(), "{table}: {:?}", report.problems);
     }
 }
+
+#[test]
+fn point_in_time_recovery_gives_what_comes_before_the_damage() {
+    let subject = subject("point in time", Compression::None, false);
+    let log = subject.files.keys().rfind(|name| name.ends_with(".log")).expect("a log").clone();
+    let mut recovered = BTreeSet::new();
+    for at in 0..subject.files[&log].len() {
+        let mut files = subject.files.clone();
+        files.get_mut(&log).expect("it is there")[at] ^= 0x40;
+        let env = Env::deterministic(Arc::new(disk_of(&files)), 2);
+        let builder =
+            shamba::Db::builder(Path::new(HOME)).env(env).info_log(false).recovery_point_in_time(true);
+        let db = match builder.open() {
+            Ok(db) => db,
+            // A version or feature that is not known is no damage.
+            Err(error) if error.kind() == ErrorKind::Unsupported => continue,
+            Err(error) => panic!("byte {at} of {log}: {error}"),
+        };
+        let warned = !db.warnings().is_empty();
+        let state =
+            Spaces::existing(db).and_then(|spaces| spaces.dump()).expect("everything left can be read");
+        let newest = subject.oracle.issued();
+        let commit = (subject.flushed..=newest).rev().find(|commit| subject.oracle.state(*commit) == state);
+        let commit = commit.unwrap_or_else(|| panic!("byte {at} of {log}: the state is that of no commit"));
+        assert!(warned || commit == newest, "byte {at} of {log}: commits are gone without a warning");
+        recovered.insert(commit);
+    }
+    assert!(recovered.len() > 3, "damage at different places loses different tails: {recovered:?}");
+}

@@ -77,3 +77,21 @@ fn every_call_fails_once() {
     println!("suite D, seed {base}: {SCRIPTS} scripts\n{total}");
     total.require(&[("single-fault runs", 4_000), ("engine calls that failed", 1_000)]);
 }
+
+#[test]
+fn storms_of_faults() {
+    const STORMS: usize = 1_500;
+    let base = seed::base(0x5707);
+    let effects = [Effect::Eio, Effect::Enospc, Effect::ShortWrite, Effect::Emfile, Effect::FlipBitOnRead];
+    let seen = pool::run(STORMS, |index| {
+        let seed = mixed(base, index as u64);
+        let steps = fault::script(mixed(base, index as u64 / 50), 24);
+        let storm = Fault::Storm { effect: effects[index % 5], one_in: [10, 40, 150][index / 5 % 3], seed };
+        fault::checked(&vector(index % SCRIPTS), &steps, storm)
+            .map_err(|error| format!("storm {index} of seed {base}: {error}"))
+    });
+    let seen = seen.unwrap_or_else(|error| panic!("{error}"));
+    let faults = seen.iter().map(|seen| seen.faults).sum::<u64>();
+    println!("suite D, seed {base}: {STORMS} storms, {faults} faults");
+    assert!(faults > 5_000, "{faults} faults are no storm");
+}

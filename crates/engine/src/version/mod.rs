@@ -10,7 +10,6 @@ mod run;
 #[allow(clippy::module_inception)]
 mod version;
 
-#[cfg(debug_assertions)]
 pub(crate) use check::deep_check;
 pub(crate) use edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
 pub(crate) use run::Run;

@@ -33,7 +33,7 @@ pub struct EngineOptions {
     #[command(flatten)]
     reader: ReaderOptions,
     /// T, how much larger each level is than the one above, from 2 (default: 10)
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     size_ratio: Option<f64>,
     /// How runs are merged: leveling, tiering or lazy-leveling (default: leveling)
     #[arg(long, value_name = "POLICY", value_parser = parse::<MergePolicy>)]
@@ -42,9 +42,10 @@ pub struct EngineOptions {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     write_buffer: Option<u64>,
     /// Filter bits per key; 0 writes no filters (default: 10)
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
     bits_per_key: Option<f64>,
-    /// Hash function of lookups and filters; fixed when the database is created (default: xxh3)
+    /// Hash function of lookups and filters: xxh3, xxh64, rapid, murmur64a, city64 or crc32c; fixed when the
+    /// database is created (default: xxh3)
     #[arg(long, value_name = "KIND", value_parser = parse::<DigestKind>)]
     digest: Option<DigestKind>,
     /// Compression of blocks: none, lz4 or zstd; a list goes by level, from level 0 (default: none)

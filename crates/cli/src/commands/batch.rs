@@ -23,8 +23,14 @@ use crate::options::EngineOptions;
 use crate::output::Out;
 use crate::text::Notation;
 
+const LINES: &str = "\
+    Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded); begin and commit, between which the operations \
+    are one atomic batch; flush, compact, sync. A line is split at single spaces; the value is the rest of the \
+    line. Replies: ok, queued (after begin), or err KIND MESSAGE. The exit code is that of the first error.";
+
 /// Arguments of `batch`.
 #[derive(Args)]
+#[command(after_help = LINES)]
 pub struct BatchArgs {
     /// The database; made if it is not there
     db: PathBuf,

@@ -23,8 +23,15 @@ const BATCH_BYTES: usize = 1 << 20;
 /// How many malformed lines are named before the rest are only counted.
 const NAMED_MAX: u64 = 10;
 
+const FORMATS: &str = "\
+    The key is column 1 or field \"key\" unless --key says otherwise; the value is the rest: the other columns, or \
+    of a JSON object the field \"value\" if it is the only other one and text, else the whole line. A csv file has \
+    a header only where --key gives a name; without it every line is a record. By name, .csv is csv, .jsonl and \
+    .ndjson are jsonl, .txt is lines.";
+
 /// Arguments of `load`.
 #[derive(Args)]
+#[command(after_help = FORMATS)]
 pub struct LoadArgs {
     /// The database; made if it is not there
     db: PathBuf,

@@ -43,14 +43,13 @@ pub fn opening(
     facts.row([
         "trees",
         &format!(
-            "size ratio {}, write buffer {}: small on purpose, so that the data fills {LEVELS} levels or more",
+            "size ratio {}, write buffer {}: so small that the data fills {LEVELS} levels or more",
             plan.size_ratio,
             show_size(plan.buffer_bytes)
         ),
     ]);
-    let kept =
-        db.map_or("a temporary directory, removed at the end".to_string(), |dir| dir.display().to_string());
-    facts.row(["databases", &format!("one for each merge policy and one without filters, in {kept}")]);
+    let kept = db.map_or("a temporary directory".to_string(), |dir| dir.display().to_string());
+    facts.row(["databases", &format!("one for each policy and one without filters, in {kept}")]);
     out.text(facts.to_string())?;
     out.line("")
 }
@@ -144,7 +143,7 @@ fn lookups(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
         "hashes",
         "unshared",
         "filters",
-        "false pos.",
+        "false",
         "blocks",
     ])
     .left([1])
@@ -176,7 +175,10 @@ fn lookups(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
         }
     }
     out.text(table.to_string())?;
-    out.line("  hashes: digests computed per lookup; unshared: the same with hash sharing off; blocks: data blocks searched")
+    out.line(
+        "  hashes: digests computed; unshared: the same with hash sharing off; false: filters that said",
+    )?;
+    out.line("  \"maybe\" in vain; blocks: data blocks searched")
 }
 
 fn time_parts(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
@@ -242,11 +244,11 @@ fn memory(out: &mut Out, story: &Story) -> Result<(), Failure> {
     row("resident in the process", &|trial| trial.memory.rss_bytes.map_or("unknown".into(), show_size));
     out.text(table.to_string())?;
     out.line(format!(
-        "  Counted is one of the {} databases open then. Resident is the whole process: {} for the demo's own",
+        "  Counted is one of the {} databases open then. Resident is the whole process: {} for the",
         Variant::ALL.len(),
         show_size(2 * story.paths.bytes())
     ))?;
-    out.line("  copy of the paths, and all of the open databases, each with its cache.")
+    out.line("  demo's own copy of the paths, and all of the open databases, each with its cache.")
 }
 
 fn paid(out: &mut Out, story: &Story) -> Result<(), Failure> {
@@ -305,10 +307,12 @@ fn conclusions(trials: &[Trial], gains: &[Gain]) -> Vec<String> {
             trial.lookups_of(Variant::Default, false).map_or(f64::NAN, |lookups| lookups.time.ns)
         };
         sentences.push(format!(
-            "Tiering wrote {:.1} bytes for each byte of data where leveling wrote {:.1}; an absent path took {:.0} ns \
-             where it took {:.0}.",
+            "Bytes written for each byte of data: {:.1} with tiering, {:.1} with leveling.",
             tiering.write_amplification(),
-            leveling.write_amplification(),
+            leveling.write_amplification()
+        ));
+        sentences.push(format!(
+            "An absent path took {:.0} ns with tiering, {:.0} ns with leveling.",
             miss(tiering),
             miss(leveling)
         ));

@@ -1,15 +1,25 @@
 //! CSV records.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder, WriterBuilder};
 
 use super::{Parsed, column, raw};
 
+/// The last record, of our own: if a quote is open at the end of the input, it shows as a part of a field.
+const END: &[u8] = b"\0end of the input\0";
+/// [`END`] on a line of its own.
+const END_LINE: &[u8] = b"\n\0end of the input\0\n";
+
+/// The input and [`END_LINE`].
+type Input<'a> = io::Chain<Box<dyn BufRead + 'a>, &'static [u8]>;
+
 /// Reads CSV records; all must have as many fields as the first.
 pub struct CsvRecords<'a> {
-    reader: Reader<Box<dyn BufRead + 'a>>,
+    reader: Reader<Input<'a>>,
     record: ByteRecord,
+    /// Of the first record.
+    fields: Option<usize>,
     key: Key,
     hex: bool,
     /// Records are over: the column that was asked for does not exist.
@@ -30,8 +40,9 @@ impl<'a> CsvRecords<'a> {
                 column(text).map_or_else(|| Key::Name(text.into()), |number| Key::Column(number - 1))
             }
         };
-        let reader = ReaderBuilder::new().has_headers(false).from_reader(input);
-        Self { reader, record: ByteRecord::new(), key, hex, done: false }
+        let reader =
+            ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input.chain(END_LINE));
+        Self { reader, record: ByteRecord::new(), fields: None, key, hex, done: false }
     }
 
     /// The next record with its line, or what is wrong with it.
@@ -65,19 +76,32 @@ impl<'a> CsvRecords<'a> {
     fn read(&mut self) -> io::Result<Option<(u64, Result<(), String>)>> {
         match self.reader.read_byte_record(&mut self.record) {
             Ok(false) => Ok(None),
-            Ok(true) => Ok(Some((self.record.position().map_or(0, csv::Position::line), Ok(())))),
+            Ok(true) if self.record.len() == 1 && &self.record[0] == END => Ok(None),
+            Ok(true) => {
+                let line = self.record.position().map_or(0, csv::Position::line);
+                Ok(Some((line, self.shape())))
+            }
             Err(error) => {
                 let line = error.position().map_or(0, csv::Position::line);
                 match error.into_kind() {
                     ErrorKind::Io(error) => Err(error),
-                    ErrorKind::UnequalLengths { expected_len, len, .. } => Ok(Some((
-                        line,
-                        Err(format!("{len} fields where the first record has {expected_len}")),
-                    ))),
                     kind => Ok(Some((line, Err(format!("no CSV: {kind:?}"))))),
                 }
             }
         }
+    }
+
+    /// Whether the record is whole and has as many fields as the first.
+    fn shape(&mut self) -> Result<(), String> {
+        let last = self.record.iter().next_back().unwrap_or_default();
+        if last.strip_suffix(b"\n").unwrap_or(last).ends_with(END) {
+            return Err("a quote is not closed before the end of the input".into());
+        }
+        let (fields, first) = (self.record.len(), *self.fields.get_or_insert(self.record.len()));
+        if fields != first {
+            return Err(format!("{fields} fields where the first record has {first}"));
+        }
+        Ok(())
     }
 
     fn parse(&self) -> Parsed {

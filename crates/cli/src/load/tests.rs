@@ -61,6 +61,15 @@ fn csv() {
         ]
     );
     assert_eq!(read(Format::Csv, "id,name,note\n7,x,\"a,b\"\n", Some("name"), false), [ok("x", "7,\"a,b\"")]);
+    for text in ["a,1\n\"b,2\nc,3\n", "a,1\n\"b,2\nc,3", "a,1\nb,\"2\nc,3\n"] {
+        let wrong = bad("2: a quote is not closed before the end of the input");
+        assert_eq!(read(Format::Csv, text, None, false), [ok("a", "1"), wrong], "{text:?}");
+    }
+    assert_eq!(
+        read(Format::Csv, "a,\"1\n\"\r\n\nb,5\" disk", None, false),
+        [ok("a", "1\\x0a"), ok("b", "5\" disk")]
+    );
+    assert_eq!(read(Format::Csv, "", None, false), []);
     assert_eq!(
         read(Format::Csv, "id,name\n7,x\n", Some("nom"), false),
         [bad("1: the first record names no column \"nom\"")]

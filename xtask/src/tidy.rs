@@ -4,7 +4,8 @@
 //! 2. The crates of the engine reach files, time, threads and randomness only through the environment, except
 //!    in tests.
 //! 3. A crate uses only crates before it in [`ORDER`].
-//! 4. `unsafe` stands only in the files named in [`UNSAFE`], and nobody leaves half-done work or switched-off
+//! 4. No text names a folder of the machine that it was written on.
+//! 5. `unsafe` stands only in the files named in [`UNSAFE`], and nobody leaves half-done work or switched-off
 //!    tests behind.
 //!
 //! It reads text, not syntax: what follows a `#[cfg(test)] mod` that opens a block, and files named `tests.rs` or in
@@ -69,6 +70,11 @@ fn unfinished() -> [String; 6] {
     marks.map(|(start, end)| format!("{start}{end}"))
 }
 
+/// Folders that exist on one machine only. Built here for the same reason.
+fn private_places() -> [String; 2] {
+    [("/wo", "rk/"), ("../sha", "red")].map(|(start, end)| format!("{start}{end}"))
+}
+
 /// The workspace's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
@@ -78,11 +84,19 @@ pub fn root() -> PathBuf {
 pub fn run() -> Result<(), String> {
     let root = root();
     let mut breaches = String::new();
-    let mut files = Vec::new();
+    let (mut files, mut texts) = (Vec::new(), Vec::new());
     for folder in ["crates", "tests", "xtask"] {
-        sources(&root.join(folder), &mut files)?;
+        files_under(&root.join(folder), &["rs"], &mut files)?;
     }
     files.sort();
+    files_under(&root, &["rs", "md", "toml", "json", "sh"], &mut texts)?;
+    for text in &texts {
+        let content = fs::read_to_string(text).map_err(|error| format!("{}: {error}", text.display()))?;
+        for place in private_places().iter().filter(|place| content.contains(place.as_str())) {
+            let _ =
+                writeln!(breaches, "{}: names {place}", text.strip_prefix(&root).unwrap_or(text).display());
+        }
+    }
     for file in &files {
         let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let name = file.strip_prefix(&root).unwrap_or(file).to_string_lossy().replace('\\', "/");
@@ -105,15 +119,17 @@ pub fn run() -> Result<(), String> {
     Err(format!("{breaches}tidy: not in order"))
 }
 
-fn sources(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
+/// The files with one of these extensions; hidden folders and what was built are passed over.
+fn files_under(folder: &Path, extensions: &[&str], into: &mut Vec<PathBuf>) -> Result<(), String> {
     let listing = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in listing {
         let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() {
-            if path.file_name().is_none_or(|name| name != "target") {
-                sources(&path, into)?;
+            if name != "target" && !name.starts_with('.') {
+                files_under(&path, extensions, into)?;
             }
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if extensions.iter().any(|extension| path.extension().is_some_and(|of| of == *extension)) {
             into.push(path);
         }
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
-use shamba_env::{Env, FileLock, LockKind};
+use shamba_env::{DirEntry, Env, FileLock, LockKind};
 use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{BlockCache, Ledger, parse_table_file_name};
 
@@ -33,6 +33,7 @@ use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::scan::IterRegistry;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
+use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
 use crate::version::manifest::{
     ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
 };
@@ -98,8 +99,12 @@ fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn Fi
             return Err(missing(dir));
         }
         env.vfs.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
-    } else if let Err(error) = env.vfs.list(dir) {
-        return Err(Error::io("open", dir, error)); // A file in the place of the directory, say.
+    } else {
+        // Fails for a file in the place of the directory, say.
+        let entries = env.vfs.list(dir).map_err(|error| Error::io("open", dir, error))?;
+        if may_create {
+            refuse_foreign(dir, &entries)?;
+        }
     }
     let path = dir.join(LOCK);
     let kind = if builder.read_only { LockKind::Shared } else { LockKind::Exclusive };
@@ -130,6 +135,30 @@ pub(crate) fn sync_names_above(env: &Env, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A database is made only in an empty directory, or over what is left of a creation that did not end: not
+/// among somebody's files, of which one might have a name of ours.
+fn refuse_foreign(dir: &Path, entries: &[DirEntry]) -> Result<()> {
+    if entries.iter().any(|entry| entry.name == CURRENT) {
+        return Ok(());
+    }
+    // The info log begins after `CURRENT` is durable, so alone it is not ours either.
+    let is_ours = |entry: &&DirEntry| {
+        let name = entry.name.as_str();
+        if entry.is_dir {
+            return name == "lost+found"; // The root of a file system has one.
+        }
+        name == LOCK || name == CURRENT_TEMPORARY || file_number(name).is_some()
+    };
+    match entries.iter().find(|entry| !is_ours(entry)) {
+        None => Ok(()),
+        Some(foreign) => Err(Error::invalid(format!(
+            "{} holds {:?} and no database: a new one needs a directory of its own",
+            dir.display(),
+            foreign.name
+        ))),
+    }
 }
 
 /// The state of a database that does not exist yet.
@@ -173,6 +202,10 @@ fn adopt(builder: &Builder, state: &ManifestState) -> Result<Settings> {
 
 fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
     let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    if let Some(entry) = entries.iter().find(|entry| entry.is_dir && file_number(&entry.name).is_some()) {
+        let path = dir.join(&entry.name);
+        return Err(Error::corruption(&path, 0, "file", "a directory is in its place"));
+    }
     Ok(entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect())
 }
 
@@ -455,7 +488,7 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
         let is_dead = parse_table_file_name(name).is_some_and(|table| !named.contains(&table.0))
             || parse_log_file_name(name).is_some_and(|log| log < first_log)
             || (parse_manifest_file_name(name).is_some() && Some(name) != manifest.as_ref())
-            || name == crate::version::current::CURRENT_TEMPORARY;
+            || name == CURRENT_TEMPORARY;
         if is_dead {
             core.garbage.doom_file(core.dir.join(name));
         }

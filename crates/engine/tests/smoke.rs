@@ -99,3 +99,13 @@ fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<(
     }
     Ok(())
 }
+
+#[test]
+fn a_directory_with_somebodys_files_does_not_become_a_database() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(dir.path().join("LOG"), "mine").expect("a file");
+    let refused = Db::open(dir.path()).map(|_| ()).map_err(|error| error.kind());
+    assert_eq!(refused, Err(ErrorKind::Invalid));
+    let names: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").collect();
+    assert_eq!(names.len(), 1, "nothing was added");
+}

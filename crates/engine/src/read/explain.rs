@@ -262,7 +262,7 @@ impl fmt::Display for Explanation {
         writeln!(f, "outcome   {outcome}")?;
         write!(
             f,
-            "cost      {} filters probed, {} false positives, {} blocks read, {} ns (recording included)",
+            "cost      filters probed {}, false positives {}, blocks read {}, {} ns (recording included)",
             self.filters, self.false_positives, self.data_reads, self.total_ns
         )
     }

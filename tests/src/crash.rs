@@ -21,7 +21,7 @@ use shamba::{Durability, ErrorKind, WriteOptions};
 use crate::compare::{self, Spaces, failed};
 use crate::ops::Op;
 use crate::oracle::{Oracle, SPACES, State, fingerprint};
-use crate::runner::{HOME, Runner};
+use crate::runner::{COPY, HOME, Runner};
 use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
@@ -54,6 +54,9 @@ pub struct Recording {
     oracle: Oracle,
     /// The fingerprint of the state after each commit, from none.
     states: Vec<u64>,
+    /// Names of keyspaces that were dropped on the way: a drop is durable at once, whatever writes are lost, so
+    /// their content is that of no one commit and is not compared.
+    dropped: Vec<&'static str>,
 }
 
 /// What a crash may leave.
@@ -98,8 +101,11 @@ impl Recording {
             });
         }
         let oracle = runner.oracle().clone();
-        let states = (0..=oracle.issued()).map(|at| fingerprint(&oracle.state(at))).collect();
-        Ok(Self { sim, vector: vector.clone(), ops: ops.to_vec(), marks, oracle, states })
+        let drops =
+            ops.iter().filter_map(|op| if let Op::DropSpace { space } = op { Some(*space) } else { None });
+        let dropped = drops.map(|space| SPACES[space]).collect::<Vec<_>>();
+        let states = (0..=oracle.issued()).map(|at| compared(oracle.state(at), &dropped)).collect();
+        Ok(Self { sim, vector: vector.clone(), ops: ops.to_vec(), marks, oracle, states, dropped })
     }
 
     /// A number that is equal for equal calls.
@@ -200,20 +206,16 @@ impl Explorer {
         tally: &mut Tally,
     ) -> Result<(), String> {
         let hash = image.image_hash();
-        let vector_key = vector_key(&recording.vector);
-        let known = self
-            .seen
-            .lock()
-            .expect("no check panics while it holds the map")
-            .get(&(vector_key, hash))
-            .copied();
+        let context = context_key(recording);
+        let known =
+            self.seen.lock().expect("no check panics while it holds the map").get(&(context, hash)).copied();
         let found = match known {
             Some(found) => found,
             None => {
                 let nest = hash.is_multiple_of(effort.nested_one_in.max(1));
-                let found = self.recover(recording, image, vector_key, nest, tally)?;
+                let found = self.recover(recording, image, nest, tally)?;
                 let mut seen = self.seen.lock().expect("no check panics while it holds the map");
-                seen.insert((vector_key, hash), found);
+                seen.insert((context, hash), found);
                 found
             }
         };
@@ -237,7 +239,6 @@ impl Explorer {
         &self,
         recording: &Recording,
         image: &SimFs,
-        vector_key: u64,
         nest: bool,
         tally: &mut Tally,
     ) -> Result<u64, String> {
@@ -248,7 +249,7 @@ impl Explorer {
         let recovered_at = disk.op_count();
         let state =
             read_all(&spaces, &recording.oracle).map_err(|error| format!("after recovery: {error}"))?;
-        let found = fingerprint(&state);
+        let found = compared(state.clone(), &recording.dropped);
         tally.add("recoveries", 1);
         if !spaces.db.warnings().is_empty() {
             tally.add("recoveries that dropped a tail", 1);
@@ -280,10 +281,12 @@ impl Explorer {
             .map_err(|error| format!("after the second recovery: {error}"))?;
         drop(spaces);
 
+        if disk.has_name(&Path::new(COPY).join("CURRENT")) {
+            check_copy(recording, image).map_err(|error| format!("in the checkpoint: {error}"))?;
+            tally.add("disks with a checkpoint", 1);
+        }
         if nest {
             self.crash_recovery(recording, image, &disk, recovered_at, &state, tally)?;
-            let mut seen = self.seen.lock().expect("no check panics while it holds the map");
-            seen.insert((vector_key, image.image_hash()), found);
         }
         Ok(found)
     }
@@ -299,12 +302,12 @@ impl Explorer {
         tally: &mut Tally,
     ) -> Result<(), String> {
         let vector = &recording.vector;
-        let vector_key = vector_key(vector);
-        let found = fingerprint(state);
+        let context = context_key(recording);
+        let found = compared(state.clone(), &recording.dropped);
         for k in 0..=calls {
             for policy in disk.policies_for(k, image.image_hash()) {
                 let nested = disk.crash(k, &policy);
-                let key = (vector_key, nested.image_hash());
+                let key = (context, nested.image_hash());
                 if self.seen.lock().expect("no check panics while it holds the map").contains_key(&key) {
                     continue;
                 }
@@ -324,6 +327,19 @@ impl Explorer {
             }
         }
         Ok(())
+    }
+}
+
+/// A checkpoint that has come far enough to be a database is a whole one.
+fn check_copy(recording: &Recording, image: &SimFs) -> Result<(), String> {
+    let disk = image.crash(u64::MAX, &CrashPolicy::All);
+    let env = Env::deterministic(Arc::new(disk), 5);
+    let db = recording.vector.builder(Path::new(COPY), &env).open().map_err(failed("open"))?;
+    let spaces = Spaces::existing(db).map_err(failed("keyspace"))?;
+    let found = compared(spaces.dump().map_err(failed("scan"))?, &recording.dropped);
+    match recording.states.contains(&found) {
+        true => Ok(()),
+        false => Err("its state is that of no commit".to_owned()),
     }
 }
 
@@ -401,10 +417,17 @@ pub fn orphans(files: &[DirEntry], tables: u64) -> Result<(), String> {
     Ok(())
 }
 
-fn vector_key(vector: &Vector) -> u64 {
+/// The fingerprint of what is compared of a state.
+fn compared(mut state: State, dropped: &[&str]) -> u64 {
+    dropped.iter().for_each(|name| drop(state.remove(*name)));
+    fingerprint(&state)
+}
+
+/// What a verdict on a disk depends on besides the disk.
+fn context_key(recording: &Recording) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
-    format!("{vector:?}").hash(&mut hasher);
+    format!("{:?} {:?}", recording.vector, recording.dropped).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -47,6 +47,9 @@ pub struct Runner {
 /// Where the runner's database lies in its file system.
 pub const HOME: &str = "/db";
 
+/// Where its checkpoints go.
+pub const COPY: &str = "/copy";
+
 /// At most so many snapshots and held iterators at a time.
 const READERS_MAX: usize = 6;
 
@@ -422,14 +425,14 @@ impl Runner {
     }
 
     fn checkpoint(&mut self) -> Result<(), String> {
-        let dir = Path::new("/copy");
+        let dir = Path::new(COPY);
         self.spaces()?.db.checkpoint(dir).map_err(failed("checkpoint"))?;
         let copy = self.vector.builder(dir, &self.env).open().map_err(failed("open of the checkpoint"))?;
         let copy = Spaces::existing(copy).map_err(failed("keyspace of the checkpoint"))?;
         compare::everything_at(&copy, &self.oracle, self.oracle.issued())
             .map_err(|error| format!("in the checkpoint: {error}"))?;
         drop(copy);
-        remove_flat_dir(&*self.env.vfs, dir).map_err(|error| format!("removing the checkpoint: {error}"))?;
+        remove_database(&*self.env.vfs, dir).map_err(|error| format!("removing the checkpoint: {error}"))?;
         self.tally.add("checkpoints", 1);
         Ok(())
     }
@@ -481,11 +484,10 @@ impl Runner {
     }
 }
 
-/// Removes a directory that holds only files.
-///
-/// # Errors
-/// What the file system says.
-pub fn remove_flat_dir(vfs: &dyn Vfs, dir: &Path) -> std::io::Result<()> {
+/// Removes a database that nobody has open: first what makes it one, so that a crash leaves none or all of it.
+fn remove_database(vfs: &dyn Vfs, dir: &Path) -> std::io::Result<()> {
+    vfs.unlink(&dir.join("CURRENT"))?;
+    vfs.sync_dir(dir)?;
     for entry in vfs.list(dir)? {
         vfs.unlink(&dir.join(entry.name))?;
     }

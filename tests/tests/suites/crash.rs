@@ -89,7 +89,7 @@ fn long_script(vector: &Vector, seed: u64) -> Vec<Op> {
     let mut ops = Generator::new(seed, shape).ops(1_000);
     ops.retain(|op| match op {
         Op::Write(_) | Op::Batch { .. } | Op::Flush | Op::Compact | Op::Sync => true,
-        Op::Ingest(_) | Op::SnapshotTake => true,
+        Op::Ingest(_) | Op::SnapshotTake | Op::Checkpoint | Op::DropSpace { .. } => true,
         // What a drop leaves under these two is for the model suite to find out.
         Op::Reopen { clean, change_options: false } => *clean || vector.survives_kill(),
         _ => false,
@@ -147,6 +147,7 @@ fn every_crash_leaves_a_legal_state() {
     total.require(&[
         ("distinct images", 10_000),
         ("crashes of recoveries", 1_000),
+        ("disks with a checkpoint", 20),
         ("disks also opened read-only", 1_000),
         ("recoveries that dropped a tail", 100),
         ("policy None", 100),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use shamba_table::TableReader;
 
 use crate::core::{Core, Installing, lock};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::version::current::CURRENT;
 use crate::version::manifest::ManifestReader;
 use crate::wal::{Recovery, ReplayOptions, parse_log_file_name, replay};
@@ -75,7 +75,11 @@ impl Core {
     pub(crate) fn verify(&self) -> Result<CheckReport> {
         let mut report = CheckReport::default();
         for keyspace in self.keyspaces.load().values() {
-            keyspace.check_usable()?;
+            match keyspace.check_usable() {
+                // Dropped since the list was taken: nothing of it counts any more.
+                Err(error) if error.kind() == ErrorKind::Invalid => continue,
+                usable => usable?,
+            }
             let version = Arc::clone(&keyspace.load().version);
             for (level, _, table) in version.tables() {
                 let Some(reader) = table.meta.reader.get() else { continue };

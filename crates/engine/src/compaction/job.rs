@@ -53,6 +53,10 @@ impl Core {
     pub(crate) fn run_merge(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
         let begin_us = self.env.clock.now_us();
         let version = Arc::clone(&keyspace.load().version);
+        // Looked at after the version was taken: a drop marks the keyspace before it takes its tables away.
+        if keyspace.dropped.load(Ordering::Acquire) {
+            return Ok(());
+        }
         job.check(&version)
             .map_err(|detail| Error::invalid(format!("a merge would break the tree: {detail}")))?;
         let (run, age) = self.new_run();
@@ -117,10 +121,19 @@ impl Core {
         version: &Version,
         output: OutputRun,
     ) -> Result<()> {
-        self.install(None, |_| {
+        let mut is_dropped = false;
+        let installed = self.install(None, |state| {
+            if !state.keyspaces.contains_key(&keyspace.id) {
+                is_dropped = true;
+                return Err(Error::invalid("the keyspace was dropped before a move"));
+            }
             let edit = move_edit(keyspace.id, version, job, output);
             Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })
-        })?;
+        });
+        if is_dropped {
+            return Ok(()); // As in a merge: nothing failed.
+        }
+        installed?;
         WorkCounters::add(&self.work.trivial_moves, 1);
         self.events.emit(&Event::TrivialMove {
             keyspace: keyspace.name.clone(),

@@ -14,3 +14,4 @@ mod hash_sharing;
 mod kill;
 mod model;
 mod planted;
+mod stress;

@@ -79,6 +79,11 @@ fn live(policy: MergePolicy, seed: u64) -> Life {
             })
         });
         let writers = writers.collect::<Vec<_>>();
+        while !writers.iter().all(|writer| writer.is_finished()) {
+            db.flush().expect("flush");
+            db.compact().expect("compact");
+            env.clock.sleep_us(3_000);
+        }
         writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect()
     });
     db.wait_idle().expect("wait_idle");

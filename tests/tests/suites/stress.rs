@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Db, ErrorKind, MergePolicy};
+use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, MemFs, SimFs, Vfs};
+use shamba::{Db, Durability, ErrorKind, MergePolicy, WriteOptions};
 use shamba_tests::vectors::Vector;
 
 const HOME: &str = "/db";
@@ -194,7 +194,7 @@ fn close_under_load_leaves_every_acknowledged_write() {
                 })
             });
             let writers = writers.collect::<Vec<_>>();
-            while db.stats().puts < 50 + round * 40 {
+            while db.stats().puts < 50 + round * 40 && !writers.iter().any(|writer| writer.is_finished()) {
                 std::thread::yield_now();
             }
             db.clone().close().expect("close");
@@ -208,4 +208,91 @@ fn close_under_load_leaves_every_acknowledged_write() {
         }
         assert!(db.warnings().is_empty(), "a closed database has no tail: {:?}", db.warnings());
     }
+}
+
+/// How a write of a storm ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Ended {
+    Acked { sync: bool },
+    Rejected,
+    Unknown,
+}
+
+/// Writes numbered keys through a storm until all are tried; a write that is refused is tried no more.
+fn write_through_storm(db: &Db, writer: u64, seed: u64) -> Vec<Ended> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ writer);
+    let write = |number: u64| {
+        let sync = rng.u8(..10) == 0;
+        let options = WriteOptions { durability: sync.then_some(Durability::Sync), deadline_ms: Some(50) };
+        match db.put_with(format!("{writer}/{number:04}"), [1; 90], &options) {
+            Ok(()) => Ended::Acked { sync },
+            Err(error) => match error.kind() {
+                ErrorKind::ReadOnly | ErrorKind::Stalled => Ended::Rejected,
+                ErrorKind::Io | ErrorKind::NoSpace => Ended::Unknown,
+                kind => panic!("a storm of I/O errors made a write fail as {kind}: {error}"),
+            },
+        }
+    };
+    (0..150).map(write).collect()
+}
+
+fn check_after_storm(db: &Db, ended: &[Vec<Ended>], only_synced: bool) {
+    for (writer, ended) in ended.iter().enumerate() {
+        let durable =
+            ended.iter().rposition(|ended| *ended == Ended::Acked { sync: true }).map_or(0, |at| at + 1);
+        for (number, ended) in ended.iter().enumerate() {
+            let there = db.contains_key(format!("{writer}/{number:04}")).expect("get");
+            match ended {
+                Ended::Acked { .. } if !only_synced || number < durable => {
+                    assert!(there, "acknowledged write {number} of writer {writer} is gone");
+                }
+                Ended::Rejected => assert!(!there, "refused write {number} of writer {writer} is there"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn storms_of_faults_under_threads() {
+    let effects = [Effect::Eio, Effect::Enospc, Effect::ShortWrite, Effect::Emfile];
+    let (mut faults, mut acked) = (0, 0);
+    for round in 0..48u64 {
+        let disk = SimFs::new();
+        let faulty = FaultFs::new(Arc::new(disk.clone()), round);
+        let env = Env { vfs: Arc::new(faulty.clone()), ..Env::real() };
+        let db = open(MergePolicy::Tiering, &env);
+        let probability = [0.002, 0.01, 0.05][round as usize / 4 % 3];
+        faulty.add_rule(FaultRule::storm(probability, effects[round as usize % 4]));
+        let ended = std::thread::scope(|scope| {
+            let writers = (0..WRITERS).map(|writer| {
+                let db = &db;
+                scope.spawn(move || write_through_storm(db, writer, round))
+            });
+            let writers = writers.collect::<Vec<_>>();
+            writers.into_iter().map(|writer| writer.join().expect("no panic")).collect::<Vec<_>>()
+        });
+        faulty.clear_rules();
+        faults += faulty.faults_injected();
+        acked += ended.iter().flatten().filter(|ended| matches!(ended, Ended::Acked { .. })).count();
+        // What is open shows what was acknowledged and nothing else.
+        for (writer, ended) in ended.iter().enumerate() {
+            for (number, ended) in ended.iter().enumerate() {
+                let there = db.contains_key(format!("{writer}/{number:04}")).expect("get");
+                assert_eq!(
+                    there,
+                    matches!(ended, Ended::Acked { .. }),
+                    "round {round}: {writer}/{number} {ended:?}"
+                );
+            }
+        }
+        drop(db);
+        let cut = Env::deterministic(Arc::new(disk.crash(u64::MAX, &CrashPolicy::None)), round);
+        check_after_storm(&open(MergePolicy::Tiering, &cut), &ended, true);
+        let db = open(MergePolicy::Tiering, &env);
+        check_after_storm(&db, &ended, false);
+        assert!(db.verify().expect("verify").problems.is_empty());
+    }
+    println!("storms under threads: {faults} faults, {acked} writes acknowledged");
+    assert!(faults > 100 && acked > 1_000);
 }

@@ -148,7 +148,7 @@ impl Core {
         let _lock = vfs
             .lock(&target.join(LOCK), shamba_env::LockKind::Exclusive)
             .map_err(|error| Error::io("lock", target, error))?;
-        // While the state is held, its tables cannot be removed: dooming needs the install lock.
+        // The copy of the state refers to its tables, so none of their files is removed meanwhile.
         let mut state = {
             let installing = lock(&self.installing);
             let Some(installing) = installing.as_ref() else { return Err(Error::closed()) };

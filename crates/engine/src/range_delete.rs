@@ -152,7 +152,8 @@ impl FragmentedTombstones {
     }
 }
 
-fn clip(tombstone: &RangeTombstone, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeTombstone> {
+/// The part of a tombstone in `[lower, upper)`; `None` if it does not reach there.
+pub(crate) fn clip(tombstone: &RangeTombstone, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeTombstone> {
     let mut clipped = tombstone.clone();
     if clipped.start.as_ref() < lower {
         clipped.start = Bytes::copy_from_slice(lower);

@@ -413,6 +413,7 @@ fn begin(
         state.apply(&promise).map_err(Error::invalid)?;
         if let Some(installing) = lock(&core.installing).as_mut() {
             installing.manifest.append(&promise)?;
+            installing.state = state.clone();
         }
         wal
     } else {
@@ -429,9 +430,6 @@ fn begin(
             memtables: view.memtables.clone(),
             version: Arc::new(keyspace_state.version.clone()),
         });
-    }
-    if let Some(installing) = lock(&core.installing).as_mut() {
-        installing.state = state.clone();
     }
     if core.settings.no_wal {
         // The log stays as it is: a head and an end. It is what the manifest must find.
@@ -507,11 +505,7 @@ impl Core {
             return Err(cause);
         }
         // Also when there is no log at hand, because it was sealed for lack of space.
-        while let Some(sealed) = writing.sealed.pop_front() {
-            let mut sealed = lock(&sealed);
-            sealed.predecessor_is_synced();
-            sealed.sync()?;
-        }
+        self.sync_sealed(&mut writing)?;
         let Some(mut wal) = writing.wal.take() else { return Ok(()) };
         wal.predecessor_is_synced();
         let promise = wal.finish_clean()?;

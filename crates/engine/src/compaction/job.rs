@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use shamba_table::{ContentDigest, EntryIter, RangeTombstone};
 
-use crate::compaction::output::{Output, clip, level_bytes};
+use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::policy::{MergeJob, OutputRun, move_edit, slice_edit, slices};
 use crate::compaction::retention::Retention;
 use crate::core::{Core, KeyspaceCore};
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
-use crate::range_delete::FragmentedTombstones;
+use crate::range_delete::{FragmentedTombstones, clip};
 use crate::read::merge::MergeIter;
 use crate::read::run_iter::RunIter;
 use crate::version::{KeyRange, ManifestEdit, TableUse, Version};
@@ -166,7 +166,12 @@ impl Core {
                 tally.bytes_read += live_bytes_in(table, slice);
                 let Some(part) = table.range.intersection(slice) else { continue };
                 if let Some(reader) = table.meta.reader.get() {
-                    tombstones.extend(reader.range_tombstones().iter().filter_map(|tomb| clip(tomb, &part)));
+                    tombstones.extend(
+                        reader
+                            .range_tombstones()
+                            .iter()
+                            .filter_map(|tomb| clip(tomb, &part.lower, part.upper.as_deref())),
+                    );
                 }
             }
             sources.push(Box::new(RunIter::new(tables, slice.clone(), false)));

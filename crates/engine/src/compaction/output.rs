@@ -18,6 +18,7 @@ use shamba_table::{
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::range_delete::clip;
 use crate::version::{KeyRange, TableMeta, TableUse};
 
 /// How output tables are built.
@@ -110,8 +111,11 @@ impl<'a> Output<'a> {
     fn finish_table(&mut self, part_upper: Option<Bytes>) -> Result<()> {
         let lower = std::mem::replace(&mut self.part_lower, part_upper.clone().unwrap_or_default());
         let part = KeyRange { lower, upper: part_upper };
-        let clipped: Vec<RangeTombstone> =
-            self.tombstones.iter().filter_map(|tomb| clip(tomb, &part)).collect();
+        let clipped: Vec<RangeTombstone> = self
+            .tombstones
+            .iter()
+            .filter_map(|tomb| clip(tomb, &part.lower, part.upper.as_deref()))
+            .collect();
         let mut writer = match self.writer.take() {
             Some(writer) => writer,
             None if clipped.is_empty() => return Ok(()),
@@ -260,11 +264,4 @@ pub(crate) fn level_bytes(table: &TableUse, bytes: u64) -> u64 {
     let fixed_bytes = shamba_table::FIXED_BYTES.min(file_bytes - 1);
     let share = u128::from(bytes) * u128::from(file_bytes - fixed_bytes) / u128::from(file_bytes);
     u64::try_from(share).unwrap_or(bytes).max(1)
-}
-
-/// The part of a tombstone inside `part`.
-pub(crate) fn clip(tombstone: &RangeTombstone, part: &KeyRange) -> Option<RangeTombstone> {
-    let range = KeyRange { lower: tombstone.start.clone(), upper: tombstone.end.clone() };
-    let KeyRange { lower, upper } = range.intersection(part)?;
-    Some(RangeTombstone { start: lower, end: upper, seq: tombstone.seq })
 }

@@ -329,7 +329,8 @@ impl Core {
         }
     }
 
-    fn sync_sealed(&self, writing: &mut Writing) -> Result<()> {
+    /// Syncs the sealed logs, oldest first, and lets go of them.
+    pub(crate) fn sync_sealed(&self, writing: &mut Writing) -> Result<()> {
         while let Some(sealed) = writing.sealed.front() {
             let mut wal = lock(sealed);
             if wal.synced() < wal.flushed() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, TryLockError};
 
-use crate::compaction::output::{Output, OutputOptions, clip};
+use crate::compaction::output::{Output, OutputOptions};
 use crate::compaction::retention::Retention;
 use crate::core::{Core, Generation, lock};
 use crate::error::{Error, Result};
@@ -114,14 +114,12 @@ impl Core {
 
     /// Writes one memtable as tables, without what no reader can see.
     pub(crate) fn write_memtable(&self, memtable: &Arc<dyn Memtable>) -> Result<Vec<TableUse>> {
-        let everything = KeyRange::everything();
         let snapshots = self.snapshots.stripes();
         let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
         let mut retention = Retention::new(&snapshots, &fragments, &below);
         let tombstones = fragments.thinned(b"", None, &snapshots);
-        let tombstones = tombstones.iter().filter_map(|tombstone| clip(tombstone, &everything)).collect();
-        let mut output = Output::new(self, self.output_options(0), everything, tombstones);
+        let mut output = Output::new(self, self.output_options(0), KeyRange::everything(), tombstones);
         let mut iter = Arc::clone(memtable).iter();
         iter.seek_to_first()?;
         let mut dropped = 0u64;

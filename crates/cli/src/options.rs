@@ -7,7 +7,7 @@
 //! Not here: options whose part of the engine does not exist yet. They are unknown, never ignored.
 
 use clap::{Args, ValueEnum};
-use shamba::{Builder, Compression, DigestKind, Durability, MergePolicy};
+use shamba::{Builder, Compression, DigestKind, Durability, MergePolicy, Sizing};
 
 use crate::sizes::parse_size;
 
@@ -51,6 +51,13 @@ pub struct EngineOptions {
     /// Compression of blocks: none, lz4 or zstd; a list goes by level, from level 0 (default: none)
     #[arg(long, value_name = "KIND[,KIND...]", value_parser = parse_compression)]
     compression: Option<Levels>,
+    /// Write data blocks with tags, by which lookups find entries (default: on)
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    block_tags: Option<Switch>,
+    /// Where level capacities come from: auto, from the last level's size up, or manual, from the write
+    /// buffer down as in the papers (default: auto)
+    #[arg(long, value_name = "auto|manual", value_parser = parse::<Sizing>)]
+    sizing: Option<Sizing>,
     /// Size at which table files are cut (default: min(64MiB, memory budget / 16))
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     file_size: Option<u64>,
@@ -72,6 +79,15 @@ pub struct ReaderOptions {
     /// Ask for the filter lines of all candidates before testing the first (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     prefetch: Option<Switch>,
+    /// Memtables answer lookups by an index of digests, or (off) the baseline: by their order (default: on)
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    memtable_index: Option<Switch>,
+    /// Read tables past the system's page cache (default: off)
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    direct_io: Option<Switch>,
+    /// Table files kept open at once (default: 1000)
+    #[arg(long, value_name = "COUNT")]
+    max_open_files: Option<u32>,
 }
 
 /// Compression by level. A type of its own, because to clap a `Vec` means an option given many times.
@@ -83,7 +99,10 @@ impl ReaderOptions {
     pub fn apply(&self, builder: Builder) -> Builder {
         let builder = set(builder, self.memory_budget, Builder::memory_budget);
         let builder = set(builder, self.hash_sharing.map(Switch::is_on), Builder::hash_sharing);
-        set(builder, self.prefetch.map(Switch::is_on), Builder::prefetch)
+        let builder = set(builder, self.prefetch.map(Switch::is_on), Builder::prefetch);
+        let builder = set(builder, self.memtable_index.map(Switch::is_on), Builder::memtable_index);
+        let builder = set(builder, self.direct_io.map(Switch::is_on), Builder::direct_io);
+        set(builder, self.max_open_files, Builder::max_open_files)
     }
 }
 
@@ -98,6 +117,8 @@ impl EngineOptions {
         let builder = set(builder, self.digest, Builder::digest);
         let builder =
             set(builder, self.compression.clone().map(|levels| levels.0), Builder::compression_per_level);
+        let builder = set(builder, self.block_tags.map(Switch::is_on), Builder::block_tags);
+        let builder = set(builder, self.sizing, Builder::sizing);
         let builder = set(builder, self.file_size, Builder::file_size);
         set(builder, self.sync, Builder::durability)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use shamba_env::Env;
 use shamba_key::DigestKind;
-use shamba_model::{Design, MergePolicy};
+use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::Compression;
 
 use crate::db::Db;
@@ -171,6 +171,39 @@ impl Builder {
         self.change(move |s| s.prefetch = on)
     }
 
+    /// Write data blocks with a tag for each entry, by which a lookup finds it without a search (default), or
+    /// without: the baseline, which searches. Tables that exist keep what they have.
+    #[must_use]
+    pub fn block_tags(self, on: bool) -> Self {
+        self.change(move |s| s.block_tags = on)
+    }
+
+    /// Memtables answer lookups by an index of digests (default), or by their order: the baseline.
+    #[must_use]
+    pub fn memtable_index(self, on: bool) -> Self {
+        self.change(move |s| s.memtable_index = on)
+    }
+
+    /// Where level capacities come from: [`Sizing::Auto`] (default), from the size of the last level up, or
+    /// [`Sizing::Manual`], from the write buffer down as in the papers.
+    #[must_use]
+    pub fn sizing(self, sizing: Sizing) -> Self {
+        self.change(move |s| s.sizing = sizing)
+    }
+
+    /// Read tables past the system's page cache, in this open: the memory budget is then all that caches. A
+    /// file system that cannot is read as usual, with a warning. Default off.
+    #[must_use]
+    pub fn direct_io(self, on: bool) -> Self {
+        self.change(move |s| s.direct_io = on)
+    }
+
+    /// Table files kept open at once, in this open, from 16. Default 1,000.
+    #[must_use]
+    pub fn max_open_files(self, count: u32) -> Self {
+        self.change(move |s| s.max_open_files = count)
+    }
+
     /// Size at which tables are cut. Default min(64 MiB, memory budget / 16).
     #[must_use]
     pub fn file_size(self, bytes: u64) -> Self {
@@ -306,6 +339,20 @@ impl Builder {
                 let on = switch(name, value)?;
                 self.prefetch(on)
             }
+            "block-tags" => {
+                let on = switch(name, value)?;
+                self.block_tags(on)
+            }
+            "memtable-index" => {
+                let on = switch(name, value)?;
+                self.memtable_index(on)
+            }
+            "direct-io" => {
+                let on = switch(name, value)?;
+                self.direct_io(on)
+            }
+            "max-open-files" => self.max_open_files(number(name, value)?),
+            "sizing" => self.sizing(value.parse().map_err(parsed)?),
             "digest" => self.digest(value.parse().map_err(parsed)?),
             "compression" => {
                 let kinds: Vec<Compression> =

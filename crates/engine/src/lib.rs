@@ -84,5 +84,5 @@ pub use write::batch::{Batch, WriteOptions};
 
 pub use shamba_env as env;
 pub use shamba_key::DigestKind;
-pub use shamba_model::{Design, MergePolicy};
+pub use shamba_model::{Design, MergePolicy, Sizing};
 pub use shamba_table::Compression;

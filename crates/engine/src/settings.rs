@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use shamba_key::DigestKind;
-use shamba_model::{Design, MergePolicy};
+use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::Compression;
 
 use crate::error::{Error, Result};
@@ -92,6 +92,12 @@ pub(crate) struct Settings {
     pub hash_sharing: bool,
     /// Recorded: ask for all filter lines before testing the first.
     pub prefetch: bool,
+    /// Recorded: data blocks are written with tags, by which lookups find entries in them.
+    pub block_tags: bool,
+    /// Recorded: memtables answer lookups by their digest index, or by their order (the baseline).
+    pub memtable_index: bool,
+    /// Recorded: where level capacities come from.
+    pub sizing: Sizing,
     /// Recorded: the flushed runs that may wait before slowing writers.
     pub inbox_soft_runs: u32,
     /// Recorded: the flushed runs at which writers stop.
@@ -106,6 +112,10 @@ pub(crate) struct Settings {
     pub rate_limit_bytes_per_s: u64,
     /// Of this open: no log at all.
     pub no_wal: bool,
+    /// Of this open: read tables past the system's page cache.
+    pub direct_io: bool,
+    /// Of this open: table files that are kept open at once.
+    pub max_open_files: u32,
     /// Of this open: merges run by themselves.
     pub auto_compaction: bool,
 }
@@ -124,6 +134,9 @@ impl Default for Settings {
             durability: Durability::NoSync,
             hash_sharing: true,
             prefetch: true,
+            block_tags: true,
+            memtable_index: true,
+            sizing: Sizing::Auto,
             inbox_soft_runs: 4,
             inbox_hard_runs: 12,
             inbox_trigger: 1,
@@ -131,6 +144,8 @@ impl Default for Settings {
             wal_bytes: 1 << 30,
             rate_limit_bytes_per_s: 0,
             no_wal: false,
+            direct_io: false,
+            max_open_files: 1000,
             auto_compaction: true,
         }
     }
@@ -152,6 +167,9 @@ impl Settings {
             ("sync".into(), self.durability.to_text()),
             ("hash-sharing".into(), on_off(self.hash_sharing)),
             ("prefetch".into(), on_off(self.prefetch)),
+            ("block-tags".into(), on_off(self.block_tags)),
+            ("memtable-index".into(), on_off(self.memtable_index)),
+            ("sizing".into(), self.sizing.to_string()),
             ("inbox-soft-runs".into(), self.inbox_soft_runs.to_string()),
             ("inbox-hard-runs".into(), self.inbox_hard_runs.to_string()),
             ("inbox-trigger".into(), self.inbox_trigger.to_string()),
@@ -200,6 +218,9 @@ impl Settings {
                 "sync" => settings.durability = Durability::from_text(text)?,
                 "hash-sharing" => settings.hash_sharing = switch(name, text)?,
                 "prefetch" => settings.prefetch = switch(name, text)?,
+                "block-tags" => settings.block_tags = switch(name, text)?,
+                "memtable-index" => settings.memtable_index = switch(name, text)?,
+                "sizing" => settings.sizing = text.parse().map_err(Error::invalid)?,
                 "inbox-soft-runs" => settings.inbox_soft_runs = number(name, text)?,
                 "inbox-hard-runs" => settings.inbox_hard_runs = number(name, text)?,
                 "inbox-trigger" => settings.inbox_trigger = number(name, text)?,
@@ -229,6 +250,7 @@ impl Settings {
             ("inbox-hard-runs", u64::from(self.inbox_hard_runs), 1, 1 << 16),
             ("immutable-memtables", u64::from(self.immutable_memtables), 1, 1 << 10),
             ("wal-bytes", self.wal_bytes, 1 << 10, 1 << 50),
+            ("max-open-files", u64::from(self.max_open_files), 16, 1 << 20),
         ];
         for (name, value, least, most) in bounds {
             if value < least || value > most {

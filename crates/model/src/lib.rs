@@ -10,5 +10,7 @@
 #![deny(missing_docs)]
 
 mod design;
+mod sizing;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
+pub use sizing::Sizing;

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
 use crate::error::Result;
 
@@ -74,4 +74,8 @@ pub trait EntryIter: Send {
     fn value(&self) -> &[u8];
     /// The value of the current entry, to keep: shares the block where it can, else a copy.
     fn value_bytes(&self) -> Bytes;
+    /// The digest of the current key where the source has kept it, so that nobody hashes it again.
+    fn digest(&self) -> Option<KeyDigest> {
+        None
+    }
 }

@@ -11,7 +11,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 use shamba_table::{Entry, EntryIter, RangeTombstone};
 
@@ -23,8 +22,12 @@ pub(crate) use ordered::OrderedMemtable;
 
 /// An ordered store of entries and range tombstones in memory.
 pub(crate) trait Memtable: Send + Sync {
-    /// Stores one version of a key. Storing the same key and sequence number again replaces it.
-    fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &Bytes);
+    /// Stores a copy of one version of a key. Storing the same key and sequence number again replaces it.
+    fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]);
+
+    /// Asks the core for the line at which [`Self::get`] with this digest will look first, and returns at once.
+    #[allow(dead_code)] // For lookups of many keys at once.
+    fn prefetch(&self, digest: KeyDigest);
 
     /// Stores a range tombstone; one over no key is dropped.
     fn insert_range_delete(&self, tombstone: RangeTombstone);

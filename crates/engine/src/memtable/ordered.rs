@@ -63,8 +63,8 @@ impl OrderedMemtable {
 }
 
 impl Memtable for OrderedMemtable {
-    fn insert(&self, _digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &Bytes) {
-        let version = Version { seq, kind, value: value.clone() };
+    fn insert(&self, _digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+        let version = Version { seq, kind, value: Bytes::copy_from_slice(value) };
         let mut bytes = value.len() as u64;
         let mut added = true;
         let mut map = self.write();
@@ -86,6 +86,8 @@ impl Memtable for OrderedMemtable {
         }
         self.largest_seq.fetch_max(seq.0, Ordering::Relaxed);
     }
+
+    fn prefetch(&self, _digest: KeyDigest) {}
 
     fn insert_range_delete(&self, tombstone: RangeTombstone) {
         if tombstone.is_empty() {

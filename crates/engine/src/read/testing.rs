@@ -278,8 +278,8 @@ impl Store {
         let memtable = Arc::clone(&self.newest_view().memtables[0]);
         let digest = KeyDigest::from_raw(0);
         match op.clone() {
-            Op::Put(key, value) => memtable.insert(digest, &key, seq, EntryKind::Put, &value.into()),
-            Op::Delete(key) => memtable.insert(digest, &key, seq, EntryKind::Delete, &Bytes::new()),
+            Op::Put(key, value) => memtable.insert(digest, &key, seq, EntryKind::Put, &value),
+            Op::Delete(key) => memtable.insert(digest, &key, seq, EntryKind::Delete, &[]),
             Op::DeleteRange(start, end) => {
                 let end = end.map(Bytes::from);
                 memtable.insert_range_delete(RangeTombstone { start: start.into(), end, seq });

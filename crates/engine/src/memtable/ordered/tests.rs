@@ -6,8 +6,7 @@ use crate::read::testing::{Dice, Row, check_laws, collect, sort};
 const DIGEST: u64 = 0;
 
 fn insert(table: &OrderedMemtable, row: &Row) {
-    let value = Bytes::copy_from_slice(&row.value);
-    table.insert(KeyDigest::from_raw(DIGEST), &row.key, row.seq, row.kind, &value);
+    table.insert(KeyDigest::from_raw(DIGEST), &row.key, row.seq, row.kind, &row.value);
 }
 
 fn get(table: &OrderedMemtable, key: &[u8], seq: SeqNo) -> Option<(SeqNo, EntryKind, Bytes)> {

@@ -67,8 +67,11 @@ impl EntryIter for CountedIter {
 }
 
 impl Memtable for Counted {
-    fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &Bytes) {
+    fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
         self.table.insert(digest, key, seq, kind, value);
+    }
+    fn prefetch(&self, digest: KeyDigest) {
+        self.table.prefetch(digest);
     }
     fn insert_range_delete(&self, tombstone: RangeTombstone) {
         self.table.insert_range_delete(tombstone);
@@ -112,7 +115,7 @@ impl Bench {
 
     fn add(&self, memtable: usize, key: &[u8], seq: u64, kind: EntryKind) {
         let digest = KeyDigest::from_raw(0);
-        self.memtables[memtable].insert(digest, key, SeqNo(seq), kind, &Bytes::from(seq.to_string()));
+        self.memtables[memtable].insert(digest, key, SeqNo(seq), kind, seq.to_string().as_bytes());
     }
 
     fn delete_range(&self, memtable: usize, start: &str, end: Option<&str>, seq: u64) {

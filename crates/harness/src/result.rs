@@ -19,7 +19,7 @@ pub struct BenchResult {
     pub seconds: f64,
     /// Operations a second, of all threads together.
     pub ops_per_s: f64,
-    /// Mean time of one operation as its thread saw it.
+    /// Mean time of one operation as its thread saw it; of short ones, those without a clock around each.
     pub ns_per_op: f64,
     /// Half of all operations took at most this.
     pub p50_ns: u64,
@@ -47,7 +47,13 @@ pub struct BenchResult {
     pub index_reads_per_get: f64,
     /// Data blocks read from files, per point lookup.
     pub data_reads_per_get: f64,
-    /// Bytes that merging is behind at the end.
+    /// Seconds from the first operation, making keys included, until nothing was left to flush or merge; fills.
+    pub idle_seconds: Option<f64>,
+    /// Operations a second by that time.
+    pub idle_ops_per_s: Option<f64>,
+    /// Bytes written to files, logs included, per byte of keys and values put; `None` where nothing was put.
+    pub write_amplification: Option<f64>,
+    /// Bytes that flushing and merging are behind when the last operation returns.
     pub debt_bytes: u64,
     /// Bytes written to files of all kinds meanwhile.
     pub bytes_written: u64,
@@ -70,12 +76,16 @@ impl BenchResult {
         let gets = stats.lookups.max(1) as f64;
         let per_get = |count: u64| count as f64 / gets;
         let seconds = totals.seconds;
+        let (plain_ops, plain_ns) = totals.plain;
+        let (timed_ops, timed_ns) =
+            if plain_ops > 0 { (plain_ops as f64, plain_ns) } else { (ops, totals.busy_ns) };
+        let written = stats.bytes_written() as f64 / stats.bytes_user.max(1) as f64;
         Self {
             name: workload,
             ops: totals.ops,
             seconds,
             ops_per_s: if seconds > 0.0 { totals.ops as f64 / seconds } else { 0.0 },
-            ns_per_op: totals.busy_ns as f64 / ops,
+            ns_per_op: timed_ns as f64 / timed_ops,
             p50_ns: totals.latencies.quantile_ns(0.5),
             p99_ns: totals.latencies.quantile_ns(0.99),
             p999_ns: totals.latencies.quantile_ns(0.999),
@@ -89,7 +99,10 @@ impl BenchResult {
             filter_reads_per_get: per_get(stats.filter_reads),
             index_reads_per_get: per_get(stats.index_reads),
             data_reads_per_get: per_get(stats.data_reads),
-            debt_bytes: stats.debt_bytes,
+            idle_seconds: totals.idle_seconds,
+            idle_ops_per_s: totals.idle_seconds.map(|seconds| totals.ops as f64 / seconds.max(1e-9)),
+            write_amplification: (stats.bytes_user > 0).then_some(written),
+            debt_bytes: totals.debt_bytes,
             bytes_written: stats.bytes_written(),
             rss_bytes: rss_bytes().unwrap_or(0),
             ledger_bytes: db.memory().ledger_bytes,

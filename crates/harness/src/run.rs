@@ -21,6 +21,8 @@ use crate::workload::Workload;
 
 /// Entries of a walk that one clock read covers: a step is too short for one of its own.
 const STEPS_TIMED_TOGETHER: u64 = 64;
+/// Of the batches of short operations, one in so many has a clock around each operation.
+const CLOCKED_EVERY: u64 = 8;
 /// Entries that stand in the queue of [`Workload::Queue`].
 const QUEUE_LENGTH: u64 = 1000;
 /// How often in a run its consumer forgets where it was and looks for the head from the front again, over
@@ -46,6 +48,10 @@ pub struct Options {
     pub distribution: Distribution,
     /// Share of the lookups of `readrandom`, `seekrandom` and `readwhilewriting` that ask for absent keys.
     pub empty_fraction: f64,
+    /// Entries that `seekrandom` reads after the one it seeks.
+    pub seek_nexts: u32,
+    /// Keys that a call of the `multiread` workloads asks for.
+    pub multi_get: u32,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -61,6 +67,8 @@ impl Default for Options {
             threads: 1,
             distribution: Distribution::Uniform,
             empty_fraction: 0.0,
+            seek_nexts: 10,
+            multi_get: 32,
             seed: 1,
         }
     }
@@ -128,7 +136,12 @@ pub(crate) struct Totals {
     pub latencies: Latencies,
     pub ops: u64,
     pub busy_ns: u64,
+    /// Operations without a clock of their own, and the time they took together.
+    pub plain: (u64, u64),
     pub seconds: f64,
+    /// Seconds from the first operation, making them included, until nothing was left to flush or merge; fills.
+    pub idle_seconds: Option<f64>,
+    pub debt_bytes: u64,
     pub cpu_ns: u64,
     pub lookups: u64,
     pub found: u64,
@@ -159,7 +172,17 @@ pub fn run(
         db.wait_idle()?;
     }
     let before = db.stats();
-    let totals = job.run_threads()?;
+    let begin = Instant::now();
+    let mut totals = job.run_threads()?;
+    totals.debt_bytes = db.stats().debt_bytes;
+    if workload.is_fill() {
+        // A fill is over when nothing is left to do for what it wrote: both times are told.
+        let cpu = CpuTimer::process();
+        db.flush()?;
+        db.wait_idle()?;
+        totals.idle_seconds = Some(begin.elapsed().as_secs_f64());
+        totals.cpu_ns += u64::try_from(cpu.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    }
     Ok(BenchResult::new(workload, db, &totals, &before))
 }
 
@@ -190,6 +213,12 @@ impl<'a> Job<'a> {
         }
         if options.threads == 0 || options.threads > 1024 {
             return Err(Error::Options(format!("threads must be from 1 to 1024, not {}", options.threads)));
+        }
+        if options.multi_get == 0 || options.multi_get > 1 << 16 {
+            return Err(Error::Options(format!(
+                "keys a call must be from 1 to 65536, not {}",
+                options.multi_get
+            )));
         }
         if !(0.0..=1.0).contains(&options.empty_fraction) {
             let share = options.empty_fraction;
@@ -244,6 +273,8 @@ impl<'a> Job<'a> {
             totals.latencies.merge(&meter.latencies);
             totals.ops += meter.ops;
             totals.busy_ns += meter.busy_ns;
+            totals.plain.0 += meter.plain.0;
+            totals.plain.1 += meter.plain.1;
             totals.seconds = totals.seconds.max(meter.busy_ns as f64 / 1e9);
             totals.lookups += meter.lookups;
             totals.found += meter.found;
@@ -278,12 +309,21 @@ impl<'a> Job<'a> {
         let mut batches = Batches::new(self.db, self.keys, &self.values);
         let mut requests = Requests::new(self, thread);
         let mut left = self.share(thread);
+        let mut number = 0u64;
         loop {
             let made = batches.make(meter, || left.next().map(|number| requests.at(number)));
             if made == 0 || self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            batches.execute(meter)?;
+            let clocked = !self.workload.is_short() || number % CLOCKED_EVERY == 0;
+            number += 1;
+            if self.workload.is_multi() {
+                batches.execute_multi(meter, self.options.multi_get as usize, clocked)?;
+            } else if clocked {
+                batches.execute(meter)?;
+            } else {
+                batches.execute_plain(meter)?;
+            }
             self.progress.add(made);
         }
     }
@@ -417,9 +457,13 @@ impl<'a> Requests<'a> {
             Workload::FillRandom => existing(Verb::Put, self.order.at(number)),
             Workload::Overwrite => existing(Verb::Put, self.pick()),
             Workload::DeleteRandom => existing(Verb::Delete, self.pick()),
-            Workload::ReadMissing => Request { verb: Verb::Get, item: self.pick(), absent: true },
-            Workload::SeekRandom => self.read(Verb::Seek),
-            Workload::ReadRandom | Workload::ReadWhileWriting => self.read(Verb::Get),
+            Workload::ReadMissing | Workload::MultiReadMissing => {
+                Request { verb: Verb::Get, item: self.pick(), absent: true }
+            }
+            Workload::SeekRandom => self.read(Verb::Seek(self.job.options.seek_nexts)),
+            Workload::ReadRandom | Workload::MultiReadRandom | Workload::ReadWhileWriting => {
+                self.read(Verb::Get)
+            }
             Workload::YcsbA => self.either(0.5, Verb::Get, Verb::Put),
             Workload::YcsbB => self.either(0.95, Verb::Get, Verb::Put),
             Workload::YcsbC => existing(Verb::Get, self.pick()),

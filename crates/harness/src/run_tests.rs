@@ -57,6 +57,11 @@ fn reads_find_exactly_what_they_should() {
     }
     let missing = run_on(&db, Workload::ReadMissing, &options());
     assert_eq!((missing.found_share, missing.expected_found_share), (0.0, Some(0.0)));
+    for multi_get in [1, 7, 32, 1000] {
+        let options = Options { multi_get, ..options() };
+        assert_eq!(run_on(&db, Workload::MultiReadRandom, &options).found_share, 1.0, "{multi_get}");
+        assert_eq!(run_on(&db, Workload::MultiReadMissing, &options).found_share, 0.0, "{multi_get}");
+    }
     let half = run_on(&db, Workload::ReadRandom, &Options { empty_fraction: 0.5, ..options() });
     assert!((0.4..0.6).contains(&half.found_share));
     assert_eq!(Some(half.found_share), half.expected_found_share);

@@ -36,11 +36,15 @@ workloads! {
     ReadRandom = "readrandom",
     /// Gets `reads` absent keys, which lie among those that exist.
     ReadMissing = "readmissing",
+    /// As `ReadRandom`, `multi_get` keys a call; an operation is a key.
+    MultiReadRandom = "multireadrandom",
+    /// As `ReadMissing`, `multi_get` keys a call; an operation is a key.
+    MultiReadMissing = "multireadmissing",
     /// Walks `reads` entries forward from the first.
     ReadSeq = "readseq",
     /// Walks `reads` entries backward from the last.
     ReadReverse = "readreverse",
-    /// Seeks a fresh cursor to `reads` keys and reads the entry there.
+    /// Seeks a fresh cursor to `reads` keys and reads the entry there and the `seek_nexts` after it.
     SeekRandom = "seekrandom",
     /// `ReadRandom` while one more thread overwrites without pause.
     ReadWhileWriting = "readwhilewriting",
@@ -66,6 +70,28 @@ impl Workload {
     /// Whether it fills a database, which must then be empty unless the caller says otherwise.
     pub fn is_fill(self) -> bool {
         matches!(self, Self::FillSeq | Self::FillRandom)
+    }
+
+    /// Whether it only looks up or scans: operations too short for a clock around each of them.
+    pub fn is_short(self) -> bool {
+        use Workload::{
+            MultiReadMissing, MultiReadRandom, ReadMissing, ReadRandom, ReadWhileWriting, SeekRandom, YcsbC,
+        };
+        matches!(
+            self,
+            ReadRandom
+                | ReadMissing
+                | MultiReadRandom
+                | MultiReadMissing
+                | SeekRandom
+                | ReadWhileWriting
+                | YcsbC
+        )
+    }
+
+    /// Whether lookups go many at a time.
+    pub fn is_multi(self) -> bool {
+        matches!(self, Self::MultiReadRandom | Self::MultiReadMissing)
     }
 
     /// Whether it reads, and so starts when flushes and merges have come to rest.

@@ -20,8 +20,8 @@ use crate::sizes::{parse_size, show_count, show_ns};
 pub struct BenchArgs {
     /// The database; made if it is not there
     db: PathBuf,
-    /// Workloads: fillseq, fillrandom, overwrite, readrandom, readmissing, readseq, readreverse, seekrandom,
-    /// readwhilewriting, deleterandom, queue, ycsb-a to ycsb-f
+    /// Workloads: fillseq, fillrandom, overwrite, readrandom, readmissing, multireadrandom,
+    /// multireadmissing, readseq, readreverse, seekrandom, readwhilewriting, deleterandom, queue, ycsb-a to ycsb-f
     #[arg(required = true, value_name = "NAME", value_parser = str::parse::<Workload>)]
     names: Vec<Workload>,
     /// Items that the database holds or is filled with
@@ -48,6 +48,12 @@ pub struct BenchArgs {
     /// Share of the lookups of readrandom, seekrandom and readwhilewriting that ask for absent keys
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     empty_fraction: f64,
+    /// Entries that seekrandom reads after the one it seeks
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    seek_nexts: u32,
+    /// Keys that a call of multireadrandom and multireadmissing asks for
+    #[arg(long, value_name = "KEYS", default_value_t = 32)]
+    multi_get: u32,
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -75,6 +81,8 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
         threads: args.threads,
         distribution: args.distribution,
         empty_fraction: args.empty_fraction,
+        seek_nexts: args.seek_nexts,
+        multi_get: args.multi_get,
         seed: args.seed,
     };
     let db = open::create(&args.db, &args.engine)?;
@@ -103,7 +111,8 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
                 "{workload} found the share {found} of its keys where {expected} are in the database"
             )));
         }
-        if !known && workload.reads() && result.found_share == 0.0 && workload != Workload::ReadMissing {
+        let absent = matches!(workload, Workload::ReadMissing | Workload::MultiReadMissing);
+        if !known && workload.reads() && result.found_share == 0.0 && !absent {
             warn(format!(
                 "{workload} found nothing: is the database filled with the same --num, --key-size and --key-shape?"
             ));
@@ -181,6 +190,9 @@ fn object(result: &BenchResult) -> Value {
         "filter_reads_per_get": result.filter_reads_per_get,
         "index_reads_per_get": result.index_reads_per_get,
         "data_reads_per_get": result.data_reads_per_get,
+        "idle_seconds": result.idle_seconds,
+        "idle_ops_per_s": result.idle_ops_per_s,
+        "write_amplification": result.write_amplification,
         "debt_bytes": result.debt_bytes,
         "bytes_written": result.bytes_written,
         "rss_bytes": result.rss_bytes,

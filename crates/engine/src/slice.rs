@@ -1,44 +1,46 @@
 //! The bytes that reads hand out: [`Slice`], cheap to clone, free of the database's life.
 //!
-//! A slice either owns its bytes or shares a larger buffer (a cached block, a memtable's value). Sharing
-//! saves a copy but keeps the whole buffer alive, so only values that are large share; small ones are
-//! copied ([`Slice::from_bytes`]).
+//! A slice holds few bytes itself, owns a buffer, or shares a larger one (a cached block, a memtable's
+//! value). Sharing saves a copy but keeps the whole buffer alive, so only values that are large share:
+//! [`shamba_table::Value`], which a slice wraps, decides.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 
 use bytes::Bytes;
+use shamba_table::Value;
 
-/// Values up to this long are copied out of the block that holds them. A block is 4 KiB: a slice that
-/// pinned one for less would hold at least four times what it shows, while copying a kilobyte costs some
-/// tens of nanoseconds, no more than the reference count and the promotion that sharing needs.
-const COPY_UP_TO_BYTES: usize = 1024;
-
-/// A key or value that a read returned. Dereferences to `[u8]`; a clone shares the bytes.
+/// A key or value that a read returned. Dereferences to `[u8]`; a clone shares the bytes or copies a few.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Slice(Bytes);
+pub struct Slice(Value);
 
 impl Slice {
     /// A slice with its own copy of `bytes`.
     pub fn copied(bytes: &[u8]) -> Self {
-        Self(Bytes::copy_from_slice(bytes))
+        Self(Value::copy_of(bytes))
     }
 
-    /// A slice of `bytes`: a copy when they are few, so that they do not keep a whole block alive; shared
-    /// otherwise.
+    /// A slice of part of a buffer: a copy when it is short, so that it does not keep a whole block alive;
+    /// shared otherwise.
     pub fn from_bytes(bytes: Bytes) -> Self {
-        if bytes.len() <= COPY_UP_TO_BYTES { Self::copied(&bytes) } else { Self(bytes) }
+        Self(Value::of_part(bytes))
     }
 
-    /// The bytes as a vector; copies only if they are shared.
+    /// What a lookup found.
+    #[inline]
+    pub(crate) fn from_value(value: Value) -> Self {
+        Self(value)
+    }
+
+    /// The bytes as a vector; copies only if they are few or shared.
     pub fn into_vec(self) -> Vec<u8> {
-        self.0.into()
+        self.0.into_vec()
     }
 
     /// The bytes, to be shared further.
     pub fn into_bytes(self) -> Bytes {
-        self.0
+        self.0.into_bytes()
     }
 }
 
@@ -126,17 +128,6 @@ impl fmt::Debug for Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn small_values_leave_their_block_and_large_ones_share_it() {
-        let block = Bytes::from(vec![7u8; 4096]);
-        let small = Slice::from_bytes(block.slice(..COPY_UP_TO_BYTES));
-        let large = Slice::from_bytes(block.slice(..COPY_UP_TO_BYTES + 1));
-        assert_ne!(small.as_ptr(), block.as_ptr());
-        assert_eq!(large.as_ptr(), block.as_ptr());
-        assert_eq!(small[..], block[..COPY_UP_TO_BYTES]);
-        assert_eq!(large.into_vec(), vec![7u8; COPY_UP_TO_BYTES + 1]);
-    }
 
     #[test]
     fn debug_escapes_and_comparisons_see_plain_bytes() {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
 use crate::error::Result;
+use crate::value::Value;
 
 /// The answer of a point lookup: one version of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,8 +18,8 @@ pub struct Entry {
     pub seq: SeqNo,
     /// What it says.
     pub kind: EntryKind,
-    /// Its payload; may share memory with a whole block.
-    pub value: Bytes,
+    /// Its payload.
+    pub value: Value,
 }
 
 /// Compares two places in internal order.

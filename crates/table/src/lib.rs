@@ -56,6 +56,7 @@ mod index;
 mod ledger;
 mod range;
 mod reader;
+mod value;
 mod writer;
 
 #[cfg(test)]
@@ -74,4 +75,5 @@ pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{ReadCounters, ReaderOptions, TableIter, TableReader};
+pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 pub use writer::{TableSummary, TableWriter, WriterOptions};

@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
-use shamba_table::{Entry, EntryIter, RangeTombstone};
+use shamba_table::{Entry, EntryIter, RangeTombstone, Value};
 
 use super::Memtable;
 use crate::range_delete::FragmentedTombstones;
@@ -106,7 +106,7 @@ impl Memtable for OrderedMemtable {
         let map = self.read();
         let versions = map.get(key)?;
         let version = versions.get(versions.first_up_to(seq))?;
-        Some(Entry { seq: version.seq, kind: version.kind, value: version.value.clone() })
+        Some(Entry { seq: version.seq, kind: version.kind, value: Value::from_bytes(version.value.clone()) })
     }
 
     fn has_range_deletes(&self) -> bool {

@@ -10,10 +10,9 @@
 //!
 //! Not here: which view and sequence ([`crate::db`]), what the steps look like to a person ([`super::explain`]).
 
-use bytes::Bytes;
 use shamba_env::Clock;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo, hashes_on_this_thread};
-use shamba_table::{Entry, ReadCounters, TableReader};
+use shamba_table::{Entry, ReadCounters, TableReader, Value};
 
 use super::explain::{Recorder, Step};
 use crate::error::{Error, ErrorKind, Result};
@@ -53,7 +52,7 @@ pub(crate) fn get<R: Recorder>(
     seq: SeqNo,
     counts: &mut LookupCounts,
     recorder: &mut R,
-) -> Result<Option<Bytes>> {
+) -> Result<Option<Value>> {
     let hashes_before = hashes_on_this_thread();
     let begin_ns = settings.clock.map_or(0, Clock::now_ns);
     counts.lookups += 1;
@@ -76,7 +75,7 @@ fn find<R: Recorder>(
     seq: SeqNo,
     counts: &mut LookupCounts,
     recorder: &mut R,
-) -> Result<Option<Bytes>> {
+) -> Result<Option<Value>> {
     let floor = range_delete_floor(view, key, seq, recorder); // Entries at or below it are gone.
     for (place, memtable) in view.memtables.iter().enumerate() {
         let entry = memtable.get(digest, key, seq);
@@ -225,7 +224,7 @@ fn search<R: Recorder>(
 }
 
 /// The value of an entry that no range tombstone hides.
-fn visible_above(entry: Entry, floor: SeqNo) -> Result<Option<Bytes>> {
+fn visible_above(entry: Entry, floor: SeqNo) -> Result<Option<Value>> {
     if entry.seq <= floor {
         return Ok(None);
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use shamba_key::{KeyDigest, SeqNo};
+use shamba_table::Value;
 
 use super::cursor::{Cursor, Iter};
 use super::explain::{Action, Explanation, Outcome, Silent, Trace};
@@ -92,7 +93,7 @@ impl ReadAt<'_> {
         outcome
     }
 
-    fn get_bytes(&self, key: &[u8]) -> Result<Option<Bytes>> {
+    fn get_value(&self, key: &[u8]) -> Result<Option<Value>> {
         self.look_up(|view, seq, settings, counts| {
             let begin_ns = settings.clock.map_or(0, |clock| clock.now_ns());
             let hashes = shamba_key::hashes_on_this_thread();
@@ -108,22 +109,22 @@ impl ReadAt<'_> {
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
-        Ok(self.get_bytes(key)?.map(Slice::from_bytes))
+        Ok(self.get_value(key)?.map(Slice::from_value))
     }
 
     pub fn get_with<T>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        Ok(self.get_bytes(key)?.map(|value| read(&value)))
+        Ok(self.get_value(key)?.map(|value| read(&value)))
     }
 
     pub fn get_into(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<bool> {
-        let value = self.get_bytes(key)?;
+        let value = self.get_value(key)?;
         buffer.clear();
         buffer.extend_from_slice(value.as_deref().unwrap_or_default());
         Ok(value.is_some())
     }
 
     pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.get_bytes(key)?.is_some())
+        Ok(self.get_value(key)?.is_some())
     }
 
     pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
@@ -133,7 +134,7 @@ impl ReadAt<'_> {
         let value = self.look_up(|view, seq, settings, counts| {
             get(view, settings, &key.key, key.digest, seq, counts, &mut Silent)
         })?;
-        Ok(value.map(Slice::from_bytes))
+        Ok(value.map(Slice::from_value))
     }
 
     /// All lookups read at one moment. Digests of a group come first, then its filter lines, then the tests.
@@ -154,7 +155,7 @@ impl ReadAt<'_> {
                 }
                 for (key, digest) in group.iter().zip(&digests) {
                     let value = get(view, settings, key.as_ref(), *digest, seq, counts, &mut Silent)?;
-                    values.push(value.map(Slice::from_bytes));
+                    values.push(value.map(Slice::from_value));
                 }
             }
             Ok(values)
@@ -173,7 +174,7 @@ impl ReadAt<'_> {
         counts.hashes += shamba_key::hashes_on_this_thread().wrapping_sub(hashes);
         let value = get(&view, settings, key, digest, seq, &mut counts, &mut trace)?;
         let outcome = match value {
-            Some(value) => Outcome::Found { value: Slice::from_bytes(value) },
+            Some(value) => Outcome::Found { value: Slice::from_value(value) },
             None if trace.steps.iter().any(|step| step.found.is_some()) => Outcome::Deleted,
             None => Outcome::Absent,
         };

@@ -34,6 +34,7 @@ use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::Handle;
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
+use crate::value::Value;
 use crate::writer::TableSummary;
 
 /// Data blocks as they are named in errors.
@@ -181,7 +182,7 @@ impl TableReader {
             let block = self.block(handle, true, io)?;
             if let Some(place) = block.place(block.lower_bound(key, seq)) {
                 if block.slice(&place.key) == key {
-                    let value = block.share(&place.value);
+                    let value = Value::of_part(block.share(&place.value));
                     answer = Some(Entry { seq: place.seq, kind: place.kind, value });
                 }
                 break;

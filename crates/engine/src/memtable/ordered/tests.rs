@@ -10,7 +10,9 @@ fn insert(table: &OrderedMemtable, row: &Row) {
 }
 
 fn get(table: &OrderedMemtable, key: &[u8], seq: SeqNo) -> Option<(SeqNo, EntryKind, Bytes)> {
-    table.get(KeyDigest::from_raw(DIGEST), key, seq).map(|entry| (entry.seq, entry.kind, entry.value))
+    table
+        .get(KeyDigest::from_raw(DIGEST), key, seq)
+        .map(|entry| (entry.seq, entry.kind, entry.value.into_bytes()))
 }
 
 #[test]

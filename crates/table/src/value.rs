@@ -1,0 +1,206 @@
+//! The bytes of one value, free of the block that they came from: inline, in a buffer, or part of one.
+//!
+//! Few bytes lie in the [`Value`] itself: no allocation. More lie in a buffer that clones share. A value that
+//! is part of a larger buffer (a block) is copied out of it up to [`COPY_UP_TO_BYTES`] and shares it above
+//! that, since sharing keeps the whole buffer alive. The thresholds are measured:
+//! `docs/decisions/0006-values.md`.
+//!
+//! Not here: the slice that callers of the database see (package `shamba`), which is this one with more
+//! conversions.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+
+use bytes::Bytes;
+
+/// Values up to this long lie in the [`Value`] itself. With it a value takes 40 bytes, a third more than a
+/// shared buffer alone would.
+pub const INLINE_BYTES: usize = 38;
+
+/// Values up to this long are copied out of the buffer that they are part of. A block is 4 KiB: a value that
+/// kept one alive for less would hold at least four times what it shows, while copying a kilobyte costs
+/// some tens of nanoseconds, no more than the reference count that sharing needs.
+pub const COPY_UP_TO_BYTES: usize = 1024;
+
+/// The bytes of a value. Dereferences to `[u8]`; a clone shares or copies few bytes.
+#[derive(Clone)]
+pub struct Value(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    /// The first `len` of `bytes`.
+    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
+    /// A buffer, or part of one.
+    Shared(Bytes),
+}
+
+impl Value {
+    /// A value with its own copy of `bytes`.
+    #[inline]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        Self::inline(bytes).unwrap_or_else(|| Self(Repr::Shared(Bytes::copy_from_slice(bytes))))
+    }
+
+    /// A value of a buffer of its own: shared, unless it is short enough to lie inline.
+    #[inline]
+    pub fn from_bytes(bytes: Bytes) -> Self {
+        Self::inline(&bytes).unwrap_or(Self(Repr::Shared(bytes)))
+    }
+
+    /// A value of part of a larger buffer: a copy when it is short, so that it does not keep the whole buffer
+    /// alive; shared otherwise.
+    #[inline]
+    pub fn of_part(bytes: Bytes) -> Self {
+        if bytes.len() <= COPY_UP_TO_BYTES { Self::copy_of(&bytes) } else { Self(Repr::Shared(bytes)) }
+    }
+
+    /// The bytes as a vector; copies only if they are inline or shared.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Repr::Inline { .. } => self.to_vec(),
+            Repr::Shared(bytes) => bytes.into(),
+        }
+    }
+
+    /// The bytes, to be shared further.
+    pub fn into_bytes(self) -> Bytes {
+        match self.0 {
+            Repr::Inline { .. } => Bytes::copy_from_slice(&self),
+            Repr::Shared(bytes) => bytes,
+        }
+    }
+
+    #[inline]
+    fn inline(source: &[u8]) -> Option<Self> {
+        let mut bytes = [0; INLINE_BYTES];
+        bytes.get_mut(..source.len())?.copy_from_slice(source);
+        Some(Self(Repr::Inline { len: source.len() as u8, bytes }))
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self(Repr::Inline { len: 0, bytes: [0; INLINE_BYTES] })
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from_bytes(bytes.into())
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialEq<[u8]> for Value {
+    fn eq(&self, other: &[u8]) -> bool {
+        **self == *other
+    }
+}
+
+impl PartialEq<Vec<u8>> for Value {
+    fn eq(&self, other: &Vec<u8>) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_ref().cmp(other.as_ref())
+    }
+}
+
+/// As the hash of the bytes, so that a map by value can be asked with a plain slice.
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_ref().hash(state);
+    }
+}
+
+/// Text with escapes: `b"user:1\x00"`.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_reads_back_whatever_it_was_made_from() {
+        let block = Bytes::from((0..4096).map(|at| (at * 7 + at / 256) as u8).collect::<Vec<u8>>());
+        for length in (0..100).chain([COPY_UP_TO_BYTES - 1, COPY_UP_TO_BYTES, COPY_UP_TO_BYTES + 1, 4000]) {
+            let part = block.slice(11..11 + length);
+            for value in
+                [Value::copy_of(&part), Value::from_bytes(part.clone()), Value::of_part(part.clone())]
+            {
+                assert_eq!(value[..], part[..]);
+                assert_eq!(value.clone(), value);
+                assert_eq!(value.clone().into_vec(), part[..]);
+                assert_eq!(value.into_bytes(), part);
+            }
+        }
+        assert_eq!(size_of::<Value>(), 40);
+    }
+
+    #[test]
+    fn short_values_leave_their_buffer_and_long_ones_share_it() {
+        let block = Bytes::from(vec![7u8; 4096]);
+        let shares = |value: Value| value.as_ptr() == block.as_ptr();
+        assert!(!shares(Value::from_bytes(block.slice(..INLINE_BYTES))));
+        assert!(shares(Value::from_bytes(block.slice(..INLINE_BYTES + 1))));
+        assert!(!shares(Value::of_part(block.slice(..COPY_UP_TO_BYTES))));
+        assert!(shares(Value::of_part(block.slice(..COPY_UP_TO_BYTES + 1))));
+    }
+
+    #[test]
+    fn order_and_hash_are_those_of_the_bytes() {
+        let hash = |bytes: &dyn Fn(&mut std::hash::DefaultHasher)| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            bytes(&mut hasher);
+            hasher.finish()
+        };
+        let long = [9u8; 50];
+        for bytes in [&b""[..], b"a", b"a\0", &long] {
+            let value = Value::copy_of(bytes);
+            assert_eq!(hash(&|hasher| value.hash(hasher)), hash(&|hasher| bytes.hash(hasher)));
+        }
+        let sorted = [&b""[..], &long, b"a", b"a\0", b"b"].map(Value::copy_of);
+        assert!(sorted.is_sorted());
+        assert_eq!(format!("{:?}", Value::copy_of(b"a\x00\"\xff")), r#"b"a\x00\"\xff""#);
+    }
+}

@@ -8,11 +8,13 @@
 #![deny(missing_docs)]
 
 mod digest;
+mod heads;
 mod kind;
 mod prefetch;
 mod seqno;
 
 pub use digest::{DigestFn, DigestKind, KeyDigest, hashes_on_this_thread};
+pub use heads::LayeredHeads;
 pub use kind::EntryKind;
 pub use prefetch::prefetch_line;
 pub use seqno::SeqNo;

@@ -1,0 +1,283 @@
+//! Finding a key's place among many ascending keys without touching the keys: heads in layers.
+//!
+//! A *head* is seven bytes of a key and how many bytes of it were left (8 stands for more than seven), as one
+//! number. Heads order exactly as keys do, so unlike bare bytes they tie for two reasons only: both keys end
+//! here, and are equal, or both go on.
+//!
+//! ```text
+//! keys                  top layer, prefix "/"       a layer below
+//! 0  /bin/cat           [bin/cat 7] -> key 0
+//! 1  /usr/bin/cargo     [usr/bin 8] -> layer  ---> [/cargo  6] -> key 1
+//! 2  /usr/bin/carrier                              [/carrie 8] -> key 2
+//! 3  /usr/lib           [usr/lib 7] -> key 3
+//! ```
+//!
+//! Keys whose heads tie and that go on get a layer of their own over their next bytes, after what they have in
+//! common; a layer without ties needs neither prefix nor targets. So random keys cost one binary search in one
+//! dense array, 8 bytes a key; paths, of which nearly all tie in their first bytes, cost one such search for
+//! each directory or so. Where a search ends at the head of a single key that goes on, and only there, the
+//! key itself is asked for: once.
+//!
+//! Immutable; shared freely. Not here: sequence numbers of equal keys (the table index), ends of ranges.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Key bytes in a head.
+const BYTES: usize = 7;
+/// What a head says of a key with more than [`BYTES`] left.
+const GOES_ON: u64 = 8;
+/// Marks a target that is a layer, not a key.
+const LAYER: u32 = 1 << 31;
+/// [`Layer::targets`] of a layer whose heads stand for one key each, in order.
+const DENSE: u32 = u32::MAX;
+
+/// Where keys lie among ascending keys that somebody else holds.
+#[derive(Clone, Debug, Default)]
+pub struct LayeredHeads {
+    /// The first search of every lookup: held inline, as most lookups need no other.
+    top: Layer,
+    below: Box<[Layer]>,
+    /// The heads of each layer, back to back; within a layer they ascend and differ.
+    heads: Box<[u64]>,
+    /// For each head of the layers that have some: a key's number, or [`LAYER`] and a number in `below`.
+    targets: Box<[u32]>,
+    prefixes: Box<[u8]>,
+}
+
+/// One layer: the keys `first..end`, which agree in all bytes before it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Layer {
+    first: u32,
+    end: u32,
+    heads: u32,
+    heads_end: u32,
+    targets: u32,
+    prefix: u32,
+    prefix_end: u32,
+}
+
+impl LayeredHeads {
+    /// The most keys that it can be made over.
+    pub const KEYS_MAX: usize = (1 << 31) - 1;
+
+    /// Heads over the keys `key(0)` to `key(count - 1)`, which must ascend; equal keys are allowed. `count` is
+    /// at most [`Self::KEYS_MAX`].
+    pub fn new<'k>(count: usize, key: impl Fn(usize) -> &'k [u8]) -> Self {
+        debug_assert!(count <= Self::KEYS_MAX);
+        let mut builder = Builder {
+            key,
+            made: Self::default(),
+            below: Vec::new(),
+            heads: Vec::new(),
+            targets: Vec::new(),
+            prefixes: Vec::new(),
+        };
+        builder.build(count);
+        builder.finish()
+    }
+
+    /// The number of the first key at or after `wanted`; how many there are if there is none. `full` gives the
+    /// key of a number and is asked at most once.
+    #[inline]
+    pub fn lower_bound<'k>(&self, wanted: &[u8], full: impl FnOnce(usize) -> &'k [u8]) -> usize {
+        self.equal_range(wanted, full).start
+    }
+
+    /// The number of the first key after `wanted`; how many there are if there is none. Otherwise as
+    /// [`Self::lower_bound`].
+    #[inline]
+    pub fn upper_bound<'k>(&self, wanted: &[u8], full: impl FnOnce(usize) -> &'k [u8]) -> usize {
+        self.equal_range(wanted, full).end
+    }
+
+    /// The numbers of the keys equal to `wanted`: from its lower to its upper bound. Otherwise as
+    /// [`Self::lower_bound`].
+    #[inline]
+    pub fn equal_range<'k>(&self, wanted: &[u8], full: impl FnOnce(usize) -> &'k [u8]) -> Range<usize> {
+        let (mut layer, mut rest) = (&self.top, wanted);
+        loop {
+            let prefix = self.prefix(layer);
+            let Some(after) = rest.strip_prefix(prefix) else {
+                let at = if rest < prefix { layer.first } else { layer.end } as usize;
+                return at..at;
+            };
+            let (head, heads) = (head(after), self.heads_of(layer));
+            let at = heads.partition_point(|held| *held < head);
+            let from = self.first_key(layer, at);
+            if heads.get(at) != Some(&head) {
+                return from..from;
+            }
+            if head & 0xff != GOES_ON {
+                return from..self.first_key(layer, at + 1);
+            }
+            rest = &after[BYTES..];
+            match self.layer_at(layer, at) {
+                Some(below) => layer = below,
+                None => {
+                    // One key, the same up to here.
+                    let known = wanted.len() - rest.len();
+                    return match full(from).get(known..).unwrap_or_default().cmp(rest) {
+                        Ordering::Less => from + 1..from + 1,
+                        Ordering::Equal => from..from + 1,
+                        Ordering::Greater => from..from,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Over how many keys it was made.
+    pub fn len(&self) -> usize {
+        self.top.end as usize
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.top.end == 0
+    }
+
+    /// Bytes held on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.below)
+            + size_of_val(&*self.heads)
+            + size_of_val(&*self.targets)
+            + self.prefixes.len()
+    }
+
+    fn heads_of(&self, layer: &Layer) -> &[u64] {
+        &self.heads[layer.heads as usize..layer.heads_end as usize]
+    }
+
+    fn prefix(&self, layer: &Layer) -> &[u8] {
+        &self.prefixes[layer.prefix as usize..layer.prefix_end as usize]
+    }
+
+    /// The first key that head `at` of `layer` stands for; past its heads, the first key after the layer.
+    fn first_key(&self, layer: &Layer, at: usize) -> usize {
+        if at >= (layer.heads_end - layer.heads) as usize {
+            return layer.end as usize;
+        }
+        if layer.targets == DENSE {
+            return layer.first as usize + at;
+        }
+        let target = self.targets[layer.targets as usize + at];
+        if target & LAYER == 0 {
+            return target as usize;
+        }
+        self.below[(target & !LAYER) as usize].first as usize
+    }
+
+    fn layer_at(&self, layer: &Layer, at: usize) -> Option<&Layer> {
+        if layer.targets == DENSE {
+            return None;
+        }
+        let target = self.targets[layer.targets as usize + at];
+        (target & LAYER != 0).then(|| &self.below[(target & !LAYER) as usize])
+    }
+}
+
+/// The next bytes of a key: seven of them, zero-padded, and how many are left, at most [`GOES_ON`].
+#[inline]
+fn head(rest: &[u8]) -> u64 {
+    if let Some(next) = rest.first_chunk::<8>() {
+        return u64::from_be_bytes(*next) & !0xff | GOES_ON;
+    }
+    let mut bytes = [0u8; 8];
+    bytes[..rest.len()].copy_from_slice(rest);
+    bytes[BYTES] = rest.len() as u8;
+    u64::from_be_bytes(bytes)
+}
+
+/// Makes the layers, breadth first: what searches touch first lies together.
+struct Builder<F> {
+    key: F,
+    made: LayeredHeads,
+    below: Vec<Layer>,
+    heads: Vec<u64>,
+    targets: Vec<u32>,
+    prefixes: Vec<u8>,
+}
+
+impl<'k, F: Fn(usize) -> &'k [u8]> Builder<F> {
+    fn build(&mut self, count: usize) {
+        // Layers found and not made yet: their number in `below`, their keys, the bytes that those share.
+        let mut open = VecDeque::new();
+        self.made.top = self.layer(0..count, 0, &mut open);
+        while let Some((number, keys, depth)) = open.pop_front() {
+            self.below[number] = self.layer(keys, depth, &mut open);
+        }
+    }
+
+    fn layer(
+        &mut self,
+        keys: Range<usize>,
+        depth: usize,
+        open: &mut VecDeque<(usize, Range<usize>, usize)>,
+    ) -> Layer {
+        let prefix = self.prefixes.len() as u32;
+        let mut depth = depth;
+        // A prefix costs a look at it: it is cut only where heads tie without.
+        if keys.clone().skip(1).any(|number| self.ties(number, depth)) {
+            let (first, last) = (self.rest(keys.start, depth), self.rest(keys.end - 1, depth));
+            let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+            self.prefixes.extend_from_slice(&first[..common]);
+            depth += common;
+        }
+        let (heads, targets) = (self.heads.len(), self.targets.len());
+        let mut number = keys.start;
+        while number < keys.end {
+            let held = head(self.rest(number, depth));
+            let mut end = number + 1;
+            while end < keys.end && head(self.rest(end, depth)) == held {
+                end += 1;
+            }
+            self.heads.push(held);
+            if end - number > 1 && held & 0xff == GOES_ON {
+                self.targets.push(self.below.len() as u32 | LAYER);
+                open.push_back((self.below.len(), number..end, depth + BYTES));
+                self.below.push(Layer::default());
+            } else {
+                self.targets.push(number as u32);
+            }
+            number = end;
+        }
+        let dense = self.heads.len() - heads == keys.len();
+        if dense {
+            self.targets.truncate(targets);
+        }
+        Layer {
+            first: keys.start as u32,
+            end: keys.end as u32,
+            heads: heads as u32,
+            heads_end: self.heads.len() as u32,
+            targets: if dense { DENSE } else { targets as u32 },
+            prefix,
+            prefix_end: self.prefixes.len() as u32,
+        }
+    }
+
+    /// Whether key `number` and the one before it go on with the same head.
+    fn ties(&self, number: usize, depth: usize) -> bool {
+        let held = head(self.rest(number, depth));
+        held & 0xff == GOES_ON && held == head(self.rest(number - 1, depth))
+    }
+
+    fn rest(&self, number: usize, depth: usize) -> &'k [u8] {
+        (self.key)(number).get(depth..).unwrap_or_default()
+    }
+
+    fn finish(self) -> LayeredHeads {
+        LayeredHeads {
+            below: self.below.into(),
+            heads: self.heads.into(),
+            targets: self.targets.into(),
+            prefixes: self.prefixes.into(),
+            ..self.made
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

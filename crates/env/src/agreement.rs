@@ -7,7 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{FaultFs, LockKind, MemFs, RandomFile, RealFs, SimFs, Vfs, WriteFile, append_all, read_file};
+use crate::{
+    AlignedBuf, FaultFs, LockKind, MemFs, RandomFile, RealFs, SimFs, Vfs, WriteFile, append_all,
+    read_aligned_at, read_file,
+};
 
 const CALLS_PER_SCRIPT: usize = 400;
 
@@ -34,7 +37,7 @@ fn run_script(vfs: &dyn Vfs, root: &Path, seed: u64) -> Vec<String> {
         let (path, other): (PathBuf, PathBuf) =
             (root.join(NAMES[rng.usize(..NAMES.len())]), root.join(NAMES[rng.usize(..NAMES.len())]));
         let slot = rng.usize(..4);
-        let call = rng.u8(..21);
+        let call = rng.u8(..22);
         let answer = match call {
             0 | 1 => outcome(vfs.create(&path).map(|file| drop(writers.insert(slot, file)))),
             2 => outcome(vfs.open_append(&path).map(|file| drop(writers.insert(slot, file)))),
@@ -70,6 +73,11 @@ fn run_script(vfs: &dyn Vfs, root: &Path, seed: u64) -> Vec<String> {
             16 => outcome(vfs.remove_dir(&path)),
             17 => format!("{} {}", outcome(vfs.list(&path)), outcome(vfs.exists(&path))),
             18 => outcome(read_file(vfs, &path)),
+            20 => outcome(vfs.open_read_direct(&path).and_then(|file| {
+                let (mut page, needed) = (AlignedBuf::new(1), rng.usize(..400));
+                read_aligned_at(file.as_ref(), 0, &mut page, needed)?;
+                Ok((file.len()?, page[..needed].to_vec()))
+            })),
             19 => outcome(vfs.disk_free_bytes(&path).map(|bytes| bytes > 0)),
             _ => {
                 let kind = if rng.bool() { LockKind::Shared } else { LockKind::Exclusive };

@@ -10,7 +10,9 @@
 
 #[cfg(test)]
 mod agreement;
+mod aligned;
 mod clock;
+mod direct;
 mod fault;
 mod helpers;
 mod memory;
@@ -21,6 +23,7 @@ mod spawn;
 mod tree;
 mod vfs;
 
+pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, read_aligned_at};
 pub use clock::{Clock, ManualClock, RealClock};
 pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence, When};
 pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write_file_synced};

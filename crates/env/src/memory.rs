@@ -62,7 +62,11 @@ impl WriteFile for MemWriteFile {
 
 impl Vfs for MemFs {
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
-        Ok(Arc::new(CellReader(self.tree().file(path)?)))
+        Ok(Arc::new(CellReader::new(self.tree().file(path)?)))
+    }
+
+    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        Ok(Arc::new(CellReader::direct(self.tree().file(path)?)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {

@@ -5,7 +5,7 @@
 //! a file that was cut goes on at its new end. Locks are those of the open file (`flock`): a second open in
 //! the same process is refused too, and the end of the process, however it comes, frees them.
 //!
-//! Not here: direct I/O; systems that are not unix.
+//! Not here: direct I/O ([`crate::direct`]); systems that are not unix.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::direct;
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 
 /// The real file system. It has no state; copies are the same.
@@ -69,8 +70,8 @@ struct RealLock {
 impl FileLock for RealLock {}
 
 /// Opens for reading, but no directory: unix would open one and fail at the first read.
-fn open_file(path: &Path) -> io::Result<File> {
-    let file = File::open(path)?;
+pub(crate) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.open(path)?;
     if file.metadata()?.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
@@ -79,7 +80,14 @@ fn open_file(path: &Path) -> io::Result<File> {
 
 impl Vfs for RealFs {
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
-        Ok(Arc::new(RealRandomFile(open_file(path)?)))
+        Ok(Arc::new(RealRandomFile(open_file(OpenOptions::new().read(true), path)?)))
+    }
+
+    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        match direct::open(path)? {
+            Some(file) => Ok(file),
+            None => self.open_read(path),
+        }
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
@@ -150,7 +158,7 @@ impl Vfs for RealFs {
                 let locked = file.try_lock();
                 (file, locked)
             }
-            LockKind::Shared => match open_file(path) {
+            LockKind::Shared => match open_file(OpenOptions::new().read(true), path) {
                 Ok(file) => {
                     let locked = file.try_lock_shared();
                     (file, locked)

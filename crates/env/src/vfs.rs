@@ -44,6 +44,15 @@ pub trait RandomFile: Send + Sync + Debug {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// What offset, length and address of every read must be multiples of; 1 unless opened by
+    /// [`Vfs::open_read_direct`].
+    fn alignment_bytes(&self) -> usize {
+        1
+    }
+    /// Whether reads go past the operating system's cache.
+    fn is_direct(&self) -> bool {
+        false
+    }
 }
 
 /// A file open for appending.
@@ -62,6 +71,11 @@ pub trait WriteFile: Send + Sync + Debug {
 pub trait Vfs: Send + Sync + Debug {
     /// Opens an existing file for reading.
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>>;
+    /// Opens an existing file for reads that go past the operating system's cache; reads must keep to
+    /// [`RandomFile::alignment_bytes`]. Where that cannot be, as [`Self::open_read`].
+    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        self.open_read(path)
+    }
     /// Creates an empty file for appending; fails with `AlreadyExists` if the name is taken.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
     /// Opens an existing file for appending at its end.

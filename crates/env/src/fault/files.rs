@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Call, Effect, FaultFs, OpKind};
+use crate::aligned::AlignedBuf;
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 
 /// How far a misdirected read goes astray, in bytes, where the file is long enough.
@@ -38,8 +39,8 @@ impl FaultRandomFile {
     fn go_astray(&self, offset: u64, read: &mut [u8]) -> io::Result<()> {
         let elsewhere =
             if offset >= ASTRAY_BYTES { offset - ASTRAY_BYTES } else { offset.saturating_add(ASTRAY_BYTES) };
-        let mut other = vec![0; read.len()];
-        let bytes = self.inner.read_at(elsewhere, &mut other)?;
+        let mut other = AlignedBuf::new(read.len());
+        let bytes = self.inner.read_at(elsewhere, &mut other)?.min(read.len());
         if bytes > 0 {
             read[..bytes].copy_from_slice(&other[..bytes]);
         } else {
@@ -55,7 +56,8 @@ impl RandomFile for FaultRandomFile {
         let call = Call { kind: OpKind::Read, path: &self.path, to: None, bytes: buf.len() };
         let effect = self.fs.before(&call)?;
         if effect == Some(Effect::ShortRead) {
-            let half = buf.len() / 2;
+            // Direct I/O comes short by whole pages only, and one page comes whole.
+            let half = (buf.len() / 2).next_multiple_of(self.alignment_bytes());
             return self.inner.read_at(offset, &mut buf[..half]);
         }
         let bytes = self.inner.read_at(offset, buf)?;
@@ -74,6 +76,14 @@ impl RandomFile for FaultRandomFile {
     fn len(&self) -> io::Result<u64> {
         self.fs.ask(OpKind::Len, &self.path)?;
         self.inner.len()
+    }
+
+    fn alignment_bytes(&self) -> usize {
+        self.inner.alignment_bytes()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
     }
 }
 
@@ -117,6 +127,12 @@ impl Vfs for FaultFs {
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
         self.ask(OpKind::OpenRead, path)?;
         let inner = self.inner.open_read(path)?;
+        Ok(Arc::new(FaultRandomFile { fs: self.clone(), path: path.to_owned(), inner }))
+    }
+
+    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        self.ask(OpKind::OpenRead, path)?;
+        let inner = self.inner.open_read_direct(path)?;
         Ok(Arc::new(FaultRandomFile { fs: self.clone(), path: path.to_owned(), inner }))
     }
 

@@ -84,7 +84,11 @@ impl SimFs {
 
 impl Vfs for SimFs {
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
-        Ok(Arc::new(CellReader(self.state().tree.file(path)?)))
+        Ok(Arc::new(CellReader::new(self.state().tree.file(path)?)))
+    }
+
+    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        Ok(Arc::new(CellReader::direct(self.state().tree.file(path)?)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {

@@ -9,6 +9,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use crate::aligned::DIRECT_ALIGNMENT_BYTES;
 use crate::vfs::{FileLock, LockKind, RandomFile};
 
 /// Names a file for as long as its tree lives; never used again.
@@ -100,15 +101,44 @@ impl FileCell {
 
 /// A read handle: sees the file as it is at each call.
 #[derive(Debug)]
-pub(crate) struct CellReader(pub(crate) Arc<FileCell>);
+pub(crate) struct CellReader {
+    cell: Arc<FileCell>,
+    alignment_bytes: usize,
+}
+
+impl CellReader {
+    pub(crate) fn new(cell: Arc<FileCell>) -> Self {
+        Self { cell, alignment_bytes: 1 }
+    }
+
+    /// A handle that refuses what direct I/O would refuse.
+    pub(crate) fn direct(cell: Arc<FileCell>) -> Self {
+        Self { cell, alignment_bytes: DIRECT_ALIGNMENT_BYTES }
+    }
+}
 
 impl RandomFile for CellReader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(self.0.read_at(offset, buf))
+        let multiple = self.alignment_bytes;
+        let aligned = offset.is_multiple_of(multiple as u64)
+            && buf.len().is_multiple_of(multiple)
+            && buf.as_ptr().addr().is_multiple_of(multiple);
+        if !aligned {
+            return Err(io::Error::from(ErrorKind::InvalidInput));
+        }
+        Ok(self.cell.read_at(offset, buf))
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len())
+        Ok(self.cell.len())
+    }
+
+    fn alignment_bytes(&self) -> usize {
+        self.alignment_bytes
+    }
+
+    fn is_direct(&self) -> bool {
+        self.alignment_bytes > 1
     }
 }
 

@@ -1,0 +1,144 @@
+//! Direct I/O: reads that go past the operating system's page cache.
+//!
+//! A file system may refuse it when a file is opened, or only at the first read (the block device below may
+//! ask for more than a page); then the file is read as any other. A reader can tell by
+//! [`RandomFile::is_direct`].
+//!
+//! Not here: the buffers ([`crate::AlignedBuf`]); systems that know no such flag: every file is read as usual.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::aligned::DIRECT_ALIGNMENT_BYTES;
+use crate::real::open_file;
+use crate::vfs::RandomFile;
+
+/// EINVAL.
+const INVALID: i32 = 22;
+
+#[derive(Debug)]
+struct DirectFile {
+    file: File,
+    refused: AtomicBool,
+}
+
+/// Opens for direct reads; `None` where the system or the file system has none.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn open(path: &Path) -> io::Result<Option<Arc<dyn RandomFile>>> {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use rustix::fs::OFlags;
+
+    // The type of the flag is the system's `int`; direct I/O's bit is far below its sign.
+    let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match open_file(std::fs::OpenOptions::new().read(true).custom_flags(flags), path) {
+        Ok(file) => Ok(Some(Arc::new(DirectFile { file, refused: AtomicBool::new(false) }))),
+        Err(error) if error.raw_os_error() == Some(INVALID) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn open(_path: &Path) -> io::Result<Option<Arc<dyn RandomFile>>> {
+    Ok(None)
+}
+
+impl DirectFile {
+    /// Reads as usual from now on.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn give_up(&self) -> io::Result<()> {
+        use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+        let flags = fcntl_getfl(&self.file)?;
+        fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
+        self.refused.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn give_up(&self) -> io::Result<()> {
+        self.refused.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl RandomFile for DirectFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        match self.file.read_at(buf, offset) {
+            Err(error) if error.raw_os_error() == Some(INVALID) && self.is_direct() => {
+                self.give_up()?;
+                self.file.read_at(buf, offset)
+            }
+            read => read,
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn alignment_bytes(&self) -> usize {
+        DIRECT_ALIGNMENT_BYTES
+    }
+
+    fn is_direct(&self) -> bool {
+        !self.refused.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AlignedBuf, RealFs, Vfs, read_aligned_at, write_file_synced};
+
+    /// A file of `bytes` in a new directory; where the system keeps temporary files is up to it.
+    fn file_of(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        write_file_synced(&RealFs::new(), &path, content).expect("written");
+        (dir, path)
+    }
+
+    #[test]
+    fn direct_reads_give_the_files_bytes_up_to_its_end() {
+        let content: Vec<u8> = (0..20_001u32).map(|i| (i * 31 % 251) as u8).collect();
+        let (_dir, path) = file_of(&content);
+        let file = RealFs::new().open_read_direct(&path).expect("opened");
+        if !file.is_direct() {
+            println!("skipped: no direct I/O on the file system of temporary files");
+        }
+        assert_eq!(file.len().expect("a length"), 20_001);
+        for (offset, needed) in [(0, 20_001), (4_096, 4_096), (16_384, 3_617), (8_192, 1)] {
+            let mut buf = AlignedBuf::new(needed);
+            read_aligned_at(file.as_ref(), offset, &mut buf, needed).expect("read");
+            assert!(buf[..needed] == content[offset as usize..][..needed], "{needed} bytes at {offset}");
+        }
+        let ended = read_aligned_at(file.as_ref(), 16_384, &mut AlignedBuf::new(4_096), 3_618);
+        assert_eq!(ended.expect_err("beyond the end").kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_refused_read_turns_into_a_usual_one() {
+        let (_dir, path) = file_of(&[7; 10_000]);
+        let file = RealFs::new().open_read_direct(&path).expect("opened");
+        // Not aligned in any way: what a device with larger sectors would say to an aligned one.
+        let mut buf = [0; 101];
+        assert_eq!(file.read_at(3, &mut buf).expect("read"), 101);
+        assert_eq!(buf, [7; 101]);
+    }
+
+    #[test]
+    fn missing_files_and_directories_are_errors_as_usual() {
+        let (dir, _) = file_of(b"");
+        let vfs = RealFs::new();
+        for path in [dir.path().join("missing"), dir.path().to_owned()] {
+            let (direct, usual) = (vfs.open_read_direct(&path), vfs.open_read(&path));
+            let kinds = (direct.expect_err("none").kind(), usual.expect_err("none").kind());
+            assert_eq!(kinds.0, kinds.1);
+        }
+    }
+}

@@ -82,10 +82,7 @@ pub struct TableDescription {
 pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableDescription> {
     let loaded = load(env, path, birth)?;
     let mut blocks = Vec::with_capacity(loaded.index.len());
-    for number in 0..loaded.index.len() {
-        let Some(handle) = loaded.index.handle(number) else {
-            break;
-        };
+    for (_, handle) in loaded.index.blocks() {
         let bytes = loaded.file.read(handle.offset, u64::from(handle.bytes), "data block")?;
         let (block, compression) = loaded.decode_block(handle, bytes)?;
         blocks.push(BlockDescription {

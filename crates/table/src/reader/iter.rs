@@ -14,6 +14,7 @@ use super::{ReadCounters, TableReader};
 use crate::block::{Block, EntryPlace};
 use crate::entry::EntryIter;
 use crate::error::Result;
+use crate::index::BlockNo;
 
 /// Walks the entries of one table.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub struct TableIter {
     table: Arc<TableReader>,
     fill_cache: bool,
     /// The block last used, by its number in the index; the current entry is in it.
-    block: Option<(usize, Block)>,
+    block: Option<(BlockNo, Block)>,
     /// The current entry, by its number in the block.
     current: Option<(usize, EntryPlace)>,
     counters: ReadCounters,
@@ -43,7 +44,7 @@ impl TableIter {
     }
 
     /// Block `number`; `None` past the last. The current entry is given up.
-    fn enter(&mut self, number: usize) -> Result<Option<&Block>> {
+    fn enter(&mut self, number: BlockNo) -> Result<Option<&Block>> {
         self.current = None;
         if self.block.as_ref().is_none_or(|(held, _)| *held != number) {
             self.block = None;
@@ -57,14 +58,14 @@ impl TableIter {
     }
 
     /// Goes to entry `place` of block `number`, or to none if there is no such entry.
-    fn settle(&mut self, number: usize, place: usize) -> Result<()> {
+    fn settle(&mut self, number: BlockNo, place: usize) -> Result<()> {
         let found = self.enter(number)?.and_then(|block| block.place(place));
         self.current = found.map(|entry| (place, entry));
         Ok(())
     }
 
     /// Goes to the last entry of block `number`. Blocks are never empty: their handles count entries.
-    fn settle_last(&mut self, number: usize) -> Result<()> {
+    fn settle_last(&mut self, number: BlockNo) -> Result<()> {
         let count = self.enter(number)?.map_or(0, Block::len);
         match count.checked_sub(1) {
             Some(last) => self.settle(number, last),
@@ -72,44 +73,49 @@ impl TableIter {
         }
     }
 
-    fn held(&self) -> usize {
-        self.block.as_ref().map_or(0, |(number, _)| *number)
+    fn held(&self) -> BlockNo {
+        self.block.as_ref().map_or(BlockNo::FIRST, |(number, _)| *number)
     }
 }
 
 impl EntryIter for TableIter {
     fn seek_to_first(&mut self) -> Result<()> {
-        self.settle(0, 0)
+        self.settle(BlockNo::FIRST, 0)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.current = None;
-        match self.table.loaded.index.len().checked_sub(1) {
+        match self.table.loaded.index.last() {
             Some(last) => self.settle_last(last),
             None => Ok(()),
         }
     }
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        let number = self.table.loaded.index.find(key, seq);
+        self.current = None;
+        let Some(number) = self.table.loaded.index.find(key, seq) else {
+            return Ok(());
+        };
         let Some(block) = self.enter(number)? else {
             return Ok(());
         };
         let (place, count) = (block.lower_bound(key, seq), block.len());
         // Between the last entry of a block and its separator: the next block's first entry is the first after.
-        if place == count { self.settle(number + 1, 0) } else { self.settle(number, place) }
+        if place == count { self.settle(number.next(), 0) } else { self.settle(number, place) }
     }
 
     fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        let number = self.table.loaded.index.find(key, seq);
-        let Some(block) = self.enter(number)? else {
+        let Some(number) = self.table.loaded.index.find(key, seq) else {
             return self.seek_to_last();
+        };
+        let Some(block) = self.enter(number)? else {
+            return Ok(());
         };
         let place = block.lower_bound(key, seq);
         if block.entry(place).is_some_and(|entry| entry.key == key && entry.seq == seq) {
             return self.settle(number, place);
         }
-        match (place.checked_sub(1), number.checked_sub(1)) {
+        match (place.checked_sub(1), number.previous()) {
             (Some(before), _) => self.settle(number, before),
             (None, Some(before)) => self.settle_last(before),
             (None, None) => Ok(()),
@@ -122,7 +128,7 @@ impl EntryIter for TableIter {
         };
         let number = self.held();
         self.settle(number, place + 1)?;
-        if self.current.is_none() { self.settle(number + 1, 0) } else { Ok(()) }
+        if self.current.is_none() { self.settle(number.next(), 0) } else { Ok(()) }
     }
 
     fn prev(&mut self) -> Result<()> {
@@ -130,7 +136,7 @@ impl EntryIter for TableIter {
             return Ok(());
         };
         let number = self.held();
-        match (place.checked_sub(1), number.checked_sub(1)) {
+        match (place.checked_sub(1), number.previous()) {
             (Some(before), _) => self.settle(number, before),
             (None, Some(before)) => self.settle_last(before),
             (None, None) => Ok(()),
@@ -168,5 +174,15 @@ impl EntryIter for TableIter {
             (Some((_, block)), Some((_, entry))) => block.share(&entry.value),
             _ => Bytes::new(),
         }
+    }
+
+    fn value_bytes_len(&self) -> Result<u64> {
+        let value = self.value();
+        if self.is_large() { self.table.large_value_bytes(value) } else { Ok(value.len() as u64) }
+    }
+
+    fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let value = self.value();
+        if self.is_large() { self.table.read_large_into(value, sink) } else { sink(value) }
     }
 }

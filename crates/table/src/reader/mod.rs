@@ -8,6 +8,7 @@
 //! the range tombstones first (the engine's, which asks all runs' together).
 
 mod iter;
+mod large;
 mod load;
 mod verify;
 
@@ -29,9 +30,9 @@ use crate::compression::Compression;
 use crate::entry::{Entry, internal_cmp};
 use crate::error::{Error, Result};
 use crate::format::properties::Properties;
-use crate::format::{FOOTER_BYTES, footer};
+use crate::format::{FOOTER_BYTES, HEADER_BYTES, footer};
 use crate::id::{BirthId, TableId, table_file_name};
-use crate::index::Handle;
+use crate::index::{BlockNo, Handle};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
 use crate::value::Value;
@@ -173,12 +174,12 @@ impl TableReader {
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
         let start_ns = self.now_ns(io);
-        let mut number = self.loaded.index.find(key, seq);
+        let mut at = self.loaded.index.find(key, seq);
         let found_ns = self.now_ns(io);
         let mut answer = None;
         // One turn, as separators carry sequence numbers; a second one only for a separator that lies between
         // the last version of `key` in its block and the next, which this build's writer does not make.
-        while let Some(handle) = self.loaded.index.handle(number) {
+        while let Some((number, handle)) = at.and_then(|at| Some((at, self.loaded.index.handle(at)?))) {
             let block = self.block(handle, true, io)?;
             if let Some(place) = block.place(block.lower_bound(key, seq)) {
                 if block.slice(&place.key) == key {
@@ -187,11 +188,11 @@ impl TableReader {
                 }
                 break;
             }
-            let (separator, separator_seq) = self.loaded.index.separator(number);
-            if internal_cmp(separator, separator_seq, key, SeqNo::ZERO).is_ge() {
+            let separator = self.loaded.index.separator(number);
+            if separator.is_none_or(|(after, at_seq)| internal_cmp(after, at_seq, key, SeqNo::ZERO).is_ge()) {
                 break; // The next block starts after the last place that `key` can have.
             }
-            number += 1;
+            at = Some(number.next());
         }
         let end_ns = self.now_ns(io);
         io.index_ns += found_ns.saturating_sub(start_ns);
@@ -213,14 +214,15 @@ impl TableReader {
     /// Blocks count whole, to the side on which they start; index and filter are shared out in proportion.
     pub fn bytes_between(&self, lower: &[u8], upper: Option<&[u8]>) -> u64 {
         let index = &self.loaded.index;
-        let Some(last) = index.len().checked_sub(1).and_then(|last| index.handle(last)) else {
+        let Some(last) = index.last().and_then(|last| index.handle(last)) else {
             return self.summary.file_bytes;
         };
+        let first = HEADER_BYTES as u64;
+        // The chunks of large values lie before the block that refers to them, and count with it.
         let start_of = |key: &[u8]| {
-            let number = index.find(key, SeqNo::MAX);
-            index.handle(number).map_or(last.end(), |handle| handle.offset)
+            let Some(number) = index.find(key, SeqNo::MAX) else { return last.end() };
+            number.previous().and_then(|before| index.handle(before)).map_or(first, Handle::end)
         };
-        let first = index.handle(0).map_or(0, |handle| handle.offset);
         let end = upper.map_or(last.end(), start_of);
         let between = end.saturating_sub(start_of(lower));
         let all = (last.end() - first).max(1);
@@ -233,11 +235,12 @@ impl TableReader {
     pub fn split_keys(&self, every_bytes: u64) -> Vec<Bytes> {
         let index = &self.loaded.index;
         let mut cuts: Vec<Bytes> = Vec::new();
-        let mut since = 0;
+        let (mut since, mut start) = (0, HEADER_BYTES as u64);
         // After the last block there is nothing to cut.
-        for number in 0..index.len().saturating_sub(1) {
-            since += index.handle(number).map_or(0, |handle| u64::from(handle.bytes));
-            let (key, _) = index.separator(number);
+        for (number, handle) in index.blocks().take(index.len().saturating_sub(1)) {
+            since += handle.end().saturating_sub(start);
+            start = handle.end();
+            let Some((key, _)) = index.separator(number) else { break };
             let last: &[u8] = cuts.last().map_or(&self.summary.smallest, |cut| cut);
             if since >= every_bytes && key > last {
                 cuts.push(Bytes::copy_from_slice(key));

@@ -1,0 +1,104 @@
+//! Making the index that goes into the file: short separators, partitions, the top level.
+//!
+//! Not here: its form in memory ([`super::partition`]).
+
+use shamba_key::{EntryKind, SeqNo};
+
+use super::handle::{HANDLE_BYTES, Handle};
+use crate::block::BlockBuilder;
+use crate::block::frame::FRAME_BYTES;
+use crate::error::Result;
+
+/// What partitions are cut to, frame included: one page, the unit of later residency.
+const PARTITION_BYTES: usize = 4_096;
+
+/// The shortest key `s` with `last <= s < next`.
+pub(crate) fn separator<'a>(last: &'a [u8], next: &'a [u8], made: &'a mut Vec<u8>) -> &'a [u8] {
+    debug_assert!(last < next);
+    let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
+    let Some(last_byte) = last.get(common) else {
+        return last; // `last` is a prefix of `next`.
+    };
+    match next.get(..=common) {
+        Some(short) if short.len() < next.len() => short,
+        Some([.., next_byte]) if last_byte + 1 < *next_byte => {
+            made.clear();
+            made.extend_from_slice(&last[..common]);
+            made.push(last_byte + 1);
+            made
+        }
+        _ => last,
+    }
+}
+
+/// Collects separators into partitions.
+#[derive(Default)]
+pub(crate) struct IndexBuilder {
+    open: BlockBuilder,
+    last: (Vec<u8>, SeqNo),
+    /// Finished partitions: last separator, payload, separators.
+    partitions: Vec<(Vec<u8>, SeqNo, Vec<u8>, u32)>,
+    finished_bytes: usize,
+}
+
+impl IndexBuilder {
+    pub(crate) fn push(&mut self, key: &[u8], seq: SeqNo, handle: Handle) {
+        let with = self.open.payload_bytes_with(key.len(), HANDLE_BYTES);
+        if !self.open.is_empty() && with + FRAME_BYTES > PARTITION_BYTES {
+            self.cut();
+        }
+        self.open.push(key, seq, EntryKind::Put, &handle.encode());
+        self.last.0.clear();
+        self.last.0.extend_from_slice(key);
+        self.last.1 = seq;
+    }
+
+    /// About what the index takes in the file.
+    pub(crate) fn bytes(&self) -> usize {
+        self.finished_bytes + self.open.payload_bytes()
+    }
+
+    fn cut(&mut self) {
+        let separators = self.open.len() as u32;
+        let payload = self.open.finish();
+        self.finished_bytes += payload.len() + FRAME_BYTES;
+        self.partitions.push((self.last.0.clone(), self.last.1, payload, separators));
+    }
+
+    /// Writes every partition with `write`, which says where its frame went; the top level's payload.
+    pub(crate) fn finish(mut self, mut write: impl FnMut(&[u8]) -> Result<(u64, u32)>) -> Result<Vec<u8>> {
+        if !self.open.is_empty() {
+            self.cut();
+        }
+        let mut top = BlockBuilder::new();
+        for (key, seq, payload, separators) in self.partitions {
+            let (offset, bytes) = write(&payload)?;
+            let handle = Handle { offset, bytes, entries: separators };
+            top.push(&key, seq, EntryKind::Put, &handle.encode());
+        }
+        Ok(top.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_lie_between_and_are_short() {
+        let mut made = Vec::new();
+        for (last, next, expected) in [
+            (&b"abcdef"[..], &b"abzzzz"[..], &b"abz"[..]),
+            (b"abcdef", b"abf", b"abd"),
+            (b"abcdef", b"abd", b"abcdef"),
+            (b"abc", b"abcdef", b"abc"),
+            (b"", b"a", b""),
+            (b"a\xff", b"b", b"a\xff"),
+            (b"a\xfe", b"c\x00", b"c"),
+        ] {
+            let found = separator(last, next, &mut made);
+            assert_eq!(found, expected, "{last:?} {next:?}");
+            assert!(last <= found && found < next);
+        }
+    }
+}

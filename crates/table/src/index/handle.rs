@@ -1,0 +1,122 @@
+//! Handles: where blocks lie, as stored and as held in memory.
+//!
+//! ```text
+//! stored   offset u64, bytes u32, entries u32                    16 bytes
+//! held     offset from the partition's first block u32,
+//!          bytes u16, entries u16                                 8 bytes
+//! ```
+//!
+//! A partition of which some block does not fit the short form is held in the stored one.
+
+/// The stored form of a [`Handle`].
+pub(super) const HANDLE_BYTES: usize = 16;
+
+/// Where a block lies and what is in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Handle {
+    pub(crate) offset: u64,
+    /// Of the whole frame.
+    pub(crate) bytes: u32,
+    pub(crate) entries: u32,
+}
+
+impl Handle {
+    pub(super) fn encode(self) -> [u8; HANDLE_BYTES] {
+        let mut bytes = [0; HANDLE_BYTES];
+        bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.entries.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let [o0, o1, o2, o3, o4, o5, o6, o7, b0, b1, b2, b3, e0, e1, e2, e3] = bytes else {
+            return None;
+        };
+        Some(Self {
+            offset: u64::from_le_bytes([*o0, *o1, *o2, *o3, *o4, *o5, *o6, *o7]),
+            bytes: u32::from_le_bytes([*b0, *b1, *b2, *b3]),
+            entries: u32::from_le_bytes([*e0, *e1, *e2, *e3]),
+        })
+    }
+
+    /// The first byte after the block. Handles are checked to lie in their section before they are used.
+    pub(crate) fn end(self) -> u64 {
+        self.offset.saturating_add(u64::from(self.bytes))
+    }
+}
+
+/// The handles of a partition, in as little memory as they need.
+#[derive(Debug)]
+pub(super) enum Handles {
+    Short { base: u64, blocks: Box<[Short]> },
+    Full(Box<[Handle]>),
+}
+
+/// A handle from a base on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Short {
+    offset: u32,
+    bytes: u16,
+    entries: u16,
+}
+
+impl Handles {
+    pub(super) fn new(handles: &[Handle]) -> Self {
+        let base = handles.first().map_or(0, |first| first.offset);
+        let short = |handle: &Handle| {
+            Some(Short {
+                offset: u32::try_from(handle.offset.checked_sub(base)?).ok()?,
+                bytes: u16::try_from(handle.bytes).ok()?,
+                entries: u16::try_from(handle.entries).ok()?,
+            })
+        };
+        match handles.iter().map(short).collect() {
+            Some(blocks) => Self::Short { base, blocks },
+            None => Self::Full(handles.into()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, number: usize) -> Option<Handle> {
+        match self {
+            Self::Short { base, blocks } => blocks.get(number).map(|short| Handle {
+                offset: base + u64::from(short.offset),
+                bytes: u32::from(short.bytes),
+                entries: u32::from(short.entries),
+            }),
+            Self::Full(blocks) => blocks.get(number).copied(),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Short { blocks, .. } => size_of_val(&**blocks),
+            Self::Full(blocks) => size_of_val(&**blocks),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_come_back_short_or_not() {
+        let short: Vec<Handle> =
+            (0..9).map(|i| Handle { offset: (1 << 40) + i * 4_096, bytes: 4_000, entries: 7 }).collect();
+        let largest = Handle { offset: u64::MAX, bytes: u32::MAX, entries: u32::MAX };
+        let far = Handle { offset: (1 << 40) + (1 << 32), bytes: 1, entries: 1 };
+        for (odd, bytes_each) in [(None, 8), (Some(largest), 16), (Some(far), 16)] {
+            let all: Vec<Handle> = short.iter().copied().chain(odd).collect();
+            let held = Handles::new(&all);
+            assert_eq!(held.memory_bytes(), bytes_each * all.len());
+            let found: Vec<Handle> = (0..).map_while(|number| held.get(number)).collect();
+            assert_eq!(found, all);
+            assert_eq!(held.get(all.len()), None);
+        }
+        assert_eq!(Handle::decode(&largest.encode()), Some(largest));
+        assert_eq!(Handle::decode(&largest.encode()[1..]), None);
+        assert_eq!(Handles::new(&[]).get(0), None);
+    }
+}

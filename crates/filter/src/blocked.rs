@@ -26,34 +26,41 @@
 //! Not here: the formulas behind the number of probes ([`crate::fpr`]); the stored description
 //! ([`FilterShape`]).
 
-use crate::shape::{FilterFamily, FilterShape, MAX_PROBES};
-use crate::slice::Slice;
-use crate::{LINE_BITS, LINE_BYTES};
+use crate::shape::{FilterFamily, FilterShape};
+use crate::simd::lines::{Line, Lines};
+use crate::simd::{Prober, bits};
 use shamba_key::{KeyDigest, prefetch_line};
 use std::fmt;
+use std::sync::Arc;
 
 /// Makes the probe bits another function of the remix than slice and line, which are its own top bits.
 const PROBE_MULTIPLIER: u64 = 0x9fb2_1c65_1e98_df25;
 
-/// Lane `i` is the golden ratio's 32 bits to the power of `i + 1`: odd, and the top bits of the products
-/// of one number by different lanes are as good as independent.
-const PROBE_LANES: [u32; MAX_PROBES as usize] = {
-    let mut lanes = [0x9e37_79b9u32; MAX_PROBES as usize];
-    let mut i = 1;
-    while i < lanes.len() {
-        lanes[i] = lanes[i - 1].wrapping_mul(0x9e37_79b9);
-        i += 1;
-    }
-    lanes
-};
-
-/// Takes 32 bits down to a bit of the line.
-const BIT_SHIFT: u32 = 32 - LINE_BITS.ilog2();
-
-/// A filter that costs one cache line per lookup.
+/// A filter that costs one cache line per lookup. A clone shares the lines.
+#[derive(Clone)]
 pub struct BlockedFilter {
     shape: FilterShape,
-    slices: Vec<Option<Slice>>,
+    prober: Prober,
+    /// As many as the shape says; those that are absent are empty.
+    slices: Arc<[Lines]>,
+}
+
+/// A key's line in one filter, asked for and not yet looked at: [`BlockedFilter::ask`].
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// `None` when the slice is absent.
+    line: Option<&'a Line>,
+    probe: u32,
+    probes: u8,
+    prober: Prober,
+}
+
+impl Question<'_> {
+    /// Whether the key may be among those that the filter was built from; `false` is certain.
+    #[inline(always)]
+    pub fn maybe(self) -> bool {
+        self.line.is_none_or(|line| self.prober.all_set(line, self.probe, self.probes))
+    }
 }
 
 impl fmt::Debug for BlockedFilter {
@@ -69,8 +76,8 @@ impl fmt::Debug for BlockedFilter {
 #[derive(Clone, Copy)]
 struct Place {
     slice: usize,
-    /// The byte within the slice at which the line begins.
-    line_at: usize,
+    /// The line within the slice.
+    line: usize,
     probe: u32,
 }
 
@@ -81,17 +88,16 @@ impl BlockedFilter {
     pub fn build(digests: &[KeyDigest], bits_per_key: f64) -> Option<Self> {
         let repeated = digests.windows(2).filter(|pair| pair[0] == pair[1]).count();
         let shape = FilterShape::blocked(digests.len() - repeated, bits_per_key)?;
-        let mut slices: Vec<Slice> =
-            (0..shape.slices()).map(|_| Slice::zeroed(shape.slice_bytes())).collect();
+        let mut slices = vec![Lines::zeroed(shape.lines_per_slice as usize); shape.slices()];
         for digest in digests {
             let place = Place::of(shape, *digest);
-            let bytes = slices[place.slice].as_mut_bytes();
-            let line = &mut bytes[place.line_at..place.line_at + LINE_BYTES];
-            for bit in place.bits(shape.probes) {
-                line[bit >> 3] |= 1 << (bit & 7);
+            if let Some(line) = slices.get_mut(place.slice).and_then(|lines| lines.line_mut(place.line)) {
+                for bit in bits(place.probe, shape.probes) {
+                    line.0[bit >> 3] |= 1 << (bit & 7);
+                }
             }
         }
-        Some(Self { shape, slices: slices.into_iter().map(Some).collect() })
+        Some(Self { shape, prober: Prober::best(), slices: slices.into() })
     }
 
     /// The filter of `shape` whose slices were read from a file.
@@ -120,7 +126,8 @@ impl BlockedFilter {
                 return Err(format!("filter slice {number} has {found} bytes, expected {expected}"));
             }
         }
-        Ok(Self { shape, slices: slices.into_iter().map(|slice| slice.map(Slice::of)).collect() })
+        let slices = slices.into_iter().map(|slice| Lines::of(&slice.unwrap_or_default())).collect();
+        Ok(Self { shape, prober: Prober::best(), slices })
     }
 
     /// What the filter was built as.
@@ -130,48 +137,42 @@ impl BlockedFilter {
 
     /// The slices that are present, in order; all of them unless made by [`Self::from_slices_partial`].
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.slices.iter().flatten().map(Slice::as_bytes)
+        self.slices.iter().filter(|lines| !lines.is_absent()).map(Lines::as_bytes)
     }
 
     /// How many slices are absent.
     pub fn absent_slices(&self) -> usize {
-        self.slices.iter().filter(|slice| slice.is_none()).count()
+        self.slices.iter().filter(|lines| lines.is_absent()).count()
     }
 
     /// Whether the key of `digest` may be among those that the filter was built from; `false` is certain.
     #[inline]
     pub fn may_contain(&self, digest: KeyDigest) -> bool {
-        let place = Place::of(self.shape, digest);
-        let Some(line) = self.line(place) else {
-            return true;
-        };
-        // No exit on the first zero: a branch that the processor guesses wrong costs more than the probes.
-        let mut all = 1;
-        for bit in place.bits(self.shape.probes) {
-            all &= line[bit >> 3] >> (bit & 7);
-        }
-        all & 1 == 1
+        self.find(digest).maybe()
     }
 
-    /// Asks the processor for the line of `digest`, to be called some time before [`Self::may_contain`].
+    /// Asks the processor for the line of `digest`; the answer, wanted some time later, is in the question.
     #[inline]
-    pub fn prefetch(&self, digest: KeyDigest) {
-        let place = Place::of(self.shape, digest);
-        if let Some(Some(slice)) = self.slices.get(place.slice) {
-            prefetch_line(slice.as_bytes(), place.line_at);
+    pub fn ask(&self, digest: KeyDigest) -> Question<'_> {
+        let question = self.find(digest);
+        if let Some(Line(bytes)) = question.line {
+            prefetch_line(bytes, 0);
         }
+        question
+    }
+
+    /// The same without asking the processor yet.
+    #[inline]
+    pub fn find(&self, digest: KeyDigest) -> Question<'_> {
+        let place = Place::of(self.shape, digest);
+        let line = self.slices.get(place.slice).and_then(|lines| lines.line(place.line));
+        Question { line, probe: place.probe, probes: self.shape.probes, prober: self.prober }
     }
 
     /// The bytes that the filter takes in memory, alignment and bookkeeping included.
     pub fn resident_bytes(&self) -> usize {
-        let content: usize = self.slices.iter().flatten().map(Slice::resident_bytes).sum();
-        content + self.slices.capacity() * size_of::<Option<Slice>>() + size_of::<Self>()
-    }
-
-    #[inline]
-    fn line(&self, place: Place) -> Option<&[u8; LINE_BYTES]> {
-        let slice = self.slices.get(place.slice)?.as_ref()?;
-        slice.as_bytes().get(place.line_at..)?.first_chunk()
+        let content: usize = self.slices.iter().map(Lines::resident_bytes).sum();
+        content + size_of_val(&*self.slices) + size_of::<Self>()
     }
 }
 
@@ -186,16 +187,7 @@ impl Place {
         let line_bits = (bits << slices_log2) >> 32;
         let line = (line_bits * u64::from(shape.lines_per_slice)) >> 32;
         let probe = bits.wrapping_mul(PROBE_MULTIPLIER) >> 32;
-        Self { slice: slice as usize, line_at: line as usize * LINE_BYTES, probe: probe as u32 }
-    }
-
-    /// The bits of the line that the key sets, each below [`LINE_BITS`]; two may be the same.
-    #[inline]
-    fn bits(self, probes: u8) -> impl Iterator<Item = usize> {
-        PROBE_LANES
-            .iter()
-            .take(usize::from(probes))
-            .map(move |lane| (self.probe.wrapping_mul(*lane) >> BIT_SHIFT) as usize)
+        Self { slice: slice as usize, line: line as usize, probe: probe as u32 }
     }
 }
 

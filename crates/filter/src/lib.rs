@@ -10,15 +10,15 @@
 //!
 //! Not here: where slices lie in a file and their checksums (crate `shamba-table`), how many bits a file gets
 //! and which slices stay in memory (crates `shamba-model` and `shamba`).
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![deny(missing_docs)]
 
 mod blocked;
 pub mod fpr;
 mod shape;
-mod slice;
+mod simd;
 
-pub use blocked::BlockedFilter;
+pub use blocked::{BlockedFilter, Question};
 pub use shape::{FilterFamily, FilterShape, MAX_BITS_PER_KEY};
 
 /// The bytes of one line, the cache line that a key's probes share.

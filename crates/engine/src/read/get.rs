@@ -152,7 +152,7 @@ fn gather<'v, R: Recorder>(
 fn prefetch_filters(candidates: &[Option<Candidate<'_>>], digest: KeyDigest) {
     for candidate in candidates.iter().flatten() {
         if let Some(filter) = candidate.reader.filter() {
-            filter.prefetch(digest);
+            filter.ask(digest);
         }
     }
 }

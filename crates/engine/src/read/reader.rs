@@ -239,7 +239,7 @@ fn prefetch(view: &View, key: &[u8], digest: KeyDigest) {
         if let Some(reader) = run.table_for(key).and_then(|table| table.meta.reader.get())
             && let Some(filter) = reader.filter()
         {
-            filter.prefetch(digest);
+            filter.ask(digest);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! No false negatives, measured rates against theory, slices present and absent, and the page of the format.
 
 use super::*;
+use crate::LINE_BITS;
 use crate::fpr::{best_probes, blocked_fpr};
 use shamba_key::{DigestFn, DigestKind};
 use std::collections::HashSet;
@@ -104,9 +105,9 @@ fn lines_and_bits_are_all_used() {
     let (mut lines, mut bits) = (HashSet::new(), HashSet::new());
     for digest in Digests(3).take(5_000) {
         let place = Place::of(shape, digest);
-        lines.insert((place.slice, place.line_at));
-        assert!(place.slice < 4 && place.line_at + LINE_BYTES <= shape.slice_bytes());
-        bits.extend(place.bits(shape.probes));
+        lines.insert((place.slice, place.line));
+        assert!(place.slice < 4 && place.line < shape.lines_per_slice as usize);
+        bits.extend(crate::simd::bits(place.probe, shape.probes));
     }
     assert_eq!(lines.len(), 12);
     assert_eq!(bits.len(), LINE_BITS);
@@ -123,7 +124,7 @@ fn extreme_digests_have_a_place_in_every_shape() {
             {
                 let place = Place::of(shape, KeyDigest::from_raw(raw));
                 assert!(
-                    place.slice < shape.slices() && place.line_at < shape.slice_bytes(),
+                    place.slice < shape.slices() && place.line < shape.lines_per_slice as usize,
                     "{shape:?} {raw:#x}"
                 );
             }
@@ -158,8 +159,7 @@ fn a_filter_read_back_is_the_filter_written() {
     let read = BlockedFilter::from_slices(shape, owned_slices(&written)).unwrap();
     assert!(read.slices().eq(written.slices()));
     for digest in keys.iter().copied().chain(Digests(8).take(100_000)) {
-        read.prefetch(digest);
-        assert_eq!(read.may_contain(digest), written.may_contain(digest));
+        assert_eq!(read.ask(digest).maybe(), written.may_contain(digest));
     }
     let content = shape.total_bytes() as usize;
     assert!((content..content + content / 8 + 4096).contains(&read.resident_bytes()));
@@ -178,9 +178,8 @@ fn an_absent_slice_denies_nothing_and_others_still_filter() {
     assert!(partial.resident_bytes() < whole.resident_bytes() * 4 / 5);
     let mut waved_through = 0;
     for digest in keys.iter().copied().chain(Digests(10).take(100_000)) {
-        partial.prefetch(digest);
         let absent = Place::of(whole.shape(), digest).slice == 2;
-        assert_eq!(partial.may_contain(digest), absent || whole.may_contain(digest));
+        assert_eq!(partial.ask(digest).maybe(), absent || whole.may_contain(digest));
         waved_through += u32::from(absent && !whole.may_contain(digest));
     }
     assert!(waved_through > 20_000, "a quarter of the strangers, less the false positives: {waved_through}");
@@ -218,8 +217,9 @@ fn the_format_page_shows_what_is_written() {
 
     let mut text = String::new();
     for (key, digest) in keys.iter().zip(digests) {
-        let bits: Vec<String> =
-            Place::of(shape, digest).bits(shape.probes).map(|bit| bit.to_string()).collect();
+        let bits: Vec<String> = crate::simd::bits(Place::of(shape, digest).probe, shape.probes)
+            .map(|bit| bit.to_string())
+            .collect();
         let (raw, remix) = (digest.raw(), digest.module(0));
         writeln!(text, "{key:<8} {raw:016x}  {remix:016x}  {}", bits.join(" ")).unwrap();
     }

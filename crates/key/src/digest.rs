@@ -114,10 +114,10 @@ impl KeyDigest {
         remix(self.0, 0x9e37_79b9_7f4a_7c15)
     }
 
-    /// The tag of an entry inside a data block.
+    /// The tag of an entry inside a data block, which keeps the low byte or both.
     #[inline]
-    pub fn block_tag(self) -> u8 {
-        (remix(self.0, 0xc2b2_ae3d_27d4_eb4f) >> 56) as u8
+    pub fn block_tag(self) -> u16 {
+        (remix(self.0, 0xc2b2_ae3d_27d4_eb4f) >> 48) as u16
     }
 
     /// The bits that filter module `module` probes with.

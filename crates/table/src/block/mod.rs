@@ -1,318 +1,131 @@
-//! Blocks: sorted entries with an offset for each, the one layout of everything that a table lists.
+//! Blocks: sorted entries, and quick ways to one of them.
 //!
-//! Data blocks, index partitions, the index's top level, range tombstones and properties are all blocks of
-//! the layout `plain`; what key, sequence number, kind and value mean differs.
+//! Two layouts, told apart by the first byte of the payload: [`plain`], whole keys and an offset for each, for
+//! everything that a table lists, and [`tagged`], shared prefixes cut and a tag of the digest for each entry,
+//! for data blocks. What key, sequence number, kind and value mean differs by where the block is.
 //!
-//! ```text
-//! +--------+-------+----------+-------+---------+-----+---------+----------------------+
-//! | layout | flags | reserved | count | entry 0 | ... | entry n | offset of each entry |
-//! +--------+-------+----------+-------+---------+-----+---------+----------------------+
-//!  0        1       2          4       8                        count x (2 or 4 bytes)
-//!
-//! entry = key length (varint, 1 to 3 bytes), seq << 8 | kind (u64 LE), key, value (to the next entry)
-//! ```
-//!
-//! Flag bit 0: offsets are four bytes wide, because some entry starts beyond 65,535.
-//!
-//! [`Block::parse`] checks the whole structure once; after it every access is in bounds. Order is not checked
-//! there (the checksum vouches for it), but by [`crate::TableReader::verify`].
+//! [`DataBlock`] reads data blocks of both layouts in place: it checks the header when it is made, and each
+//! access for itself, so that a hot block is searched without having been parsed. Bytes that passed a checksum
+//! and are damaged all the same give an error, or what they say; never a panic.
 //!
 //! Not here: checksums and compression ([`frame`]).
 
+#![allow(dead_code, unused_imports)] // until tables are written so
+
+mod builder;
 pub(crate) mod frame;
+mod plain;
+mod tagged;
+mod tags;
 
-use bytes::Bytes;
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::builder::{DataBlockBuilder, NewEntry, shared_bytes};
+pub(crate) use self::plain::{Block, BlockBuilder, EntryPlace, LARGEST_PAYLOAD_BYTES};
+
 use shamba_key::{EntryKind, SeqNo};
-use std::cmp::Ordering;
-use std::ops::Range;
 
-use crate::entry::internal_cmp;
+use self::plain::PlainView;
+use self::tagged::Tagged;
 
-/// The layout byte of plain blocks. Never reuse one.
-const LAYOUT_PLAIN: u8 = 1;
-/// Flag: four-byte offsets.
-const FLAG_WIDE: u8 = 1;
-/// What precedes the first entry.
-pub(crate) const BLOCK_HEADER_BYTES: usize = 8;
-/// The most that an entry takes beside key and value: key length and trailer.
-const ENTRY_OVERHEAD_MAX: usize = 3 + 8;
-/// Keys of entries and starts of range tombstones (a key's successor is one byte longer than the key).
-const KEY_BYTES_MAX: usize = shamba_key::MAX_KEY_BYTES + 1;
-
-/// The largest payload of a block that holds nothing but one largest entry.
-pub(crate) const LARGEST_PAYLOAD_BYTES: usize =
-    BLOCK_HEADER_BYTES + ENTRY_OVERHEAD_MAX + KEY_BYTES_MAX + shamba_key::MAX_VALUE_BYTES + 4;
-
-/// Collects entries into a block.
-#[derive(Default)]
-pub(crate) struct BlockBuilder {
-    bytes: Vec<u8>,
-    offsets: Vec<u32>,
-}
-
-impl BlockBuilder {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
-    /// Appends an entry; the caller keeps the order, and the whole below 4 GiB.
-    pub(crate) fn push(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
-        debug_assert!(key.len() <= KEY_BYTES_MAX);
-        if self.bytes.is_empty() {
-            self.bytes.resize(BLOCK_HEADER_BYTES, 0);
-        }
-        debug_assert!(u32::try_from(self.bytes.len()).is_ok());
-        self.offsets.push(self.bytes.len() as u32);
-        push_varint(&mut self.bytes, key.len() as u32);
-        self.bytes.extend_from_slice(&(seq.0 << 8 | u64::from(kind.as_byte())).to_le_bytes());
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-    }
-
-    /// How many entries it holds.
-    pub(crate) fn len(&self) -> usize {
-        self.offsets.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.offsets.is_empty()
-    }
-
-    /// The payload's length if it ended now.
-    pub(crate) fn payload_bytes(&self) -> usize {
-        let entries = self.bytes.len().max(BLOCK_HEADER_BYTES);
-        entries + self.offsets.len() * offset_bytes(self.offsets.last().copied())
-    }
-
-    /// The payload's length with one more entry of these lengths.
-    pub(crate) fn payload_bytes_with(&self, key_bytes: usize, value_bytes: usize) -> usize {
-        let start = self.bytes.len().max(BLOCK_HEADER_BYTES);
-        let entry = varint_bytes(key_bytes as u32) + 8 + key_bytes + value_bytes;
-        start + entry + (self.offsets.len() + 1) * offset_bytes(u32::try_from(start).ok())
-    }
-
-    /// The payload; the builder is empty afterwards.
-    pub(crate) fn finish(&mut self) -> Vec<u8> {
-        let wide = offset_bytes(self.offsets.last().copied()) == 4;
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.resize(bytes.len().max(BLOCK_HEADER_BYTES), 0);
-        bytes[0] = LAYOUT_PLAIN;
-        bytes[1] = if wide { FLAG_WIDE } else { 0 };
-        bytes[4..8].copy_from_slice(&(self.offsets.len() as u32).to_le_bytes());
-        for offset in self.offsets.drain(..) {
-            if wide {
-                bytes.extend_from_slice(&offset.to_le_bytes());
-            } else {
-                bytes.extend_from_slice(&(offset as u16).to_le_bytes());
-            }
-        }
-        bytes
-    }
-}
-
-/// The width of offsets when the last entry starts at `last`.
-fn offset_bytes(last: Option<u32>) -> usize {
-    if last.is_some_and(|last| last > u32::from(u16::MAX)) { 4 } else { 2 }
-}
-
-fn varint_bytes(value: u32) -> usize {
-    match value {
-        0..0x80 => 1,
-        0x80..0x4000 => 2,
-        _ => 3,
-    }
-}
-
-/// Seven bits a byte, lowest first, the top bit saying that more follow; values below 2^21.
-fn push_varint(out: &mut Vec<u8>, mut value: u32) {
-    debug_assert!(value < 1 << 21);
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// The key length at the front of `bytes` and the bytes that it takes; `None` if it is cut short, longer than
-/// three bytes, or not in its shortest form (one value has one encoding).
-fn read_varint(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut value = 0usize;
-    for (place, byte) in bytes.iter().take(3).enumerate() {
-        value |= usize::from(byte & 0x7f) << (7 * place);
-        if byte & 0x80 == 0 {
-            return (place == 0 || *byte != 0).then_some((value, place + 1));
-        }
-    }
-    None
-}
-
-/// An entry where it lies in its block.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EntryRef<'a> {
-    pub(crate) key: &'a [u8],
+/// An entry of a data block, its key apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EntryParts<'a> {
     pub(crate) seq: SeqNo,
     pub(crate) kind: EntryKind,
     pub(crate) value: &'a [u8],
+    /// Where the value starts in the payload, for whoever keeps the block and not the slice.
+    pub(crate) value_start: usize,
 }
 
-/// Where the parts of an entry lie in its block.
-#[derive(Clone, Debug)]
-pub(crate) struct EntryPlace {
-    pub(crate) key: Range<usize>,
-    pub(crate) value: Range<usize>,
-    pub(crate) seq: SeqNo,
-    pub(crate) kind: EntryKind,
+/// A data block over its payload, of either layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DataBlock<'a> {
+    Plain(PlainView<'a>),
+    Tagged(Tagged<'a>),
 }
 
-/// A block whose structure was checked. Cheap to clone: clones share the bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct Block {
-    bytes: Bytes,
-    count: usize,
-    entries_end: usize,
-    wide: bool,
-}
+impl<'a> DataBlock<'a> {
+    /// A view of `payload`; checks its header and nothing else.
+    ///
+    /// # Errors
+    /// What is wrong with the header; so below, with what an access meets.
+    #[inline]
+    pub(crate) fn view(payload: &'a [u8]) -> Result<Self, String> {
+        match payload.first() {
+            Some(&tagged::LAYOUT_TAGGED) => Tagged::new(payload).map(Self::Tagged),
+            _ => PlainView::new(payload).map(Self::Plain),
+        }
+    }
 
-impl Block {
-    /// Checks the structure of `payload`: layout, offsets that ascend without gaps, entries that fit.
-    pub(crate) fn parse(payload: Bytes) -> Result<Self, String> {
-        let Some(([layout, flags, 0, 0, c0, c1, c2, c3], _)) =
-            payload.split_first_chunk::<BLOCK_HEADER_BYTES>()
-        else {
-            return Err(format!("{} bytes do not start with a block header", payload.len()));
-        };
-        if *layout != LAYOUT_PLAIN {
-            return Err(format!("unknown block layout {layout}"));
+    /// Checks the whole structure, order and tags excepted.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Plain(block) => block.check(),
+            Self::Tagged(block) => block.check(),
         }
-        if flags & !FLAG_WIDE != 0 {
-            return Err(format!("unknown block flags {flags:#04x}"));
-        }
-        let wide = flags & FLAG_WIDE != 0;
-        let count = u32::from_le_bytes([*c0, *c1, *c2, *c3]) as usize;
-        let width = if wide { 4 } else { 2 };
-        let entries_end = count
-            .checked_mul(width)
-            .and_then(|offsets| payload.len().checked_sub(offsets))
-            .filter(|end| *end >= BLOCK_HEADER_BYTES)
-            .ok_or_else(|| format!("{count} entries do not fit into {} bytes", payload.len()))?;
-        let block = Self { bytes: payload, count, entries_end, wide };
-        let mut expected = BLOCK_HEADER_BYTES;
-        for number in 0..count {
-            if block.offset(number) != Some(expected) {
-                return Err(format!("entry {number} does not start where the one before it ends"));
-            }
-            let end = block.end(number);
-            if end <= expected || end > entries_end {
-                return Err(format!(
-                    "entry {number} ends at {end}, after {expected} and up to {entries_end}"
-                ));
-            }
-            if block.decode(expected, end).is_none() {
-                return Err(format!("entry {number} is malformed"));
-            }
-            expected = end;
-        }
-        if expected != entries_end {
-            return Err(format!("{} bytes belong to no entry", entries_end - expected));
-        }
-        Ok(block)
     }
 
     /// How many entries it holds.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.count
-    }
-
-    /// The payload's length.
-    pub(crate) fn payload_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Entry `number`; `None` past the end.
-    pub(crate) fn entry(&self, number: usize) -> Option<EntryRef<'_>> {
-        let place = self.place(number)?;
-        Some(EntryRef {
-            key: self.slice(&place.key),
-            seq: place.seq,
-            kind: place.kind,
-            value: self.slice(&place.value),
-        })
-    }
-
-    /// Where entry `number` lies; `None` past the end.
-    pub(crate) fn place(&self, number: usize) -> Option<EntryPlace> {
-        if number >= self.count {
-            return None;
+        match self {
+            Self::Plain(block) => block.len(),
+            Self::Tagged(block) => block.len(),
         }
-        self.decode(self.offset(number)?, self.end(number))
     }
 
-    /// All entries in order.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
-        (0..self.count).map_while(|number| self.entry(number))
-    }
-
-    /// The bytes at a place of this block.
-    pub(crate) fn slice(&self, range: &Range<usize>) -> &[u8] {
-        self.bytes.get(range.clone()).unwrap_or_default()
-    }
-
-    /// The bytes at a place of this block, sharing the block.
-    pub(crate) fn share(&self, range: &Range<usize>) -> Bytes {
-        self.bytes.slice(range.clone())
+    /// The newest version of exactly `key` that is not newer than `seq`. `tag` is the block tag of the key's
+    /// digest.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8], seq: SeqNo, tag: u16) -> Result<Option<EntryParts<'a>>, String> {
+        match self {
+            Self::Plain(block) => block.find(key, seq),
+            Self::Tagged(block) => block.find(key, seq, tag),
+        }
     }
 
     /// The number of the first entry at or after `(key, seq)`; [`Self::len`] if there is none.
-    pub(crate) fn lower_bound(&self, key: &[u8], seq: SeqNo) -> usize {
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = low.midpoint(high);
-            let before = self
-                .entry(middle)
-                .is_some_and(|entry| internal_cmp(entry.key, entry.seq, key, seq) == Ordering::Less);
-            if before {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
-
-    fn offset(&self, number: usize) -> Option<usize> {
-        if self.wide {
-            let at = self.entries_end + number * 4;
-            let bytes = self.bytes.get(at..)?.first_chunk::<4>()?;
-            usize::try_from(u32::from_le_bytes(*bytes)).ok()
-        } else {
-            let at = self.entries_end + number * 2;
-            let bytes = self.bytes.get(at..)?.first_chunk::<2>()?;
-            Some(usize::from(u16::from_le_bytes(*bytes)))
+    pub(crate) fn lower_bound(&self, key: &[u8], seq: SeqNo) -> Result<usize, String> {
+        match self {
+            Self::Plain(block) => block.lower_bound(key, seq),
+            Self::Tagged(block) => block.lower_bound(key, seq),
         }
     }
 
-    /// Where entry `number`, which exists, ends.
-    fn end(&self, number: usize) -> usize {
-        if number + 1 < self.count { self.offset(number + 1).unwrap_or(0) } else { self.entries_end }
+    /// Entry `number`, which must be below [`Self::len`], its key put into `key`.
+    pub(crate) fn entry(&self, number: usize, key: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
+        match self {
+            Self::Plain(block) => block.entry_into(number, key),
+            Self::Tagged(block) => block.entry_into(number, key),
+        }
     }
 
-    fn decode(&self, start: usize, end: usize) -> Option<EntryPlace> {
-        let entry = self.bytes.get(start..end)?;
-        let (key_bytes, length_bytes) = read_varint(entry)?;
-        let (trailer, rest) = entry.get(length_bytes..)?.split_first_chunk::<8>()?;
-        if key_bytes > rest.len() || key_bytes > KEY_BYTES_MAX {
-            return None;
+    /// As [`Self::entry`], cheaper: `key` must hold the key of the entry before, as a call of this block left it.
+    #[inline]
+    pub(crate) fn next_entry(&self, number: usize, key: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
+        match self {
+            Self::Plain(block) => block.entry_into(number, key),
+            Self::Tagged(block) => block.next_into(number, key),
         }
-        let trailer = u64::from_le_bytes(*trailer);
-        let key_start = start + length_bytes + 8;
-        Some(EntryPlace {
-            key: key_start..key_start + key_bytes,
-            value: key_start + key_bytes..end,
-            seq: SeqNo(trailer >> 8),
-            kind: EntryKind::from_byte((trailer & 0xff) as u8)?,
-        })
+    }
+
+    /// Whether entry `number` may be found by `tag`: it has that tag, or the block has none.
+    pub(crate) fn tag_agrees(&self, number: usize, tag: u16) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Tagged(block) => block.tag_agrees(number, tag),
+        }
+    }
+
+    /// The layout's name and what it varies, for people.
+    pub(crate) fn layout(&self) -> String {
+        match self {
+            Self::Plain(_) => "plain".to_owned(),
+            Self::Tagged(block) => block.layout(),
+        }
     }
 }
-
-#[cfg(test)]
-mod tests;

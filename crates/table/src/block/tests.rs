@@ -1,6 +1,9 @@
-//! Blocks against a plain list, and against every damage of one byte.
+//! Plain blocks against a plain list, and against every damage of one byte.
+
+use bytes::Bytes;
 
 use super::*;
+use crate::entry::internal_cmp;
 
 fn block_of(entries: &[(Vec<u8>, u64, EntryKind, Vec<u8>)]) -> Vec<u8> {
     let mut builder = BlockBuilder::new();

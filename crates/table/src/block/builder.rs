@@ -1,0 +1,395 @@
+//! Building data blocks of the layout [tagged](super::tagged), without an allocation per block or entry.
+//!
+//! Entries are kept as they came until the block is full, for the prefixes and widths depend on all of them.
+//! What the payload would take is known exactly at every step: [`Shape`] holds the sums, least and greatest
+//! values that it follows from, so one more entry is tried by changing a copy. Whether the keys are cut by
+//! groups too is decided by which is smaller: keys of one length without much in common are better off with
+//! the block's prefix alone, as then no suffix needs a length.
+//!
+//! Not here: the picture of the layout ([`super::tagged`]).
+
+use shamba_key::{EntryKind, SeqNo};
+
+use super::tagged::{FLAG_WIDE, HEADER_BYTES, LAYOUT_TAGGED, SUFFIX_WIDTH_SHIFT, TAG_WIDTH_SHIFT};
+
+/// Entries in a group, as a power of two.
+const GROUP_SHIFT: u32 = 3;
+const GROUP_ENTRIES: usize = 1 << GROUP_SHIFT;
+/// Tags are two bytes wide in blocks of more entries than this: one byte would be equal by chance too often.
+const NARROW_TAGS_MAX: usize = 100;
+/// Above this, buffers are given back after the block: a large value came by.
+const KEPT_BUFFER_BYTES: usize = 256 << 10;
+
+/// An entry to append, after the last one in internal order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) key: &'a [u8],
+    /// How many leading bytes its key shares with the key before; of the first entry of a block, anything.
+    pub(crate) shared_bytes: usize,
+    pub(crate) seq: SeqNo,
+    pub(crate) kind: EntryKind,
+    pub(crate) value: &'a [u8],
+    /// The block tag of the key's digest.
+    pub(crate) tag: u16,
+}
+
+/// What the length of a payload follows from.
+#[derive(Clone, Copy, Default, Debug)]
+struct Shape {
+    entries: usize,
+    key_bytes: usize,
+    value_bytes: usize,
+    /// Shared by all keys.
+    common_bytes: usize,
+    /// The shortest and the longest key.
+    key_lengths: Lengths,
+    smallest_seq: u64,
+    largest_seq: u64,
+    kind: Option<EntryKind>,
+    /// Groups that are full: what is shared by the keys of each, added up; the same once for each key; suffixes.
+    closed_prefix_bytes: usize,
+    closed_saved_bytes: usize,
+    closed_suffixes: Lengths,
+    /// The group of the last entry: its keys, what they share, their lengths.
+    open_entries: usize,
+    open_prefix_bytes: usize,
+    open_lengths: Lengths,
+}
+
+/// The least and the greatest of some lengths.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    least: usize,
+    greatest: usize,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self { least: usize::MAX, greatest: 0 }
+    }
+}
+
+impl Lengths {
+    fn with(self, least: usize, greatest: usize) -> Self {
+        Self { least: self.least.min(least), greatest: self.greatest.max(greatest) }
+    }
+
+    /// The width of a field for lengths less `cut`; 0 if all are the same and fit into the header's byte.
+    fn width(self, cut: usize) -> usize {
+        let greatest = self.greatest - cut;
+        match greatest {
+            ..=0xff => usize::from(self.least != self.greatest),
+            _ => 2,
+        }
+    }
+}
+
+impl Shape {
+    /// The shape with one more entry.
+    #[inline]
+    fn with(mut self, entry: &NewEntry<'_>) -> Self {
+        let (key_bytes, seq) = (entry.key.len(), entry.seq.0);
+        if self.entries == 0 {
+            self.common_bytes = key_bytes;
+            (self.smallest_seq, self.largest_seq) = (seq, seq);
+            self.kind = Some(entry.kind);
+        } else {
+            self.common_bytes = self.common_bytes.min(entry.shared_bytes);
+            (self.smallest_seq, self.largest_seq) = (self.smallest_seq.min(seq), self.largest_seq.max(seq));
+            self.kind = self.kind.filter(|kind| *kind == entry.kind);
+        }
+        if self.open_entries == GROUP_ENTRIES {
+            self.close_group();
+        }
+        self.open_prefix_bytes =
+            if self.open_entries == 0 { key_bytes } else { self.open_prefix_bytes.min(entry.shared_bytes) };
+        self.open_lengths = self.open_lengths.with(key_bytes, key_bytes);
+        self.open_entries += 1;
+        self.entries += 1;
+        self.key_bytes += key_bytes;
+        self.value_bytes += entry.value.len();
+        self.key_lengths = self.key_lengths.with(key_bytes, key_bytes);
+        self
+    }
+
+    fn close_group(&mut self) {
+        self.closed_prefix_bytes += self.open_prefix_bytes;
+        self.closed_saved_bytes += self.open_entries * self.open_prefix_bytes;
+        self.closed_suffixes = self.suffixes();
+        self.open_entries = 0;
+        self.open_lengths = Lengths::default();
+    }
+
+    /// The lengths of all suffixes if there are groups.
+    fn suffixes(&self) -> Lengths {
+        let (lengths, prefix_bytes) = (self.open_lengths, self.open_prefix_bytes);
+        self.closed_suffixes.with(lengths.least - prefix_bytes, lengths.greatest - prefix_bytes)
+    }
+
+    fn groups(&self) -> usize {
+        self.entries.div_ceil(GROUP_ENTRIES)
+    }
+
+    /// What all groups' prefixes take beside the common one.
+    fn prefix_bytes(&self) -> usize {
+        self.closed_prefix_bytes + self.open_prefix_bytes - self.groups() * self.common_bytes
+    }
+
+    /// What prefix lengths, prefixes, suffix lengths and suffixes take if there are groups.
+    fn grouped_bytes(&self) -> usize {
+        let saved_bytes = self.closed_saved_bytes + self.open_entries * self.open_prefix_bytes;
+        2 * self.groups()
+            + self.prefix_bytes()
+            + self.entries * self.suffixes().width(0)
+            + (self.key_bytes - saved_bytes)
+    }
+
+    /// What suffix lengths and suffixes take if there are none.
+    fn ungrouped_bytes(&self) -> usize {
+        let width = self.key_lengths.width(self.common_bytes);
+        self.entries * width + (self.key_bytes - self.entries * self.common_bytes)
+    }
+
+    /// Whether groups make the payload smaller; their prefixes must end where 16 bits reach.
+    fn is_grouped(&self) -> bool {
+        self.grouped_bytes() < self.ungrouped_bytes() && self.prefix_bytes() <= usize::from(u16::MAX)
+    }
+
+    fn tag_width(&self, tags: bool) -> usize {
+        match (tags, self.entries) {
+            (false, _) => 0,
+            (true, ..=NARROW_TAGS_MAX) => 1,
+            (true, _) => 2,
+        }
+    }
+
+    fn seq_width(&self) -> usize {
+        ((64 - (self.largest_seq - self.smallest_seq).leading_zeros()) as usize).div_ceil(8)
+    }
+
+    /// What all entries take, and the prefixes and lengths that their suffixes need.
+    fn sizes(&self) -> Sizes {
+        let grouped = self.is_grouped();
+        let keys = if grouped { self.grouped_bytes() } else { self.ungrouped_bytes() };
+        let apart = if grouped { 2 * self.groups() + self.prefix_bytes() } else { 0 };
+        let head = self.seq_width() + usize::from(self.kind.is_none());
+        let entries_bytes = keys - apart + self.entries * head + self.value_bytes;
+        // Of offsets only the starts of entries count, but no block of several entries comes near the edge.
+        let wide = self.entries > 1 && entries_bytes > usize::from(u16::MAX);
+        Sizes { grouped, wide, apart_bytes: apart, entries_bytes }
+    }
+
+    fn payload_bytes(&self, tags: bool) -> usize {
+        let sizes = self.sizes();
+        let offset_width = if sizes.wide { 4 } else { 2 };
+        HEADER_BYTES
+            + self.entries * (self.tag_width(tags) + offset_width)
+            + self.common_bytes
+            + sizes.apart_bytes
+            + sizes.entries_bytes
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    grouped: bool,
+    wide: bool,
+    /// Prefix lengths and prefixes of groups.
+    apart_bytes: usize,
+    entries_bytes: usize,
+}
+
+/// An entry that waits for the block to be full. Key and value follow those of the entry before.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    key_bytes: u16,
+    tag: u16,
+    value_bytes: u32,
+    seq: SeqNo,
+    kind: EntryKind,
+}
+
+/// Collects entries into a data block.
+#[derive(Debug)]
+pub(crate) struct DataBlockBuilder {
+    tags: bool,
+    shape: Shape,
+    keys: Vec<u8>,
+    values: Vec<u8>,
+    waiting: Vec<Waiting>,
+    /// What the keys of each group share, the open one's last.
+    group_prefixes: Vec<u16>,
+}
+
+impl DataBlockBuilder {
+    /// A builder of blocks with `tags`, or of blocks that are searched by key.
+    pub(crate) fn new(tags: bool) -> Self {
+        Self {
+            tags,
+            shape: Shape::default(),
+            keys: Vec::new(),
+            values: Vec::new(),
+            waiting: Vec::new(),
+            group_prefixes: Vec::new(),
+        }
+    }
+
+    /// Appends `entry`, if the payload then takes at most `limit_bytes` or holds nothing else; says whether it
+    /// did. The caller keeps the order.
+    #[inline]
+    pub(crate) fn push(&mut self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
+        let shape = self.shape.with(entry);
+        let fits = shape.payload_bytes(self.tags) <= limit_bytes && shape.entries <= usize::from(u16::MAX);
+        if !fits && self.shape.entries > 0 {
+            return false;
+        }
+        // Keys are at most 65,535 bytes long, so what they share is too.
+        let prefix_bytes = shape.open_prefix_bytes as u16;
+        match self.group_prefixes.last_mut() {
+            Some(last) if shape.open_entries > 1 => *last = prefix_bytes,
+            _ => self.group_prefixes.push(prefix_bytes),
+        }
+        self.shape = shape;
+        self.keys.extend_from_slice(entry.key);
+        self.values.extend_from_slice(entry.value);
+        self.waiting.push(Waiting {
+            key_bytes: entry.key.len() as u16,
+            tag: entry.tag,
+            value_bytes: entry.value.len() as u32,
+            seq: entry.seq,
+            kind: entry.kind,
+        });
+        true
+    }
+
+    /// How many entries it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.shape.entries
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shape.entries == 0
+    }
+
+    /// The payload's length if it ended now.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.shape.payload_bytes(self.tags)
+    }
+
+    /// What is allocated.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.keys.capacity()
+            + self.values.capacity()
+            + self.waiting.capacity() * size_of::<Waiting>()
+            + self.group_prefixes.capacity() * size_of::<u16>()
+    }
+
+    /// Appends the payload to `out`; the builder is empty afterwards.
+    pub(crate) fn finish_into(&mut self, out: &mut Vec<u8>) {
+        let (start, payload_bytes) = (out.len(), self.payload_bytes());
+        out.reserve(payload_bytes);
+        self.write(out);
+        debug_assert_eq!(out.len() - start, payload_bytes);
+        debug_assert_eq!(super::DataBlock::view(&out[start..]).and_then(|block| block.check()), Ok(()));
+        self.reset();
+    }
+
+    fn reset(&mut self) {
+        self.shape = Shape::default();
+        self.waiting.clear();
+        self.group_prefixes.clear();
+        for buffer in [&mut self.keys, &mut self.values] {
+            buffer.clear();
+            buffer.shrink_to(KEPT_BUFFER_BYTES);
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let (shape, sizes) = (&self.shape, self.shape.sizes());
+        let (tag_width, seq_width) = (shape.tag_width(self.tags), shape.seq_width());
+        let (lengths, cut) =
+            if sizes.grouped { (shape.suffixes(), 0) } else { (shape.key_lengths, shape.common_bytes) };
+        let suffix_width = if shape.entries == 0 { 0 } else { lengths.width(cut) };
+        let suffix_bytes =
+            if suffix_width == 0 && shape.entries > 0 { lengths.greatest - cut } else { 0 } as u64;
+        let flags = (u8::from(sizes.wide) * FLAG_WIDE)
+            | ((tag_width as u8) << TAG_WIDTH_SHIFT)
+            | ((suffix_width as u8) << SUFFIX_WIDTH_SHIFT);
+        let kind = shape.kind.map_or(0, EntryKind::as_byte);
+        let group_shift = if sizes.grouped { GROUP_SHIFT as u8 } else { 0 };
+        out.extend_from_slice(&[LAYOUT_TAGGED, flags, seq_width as u8 | (kind << 4), group_shift]);
+        out.extend_from_slice(&(shape.entries as u16).to_le_bytes());
+        out.extend_from_slice(&(shape.common_bytes as u16).to_le_bytes());
+        out.extend_from_slice(&(shape.smallest_seq | (suffix_bytes << 56)).to_le_bytes());
+        match tag_width {
+            0 => {}
+            1 => out.extend(self.waiting.iter().map(|entry| entry.tag as u8)),
+            _ => self.waiting.iter().for_each(|entry| out.extend_from_slice(&entry.tag.to_le_bytes())),
+        }
+        out.extend_from_slice(&self.keys[..shape.common_bytes]);
+        let offset_width = if sizes.wide { 4 } else { 2 };
+        let mut offset_at = out.len();
+        out.resize(offset_at + shape.entries * offset_width, 0);
+        if sizes.grouped {
+            self.write_group_prefixes(out);
+        }
+        let entries_at = out.len();
+        let (mut key_at, mut value_at) = (0, 0);
+        for (number, entry) in self.waiting.iter().enumerate() {
+            let offset = ((out.len() - entries_at) as u32).to_le_bytes();
+            out[offset_at..offset_at + offset_width].copy_from_slice(&offset[..offset_width]);
+            offset_at += offset_width;
+            let prefix_bytes = match self.group_prefixes.get(number >> GROUP_SHIFT) {
+                Some(prefix_bytes) if sizes.grouped => usize::from(*prefix_bytes),
+                _ => shape.common_bytes,
+            };
+            let (key_bytes, value_bytes) = (usize::from(entry.key_bytes), entry.value_bytes as usize);
+            push_number(out, entry.seq.0 - shape.smallest_seq, seq_width);
+            if shape.kind.is_none() {
+                out.push(entry.kind.as_byte());
+            }
+            push_number(out, (key_bytes - prefix_bytes) as u64, suffix_width);
+            out.extend_from_slice(&self.keys[key_at + prefix_bytes..key_at + key_bytes]);
+            out.extend_from_slice(&self.values[value_at..value_at + value_bytes]);
+            key_at += key_bytes;
+            value_at += value_bytes;
+        }
+    }
+
+    /// Where each group's prefix ends, then the prefixes.
+    fn write_group_prefixes(&self, out: &mut Vec<u8>) {
+        let common_bytes = self.shape.common_bytes;
+        let mut end = 0;
+        for prefix_bytes in &self.group_prefixes {
+            end += usize::from(*prefix_bytes) - common_bytes;
+            out.extend_from_slice(&(end as u16).to_le_bytes());
+        }
+        let mut key_at = 0;
+        for (number, entry) in self.waiting.iter().enumerate() {
+            if number % GROUP_ENTRIES == 0 {
+                let prefix_bytes = usize::from(self.group_prefixes[number >> GROUP_SHIFT]);
+                out.extend_from_slice(&self.keys[key_at + common_bytes..key_at + prefix_bytes]);
+            }
+            key_at += usize::from(entry.key_bytes);
+        }
+    }
+}
+
+/// How many leading bytes two keys share.
+#[inline]
+pub(crate) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+    let mut shared = 0;
+    for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return shared + differing.trailing_zeros() as usize / 8;
+        }
+        shared += 8;
+    }
+    shared + a.iter().zip(b).skip(shared).take_while(|(a, b)| a == b).count()
+}
+
+#[inline]
+fn push_number(out: &mut Vec<u8>, number: u64, width: usize) {
+    out.extend_from_slice(&number.to_le_bytes()[..width]);
+}

@@ -1,91 +1,15 @@
 //! Counters: what the engine has done since it was opened, and the [`Stats`] that callers read.
 //!
-//! A lookup gathers its figures in a [`LookupCounts`] on its own stack and adds those that are not zero at
-//! the end, to one of sixteen shards chosen by thread, so that two reader threads do not share a cache
-//! line. `hashes` comes from the counter inside the hashing function, not from what the lookup believes it
-//! did.
+//! Lookups count in shards by thread ([`lookups`]); everything else, which is rarer, in plain atomics.
+//! `hashes` comes from the counter inside the hashing function, not from what the lookup believes it did.
 //!
 //! Not here: bytes held in memory (crate `shamba-table`, `Ledger`).
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+mod lookups;
 
-macro_rules! lookup_counts {
-    ($($field:ident,)*) => {
-        /// What one lookup did; the fields mean what those of [`Stats`] do.
-        #[derive(Clone, Copy, Default, Debug)]
-        pub(crate) struct LookupCounts {
-            $(pub $field: u64,)*
-        }
+pub(crate) use self::lookups::{LookupCounters, LookupCounts};
 
-        impl LookupCounts {
-            const COUNT: usize = [$(stringify!($field)),*].len();
-
-            fn fields(&self) -> [u64; Self::COUNT] {
-                [$(self.$field),*]
-            }
-
-            fn from_fields([$($field),*]: [u64; Self::COUNT]) -> Self {
-                Self { $($field),* }
-            }
-        }
-    };
-}
-
-lookup_counts! {
-    lookups, hashes, filters, modules, false_positives, filter_reads, index_reads, data_reads, cache_hits,
-    memtable_hits, found, hash_ns, probe_ns, index_ns, data_ns, total_ns,
-}
-
-const SHARDS: usize = 16;
-
-/// Two cache lines and more, so that neighbouring shards never share one.
-#[repr(align(128))]
-struct Shard([AtomicU64; LookupCounts::COUNT]);
-
-thread_local! {
-    static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
-
-/// Lookup counters of a database, by shard.
-pub(crate) struct LookupCounters {
-    shards: Box<[Shard]>,
-}
-
-impl LookupCounters {
-    pub fn new() -> Self {
-        let shard = || Shard(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self { shards: (0..SHARDS).map(|_| shard()).collect() }
-    }
-
-    /// Adds one lookup's figures.
-    pub fn add(&self, counts: &LookupCounts) {
-        let shard = SHARD.with(|cell| {
-            if cell.get() == usize::MAX {
-                cell.set(NEXT_SHARD.fetch_add(1, Ordering::Relaxed) % SHARDS);
-            }
-            cell.get()
-        });
-        let Some(Shard(counters)) = self.shards.get(shard) else { return };
-        for (counter, value) in counters.iter().zip(counts.fields()) {
-            if value > 0 {
-                counter.fetch_add(value, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// The sum over all shards.
-    pub fn total(&self) -> LookupCounts {
-        let mut sums = [0u64; LookupCounts::COUNT];
-        for Shard(counters) in &self.shards {
-            for (sum, counter) in sums.iter_mut().zip(counters) {
-                *sum += counter.load(Ordering::Relaxed);
-            }
-        }
-        LookupCounts::from_fields(sums)
-    }
-}
+use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! work_counters {
     ($($(#[$doc:meta])* $field:ident,)*) => {

@@ -1,0 +1,192 @@
+//! Counters of lookups: gathered on the stack, kept in shards that one thread writes.
+//!
+//! A lookup gathers its figures in a [`LookupCounts`] and adds them at its end to the shard of its thread. A
+//! shard has one owner, so adding is a load and a store: no instruction that locks a cache line, and no line
+//! that two threads write. Readers sum all shards at any time; what a thread added before it was joined (or
+//! before anything else that orders the two) is in the sum, and what runs beside is in it as of a moment ago.
+//! A thread finds its shard in a list of its own, where the last used one comes first; when a thread ends,
+//! its shard keeps its figures and goes to the next thread that asks.
+//!
+//! Not here: what the figures mean to callers ([`super::Stats`]).
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+use crate::core::lock;
+
+macro_rules! lookup_counts {
+    ($($field:ident,)*) => {
+        /// What one lookup did; the fields mean what those of [`Stats`](super::Stats) do.
+        #[derive(Clone, Copy, Default, Debug)]
+        pub(crate) struct LookupCounts {
+            $(pub $field: u64,)*
+        }
+
+        impl LookupCounts {
+            const COUNT: usize = [$(stringify!($field)),*].len();
+
+            #[inline]
+            fn fields(&self) -> [u64; Self::COUNT] {
+                [$(self.$field),*]
+            }
+
+            fn from_fields([$($field),*]: [u64; Self::COUNT]) -> Self {
+                Self { $($field),* }
+            }
+        }
+    };
+}
+
+// The first `OFTEN` are those that most lookups change.
+lookup_counts! {
+    lookups, hashes, filters, modules, found,
+    memtable_hits, cache_hits, data_reads, false_positives, filter_reads, index_reads,
+    hash_ns, probe_ns, index_ns, data_ns, total_ns,
+}
+
+const OFTEN: usize = 5;
+
+/// The counters of one thread; two cache lines, so that neighbours never share one.
+#[repr(align(128))]
+struct Shard([AtomicU64; LookupCounts::COUNT]);
+
+impl Shard {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    /// Adds one lookup's figures. Only the owner calls this, so nothing is lost between load and store.
+    #[inline]
+    fn add(&self, counts: &LookupCounts) {
+        let fields = counts.fields();
+        for (counter, value) in self.0.iter().zip(fields).take(OFTEN) {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
+        }
+        if fields.iter().skip(OFTEN).fold(0, |any, value| any | value) != 0 {
+            for (counter, value) in self.0.iter().zip(fields).skip(OFTEN) {
+                counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// A thread's claim on a shard; while it exists nobody else writes there.
+struct Claim {
+    /// Of the counters that the shard belongs to.
+    counters: u64,
+    shard: Arc<Shard>,
+}
+
+thread_local! {
+    /// The last used one first.
+    static CLAIMS: RefCell<Vec<Claim>> = const { RefCell::new(Vec::new()) };
+}
+
+static NEXT_COUNTERS: AtomicU64 = AtomicU64::new(0);
+
+/// Lookup counters of a database, by thread.
+pub(crate) struct LookupCounters {
+    /// Tells these counters from those of another database.
+    number: u64,
+    shards: Mutex<Vec<Arc<Shard>>>,
+}
+
+impl LookupCounters {
+    pub fn new() -> Self {
+        Self { number: NEXT_COUNTERS.fetch_add(1, Ordering::Relaxed), shards: Mutex::default() }
+    }
+
+    /// Adds one lookup's figures.
+    #[inline]
+    pub fn add(&self, counts: &LookupCounts) {
+        // A thread that is ending has no list any more, and looks nothing up.
+        let _ = CLAIMS.try_with(|claims| {
+            let mut claims = claims.borrow_mut();
+            match claims.first() {
+                Some(claim) if claim.counters == self.number => claim.shard.add(counts),
+                _ => self.claim(&mut claims).add(counts),
+            }
+        });
+    }
+
+    /// This thread's shard, which is first in `claims` afterwards.
+    #[cold]
+    fn claim<'c>(&self, claims: &'c mut Vec<Claim>) -> &'c Shard {
+        match claims.iter().position(|claim| claim.counters == self.number) {
+            Some(at) => claims.swap(0, at),
+            None => {
+                // A shard that nobody else holds belongs to counters that are gone.
+                claims.retain(|claim| Arc::strong_count(&claim.shard) > 1);
+                claims.insert(0, Claim { counters: self.number, shard: self.free_shard() });
+            }
+        }
+        &claims[0].shard
+    }
+
+    /// A shard without an owner, be it that its thread ended or that it is new.
+    fn free_shard(&self) -> Arc<Shard> {
+        let mut shards = lock(&self.shards);
+        if let Some(shard) = shards.iter().find(|shard| Arc::strong_count(shard) == 1) {
+            // The last owner's stores come before it gave up its claim, which the count shows.
+            fence(Ordering::Acquire);
+            return Arc::clone(shard);
+        }
+        let shard = Arc::new(Shard::new());
+        shards.push(Arc::clone(&shard));
+        shard
+    }
+
+    /// The sum over all shards.
+    pub fn total(&self) -> LookupCounts {
+        let mut sums = [0u64; LookupCounts::COUNT];
+        for shard in lock(&self.shards).iter() {
+            for (sum, counter) in sums.iter_mut().zip(&shard.0) {
+                *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
+            }
+        }
+        LookupCounts::from_fields(sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one() -> LookupCounts {
+        LookupCounts { lookups: 1, hashes: 2, found: 1, data_reads: 3, ..Default::default() }
+    }
+
+    #[test]
+    fn figures_of_several_counters_on_several_threads_add_up() {
+        let all = [LookupCounters::new(), LookupCounters::new(), LookupCounters::new()];
+        for round in 1..=3 {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for number in 0..3000 {
+                            all[number % 3].add(&one());
+                        }
+                    });
+                }
+            });
+            for counters in &all {
+                let total = counters.total();
+                let seen = (total.lookups, total.hashes, total.found, total.data_reads, total.filters);
+                assert_eq!(seen, (4000 * round, 8000 * round, 4000 * round, 12_000 * round, 0));
+                assert!(lock(&counters.shards).len() <= 4, "shards of threads that ended are used again");
+            }
+        }
+    }
+
+    #[test]
+    fn claims_on_counters_that_are_gone_are_given_up() {
+        for _ in 0..100 {
+            let counters = LookupCounters::new();
+            counters.add(&one());
+            counters.add(&one());
+            assert_eq!(counters.total().lookups, 2);
+        }
+        CLAIMS.with_borrow(|claims| assert!(claims.len() <= 2, "{} claims", claims.len()));
+    }
+}

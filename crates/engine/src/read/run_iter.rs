@@ -18,11 +18,20 @@ use crate::version::{KeyRange, Run, TableUse};
 pub(crate) trait TableList: Send {
     /// The tables, ascending and disjoint.
     fn tables(&self) -> &[TableUse];
+
+    /// The number of the first table that does not lie wholly below `key`.
+    fn first_reaching(&self, key: &[u8]) -> usize {
+        self.tables().partition_point(|table| !table.range.is_above(key))
+    }
 }
 
 impl TableList for Arc<Run> {
     fn tables(&self) -> &[TableUse] {
         Run::tables(self)
+    }
+
+    fn first_reaching(&self, key: &[u8]) -> usize {
+        Run::first_reaching(self, key)
     }
 }
 
@@ -150,7 +159,7 @@ fn tighter<'a>(a: Option<&'a Bytes>, b: Option<&'a Bytes>) -> Option<&'a Bytes> 
 
 impl<L: TableList> EntryIter for RunIter<L> {
     fn seek_to_first(&mut self) -> Result<()> {
-        let first = self.tables.tables().partition_point(|table| !table.range.is_above(&self.limit.lower));
+        let first = self.tables.first_reaching(&self.limit.lower);
         self.seek_from(first, None)
     }
 
@@ -163,7 +172,7 @@ impl<L: TableList> EntryIter for RunIter<L> {
         if key < self.limit.lower.as_ref() {
             return self.seek_to_first();
         }
-        let index = self.tables.tables().partition_point(|table| !table.range.is_above(key));
+        let index = self.tables.first_reaching(key);
         self.seek_from(index, Some((key, seq)))
     }
 

@@ -1,9 +1,11 @@
 //! Runs: sorted lists of tables; what a level is made of.
 //!
 //! A run uses of each of its tables the keys in `range`, which may be less than the file holds. At most
-//! one table of a run can hold a key, and [`Run::table_for`] finds it: a binary search over *heads* (the
-//! first eight bytes of each lower bound as a number, in one dense array), full keys only where heads tie.
-//! A run is immutable; an edit makes a new one that shares the files.
+//! one table of a run can hold a key, and [`Run::table_for`] finds it by the run's *fences*: the lower and
+//! upper bounds of all tables in one ascending list under [heads](LayeredHeads). The number of fences at or
+//! below a key says everything: odd, the key lies in a table; even, between two. So no bound is compared in
+//! full unless the heads leave one question open at the end. A run is immutable; an edit makes a new one that
+//! shares the files.
 //!
 //! Invariant (held by [`Run::new`]): the tables ascend by range, ranges are not empty and share no key.
 //!
@@ -11,7 +13,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use shamba_key::head;
+use shamba_key::LayeredHeads;
 use shamba_table::RangeTombstone;
 
 use super::edit::{KeyRange, TableUse};
@@ -27,7 +29,8 @@ pub struct Run {
     /// Larger is newer, among the runs of a level.
     pub age: Age,
     tables: Box<[TableUse]>,
-    heads: Box<[u64]>,
+    /// Over each table's lower and upper bound, in turn; without the last upper one if there is no end.
+    fences: LayeredHeads,
     bytes: u64,
     has_range_deletes: bool,
     tombstones: OnceLock<Arc<FragmentedTombstones>>,
@@ -50,10 +53,12 @@ impl Run {
                 return Err(format!("run {id}: tables {} and {} share keys", left.meta.id, right.meta.id));
             }
         }
+        let unbounded = tables.last().is_some_and(|table| table.range.upper.is_none());
+        let count = (2 * tables.len()).saturating_sub(usize::from(unbounded));
         Ok(Self {
             id,
             age,
-            heads: tables.iter().map(|table| head(&table.range.lower)).collect(),
+            fences: LayeredHeads::new(count, |number| fence(&tables, number)),
             bytes: tables.iter().fold(0, |sum, table| sum.saturating_add(table.live_bytes)),
             has_range_deletes: tables.iter().any(|table| table.meta.range_deletes > 0),
             tables: tables.into_boxed_slice(),
@@ -74,14 +79,21 @@ impl Run {
     /// The one table whose range holds `key`.
     #[inline]
     pub fn table_for(&self, key: &[u8]) -> Option<&TableUse> {
-        let wanted = head(key);
-        // Heads never order two keys the wrong way round, so tables before `tied` start below the key and
-        // tables from `beyond` on start above it; only those between need their full lower bounds.
-        let tied = self.heads.partition_point(|&head| head < wanted);
-        let beyond = tied + self.heads[tied..].partition_point(|&head| head == wanted);
-        let starting = tied + self.tables[tied..beyond].partition_point(|table| table.range.lower <= key);
-        let table = self.tables.get(starting.checked_sub(1)?)?;
-        table.range.is_above(key).then_some(table)
+        let passed = self.fences_up_to(key);
+        // An even number of fences: the key lies before a table and after the one before it.
+        if passed % 2 == 1 { self.tables.get(passed / 2) } else { None }
+    }
+
+    /// The number of the first table that does not lie wholly below `key`; how many there are if all do.
+    #[inline]
+    pub fn first_reaching(&self, key: &[u8]) -> usize {
+        self.fences_up_to(key) / 2
+    }
+
+    /// How many fences are at or below `key`.
+    #[inline]
+    fn fences_up_to(&self, key: &[u8]) -> usize {
+        self.fences.upper_bound(key, |number| fence(&self.tables, number))
     }
 
     /// The tables that share keys with `range`.
@@ -113,6 +125,16 @@ impl Run {
             }
             Arc::new(FragmentedTombstones::new(tombstones))
         })
+    }
+}
+
+/// The bound that fence `number` stands for.
+fn fence(tables: &[TableUse], number: usize) -> &[u8] {
+    match tables.get(number / 2) {
+        Some(table) if number.is_multiple_of(2) => &table.range.lower,
+        // The last table's missing end has no fence.
+        Some(table) => table.range.upper.as_deref().unwrap_or_default(),
+        None => &[],
     }
 }
 
@@ -163,6 +185,8 @@ mod tests {
             ("zzzzzzzzzzzz", Some(5)),
         ] {
             assert_eq!(found(key), table, "{key}");
+            let reaching = run.tables().partition_point(|table| !table.range.is_above(key.as_bytes()));
+            assert_eq!(run.first_reaching(key.as_bytes()), reaching, "{key}");
         }
     }
 

@@ -14,6 +14,7 @@ use shamba_env::Env;
 use shamba_filter::FilterShape;
 use shamba_key::DigestKind;
 
+use crate::block::DataBlock;
 use crate::compression::Compression;
 use crate::error::{Error, Result};
 use crate::format::{Section, VERSION};
@@ -38,6 +39,8 @@ pub struct BlockDescription {
     pub entries: u64,
     /// The key of its first entry.
     pub first_key: Bytes,
+    /// How its entries are laid out and found.
+    pub layout: &'static str,
     /// How it is compressed.
     pub compression: Compression,
 }
@@ -84,13 +87,20 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
     let mut blocks = Vec::with_capacity(loaded.index.len());
     for (_, handle) in loaded.index.blocks() {
         let bytes = loaded.file.read(handle.offset, u64::from(handle.bytes), "data block")?;
-        let (block, compression) = loaded.decode_block(handle, bytes)?;
+        let (payload, compression) = loaded.decode_block(handle, bytes)?;
+        let damaged = |detail: String| loaded.file.damaged(handle.offset, "data block", detail);
+        let block = DataBlock::view(&payload).map_err(damaged)?;
+        let mut first_key = Vec::new();
+        if block.len() > 0 {
+            block.entry(0, &mut first_key).map_err(damaged)?;
+        }
         blocks.push(BlockDescription {
             offset: handle.offset,
             bytes: u64::from(handle.bytes),
-            payload_bytes: block.payload_bytes() as u64,
+            payload_bytes: payload.len() as u64,
             entries: u64::from(handle.entries),
-            first_key: block.entry(0).map_or_else(Bytes::new, |entry| Bytes::copy_from_slice(entry.key)),
+            first_key: Bytes::from(first_key),
+            layout: block.layout(),
             compression,
         });
     }
@@ -142,14 +152,14 @@ impl fmt::Display for TableDescription {
             }
         }
         if !self.blocks.is_empty() {
-            writeln!(f, "\n      offset     bytes   payload entries compression first key")?;
+            writeln!(f, "\n      offset     bytes   payload entries layout   compression first key")?;
         }
         for block in &self.blocks {
             let (compression, key) = (block.compression.name(), shown(&block.first_key));
             writeln!(
                 f,
-                "{:>12}{:>10}{:>10}{:>8} {compression:<11} {key}",
-                block.offset, block.bytes, block.payload_bytes, block.entries
+                "{:>12}{:>10}{:>10}{:>8} {:<8} {compression:<11} {key}",
+                block.offset, block.bytes, block.payload_bytes, block.entries, block.layout
             )?;
         }
         Ok(())

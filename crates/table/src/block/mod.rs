@@ -24,7 +24,7 @@ mod laws;
 mod tests;
 
 pub(crate) use self::builder::{DataBlockBuilder, NewEntry, shared_bytes};
-pub(crate) use self::plain::{Block, BlockBuilder, EntryPlace, LARGEST_PAYLOAD_BYTES};
+pub(crate) use self::plain::{Block, BlockBuilder, LARGEST_PAYLOAD_BYTES};
 
 use shamba_key::{EntryKind, SeqNo};
 
@@ -121,10 +121,10 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// The layout's name and what it varies, for people.
-    pub(crate) fn layout(&self) -> String {
+    /// The layout's name, for people.
+    pub(crate) fn layout(&self) -> &'static str {
         match self {
-            Self::Plain(_) => "plain".to_owned(),
+            Self::Plain(_) => "plain",
             Self::Tagged(block) => block.layout(),
         }
     }

@@ -23,7 +23,6 @@
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 use std::cmp::Ordering;
-use std::ops::Range;
 
 use super::EntryParts;
 use crate::entry::internal_cmp;
@@ -160,15 +159,6 @@ impl<'a> EntryRef<'a> {
     fn parts(&self) -> EntryParts<'a> {
         EntryParts { seq: self.seq, kind: self.kind, value: self.value, value_start: self.value_start }
     }
-}
-
-/// Where the parts of an entry lie in its block.
-#[derive(Clone, Debug)]
-pub(crate) struct EntryPlace {
-    pub(crate) key: Range<usize>,
-    pub(crate) value: Range<usize>,
-    pub(crate) seq: SeqNo,
-    pub(crate) kind: EntryKind,
 }
 
 /// A plain block whose header was checked, over bytes that are somebody else's. Every access may still find
@@ -336,29 +326,6 @@ impl Block {
     /// How many entries it holds.
     pub(crate) fn len(&self) -> usize {
         self.count
-    }
-
-    /// The payload's length.
-    pub(crate) fn payload_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Where entry `number` lies; `None` past the end.
-    pub(crate) fn place(&self, number: usize) -> Option<EntryPlace> {
-        let entry = self.entry(number)?;
-        let value = entry.value_start..entry.value_start + entry.value.len();
-        let key = value.start - entry.key.len()..value.start;
-        Some(EntryPlace { key, value, seq: entry.seq, kind: entry.kind })
-    }
-
-    /// The bytes at a place of this block.
-    pub(crate) fn slice(&self, range: &Range<usize>) -> &[u8] {
-        self.bytes.get(range.clone()).unwrap_or_default()
-    }
-
-    /// The bytes at a place of this block, sharing the block.
-    pub(crate) fn share(&self, range: &Range<usize>) -> Bytes {
-        self.bytes.slice(range.clone())
     }
 
     /// Entry `number`; `None` past the end.

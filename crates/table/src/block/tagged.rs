@@ -344,11 +344,11 @@ impl<'a> Tagged<'a> {
         Ok(())
     }
 
-    pub(super) fn layout(&self) -> String {
+    pub(super) fn layout(&self) -> &'static str {
         match self.tag_width {
-            0 => "untagged".to_owned(),
-            1 => "tagged".to_owned(),
-            _ => "tagged, 2 bytes".to_owned(),
+            0 => "untagged",
+            1 => "tagged",
+            _ => "tagged-2",
         }
     }
 }

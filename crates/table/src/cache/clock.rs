@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use bytes::Bytes;
+
 use super::Key;
-use crate::block::Block;
 use crate::id::TableId;
 
 /// What a block takes beside its bytes: frame, map entry and the allocation's head, about.
@@ -15,7 +16,7 @@ const FRAME_OVERHEAD_BYTES: u64 = 128;
 
 struct Frame {
     key: Key,
-    block: Block,
+    block: Bytes,
     bytes: u64,
     marked: bool,
 }
@@ -52,15 +53,15 @@ impl Shard {
         self.bytes
     }
 
-    pub(super) fn get(&mut self, key: Key) -> Option<Block> {
+    pub(super) fn get(&mut self, key: Key) -> Option<Bytes> {
         let place = *self.map.get(&key)?;
         let frame = self.frames.get_mut(place)?.as_mut()?;
         frame.marked = true;
         Some(frame.block.clone())
     }
 
-    pub(super) fn insert(&mut self, key: Key, block: Block) -> Change {
-        let bytes = block.payload_bytes() as u64 + FRAME_OVERHEAD_BYTES;
+    pub(super) fn insert(&mut self, key: Key, block: Bytes) -> Change {
+        let bytes = block.len() as u64 + FRAME_OVERHEAD_BYTES;
         // Two readers that missed together bring the same block: the first one stays.
         if bytes > self.capacity_bytes || self.map.contains_key(&key) {
             return Change::default();

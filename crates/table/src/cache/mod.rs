@@ -11,8 +11,9 @@ mod clock;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+
 use self::clock::Shard;
-use crate::block::Block;
 use crate::id::TableId;
 use crate::ledger::{Ledger, LedgerPart};
 
@@ -73,12 +74,12 @@ impl BlockCache {
         }
     }
 
-    pub(crate) fn get(&self, table: TableId, offset: u64) -> Option<Block> {
+    pub(crate) fn get(&self, table: TableId, offset: u64) -> Option<Bytes> {
         let key = Key { table, offset };
         self.shard(key).get(key)
     }
 
-    pub(crate) fn insert(&self, table: TableId, offset: u64, block: Block) {
+    pub(crate) fn insert(&self, table: TableId, offset: u64, block: Bytes) {
         let key = Key { table, offset };
         let change = self.shard(key).insert(key, block);
         self.ledger.charge(LedgerPart::BlockCache, change.added_bytes);

@@ -1,17 +1,18 @@
 //! Walking a table, both ways.
 //!
-//! An iterator holds the reader, the block that it is in and where the current entry lies in it; `key` and
-//! `value` are slices of that block. It reads one block at a time.
+//! An iterator holds the reader, the block that it is in and where the current entry lies in it; `value` is a
+//! slice of that block, `key` is put together from its pieces. It reads one block at a time.
 //!
 //! Not here: iterators over runs and trees (the engine's), and their bounds.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 
 use super::{ReadCounters, TableReader};
-use crate::block::{Block, EntryPlace};
+use crate::block::DataBlock;
 use crate::entry::EntryIter;
 use crate::error::Result;
 use crate::index::BlockNo;
@@ -22,15 +23,34 @@ pub struct TableIter {
     table: Arc<TableReader>,
     fill_cache: bool,
     /// The block last used, by its number in the index; the current entry is in it.
-    block: Option<(BlockNo, Block)>,
-    /// The current entry, by its number in the block.
-    current: Option<(usize, EntryPlace)>,
+    block: Option<(BlockNo, Bytes)>,
+    current: Option<Current>,
+    /// The key of the entry that was current last, which the next one's may begin with.
+    key: Vec<u8>,
     counters: ReadCounters,
+}
+
+/// The current entry.
+#[derive(Clone, Debug)]
+struct Current {
+    /// Its number in the block.
+    place: usize,
+    seq: SeqNo,
+    kind: EntryKind,
+    /// Where its value lies in the block.
+    value: Range<usize>,
 }
 
 impl TableIter {
     pub(super) fn new(table: Arc<TableReader>, fill_cache: bool) -> Self {
-        Self { table, fill_cache, block: None, current: None, counters: ReadCounters::default() }
+        Self {
+            table,
+            fill_cache,
+            block: None,
+            current: None,
+            key: Vec::new(),
+            counters: ReadCounters::default(),
+        }
     }
 
     /// What the walk has cost so far.
@@ -43,31 +63,55 @@ impl TableIter {
         &self.table
     }
 
-    /// Block `number`; `None` past the last. The current entry is given up.
-    fn enter(&mut self, number: BlockNo) -> Result<Option<&Block>> {
+    /// Makes block `number` the one held; says whether there is one. The current entry is given up.
+    fn enter(&mut self, number: BlockNo) -> Result<bool> {
         self.current = None;
         if self.block.as_ref().is_none_or(|(held, _)| *held != number) {
             self.block = None;
             let Some(handle) = self.table.loaded.index.handle(number) else {
-                return Ok(None);
+                return Ok(false);
             };
             let block = self.table.block(handle, self.fill_cache, &mut self.counters)?;
             self.block = Some((number, block));
         }
-        Ok(self.block.as_ref().map(|(_, block)| block))
+        Ok(true)
+    }
+
+    /// What `ask` finds in the block held.
+    fn ask<T>(&self, ask: impl FnOnce(DataBlock<'_>) -> std::result::Result<T, String>) -> Result<T> {
+        let payload = self.block.as_ref().map_or(&[][..], |(_, block)| block);
+        DataBlock::view(payload).and_then(ask).map_err(|detail| self.table.damaged_block(self.held(), detail))
     }
 
     /// Goes to entry `place` of block `number`, or to none if there is no such entry.
     fn settle(&mut self, number: BlockNo, place: usize) -> Result<()> {
-        let found = self.enter(number)?.and_then(|block| block.place(place));
-        self.current = found.map(|entry| (place, entry));
+        // One entry on, the key needs less work: what it shares with the one before is there.
+        let follows = self.held() == number
+            && self.current.as_ref().is_some_and(|current| Some(current.place) == place.checked_sub(1));
+        if !self.enter(number)? {
+            return Ok(());
+        }
+        let mut key = std::mem::take(&mut self.key);
+        let found = self.ask(|block| {
+            if place >= block.len() {
+                return Ok(None);
+            }
+            let entry =
+                if follows { block.next_entry(place, &mut key) } else { block.entry(place, &mut key) }?;
+            let value = entry.value_start..entry.value_start + entry.value.len();
+            Ok(Some(Current { place, seq: entry.seq, kind: entry.kind, value }))
+        });
+        self.key = key;
+        self.current = found?;
         Ok(())
     }
 
     /// Goes to the last entry of block `number`. Blocks are never empty: their handles count entries.
     fn settle_last(&mut self, number: BlockNo) -> Result<()> {
-        let count = self.enter(number)?.map_or(0, Block::len);
-        match count.checked_sub(1) {
+        if !self.enter(number)? {
+            return Ok(());
+        }
+        match self.ask(|block| Ok(block.len()))?.checked_sub(1) {
             Some(last) => self.settle(number, last),
             None => Ok(()),
         }
@@ -96,10 +140,10 @@ impl EntryIter for TableIter {
         let Some(number) = self.table.loaded.index.find(key, seq) else {
             return Ok(());
         };
-        let Some(block) = self.enter(number)? else {
+        if !self.enter(number)? {
             return Ok(());
-        };
-        let (place, count) = (block.lower_bound(key, seq), block.len());
+        }
+        let (place, count) = self.ask(|block| Ok((block.lower_bound(key, seq)?, block.len())))?;
         // Between the last entry of a block and its separator: the next block's first entry is the first after.
         if place == count { self.settle(number.next(), 0) } else { self.settle(number, place) }
     }
@@ -108,13 +152,15 @@ impl EntryIter for TableIter {
         let Some(number) = self.table.loaded.index.find(key, seq) else {
             return self.seek_to_last();
         };
-        let Some(block) = self.enter(number)? else {
+        if !self.enter(number)? {
             return Ok(());
-        };
-        let place = block.lower_bound(key, seq);
-        if block.entry(place).is_some_and(|entry| entry.key == key && entry.seq == seq) {
-            return self.settle(number, place);
         }
+        let place = self.ask(|block| block.lower_bound(key, seq))?;
+        self.settle(number, place)?;
+        if self.current.as_ref().is_some_and(|current| current.seq == seq) && self.key == key {
+            return Ok(());
+        }
+        self.current = None;
         match (place.checked_sub(1), number.previous()) {
             (Some(before), _) => self.settle(number, before),
             (None, Some(before)) => self.settle_last(before),
@@ -123,7 +169,7 @@ impl EntryIter for TableIter {
     }
 
     fn next(&mut self) -> Result<()> {
-        let Some((place, _)) = self.current.take() else {
+        let Some(place) = self.current.as_ref().map(|current| current.place) else {
             return Ok(());
         };
         let number = self.held();
@@ -132,11 +178,11 @@ impl EntryIter for TableIter {
     }
 
     fn prev(&mut self) -> Result<()> {
-        let Some((place, _)) = self.current.take() else {
+        let Some(current) = self.current.take() else {
             return Ok(());
         };
         let number = self.held();
-        match (place.checked_sub(1), number.previous()) {
+        match (current.place.checked_sub(1), number.previous()) {
             (Some(before), _) => self.settle(number, before),
             (None, Some(before)) => self.settle_last(before),
             (None, None) => Ok(()),
@@ -148,30 +194,27 @@ impl EntryIter for TableIter {
     }
 
     fn key(&self) -> &[u8] {
-        match (&self.block, &self.current) {
-            (Some((_, block)), Some((_, entry))) => block.slice(&entry.key),
-            _ => &[],
-        }
+        if self.current.is_some() { &self.key } else { &[] }
     }
 
     fn seq(&self) -> SeqNo {
-        self.current.as_ref().map_or(SeqNo::ZERO, |(_, entry)| entry.seq)
+        self.current.as_ref().map_or(SeqNo::ZERO, |entry| entry.seq)
     }
 
     fn kind(&self) -> EntryKind {
-        self.current.as_ref().map_or(EntryKind::Put, |(_, entry)| entry.kind)
+        self.current.as_ref().map_or(EntryKind::Put, |entry| entry.kind)
     }
 
     fn value(&self) -> &[u8] {
         match (&self.block, &self.current) {
-            (Some((_, block)), Some((_, entry))) => block.slice(&entry.value),
+            (Some((_, block)), Some(entry)) => block.get(entry.value.clone()).unwrap_or_default(),
             _ => &[],
         }
     }
 
     fn value_bytes(&self) -> Bytes {
         match (&self.block, &self.current) {
-            (Some((_, block)), Some((_, entry))) => block.share(&entry.value),
+            (Some((_, block)), Some(entry)) => block.slice(entry.value.clone()),
             _ => Bytes::new(),
         }
     }

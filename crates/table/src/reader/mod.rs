@@ -23,7 +23,7 @@ use shamba_filter::BlockedFilter;
 use shamba_key::{DigestFn, KeyDigest, SeqNo};
 
 use crate::block::frame::{FRAME_BYTES, unseal};
-use crate::block::{Block, LARGEST_PAYLOAD_BYTES};
+use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
 use crate::cache::BlockCache;
 use crate::compression::Compression;
 use crate::entry::{Entry, internal_cmp};
@@ -161,7 +161,7 @@ impl TableReader {
     }
 
     /// The newest version of `key` that is not newer than `seq`, tombstones included. Asks neither the filter
-    /// nor the range tombstones. `_digest` is the key's: blocks with tags will need it, these search by key.
+    /// nor the range tombstones. `digest` is the key's, by which its entry is found in a block with tags.
     ///
     /// # Errors
     /// What reading says: `Io` or `Corruption`.
@@ -169,7 +169,7 @@ impl TableReader {
         &self,
         key: &[u8],
         seq: SeqNo,
-        _digest: KeyDigest,
+        digest: KeyDigest,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
         let start_ns = self.now_ns(io);
@@ -179,12 +179,13 @@ impl TableReader {
         // One turn, as separators carry sequence numbers; a second one only for a separator that lies between
         // the last version of `key` in its block and the next, which this build's writer does not make.
         while let Some((number, handle)) = at.and_then(|at| Some((at, self.loaded.index.handle(at)?))) {
-            let block = self.block(handle, true, io)?;
-            if let Some(place) = block.place(block.lower_bound(key, seq)) {
-                if block.slice(&place.key) == key {
-                    let value = Value::of_part(block.share(&place.value));
-                    answer = Some(Entry { seq: place.seq, kind: place.kind, value });
-                }
+            let payload = self.block(handle, true, io)?;
+            let found = DataBlock::view(&payload)
+                .and_then(|block| block.find(key, seq, digest.block_tag()))
+                .map_err(|detail| self.damaged_block(number, detail))?;
+            if let Some(found) = found {
+                let value = payload.slice(found.value_start..found.value_start + found.value.len());
+                answer = Some(Entry { seq: found.seq, kind: found.kind, value: Value::of_part(value) });
                 break;
             }
             let separator = self.loaded.index.separator(number);
@@ -248,18 +249,24 @@ impl TableReader {
     }
 
     /// The block that `handle` says, from the cache or the file.
-    fn block(&self, handle: Handle, fill_cache: bool, io: &mut ReadCounters) -> Result<Block> {
-        if let Some(block) = self.cache.get(self.summary.id, handle.offset) {
+    fn block(&self, handle: Handle, fill_cache: bool, io: &mut ReadCounters) -> Result<Bytes> {
+        if let Some(payload) = self.cache.get(self.summary.id, handle.offset) {
             io.cache_hits += 1;
-            return Ok(block);
+            return Ok(payload);
         }
         io.data_reads += 1;
         let bytes = self.loaded.file.read(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
-        let (block, _) = self.loaded.decode_block(handle, bytes)?;
+        let (payload, _) = self.loaded.decode_block(handle, bytes)?;
         if fill_cache {
-            self.cache.insert(self.summary.id, handle.offset, block.clone());
+            self.cache.insert(self.summary.id, handle.offset, payload.clone());
         }
-        Ok(block)
+        Ok(payload)
+    }
+
+    /// Damage that an access to block `number` met.
+    fn damaged_block(&self, number: BlockNo, detail: String) -> Error {
+        let offset = self.loaded.index.handle(number).map_or(0, |handle| handle.offset);
+        self.loaded.file.damaged(offset, DATA_BLOCK, detail)
     }
 
     fn now_ns(&self, io: &ReadCounters) -> u64 {
@@ -268,17 +275,17 @@ impl TableReader {
 }
 
 impl Loaded {
-    /// The data block whose frame is `bytes`, and how it was compressed.
-    pub(crate) fn decode_block(&self, handle: Handle, bytes: Vec<u8>) -> Result<(Block, Compression)> {
+    /// The payload of the data block whose frame is `bytes`, its header checked, and how it was compressed.
+    pub(crate) fn decode_block(&self, handle: Handle, bytes: Vec<u8>) -> Result<(Bytes, Compression)> {
         let damaged = |detail: String| -> Error { self.file.damaged(handle.offset, DATA_BLOCK, detail) };
         let limit_bytes = payload_limit_bytes(&self.properties, handle);
         let (payload, compression) =
             unseal(self.file.birth, handle.offset, bytes, limit_bytes).map_err(damaged)?;
-        let block = Block::parse(payload).map_err(damaged)?;
-        if block.len() != handle.entries as usize {
-            return Err(damaged(format!("{} entries, expected {}", block.len(), handle.entries)));
+        let entries = DataBlock::view(&payload).map_err(damaged)?.len();
+        if entries != handle.entries as usize {
+            return Err(damaged(format!("{entries} entries, expected {}", handle.entries)));
         }
-        Ok((block, compression))
+        Ok((payload, compression))
     }
 }
 

@@ -8,6 +8,7 @@ use shamba_key::{EntryKind, SeqNo};
 
 use super::TableReader;
 use super::load::{load_footer, load_header, load_properties, load_tombstones};
+use crate::block::DataBlock;
 use crate::compression::Compression;
 use crate::content::ContentDigest;
 use crate::entry::internal_cmp;
@@ -121,7 +122,9 @@ impl TableReader {
         // Whatever this block turns out to be, the next one's keys are compared with separators only.
         let previous = std::mem::take(&mut seen.last);
         let bytes = file.read(handle.offset, u64::from(handle.bytes), super::DATA_BLOCK)?;
-        let (block, compression) = self.loaded.decode_block(handle, bytes)?;
+        let (payload, compression) = self.loaded.decode_block(handle, bytes)?;
+        let block = DataBlock::view(&payload).map_err(damaged)?;
+        block.check().map_err(damaged)?;
         let block_bytes = usize::try_from(self.loaded.properties.block_bytes).unwrap_or(usize::MAX);
         let aligned = match compression {
             Compression::None => next.next_multiple_of(alignment(block_bytes)),
@@ -135,29 +138,38 @@ impl TableReader {
             let before = number.previous().and_then(|before| index.separator(before));
             last = before.map(|(key, seq)| (key.to_vec(), seq));
         }
-        let mut new_key = true;
-        for (place, entry) in block.entries().enumerate() {
-            if let Some((key, seq)) = &last {
-                if !internal_cmp(key, *seq, entry.key, entry.seq).is_lt() {
+        let mut key = Vec::new();
+        let mut tag = None;
+        for place in 0..block.len() {
+            let entry = block.next_entry(place, &mut key).map_err(damaged)?;
+            let mut new_key = true;
+            if let Some((last_key, seq)) = &last {
+                if !internal_cmp(last_key, *seq, &key, entry.seq).is_lt() {
                     return Err(damaged(format!("entry {place} is out of order")));
                 }
-                new_key = key != entry.key;
+                new_key = *last_key != key;
             }
-            if entry.kind == EntryKind::RangeDelete || !self.inside(entry.key, entry.seq) {
+            if entry.kind == EntryKind::RangeDelete || !self.inside(&key, entry.seq) {
                 return Err(damaged(format!("entry {place} is out of the table's bounds")));
             }
-            if new_key {
-                seen.keys += 1;
-                let digest = self.digest.digest(entry.key);
+            if new_key || tag.is_none() {
+                let digest = self.digest.digest(&key);
+                tag = Some(digest.block_tag());
                 if self.filter().is_some_and(|filter| !filter.may_contain(digest)) {
                     let section = self.loaded.footer.section(SectionKind::Filter);
                     let offset = section.map_or(0, |section| section.offset);
-                    let detail = format!("it denies the key \"{}\"", entry.key.escape_ascii());
+                    let detail = format!("it denies the key \"{}\"", key.escape_ascii());
                     return Err(file.damaged(offset, "filter", detail));
                 }
             }
-            seen.count(entry.key, entry.seq, entry.kind, entry.value);
-            last = Some((entry.key.to_vec(), entry.seq));
+            if tag.is_some_and(|tag| !block.tag_agrees(place, tag)) {
+                return Err(damaged(format!("the tag of entry {place} is not that of its key")));
+            }
+            seen.keys += u64::from(new_key);
+            seen.count(&key, entry.seq, entry.kind, entry.value);
+            let (last_key, last_seq) = last.get_or_insert_default();
+            last_key.clone_from(&key);
+            *last_seq = entry.seq;
         }
         if let Some((key, seq)) = &last
             && let Some((separator, separator_seq)) = index.separator(number)

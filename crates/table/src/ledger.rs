@@ -1,7 +1,10 @@
 //! The ledger: who holds how many bytes.
 //!
-//! One counter a part, changed with relaxed atomics: a reading is a moment's figure, and the parts of one
-//! reading may be of slightly different moments. It only counts; what to do about a total is decided above.
+//! One counter a part and one for the sum, changed with relaxed atomics: a reading is a moment's figure, and
+//! the parts of one reading may be of slightly different moments. The sum's highest value is kept, so that a
+//! test or an operator can tell whether a budget ever was exceeded. Consumers charge before they allocate.
+//!
+//! Not here: what to do about a sum that nears its budget, which is decided above.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,15 +23,17 @@ pub enum LedgerPart {
     Indexes,
     /// Open tables: bounds, properties, range tombstones.
     TableMeta,
-    /// Tables being built.
+    /// Tables being built: gathered bytes, digests, filters, separators.
     WriteBuffers,
-    /// What iterators pin.
+    /// What walks read ahead and pin: of iterators, flushes and merges.
     Iterators,
+    /// Log records on their way to the operating system.
+    Logs,
 }
 
 impl LedgerPart {
     /// Every part.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Memtables,
         Self::BlockCache,
         Self::Filters,
@@ -36,6 +41,7 @@ impl LedgerPart {
         Self::TableMeta,
         Self::WriteBuffers,
         Self::Iterators,
+        Self::Logs,
     ];
 
     /// The name in output.
@@ -48,6 +54,7 @@ impl LedgerPart {
             Self::TableMeta => "table metadata",
             Self::WriteBuffers => "write buffers",
             Self::Iterators => "iterators",
+            Self::Logs => "logs",
         }
     }
 }
@@ -62,6 +69,8 @@ impl fmt::Display for LedgerPart {
 #[derive(Debug, Default)]
 pub struct Ledger {
     parts: [AtomicU64; LedgerPart::ALL.len()],
+    total: AtomicU64,
+    peak: AtomicU64,
 }
 
 impl Ledger {
@@ -73,10 +82,15 @@ impl Ledger {
     /// Counts `bytes` more for `part`.
     pub fn charge(&self, part: LedgerPart, bytes: u64) {
         self.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
+        let total = self.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if total > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(total, Ordering::Relaxed);
+        }
     }
 
     /// Counts `bytes` less for `part`; what was never charged must not be released.
     pub fn release(&self, part: LedgerPart, bytes: u64) {
+        self.total.fetch_sub(bytes, Ordering::Relaxed);
         let before = self.parts[part as usize].fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{part}: released {bytes} of {before} bytes");
     }
@@ -88,7 +102,17 @@ impl Ledger {
 
     /// What all parts hold now.
     pub fn total(&self) -> u64 {
-        LedgerPart::ALL.into_iter().map(|part| self.bytes(part)).sum()
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// The most that all parts together have held since the ledger was made, or the peak was reset.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the peak: it is what is held now.
+    pub fn reset_peak(&self) {
+        self.peak.store(self.total(), Ordering::Relaxed);
     }
 }
 
@@ -145,6 +169,8 @@ mod tests {
         drop(indexes);
         assert_eq!((ledger.bytes(LedgerPart::Indexes), ledger.total()), (0, 60));
         drop(filters);
-        assert_eq!(ledger.total(), 0);
+        assert_eq!((ledger.total(), ledger.peak()), (0, 110));
+        ledger.reset_peak();
+        assert_eq!(ledger.peak(), 0);
     }
 }

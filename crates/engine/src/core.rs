@@ -55,7 +55,7 @@ pub(crate) struct KeyspaceCore {
 impl KeyspaceCore {
     pub fn new(id: KeyspaceId, name: String, version: Arc<Version>, closed: Arc<AtomicBool>) -> Self {
         let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(OrderedMemtable::new())];
-        let view = ArcSwap::from_pointee(View { keyspace: id, memtables, version });
+        let view = ArcSwap::from_pointee(View::new(id, memtables, version));
         Self { id, name, view, publishing: Mutex::new(()), dropped: AtomicBool::new(false), closed }
     }
 

@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
 use crate::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
 use crate::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
-use crate::view::View;
 
 /// A manifest with more than this of edits is replaced by a snapshot of the state.
 const MANIFEST_BYTES_MAX: u64 = 4 << 20;
@@ -83,10 +82,9 @@ impl Core {
             if !is_edited && !is_member {
                 continue;
             }
-            keyspace.publish(|view| View {
-                keyspace: *id,
-                memtables: view.memtables.iter().filter(|memtable| !is_flushed(memtable)).cloned().collect(),
-                version: Arc::new(keyspace_state.version.clone()),
+            keyspace.publish(|view| {
+                let memtables = view.memtables.iter().filter(|memtable| !is_flushed(memtable));
+                view.next(memtables.cloned().collect(), Arc::new(keyspace_state.version.clone()))
             });
         }
     }

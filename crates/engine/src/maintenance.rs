@@ -123,10 +123,8 @@ impl Core {
         self.keyspaces.store(Arc::new(keyspaces));
         lock(&self.background.state).full_merges.retain(|id| *id != keyspace.id);
         // Whoever still holds the keyspace's handle must not keep its files.
-        keyspace.publish(|view| crate::view::View {
-            keyspace: view.keyspace,
-            memtables: vec![Arc::new(crate::memtable::OrderedMemtable::new())],
-            version: Arc::new(Version::empty()),
+        keyspace.publish(|view| {
+            view.next(vec![Arc::new(crate::memtable::OrderedMemtable::new())], Arc::new(Version::empty()))
         });
         self.release_stale_views();
         Ok(())

@@ -38,7 +38,6 @@ use crate::version::manifest::{
     ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
 };
 use crate::version::{Change, ManifestEdit, VersionEdit};
-use crate::view::View;
 use crate::wal::{Recovery, ReplayOptions, ReplayReport, WalWriter, parse_log_file_name, replay};
 use crate::write::commit::{CommitQueue, apply_op};
 
@@ -312,6 +311,10 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
             let _ = meta.reader.set(reader);
         }
     }
+    // The views were made before their tables were open.
+    for keyspace in core.keyspaces.load().values() {
+        keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
+    }
     Ok(())
 }
 
@@ -381,10 +384,9 @@ fn begin(
     if core.read_only {
         for (id, memtables) in replayed {
             let Some(keyspace) = core.keyspace(id) else { continue };
-            keyspace.publish(|view| View {
-                keyspace: id,
-                memtables: memtables.into_iter().rev().collect(), // Nothing will ever be written.
-                version: Arc::clone(&view.version),
+            keyspace.publish(|view| {
+                // Nothing will ever be written.
+                view.next(memtables.into_iter().rev().collect(), Arc::clone(&view.version))
             });
         }
         return Ok(());
@@ -425,11 +427,8 @@ fn begin(
     };
     for (id, keyspace) in core.keyspaces.load().iter() {
         let Some(keyspace_state) = state.keyspaces.get(id) else { continue };
-        keyspace.publish(|view| View {
-            keyspace: *id,
-            memtables: view.memtables.clone(),
-            version: Arc::new(keyspace_state.version.clone()),
-        });
+        let version = Arc::new(keyspace_state.version.clone());
+        keyspace.publish(|view| view.next(view.memtables.clone(), version));
     }
     if core.settings.no_wal {
         // The log stays as it is: a head and an end. It is what the manifest must find.

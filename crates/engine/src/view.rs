@@ -4,15 +4,23 @@
 //! reader loads it without a contended reference count (`arc-swap`'s thread-local slots) and filters what
 //! it finds by its sequence number, so one view serves readers of any sequence that is still protected.
 //!
+//! Beside the tree, a view holds what lookups need of it in the order in which they need it: a flat list of
+//! runs ([`RunPlan`]), and for each of their tables one cache line with filter and reader ([`Probe`]). It is
+//! made when the view is installed, so that a lookup follows no chain of counted pointers from level to run
+//! to table to filter; a run that was in the view before keeps its list.
+//!
 //! Invariant: `memtables[0]` is the one that takes writes; everything in a later memtable is older than
 //! everything in an earlier one, and everything in the version is older than all of them.
 
 use std::sync::Arc;
 
+use shamba_filter::BlockedFilter;
+use shamba_table::TableReader;
+
 use crate::error::Result;
 use crate::ids::KeyspaceId;
 use crate::memtable::Memtable;
-use crate::version::Version;
+use crate::version::{Run, Version};
 
 /// Memtables and tree of one keyspace at one moment.
 pub(crate) struct View {
@@ -22,6 +30,83 @@ pub(crate) struct View {
     pub memtables: Vec<Arc<dyn Memtable>>,
     /// The tree.
     pub version: Arc<Version>,
+    plans: Box<[RunPlan]>,
+    runs_have_range_deletes: bool,
+}
+
+/// A run as lookups see it.
+pub(crate) struct RunPlan {
+    /// Its level.
+    pub level: u32,
+    pub run: Arc<Run>,
+    /// One for each table of the run, in the same order.
+    pub probes: Arc<[Probe]>,
+}
+
+/// A table as lookups see it, on one cache line.
+#[repr(align(64))]
+pub(crate) struct Probe {
+    /// `None`: every key may be contained.
+    pub filter: Option<BlockedFilter>,
+    /// `None` in trees that exist only on paper, or whose tables are not open yet.
+    pub reader: Option<Arc<TableReader>>,
+}
+
+const _: () = assert!(size_of::<Probe>() == 64);
+
+impl View {
+    /// The view of these memtables, newest first, and this tree.
+    pub fn new(keyspace: KeyspaceId, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) -> Self {
+        Self::after(&[], keyspace, memtables, version)
+    }
+
+    /// The view that follows this one.
+    pub fn next(&self, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) -> Self {
+        Self::after(&self.plans, self.keyspace, memtables, version)
+    }
+
+    fn after(
+        before: &[RunPlan],
+        keyspace: KeyspaceId,
+        memtables: Vec<Arc<dyn Memtable>>,
+        version: Arc<Version>,
+    ) -> Self {
+        let plans = version.runs().map(|(level, run)| {
+            let known = before.iter().find(|plan| Arc::ptr_eq(&plan.run, run) && plan.is_open());
+            let probes = known.map_or_else(|| probes(run), |plan| Arc::clone(&plan.probes));
+            RunPlan { level, run: Arc::clone(run), probes }
+        });
+        let plans: Box<[RunPlan]> = plans.collect();
+        let runs_have_range_deletes = plans.iter().any(|plan| plan.run.has_range_deletes());
+        Self { keyspace, memtables, version, plans, runs_have_range_deletes }
+    }
+
+    /// Every run, in lookup order.
+    #[inline]
+    pub fn plans(&self) -> &[RunPlan] {
+        &self.plans
+    }
+
+    /// Whether any run has range tombstones.
+    #[inline]
+    pub fn runs_have_range_deletes(&self) -> bool {
+        self.runs_have_range_deletes
+    }
+}
+
+impl RunPlan {
+    /// Whether every table was open when the plan was made.
+    fn is_open(&self) -> bool {
+        self.probes.iter().all(|probe| probe.reader.is_some())
+    }
+}
+
+fn probes(run: &Run) -> Arc<[Probe]> {
+    let probe = |reader: Option<&Arc<TableReader>>| Probe {
+        filter: reader.and_then(|reader| reader.filter()).cloned(),
+        reader: reader.cloned(),
+    };
+    run.tables().iter().map(|table| probe(table.meta.reader.get())).collect()
 }
 
 /// Where iterators get a fresh view after theirs was taken away.

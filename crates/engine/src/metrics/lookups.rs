@@ -13,6 +13,8 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
+use shamba_table::ReadCounters;
+
 use crate::core::lock;
 
 macro_rules! lookup_counts {
@@ -46,6 +48,18 @@ lookup_counts! {
 }
 
 const OFTEN: usize = 5;
+
+impl LookupCounts {
+    /// What a search of a table cost.
+    pub fn add_reads(&mut self, io: &ReadCounters) {
+        self.filter_reads += io.filter_reads;
+        self.index_reads += io.index_reads;
+        self.data_reads += io.data_reads;
+        self.cache_hits += io.cache_hits;
+        self.index_ns += io.index_ns;
+        self.data_ns += io.data_ns;
+    }
+}
 
 /// The counters of one thread; two cache lines, so that neighbours never share one.
 #[repr(align(128))]

@@ -9,7 +9,8 @@ use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{Entry, ReadCounters};
 
 use crate::slice::Slice;
-use crate::version::{Run, TableUse};
+use crate::version::Run;
+use crate::view::RunPlan;
 
 /// Gets told of each decision of a lookup.
 pub(crate) trait Recorder {
@@ -135,22 +136,23 @@ impl Step {
         Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfRange, found: None }
     }
 
-    fn table(level: u32, run: &Run, table: &TableUse) -> Place {
-        Place::Table { level, run: run.id.0, table: table.meta.id.0 }
+    /// The place of the table of this number within the run.
+    fn table(plan: &RunPlan, number: usize) -> Place {
+        let table = plan.run.tables().get(number).map_or(0, |table| table.meta.id.0);
+        Place::Table { level: plan.level, run: plan.run.id.0, table }
     }
 
-    pub(crate) fn no_filter(level: u32, run: &Run, table: &TableUse) -> Self {
-        Self { place: Self::table(level, run, table), action: Action::NoFilter, found: None }
+    pub(crate) fn no_filter(plan: &RunPlan, number: usize) -> Self {
+        Self { place: Self::table(plan, number), action: Action::NoFilter, found: None }
     }
 
-    pub(crate) fn filter(level: u32, run: &Run, table: &TableUse, maybe: bool) -> Self {
-        Self { place: Self::table(level, run, table), action: Action::FilterProbed { maybe }, found: None }
+    pub(crate) fn filter(plan: &RunPlan, number: usize, maybe: bool) -> Self {
+        Self { place: Self::table(plan, number), action: Action::FilterProbed { maybe }, found: None }
     }
 
     pub(crate) fn search(
-        level: u32,
-        run: &Run,
-        table: &TableUse,
+        plan: &RunPlan,
+        number: usize,
         io: &ReadCounters,
         entry: Option<&Entry>,
         ns: u64,
@@ -158,7 +160,7 @@ impl Step {
     ) -> Self {
         let ReadCounters { data_reads, cache_hits, index_reads, .. } = *io;
         let action = Action::TableSearched { data_reads, cache_hits, index_reads, ns, filtered };
-        Self { place: Self::table(level, run, table), action, found: Self::found_of(entry) }
+        Self { place: Self::table(plan, number), action, found: Self::found_of(entry) }
     }
 }
 

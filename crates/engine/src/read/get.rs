@@ -8,18 +8,22 @@
 //! With `hash_sharing` off each filter after the first hashes the key again just before its test: the
 //! baseline, which differs in nothing else.
 //!
-//! Not here: which view and sequence ([`crate::db`]), what the steps look like to a person ([`super::explain`]).
+//! A lookup walks the flat list of runs that the view prepared ([`RunPlan`]): no counted pointer is followed
+//! and nothing is allocated until a value is found.
+//!
+//! Not here: which view and sequence ([`super::reader`]), many keys at once ([`super::multi_get`]), what the
+//! steps look like to a person ([`super::explain`]).
 
 use shamba_env::Clock;
-use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo, hashes_on_this_thread};
+use shamba_filter::Question;
+use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{Entry, ReadCounters, TableReader, Value};
 
 use super::explain::{Recorder, Step};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::LookupCounts;
 use crate::planted::{Defect, is_planted};
-use crate::version::{Run, TableUse};
-use crate::view::View;
+use crate::view::{Probe, RunPlan, View};
 
 /// How lookups are done.
 #[derive(Clone, Copy)]
@@ -31,200 +35,226 @@ pub(crate) struct LookupSettings<'a> {
     pub clock: Option<&'a dyn Clock>,
 }
 
-/// Candidates are gathered in an array of this size on the stack; deeper trees go round again.
-const CANDIDATES: usize = 24;
-
-/// A run's table that may hold the key.
-#[derive(Clone, Copy)]
-struct Candidate<'v> {
-    level: u32,
-    run: &'v Run,
-    table: &'v TableUse,
-    reader: &'v TableReader,
-}
-
-/// The newest visible value of `key` in `view` at `seq`, in phases.
-pub(crate) fn get<R: Recorder>(
-    view: &View,
-    settings: LookupSettings<'_>,
-    key: &[u8],
-    digest: KeyDigest,
-    seq: SeqNo,
-    counts: &mut LookupCounts,
-    recorder: &mut R,
-) -> Result<Option<Value>> {
-    let hashes_before = hashes_on_this_thread();
-    let begin_ns = settings.clock.map_or(0, Clock::now_ns);
-    counts.lookups += 1;
-    if is_planted(Defect::SecondHash) {
-        let _ = settings.digest.digest(key);
+impl LookupSettings<'_> {
+    /// The time if lookups are timed, else 0.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.clock.map_or(0, Clock::now_ns)
     }
-    let found = find(view, settings, key, digest, seq, counts, recorder);
-    counts.hashes += hashes_on_this_thread().wrapping_sub(hashes_before);
-    counts.total_ns += settings.clock.map_or(0, Clock::now_ns).saturating_sub(begin_ns);
-    let value = found?;
-    counts.found += u64::from(value.is_some());
-    Ok(value)
 }
 
-fn find<R: Recorder>(
-    view: &View,
-    settings: LookupSettings<'_>,
-    key: &[u8],
-    digest: KeyDigest,
-    seq: SeqNo,
-    counts: &mut LookupCounts,
-    recorder: &mut R,
-) -> Result<Option<Value>> {
-    let floor = range_delete_floor(view, key, seq, recorder); // Entries at or below it are gone.
-    for (place, memtable) in view.memtables.iter().enumerate() {
-        let entry = memtable.get(digest, key, seq);
-        recorder.step(|| Step::memtable(place, memtable.entries(), entry.as_ref()));
-        if let Some(entry) = entry {
-            counts.memtable_hits += 1;
+/// Candidates are gathered in an array of this size on the stack; deeper trees go round again.
+const CANDIDATES: usize = 16;
+
+/// One key to look up: where, when and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'a> {
+    pub view: &'a View,
+    pub settings: LookupSettings<'a>,
+    pub key: &'a [u8],
+    pub digest: KeyDigest,
+    pub seq: SeqNo,
+}
+
+/// A run's table that may hold the key, and the line of its filter, asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate<'a> {
+    plan: &'a RunPlan,
+    /// The table's number within the run.
+    number: usize,
+    reader: &'a TableReader,
+    /// `None` without a filter.
+    question: Option<Question<'a>>,
+}
+
+impl<'a> Lookup<'a> {
+    /// The newest visible value of the key. Everything but the digest, which the caller made and counted.
+    #[inline]
+    pub fn run<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
+        counts.lookups += 1;
+        if is_planted(Defect::SecondHash) {
+            let _ = self.settings.digest.digest(self.key);
+        }
+        let value = self.find(counts, recorder)?;
+        counts.found += u64::from(value.is_some());
+        Ok(value)
+    }
+
+    #[inline]
+    fn find<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
+        let floor = self.floor(recorder); // Entries at or below it are gone.
+        if let Some(entry) = self.in_memtables(counts, recorder) {
             return visible_above(entry, floor);
         }
+        let mut plans = self.view.plans().iter();
+        let mut consulted = 0; // Filters tested so far, over all rounds.
+        loop {
+            let mut candidates = [None; CANDIDATES];
+            let gathered = self.gather(&mut plans, &mut candidates, recorder)?; // All cache misses at once...
+            for candidate in candidates.iter().take(gathered).flatten() {
+                // ...then the tests, newest first.
+                if self.may_be_in(candidate, &mut consulted, counts, recorder)
+                    && let Some(entry) = self.search(candidate, counts, recorder)?
+                {
+                    return visible_above(entry, floor);
+                }
+            }
+            if gathered < CANDIDATES {
+                return Ok(None);
+            }
+        }
     }
-    let mut runs = view.version.runs();
-    let mut consulted = 0u64; // Filters tested so far, over all rounds.
-    loop {
-        let mut candidates: [Option<Candidate<'_>>; CANDIDATES] = [None; CANDIDATES];
-        let gathered = gather(&mut runs, key, &mut candidates, recorder)?;
-        if settings.prefetch {
-            prefetch_filters(&candidates, digest); // All cache misses at once...
-        }
-        for candidate in candidates.iter().flatten() {
-            // ...then the tests, newest first.
-            if !may_contain(candidate, settings, key, digest, &mut consulted, counts, recorder) {
-                continue;
-            }
-            if let Some(entry) = search(candidate, settings, key, digest, seq, counts, recorder)? {
-                return visible_above(entry, floor);
+
+    /// The newest range tombstone over the key that a reader at this sequence sees; `ZERO` if there is none.
+    #[inline]
+    pub(super) fn floor<R: Recorder>(&self, recorder: &mut R) -> SeqNo {
+        let mut floor = SeqNo::ZERO;
+        for memtable in &self.view.memtables {
+            if memtable.has_range_deletes() {
+                floor = floor.max(memtable.range_tombstones().newest_covering(self.key, self.seq));
             }
         }
-        if gathered < CANDIDATES {
+        if self.view.runs_have_range_deletes() {
+            for RunPlan { run, .. } in self.view.plans() {
+                if run.has_range_deletes() {
+                    floor = floor.max(run.tombstones().newest_covering(self.key, self.seq));
+                }
+            }
+        }
+        recorder.floor(floor);
+        floor
+    }
+
+    /// The newest entry of the key in a memtable.
+    #[inline]
+    pub(super) fn in_memtables<R: Recorder>(
+        &self,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Option<Entry> {
+        for (place, memtable) in self.view.memtables.iter().enumerate() {
+            let entries = memtable.entries();
+            let entry = if entries == 0 { None } else { memtable.get(self.digest, self.key, self.seq) };
+            recorder.step(|| Step::memtable(place, entries, entry.as_ref()));
+            if entry.is_some() {
+                counts.memtable_hits += 1;
+                return entry;
+            }
+        }
+        None
+    }
+
+    /// Fills `candidates` from `plans`, asks for their filter lines, and says how many there are.
+    #[inline]
+    fn gather<R: Recorder>(
+        &self,
+        plans: &mut std::slice::Iter<'a, RunPlan>,
+        candidates: &mut [Option<Candidate<'a>>],
+        recorder: &mut R,
+    ) -> Result<usize> {
+        let mut gathered = 0;
+        while let Some(place) = candidates.get_mut(gathered)
+            && let Some(plan) = plans.next()
+        {
+            *place = self.candidate(plan, recorder)?;
+            gathered += usize::from(place.is_some());
+        }
+        Ok(gathered)
+    }
+
+    /// The one table of the run whose range holds the key, its filter line asked for.
+    #[inline]
+    pub(super) fn candidate<R: Recorder>(
+        &self,
+        plan: &'a RunPlan,
+        recorder: &mut R,
+    ) -> Result<Option<Candidate<'a>>> {
+        let Some(number) = plan.run.number_for(self.key) else {
+            recorder.step(|| Step::outside(plan.level, &plan.run));
             return Ok(None);
-        }
-    }
-}
-
-/// The newest range tombstone over `key` that a reader at `seq` sees; `ZERO` if there is none.
-fn range_delete_floor<R: Recorder>(view: &View, key: &[u8], seq: SeqNo, recorder: &mut R) -> SeqNo {
-    let mut floor = SeqNo::ZERO;
-    for memtable in &view.memtables {
-        if memtable.has_range_deletes() {
-            floor = floor.max(memtable.range_tombstones().newest_covering(key, seq));
-        }
-    }
-    for (_, run) in view.version.runs() {
-        if run.has_range_deletes() {
-            floor = floor.max(run.tombstones().newest_covering(key, seq));
-        }
-    }
-    recorder.floor(floor);
-    floor
-}
-
-/// Fills `candidates` from `runs` and says how many there are.
-fn gather<'v, R: Recorder>(
-    runs: &mut impl Iterator<Item = (u32, &'v std::sync::Arc<Run>)>,
-    key: &[u8],
-    candidates: &mut [Option<Candidate<'v>>; CANDIDATES],
-    recorder: &mut R,
-) -> Result<usize> {
-    let mut gathered = 0;
-    while gathered < CANDIDATES
-        && let Some((level, run)) = runs.next()
-    {
-        let Some(table) = run.table_for(key) else {
-            recorder.step(|| Step::outside(level, run));
-            continue;
         };
-        let Some(reader) = table.meta.reader.get() else {
-            return Err(Error::invalid(format!("table {} is not open", table.meta.id)));
+        let Some(Probe { filter, reader: Some(reader) }) = plan.probes.get(number) else {
+            return Err(Error::invalid(format!("table {number} of run {} is not open", plan.run.id)));
         };
-        candidates[gathered] = Some(Candidate { level, run, table, reader });
-        gathered += 1;
+        let question = filter.as_ref().map(|filter| {
+            if self.settings.prefetch { filter.ask(self.digest) } else { filter.find(self.digest) }
+        });
+        Ok(Some(Candidate { plan, number, reader, question }))
     }
-    Ok(gathered)
-}
 
-fn prefetch_filters(candidates: &[Option<Candidate<'_>>], digest: KeyDigest) {
-    for candidate in candidates.iter().flatten() {
-        if let Some(filter) = candidate.reader.filter() {
-            filter.ask(digest);
-        }
+    /// Whether the candidate's filter lets the lookup through. `consulted` counts the filters asked.
+    #[inline]
+    pub(super) fn may_be_in<R: Recorder>(
+        &self,
+        candidate: &Candidate<'_>,
+        consulted: &mut u64,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> bool {
+        let Some(question) = candidate.question else {
+            recorder.step(|| Step::no_filter(candidate.plan, candidate.number));
+            return true;
+        };
+        *consulted += 1;
+        counts.filters += 1;
+        counts.modules += 1;
+        let maybe = if self.settings.clock.is_some() || !(self.settings.hash_sharing || *consulted == 1) {
+            self.test_slowly(candidate, question, *consulted == 1, counts)
+        } else {
+            question.maybe()
+        };
+        recorder.step(|| Step::filter(candidate.plan, candidate.number, maybe));
+        maybe
     }
-}
 
-/// Whether the candidate's filter lets the lookup through.
-fn may_contain<R: Recorder>(
-    candidate: &Candidate<'_>,
-    settings: LookupSettings<'_>,
-    key: &[u8],
-    digest: KeyDigest,
-    consulted: &mut u64,
-    counts: &mut LookupCounts,
-    recorder: &mut R,
-) -> bool {
-    let Some(filter) = candidate.reader.filter() else {
-        recorder.step(|| Step::no_filter(candidate.level, candidate.run, candidate.table));
-        return true;
-    };
-    let begin_ns = settings.clock.map_or(0, Clock::now_ns);
-    let mut hashed_ns = begin_ns;
-    let digest = if settings.hash_sharing || *consulted == 0 {
-        digest
-    } else {
-        let again = settings.digest.digest(key);
-        hashed_ns = settings.clock.map_or(0, Clock::now_ns);
-        again
-    };
-    let maybe = filter.may_contain(digest);
-    *consulted += 1;
-    counts.filters += 1;
-    counts.modules += 1;
-    if let Some(clock) = settings.clock {
+    /// The test with a clock beside it, or without hash sharing, when each filter but the first hashes anew.
+    #[cold]
+    fn test_slowly(
+        &self,
+        candidate: &Candidate<'_>,
+        question: Question<'_>,
+        is_first: bool,
+        counts: &mut LookupCounts,
+    ) -> bool {
+        let begin_ns = self.settings.now_ns();
+        let again = if self.settings.hash_sharing || is_first {
+            None
+        } else {
+            let filter = candidate.plan.probes.get(candidate.number).and_then(|probe| probe.filter.as_ref());
+            let digest = self.settings.digest.digest(self.key);
+            filter.map(|filter| filter.find(digest))
+        };
+        let hashed_ns = self.settings.now_ns();
+        let maybe = again.unwrap_or(question).maybe();
         counts.hash_ns += hashed_ns.saturating_sub(begin_ns);
-        counts.probe_ns += clock.now_ns().saturating_sub(hashed_ns);
+        counts.probe_ns += self.settings.now_ns().saturating_sub(hashed_ns);
+        maybe
     }
-    recorder.step(|| Step::filter(candidate.level, candidate.run, candidate.table, maybe));
-    maybe
-}
 
-/// Searches the candidate's index and block.
-fn search<R: Recorder>(
-    candidate: &Candidate<'_>,
-    settings: LookupSettings<'_>,
-    key: &[u8],
-    digest: KeyDigest,
-    seq: SeqNo,
-    counts: &mut LookupCounts,
-    recorder: &mut R,
-) -> Result<Option<Entry>> {
-    let mut io = ReadCounters { timed: settings.clock.is_some(), ..ReadCounters::default() };
-    let begin_ns = if R::RECORDS { settings.clock.map_or(0, Clock::now_ns) } else { 0 };
-    let found = candidate.reader.get(key, seq, digest, &mut io);
-    counts.filter_reads += io.filter_reads;
-    counts.index_reads += io.index_reads;
-    counts.data_reads += io.data_reads;
-    counts.cache_hits += io.cache_hits;
-    counts.index_ns += io.index_ns;
-    counts.data_ns += io.data_ns;
-    let entry = found?;
-    let filtered = candidate.reader.filter().is_some();
-    if entry.is_none() && filtered {
-        counts.false_positives += 1;
+    /// Searches the candidate's index and block.
+    pub(super) fn search<R: Recorder>(
+        &self,
+        candidate: &Candidate<'_>,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Option<Entry>> {
+        let mut io = ReadCounters { timed: self.settings.clock.is_some(), ..ReadCounters::default() };
+        let begin_ns = if R::RECORDS { self.settings.now_ns() } else { 0 };
+        let found = candidate.reader.get(self.key, self.seq, self.digest, &mut io);
+        counts.add_reads(&io);
+        let entry = found?;
+        let filtered = candidate.question.is_some();
+        counts.false_positives += u64::from(entry.is_none() && filtered);
+        recorder.step(|| {
+            let ns = self.settings.now_ns().saturating_sub(begin_ns);
+            Step::search(candidate.plan, candidate.number, &io, entry.as_ref(), ns, filtered)
+        });
+        Ok(entry)
     }
-    recorder.step(|| {
-        let ns = settings.clock.map_or(0, Clock::now_ns).saturating_sub(begin_ns);
-        Step::search(candidate.level, candidate.run, candidate.table, &io, entry.as_ref(), ns, filtered)
-    });
-    Ok(entry)
 }
 
 /// The value of an entry that no range tombstone hides.
-fn visible_above(entry: Entry, floor: SeqNo) -> Result<Option<Value>> {
+pub(super) fn visible_above(entry: Entry, floor: SeqNo) -> Result<Option<Value>> {
     if entry.seq <= floor {
         return Ok(None);
     }

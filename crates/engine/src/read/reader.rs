@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use shamba_key::{KeyDigest, SeqNo};
+use shamba_key::{KeyDigest, SeqNo, hashes_on_this_thread};
 use shamba_table::Value;
 
 use super::cursor::{Cursor, Iter};
 use super::explain::{Action, Explanation, Outcome, Silent, Trace};
-use super::get::{LookupSettings, get};
+use super::get::{Lookup, LookupSettings};
+use super::multi_get::multi_get;
 use super::scan::ScanSource;
 use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, Result};
@@ -62,9 +63,6 @@ impl HashedKey {
     }
 }
 
-/// Lookups are gathered in groups of this size, so that their filter lines are asked for together.
-const GROUP: usize = 32;
-
 /// A keyspace at a moment, with options. Borrowed from a handle, so that a lookup touches no reference count
 /// that other threads touch.
 #[derive(Clone, Copy)]
@@ -77,7 +75,9 @@ pub(crate) struct ReadAt<'a> {
 }
 
 impl ReadAt<'_> {
-    /// Runs a lookup's body with the view and sequence to read at, and counts it.
+    /// Runs the body of lookups with the view and sequence to read at, and counts what they did: hashes, and
+    /// with a clock the time, are those of the whole body.
+    #[inline]
     fn look_up<T>(
         &self,
         body: impl FnOnce(&View, SeqNo, LookupSettings<'_>, &mut LookupCounts) -> Result<T>,
@@ -85,26 +85,24 @@ impl ReadAt<'_> {
         self.keyspace.check_usable()?;
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
-        let timed = self.core.timers.load(Ordering::Relaxed);
-        let settings = self.core.lookup_settings(timed);
+        let settings = self.core.lookup_settings(self.core.timers.load(Ordering::Relaxed));
         let mut counts = LookupCounts::default();
+        let begin_ns = settings.now_ns();
+        let hashes_before = hashes_on_this_thread();
         let outcome = body(&view, seq, settings, &mut counts);
+        counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
+        counts.total_ns = settings.now_ns().saturating_sub(begin_ns);
         self.core.lookups.add(&counts);
         outcome
     }
 
+    #[inline]
     fn get_value(&self, key: &[u8]) -> Result<Option<Value>> {
         self.look_up(|view, seq, settings, counts| {
-            let begin_ns = settings.clock.map_or(0, |clock| clock.now_ns());
-            let hashes = shamba_key::hashes_on_this_thread();
+            let begin_ns = settings.now_ns();
             let digest = settings.digest.digest(key); // The only hash of this lookup.
-            counts.hashes += shamba_key::hashes_on_this_thread().wrapping_sub(hashes);
-            if let Some(clock) = settings.clock {
-                let hash_ns = clock.now_ns().saturating_sub(begin_ns);
-                counts.hash_ns += hash_ns;
-                counts.total_ns += hash_ns;
-            }
-            get(view, settings, key, digest, seq, counts, &mut Silent)
+            counts.hash_ns += settings.now_ns().saturating_sub(begin_ns);
+            Lookup { view, settings, key, digest, seq }.run(counts, &mut Silent)
         })
     }
 
@@ -132,34 +130,16 @@ impl ReadAt<'_> {
             return Err(Error::invalid("the hashed key was made by a database with another digest or seed"));
         }
         let value = self.look_up(|view, seq, settings, counts| {
-            get(view, settings, &key.key, key.digest, seq, counts, &mut Silent)
+            let digest = key.digest;
+            Lookup { view, settings, key: &key.key, digest, seq }.run(counts, &mut Silent)
         })?;
         Ok(value.map(Slice::from_value))
     }
 
-    /// All lookups read at one moment. Digests of a group come first, then its filter lines, then the tests.
+    /// All lookups read at one moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<K> = keys.into_iter().collect();
-        self.look_up(|view, seq, settings, counts| {
-            let mut values = Vec::with_capacity(keys.len());
-            let mut digests = Vec::with_capacity(GROUP);
-            for group in keys.chunks(GROUP) {
-                let hashes = shamba_key::hashes_on_this_thread();
-                digests.clear();
-                digests.extend(group.iter().map(|key| settings.digest.digest(key.as_ref())));
-                counts.hashes += shamba_key::hashes_on_this_thread().wrapping_sub(hashes);
-                if settings.prefetch {
-                    for (key, digest) in group.iter().zip(&digests) {
-                        prefetch(view, key.as_ref(), *digest);
-                    }
-                }
-                for (key, digest) in group.iter().zip(&digests) {
-                    let value = get(view, settings, key.as_ref(), *digest, seq, counts, &mut Silent)?;
-                    values.push(value.map(Slice::from_value));
-                }
-            }
-            Ok(values)
-        })
+        self.look_up(|view, seq, settings, counts| multi_get(view, settings, seq, &keys, counts))
     }
 
     pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
@@ -169,10 +149,12 @@ impl ReadAt<'_> {
         let settings = self.core.lookup_settings(true);
         let mut counts = LookupCounts::default();
         let mut trace = Trace::default();
-        let hashes = shamba_key::hashes_on_this_thread();
+        let begin_ns = settings.now_ns();
+        let hashes_before = hashes_on_this_thread();
         let digest = settings.digest.digest(key);
-        counts.hashes += shamba_key::hashes_on_this_thread().wrapping_sub(hashes);
-        let value = get(&view, settings, key, digest, seq, &mut counts, &mut trace)?;
+        let value = Lookup { view: &view, settings, key, digest, seq }.run(&mut counts, &mut trace)?;
+        counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
+        counts.total_ns = settings.now_ns().saturating_sub(begin_ns);
         let outcome = match value {
             Some(value) => Outcome::Found { value: Slice::from_value(value) },
             None if trace.steps.iter().any(|step| step.found.is_some()) => Outcome::Deleted,
@@ -230,17 +212,6 @@ impl ReadAt<'_> {
 
     pub fn cursor(&self) -> Cursor {
         Cursor::new(self.scan_source(), self.bounded(Span::everything()))
-    }
-}
-
-/// Asks for the filter lines that a lookup of `key` will test.
-fn prefetch(view: &View, key: &[u8], digest: KeyDigest) {
-    for (_, run) in view.version.runs() {
-        if let Some(reader) = run.table_for(key).and_then(|table| table.meta.reader.get())
-            && let Some(filter) = reader.filter()
-        {
-            filter.ask(digest);
-        }
     }
 }
 

@@ -247,11 +247,8 @@ impl Store {
         let env = Env::deterministic(Arc::new(MemFs::new()), 1);
         env.vfs.create_dir_all(Path::new(DIR)).expect("memory");
         let ledger = Arc::new(Ledger::new());
-        let view = View {
-            keyspace: KeyspaceId(0),
-            memtables: vec![Arc::new(OrderedMemtable::new())],
-            version: Arc::new(Version::empty()),
-        };
+        let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(OrderedMemtable::new())];
+        let view = View::new(KeyspaceId(0), memtables, Arc::new(Version::empty()));
         Arc::new(Self {
             env,
             cache: Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger))),
@@ -328,7 +325,7 @@ impl Store {
     }
 
     fn install(&self, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) {
-        let view = View { keyspace: KeyspaceId(0), memtables, version };
+        let view = View::new(KeyspaceId(0), memtables, version);
         *self.view.lock().expect("not poisoned") = Arc::new(view);
     }
 

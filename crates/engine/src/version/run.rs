@@ -1,7 +1,7 @@
 //! Runs: sorted lists of tables; what a level is made of.
 //!
 //! A run uses of each of its tables the keys in `range`, which may be less than the file holds. At most
-//! one table of a run can hold a key, and [`Run::table_for`] finds it by the run's *fences*: the lower and
+//! one table of a run can hold a key, and [`Run::number_for`] finds it by the run's *fences*: the lower and
 //! upper bounds of all tables in one ascending list under [heads](LayeredHeads). The number of fences at or
 //! below a key says everything: odd, the key lies in a table; even, between two. So no bound is compared in
 //! full unless the heads leave one question open at the end. A run is immutable; an edit makes a new one that
@@ -77,11 +77,17 @@ impl Run {
     }
 
     /// The one table whose range holds `key`.
-    #[inline]
+    #[cfg(test)]
     pub fn table_for(&self, key: &[u8]) -> Option<&TableUse> {
+        self.tables.get(self.number_for(key)?)
+    }
+
+    /// The number of the table whose range holds `key`.
+    #[inline]
+    pub fn number_for(&self, key: &[u8]) -> Option<usize> {
         let passed = self.fences_up_to(key);
         // An even number of fences: the key lies before a table and after the one before it.
-        if passed % 2 == 1 { self.tables.get(passed / 2) } else { None }
+        if passed % 2 == 1 { Some(passed / 2) } else { None }
     }
 
     /// The number of the first table that does not lie wholly below `key`; how many there are if all do.

@@ -83,7 +83,7 @@ impl Core {
             keyspace.publish(|view| {
                 let fresh: Arc<dyn Memtable> = Arc::new(OrderedMemtable::new());
                 let memtables = std::iter::once(fresh).chain(view.memtables.iter().cloned()).collect();
-                View { keyspace: view.keyspace, memtables, version: Arc::clone(&view.version) }
+                view.next(memtables, Arc::clone(&view.version))
             });
         }
         let log_files = std::mem::take(&mut writing.sealed_files);

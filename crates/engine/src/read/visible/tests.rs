@@ -131,7 +131,7 @@ impl Bench {
             Arc::new(Counted { table, moves }) as Arc<dyn Memtable>
         };
         let memtables = self.memtables.iter().map(counted).collect();
-        let view = View { keyspace: KeyspaceId(0), memtables, version: Arc::new(Version::empty()) };
+        let view = View::new(KeyspaceId(0), memtables, Arc::new(Version::empty()));
         VisibleIter::new(Arc::new(view), seq, KeyRange::everything(), true)
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 use shamba::env::Env;
-use shamba::{Builder, Compression, DigestKind, Durability, MergePolicy};
+use shamba::{Builder, Compression, DigestKind, Durability, MergePolicy, Sizing};
 
 use crate::seed::mixed;
 
@@ -30,6 +30,8 @@ pub enum Shape {
 pub struct Vector {
     /// K and Z.
     pub shape: Shape,
+    /// Where level capacities come from.
+    pub sizing: Sizing,
     /// T.
     pub size_ratio: f64,
     /// Bytes of a memtable.
@@ -66,10 +68,12 @@ const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering,
 const KINDS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 impl Vector {
-    /// A plain vector: the policy, T = 3 (at 2 all three policies are one), a write buffer of 1 KiB, everything else as a user gets it.
+    /// A plain vector: the policy, T = 3 (at 2 all three policies are one), a write buffer of 1 KiB, trees as in
+    /// the papers, which merge most often, everything else as a user gets it.
     pub fn plain(policy: MergePolicy) -> Self {
         Self {
             shape: Shape::Named(policy),
+            sizing: Sizing::Manual,
             size_ratio: 3.0,
             write_buffer: 1 << 10,
             block_bytes: 512,
@@ -122,6 +126,7 @@ impl Vector {
         };
         Self {
             shape,
+            sizing: Sizing::ALL[index / 3 % 2],
             size_ratio,
             write_buffer: *pick(&mut rng, &[1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10]),
             block_bytes: *pick(&mut rng, &[256, 512, 1024, 4096]),
@@ -146,6 +151,7 @@ impl Vector {
         let mut builder = shamba::Db::builder(path)
             .env(env.clone())
             .info_log(false)
+            .sizing(self.sizing)
             .size_ratio(self.size_ratio)
             .write_buffer(self.write_buffer)
             .block_bytes(self.block_bytes)
@@ -217,8 +223,9 @@ mod tests {
     #[test]
     fn a_short_run_of_vectors_has_every_kind() {
         let vectors = (0..35).map(|index| Vector::numbered(1, index)).collect::<Vec<_>>();
-        for policy in POLICIES {
-            assert!(vectors.iter().any(|vector| vector.shape == Shape::Named(policy)));
+        for (policy, sizing) in POLICIES.into_iter().flat_map(|policy| Sizing::ALL.map(|s| (policy, s))) {
+            let shape = Shape::Named(policy);
+            assert!(vectors.iter().any(|vector| (vector.shape, vector.sizing) == (shape, sizing)));
         }
         for kind in DigestKind::ALL {
             assert!(vectors.iter().any(|vector| vector.digest == kind), "{kind}");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use shamba_env::JoinHandle;
 
-use crate::compaction::policy::{InboxLimits, MergeJob, debt_bytes, pick, pick_full};
+use crate::compaction::policy::{MergeJob, Rules, debt_bytes, pick, pick_full};
 use crate::core::{BackgroundState, Core, KeyspaceCore, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -24,6 +24,11 @@ const BACK_OFF_MS: u64 = 20;
 const BACK_OFF_MS_MAX: u64 = 2_000;
 /// A worker without anything to do looks again after this long, should a wake-up be lost.
 const IDLE_MS: u64 = 500;
+/// Level 0 is drained when nothing was flushed for this long,
+const QUIET_US: u64 = 1_000_000;
+/// and for as long as it takes to read the merge's inputs at this rate: a slow writer's every run must not
+/// cost the rewrite of a large level.
+const QUIET_BYTES_PER_US: u64 = 64;
 
 /// A merge to do next.
 struct NextMerge {
@@ -183,6 +188,7 @@ impl Core {
         match &outcome {
             Ok(()) => {
                 state.immutables.pop_front();
+                state.quiet_since_us = self.env.clock.now_us();
                 state.flush_error = None;
                 state.failures = 0;
             }
@@ -246,30 +252,51 @@ impl Core {
         }
     }
 
-    /// The next merge: what `compact` waits for first, then the keyspace with the fullest level 0.
+    /// The next merge: what `compact` waits for first, then the keyspace with the fullest level 0; when writers
+    /// have been quiet for a while, what level 0 still holds.
     fn next_merge(&self, state: &BackgroundState) -> Option<NextMerge> {
+        let is_draining = state.drainers > 0;
+        self.next_merge_by(state, is_draining).or_else(|| {
+            // Where there are no threads nothing happens by itself.
+            let may_drain = !self.is_inline() && state.immutables.is_empty() && !state.flushing;
+            let next = (may_drain && !is_draining).then(|| self.next_merge_by(state, true)).flatten()?;
+            let bytes = next.job.as_ref().map_or(0, |job| job.input_bytes(&next.keyspace.load().version));
+            let quiet_us = self.env.clock.now_us().saturating_sub(state.quiet_since_us);
+            (quiet_us >= QUIET_US + bytes / QUIET_BYTES_PER_US).then_some(next)
+        })
+    }
+
+    fn next_merge_by(&self, state: &BackgroundState, is_draining: bool) -> Option<NextMerge> {
+        let rules = self.rules(is_draining);
         let keyspaces = self.keyspaces.load();
         for id in &state.full_merges {
             if let Some(keyspace) = keyspaces.get(id) {
-                let job = pick_full(&keyspace.load().version, &self.settings.design);
+                let job = pick_full(&keyspace.load().version, &rules);
                 return Some(NextMerge { keyspace: Arc::clone(keyspace), job, is_whole: true });
             }
         }
         if !self.settings.auto_compaction {
             return None;
         }
-        let limits = self.inbox_limits();
         let jobs = keyspaces.values().filter_map(|keyspace| {
             let view = keyspace.load();
-            let job = pick(&view.version, &self.settings.design, &limits)?;
+            let job = pick(&view.version, &rules)?;
             Some((view.version.level(0).len(), Arc::clone(keyspace), job))
         });
         let next = jobs.max_by_key(|(inbox_runs, ..)| *inbox_runs);
         next.map(|(_, keyspace, job)| NextMerge { keyspace, job: Some(job), is_whole: false })
     }
 
-    pub(crate) fn inbox_limits(&self) -> InboxLimits {
-        InboxLimits { trigger: self.settings.inbox_trigger }
+    /// What the trees are held to now. When `is_draining`, no flushed run may wait for others.
+    pub(crate) fn rules(&self, is_draining: bool) -> Rules {
+        let (design, sizing, inbox) = (self.settings.design, self.settings.sizing, self.settings.inbox());
+        Rules {
+            design,
+            sizing,
+            inbox_trigger: inbox.trigger_runs,
+            inbox_soft_runs: inbox.soft_runs,
+            is_draining,
+        }
     }
 
     fn report_background(&self, what: &str, error: &Error) {
@@ -327,19 +354,31 @@ impl Core {
         }
     }
 
-    /// Whether nothing is left to flush or merge.
-    pub(crate) fn is_idle(&self, state: &BackgroundState) -> bool {
-        state.immutables.is_empty() && !state.flushing && !state.merging && self.next_merge(state).is_none()
+    /// Waits until nothing is left to flush or merge, level 0 included.
+    ///
+    /// # Errors
+    /// The failure that keeps it from being done.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        lock(&self.background.state).drainers += 1;
+        self.background.wake.notify_all();
+        let idle = self.wait_until(|state| self.is_idle(state));
+        lock(&self.background.state).drainers -= 1;
+        idle
     }
 
-    /// Bytes that flushes and merges still have to move.
+    /// Whether nothing is left to flush or merge: level 0 is drained, too.
+    pub(crate) fn is_idle(&self, state: &BackgroundState) -> bool {
+        state.immutables.is_empty()
+            && !state.flushing
+            && !state.merging
+            && self.next_merge_by(state, true).is_none()
+    }
+
+    /// Bytes that flushes and merges have to move until [`Self::is_idle`].
     pub(crate) fn debt_bytes(&self) -> u64 {
         let unflushed: u64 = lock(&self.background.state).immutables.iter().map(|gen_| gen_.bytes).sum();
-        let keyspaces = self.keyspaces.load();
-        let limits = self.inbox_limits();
-        let unmerged = |keyspace: &Arc<KeyspaceCore>| {
-            debt_bytes(&keyspace.load().version, &self.settings.design, &limits)
-        };
+        let (keyspaces, rules) = (self.keyspaces.load(), self.rules(true));
+        let unmerged = |keyspace: &Arc<KeyspaceCore>| debt_bytes(&keyspace.load().version, &rules);
         unflushed + keyspaces.values().map(unmerged).sum::<u64>()
     }
 }

@@ -234,22 +234,23 @@ impl Builder {
         self.change(move |s| s.wal_bytes = bytes)
     }
 
-    /// Flushed runs that start a merge down from level 0. Default 1, so that trees match the papers.
+    /// Flushed runs that start a merge down from level 0. Default 4; with [`Sizing::Manual`] 1, so that trees
+    /// match the papers.
     #[must_use]
     pub fn inbox_trigger(self, runs: u32) -> Self {
-        self.change(move |s| s.inbox_trigger = runs)
+        self.change(move |s| s.inbox_trigger = Some(runs))
     }
 
-    /// Flushed runs in level 0 beyond which writers are slowed. Default 4.
+    /// Flushed runs in level 0 beyond which writers are slowed. Default 12, with [`Sizing::Manual`] 4.
     #[must_use]
     pub fn inbox_soft_runs(self, runs: u32) -> Self {
-        self.change(move |s| s.inbox_soft_runs = runs)
+        self.change(move |s| s.inbox_soft_runs = Some(runs))
     }
 
-    /// Flushed runs in level 0 at which writers wait. Default 12.
+    /// Flushed runs in level 0 at which writers wait. Default 24, with [`Sizing::Manual`] 12.
     #[must_use]
     pub fn inbox_hard_runs(self, runs: u32) -> Self {
-        self.change(move |s| s.inbox_hard_runs = runs)
+        self.change(move |s| s.inbox_hard_runs = Some(runs))
     }
 
     /// Sealed memtables that may wait for their flush before writers wait. Default 2.
@@ -262,6 +263,12 @@ impl Builder {
     #[must_use]
     pub fn rate_limit_bytes_per_s(self, bytes: u64) -> Self {
         self.change(move |s| s.rate_limit_bytes_per_s = bytes)
+    }
+
+    /// Threads that merge, in this open, from 1. Default: one for each core, at most 4.
+    #[must_use]
+    pub fn background_threads(self, count: u32) -> Self {
+        self.change(move |s| s.background_threads = Some(count))
     }
 
     /// Whether merges run by themselves (default) or only in [`Db::compact`].

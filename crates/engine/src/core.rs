@@ -147,6 +147,10 @@ pub(crate) struct BackgroundState {
     pub immutables: VecDeque<Arc<Generation>>,
     pub flushing: bool,
     pub merging: bool,
+    /// Callers that wait until nothing is left to merge.
+    pub drainers: u32,
+    /// When a flush last ended.
+    pub quiet_since_us: u64,
     /// Keyspaces that `compact` wants merged whole.
     pub full_merges: VecDeque<KeyspaceId>,
     pub shutdown: bool,

@@ -340,13 +340,13 @@ impl Db {
         self.core().compact_now()
     }
 
-    /// Waits until nothing is left to flush or merge. Does not flush the active memtable.
+    /// Waits until nothing is left to flush or merge, not even the flushed runs that otherwise wait until a few
+    /// have gathered. Does not flush the active memtable.
     ///
     /// # Errors
     /// What the background failed with.
     pub fn wait_idle(&self) -> Result<()> {
-        let core = self.core();
-        core.wait_until(|state| core.is_idle(state))
+        self.core().wait_idle()
     }
 
     /// Makes a copy of the database as of now in `dir`, which must not exist or be empty. Tables are

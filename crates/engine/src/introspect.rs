@@ -13,7 +13,11 @@ impl Core {
     pub(crate) fn stats(&self, keyspace: &Arc<KeyspaceCore>) -> Stats {
         let mut stats = Stats::from_counters(&self.lookups, &self.work);
         let view = keyspace.load_full();
-        stats.levels = view.version.levels().map(|(level, runs)| self.level_stats(level, runs)).collect();
+        let capacities = self.rules(false).capacities(&view.version);
+        let capacity_bytes = |level| if level == 0 { 0 } else { capacities.level_bytes(level) };
+        let levels = view.version.levels();
+        stats.levels =
+            levels.map(|(level, runs)| Self::level_stats(level, capacity_bytes(level), runs)).collect();
         stats.deepest_level = view.version.deepest_level();
         stats.runs = view.version.run_count() as u64;
         stats.debt_bytes = self.debt_bytes();
@@ -23,8 +27,7 @@ impl Core {
         stats
     }
 
-    fn level_stats(&self, level: u32, runs: &[Arc<Run>]) -> LevelStats {
-        let capacity_bytes = if level == 0 { 0 } else { self.settings.design.level_capacity_bytes(level) };
+    fn level_stats(level: u32, capacity_bytes: u64, runs: &[Arc<Run>]) -> LevelStats {
         let mut stats =
             LevelStats { level, capacity_bytes, runs: runs.len() as u64, ..LevelStats::default() };
         let mut bits = 0.0;
@@ -64,7 +67,7 @@ impl Core {
             let checked = version.check().and_then(|()| crate::version::deep_check(&version));
             let state = crate::core::lock(&self.background.state);
             let shape = if self.settings.auto_compaction && self.is_idle(&state) {
-                version.check_shape(&self.settings.design, self.settings.inbox_trigger)
+                version.check_shape(&self.rules(true))
             } else {
                 Ok(())
             };

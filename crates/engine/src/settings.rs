@@ -67,6 +67,17 @@ impl Durability {
     }
 }
 
+/// What level 0 may hold, in runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Inbox {
+    /// A merge down starts here.
+    pub trigger_runs: u32,
+    /// Beyond this writers are slowed.
+    pub soft_runs: u32,
+    /// Here they stop.
+    pub hard_runs: u32,
+}
+
 /// The plain-data settings of an open database.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
@@ -98,12 +109,12 @@ pub(crate) struct Settings {
     pub memtable_index: bool,
     /// Recorded: where level capacities come from.
     pub sizing: Sizing,
-    /// Recorded: the flushed runs that may wait before slowing writers.
-    pub inbox_soft_runs: u32,
-    /// Recorded: the flushed runs at which writers stop.
-    pub inbox_hard_runs: u32,
-    /// Recorded: level-0 runs at which they are merged down.
-    pub inbox_trigger: u32,
+    /// Recorded: the flushed runs that may wait before slowing writers; `None`: as the sizing has it.
+    pub inbox_soft_runs: Option<u32>,
+    /// Recorded: the flushed runs at which writers stop; `None`: as the sizing has it.
+    pub inbox_hard_runs: Option<u32>,
+    /// Recorded: level-0 runs at which they are merged down; `None`: as the sizing has it.
+    pub inbox_trigger: Option<u32>,
     /// Recorded: sealed memtables that may wait for their flush.
     pub immutable_memtables: u32,
     /// Recorded: a log beyond this seals its memtables.
@@ -116,6 +127,8 @@ pub(crate) struct Settings {
     pub direct_io: bool,
     /// Of this open: table files that are kept open at once.
     pub max_open_files: u32,
+    /// Of this open: threads that merge; `None`: as many as there are cores, at most 4.
+    pub background_threads: Option<u32>,
     /// Of this open: merges run by themselves.
     pub auto_compaction: bool,
 }
@@ -137,15 +150,16 @@ impl Default for Settings {
             block_tags: true,
             memtable_index: true,
             sizing: Sizing::Auto,
-            inbox_soft_runs: 4,
-            inbox_hard_runs: 12,
-            inbox_trigger: 1,
+            inbox_soft_runs: None,
+            inbox_hard_runs: None,
+            inbox_trigger: None,
             immutable_memtables: 2,
             wal_bytes: 1 << 30,
             rate_limit_bytes_per_s: 0,
             no_wal: false,
             direct_io: false,
             max_open_files: 1000,
+            background_threads: None,
             auto_compaction: true,
         }
     }
@@ -162,7 +176,7 @@ impl Settings {
             ("policy".into(), self.policy.map_or("custom".into(), |policy| policy.to_string())),
             ("compression".into(), compression.join(",")),
             ("memory-budget".into(), self.memory_budget_bytes.to_string()),
-            ("file-size".into(), self.file_bytes.map_or("auto".into(), |bytes| bytes.to_string())),
+            ("file-size".into(), auto_or(self.file_bytes)),
             ("block-size".into(), self.block_bytes.to_string()),
             ("sync".into(), self.durability.to_text()),
             ("hash-sharing".into(), on_off(self.hash_sharing)),
@@ -170,9 +184,9 @@ impl Settings {
             ("block-tags".into(), on_off(self.block_tags)),
             ("memtable-index".into(), on_off(self.memtable_index)),
             ("sizing".into(), self.sizing.to_string()),
-            ("inbox-soft-runs".into(), self.inbox_soft_runs.to_string()),
-            ("inbox-hard-runs".into(), self.inbox_hard_runs.to_string()),
-            ("inbox-trigger".into(), self.inbox_trigger.to_string()),
+            ("inbox-soft-runs".into(), auto_or(self.inbox_soft_runs)),
+            ("inbox-hard-runs".into(), auto_or(self.inbox_hard_runs)),
+            ("inbox-trigger".into(), auto_or(self.inbox_trigger)),
             ("immutable-memtables".into(), self.immutable_memtables.to_string()),
             ("wal-bytes".into(), self.wal_bytes.to_string()),
             ("rate-limit".into(), self.rate_limit_bytes_per_s.to_string()),
@@ -211,9 +225,7 @@ impl Settings {
                         .collect::<Result<_>>()?;
                 }
                 "memory-budget" => settings.memory_budget_bytes = number(name, text)?,
-                "file-size" => {
-                    settings.file_bytes = if text == "auto" { None } else { Some(number(name, text)?) };
-                }
+                "file-size" => settings.file_bytes = number_or_auto(name, text)?,
                 "block-size" => settings.block_bytes = number(name, text)?,
                 "sync" => settings.durability = Durability::from_text(text)?,
                 "hash-sharing" => settings.hash_sharing = switch(name, text)?,
@@ -221,9 +233,9 @@ impl Settings {
                 "block-tags" => settings.block_tags = switch(name, text)?,
                 "memtable-index" => settings.memtable_index = switch(name, text)?,
                 "sizing" => settings.sizing = text.parse().map_err(Error::invalid)?,
-                "inbox-soft-runs" => settings.inbox_soft_runs = number(name, text)?,
-                "inbox-hard-runs" => settings.inbox_hard_runs = number(name, text)?,
-                "inbox-trigger" => settings.inbox_trigger = number(name, text)?,
+                "inbox-soft-runs" => settings.inbox_soft_runs = number_or_auto(name, text)?,
+                "inbox-hard-runs" => settings.inbox_hard_runs = number_or_auto(name, text)?,
+                "inbox-trigger" => settings.inbox_trigger = number_or_auto(name, text)?,
                 "immutable-memtables" => settings.immutable_memtables = number(name, text)?,
                 "wal-bytes" => settings.wal_bytes = number(name, text)?,
                 "rate-limit" => settings.rate_limit_bytes_per_s = number(name, text)?,
@@ -241,13 +253,15 @@ impl Settings {
     /// `Invalid` naming the option, its value and its bounds.
     pub fn validate(&self) -> Result<()> {
         self.design.validate().map_err(Error::invalid)?;
+        let inbox = self.inbox();
         let bounds = [
             ("memory-budget", self.memory_budget_bytes, 4 << 20, 1 << 50),
             ("file-size", self.file_bytes.unwrap_or(64 << 20), 1 << 10, 1 << 40),
             ("block-size", self.block_bytes as u64, 64, 4096),
-            ("inbox-trigger", u64::from(self.inbox_trigger), 1, 1 << 16),
-            ("inbox-soft-runs", u64::from(self.inbox_soft_runs), 1, 1 << 16),
-            ("inbox-hard-runs", u64::from(self.inbox_hard_runs), 1, 1 << 16),
+            ("inbox-trigger", u64::from(inbox.trigger_runs), 1, 1 << 16),
+            ("inbox-soft-runs", u64::from(inbox.soft_runs), 1, 1 << 16),
+            ("inbox-hard-runs", u64::from(inbox.hard_runs), 1, 1 << 16),
+            ("background-threads", u64::from(self.background_threads.unwrap_or(1)), 1, 256),
             ("immutable-memtables", u64::from(self.immutable_memtables), 1, 1 << 10),
             ("wal-bytes", self.wal_bytes, 1 << 10, 1 << 50),
             ("max-open-files", u64::from(self.max_open_files), 16, 1 << 20),
@@ -257,10 +271,10 @@ impl Settings {
                 return Err(Error::invalid(format!("{name} must be from {least} to {most}, not {value}")));
             }
         }
-        if self.inbox_soft_runs > self.inbox_hard_runs || self.inbox_trigger > self.inbox_hard_runs {
+        if inbox.soft_runs > inbox.hard_runs || inbox.trigger_runs > inbox.hard_runs {
             return Err(Error::invalid(format!(
                 "inbox-hard-runs ({}) must be at least inbox-soft-runs ({}) and inbox-trigger ({})",
-                self.inbox_hard_runs, self.inbox_soft_runs, self.inbox_trigger
+                inbox.hard_runs, inbox.soft_runs, inbox.trigger_runs
             )));
         }
         if self.compression.is_empty() {
@@ -282,6 +296,22 @@ impl Settings {
         }
     }
 
+    /// The limits of level 0: those given; for the others the sizing's, moved to fit the given ones.
+    pub fn inbox(&self) -> Inbox {
+        let usual = match self.sizing {
+            // Writers are slowed when a batch waits behind the merge of another.
+            Sizing::Auto => Inbox { trigger_runs: 4, soft_runs: 12, hard_runs: 24 },
+            Sizing::Manual => Inbox { trigger_runs: 1, soft_runs: 4, hard_runs: 12 },
+        };
+        let hard_given = self.inbox_hard_runs;
+        let at_most = |runs: u32| hard_given.map_or(runs, |hard| runs.min(hard));
+        let trigger_runs = self.inbox_trigger.unwrap_or_else(|| at_most(usual.trigger_runs));
+        let soft_runs = self.inbox_soft_runs.unwrap_or_else(|| at_most(usual.soft_runs.max(trigger_runs)));
+        let least = soft_runs.max(trigger_runs);
+        let hard_runs = hard_given.unwrap_or_else(|| usual.hard_runs.max(least));
+        Inbox { trigger_runs, soft_runs, hard_runs }
+    }
+
     /// The compression of tables built for `level`.
     pub fn compression_for(&self, level: u32) -> Compression {
         let last = self.compression.len().saturating_sub(1);
@@ -292,6 +322,14 @@ impl Settings {
     pub fn table_bytes(&self) -> u64 {
         self.file_bytes.unwrap_or_else(|| (self.memory_budget_bytes / 16).min(64 << 20))
     }
+}
+
+fn auto_or<T: ToString>(value: Option<T>) -> String {
+    value.map_or("auto".into(), |value| value.to_string())
+}
+
+fn number_or_auto<T: std::str::FromStr>(name: &str, text: &str) -> Result<Option<T>> {
+    if text == "auto" { Ok(None) } else { number(name, text).map(Some) }
 }
 
 fn on_off(value: bool) -> String {

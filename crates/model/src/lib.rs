@@ -13,4 +13,4 @@ mod design;
 mod sizing;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
-pub use sizing::Sizing;
+pub use sizing::{Capacities, Sizing};

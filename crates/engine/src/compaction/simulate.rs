@@ -14,10 +14,10 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use shamba_env::{Rng, SeededRng};
 use shamba_key::SeqNo;
-use shamba_model::Design;
+use shamba_model::{Design, Sizing};
 use shamba_table::{BirthId, TableId};
 
-use super::policy::{InboxLimits, MergeJob, debt_bytes, move_edit, pick, pick_full, slice_edit, slices};
+use super::policy::{MergeJob, Rules, debt_bytes, move_edit, pick, pick_full, slice_edit, slices};
 use crate::ids::{Age, KeyspaceId, RunId};
 use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 
@@ -31,6 +31,8 @@ const LOOKUPS_PER_JOB: u64 = 4;
 pub(crate) struct Settings {
     /// The design that the policy follows.
     pub design: Design,
+    /// Where capacities come from.
+    pub sizing: Sizing,
     /// Runs in the inbox that start a merge.
     pub inbox_trigger: u32,
     /// Size of every entry; a buffer holds `design.buffer_bytes / entry_bytes` of them.
@@ -56,6 +58,7 @@ impl Settings {
         let table_entries = (16.0 * design.size_ratio) as usize;
         Self {
             design,
+            sizing: Sizing::Manual,
             inbox_trigger: 1,
             entry_bytes,
             table_entries,
@@ -180,12 +183,31 @@ impl Simulation {
     /// # Errors
     /// A violation, in words.
     pub fn settle(&mut self) -> Result<(), String> {
+        self.settle_by(&self.rules(false))
+    }
+
+    /// As [`Self::settle`], and the inbox is empty after it.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    pub fn drain(&mut self) -> Result<(), String> {
+        self.settle_by(&self.rules(true))?;
+        if self.settings.sizing == Sizing::Auto && !self.version.level(0).is_empty() {
+            return Err(format!("the inbox is not drained:\n{}", self.version));
+        }
+        Ok(())
+    }
+
+    fn rules(&self, is_draining: bool) -> Rules {
+        let Settings { design, sizing, inbox_trigger, .. } = self.settings;
+        Rules { design, sizing, inbox_trigger, inbox_soft_runs: u32::MAX, is_draining }
+    }
+
+    fn settle_by(&mut self, rules: &Rules) -> Result<(), String> {
         let mut jobs = 0;
         loop {
-            let design = self.settings.design;
-            let limits = InboxLimits { trigger: self.settings.inbox_trigger };
-            let job = pick(&self.version, &design, &limits);
-            let debt = debt_bytes(&self.version, &design, &limits);
+            let job = pick(&self.version, rules);
+            let debt = debt_bytes(&self.version, rules);
             if job.is_some() != (debt > 0) {
                 return Err(format!("the debt is {debt} and the next job {job:?}"));
             }
@@ -196,7 +218,7 @@ impl Simulation {
                 return Err(format!("the policy does not end; last job: {job}"));
             }
         }
-        self.version.check_shape(&self.settings.design, self.settings.inbox_trigger)?;
+        self.version.check_shape(rules)?;
         self.report.history.push((self.version.deepest_level(), self.version.run_count()));
         Ok(())
     }
@@ -206,7 +228,7 @@ impl Simulation {
     /// # Errors
     /// A violation, in words.
     pub fn compact(&mut self) -> Result<(), String> {
-        while let Some(job) = pick_full(&self.version, &self.settings.design) {
+        while let Some(job) = pick_full(&self.version, &self.rules(false)) {
             self.carry_out(&job)?;
         }
         if self.version.run_count() > 1 || self.version.tables().any(|(_, _, table)| table.meta.deletes > 0) {

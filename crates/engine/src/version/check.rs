@@ -14,11 +14,11 @@
 use std::collections::{HashMap, HashSet};
 
 use shamba_key::SeqNo;
-use shamba_model::Design;
 use shamba_table::EntryIter;
 
 use super::edit::TableUse;
 use super::version::Version;
+use crate::compaction::policy::Rules;
 
 impl Version {
     /// Whether the tree is one that the engine could have made.
@@ -49,25 +49,27 @@ impl Version {
         self.check_first_keys()
     }
 
-    /// Whether the levels are within the bounds of `design`: as full and as many runs as it allows, and
-    /// fewer than `inbox_trigger` runs in the inbox. Holds whenever the policy finds nothing to merge.
+    /// Whether the levels are within the bounds of the rules, as full and with as many runs as they allow, and
+    /// the inbox is not due. Holds whenever the policy finds nothing to merge.
     ///
     /// # Errors
     /// The first level that is not, with the bound.
-    pub fn check_shape(&self, design: &Design, inbox_trigger: u32) -> Result<(), String> {
+    pub(crate) fn check_shape(&self, rules: &Rules) -> Result<(), String> {
         let last = self.deepest_level().max(1);
+        let capacities = rules.capacities(self);
         for (level, runs) in self.levels() {
             if level == 0 {
-                if runs.len() >= inbox_trigger.max(1) as usize {
-                    return Err(format!("the inbox has {} runs, its trigger is {inbox_trigger}", runs.len()));
+                if rules.is_inbox_due(self) {
+                    let trigger = if rules.is_draining { 1 } else { rules.inbox_trigger };
+                    return Err(format!("the inbox has {} runs, its trigger is {trigger}", runs.len()));
                 }
                 continue;
             }
-            let allowed = design.runs_allowed(level, last);
+            let allowed = rules.design.runs_allowed(level, last);
             if runs.len() > allowed as usize {
                 return Err(format!("level {level} has {} runs, {allowed} allowed", runs.len()));
             }
-            let (bytes, capacity) = (self.level_bytes(level), design.level_capacity_bytes(level));
+            let (bytes, capacity) = (self.level_bytes(level), capacities.level_bytes(level));
             if bytes > capacity {
                 return Err(format!("level {level} has {bytes} bytes, its capacity is {capacity}"));
             }
@@ -241,7 +243,7 @@ mod tests {
     use crate::range_delete::FragmentedTombstones;
     use crate::read::testing::{Row, Store};
     use crate::version::{Change, VersionEdit};
-    use shamba_model::MergePolicy;
+    use shamba_model::{Design, MergePolicy};
 
     /// What `check` says of a tree in the notation.
     fn check(text: &str) -> Result<(), String> {
@@ -298,8 +300,8 @@ mod tests {
     #[test]
     fn the_shape_is_that_of_the_design() {
         let shape = |text: &str, policy| {
-            let design = Design::new(policy, 4.0, 100, 10.0);
-            text.parse::<Version>().and_then(|version| version.check_shape(&design, 2))
+            let rules = Rules::manual(Design::new(policy, 4.0, 100, 10.0), 2);
+            text.parse::<Version>().and_then(|version| version.check_shape(&rules))
         };
         use MergePolicy::{LazyLeveling, Leveling, Tiering};
         let tree = "L0: r9@9[000019:a..z 100]\n\

@@ -67,12 +67,12 @@ impl Core {
     }
 
     fn limits(&self) -> Limits {
-        let merges = self.settings.auto_compaction;
+        let (merges, inbox) = (self.settings.auto_compaction, self.settings.inbox());
         Limits {
             immutables: self.settings.immutable_memtables,
             // Without merges level 0 has no way to drain: its size is then the caller's choice.
-            inbox_soft_runs: if merges { self.settings.inbox_soft_runs } else { u32::MAX },
-            inbox_hard_runs: if merges { self.settings.inbox_hard_runs } else { u32::MAX },
+            inbox_soft_runs: if merges { inbox.soft_runs } else { u32::MAX },
+            inbox_hard_runs: if merges { inbox.hard_runs } else { u32::MAX },
         }
     }
 

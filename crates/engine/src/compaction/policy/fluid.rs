@@ -1,6 +1,6 @@
 //! The fluid LSM: when a level must give way, and where what leaves it arrives.
 //!
-//! Level i >= 1 holds at most `C_i` bytes ([`Design::level_capacity_bytes`]) in at most `K_i` runs: K on inner
+//! Level i >= 1 holds at most `C_i` bytes ([`Rules::capacities`]) in at most `K_i` runs: K on inner
 //! levels, Z on the last. A level with `K_i = 1` is *leveled*, one with more is *tiered*. Leveling, tiering
 //! and lazy leveling are values of (K, Z); the rules below know no names.
 //!
@@ -10,8 +10,10 @@
 //!     without being rewritten, since nothing is there: lazy leveling grows by a level so.
 //! (b) a tiered level over `C_i`, or with more than `K_i` runs, goes to level i + 1 as a whole. A leveled one with more
 //!     than one run, which only a change of the design leaves, is merged in place.
-//! (c) an inbox that has reached its trigger goes to level 1, all of it; if it is *crowded*, before (a) and (b),
-//!     since writers wait for it.
+//! (c) an inbox that is due ([`super::rules`]) goes to level 1, or past closed levels to the first open one, all of
+//!     it; if it is *crowded*, before (a) and (b), since writers wait for it.
+//! A closed level (`C_i` = 0, only with `Auto`) is over its capacity by all that it holds, and what arrives on it
+//! passes on, together with that.
 //!
 //! What arrives on level i joins the run of a leveled level, whatever the size: (a) follows. On a tiered
 //! level it joins the *active* (newest) run while that stays within `C_i / K_i`, else it becomes a run,
@@ -21,95 +23,108 @@
 //! Every job moves bytes down or makes runs fewer, and what arrives on an empty level beyond the last fits
 //! there or passes on to one `T` times larger: so a tree at rest is reached from any tree.
 //!
-//! Not here: cutting jobs into slices ([`super::slices`]).
+//! Not here: when the inbox is due ([`super::rules`]), cutting jobs into slices ([`super::slices`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use shamba_model::{Design, MAX_LEVELS};
+use shamba_model::{Capacities, MAX_LEVELS, Sizing};
 use shamba_table::TableId;
 
 use super::job::{MergeInput, MergeJob, Reason, Target};
+use super::rules::Rules;
 use super::score;
 use crate::version::{KeyRange, Run, TableUse, Version};
 
-/// An inbox of this many triggers is crowded. With more, a large debt on the levels (a changed design) would
-/// hold up writers until it is paid; with fewer, level 1 would be merged while it is over its capacity.
-const CROWDED_TRIGGERS: usize = 4;
-
-/// What the inbox may hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct InboxLimits {
-    /// As many runs start a merge into level 1; 1 keeps the trees of the papers. 0 counts as 1.
-    pub trigger: u32,
-}
-
-impl InboxLimits {
-    fn is_reached(self, version: &Version, times: usize) -> bool {
-        version.level(0).len() >= (self.trigger.max(1) as usize).saturating_mul(times)
-    }
-}
-
-/// The next merge that `design` asks for; `None` when the tree has the shape that it should have.
-pub(crate) fn pick(version: &Version, design: &Design, limits: &InboxLimits) -> Option<MergeJob> {
+/// The next merge that the rules ask for; `None` when the tree has the shape that it should have.
+pub(crate) fn pick(version: &Version, rules: &Rules) -> Option<MergeJob> {
+    let capacities = rules.capacities(version);
+    let down = Down { version, rules, capacities: &capacities };
     let inbox = || {
         let mut arrival = Arrival::default();
         arrival.add_level(version, 0);
-        arrival.at(version, design, 1, Reason::Inbox)
+        arrival.at(&down, rules.arrival_level(version, &capacities), Reason::Inbox)
     };
-    if limits.is_reached(version, CROWDED_TRIGGERS) {
+    if rules.is_inbox_crowded(version) {
         return Some(inbox());
     }
     (1..=version.deepest_level())
         .rev()
-        .find_map(|level| relieve(version, design, level))
-        .or_else(|| limits.is_reached(version, 1).then(inbox))
+        .find_map(|level| down.relieve(level))
+        .or_else(|| rules.is_inbox_due(version).then(inbox))
 }
 
 /// About how many bytes the policy would still have to move: 0 exactly when [`pick`] finds nothing.
-pub(crate) fn debt_bytes(version: &Version, design: &Design, limits: &InboxLimits) -> u64 {
+pub(crate) fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
     let deepest = version.deepest_level();
+    let capacities = rules.capacities(version);
+    let inbox_bytes = if rules.is_inbox_due(version) { version.level_bytes(0).max(1) } else { 0 };
+    let arrival_level = rules.arrival_level(version, &capacities);
+    let mut debt = inbox_bytes;
     // What leaves a level arrives on the next one and may push as much out of that.
-    let mut arriving = if limits.is_reached(version, 1) { version.level_bytes(0).max(1) } else { 0 };
-    let mut debt = arriving;
+    let mut arriving = 0u64;
     for level in 1..=deepest {
+        if level == arrival_level {
+            arriving = arriving.saturating_add(inbox_bytes);
+        }
         let bytes = version.level_bytes(level);
-        let allowed = design.runs_allowed(level, deepest) as usize;
+        let allowed = rules.design.runs_allowed(level, deepest) as usize;
         let held = bytes.saturating_add(arriving);
         arriving = if version.level(level).len() > allowed {
             held.max(1)
         } else {
-            held.saturating_sub(design.level_capacity_bytes(level))
+            held.saturating_sub(capacities.level_bytes(level))
         };
         debt = debt.saturating_add(arriving);
     }
     debt
 }
 
-/// The job that brings `level` (1 or deeper) back within its bounds.
-fn relieve(version: &Version, design: &Design, level: u32) -> Option<MergeJob> {
-    let deepest = version.deepest_level();
-    let runs = version.level(level);
-    let oldest = runs.last()?;
-    let is_over = version.level_bytes(level) > design.level_capacity_bytes(level);
-    let allowed = design.runs_allowed(level, deepest) as usize;
-    let has_too_many = runs.len() > allowed;
-    if !is_over && !has_too_many {
-        return None;
-    }
-    let reason = if has_too_many { Reason::Runs { level } } else { Reason::Overflow { level } };
-    let mut arrival = Arrival::default();
-    if has_too_many && (allowed == 1 || level >= MAX_LEVELS) {
-        let newer = runs.iter().filter(|run| run.id != oldest.id);
-        newer.for_each(|run| arrival.add(level, run, run.tables()));
-        return Some(arrival.into(Some(oldest), level, reason));
-    }
-    if allowed > 1 || (level == deepest && design.inner_runs > 1) {
-        arrival.add_level(version, level);
-    } else {
+/// A tree, and what it is held to.
+struct Down<'v> {
+    version: &'v Version,
+    rules: &'v Rules,
+    capacities: &'v Capacities,
+}
+
+impl Down<'_> {
+    /// The job that brings `level` (1 or deeper) back within its bounds.
+    fn relieve(&self, level: u32) -> Option<MergeJob> {
+        let Self { version, rules, capacities } = *self;
+        let deepest = version.deepest_level();
+        let runs = version.level(level);
+        let oldest = runs.last()?;
+        let is_over = version.level_bytes(level) > capacities.level_bytes(level);
+        let allowed = rules.design.runs_allowed(level, deepest) as usize;
+        let has_too_many = runs.len() > allowed;
+        if !is_over && !has_too_many {
+            return None;
+        }
+        let reason = if has_too_many { Reason::Runs { level } } else { Reason::Overflow { level } };
+        let mut arrival = Arrival::default();
+        if has_too_many && (allowed == 1 || level >= MAX_LEVELS) {
+            let newer = runs.iter().filter(|run| run.id != oldest.id);
+            newer.for_each(|run| arrival.add(level, run, run.tables()));
+            return Some(arrival.into(Some(oldest), level, reason));
+        }
+        let whole = || {
+            let mut arrival = Arrival::default();
+            arrival.add_level(version, level);
+            arrival.at(self, level + 1, reason)
+        };
+        if allowed > 1 || (level == deepest && rules.design.inner_runs > 1) {
+            return Some(whole());
+        }
+        // A level that gets another number, or closes, goes at once if nothing of it has to be rewritten.
+        if rules.sizing == Sizing::Auto && (level == deepest || capacities.is_closed(level)) {
+            let job = whole();
+            if job.is_trivial_move(version) {
+                return Some(job);
+            }
+        }
         arrival.add(level, oldest, [score::cheapest(oldest, version.level(level + 1))?]);
+        Some(arrival.at(self, level + 1, reason))
     }
-    Some(arrival.at(version, design, level + 1, reason))
 }
 
 /// Tables on their way down.
@@ -138,13 +153,16 @@ impl Arrival {
     }
 
     /// The job that brings the tables to `level`, or deeper.
-    fn at(mut self, version: &Version, design: &Design, mut level: u32, reason: Reason) -> MergeJob {
+    fn at(mut self, down: &Down<'_>, mut level: u32, reason: Reason) -> MergeJob {
+        let version = down.version;
         loop {
             // A level beyond the deepest one becomes the last by what arrives there.
-            let allowed = design.runs_allowed(level, version.deepest_level());
+            let allowed = down.rules.design.runs_allowed(level, version.deepest_level());
             let runs = version.level(level);
-            let (active, capacity) = (runs.first(), design.level_capacity_bytes(level));
-            let target = if allowed <= 1 {
+            let (active, capacity) = (runs.first(), down.capacities.level_bytes(level));
+            let target = if capacity == 0 {
+                None
+            } else if allowed <= 1 {
                 Some(active)
             } else if version.level_bytes(level).saturating_add(self.bytes) > capacity {
                 None

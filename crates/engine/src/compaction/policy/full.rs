@@ -7,18 +7,20 @@
 //!
 //! Not here: what the policy does by itself ([`super::fluid`]).
 
-use shamba_model::{Design, MAX_LEVELS};
+use shamba_model::MAX_LEVELS;
 
 use super::job::{MergeInput, MergeJob, Reason, Target};
+use super::rules::Rules;
 use crate::version::{Run, TableUse, Version};
 
 /// The merge into one run; `None` when the tree is one run below the inbox that a merge could not make smaller:
 /// no tombstones, every file used whole. While snapshots hold tombstones back it is `Some` again afterwards.
-pub(crate) fn pick_full(version: &Version, design: &Design) -> Option<MergeJob> {
+pub(crate) fn pick_full(version: &Version, rules: &Rules) -> Option<MergeJob> {
     let deepest = version.deepest_level();
     let total_bytes = version.bytes();
+    let capacities = rules.capacities(version);
     let target_level = (deepest.max(1)..MAX_LEVELS)
-        .find(|level| design.level_capacity_bytes(*level) >= total_bytes)
+        .find(|level| capacities.last_level_bytes(*level) >= total_bytes)
         .unwrap_or(MAX_LEVELS);
     let oldest = version.level(target_level).last();
     let others: Vec<_> =

@@ -1,4 +1,4 @@
-//! Policy: what to merge next. Pure functions of a version and a design; no I/O, no clock, no state.
+//! Policy: what to merge next. Pure functions of a version and [`Rules`]; no I/O, no clock, no state.
 //!
 //! [`pick`] is the fluid LSM ([`fluid`]); which file leaves a leveled level is [`score`]'s to say;
 //! [`pick_full`] is a caller's `compact`. All answer with a [`MergeJob`] ([`job`]), which is carried out a
@@ -7,18 +7,20 @@
 //!
 //! One job at a time runs in a keyspace: a job relies on nothing but flushes changing the tree beside it.
 //!
-//! Not here: merging (`compaction::job`), when to run (`compaction::scheduler`).
+//! Not here: merging (`compaction::job`), when to run (`background`).
 
 mod fluid;
 mod full;
 mod job;
+mod rules;
 mod score;
 mod slices;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use fluid::{InboxLimits, debt_bytes, pick};
+pub(crate) use fluid::{debt_bytes, pick};
 pub(crate) use full::pick_full;
 pub(crate) use job::{MergeJob, OutputRun};
+pub(crate) use rules::Rules;
 pub(crate) use slices::{move_edit, slice_edit, slices};

@@ -3,12 +3,14 @@
 //!
 //! A step is a command, its input lines, a line `----`, and what it prints, up to a blank line:
 //!
-//! - `design POLICY T=4 buffer=100 [trigger=2] [K=3] [Z=1]`
+//! - `design POLICY T=4 buffer=100 [trigger=2] [K=3] [Z=1] [sizing=auto] [drain=1]`; a design is manual unless it
+//!   says otherwise
 //! - `tree`, the tree as input in the notation: prints its violation, or its levels, bytes and debt
 //! - `pick`, `full`: the job, checked
 //! - `run [slice=100] [stop=1]`: carries out the last job, with at most `stop` slices of so many bytes: the tree
 //! - `slices slice=100`: the slices of the last job
 //! - `settle [slice=100]`: jobs until there is none, and the tree, whose shape is checked
+//! - `capacities`: of the levels of this tree, and where the inbox arrives
 //!
 //! On paper a merge keeps every byte, and half of a table is left when less of it counts.
 
@@ -18,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use expect_test::{ExpectFile, expect_file};
 use shamba_key::SeqNo;
-use shamba_model::{Design, MergePolicy};
+use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::{BirthId, TableId};
 
 use super::job::{MergeInput, Reason, Target};
@@ -55,8 +57,7 @@ fn check(file: &ExpectFile) {
 }
 
 struct World {
-    design: Design,
-    limits: InboxLimits,
+    rules: Rules,
     version: Version,
     job: Option<MergeJob>,
     last_id: u64,
@@ -65,8 +66,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let design = Design::new(MergePolicy::Leveling, 4.0, 100, 0.0);
-        let limits = InboxLimits { trigger: 1 };
-        Self { design, limits, version: Version::empty(), job: None, last_id: 900 }
+        Self { rules: Rules::manual(design, 1), version: Version::empty(), job: None, last_id: 900 }
     }
 
     fn act(&mut self, command: &str, input: &str) -> Result<String, String> {
@@ -82,11 +82,11 @@ impl World {
                 Ok(self.summary())
             }
             "pick" => {
-                self.job = pick(&self.version, &self.design, &self.limits);
+                self.job = pick(&self.version, &self.rules);
                 self.describe_job()
             }
             "full" => {
-                self.job = pick_full(&self.version, &self.design);
+                self.job = pick_full(&self.version, &self.rules);
                 self.describe_job()
             }
             "run" => {
@@ -100,6 +100,11 @@ impl World {
                 Ok(slices.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
             }
             "settle" => self.settle(slice_bytes(&words)?),
+            "capacities" => {
+                let arrival = self.rules.arrival_level(&self.version, &self.rules.capacities(&self.version));
+                let levels = self.capacities(&self.version, self.version.deepest_level().max(1));
+                Ok(format!("{levels}; the inbox goes to L{arrival}"))
+            }
             _ => Err(format!("unknown command {name:?}")),
         }
     }
@@ -107,22 +112,36 @@ impl World {
     fn set_design(&mut self, words: &[&str]) -> Result<String, String> {
         let policy: MergePolicy = words.first().ok_or("a design begins with its policy")?.parse()?;
         let size_ratio = option(words, "T").map_or(Ok(4.0), number)?;
-        self.design = Design::new(policy, size_ratio, option(words, "buffer").map_or(Ok(100), number)?, 0.0);
+        let mut design =
+            Design::new(policy, size_ratio, option(words, "buffer").map_or(Ok(100), number)?, 0.0);
         if let Some(runs) = option(words, "K") {
-            self.design.inner_runs = number(runs)?;
+            design.inner_runs = number(runs)?;
         }
         if let Some(runs) = option(words, "Z") {
-            self.design.last_runs = number(runs)?;
+            design.last_runs = number(runs)?;
         }
-        self.limits.trigger = option(words, "trigger").map_or(Ok(1), number)?;
-        let Design { size_ratio, inner_runs, last_runs, .. } = self.design;
-        let capacities: Vec<_> =
-            (1..=4).map(|level| format!("L{level} {}", self.design.level_capacity_bytes(level))).collect();
-        Ok(format!("T={size_ratio} K={inner_runs} Z={last_runs}, capacities: {}", capacities.join(", ")))
+        self.rules = Rules::manual(design, option(words, "trigger").map_or(Ok(1), number)?);
+        self.rules.sizing = option(words, "sizing").map_or(Ok(Sizing::Manual), str::parse)?;
+        self.rules.is_draining = option(words, "drain").is_some();
+        let Design { size_ratio, inner_runs, last_runs, .. } = design;
+        Ok(format!(
+            "T={size_ratio} K={inner_runs} Z={last_runs}, capacities: {}",
+            self.capacities(&Version::empty(), 4)
+        ))
+    }
+
+    /// What levels 1 to `last` of a tree may hold.
+    fn capacities(&self, version: &Version, last: u32) -> String {
+        let capacities = self.rules.capacities(version);
+        let level = |level| match capacities.is_closed(level) {
+            true => format!("L{level} closed"),
+            false => format!("L{level} {}", capacities.level_bytes(level)),
+        };
+        (1..=last).map(level).collect::<Vec<_>>().join(", ")
     }
 
     fn summary(&self) -> String {
-        let debt = debt_bytes(&self.version, &self.design, &self.limits);
+        let debt = debt_bytes(&self.version, &self.rules);
         let levels: Vec<_> = self
             .version
             .levels()
@@ -142,11 +161,11 @@ impl World {
     fn settle(&mut self, slice_bytes: u64) -> Result<String, String> {
         let mut out = String::new();
         for _ in 0..JOBS_MAX {
-            self.job = pick(&self.version, &self.design, &self.limits);
+            self.job = pick(&self.version, &self.rules);
             writeln!(out, "{}", self.describe_job()?.replace("\na ", ": a "))
                 .map_err(|error| error.to_string())?;
             if self.job.is_none() {
-                self.version.check_shape(&self.design, self.limits.trigger)?;
+                self.version.check_shape(&self.rules)?;
                 return Ok(format!("{out}{}", self.version));
             }
             self.carry_out(slice_bytes, u64::MAX)?;
@@ -240,7 +259,7 @@ macro_rules! scripts {
     )*};
 }
 
-scripts!(leveling tiering lazy_leveling new_design half_done full order);
+scripts!(leveling tiering lazy_leveling new_design half_done full order auto);
 
 /// What the checks of a job are for: jobs that no policy makes.
 #[test]
@@ -320,7 +339,7 @@ fn tombstones_may_go_where_nothing_older_is() {
 fn a_key_between_slices_is_bytes() {
     // Split keys that tables give need not be keys of the tables: any bytes inside will do.
     let tree: Version = "L0: r9@9[9:a..z 100]\n".parse().expect("notation");
-    let job = pick(&tree, &Design::default(), &InboxLimits { trigger: 1 }).expect("the inbox is full");
+    let job = pick(&tree, &Rules::manual(Design::default(), 1)).expect("the inbox is full");
     let outside = |_: &TableUse, _| vec![Bytes::from_static(b"\xff"), Bytes::new(), Bytes::from_static(b"a")];
     assert_eq!(slices(&job, &tree, 1, &outside), ["a..z".parse().expect("a range")]);
 }

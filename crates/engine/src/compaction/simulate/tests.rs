@@ -94,9 +94,97 @@ fn any_design(simulation: &Simulation) -> Design {
     }
 }
 
+fn auto(design: Design, seed: u64) -> Settings {
+    Settings { sizing: Sizing::Auto, inbox_trigger: 4, ..Settings::new(design, seed) }
+}
+
+/// How often a byte is written when `flushes` buffers come under load and are drained at the end, and the runs
+/// that are left.
+fn fill(settings: Settings, flushes: u32) -> (f64, usize) {
+    let mut simulation = Simulation::new(settings);
+    for _ in 0..flushes {
+        must(&mut simulation, flush_and_settle);
+    }
+    must(&mut simulation, Simulation::drain);
+    must(&mut simulation, |simulation| simulation.check_all_keys());
+    (simulation.report.write_amplification(), simulation.version.run_count())
+}
+
+#[test]
+fn auto_fills_with_a_fraction_of_manuals_writes() {
+    let leveling = design(MergePolicy::Leveling, 10.0);
+    // (buffers, at most so many bytes written for each, the flush included; so many runs at the end)
+    for (flushes, most, runs) in [(20, 4.5, 1), (43, 6.0, 1), (100, 9.0, 2), (400, 11.5, 2)] {
+        let (amplification, left) = fill(auto(leveling, 42), flushes);
+        let (manual, _) = fill(Settings::new(leveling, 42), flushes);
+        assert!(
+            amplification <= most && amplification <= manual * 0.7,
+            "{flushes} buffers: each byte written {amplification:.2} times, manual {manual:.2}"
+        );
+        assert!(left <= runs, "{flushes} buffers: {left} runs");
+    }
+}
+
+#[test]
+fn auto_writes_less_where_levels_are_leveled() {
+    for policy in MergePolicy::ALL {
+        // With tiered levels it may be more: the last level is always T times the one above, where manual sizing has
+        // it anything from empty to that, and the inbox drained at the end is one merge more.
+        let most = if policy == MergePolicy::Leveling { 0.7 } else { 1.5 };
+        for size_ratio in [2.0, 2.5, 4.0, 7.0, 10.0] {
+            let design = design(policy, size_ratio);
+            let (amplification, _) = fill(auto(design, 7), 150);
+            let (manual, _) = fill(Settings::new(design, 7), 150);
+            assert!(
+                amplification <= manual * most,
+                "{policy}, T={size_ratio}: each byte written {amplification:.2} times, manual {manual:.2}"
+            );
+        }
+    }
+}
+
+#[test]
+fn auto_keeps_the_last_level_t_times_the_others() {
+    for size_ratio in [2.0, 3.5, 10.0] {
+        let mut simulation = Simulation::new(auto(design(MergePolicy::Leveling, size_ratio), 3));
+        let batch_bytes = (4 * BUFFER_BYTES) as f64;
+        for _ in 0..1_000 {
+            must(&mut simulation, flush_and_settle);
+            let version = &simulation.version;
+            let last = version.deepest_level();
+            let held = version.level_bytes(last) as f64;
+            let inner: u64 = (1..last).map(|level| version.level_bytes(level)).sum();
+            // A geometric series, or one batch where the last level is small.
+            let most = (held / (size_ratio - 1.0)).max(f64::from(last - last.min(1)) * batch_bytes);
+            assert!(inner as f64 <= most, "T={size_ratio}: {inner} bytes above {held}\n{version}");
+            assert!(held <= batch_bytes * size_ratio.powi(last as i32) || last == 0);
+        }
+        must(&mut simulation, |simulation| simulation.check_all_keys());
+    }
+}
+
+#[test]
+fn auto_closes_levels_when_the_data_shrinks() {
+    let settings = Settings { key_count: 4_000, ..auto(design(MergePolicy::Leveling, 4.0), 9) };
+    let mut simulation = Simulation::new(settings);
+    for _ in 0..400 {
+        must(&mut simulation, flush_and_settle);
+    }
+    let large = simulation.version.level_bytes(simulation.version.deepest_level());
+    assert!(simulation.version.deepest_level() > 1, "{}", simulation.version);
+    simulation.settings.delete_one_in = 1;
+    for _ in 0..4_000 {
+        must(&mut simulation, flush_and_settle);
+    }
+    must(&mut simulation, Simulation::drain);
+    must(&mut simulation, |simulation| simulation.check_all_keys());
+    assert!(simulation.version.bytes() < large / 8 && simulation.version.run_count() <= 1);
+}
+
 /// Flushes, merges, crashes in the middle of them, compactions and new designs, in any order.
 fn lives(seed: u64) -> Report {
     let settings = Settings {
+        sizing: Sizing::ALL[(seed % 2) as usize],
         inbox_trigger: 1 + (seed % 3) as u32,
         table_entries: 24,
         slice_bytes: 6_000,
@@ -110,7 +198,11 @@ fn lives(seed: u64) -> Report {
         match simulation.rng.next_u64() % 16 {
             0 => simulation.settings.design = any_design(&simulation),
             1 => must(&mut simulation, Simulation::compact),
-            2..8 => must(&mut simulation, Simulation::flush),
+            2 => must(&mut simulation, Simulation::drain),
+            3 if seed.is_multiple_of(5) => {
+                simulation.settings.sizing = Sizing::ALL[(simulation.rng.next_u64() % 2) as usize];
+            }
+            3..8 => must(&mut simulation, Simulation::flush),
             _ => must(&mut simulation, flush_and_settle),
         }
     }
@@ -134,13 +226,14 @@ fn any_life_keeps_order_and_shape() {
 
 #[test]
 fn a_crash_after_every_slice_still_ends() {
-    for policy in MergePolicy::ALL {
+    for (policy, sizing) in MergePolicy::ALL.into_iter().flat_map(|policy| Sizing::ALL.map(|s| (policy, s))) {
         let settings =
-            Settings { crash_one_in: 1, slice_bytes: 3_000, ..Settings::new(design(policy, 3.0), 7) };
+            Settings { sizing, crash_one_in: 1, slice_bytes: 3_000, ..Settings::new(design(policy, 3.0), 7) };
         let mut simulation = Simulation::new(settings);
         for _ in 0..200 {
             must(&mut simulation, flush_and_settle);
         }
+        must(&mut simulation, Simulation::drain);
         must(&mut simulation, Simulation::compact);
         must(&mut simulation, |simulation| simulation.check_all_keys());
     }
@@ -157,5 +250,14 @@ fn sorted_input_is_never_rewritten_by_leveling() {
         });
     }
     assert!(simulation.version.deepest_level() >= 4);
+    assert_eq!((simulation.report.merges, simulation.report.write_amplification()), (0, 1.0));
+    let mut simulation = Simulation::new(auto(design(MergePolicy::Leveling, 4.0), 3));
+    for _ in 0..300 {
+        must(&mut simulation, |simulation| {
+            simulation.flush_ascending()?;
+            simulation.settle()
+        });
+    }
+    assert!(simulation.version.deepest_level() >= 2);
     assert_eq!((simulation.report.merges, simulation.report.write_amplification()), (0, 1.0));
 }

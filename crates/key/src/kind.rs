@@ -14,7 +14,7 @@ pub enum EntryKind {
     RangeDelete = 3,
     /// An operand of a merge operator (reserved: no operator exists yet).
     Merge = 4,
-    /// The payload points at value blocks of the same file (reserved for large values).
+    /// A put whose value lies elsewhere, because it is long; the payload says where.
     ValueRef = 5,
     /// An expiry time, then the value (reserved).
     PutWithExpiry = 6,

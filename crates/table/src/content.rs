@@ -4,7 +4,7 @@
 //! taking away what it dropped, and comparing with what it wrote, however both were cut into files.
 
 use shamba_key::{EntryKind, SeqNo};
-use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128_with_seed};
 
 /// A running digest of entries (key, sequence number, kind, value).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -31,6 +31,11 @@ impl ContentDigest {
         self.0 = self.0.wrapping_add(other.0);
     }
 
+    /// The digest of one entry whose value comes in pieces: the same as if it came whole.
+    pub fn of_streamed(key: &[u8], seq: SeqNo, kind: EntryKind) -> StreamedEntry {
+        StreamedEntry(Box::new(Xxh3::with_seed(value_seed(key, seq, kind))))
+    }
+
     /// The 128 bits that are stored.
     pub fn to_u128(self) -> u128 {
         self.0
@@ -42,15 +47,53 @@ impl ContentDigest {
     }
 }
 
-/// The key and its trailer seed the hash of the value, so no part can move into another.
+/// The digest of one entry on its way; made by [`ContentDigest::of_streamed`].
+pub struct StreamedEntry(Box<Xxh3>);
+
+impl StreamedEntry {
+    /// Takes the next piece of the value.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The digest of the entry with the value that was given.
+    pub fn finish(self) -> ContentDigest {
+        ContentDigest(self.0.digest128())
+    }
+}
+
+impl std::fmt::Debug for StreamedEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamedEntry").finish_non_exhaustive()
+    }
+}
+
 fn entry_hash(key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> u128 {
-    let trailer = seq.0 << 8 | u64::from(kind.as_byte());
-    xxh3_128_with_seed(value, xxh3_64_with_seed(key, trailer))
+    xxh3_128_with_seed(value, value_seed(key, seq, kind))
+}
+
+/// The key and its trailer seed the hash of the value, so no part can move into another.
+fn value_seed(key: &[u8], seq: SeqNo, kind: EntryKind) -> u64 {
+    xxh3_64_with_seed(key, seq.0 << 8 | u64::from(kind.as_byte()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_in_pieces_has_the_digest_of_the_whole() {
+        let value: Vec<u8> = (0..200_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for bytes in [0, 1, 16, 17, 128, 129, 240, 241, 1_024, 1_025, 65_536, 200_000] {
+            let mut whole = ContentDigest::new();
+            whole.add(b"key", SeqNo(7), EntryKind::Put, &value[..bytes]);
+            for piece_bytes in [1, 255, 256, 1_024, 65_504, 200_000] {
+                let mut streamed = ContentDigest::of_streamed(b"key", SeqNo(7), EntryKind::Put);
+                value[..bytes].chunks(piece_bytes).for_each(|piece| streamed.push(piece));
+                assert_eq!(streamed.finish(), whole, "{bytes} in pieces of {piece_bytes}");
+            }
+        }
+    }
 
     #[test]
     fn order_and_files_do_not_count_but_every_field_does() {

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::value::Value;
 
 /// The answer of a point lookup: one version of a key.
@@ -16,9 +16,9 @@ use crate::value::Value;
 pub struct Entry {
     /// When it was written.
     pub seq: SeqNo,
-    /// What it says.
+    /// What it says. [`EntryKind::ValueRef`] is a put whose value lies elsewhere.
     pub kind: EntryKind,
-    /// Its payload.
+    /// Its payload; of a large value, where it lies ([`crate::TableReader::read_large`]).
     pub value: Value,
 }
 
@@ -71,12 +71,36 @@ pub trait EntryIter: Send {
     fn seq(&self) -> SeqNo;
     /// The kind of the current entry.
     fn kind(&self) -> EntryKind;
-    /// The value of the current entry.
+    /// The value of the current entry; of a large one, where it lies, in terms of the source.
     fn value(&self) -> &[u8];
     /// The value of the current entry, to keep: shares the block where it can, else a copy.
     fn value_bytes(&self) -> Bytes;
+    /// Whether the current entry is a put whose value lies elsewhere, because it is long: the kind is then
+    /// [`EntryKind::ValueRef`], and only [`Self::read_value`] gives the value.
+    fn is_large(&self) -> bool {
+        self.kind() == EntryKind::ValueRef
+    }
+    /// How long the current entry's value is, wherever it lies.
+    ///
+    /// # Errors
+    /// `Corruption` when the entry does not say.
+    fn value_bytes_len(&self) -> Result<u64> {
+        if self.is_large() { Err(homeless()) } else { Ok(self.value().len() as u64) }
+    }
+    /// Gives the current entry's value to `sink`, a large one piece by piece: nobody holds it whole.
+    ///
+    /// # Errors
+    /// What reading says, or `sink`, which then got a part of the value only.
+    fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if self.is_large() { Err(homeless()) } else { sink(self.value()) }
+    }
     /// The digest of the current key where the source has kept it, so that nobody hashes it again.
     fn digest(&self) -> Option<KeyDigest> {
         None
     }
+}
+
+/// A large value in a source that has no place for them.
+fn homeless() -> Error {
+    Error::Invalid("a large value in a source that does not know where it lies".to_owned())
 }

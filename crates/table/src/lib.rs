@@ -23,6 +23,7 @@
 //! let (id, birth, digest) = (TableId(1), BirthId(99), DigestFn::new(DigestKind::Xxh3, 42));
 //! let options = WriterOptions {
 //!     id, birth, digest, compression: Compression::Lz4, bits_per_key: 10.0, block_bytes: 4096,
+//!     large_values: LargeValues::default(),
 //! };
 //! let mut writer = TableWriter::create(&env, Path::new("/"), options)?;
 //! writer.add(b"apple", SeqNo(7), EntryKind::Put, b"red")?;
@@ -57,6 +58,7 @@ mod ledger;
 mod range;
 mod reader;
 mod value;
+mod values;
 mod writer;
 
 #[cfg(test)]
@@ -65,7 +67,7 @@ mod tests;
 pub use cache::BlockCache;
 pub use checksum::checksum;
 pub use compression::Compression;
-pub use content::ContentDigest;
+pub use content::{ContentDigest, StreamedEntry};
 
 pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, internal_cmp};
@@ -76,4 +78,5 @@ pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{ReadCounters, ReaderOptions, TableIter, TableReader};
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
-pub use writer::{TableSummary, TableWriter, WriterOptions};
+pub use values::LargeValues;
+pub use writer::{TableSummary, TableWriter, ValueSource, WriterOptions};

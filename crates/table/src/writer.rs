@@ -1,13 +1,19 @@
 //! Writing a table, in one pass from its first byte to its last.
 //!
 //! Entries come in internal order and are cut into blocks; a block is written as soon as it is full, its
-//! separator as soon as the next key is known. Digests of the distinct keys, separators and range tombstones
+//! separator as soon as the next key is known. A long value goes to the file in chunks while it comes, before the
+//! block with its entry ([`crate::values`]). Digests of the distinct keys, separators and range tombstones
 //! are kept until [`TableWriter::finish`], which writes index, filter, tombstones, properties and footer and
 //! makes the file durable. Its name is the caller's to make durable, by syncing the directory.
 //!
 //! A writer that is dropped unfinished, or whose `finish` fails, removes its file as well as it can.
 //!
-//! Not here: what to write (the engine's flush and compaction); the layout ([`crate::format`]).
+//! Not here: long values ([`large`]); what to write (the engine's flush and compaction); the layout
+//! ([`crate::format`]).
+
+mod large;
+
+pub use self::large::ValueSource;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -27,10 +33,11 @@ use crate::filter_section;
 use crate::format::footer::Footer;
 use crate::format::header::Header;
 use crate::format::properties::Properties;
-use crate::format::{HEADER_BYTES, PAGE_BYTES, Section, SectionKind};
+use crate::format::{FEATURE_VALUES, HEADER_BYTES, PAGE_BYTES, Section, SectionKind};
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, IndexBuilder, separator};
 use crate::range::{self, RangeTombstone};
+use crate::values::{ChunkCutter, LargeValues};
 
 /// Bytes are gathered to this much before they are given to the file: a call a block would cost more than
 /// the copy.
@@ -55,6 +62,8 @@ pub struct WriterOptions {
     /// The most that a block of several entries takes decompressed, header, compression byte and checksum
     /// included, in bytes; 64 to 65,536, usually 4,096.
     pub block_bytes: usize,
+    /// Which values lie beside the blocks.
+    pub large_values: LargeValues,
 }
 
 /// What is known of a finished table; goes into the manifest.
@@ -134,6 +143,10 @@ pub struct TableWriter {
     raw_key_bytes: u64,
     raw_value_bytes: u64,
     content: ContentDigest,
+    chunks: ChunkCutter,
+    has_values: bool,
+    /// Chunks were written without an entry that refers to them.
+    is_torn: bool,
     keep: bool,
 }
 
@@ -157,6 +170,7 @@ impl TableWriter {
         if !options.bits_per_key.is_finite() || options.bits_per_key < 0.0 {
             return Err(Error::Invalid(format!("bits_per_key is {}", options.bits_per_key)));
         }
+        options.large_values.check().map_err(Error::Invalid)?;
         let path = dir.join(table_file_name(options.id));
         let compressor =
             Compressor::new(options.compression).map_err(|error| Error::io(&path, "compress", error))?;
@@ -183,6 +197,9 @@ impl TableWriter {
             raw_key_bytes: 0,
             raw_value_bytes: 0,
             content: ContentDigest::new(),
+            chunks: ChunkCutter::new(options.large_values),
+            has_values: false,
+            is_torn: false,
             keep: false,
         })
     }
@@ -193,11 +210,28 @@ impl TableWriter {
     /// `Invalid` for an entry out of order or too large, or a range delete; `Io` when writing fails, after
     /// which the writer can only be abandoned.
     pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
-        self.check_entry(key, seq, kind, value)?;
-        let with = self.block.payload_bytes_with(key.len(), value.len());
+        if kind == EntryKind::Put && value.len() >= self.options.large_values.from_bytes {
+            return self.add_streamed(key, seq, value.len() as u64, &mut |sink| sink(value)).map(|_| ());
+        }
+        self.check_entry(key, seq, kind, value.len() as u64)?;
+        self.make_room(key.len(), value.len())?;
+        self.content.add(key, seq, kind, value);
+        self.raw_value_bytes += value.len() as u64;
+        self.push(key, seq, kind, value);
+        Ok(())
+    }
+
+    /// Cuts the open block if an entry of these lengths would make it too large.
+    fn make_room(&mut self, key_bytes: usize, value_bytes: usize) -> Result<()> {
+        let with = self.block.payload_bytes_with(key_bytes, value_bytes);
         if !self.block.is_empty() && with + FRAME_BYTES > self.options.block_bytes {
             self.cut_block()?;
         }
+        Ok(())
+    }
+
+    /// Puts an entry, which was checked, into the open block, and counts it.
+    fn push(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
         let new_key = self.entries == 0 || self.last_key != key;
         if let Some(handle) = self.unlisted.take() {
             let mut made = Vec::new();
@@ -221,9 +255,6 @@ impl TableWriter {
         self.entries += 1;
         self.deletes += u64::from(kind == EntryKind::Delete);
         self.raw_key_bytes += key.len() as u64;
-        self.raw_value_bytes += value.len() as u64;
-        self.content.add(key, seq, kind, value);
-        Ok(())
     }
 
     /// Adds a range tombstone, at any time and in any order.
@@ -257,7 +288,10 @@ impl TableWriter {
     /// About what the writer holds in memory now, for the ledger.
     pub fn memory_bytes(&self) -> u64 {
         let digests = self.digests.capacity() * size_of::<KeyDigest>();
-        let buffers = self.out.gathered.capacity() + self.block.payload_bytes() + self.index.bytes();
+        let buffers = self.out.gathered.capacity()
+            + self.chunks.memory_bytes()
+            + self.block.payload_bytes()
+            + self.index.bytes();
         (digests + buffers + self.tombstones.capacity() * size_of::<RangeTombstone>()) as u64
     }
 
@@ -301,6 +335,9 @@ impl TableWriter {
         if self.is_empty() {
             return Err(Error::Invalid("a table without entries".to_owned()));
         }
+        if self.is_torn {
+            return Err(Error::Invalid("a table with part of a value".to_owned()));
+        }
         self.cut_block()?;
         if let Some(handle) = self.unlisted.take() {
             self.index.push(&self.last_key, SeqNo::ZERO, handle);
@@ -326,7 +363,8 @@ impl TableWriter {
         sections.close(SectionKind::RangeTombstones, self.out.offset());
         self.out.frame(&properties.encode(), Compression::None)?;
         sections.close(SectionKind::Properties, self.out.offset());
-        let footer = Footer { sections: sections.done, digest: self.options.digest };
+        let required = if self.has_values { FEATURE_VALUES } else { 0 };
+        let footer = Footer { sections: sections.done, digest: self.options.digest, required };
         let footer = footer.encode(self.options.birth, self.out.offset());
         self.out.append(&footer)?;
         self.out.sync()?;
@@ -365,15 +403,14 @@ impl TableWriter {
         }
     }
 
-    fn check_entry(&self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
-        if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES {
+    fn check_entry(&self, key: &[u8], seq: SeqNo, kind: EntryKind, value_bytes: u64) -> Result<()> {
+        if key.len() > MAX_KEY_BYTES || value_bytes > MAX_VALUE_BYTES as u64 {
+            let key_bytes = key.len();
             return Err(Error::Invalid(format!(
-                "a key of {} bytes with a value of {}, at most {MAX_KEY_BYTES} and {MAX_VALUE_BYTES} allowed",
-                key.len(),
-                value.len()
+                "a key of {key_bytes} bytes with a value of {value_bytes}, at most {MAX_KEY_BYTES} and {MAX_VALUE_BYTES} allowed",
             )));
         }
-        if kind == EntryKind::RangeDelete || seq > SeqNo::MAX {
+        if matches!(kind, EntryKind::RangeDelete | EntryKind::ValueRef) || seq > SeqNo::MAX {
             return Err(Error::Invalid(format!(
                 "a {kind:?} at sequence number {seq} is no entry of a block"
             )));

@@ -198,15 +198,23 @@ impl Core {
         merged.seek_to_first()?;
         while merged.valid() {
             let (key, seq, kind, value) = (merged.key(), merged.seq(), merged.kind(), merged.value());
-            read.add(key, seq, kind, value);
-            if retention.keeps(key, seq, kind) {
-                output.add(key, seq, kind, value)?;
+            let keeps = retention.keeps(key, seq, kind);
+            tally.dropped += u64::from(!keeps);
+            if merged.is_large() {
+                // A large value that goes is not even read.
+                if keeps {
+                    read.merge(output.add_large(&merged)?);
+                }
             } else {
-                dropped.add(key, seq, kind, value);
-                tally.dropped += 1;
+                read.add(key, seq, kind, value);
+                if keeps {
+                    output.add(key, seq, kind, value)?;
+                } else {
+                    dropped.add(key, seq, kind, value);
+                }
             }
             entries += 1;
-            if entries.is_multiple_of(CHECK_EVERY_ENTRIES) {
+            if merged.is_large() || entries.is_multiple_of(CHECK_EVERY_ENTRIES) {
                 self.keep_pace(pace, tally.bytes_written + output.bytes());
                 if self.is_stopping() {
                     return Err(Error::closed());

@@ -76,24 +76,38 @@ impl<'a> Output<'a> {
 
     /// Adds the next entry, in internal order.
     pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
+        self.writer_for(key)?.add(key, seq, kind, value)?;
+        self.expected.add(key, seq, kind, value);
+        Ok(())
+    }
+
+    /// [`Self::add`] for the put that `entries` stands at, whose value goes through in pieces. Gives the digest of what
+    /// came.
+    pub fn add_large(&mut self, entries: &dyn EntryIter) -> Result<ContentDigest> {
+        let (key, seq, value_bytes) = (entries.key(), entries.seq(), entries.value_bytes_len()?);
+        let writer = self.writer_for(key)?;
+        let digest = writer.add_streamed(key, seq, value_bytes, &mut |sink| entries.read_value(sink))?;
+        self.expected.merge(digest);
+        Ok(digest)
+    }
+
+    /// The writer of the table that `key`, the next one, belongs to.
+    fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let full_bytes = self.empty_bytes.saturating_add(self.options.table_bytes);
         let is_full = self.writer.as_ref().is_some_and(|writer| writer.file_bytes() >= full_bytes);
         if is_full && self.last_key != key {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        match &mut self.writer {
+            Some(writer) => Ok(writer),
             empty => {
                 let writer = open_writer(self.core, &self.options)?;
                 self.empty_bytes = writer.file_bytes();
-                empty.insert(writer)
+                Ok(empty.insert(writer))
             }
-        };
-        writer.add(key, seq, kind, value)?;
-        self.expected.add(key, seq, kind, value);
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
-        Ok(())
+        }
     }
 
     /// Bytes written so far.
@@ -192,6 +206,7 @@ fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
         compression: options.compression,
         bits_per_key: options.bits_per_key,
         block_bytes: options.block_bytes,
+        large_values: shamba_table::LargeValues::default(),
     };
     Ok(TableWriter::create(&core.env, &core.dir, options)?)
 }
@@ -246,7 +261,16 @@ fn read_back(reader: &Arc<TableReader>, summary: &TableSummary) -> Result<()> {
     let mut iter = reader.iter(false);
     iter.seek_to_first()?;
     while iter.valid() {
-        content.add(iter.key(), iter.seq(), iter.kind(), iter.value());
+        if iter.is_large() {
+            let mut entry = ContentDigest::of_streamed(iter.key(), iter.seq(), EntryKind::Put);
+            iter.read_value(&mut |piece| {
+                entry.push(piece);
+                Ok(())
+            })?;
+            content.merge(entry.finish());
+        } else {
+            content.add(iter.key(), iter.seq(), iter.kind(), iter.value());
+        }
         entries += 1;
         iter.next()?;
     }

@@ -84,7 +84,7 @@ impl<'a> Lookup<'a> {
     fn find<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
         let floor = self.floor(recorder); // Entries at or below it are gone.
         if let Some(entry) = self.in_memtables(counts, recorder) {
-            return visible_above(entry, floor);
+            return visible_above(entry, floor, Home::Memtable);
         }
         let mut plans = self.view.plans().iter();
         let mut consulted = 0; // Filters tested so far, over all rounds.
@@ -96,7 +96,7 @@ impl<'a> Lookup<'a> {
                 if self.may_be_in(candidate, &mut consulted, counts, recorder)
                     && let Some(entry) = self.search(candidate, counts, recorder)?
                 {
-                    return visible_above(entry, floor);
+                    return visible_above(entry, floor, candidate.home());
                 }
             }
             if gathered < CANDIDATES {
@@ -253,15 +253,40 @@ impl<'a> Lookup<'a> {
     }
 }
 
+impl<'a> Candidate<'a> {
+    pub(super) fn home(&self) -> Home<'a> {
+        Home::Table(self.reader)
+    }
+}
+
+/// Where an entry was found, and where its value is if that is large.
+#[derive(Clone, Copy)]
+pub(super) enum Home<'a> {
+    Memtable,
+    Table(&'a TableReader),
+}
+
+impl Home<'_> {
+    /// Puts a large value together.
+    #[cold]
+    fn read_large(self, place: &[u8]) -> Result<Value> {
+        match self {
+            Self::Table(reader) => Ok(reader.read_large(place)?.into()),
+            Self::Memtable => Err(Error::invalid("a memtable's entry whose value lies elsewhere")),
+        }
+    }
+}
+
 /// The value of an entry that no range tombstone hides.
-pub(super) fn visible_above(entry: Entry, floor: SeqNo) -> Result<Option<Value>> {
+pub(super) fn visible_above(entry: Entry, floor: SeqNo, home: Home<'_>) -> Result<Option<Value>> {
     if entry.seq <= floor {
         return Ok(None);
     }
     match entry.kind {
         EntryKind::Put => Ok(Some(entry.value)),
+        EntryKind::ValueRef => home.read_large(&entry.value).map(Some),
         EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
-        kind @ (EntryKind::Merge | EntryKind::ValueRef | EntryKind::PutWithExpiry) => Err(Error::new(
+        kind @ (EntryKind::Merge | EntryKind::PutWithExpiry) => Err(Error::new(
             ErrorKind::Unsupported,
             format!("an entry of kind {kind:?}, which this build cannot read"),
         )),

@@ -269,6 +269,14 @@ impl EntryIter for MergeIter {
     fn value_bytes(&self) -> Bytes {
         self.current().value_bytes()
     }
+
+    fn value_bytes_len(&self) -> Result<u64> {
+        self.current().value_bytes_len()
+    }
+
+    fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.current().read_value(sink)
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use shamba_key::SeqNo;
 use shamba_table::Value;
 
 use super::explain::Silent;
-use super::get::{Candidate, Lookup, LookupSettings, visible_above};
+use super::get::{Candidate, Home, Lookup, LookupSettings, visible_above};
 use crate::error::Result;
 use crate::metrics::LookupCounts;
 use crate::planted::{Defect, is_planted};
@@ -103,7 +103,7 @@ impl<'a> Group<'a> {
         self.pending.retain_mut(|pending| {
             pending.floor = pending.lookup.floor(&mut Silent);
             let Some(entry) = pending.lookup.in_memtables(counts, &mut Silent) else { return true };
-            match visible_above(entry, pending.floor) {
+            match visible_above(entry, pending.floor, Home::Memtable) {
                 Ok(value) => answers[pending.place] = value,
                 Err(error) => failed = Some(error),
             }
@@ -134,11 +134,14 @@ impl<'a> Group<'a> {
         for pending in &mut self.pending {
             loop {
                 let found = match self.candidates.get(pending.from) {
-                    Some(candidate) => pending.lookup.search(candidate, counts, &mut Silent)?,
+                    Some(candidate) => pending
+                        .lookup
+                        .search(candidate, counts, &mut Silent)?
+                        .map(|entry| (entry, candidate.home())),
                     None => None,
                 };
-                if let Some(entry) = found {
-                    answers[pending.place] = visible_above(entry, pending.floor)?;
+                if let Some((entry, home)) = found {
+                    answers[pending.place] = visible_above(entry, pending.floor, home)?;
                     break;
                 }
                 pending.from += 1;

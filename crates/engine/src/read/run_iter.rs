@@ -229,6 +229,14 @@ impl<L: TableList> EntryIter for RunIter<L> {
     fn value_bytes(&self) -> Bytes {
         self.at_entry().value_bytes()
     }
+
+    fn value_bytes_len(&self) -> Result<u64> {
+        self.at_entry().value_bytes_len()
+    }
+
+    fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.at_entry().read_value(sink)
+    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use shamba_env::{Env, MemFs, Rng, SeededRng};
 use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
-    BirthId, BlockCache, Compression, EntryIter, Ledger, RangeTombstone, ReaderOptions, TableId, TableReader,
-    TableWriter, WriterOptions, internal_cmp,
+    BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, RangeTombstone, ReaderOptions, TableId,
+    TableReader, TableWriter, WriterOptions, internal_cmp,
 };
 
 use super::merge::MergeIter;
@@ -413,7 +413,9 @@ impl Store {
         let (id, birth) = (TableId(self.id()), BirthId(self.id()));
         let digest = DigestFn::new(DigestKind::Xxh3, 1);
         let (compression, bits_per_key, block_bytes) = (Compression::None, 10.0, 4096);
-        let options = WriterOptions { id, birth, digest, compression, bits_per_key, block_bytes };
+        let large_values = LargeValues::default();
+        let options =
+            WriterOptions { id, birth, digest, compression, bits_per_key, block_bytes, large_values };
         let mut writer = TableWriter::create(&self.env, Path::new(DIR), options).expect("memory");
         for row in rows {
             writer.add(&row.key, row.seq, row.kind, &row.value).expect("sorted");

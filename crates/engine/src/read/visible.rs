@@ -162,10 +162,10 @@ impl VisibleIter {
             let kind = self.merge.kind();
             let floor = self.tombstones.floor(self.merge.key());
             let hidden = self.merge.seq() <= floor;
-            if !hidden && kind == EntryKind::Put {
+            if !hidden && matches!(kind, EntryKind::Put | EntryKind::ValueRef) {
                 out.key.clear();
                 out.key.extend_from_slice(self.merge.key());
-                out.value = Slice::from_bytes(self.merge.value_bytes());
+                out.value = self.value()?;
                 return Ok(true);
             }
             if !hidden && kind != EntryKind::Delete {
@@ -227,6 +227,7 @@ impl VisibleIter {
             out.key.extend_from_slice(self.merge.key());
             let floor = self.tombstones.floor(&out.key);
             let Some((seq, kind, value)) = self.newest_backward(&out.key)? else { continue };
+            let key = &out.key;
             if seq <= floor {
                 covered += 1;
                 if covered == patience {
@@ -243,11 +244,36 @@ impl VisibleIter {
                     out.value = Slice::from_bytes(value);
                     return Ok(true);
                 }
+                EntryKind::ValueRef => {
+                    // The merge has left it: a large value is worth going back, and not worth reading before it is
+                    // known to be the newest.
+                    self.merge.seek(key, seq)?;
+                    out.value = self.value()?;
+                    self.merge.seek_for_prev(key, SeqNo::MAX)?;
+                    return Ok(true);
+                }
                 EntryKind::Delete => {}
-                kind => return Err(unsupported(kind, &out.key)),
+                kind => return Err(unsupported(kind, key)),
             }
         }
         Ok(false)
+    }
+
+    /// The value that the merge stands at, a large one put together.
+    fn value(&self) -> Result<Slice> {
+        if !self.merge.is_large() {
+            return Ok(Slice::from_bytes(self.merge.value_bytes()));
+        }
+        // Grows as it comes: the length is only what some file says.
+        let mut value = Vec::new();
+        self.merge.read_value(&mut |piece| {
+            if value.is_empty() {
+                value.reserve_exact(usize::try_from(self.merge.value_bytes_len()?).unwrap_or(0));
+            }
+            value.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(Slice::from(value))
     }
 
     /// The newest visible version of `key`, whose oldest version the merge stands at; leaves the merge at the

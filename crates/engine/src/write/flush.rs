@@ -124,10 +124,12 @@ impl Core {
         iter.seek_to_first()?;
         let mut dropped = 0u64;
         while iter.valid() {
-            if retention.keeps(iter.key(), iter.seq(), iter.kind()) {
-                output.add(iter.key(), iter.seq(), iter.kind(), iter.value())?;
-            } else {
+            if !retention.keeps(iter.key(), iter.seq(), iter.kind()) {
                 dropped += 1;
+            } else if iter.is_large() {
+                output.add_large(iter.as_ref())?;
+            } else {
+                output.add(iter.key(), iter.seq(), iter.kind(), iter.value())?;
             }
             iter.next()?;
         }

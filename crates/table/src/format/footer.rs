@@ -6,7 +6,8 @@
 //! 171  digest kind         u8
 //! 172  digest seed         u64
 //! 180  comparator          16 bytes, zero-padded: "bytewise"
-//! 196  zeros
+//! 196  required features   u64: as in the header; those of which only the end of the file can tell
+//! 204  zeros
 //! 244  checksum            u32 of bytes 0..244
 //! 248  magic "SHAMBATF"
 //! ```
@@ -18,7 +19,7 @@ use std::path::Path;
 
 use shamba_key::{DigestFn, DigestKind};
 
-use super::{FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
+use super::{FOOTER_BYTES, HEADER_BYTES, REQUIRED_KNOWN_AT_END, Section, SectionKind};
 use crate::checksum::checksum;
 use crate::error::{Error, Result};
 use crate::id::BirthId;
@@ -32,7 +33,7 @@ const CHECKSUM_AT: usize = FOOTER_BYTES - 12;
 /// The footer as it is named in errors.
 pub(crate) const STRUCTURE: &str = "footer";
 
-const _: () = assert!(SECTIONS_AT == 170 && SECTIONS_AT + 2 + 8 + 16 <= CHECKSUM_AT);
+const _: () = assert!(SECTIONS_AT == 170 && SECTIONS_AT + 2 + 8 + 16 + 8 <= CHECKSUM_AT);
 const _: () = assert!(SectionKind::ALL.len() <= PLACES);
 
 /// What the footer says.
@@ -40,6 +41,8 @@ const _: () = assert!(SectionKind::ALL.len() <= PLACES);
 pub(crate) struct Footer {
     pub(crate) sections: Vec<Section>,
     pub(crate) digest: DigestFn,
+    /// Required features that the file has: [`super::FEATURE_VALUES`].
+    pub(crate) required: u64,
 }
 
 impl Footer {
@@ -61,6 +64,7 @@ impl Footer {
         bytes.push(self.digest.kind() as u8);
         bytes.extend_from_slice(&self.digest.seed().to_le_bytes());
         bytes.extend_from_slice(&COMPARATOR);
+        bytes.extend_from_slice(&self.required.to_le_bytes());
         bytes.resize(CHECKSUM_AT, 0);
         let sum = checksum(birth, offset, &bytes);
         bytes.extend_from_slice(&sum.to_le_bytes());
@@ -94,15 +98,26 @@ impl Footer {
         else {
             return Err(damaged("no fields".to_owned()));
         };
-        if !fields.starts_with(&COMPARATOR) {
-            let name = fields.get(..COMPARATOR.len()).unwrap_or_default().escape_ascii();
+        let Some((comparator, fields)) = fields.split_first_chunk::<16>() else {
+            return Err(damaged("no comparator".to_owned()));
+        };
+        if *comparator != COMPARATOR {
+            let name = comparator.escape_ascii();
             return Err(Error::unsupported(file, format!("unknown comparator \"{name}\"")));
+        }
+        let required = fields.first_chunk().map_or(0, |bits| u64::from_le_bytes(*bits));
+        let unknown = required & !REQUIRED_KNOWN_AT_END;
+        if unknown != 0 {
+            return Err(Error::unsupported(
+                file,
+                format!("unknown required table features {unknown:#x} at its end"),
+            ));
         }
         let kind = DigestKind::from_byte(*digest_kind)
             .ok_or_else(|| Error::unsupported(file, format!("unknown digest kind {digest_kind}")))?;
         let seed = u64::from_le_bytes([*s0, *s1, *s2, *s3, *s4, *s5, *s6, *s7]);
         let sections = decode_directory(covered, usize::from(*count), offset).map_err(damaged)?;
-        Ok(Self { sections, digest: DigestFn::new(kind, seed) })
+        Ok(Self { sections, digest: DigestFn::new(kind, seed), required })
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 0      header page, 4,096 bytes
-//! 4096   data section        blocks; uncompressed ones start on a multiple of 4,096
+//! 4096   data section        blocks; uncompressed ones start on a multiple of 4,096; before each, the chunks of
+//!                            the large values that it refers to
 //!        index partitions    blocks of (separator -> data block)
 //!        index top level     one block of (separator -> partition)
 //!        filter section      shape, then slices
@@ -33,6 +34,10 @@ pub(crate) const PAGE_BYTES: usize = 4_096;
 pub(crate) const VERSION: u32 = 1;
 /// Required feature bits that this build knows: none yet.
 pub(crate) const REQUIRED_KNOWN: u64 = 0;
+/// A required feature in the footer: there are chunks of large values in the data section ([`crate::values`]).
+pub(crate) const FEATURE_VALUES: u64 = 1;
+/// Required feature bits in the footer that this build knows.
+pub(crate) const REQUIRED_KNOWN_AT_END: u64 = FEATURE_VALUES;
 
 /// The kinds of sections. The byte values are stored in files: never reuse one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,7 +45,7 @@ pub(crate) const REQUIRED_KNOWN: u64 = 0;
 pub enum SectionKind {
     /// Data blocks.
     Data = 1,
-    /// Value blocks of large values (reserved; absent so far).
+    /// Large values apart from the data (reserved; absent so far: their chunks lie in the data section).
     Values = 2,
     /// Index partitions.
     Index = 3,

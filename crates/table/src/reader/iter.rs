@@ -218,4 +218,14 @@ impl EntryIter for TableIter {
             _ => Bytes::new(),
         }
     }
+
+    fn value_bytes_len(&self) -> Result<u64> {
+        let value = self.value();
+        if self.is_large() { self.table.large_value_bytes(value) } else { Ok(value.len() as u64) }
+    }
+
+    fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let value = self.value();
+        if self.is_large() { self.table.read_large_into(value, sink) } else { sink(value) }
+    }
 }

@@ -39,6 +39,14 @@ pub(crate) struct TableFile {
 }
 
 impl TableFile {
+    /// A file that is no whole table.
+    #[cfg(test)]
+    pub(crate) fn for_tests(env: &Env, path: &Path, birth: BirthId) -> Self {
+        let file = env.vfs.open_read(path).expect("opened");
+        let bytes = file.len().expect("a length");
+        Self { path: path.to_path_buf(), birth, bytes, file }
+    }
+
     /// Reads what the file must have: its end inside is damage to `structure`. Nothing is allocated for bytes
     /// that the file does not have.
     pub(crate) fn read(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Vec<u8>> {

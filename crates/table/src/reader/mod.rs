@@ -8,6 +8,7 @@
 //! the range tombstones first (the engine's, which asks all runs' together).
 
 mod iter;
+mod large;
 mod load;
 mod verify;
 
@@ -29,7 +30,7 @@ use crate::compression::Compression;
 use crate::entry::{Entry, internal_cmp};
 use crate::error::{Error, Result};
 use crate::format::properties::Properties;
-use crate::format::{FOOTER_BYTES, footer};
+use crate::format::{FOOTER_BYTES, HEADER_BYTES, footer};
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{BlockNo, Handle};
 use crate::ledger::{Charge, Ledger, LedgerPart};
@@ -217,11 +218,12 @@ impl TableReader {
         let Some(last) = index.last().and_then(|last| index.handle(last)) else {
             return self.summary.file_bytes;
         };
+        let first = HEADER_BYTES as u64;
+        // The chunks of large values lie before the block that refers to them, and count with it.
         let start_of = |key: &[u8]| {
-            let at = index.find(key, SeqNo::MAX).and_then(|number| index.handle(number));
-            at.map_or(last.end(), |handle| handle.offset)
+            let Some(number) = index.find(key, SeqNo::MAX) else { return last.end() };
+            number.previous().and_then(|before| index.handle(before)).map_or(first, Handle::end)
         };
-        let first = index.handle(BlockNo::FIRST).map_or(0, |handle| handle.offset);
         let end = upper.map_or(last.end(), start_of);
         let between = end.saturating_sub(start_of(lower));
         let all = (last.end() - first).max(1);
@@ -234,10 +236,11 @@ impl TableReader {
     pub fn split_keys(&self, every_bytes: u64) -> Vec<Bytes> {
         let index = &self.loaded.index;
         let mut cuts: Vec<Bytes> = Vec::new();
-        let mut since = 0;
+        let (mut since, mut start) = (0, HEADER_BYTES as u64);
         // After the last block there is nothing to cut.
         for (number, handle) in index.blocks().take(index.len().saturating_sub(1)) {
-            since += u64::from(handle.bytes);
+            since += handle.end().saturating_sub(start);
+            start = handle.end();
             let Some((key, _)) = index.separator(number) else { break };
             let last: &[u8] = cuts.last().map_or(&self.summary.smallest, |cut| cut);
             if since >= every_bytes && key > last {

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::filter_section;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer};
 use crate::index::{self, BlockNo, Handle};
+use crate::values::{self, VALUE_REFERENCE};
 use crate::writer::alignment;
 
 /// Zeros between blocks as they are named in errors.
@@ -95,13 +96,82 @@ impl TableReader {
         let mut seen = Seen::default();
         let mut next = HEADER_BYTES as u64;
         for (number, handle) in self.loaded.index.blocks() {
-            keep(damage, self.verify_padding(next, handle));
-            keep(damage, self.verify_block(number, handle, next, &mut seen));
+            let chunks_end = match self.verify_block(number, handle, next, &mut seen, damage) {
+                Ok(chunks_end) => Some(chunks_end),
+                Err(error) => {
+                    damage.push(error);
+                    self.verify_chunks(next, handle, damage)
+                }
+            };
+            if let Some(chunks_end) = chunks_end {
+                keep(damage, self.verify_padding(chunks_end, handle));
+            }
             next = handle.end();
         }
         if damage.len() == before {
             self.verify_totals(&seen, damage);
         }
+    }
+
+    /// Before a block that is damaged there are all the same chunks that can be checked. Where they end, if that can
+    /// be told.
+    fn verify_chunks(&self, start: u64, next: Handle, damage: &mut Vec<Error>) -> Option<u64> {
+        if !self.loaded.has_values() {
+            return Some(start);
+        }
+        match values::walk(&self.loaded.file, start, next.offset, damage) {
+            Ok(end) => end,
+            Err(error) => {
+                damage.push(error);
+                None
+            }
+        }
+    }
+
+    /// Where the chunks of a block's values end: from `next` on they lie back to back, in the order of the entries.
+    fn chunks_end(&self, block: DataBlock<'_>, handle: Handle, next: u64) -> Result<u64> {
+        let mut end = next;
+        let mut key = Vec::new();
+        for place in 0..block.len() {
+            let entry = block
+                .next_entry(place, &mut key)
+                .map_err(|detail| self.loaded.file.damaged(handle.offset, super::DATA_BLOCK, detail))?;
+            if entry.kind != EntryKind::ValueRef {
+                continue;
+            }
+            let reference = self.loaded.value_ref(entry.value)?;
+            if reference.offset != end || reference.end() > handle.offset {
+                let (start, bytes) = (reference.offset, reference.stored_bytes);
+                let detail =
+                    format!("{bytes} bytes at {start}, expected at {end} and before {}", handle.offset);
+                return Err(self.loaded.file.damaged(handle.offset, VALUE_REFERENCE, detail));
+            }
+            end = reference.end();
+        }
+        Ok(end)
+    }
+
+    /// Reads every chunk of a large value, and counts it.
+    fn verify_value(
+        &self,
+        key: &[u8],
+        seq: SeqNo,
+        reference: &[u8],
+        seen: &mut Seen,
+        damage: &mut Vec<Error>,
+    ) -> Result<()> {
+        let reference = self.loaded.value_ref(reference)?;
+        let mut content = ContentDigest::of_streamed(key, seq, EntryKind::Put);
+        values::read(&self.loaded.file, reference, &mut |piece| {
+            match piece {
+                Ok(piece) => content.push(piece),
+                Err(error) => damage.push(error),
+            }
+            Ok(())
+        })?;
+        seen.content.merge(content.finish());
+        seen.value_bytes += u64::from(reference.value_bytes);
+        Ok(())
     }
 
     /// Between blocks there are zeros.
@@ -116,7 +186,15 @@ impl TableReader {
         }
     }
 
-    fn verify_block(&self, number: BlockNo, handle: Handle, next: u64, seen: &mut Seen) -> Result<()> {
+    /// Checks a block and the values that it refers to; where their chunks end.
+    fn verify_block(
+        &self,
+        number: BlockNo,
+        handle: Handle,
+        next: u64,
+        seen: &mut Seen,
+        damage: &mut Vec<Error>,
+    ) -> Result<u64> {
         let (file, index) = (&self.loaded.file, &self.loaded.index);
         let damaged = |detail: String| file.damaged(handle.offset, super::DATA_BLOCK, detail);
         // Whatever this block turns out to be, the next one's keys are compared with separators only.
@@ -126,9 +204,10 @@ impl TableReader {
         let block = DataBlock::view(&payload).map_err(damaged)?;
         block.check().map_err(damaged)?;
         let block_bytes = usize::try_from(self.loaded.properties.block_bytes).unwrap_or(usize::MAX);
+        let chunks_end = self.chunks_end(block, handle, next)?;
         let aligned = match compression {
-            Compression::None => next.next_multiple_of(alignment(block_bytes)),
-            Compression::Lz4 | Compression::Zstd => next,
+            Compression::None => chunks_end.next_multiple_of(alignment(block_bytes)),
+            Compression::Lz4 | Compression::Zstd => chunks_end,
         };
         if handle.offset != aligned {
             return Err(damaged(format!("starts there, expected at {aligned}")));
@@ -166,7 +245,14 @@ impl TableReader {
                 return Err(damaged(format!("the tag of entry {place} is not that of its key")));
             }
             seen.keys += u64::from(new_key);
-            seen.count(&key, entry.seq, entry.kind, entry.value);
+            seen.count(&key, entry.kind);
+            match entry.kind {
+                EntryKind::ValueRef => self.verify_value(&key, entry.seq, entry.value, seen, damage)?,
+                kind => {
+                    seen.value_bytes += entry.value.len() as u64;
+                    seen.content.add(&key, entry.seq, kind, entry.value);
+                }
+            }
             let (last_key, last_seq) = last.get_or_insert_default();
             last_key.clone_from(&key);
             *last_seq = entry.seq;
@@ -178,7 +264,7 @@ impl TableReader {
             return Err(damaged("its last entry is beyond its separator".to_owned()));
         }
         seen.last = last;
-        Ok(())
+        Ok(chunks_end)
     }
 
     fn verify_totals(&self, seen: &Seen, damage: &mut Vec<Error>) {
@@ -226,12 +312,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn count(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+    /// Counts an entry, without its value.
+    fn count(&mut self, key: &[u8], kind: EntryKind) {
         self.entries += 1;
         self.deletes += u64::from(kind == EntryKind::Delete);
         self.key_bytes += key.len() as u64;
-        self.value_bytes += value.len() as u64;
-        self.content.add(key, seq, kind, value);
     }
 }
 

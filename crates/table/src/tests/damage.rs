@@ -56,7 +56,7 @@ fn walk(table: &Arc<TableReader>, start: Step, step: Step) -> Result<Vec<Row>> {
     let mut iter = table.iter(true);
     let mut rows = Vec::new();
     start(&mut iter)?;
-    while let Some(row) = current(&iter) {
+    while let Some(row) = try_current(&iter)? {
         rows.push(row);
         step(&mut iter)?;
     }

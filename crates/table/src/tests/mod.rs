@@ -4,6 +4,7 @@ mod damage;
 mod faults;
 mod forged;
 mod future;
+mod large;
 mod laws;
 mod limits;
 mod page;
@@ -67,6 +68,7 @@ impl Rig {
             compression,
             bits_per_key: 10.0,
             block_bytes,
+            large_values: LargeValues::default(),
         };
         Self { env, options, ledger, cache }
     }
@@ -108,8 +110,18 @@ impl Rig {
         append_all(file.as_mut(), bytes).expect("written");
     }
 
+    /// A lookup; of a large value, what it points at.
     fn get(&self, table: &TableReader, key: &[u8], seq: SeqNo) -> Result<Option<Entry>> {
-        table.get(key, seq, self.options.digest.digest(key), &mut ReadCounters::default())
+        let found = table.get(key, seq, self.options.digest.digest(key), &mut ReadCounters::default())?;
+        match found {
+            Some(Entry { seq, kind: EntryKind::ValueRef, value }) => {
+                let bytes = table.large_value_bytes(&value)?;
+                let value = Value::from(table.read_large(&value)?);
+                assert_eq!(value.len() as u64, bytes);
+                Ok(Some(Entry { seq, kind: EntryKind::Put, value }))
+            }
+            found => Ok(found),
+        }
     }
 }
 
@@ -132,10 +144,23 @@ fn newest<'a>(rows: &'a [Row], key: &[u8], seq: SeqNo) -> Option<&'a Row> {
     rows.iter().find(|row| row.key == key && row.seq <= seq)
 }
 
-/// The row that an iterator is at.
+/// The row that an iterator is at, which must be readable.
 fn current(iter: &TableIter) -> Option<Row> {
-    iter.valid().then(|| {
-        assert_eq!(iter.value_bytes(), iter.value());
-        Row { key: iter.key().to_vec(), seq: iter.seq(), kind: iter.kind(), value: iter.value().to_vec() }
-    })
+    try_current(iter).expect("a value")
+}
+
+/// The row that an iterator is at.
+fn try_current(iter: &TableIter) -> Result<Option<Row>> {
+    if !iter.valid() {
+        return Ok(None);
+    }
+    assert_eq!(iter.value_bytes(), iter.value());
+    let mut value = Vec::new();
+    iter.read_value(&mut |piece| {
+        value.extend_from_slice(piece);
+        Ok(())
+    })?;
+    assert_eq!(iter.value_bytes_len()?, value.len() as u64);
+    let kind = if iter.is_large() { EntryKind::Put } else { iter.kind() };
+    Ok(Some(Row { key: iter.key().to_vec(), seq: iter.seq(), kind, value }))
 }

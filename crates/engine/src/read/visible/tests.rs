@@ -169,7 +169,7 @@ fn key(number: u64) -> String {
 
 #[test]
 fn entries_of_kinds_to_come_are_refused_by_name_unless_hidden() {
-    for kind in [EntryKind::Merge, EntryKind::ValueRef, EntryKind::PutWithExpiry] {
+    for kind in [EntryKind::Merge, EntryKind::PutWithExpiry] {
         let bench = Bench::new(1);
         bench.add(0, b"a", 1, EntryKind::Put);
         bench.add(0, b"k", 2, kind);

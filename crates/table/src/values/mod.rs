@@ -1,0 +1,143 @@
+//! Large values: in chunks of their own beside the data blocks, so that neither writer nor reader ever
+//! holds more than a chunk or two of one.
+//!
+//! A put whose value is long ([`LargeValues`]) has its value cut into chunks, written one after the other right
+//! after the last data block; in the next data block, which they precede, its entry has the kind
+//! [`shamba_key::EntryKind::ValueRef`] and says where they are ([`ValueRef`]). So between two data blocks lie the
+//! chunks that the second one refers to, in the order of its entries, back to back; then zeros up to where it starts.
+//!
+//! ```text
+//! reference  offset of the first chunk u64, bytes of all chunks u32, bytes of the value u32,
+//!            bytes of the value in each chunk but the last u32
+//! chunk      length u32, piece of that length, compression u8, checksum u32 of all before
+//! ```
+//!
+//! A piece is stored as a block's payload is ([`crate::compression`]), and the checksum is salted with birth id
+//! and offset of the chunk. A length is never 0, so the chunks of a stretch can be told from the zeros behind
+//! them without the block that refers to them.
+//!
+//! Above the table a large value is that of a put: the content digest is the same as if it lay in the entry.
+//!
+//! Not here: which entry refers to what (the [writer](crate::writer) and the [reader](crate::reader)); values that wait
+//! in a log (the engine's).
+
+mod read;
+mod write;
+
+pub(crate) use self::read::{read, walk};
+pub(crate) use self::write::{ChunkCutter, seal};
+
+use std::ops::RangeInclusive;
+
+use shamba_key::MAX_VALUE_BYTES;
+
+use crate::format::Section;
+
+/// Value chunks as they are named in errors.
+pub(crate) const VALUE_CHUNK: &str = "value chunk";
+/// References to them as they are named in errors.
+pub(crate) const VALUE_REFERENCE: &str = "value reference";
+/// What a chunk adds to its piece: length, compression byte and checksum.
+pub(crate) const CHUNK_OVERHEAD_BYTES: usize = 9;
+/// The largest piece: what a chunk costs besides is then little, and two of them are little memory.
+pub(crate) const CHUNK_BYTES_MAX: usize = 64 << 10;
+/// Pieces that may be asked for; small ones are for tests.
+pub(crate) const CHUNK_BYTES_ALLOWED: RangeInclusive<usize> = 64..=CHUNK_BYTES_MAX;
+/// The stored form of a [`ValueRef`].
+pub(crate) const REFERENCE_BYTES: usize = 20;
+
+/// Which values are cut into chunks, and into which.
+///
+/// The default is the only choice outside tests: 16 KiB, four pages, from where copying a value through blocks and
+/// their cache costs more than one read beside them; chunks of 64 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LargeValues {
+    /// Values from this length on, in bytes; at least 1.
+    pub from_bytes: usize,
+    /// Bytes of the value in one chunk, 64 to 65,536.
+    pub chunk_bytes: usize,
+}
+
+impl Default for LargeValues {
+    fn default() -> Self {
+        Self { from_bytes: 16 << 10, chunk_bytes: CHUNK_BYTES_MAX }
+    }
+}
+
+impl LargeValues {
+    pub(crate) fn check(self) -> Result<(), String> {
+        if self.from_bytes == 0 || !CHUNK_BYTES_ALLOWED.contains(&self.chunk_bytes) {
+            return Err(format!(
+                "large values from {} bytes on in chunks of {}, expected from 1 on and chunks of {} to {}",
+                self.from_bytes,
+                self.chunk_bytes,
+                CHUNK_BYTES_ALLOWED.start(),
+                CHUNK_BYTES_ALLOWED.end()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Where a large value lies in its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ValueRef {
+    /// Where the first chunk starts.
+    pub(crate) offset: u64,
+    /// What all chunks take.
+    pub(crate) stored_bytes: u32,
+    /// How long the value is.
+    pub(crate) value_bytes: u32,
+    /// How much of it each chunk but the last holds.
+    pub(crate) chunk_bytes: u32,
+}
+
+impl ValueRef {
+    pub(crate) fn encode(self) -> [u8; REFERENCE_BYTES] {
+        let mut bytes = [0; REFERENCE_BYTES];
+        bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.stored_bytes.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.value_bytes.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.chunk_bytes.to_le_bytes());
+        bytes
+    }
+
+    /// The reference in `bytes`, whose chunks lie in `data`. After this the lengths fit each other: a reader need
+    /// not fear a value that its bytes could not hold.
+    pub(crate) fn decode(bytes: &[u8], data: Section) -> Result<Self, String> {
+        let [o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, v0, v1, v2, v3, c0, c1, c2, c3] = bytes else {
+            return Err(format!("{} bytes, expected {REFERENCE_BYTES}", bytes.len()));
+        };
+        let found = Self {
+            offset: u64::from_le_bytes([*o0, *o1, *o2, *o3, *o4, *o5, *o6, *o7]),
+            stored_bytes: u32::from_le_bytes([*s0, *s1, *s2, *s3]),
+            value_bytes: u32::from_le_bytes([*v0, *v1, *v2, *v3]),
+            chunk_bytes: u32::from_le_bytes([*c0, *c1, *c2, *c3]),
+        };
+        let Self { offset, stored_bytes, value_bytes, chunk_bytes } = found;
+        if !CHUNK_BYTES_ALLOWED.contains(&(chunk_bytes as usize)) {
+            return Err(format!("chunks of {chunk_bytes} bytes"));
+        }
+        if value_bytes == 0 || value_bytes as usize > MAX_VALUE_BYTES {
+            return Err(format!("a value of {value_bytes} bytes"));
+        }
+        let overhead = u64::from(value_bytes.div_ceil(chunk_bytes)) * CHUNK_OVERHEAD_BYTES as u64;
+        let (least, most) = (overhead, overhead + u64::from(value_bytes));
+        if u64::from(stored_bytes) <= least || u64::from(stored_bytes) > most {
+            return Err(format!("{value_bytes} bytes in chunks of {chunk_bytes} cannot take {stored_bytes}"));
+        }
+        let end = offset.checked_add(u64::from(stored_bytes));
+        if offset < data.offset || end.is_none_or(|end| end > data.end()) {
+            return Err(format!("chunks of {stored_bytes} bytes at {offset} are beyond the data section"));
+        }
+        Ok(found)
+    }
+
+    /// The first byte after the chunks. References are checked to lie in their section before they are used.
+    pub(crate) fn end(self) -> u64 {
+        self.offset.saturating_add(u64::from(self.stored_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Reading chunks back, one at a time, front to back.
+//!
+//! [`read`] gives the pieces of one value; [`walk`] checks a stretch of chunks without a reference to them, for
+//! the full check of a file whose data block is damaged. Both hold one chunk, and its piece if it is compressed.
+
+use std::borrow::Cow;
+
+use super::{CHUNK_BYTES_MAX, CHUNK_OVERHEAD_BYTES, VALUE_CHUNK, ValueRef};
+use crate::checksum::checksum;
+use crate::compression::{Compression, decompress};
+use crate::error::{Error, Result};
+use crate::reader::TableFile;
+
+/// Read at a time: a chunk, or several small ones.
+const READ_BYTES: usize = CHUNK_BYTES_MAX + CHUNK_OVERHEAD_BYTES;
+const LENGTH_BYTES: usize = 4;
+
+/// Gives the pieces of the value at `reference`, which was checked to lie in the file's data, to `sink`, and the
+/// damage in their place. A sink that lets damage pass gets the pieces behind it as well, as far as their chunks
+/// can be found.
+pub(crate) fn read(
+    file: &TableFile,
+    reference: ValueRef,
+    sink: &mut dyn FnMut(Result<&[u8]>) -> Result<()>,
+) -> Result<()> {
+    let mut stretch = Stretch::new(file, reference.offset, reference.end());
+    let mut left_bytes = reference.value_bytes;
+    while left_bytes > 0 {
+        let piece_bytes = left_bytes.min(reference.chunk_bytes);
+        left_bytes -= piece_bytes;
+        let Some(chunk_bytes) = stretch.chunk_bytes()? else {
+            return sink(Err(stretch.damaged(format!("no chunk of {piece_bytes} bytes of a value"))));
+        };
+        match stretch.piece(chunk_bytes, piece_bytes as usize) {
+            Ok(piece) => {
+                sink(Ok(&piece))?;
+                stretch.pass(chunk_bytes);
+            }
+            Err(error) => {
+                sink(Err(error))?;
+                if !stretch.pass_damaged(chunk_bytes) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    if stretch.at < stretch.end {
+        sink(Err(stretch.damaged("it belongs to no value".to_owned())))?;
+    }
+    Ok(())
+}
+
+/// Checks the chunks that lie back to back from `start` on, up to zeros or `end`. Where they end, or `None` if
+/// that cannot be told.
+pub(crate) fn walk(file: &TableFile, start: u64, end: u64, damage: &mut Vec<Error>) -> Result<Option<u64>> {
+    let mut stretch = Stretch::new(file, start, end);
+    while stretch.peek(LENGTH_BYTES)?.iter().any(|byte| *byte != 0) {
+        let Some(chunk_bytes) = stretch.chunk_bytes()? else {
+            damage.push(stretch.damaged("its length cannot be".to_owned()));
+            return Ok(None);
+        };
+        match stretch.sealed(chunk_bytes) {
+            Ok(_) => stretch.pass(chunk_bytes),
+            Err(error) => {
+                damage.push(error);
+                if !stretch.pass_damaged(chunk_bytes) {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+    Ok(Some(stretch.at))
+}
+
+/// A stretch of the file that is read once, front to back, through a buffer of about a chunk.
+struct Stretch<'a> {
+    file: &'a TableFile,
+    /// Where the next chunk starts.
+    at: u64,
+    end: u64,
+    buffer: Vec<u8>,
+    /// Where in the buffer `at` is.
+    skip: usize,
+}
+
+impl<'a> Stretch<'a> {
+    fn new(file: &'a TableFile, at: u64, end: u64) -> Self {
+        Self { file, at, end, buffer: Vec::new(), skip: 0 }
+    }
+
+    /// The next `bytes` bytes, fewer only where the stretch ends. They stay the next ones.
+    fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
+        let held = self.buffer.len() - self.skip;
+        if held < bytes {
+            let from = self.at + held as u64;
+            let left = usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX);
+            let wanted = bytes.max(READ_BYTES) - held;
+            let more = self.file.read(from, wanted.min(left) as u64, VALUE_CHUNK)?;
+            self.buffer.drain(..self.skip);
+            self.skip = 0;
+            if self.buffer.is_empty() {
+                self.buffer = more;
+            } else {
+                self.buffer.extend_from_slice(&more);
+            }
+        }
+        let held = self.buffer.get(self.skip..).unwrap_or_default();
+        Ok(held.get(..bytes).unwrap_or(held))
+    }
+
+    /// Goes past bytes that were peeked.
+    fn pass(&mut self, bytes: usize) {
+        self.at += bytes as u64;
+        self.skip = (self.skip + bytes).min(self.buffer.len());
+    }
+
+    /// What the next chunk takes, by its own word; `None` if that cannot be.
+    fn chunk_bytes(&mut self) -> Result<Option<usize>> {
+        let left = self.end.saturating_sub(self.at);
+        let length =
+            self.peek(LENGTH_BYTES)?.first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
+        let length = length.filter(|length| (1..=CHUNK_BYTES_MAX).contains(length));
+        Ok(length.map(|length| length + CHUNK_OVERHEAD_BYTES).filter(|bytes| *bytes as u64 <= left))
+    }
+
+    /// What the next chunk, which takes `chunk_bytes`, has stored, if its checksum fits.
+    fn sealed(&mut self, chunk_bytes: usize) -> Result<(&[u8], Compression)> {
+        let (file, offset) = (self.file, self.at);
+        let chunk = self.peek(chunk_bytes)?;
+        let checked = || {
+            let (covered, stated) = chunk.split_last_chunk::<4>().ok_or("it is cut short")?;
+            let (stated, found) = (u32::from_le_bytes(*stated), checksum(file.birth, offset, covered));
+            if stated != found {
+                return Err(format!("checksum {found:08x}, expected {stated:08x}"));
+            }
+            let (byte, rest) = covered.split_last().ok_or("it is cut short")?;
+            let compression =
+                Compression::from_byte(*byte).ok_or_else(|| format!("unknown compression {byte}"))?;
+            Ok((rest.get(LENGTH_BYTES..).ok_or("it is cut short")?, compression))
+        };
+        checked().map_err(|detail: String| file.damaged(offset, VALUE_CHUNK, detail))
+    }
+
+    /// The piece of `piece_bytes` that the next chunk holds.
+    fn piece(&mut self, chunk_bytes: usize, piece_bytes: usize) -> Result<Cow<'_, [u8]>> {
+        let (file, offset) = (self.file, self.at);
+        let damaged = |detail: String| file.damaged(offset, VALUE_CHUNK, detail);
+        let (stored, compression) = self.sealed(chunk_bytes)?;
+        let piece = match compression {
+            Compression::None => Cow::Borrowed(stored),
+            _ => Cow::Owned(decompress(compression, stored, piece_bytes).map_err(damaged)?),
+        };
+        if piece.len() != piece_bytes {
+            return Err(damaged(format!("{} bytes of the value, expected {piece_bytes}", piece.len())));
+        }
+        Ok(piece)
+    }
+
+    /// Goes past a damaged chunk that says that it takes `chunk_bytes`, if something tells that this is right: the
+    /// stretch ends behind it, or a good chunk follows.
+    fn pass_damaged(&mut self, chunk_bytes: usize) -> bool {
+        self.pass(chunk_bytes);
+        self.at == self.end
+            || match self.chunk_bytes() {
+                Ok(Some(next_bytes)) => self.sealed(next_bytes).is_ok(),
+                _ => false,
+            }
+    }
+
+    fn damaged(&self, detail: String) -> Error {
+        self.file.damaged(self.at, VALUE_CHUNK, detail)
+    }
+}

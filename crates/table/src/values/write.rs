@@ -1,0 +1,67 @@
+//! Cutting a value into chunks as it comes, in pieces of any length.
+
+use super::LargeValues;
+use crate::checksum::checksum;
+use crate::compression::Compression;
+use crate::error::Result;
+use crate::id::BirthId;
+
+/// Appends to `out` the chunk of a piece that is stored as `stored`, and that lies at `offset` of the file.
+pub(crate) fn seal(out: &mut Vec<u8>, birth: BirthId, offset: u64, stored: &[u8], compression: Compression) {
+    let start = out.len();
+    out.extend_from_slice(&(stored.len() as u32).to_le_bytes());
+    out.extend_from_slice(stored);
+    out.push(compression.as_byte());
+    let sum = checksum(birth, offset, &out[start..]);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// Regroups what comes in pieces of any length into pieces of a chunk each.
+///
+/// Holds less than a chunk, and keeps its buffer from one value to the next.
+#[derive(Debug)]
+pub(crate) struct ChunkCutter {
+    chunk_bytes: usize,
+    pending: Vec<u8>,
+}
+
+impl ChunkCutter {
+    pub(crate) fn new(values: LargeValues) -> Self {
+        Self { chunk_bytes: values.chunk_bytes, pending: Vec::new() }
+    }
+
+    /// Takes more of a value; what fills a chunk goes to `write`, without a copy where it can.
+    pub(crate) fn push(
+        &mut self,
+        mut piece: &[u8],
+        write: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        while self.pending.len() + piece.len() >= self.chunk_bytes {
+            let (taken, rest) = piece.split_at(self.chunk_bytes - self.pending.len());
+            piece = rest;
+            if self.pending.is_empty() {
+                write(taken)?;
+            } else {
+                self.pending.extend_from_slice(taken);
+                write(&self.pending)?;
+                self.pending.clear();
+            }
+        }
+        self.pending.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Ends a value: what is left of it goes to `write`.
+    pub(crate) fn end(&mut self, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if !self.pending.is_empty() {
+            write(&self.pending)?;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    /// What it holds in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.pending.capacity()
+    }
+}

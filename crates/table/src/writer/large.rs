@@ -1,0 +1,98 @@
+//! Long values on their way into a table: cut into chunks as they come, never held whole.
+//!
+//! The chunks go to the file before the block with the entry that refers to them, so what is written is in order
+//! whatever comes after it. A source that fails half-way leaves chunks that nothing refers to: the writer can only
+//! be abandoned then.
+//!
+//! Not here: what a chunk looks like ([`crate::values`]).
+
+use shamba_key::{EntryKind, SeqNo};
+
+use super::{GATHER_BYTES, Output, TableWriter};
+use crate::compression::Compressor;
+use crate::content::ContentDigest;
+use crate::error::{Error, Result};
+use crate::values::{REFERENCE_BYTES, ValueRef, seal};
+
+/// What streams a value: gives its pieces to the sink that it is called with.
+pub type ValueSource<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
+
+impl TableWriter {
+    /// [`Self::add`] for a put whose value comes in pieces from `source`, `value_bytes` in all; a large one is never
+    /// held whole. Gives the digest of the entry.
+    ///
+    /// # Errors
+    /// As [`Self::add`], and what `source` says; `Invalid` when it gives more or less than it should. The writer can then
+    /// only be abandoned.
+    pub fn add_streamed(
+        &mut self,
+        key: &[u8],
+        seq: SeqNo,
+        value_bytes: u64,
+        source: &mut ValueSource<'_>,
+    ) -> Result<ContentDigest> {
+        self.check_entry(key, seq, EntryKind::Put, value_bytes)?;
+        let mut entry = ContentDigest::of_streamed(key, seq, EntryKind::Put);
+        let mut got_bytes = 0u64;
+        let mut is_short = |piece: &[u8]| {
+            got_bytes += piece.len() as u64;
+            entry.push(piece);
+            if got_bytes > value_bytes { Err(wrong_length(got_bytes, value_bytes)) } else { Ok(()) }
+        };
+        if value_bytes < self.options.large_values.from_bytes as u64 {
+            let mut value = Vec::with_capacity(value_bytes as usize);
+            source(&mut |piece| {
+                is_short(piece)?;
+                value.extend_from_slice(piece);
+                Ok(())
+            })?;
+            if got_bytes < value_bytes {
+                return Err(wrong_length(got_bytes, value_bytes));
+            }
+            self.add(key, seq, EntryKind::Put, &value)?;
+            return Ok(entry.finish());
+        }
+        self.make_room(key.len(), REFERENCE_BYTES)?;
+        let offset = self.out.offset();
+        self.is_torn = true;
+        let Self { chunks, out, compressor, .. } = self;
+        source(&mut |piece| {
+            is_short(piece)?;
+            chunks.push(piece, &mut |piece| out.chunk(piece, compressor))
+        })?;
+        chunks.end(&mut |piece| out.chunk(piece, compressor))?;
+        if got_bytes < value_bytes {
+            return Err(wrong_length(got_bytes, value_bytes));
+        }
+        self.is_torn = false;
+        self.has_values = true;
+        let stored_bytes = self.out.offset() - offset;
+        // Values are below 2^28 bytes, and chunks add less than a fifth.
+        let reference = ValueRef {
+            offset,
+            stored_bytes: stored_bytes as u32,
+            value_bytes: value_bytes as u32,
+            chunk_bytes: self.options.large_values.chunk_bytes as u32,
+        };
+        let digest = entry.finish();
+        self.content.merge(digest);
+        self.raw_value_bytes += value_bytes;
+        self.push(key, seq, EntryKind::ValueRef, &reference.encode());
+        Ok(digest)
+    }
+}
+
+impl Output {
+    /// Appends a chunk of a large value.
+    fn chunk(&mut self, piece: &[u8], compressor: &mut Compressor) -> Result<()> {
+        let compressed = compressor.compress(piece);
+        let (stored, compression) = compressed.map_err(|error| Error::io(&self.path, "compress", error))?;
+        let offset = self.offset();
+        seal(&mut self.gathered, self.birth, offset, stored, compression);
+        self.spill(GATHER_BYTES)
+    }
+}
+
+fn wrong_length(got_bytes: u64, value_bytes: u64) -> Error {
+    Error::Invalid(format!("a value of {got_bytes} bytes or more came where {value_bytes} were said"))
+}

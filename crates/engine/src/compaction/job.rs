@@ -24,6 +24,7 @@ use crate::planted::{Defect, is_planted};
 use crate::range_delete::{FragmentedTombstones, clip};
 use crate::read::merge::MergeIter;
 use crate::read::run_iter::RunIter;
+use crate::read::source::Source;
 use crate::version::{KeyRange, ManifestEdit, TableUse, Version};
 
 /// A slice of a merge holds about this many tables' worth of input.
@@ -152,7 +153,7 @@ impl Core {
         pace: &Pace,
         tally: &mut Tally,
     ) -> Result<Vec<TableUse>> {
-        let mut sources: Vec<Box<dyn EntryIter>> = Vec::new();
+        let mut sources: Vec<Source> = Vec::new();
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
         for input in &job.inputs {
             let Some((_, run)) = version.run(input.run) else { continue };
@@ -174,7 +175,7 @@ impl Core {
                     );
                 }
             }
-            sources.push(Box::new(RunIter::new(tables, slice.clone(), false)));
+            sources.push(Source::Tables(RunIter::new(tables, slice.clone(), false)));
         }
         let snapshots =
             if is_planted(Defect::IgnoreSnapshots) { Vec::new() } else { self.snapshots.stripes() };

@@ -1,9 +1,10 @@
 //! Many sorted sources as one: a k-way merge in internal order, both ways.
 //!
-//! Every child stands at its first entry not yet given out (in the direction of travel); a binary heap of
-//! child numbers has the next one on top. Children are compared by key head, then key, then sequence number,
-//! all but the key held beside the child, so that most comparisons make no virtual call. After a step only
-//! the top child has moved, and in sorted data it often stays on top: one or two comparisons.
+//! Every child stands at its first entry not yet given out (in the direction of travel); the numbers of the
+//! children are kept in the order of these entries. After a step only the first child has moved. Mostly it
+//! stays first, since one source holds most of a tree's entries: one comparison, with the runner-up. Where it
+//! does not, its new place is found by binary search, as few comparisons as a heap needs. Children are compared
+//! by key head, then key, then sequence number, head and number held beside the child.
 //!
 //! Children are given newest first. Two children with the same key and sequence number hold the same write
 //! (a replayed log beside the table that was flushed from it); the newest child's copy is given, the other
@@ -17,19 +18,21 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, SeqNo, head};
+use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
 use shamba_table::{EntryIter, Result};
+
+use super::source::Source;
 
 /// A merge of sources, itself a source.
 pub(crate) struct MergeIter {
     children: Vec<Child>,
-    /// The numbers of the children that stand at an entry, the next one on top.
-    heap: Vec<usize>,
+    /// The numbers of the children that stand at an entry, in the order of these entries.
+    order: Vec<u32>,
     direction: Direction,
 }
 
 struct Child {
-    iter: Box<dyn EntryIter>,
+    iter: Source,
     /// Whether the child stands at an entry that is still to be given out.
     live: bool,
     head: u64,
@@ -44,10 +47,10 @@ enum Direction {
 
 impl MergeIter {
     /// A merge of `sources`, newest first. It stands nowhere until it is sought.
-    pub fn new(sources: Vec<Box<dyn EntryIter>>) -> Self {
-        let child = |iter| Child { iter, live: false, head: 0, seq: SeqNo::ZERO };
+    pub fn new(sources: Vec<impl Into<Source>>) -> Self {
+        let child = |iter: _| Child { iter: Into::into(iter), live: false, head: 0, seq: SeqNo::ZERO };
         let children: Vec<Child> = sources.into_iter().map(child).collect();
-        Self { heap: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
+        Self { order: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
     }
 
     /// Moves the `chosen` children (numbered as given) past a stretch that holds nothing to give out. Going
@@ -84,10 +87,10 @@ impl MergeIter {
     fn place(
         &mut self,
         direction: Direction,
-        mut place: impl FnMut(&mut dyn EntryIter) -> Result<()>,
+        mut place: impl FnMut(&mut Source) -> Result<()>,
     ) -> Result<()> {
         let placed = self.for_each_child(|_, child| {
-            place(child.iter.as_mut())?;
+            place(&mut child.iter)?;
             child.refresh();
             Ok(())
         });
@@ -98,22 +101,24 @@ impl MergeIter {
         self.children.iter_mut().enumerate().try_for_each(|(number, child)| visit(number, child))
     }
 
-    /// Builds the heap after children have moved; after an error there is no position.
+    /// Puts the children in order after they have moved; after an error there is no position.
     fn settle(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
         self.direction = direction;
-        self.heap.clear();
+        self.order.clear();
         moved?;
-        self.heap.extend((0..self.children.len()).filter(|&number| self.children[number].live));
-        for slot in (0..self.heap.len() / 2).rev() {
-            self.sift_down(slot);
+        for number in 0..self.children.len() {
+            if self.children[number].live {
+                let at = self.order.partition_point(|&other| self.comes_first(other as usize, number));
+                self.order.insert(at, number as u32);
+            }
         }
         Ok(())
     }
 
     /// Turns round: every child goes to its first entry strictly beyond the current one.
     fn turn(&mut self, direction: Direction) -> Result<()> {
-        let Some(top) = self.top() else { return Ok(()) };
-        let (key, seq) = (top.iter.key().to_vec(), top.seq);
+        let Some(first) = self.first() else { return Ok(()) };
+        let (key, seq) = (first.iter.key().to_vec(), first.seq);
         self.place(direction, |iter| {
             match direction {
                 Direction::Forward => iter.seek(&key, seq)?,
@@ -130,66 +135,72 @@ impl MergeIter {
     }
 
     /// Leaves the current entry, in the direction of travel.
+    #[inline]
     fn advance(&mut self) -> Result<()> {
-        // Copies of the top entry can only be right below it: what lies deeper comes after those.
-        while let Some(slot) = (1..self.heap.len().min(3)).find(|&slot| self.is_copy_of_top(slot)) {
-            self.step(slot)?;
+        // Copies of the first entry stand right after it.
+        while self.order.len() > 1 && self.is_copy_of_first() {
+            self.step(1)?;
         }
         self.step(0)
     }
 
-    fn is_copy_of_top(&self, slot: usize) -> bool {
-        let (top, other) = (&self.children[self.heap[0]], &self.children[self.heap[slot]]);
-        top.seq == other.seq && top.head == other.head && top.iter.key() == other.iter.key()
+    /// Whether the runner-up stands at the same write as the first child.
+    #[inline]
+    fn is_copy_of_first(&self) -> bool {
+        let [first, other, ..] = self.order[..] else { return false };
+        let (first, other) = (&self.children[first as usize], &self.children[other as usize]);
+        first.seq == other.seq && first.head == other.head && first.iter.key() == other.iter.key()
     }
 
-    /// Moves the child in a slot of the heap by one entry.
-    fn step(&mut self, slot: usize) -> Result<()> {
-        let Some(&number) = self.heap.get(slot) else { return Ok(()) };
-        let child = &mut self.children[number];
+    /// Moves the child at `place` of the order by one entry.
+    #[inline]
+    fn step(&mut self, place: usize) -> Result<()> {
+        let Some(&number) = self.order.get(place) else { return Ok(()) };
+        let child = &mut self.children[number as usize];
         let moved = match self.direction {
             Direction::Forward => child.iter.next(),
             Direction::Backward => child.iter.prev(),
         };
         if let Err(error) = moved {
-            self.heap.clear();
+            self.order.clear();
             return Err(error);
         }
         child.refresh();
         if !child.live {
-            self.heap.swap_remove(slot);
+            self.order.remove(place);
+        } else if self
+            .order
+            .get(place + 1)
+            .is_some_and(|&next| !self.comes_first(number as usize, next as usize))
+        {
+            self.move_back(place);
         }
-        self.sift_down(slot);
         Ok(())
     }
 
-    fn top(&self) -> Option<&Child> {
-        self.heap.first().map(|&number| &self.children[number])
+    /// Puts the child at `place`, which has fallen behind the next one, where it belongs.
+    fn move_back(&mut self, place: usize) {
+        let number = self.order[place];
+        let beyond = &self.order[place + 2..];
+        let passed = beyond.partition_point(|&other| self.comes_first(other as usize, number as usize));
+        let end = place + 2 + passed;
+        self.order.copy_within(place + 1..end, place);
+        self.order[end - 1] = number;
+    }
+
+    fn first(&self) -> Option<&Child> {
+        self.order.first().map(|&number| &self.children[number as usize])
     }
 
     /// The child at the current entry.
-    fn current(&self) -> &dyn EntryIter {
-        self.children[self.heap[0]].iter.as_ref()
+    #[inline]
+    fn current(&self) -> &Source {
+        &self.children[self.order[0] as usize].iter
     }
 
-    fn sift_down(&mut self, mut slot: usize) {
-        loop {
-            let (left, right) = (2 * slot + 1, 2 * slot + 2);
-            if left >= self.heap.len() {
-                return;
-            }
-            let first = if right < self.heap.len() && self.comes_first(right, left) { right } else { left };
-            if !self.comes_first(first, slot) {
-                return;
-            }
-            self.heap.swap(first, slot);
-            slot = first;
-        }
-    }
-
-    /// Whether the child in slot `a` is to be given out before the one in slot `b`.
+    /// Whether child `a` is to be given out before child `b`.
+    #[inline]
     fn comes_first(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (self.heap[a], self.heap[b]);
         let (one, other) = (&self.children[a], &self.children[b]);
         let order = one
             .head
@@ -206,6 +217,7 @@ impl MergeIter {
 
 impl Child {
     /// Takes over where the source stands now.
+    #[inline]
     fn refresh(&mut self) {
         self.live = self.iter.valid();
         if self.live {
@@ -232,6 +244,7 @@ impl EntryIter for MergeIter {
         self.place(Direction::Backward, |iter| iter.seek_for_prev(key, seq))
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         match self.direction {
             Direction::Forward => self.advance(),
@@ -246,22 +259,27 @@ impl EntryIter for MergeIter {
         }
     }
 
+    #[inline]
     fn valid(&self) -> bool {
-        !self.heap.is_empty()
+        !self.order.is_empty()
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.current().key()
     }
 
+    #[inline]
     fn seq(&self) -> SeqNo {
-        self.children[self.heap[0]].seq
+        self.children[self.order[0] as usize].seq
     }
 
+    #[inline]
     fn kind(&self) -> EntryKind {
         self.current().kind()
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
         self.current().value()
     }
@@ -276,6 +294,10 @@ impl EntryIter for MergeIter {
 
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.current().read_value(sink)
+    }
+
+    fn digest(&self) -> Option<KeyDigest> {
+        self.current().digest()
     }
 }
 

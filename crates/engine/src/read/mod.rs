@@ -1,5 +1,6 @@
 //! Reading: point lookups, merged scans, cursors, and the trace behind `explain`.
 
+mod batch;
 pub(crate) mod cursor;
 pub(crate) mod explain;
 pub(crate) mod get;
@@ -8,6 +9,7 @@ mod multi_get;
 pub(crate) mod reader;
 pub(crate) mod run_iter;
 pub(crate) mod scan;
+pub(crate) mod source;
 #[cfg(test)]
 pub(crate) mod testing;
 mod visible;

@@ -46,8 +46,10 @@ pub(crate) struct RunIter<L: TableList> {
     tables: L,
     limit: KeyRange,
     fill_cache: bool,
-    /// `None` when not valid.
+    /// The table that the walk was in last.
     open: Option<Open>,
+    /// Whether the walk stands at an entry of it.
+    valid: bool,
 }
 
 /// The table that the walk is in.
@@ -63,16 +65,19 @@ impl<L: TableList> RunIter<L> {
     /// An iterator over the entries of `tables` whose keys lie in `limit`. With `fill_cache`, the blocks that
     /// it reads go into the cache.
     pub fn new(tables: L, limit: KeyRange, fill_cache: bool) -> Self {
-        Self { tables, limit, fill_cache, open: None }
+        Self { tables, limit, fill_cache, open: None, valid: false }
     }
 
     /// Table `index`, opened unless it is the one at hand.
-    fn enter(&mut self, index: usize) -> Result<Open> {
-        if let Some(open) = self.open.take()
-            && open.index == index
-        {
-            return Ok(open);
+    fn enter(&mut self, index: usize) -> Result<&mut Open> {
+        if self.open.as_ref().is_none_or(|open| open.index != index) {
+            self.open = None;
+            self.open = Some(self.open_table(index)?);
         }
+        self.open.as_mut().ok_or_else(|| Error::Invalid("no table is open".to_owned()))
+    }
+
+    fn open_table(&self, index: usize) -> Result<Open> {
         let table = &self.tables.tables()[index];
         let reader = table.meta.reader.get();
         let reader = reader.ok_or_else(|| Error::Invalid(format!("table {} is not open", table.meta.id)))?;
@@ -88,10 +93,11 @@ impl<L: TableList> RunIter<L> {
 
     /// Goes to the first entry at or after `target` in table `index` or a later one.
     fn seek_from(&mut self, mut index: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
+        self.valid = false;
         while let Some(table) = self.tables.tables().get(index)
             && self.limit.is_above(&table.range.lower)
         {
-            let mut open = self.enter(index)?;
+            let open = self.enter(index)?;
             match (target.take(), &open.lower) {
                 (Some((key, seq)), lower) if lower.as_ref().is_none_or(|lower| lower.as_ref() <= key) => {
                     open.iter.seek(key, seq)?;
@@ -100,7 +106,7 @@ impl<L: TableList> RunIter<L> {
                 (_, None) => open.iter.seek_to_first()?,
             }
             if open.holds_up_to_here() {
-                self.open = Some(open);
+                self.valid = true;
                 return Ok(());
             }
             index += 1;
@@ -111,11 +117,12 @@ impl<L: TableList> RunIter<L> {
 
     /// Goes to the last entry at or before `target` in a table before table `end`.
     fn seek_back_from(&mut self, mut end: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
+        self.valid = false;
         while let Some(index) = end.checked_sub(1)
             && let Some(table) = self.tables.tables().get(index)
             && table.range.is_above(&self.limit.lower)
         {
-            let mut open = self.enter(index)?;
+            let open = self.enter(index)?;
             match (target.take(), &open.upper) {
                 (Some((key, seq)), upper) if upper.as_ref().is_none_or(|upper| key < upper.as_ref()) => {
                     open.iter.seek_for_prev(key, seq)?;
@@ -125,7 +132,7 @@ impl<L: TableList> RunIter<L> {
                 (_, None) => open.iter.seek_to_last()?,
             }
             if open.holds_down_to_here() {
-                self.open = Some(open);
+                self.valid = true;
                 return Ok(());
             }
             end = index;
@@ -184,30 +191,34 @@ impl<L: TableList> EntryIter for RunIter<L> {
         self.seek_back_from(end, Some((key, seq)))
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
-        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let Some(open) = self.open.as_mut().filter(|_| self.valid) else { return Ok(()) };
+        self.valid = false;
         open.iter.next()?;
-        let after = open.index + 1;
         if open.holds_up_to_here() {
-            self.open = Some(open);
+            self.valid = true;
             return Ok(());
         }
+        let after = open.index + 1;
         self.seek_from(after, None)
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
-        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let Some(open) = self.open.as_mut().filter(|_| self.valid) else { return Ok(()) };
+        self.valid = false;
         open.iter.prev()?;
-        let before = open.index;
         if open.holds_down_to_here() {
-            self.open = Some(open);
+            self.valid = true;
             return Ok(());
         }
+        let before = open.index;
         self.seek_back_from(before, None)
     }
 
     fn valid(&self) -> bool {
-        self.open.is_some()
+        self.valid
     }
 
     fn key(&self) -> &[u8] {

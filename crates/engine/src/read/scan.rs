@@ -10,12 +10,17 @@
 //! A scan in the middle of a call cannot be robbed; it finds a note in its slot and gives its view up at the
 //! end of the call.
 //!
+//! A scan that goes on and on finds several entries in one go, copied into a [`Batch`] of its own: between two
+//! of them it touches neither lock nor iterator, only the note. Nothing is found ahead that could change: the
+//! sequence number is fixed.
+//!
 //! Not here: what is visible ([`super::visible`]), the public faces ([`super::cursor`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::visible::{Current, VisibleIter};
+use super::batch::Batch;
+use super::visible::VisibleIter;
 use crate::error::Result;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
@@ -24,6 +29,8 @@ use crate::view::{View, ViewSource};
 
 /// Creating iterators on many threads must not queue at one lock.
 const SHARDS: usize = 16;
+/// The most entries that are found in one go: the lock and the calls around them are then cheap for each.
+const FOUND_AT_ONCE: usize = 64;
 /// A shard drops the places of ended iterators when it has at least so many.
 const SWEEP_AT_LEAST: usize = 64;
 
@@ -46,7 +53,7 @@ struct Shard {
 #[derive(Default)]
 struct Slot {
     live: Mutex<Option<VisibleIter>>,
-    /// Somebody wanted the view while the scan was in a call.
+    /// Somebody wants the view, or has taken it since the scan last asked the iterator.
     wanted: AtomicBool,
 }
 
@@ -68,9 +75,11 @@ impl IterRegistry {
             // The note comes first: a call that ends after the try below finds it.
             slot.wanted.store(true, Ordering::SeqCst);
             if let Ok(mut live) = slot.live.try_lock() {
-                slot.wanted.store(false, Ordering::SeqCst);
+                // It stays where the view is taken: the scan asks for the newest before it goes on.
                 if live.as_ref().is_some_and(|iter| stale(iter.view())) {
                     taken.extend(live.take());
+                } else if live.is_some() {
+                    slot.wanted.store(false, Ordering::SeqCst);
                 }
             }
         }
@@ -134,8 +143,13 @@ pub(crate) struct Scan {
     range: KeyRange,
     slot: Arc<Slot>,
     place: Place,
-    /// Where the scan stands when `place` is `At`; otherwise of no meaning.
-    current: Current,
+    /// What was found at the last move that asked the iterator, in the direction that it went.
+    found: Batch,
+    /// Where the scan stands in `found` when `place` is `At`; otherwise of no meaning.
+    at: usize,
+    direction: Direction,
+    /// How many entries the next move on asks for.
+    wanted: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,116 +164,189 @@ enum Place {
     After,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
 /// A call on the iterator in the slot.
 enum Move<'k> {
     Seek(&'k [u8]),
     SeekForPrev(&'k [u8]),
     First,
     Last,
-    Next,
-    Prev,
+    /// On from the key at hand.
+    On,
 }
 
 impl Scan {
     /// A scan of `range` that stands nowhere and holds nothing yet.
     pub fn new(source: ScanSource, range: KeyRange) -> Self {
         let slot = source.registry.register();
-        Self { source, range, slot, place: Place::Nowhere, current: Current::default() }
+        let found = Batch::default();
+        Self {
+            source,
+            range,
+            slot,
+            place: Place::Nowhere,
+            found,
+            at: 0,
+            direction: Direction::Forward,
+            wanted: 1,
+        }
     }
 
     /// Goes to the first key at or after `key`. Like every move, tells whether the scan stands at a key.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.go(&Move::Seek(key))
+        self.go(Direction::Forward, &Move::Seek(key))
     }
 
     /// Goes to the last key at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
-        self.go(&Move::SeekForPrev(key))
+        self.go(Direction::Backward, &Move::SeekForPrev(key))
     }
 
     /// Goes to the first key.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.go(&Move::First)
+        self.go(Direction::Forward, &Move::First)
     }
 
     /// Goes to the last key.
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.go(&Move::Last)
+        self.go(Direction::Backward, &Move::Last)
     }
 
     /// Goes one key on: from nowhere and from before the first key to the first, from the last to after it.
+    #[inline]
     pub fn next(&mut self) -> Result<bool> {
         match self.place {
-            Place::Nowhere | Place::Before => self.go(&Move::First),
-            Place::At => self.go(&Move::Next),
+            Place::At if self.has_more(Direction::Forward) => {
+                self.at += 1;
+                Ok(true)
+            }
+            Place::At => self.go(Direction::Forward, &Move::On),
+            Place::Nowhere | Place::Before => self.go(Direction::Forward, &Move::First),
             Place::After => Ok(false),
         }
     }
 
     /// Goes one key back: from nowhere and from after the last key to the last, from the first to before it.
+    #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         match self.place {
-            Place::Nowhere | Place::After => self.go(&Move::Last),
-            Place::At => self.go(&Move::Prev),
+            Place::At if self.has_more(Direction::Backward) => {
+                self.at += 1;
+                Ok(true)
+            }
+            Place::At => self.go(Direction::Backward, &Move::On),
+            Place::Nowhere | Place::After => self.go(Direction::Backward, &Move::Last),
             Place::Before => Ok(false),
         }
     }
 
+    /// Whether the next entry in a direction was found already. Not when somebody took the view meanwhile, or
+    /// wants to: the database may have been closed, and the iterator says so.
+    #[inline]
+    fn has_more(&self, direction: Direction) -> bool {
+        self.direction == direction
+            && self.at + 1 < self.found.len()
+            && !self.slot.wanted.load(Ordering::Acquire)
+    }
+
     /// The key and value that the scan stands at.
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
-        (self.place == Place::At).then_some((self.current.key.as_slice(), &*self.current.value))
+        if self.place != Place::At {
+            return None;
+        }
+        Some((self.found.key(self.at)?, self.found.value(self.at)?))
     }
 
     /// The key that the scan stands at.
     pub fn key(&self) -> Option<&[u8]> {
-        self.entry().map(|(key, _)| key)
+        if self.place == Place::At { self.found.key(self.at) } else { None }
     }
 
     /// A copy of the key, and the value, which the scan itself has no longer.
     pub fn take_entry(&mut self) -> Option<(Slice, Slice)> {
-        (self.place == Place::At)
-            .then(|| (Slice::copied(&self.current.key), std::mem::take(&mut self.current.value)))
+        let key = Slice::copied(self.key()?);
+        Some((key, self.found.take_value(self.at)?))
     }
 
-    fn go(&mut self, step: &Move<'_>) -> Result<bool> {
-        let moved = if self.range.is_empty() { Ok(false) } else { self.move_live(step) };
-        self.place = match (&moved, step) {
+    fn go(&mut self, direction: Direction, step: &Move<'_>) -> Result<bool> {
+        let moved = if self.range.is_empty() { Ok(false) } else { self.move_live(direction, step) };
+        self.place = match (&moved, direction) {
             (Err(_), _) => Place::Nowhere,
             (Ok(true), _) => Place::At,
-            (Ok(false), Move::Seek(_) | Move::First | Move::Next) => Place::After,
-            (Ok(false), Move::SeekForPrev(_) | Move::Last | Move::Prev) => Place::Before,
+            (Ok(false), Direction::Forward) => Place::After,
+            (Ok(false), Direction::Backward) => Place::Before,
         };
-        if moved.is_err() || self.slot.wanted.swap(false, Ordering::SeqCst) {
-            // Half-moved iterators are of no use, and whoever wanted the view shall have it.
-            *lock(&self.slot.live) = None;
-        }
         moved
     }
 
-    fn move_live(&mut self, step: &Move<'_>) -> Result<bool> {
-        let out = &mut self.current;
+    fn move_live(&mut self, direction: Direction, step: &Move<'_>) -> Result<bool> {
+        // A scan that has gone on for a while will go on, so it finds more in one go; the first steps find no
+        // more than was asked for, so that nothing is read for keys that nobody asks for.
+        let on = matches!(step, Move::On);
+        self.wanted =
+            if on && self.direction == direction { (self.wanted * 2).min(FOUND_AT_ONCE) } else { 1 };
         let mut live = lock(&self.slot.live);
-        if let Some(iter) = live.as_mut() {
-            return match step {
-                Move::Seek(key) => iter.seek(key, out),
-                Move::SeekForPrev(key) => iter.seek_for_prev(key, out),
-                Move::First => iter.seek_to_first(out),
-                Move::Last => iter.seek_to_last(out),
-                Move::Next => iter.next(out),
-                Move::Prev => iter.prev(out),
-            };
+        let (moved, failed) = match live.as_mut() {
+            // The iterator stands at the last key found.
+            Some(iter) if on && self.direction == direction && self.at + 1 == self.found.len() => {
+                self.found.begin(self.wanted);
+                let moved = match direction {
+                    Direction::Forward => iter.next(&mut self.found),
+                    Direction::Backward => iter.prev(&mut self.found),
+                };
+                outcome(moved, &self.found)
+            }
+            _ => {
+                let key = if on { self.found.key(self.at).unwrap_or_default().to_vec() } else { Vec::new() };
+                self.found.begin(self.wanted);
+                let iter = match live.as_mut() {
+                    Some(iter) => iter,
+                    None => {
+                        // Whoever wanted a view before now wanted an older one than this: it was published
+                        // before they asked.
+                        self.slot.wanted.swap(false, Ordering::SeqCst);
+                        let view = self.source.views.view()?;
+                        let (seq, fill_cache) = (self.source.seq.seq(), self.source.fill_cache);
+                        live.insert(VisibleIter::new(view, seq, self.range.clone(), fill_cache))
+                    }
+                };
+                let out = &mut self.found;
+                let moved = match step {
+                    Move::Seek(key) => iter.seek(key, out),
+                    Move::SeekForPrev(key) => iter.seek_for_prev(key, out),
+                    Move::First => iter.seek_to_first(out),
+                    Move::Last => iter.seek_to_last(out),
+                    Move::On if direction == Direction::Forward => iter.seek_after(&key, out),
+                    Move::On => iter.seek_before(&key, out),
+                };
+                outcome(moved, &self.found)
+            }
+        };
+        self.at = 0;
+        self.direction = direction;
+        let wanted = self.slot.wanted.swap(false, Ordering::SeqCst);
+        if failed || wanted {
+            // Half-moved iterators are of no use, and whoever wanted the view shall have it.
+            let gone = live.take();
+            drop(live);
+            drop(gone); // Perhaps the last hold on files and memtables: outside the lock.
         }
-        let view = self.source.views.view()?;
-        let (seq, fill_cache) = (self.source.seq.seq(), self.source.fill_cache);
-        let iter = live.insert(VisibleIter::new(view, seq, self.range.clone(), fill_cache));
-        match step {
-            Move::Seek(key) => iter.seek(key, out),
-            Move::SeekForPrev(key) => iter.seek_for_prev(key, out),
-            Move::First => iter.seek_to_first(out),
-            Move::Last => iter.seek_to_last(out),
-            Move::Next => iter.seek_after(out),
-            Move::Prev => iter.seek_before(out),
-        }
+        moved
+    }
+}
+
+/// What a call answers that found `found` and ended with `moved`, and whether it failed. Entries found before
+/// an error are given out first: whoever goes on after them seeks again, and meets the error again or not.
+fn outcome(moved: Result<bool>, found: &Batch) -> (Result<bool>, bool) {
+    match moved {
+        Err(_) if found.len() > 0 => (Ok(true), true),
+        Err(error) => (Err(error), true),
+        Ok(moved) => (Ok(moved), false),
     }
 }
 

@@ -4,7 +4,8 @@
 //! no range tombstone visible to the reader is newer, the key is shown; otherwise it is hidden. Range
 //! tombstones are asked once per stretch of keys over which the answer is the same ([`Cover`]).
 //!
-//! Where the merge stands between calls, with the current key `k`:
+//! A call finds as many entries as its [`Batch`] is begun for. Where the merge stands between calls, with `k`
+//! the last key found:
 //! - having come *forward*, at the entry that is shown for `k`;
 //! - having come *backward*, at the last entry before all of `k`'s (there may be none).
 //!
@@ -21,8 +22,10 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::EntryIter;
 
+use super::batch::Batch;
 use super::merge::MergeIter;
 use super::run_iter::RunIter;
+use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::range_delete::{Cover, FragmentedTombstones};
 use crate::slice::Slice;
@@ -35,15 +38,6 @@ const STEPS_BEFORE_SEEK: u32 = 16;
 /// Adjoining stretches below newer tombstones are crossed together, up to so many in one go.
 const COVERS_PER_SKIP: u32 = 256;
 
-/// The entry that a scan stands at.
-#[derive(Default)]
-pub(crate) struct Current {
-    /// The user key.
-    pub key: Vec<u8>,
-    /// Its value.
-    pub value: Slice,
-}
-
 /// The visible keys and values of one view, at one sequence number, within a range.
 pub(crate) struct VisibleIter {
     view: Arc<View>,
@@ -51,6 +45,8 @@ pub(crate) struct VisibleIter {
     range: KeyRange,
     merge: MergeIter,
     came: Came,
+    /// The key that the last step began at.
+    key: Vec<u8>,
     tombstones: Tombstones,
 }
 
@@ -63,23 +59,23 @@ enum Came {
 impl VisibleIter {
     /// An iterator that stands nowhere. Nothing is read until it is sought.
     pub fn new(view: Arc<View>, seq: SeqNo, range: KeyRange, fill_cache: bool) -> Self {
-        let mut sources: Vec<Box<dyn EntryIter>> = Vec::new();
+        let mut sources: Vec<Source> = Vec::new();
         let mut tombstones = Vec::new();
         for memtable in &view.memtables {
-            sources.push(Arc::clone(memtable).iter());
+            sources.push(Source::Other(Arc::clone(memtable).iter()));
             if memtable.has_range_deletes() {
                 tombstones.push(memtable.range_tombstones());
             }
         }
         for (_, run) in view.version.runs() {
-            sources.push(Box::new(RunIter::new(Arc::clone(run), range.clone(), fill_cache)));
+            sources.push(Source::Run(RunIter::new(Arc::clone(run), range.clone(), fill_cache)));
             if run.has_range_deletes() {
                 tombstones.push(Arc::clone(run.tombstones()));
             }
         }
         let merge = MergeIter::new(sources);
         let tombstones = Tombstones { lists: tombstones, visible: seq, cover: None, largest: Vec::new() };
-        Self { view, seq, range, merge, came: Came::Forward, tombstones }
+        Self { view, seq, range, merge, came: Came::Forward, key: Vec::new(), tombstones }
     }
 
     /// The view that the iterator keeps alive.
@@ -87,16 +83,18 @@ impl VisibleIter {
         &self.view
     }
 
-    /// Goes to the first visible key at or after `key`. Like every call below, tells whether there is one,
-    /// and then puts it into `out`.
-    pub fn seek(&mut self, key: &[u8], out: &mut Current) -> Result<bool> {
+    /// Goes to the first visible key at or after `key` and puts it and what follows into `out`, which was begun
+    /// for so many. Like every call below, tells whether there is any. The iterator then stands at the last
+    /// entry in `out`. After an error `out` has what was found before it.
+    pub fn seek(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
         let key = key.max(self.range.lower.as_ref());
         self.merge.seek(key, SeqNo::MAX)?;
         self.find_forward(out)
     }
 
-    /// Goes to the last visible key at or before `key`.
-    pub fn seek_for_prev(&mut self, key: &[u8], out: &mut Current) -> Result<bool> {
+    /// Goes to the last visible key at or before `key`; what precedes it comes after it in `out`. So for the
+    /// calls below that go backward.
+    pub fn seek_for_prev(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
         if !self.range.is_above(key) {
             return self.seek_to_last(out);
         }
@@ -106,12 +104,12 @@ impl VisibleIter {
     }
 
     /// Goes to the first visible key.
-    pub fn seek_to_first(&mut self, out: &mut Current) -> Result<bool> {
+    pub fn seek_to_first(&mut self, out: &mut Batch) -> Result<bool> {
         self.seek(&[], out)
     }
 
     /// Goes to the last visible key.
-    pub fn seek_to_last(&mut self, out: &mut Current) -> Result<bool> {
+    pub fn seek_to_last(&mut self, out: &mut Batch) -> Result<bool> {
         match &self.range.upper {
             Some(upper) => self.merge.seek_for_prev(upper, SeqNo::MAX)?,
             None => self.merge.seek_to_last()?,
@@ -119,96 +117,92 @@ impl VisibleIter {
         self.find_backward(out)
     }
 
-    /// Goes from the key in `out`, where the last call must have left the iterator, to the next one.
-    pub fn next(&mut self, out: &mut Current) -> Result<bool> {
-        if self.came == Came::Backward {
-            return self.seek_after(out);
-        }
-        self.leave_forward(&out.key)?;
+    /// Goes on from the last entry that a call forward gave.
+    pub fn next(&mut self, out: &mut Batch) -> Result<bool> {
+        debug_assert!(self.came == Came::Forward, "turning round is a seek");
+        self.leave_forward()?;
         self.find_forward(out)
     }
 
-    /// Goes from the key in `out`, where the last call must have left the iterator, to the one before.
-    pub fn prev(&mut self, out: &mut Current) -> Result<bool> {
-        if self.came == Came::Forward {
-            return self.seek_before(out);
-        }
+    /// Goes on from the last entry that a call backward gave.
+    pub fn prev(&mut self, out: &mut Batch) -> Result<bool> {
+        debug_assert!(self.came == Came::Backward, "turning round is a seek");
         self.find_backward(out)
     }
 
-    /// Goes to the first visible key after the one in `out`, wherever the iterator stands.
-    pub fn seek_after(&mut self, out: &mut Current) -> Result<bool> {
-        self.merge.seek(&out.key, SeqNo::ZERO)?;
+    /// Goes to the first visible key after `key`, wherever the iterator stands.
+    pub fn seek_after(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
+        self.merge.seek(key, SeqNo::ZERO)?;
         self.find_forward(out)
     }
 
-    /// Goes to the last visible key before the one in `out`, wherever the iterator stands.
-    pub fn seek_before(&mut self, out: &mut Current) -> Result<bool> {
-        self.merge.seek_for_prev(&out.key, SeqNo::MAX)?;
+    /// Goes to the last visible key before `key`, wherever the iterator stands.
+    pub fn seek_before(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
+        self.merge.seek_for_prev(key, SeqNo::MAX)?;
         self.find_backward(out)
     }
 
-    /// From where the merge stands, finds the first visible key forward.
-    fn find_forward(&mut self, out: &mut Current) -> Result<bool> {
+    /// From where the merge stands, finds visible keys forward until `out` is full.
+    fn find_forward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Forward;
         let (mut covered, mut patience) = (0, STEPS_BEFORE_SEEK);
         while self.merge.valid() && self.range.is_above(self.merge.key()) {
+            self.key.clear();
+            self.key.extend_from_slice(self.merge.key());
             if self.merge.seq() > self.seq {
-                out.key.clear();
-                out.key.extend_from_slice(self.merge.key());
-                self.pass_newer(&out.key)?;
+                self.pass_newer()?;
                 continue;
             }
             let kind = self.merge.kind();
-            let floor = self.tombstones.floor(self.merge.key());
+            let floor = self.tombstones.floor(&self.key);
             let hidden = self.merge.seq() <= floor;
             if !hidden && matches!(kind, EntryKind::Put | EntryKind::ValueRef) {
-                out.key.clear();
-                out.key.extend_from_slice(self.merge.key());
-                out.value = self.value()?;
-                return Ok(true);
-            }
-            if !hidden && kind != EntryKind::Delete {
-                return Err(unsupported(kind, self.merge.key()));
-            }
-            if hidden {
+                out.push(&self.merge);
+                if kind == EntryKind::ValueRef {
+                    self.put_together(out)?;
+                }
+                if out.is_full() {
+                    return Ok(true);
+                }
+            } else if !hidden && kind != EntryKind::Delete {
+                return Err(unsupported(kind, &self.key));
+            } else if hidden {
                 covered += 1;
                 if covered == patience {
                     covered = 0;
-                    let reach = self.tombstones.reach_forward(self.merge.key(), floor, &self.view);
+                    let reach = self.tombstones.reach_forward(&self.key, floor, &self.view);
                     if self.skip(reach)? {
                         continue;
                     }
                     patience *= 2;
                 }
             }
-            out.key.clear();
-            out.key.extend_from_slice(self.merge.key());
-            self.leave_forward(&out.key)?;
+            self.leave_forward()?;
         }
-        Ok(false)
+        Ok(out.len() > 0)
     }
 
-    /// Leaves all remaining versions of `key`, at one of which the merge stands.
-    fn leave_forward(&mut self, key: &[u8]) -> Result<()> {
+    /// Leaves all remaining versions of the key at hand, at one of which the merge stands.
+    #[inline]
+    fn leave_forward(&mut self) -> Result<()> {
         for _ in 0..STEPS_BEFORE_SEEK {
             self.merge.next()?;
-            if !self.merge.valid() || self.merge.key() != key {
+            if !self.merge.valid() || self.merge.key() != self.key {
                 return Ok(());
             }
         }
-        Ok(self.merge.seek(key, SeqNo::ZERO)?)
+        Ok(self.merge.seek(&self.key, SeqNo::ZERO)?)
     }
 
-    /// Leaves the versions of `key` that the reader does not see, at one of which the merge stands.
-    fn pass_newer(&mut self, key: &[u8]) -> Result<()> {
+    /// Leaves the versions of the key at hand that the reader does not see, at one of which the merge stands.
+    fn pass_newer(&mut self) -> Result<()> {
         for _ in 0..STEPS_BEFORE_SEEK {
             self.merge.next()?;
-            if !self.merge.valid() || self.merge.seq() <= self.seq || self.merge.key() != key {
+            if !self.merge.valid() || self.merge.seq() <= self.seq || self.merge.key() != self.key {
                 return Ok(());
             }
         }
-        Ok(self.merge.seek(key, self.seq)?)
+        Ok(self.merge.seek(&self.key, self.seq)?)
     }
 
     /// Seeks what lies hidden within `reach` past it; whether anything did.
@@ -218,83 +212,99 @@ impl VisibleIter {
         Ok(self.merge.skip(end.as_deref(), |source| tombstones.crosses(source, floor))?)
     }
 
-    /// From where the merge stands, finds the first visible key backward.
-    fn find_backward(&mut self, out: &mut Current) -> Result<bool> {
+    /// From where the merge stands, finds visible keys backward until `out` is full.
+    fn find_backward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Backward;
         let (mut covered, mut patience) = (0, STEPS_BEFORE_SEEK);
         while self.merge.valid() && self.range.lower.as_ref() <= self.merge.key() {
-            out.key.clear();
-            out.key.extend_from_slice(self.merge.key());
-            let floor = self.tombstones.floor(&out.key);
-            let Some((seq, kind, value)) = self.newest_backward(&out.key)? else { continue };
-            let key = &out.key;
-            if seq <= floor {
-                covered += 1;
-                if covered == patience {
-                    covered = 0;
-                    let reach = self.tombstones.reach_backward(&out.key, floor, &self.view);
-                    if !self.skip(reach)? {
-                        patience *= 2;
+            self.key.clear();
+            self.key.extend_from_slice(self.merge.key());
+            let floor = self.tombstones.floor(&self.key);
+            let before = out.len();
+            let newest = self.newest_backward(out);
+            // What was put there for a key whose newest version is not known, or hides it, is none.
+            let shown =
+                matches!(newest, Ok(Some((seq, EntryKind::Put | EntryKind::ValueRef))) if seq > floor);
+            if !shown && out.len() > before {
+                out.pop();
+            }
+            match newest? {
+                Some((seq, _)) if seq <= floor => {
+                    covered += 1;
+                    if covered == patience {
+                        covered = 0;
+                        let reach = self.tombstones.reach_backward(&self.key, floor, &self.view);
+                        if !self.skip(reach)? {
+                            patience *= 2;
+                        }
                     }
                 }
-                continue;
-            }
-            match kind {
-                EntryKind::Put => {
-                    out.value = Slice::from_bytes(value);
+                Some((seq, EntryKind::ValueRef)) => {
+                    // The merge has left it: a large value is worth going back, and not worth reading before it
+                    // is known to be the newest.
+                    self.merge.seek(&self.key, seq)?;
+                    self.put_together(out)?;
+                    self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
                     return Ok(true);
                 }
-                EntryKind::ValueRef => {
-                    // The merge has left it: a large value is worth going back, and not worth reading before it is
-                    // known to be the newest.
-                    self.merge.seek(key, seq)?;
-                    out.value = self.value()?;
-                    self.merge.seek_for_prev(key, SeqNo::MAX)?;
-                    return Ok(true);
-                }
-                EntryKind::Delete => {}
-                kind => return Err(unsupported(kind, key)),
+                Some((_, EntryKind::Put)) if out.is_full() => return Ok(true),
+                Some((_, EntryKind::Put | EntryKind::Delete)) | None => {}
+                Some((_, kind)) => return Err(unsupported(kind, &self.key)),
             }
         }
-        Ok(false)
+        Ok(out.len() > 0)
     }
 
-    /// The value that the merge stands at, a large one put together.
-    fn value(&self) -> Result<Slice> {
-        if !self.merge.is_large() {
-            return Ok(Slice::from_bytes(self.merge.value_bytes()));
-        }
-        // Grows as it comes: the length is only what some file says.
+    /// Reads the large value that the merge stands at into the last entry of `out`, which it makes full; takes the
+    /// entry out if that fails.
+    #[cold]
+    fn put_together(&self, out: &mut Batch) -> Result<()> {
         let mut value = Vec::new();
-        self.merge.read_value(&mut |piece| {
+        let read = self.merge.read_value(&mut |piece| {
             if value.is_empty() {
+                // Only now: the first piece has shown that the length is no mere claim.
                 value.reserve_exact(usize::try_from(self.merge.value_bytes_len()?).unwrap_or(0));
             }
             value.extend_from_slice(piece);
             Ok(())
-        })?;
-        Ok(Slice::from(value))
+        });
+        match read {
+            Ok(()) => out.set_long(Slice::from(value)),
+            Err(_) => out.pop(),
+        }
+        Ok(read?)
     }
 
-    /// The newest visible version of `key`, whose oldest version the merge stands at; leaves the merge at the
-    /// last entry before the key.
-    fn newest_backward(&mut self, key: &[u8]) -> Result<Option<(SeqNo, EntryKind, Bytes)>> {
+    /// The number and kind of the newest visible version of the key at hand, whose oldest version the merge
+    /// stands at; leaves the merge at the last entry before the key. If there is one, `out` has one entry more:
+    /// this version, whatever its kind.
+    fn newest_backward(&mut self, out: &mut Batch) -> Result<Option<(SeqNo, EntryKind)>> {
         let mut newest = None;
         for _ in 0..STEPS_BEFORE_SEEK {
             if self.merge.seq() <= self.seq {
-                newest = Some((self.merge.seq(), self.merge.kind(), self.merge.value_bytes()));
+                self.take_version(&mut newest, out);
             }
             self.merge.prev()?;
-            if !self.merge.valid() || self.merge.key() != key {
+            if !self.merge.valid() || self.merge.key() != self.key {
                 return Ok(newest);
             }
         }
-        self.merge.seek(key, self.seq)?;
-        if self.merge.valid() && self.merge.key() == key {
-            newest = Some((self.merge.seq(), self.merge.kind(), self.merge.value_bytes()));
+        self.merge.seek(&self.key, self.seq)?;
+        if self.merge.valid() && self.merge.key() == self.key {
+            self.take_version(&mut newest, out);
         }
-        self.merge.seek_for_prev(key, SeqNo::MAX)?;
+        self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
         Ok(newest)
+    }
+
+    /// Makes the version that the merge stands at the newest one seen.
+    #[inline]
+    fn take_version(&self, newest: &mut Option<(SeqNo, EntryKind)>, out: &mut Batch) {
+        if newest.replace((self.merge.seq(), self.merge.kind())).is_none() {
+            out.push(&self.merge);
+        } else {
+            out.set_value(&self.merge);
+        }
     }
 }
 

@@ -140,7 +140,8 @@ fn an_error_leaves_no_position_and_a_new_seek_starts_over() {
     let rows = |seqs: std::ops::Range<u64>| seqs.map(|seq| Row::put(&[seq as u8], seq)).collect::<Vec<_>>();
     for fail_at in 1..12 {
         let failing = Failing(Rows::new(rows(5..10)), fail_at);
-        let mut merge = MergeIter::new(vec![Box::new(failing), Box::new(Rows::new(rows(10..15)))]);
+        let parts: Vec<Box<dyn EntryIter>> = vec![Box::new(failing), Box::new(Rows::new(rows(10..15)))];
+        let mut merge = MergeIter::new(parts);
         let mut failed = merge.seek_to_first().is_err();
         while merge.valid() {
             failed |= merge.next().is_err();

@@ -139,14 +139,23 @@ impl Bench {
         self.moves.load(Ordering::Relaxed)
     }
 
-    /// The visible keys both ways, which must agree, and the moves that the two walks took.
+    /// The visible keys both ways, which must agree, found one or several at a time, and the moves that the two
+    /// walks took.
     fn walk(&self, seq: SeqNo) -> (Vec<String>, u64, u64) {
-        let mut out = Current::default();
+        let [one_by_one, together] = [1, 7].map(|wanted| self.walk_by(seq, wanted));
+        assert_eq!(one_by_one.0, together.0);
+        one_by_one
+    }
+
+    fn walk_by(&self, seq: SeqNo, wanted: usize) -> (Vec<String>, u64, u64) {
+        let mut out = Batch::default();
         let mut iter = self.iter(seq);
         let mut forward = Vec::new();
+        out.begin(wanted);
         let mut found = iter.seek_to_first(&mut out).expect("readable");
         while found {
-            forward.push(String::from_utf8(out.key.clone()).expect("text"));
+            forward.extend(keys(&out));
+            out.begin(wanted);
             found = iter.next(&mut out).expect("readable");
         }
         let forward_moves = self.moves();
@@ -154,13 +163,19 @@ impl Bench {
         let mut backward = Vec::new();
         let mut found = iter.seek_to_last(&mut out).expect("readable");
         while found {
-            backward.push(String::from_utf8(out.key.clone()).expect("text"));
+            backward.extend(keys(&out));
+            out.begin(wanted);
             found = iter.prev(&mut out).expect("readable");
         }
         backward.reverse();
         assert_eq!(forward, backward);
         (forward, forward_moves, self.moves())
     }
+}
+
+fn keys(batch: &Batch) -> Vec<String> {
+    let key = |number| String::from_utf8(batch.key(number).expect("an entry").to_vec()).expect("text");
+    (0..batch.len()).map(key).collect()
 }
 
 fn key(number: u64) -> String {
@@ -173,8 +188,9 @@ fn entries_of_kinds_to_come_are_refused_by_name_unless_hidden() {
         let bench = Bench::new(1);
         bench.add(0, b"a", 1, EntryKind::Put);
         bench.add(0, b"k", 2, kind);
-        let mut out = Current::default();
+        let mut out = Batch::default();
         for backward in [false, true] {
+            out.begin(1);
             let mut iter = bench.iter(SeqNo::MAX);
             let error = match backward {
                 false => iter.seek(b"b", &mut out),
@@ -260,9 +276,11 @@ fn many_versions_of_a_key_cost_a_seek_not_a_walk() {
         assert_eq!(keys, expected, "at {seq}");
         assert!(forward < 150 && backward < 150, "at {seq}: {forward} and {backward} moves");
     }
-    let mut out = Current::default();
+    let mut out = Batch::default();
+    out.begin(1);
     assert!(bench.iter(SeqNo(10_000)).seek_for_prev(b"k", &mut out).expect("readable"));
-    assert_eq!(out.value, "10000");
+    assert_eq!(out.value(0), Some(&b"10000"[..]));
+    out.begin(1);
     assert!(bench.iter(SeqNo(10_000)).seek(b"k", &mut out).expect("readable"));
-    assert_eq!(out.value, "10000");
+    assert_eq!(out.value(0), Some(&b"10000"[..]));
 }

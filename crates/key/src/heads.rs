@@ -99,7 +99,9 @@ impl LayeredHeads {
         let (mut layer, mut rest) = (&self.top, wanted);
         loop {
             let prefix = self.prefix(layer);
-            let Some(after) = rest.strip_prefix(prefix) else {
+            // Random keys have no prefix: not even a call to find that out.
+            let after = if prefix.is_empty() { Some(rest) } else { rest.strip_prefix(prefix) };
+            let Some(after) = after else {
                 let at = if rest < prefix { layer.first } else { layer.end } as usize;
                 return at..at;
             };

@@ -145,7 +145,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Fills `candidates` from `plans`, asks for their filter lines, and says how many there are.
-    #[inline]
+    #[inline(always)]
     fn gather<R: Recorder>(
         &self,
         plans: &mut std::slice::Iter<'a, RunPlan>,
@@ -156,14 +156,16 @@ impl<'a> Lookup<'a> {
         while let Some(place) = candidates.get_mut(gathered)
             && let Some(plan) = plans.next()
         {
-            *place = self.candidate(plan, recorder)?;
-            gathered += usize::from(place.is_some());
+            if let Some(candidate) = self.candidate(plan, recorder)? {
+                *place = Some(candidate);
+                gathered += 1;
+            }
         }
         Ok(gathered)
     }
 
     /// The one table of the run whose range holds the key, its filter line asked for.
-    #[inline]
+    #[inline(always)] // A candidate that came back through memory would be copied, and the copy waits for it.
     pub(super) fn candidate<R: Recorder>(
         &self,
         plan: &'a RunPlan,
@@ -183,7 +185,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Whether the candidate's filter lets the lookup through. `consulted` counts the filters asked.
-    #[inline]
+    #[inline(always)]
     pub(super) fn may_be_in<R: Recorder>(
         &self,
         candidate: &Candidate<'_>,
@@ -232,6 +234,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Searches the candidate's index and block.
+    #[inline(never)] // The path that most lookups do not take: it would only spread the other apart.
     pub(super) fn search<R: Recorder>(
         &self,
         candidate: &Candidate<'_>,

@@ -23,17 +23,16 @@ use shamba_env::{Env, WriteFile, append_all};
 use shamba_filter::BlockedFilter;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
 
-use crate::block::BlockBuilder;
-use crate::block::frame::{FRAME_BYTES, seal};
+use crate::block::frame::{FRAME_BYTES, seal, seal_in_place};
+use crate::block::{DataBlockBuilder, NewEntry, shared_bytes};
 use crate::compression::{Compression, Compressor};
 use crate::content::ContentDigest;
-use crate::entry::internal_cmp;
 use crate::error::{Error, Result};
 use crate::filter_section;
 use crate::format::footer::Footer;
 use crate::format::header::Header;
 use crate::format::properties::Properties;
-use crate::format::{FEATURE_VALUES, HEADER_BYTES, PAGE_BYTES, Section, SectionKind};
+use crate::format::{FEATURE_TAGGED_BLOCKS, FEATURE_VALUES, HEADER_BYTES, PAGE_BYTES, Section, SectionKind};
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, IndexBuilder, separator};
 use crate::range::{self, RangeTombstone};
@@ -62,6 +61,8 @@ pub struct WriterOptions {
     /// The most that a block of several entries takes decompressed, header, compression byte and checksum
     /// included, in bytes; 64 to 65,536, usually 4,096.
     pub block_bytes: usize,
+    /// Whether an entry of a block is found by a tag of its key's digest; else by searching its key.
+    pub block_tags: bool,
     /// Which values lie beside the blocks.
     pub large_values: LargeValues,
 }
@@ -121,20 +122,34 @@ impl TableSummary {
     }
 }
 
+/// How an entry follows the one before.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    /// How many leading bytes the two keys share.
+    shared_bytes: usize,
+    /// Whether their keys differ.
+    is_new_key: bool,
+}
+
 /// Writes one table.
 pub struct TableWriter {
     env: Env,
     options: WriterOptions,
     out: Output,
     compressor: Compressor,
-    block: BlockBuilder,
+    block: DataBlockBuilder,
+    /// The payload of a block that is compressed.
+    payload: Vec<u8>,
     index: IndexBuilder,
     /// The block last written, until the next key tells its separator.
     unlisted: Option<Handle>,
+    /// Where a separator is made.
+    separator: Vec<u8>,
     digests: Vec<KeyDigest>,
     tombstones: Vec<RangeTombstone>,
     first_key: Option<Bytes>,
     last_key: Vec<u8>,
+    last_digest: KeyDigest,
     last_seq: SeqNo,
     seqs: Option<(SeqNo, SeqNo)>,
     entries: u64,
@@ -175,20 +190,24 @@ impl TableWriter {
         let compressor =
             Compressor::new(options.compression).map_err(|error| Error::io(&path, "compress", error))?;
         let file = env.vfs.create(&path).map_err(|error| Error::io(&path, "create", error))?;
-        let header = Header { optional: 0, birth: options.birth, table: options.id };
+        let header =
+            Header { required: FEATURE_TAGGED_BLOCKS, optional: 0, birth: options.birth, table: options.id };
         let out = Output { file, path, birth: options.birth, gathered: header.encode(), written_bytes: 0 };
         Ok(Self {
             env: env.clone(),
             options,
             out,
             compressor,
-            block: BlockBuilder::new(),
+            block: DataBlockBuilder::new(options.block_tags),
+            payload: Vec::new(),
             index: IndexBuilder::default(),
             unlisted: None,
+            separator: Vec::new(),
             digests: Vec::new(),
             tombstones: Vec::new(),
             first_key: None,
             last_key: Vec::new(),
+            last_digest: KeyDigest::from_raw(0),
             last_seq: SeqNo::ZERO,
             seqs: None,
             entries: 0,
@@ -210,46 +229,83 @@ impl TableWriter {
     /// `Invalid` for an entry out of order or too large, or a range delete; `Io` when writing fails, after
     /// which the writer can only be abandoned.
     pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
+        self.add_with(key, None, seq, kind, value)
+    }
+
+    /// [`Self::add`] for a key whose `digest`, by the way of [`WriterOptions::digest`], is known: it is not hashed again.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn add_hashed(
+        &mut self,
+        key: &[u8],
+        digest: KeyDigest,
+        seq: SeqNo,
+        kind: EntryKind,
+        value: &[u8],
+    ) -> Result<()> {
+        self.add_with(key, Some(digest), seq, kind, value)
+    }
+
+    #[inline]
+    fn add_with(
+        &mut self,
+        key: &[u8],
+        digest: Option<KeyDigest>,
+        seq: SeqNo,
+        kind: EntryKind,
+        value: &[u8],
+    ) -> Result<()> {
         if kind == EntryKind::Put && value.len() >= self.options.large_values.from_bytes {
-            return self.add_streamed(key, seq, value.len() as u64, &mut |sink| sink(value)).map(|_| ());
+            return self.add_large(key, digest, seq, value.len() as u64, &mut |sink| sink(value)).map(|_| ());
         }
-        self.check_entry(key, seq, kind, value.len() as u64)?;
-        self.make_room(key.len(), value.len())?;
+        let order = self.check_entry(key, seq, kind, value.len() as u64)?;
+        let tag = self.hash(key, digest, order).block_tag();
+        let entry = NewEntry { key, shared_bytes: order.shared_bytes, seq, kind, value, tag };
+        if !self.block.push(&entry, self.payload_limit_bytes()) {
+            self.cut_block()?;
+            self.block.push(&entry, 0);
+        }
         self.content.add(key, seq, kind, value);
         self.raw_value_bytes += value.len() as u64;
-        self.push(key, seq, kind, value);
+        self.count(key, seq, kind, order);
         Ok(())
     }
 
-    /// Cuts the open block if an entry of these lengths would make it too large.
-    fn make_room(&mut self, key_bytes: usize, value_bytes: usize) -> Result<()> {
-        let with = self.block.payload_bytes_with(key_bytes, value_bytes);
-        if !self.block.is_empty() && with + FRAME_BYTES > self.options.block_bytes {
-            self.cut_block()?;
+    /// What a block of several entries may take.
+    fn payload_limit_bytes(&self) -> usize {
+        self.options.block_bytes - FRAME_BYTES
+    }
+
+    /// The digest of the key of an entry, which was checked; keeps it for the filter.
+    #[inline]
+    fn hash(&mut self, key: &[u8], known: Option<KeyDigest>, order: Order) -> KeyDigest {
+        if order.is_new_key && (self.options.bits_per_key > 0.0 || self.options.block_tags) {
+            self.last_digest = known.unwrap_or_else(|| self.options.digest.digest(key));
+            if self.options.bits_per_key > 0.0 {
+                self.digests.push(self.last_digest);
+            }
         }
-        Ok(())
+        self.last_digest
     }
 
-    /// Puts an entry, which was checked, into the open block, and counts it.
-    fn push(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
-        let new_key = self.entries == 0 || self.last_key != key;
+    /// Counts an entry that is in the open block, and lists the block before it if that was cut for it.
+    #[inline]
+    fn count(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, order: Order) {
         if let Some(handle) = self.unlisted.take() {
-            let mut made = Vec::new();
-            if new_key {
-                self.index.push(separator(&self.last_key, key, &mut made), SeqNo::ZERO, handle);
+            if order.is_new_key {
+                let between = separator(&self.last_key, key, &mut self.separator);
+                self.index.push(between, SeqNo::ZERO, handle);
             } else {
                 self.index.push(&self.last_key, self.last_seq, handle);
             }
         }
-        if new_key && self.options.bits_per_key > 0.0 {
-            self.digests.push(self.options.digest.digest(key));
-        }
         if self.first_key.is_none() {
             self.first_key = Some(Bytes::copy_from_slice(key));
         }
-        self.block.push(key, seq, kind, value);
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
+        // What it shares with the last one is there already.
+        self.last_key.truncate(order.shared_bytes);
+        self.last_key.extend_from_slice(&key[order.shared_bytes..]);
         self.last_seq = seq;
         self.count_seq(seq);
         self.entries += 1;
@@ -290,7 +346,8 @@ impl TableWriter {
         let digests = self.digests.capacity() * size_of::<KeyDigest>();
         let buffers = self.out.gathered.capacity()
             + self.chunks.memory_bytes()
-            + self.block.payload_bytes()
+            + self.block.memory_bytes()
+            + self.payload.capacity()
             + self.index.bytes();
         (digests + buffers + self.tombstones.capacity() * size_of::<RangeTombstone>()) as u64
     }
@@ -403,7 +460,7 @@ impl TableWriter {
         }
     }
 
-    fn check_entry(&self, key: &[u8], seq: SeqNo, kind: EntryKind, value_bytes: u64) -> Result<()> {
+    fn check_entry(&self, key: &[u8], seq: SeqNo, kind: EntryKind, value_bytes: u64) -> Result<Order> {
         if key.len() > MAX_KEY_BYTES || value_bytes > MAX_VALUE_BYTES as u64 {
             let key_bytes = key.len();
             return Err(Error::Invalid(format!(
@@ -415,15 +472,28 @@ impl TableWriter {
                 "a {kind:?} at sequence number {seq} is no entry of a block"
             )));
         }
-        if self.entries > 0 && !internal_cmp(&self.last_key, self.last_seq, key, seq).is_lt() {
-            return Err(Error::Invalid(format!(
-                "\"{}\" at {seq} does not come after \"{}\" at {}",
-                key.escape_ascii(),
-                self.last_key.escape_ascii(),
-                self.last_seq
-            )));
+        let shared_bytes = shared_bytes(&self.last_key, key);
+        let is_after = match (self.last_key.get(shared_bytes), key.get(shared_bytes)) {
+            (Some(last), Some(byte)) => last < byte,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (None, None) => seq < self.last_seq,
+        };
+        if self.entries > 0 && !is_after {
+            return Err(self.out_of_order(key, seq));
         }
-        Ok(())
+        let is_new_key = self.entries == 0 || shared_bytes < key.len() || shared_bytes < self.last_key.len();
+        Ok(Order { shared_bytes, is_new_key })
+    }
+
+    #[cold]
+    fn out_of_order(&self, key: &[u8], seq: SeqNo) -> Error {
+        Error::Invalid(format!(
+            "\"{}\" at {seq} does not come after \"{}\" at {}",
+            key.escape_ascii(),
+            self.last_key.escape_ascii(),
+            self.last_seq
+        ))
     }
 
     fn count_seq(&mut self, seq: SeqNo) {
@@ -437,14 +507,20 @@ impl TableWriter {
             return Ok(());
         }
         let entries = self.block.len() as u32;
-        let payload = self.block.finish();
-        let path = &self.out.path;
-        let compressed = self.compressor.compress(&payload);
-        let (stored, compression) = compressed.map_err(|error| Error::io(path, "compress", error))?;
-        if compression == Compression::None {
+        let (offset, bytes) = if self.options.compression == Compression::None {
             self.out.pad_to(alignment(self.options.block_bytes))?;
-        }
-        let (offset, bytes) = self.out.frame(stored, compression)?;
+            self.out.frame_of(&mut self.block)?
+        } else {
+            self.payload.clear();
+            self.block.finish_into(&mut self.payload);
+            let compressed = self.compressor.compress(&self.payload);
+            let (stored, compression) =
+                compressed.map_err(|error| Error::io(&self.out.path, "compress", error))?;
+            if compression == Compression::None {
+                self.out.pad_to(alignment(self.options.block_bytes))?;
+            }
+            self.out.frame(stored, compression)?
+        };
         self.unlisted = Some(Handle { offset, bytes, entries });
         self.data_blocks += 1;
         Ok(())
@@ -506,11 +582,24 @@ impl Output {
         Ok(())
     }
 
+    /// Appends the frame of a data block that is not compressed, which is then built where it goes.
+    fn frame_of(&mut self, block: &mut DataBlockBuilder) -> Result<(u64, u32)> {
+        let (offset, start) = (self.offset(), self.gathered.len());
+        block.finish_into(&mut self.gathered);
+        seal_in_place(&mut self.gathered, start, self.birth, offset, Compression::None);
+        self.framed(offset, start)
+    }
+
     /// Appends a frame; where it starts and how long it is.
     fn frame(&mut self, stored: &[u8], compression: Compression) -> Result<(u64, u32)> {
-        let (offset, before) = (self.offset(), self.gathered.len());
+        let (offset, start) = (self.offset(), self.gathered.len());
         seal(&mut self.gathered, self.birth, offset, stored, compression);
-        let bytes = u32::try_from(self.gathered.len() - before)
+        self.framed(offset, start)
+    }
+
+    /// A frame lies there, from `start` of what is gathered.
+    fn framed(&mut self, offset: u64, start: usize) -> Result<(u64, u32)> {
+        let bytes = u32::try_from(self.gathered.len() - start)
             .map_err(|_| Error::Invalid("a block of 4 GiB or more".to_owned()))?;
         self.spill(GATHER_BYTES)?;
         Ok((offset, bytes))

@@ -28,6 +28,7 @@ pub(crate) struct OutputOptions {
     pub compression: Compression,
     pub bits_per_key: f64,
     pub block_bytes: usize,
+    pub block_tags: bool,
     pub table_bytes: u64,
     pub verify: bool,
 }
@@ -206,6 +207,7 @@ fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
         compression: options.compression,
         bits_per_key: options.bits_per_key,
         block_bytes: options.block_bytes,
+        block_tags: options.block_tags,
         large_values: shamba_table::LargeValues::default(),
     };
     Ok(TableWriter::create(&core.env, &core.dir, options)?)

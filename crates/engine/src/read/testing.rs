@@ -413,9 +413,16 @@ impl Store {
         let (id, birth) = (TableId(self.id()), BirthId(self.id()));
         let digest = DigestFn::new(DigestKind::Xxh3, 1);
         let (compression, bits_per_key, block_bytes) = (Compression::None, 10.0, 4096);
-        let large_values = LargeValues::default();
-        let options =
-            WriterOptions { id, birth, digest, compression, bits_per_key, block_bytes, large_values };
+        let options = WriterOptions {
+            id,
+            birth,
+            digest,
+            compression,
+            bits_per_key,
+            block_bytes,
+            block_tags: true,
+            large_values: LargeValues::default(),
+        };
         let mut writer = TableWriter::create(&self.env, Path::new(DIR), options).expect("memory");
         for row in rows {
             writer.add(&row.key, row.seq, row.kind, &row.value).expect("sorted");

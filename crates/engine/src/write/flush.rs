@@ -144,6 +144,7 @@ impl Core {
             compression: self.settings.compression_for(level),
             bits_per_key: self.settings.design.bits_per_key,
             block_bytes: self.settings.block_bytes,
+            block_tags: self.settings.block_tags,
             table_bytes: self.settings.table_bytes(),
             verify: true,
         }

@@ -1,8 +1,8 @@
 //! Building data blocks of the layout [tagged](super::tagged), without an allocation per block or entry.
 //!
 //! Entries are kept as they came until the block is full, for the prefixes and widths depend on all of them.
-//! What the payload would take is known exactly at every step: [`Shape`] holds the sums, least and greatest
-//! values that it follows from, so one more entry is tried by changing a copy. Whether the keys are cut by
+//! What the payload would take follows from a few sums, least and greatest values, the [`Shape`]. As long as even an
+//! entry's widest form fits nobody asks; near the limit, an entry is tried on a copy of the shape. Whether the keys are cut by
 //! groups too is decided by which is smaller: keys of one length without much in common are better off with
 //! the block's prefix alone, as then no suffix needs a length.
 //!
@@ -19,6 +19,10 @@ const GROUP_ENTRIES: usize = 1 << GROUP_SHIFT;
 const NARROW_TAGS_MAX: usize = 100;
 /// Above this, buffers are given back after the block: a large value came by.
 const KEPT_BUFFER_BYTES: usize = 256 << 10;
+
+/// The most that an entry takes beside key and value in a block of one to 65,535 bytes: tag, offset, sequence delta,
+/// kind, suffix length.
+const WIDEST_BYTES: usize = 2 + 2 + 8 + 1 + 2;
 
 /// An entry to append, after the last one in internal order.
 #[derive(Clone, Copy, Debug)]
@@ -85,9 +89,9 @@ impl Lengths {
 }
 
 impl Shape {
-    /// The shape with one more entry.
+    /// Adds an entry.
     #[inline]
-    fn with(mut self, entry: &NewEntry<'_>) -> Self {
+    fn add(&mut self, entry: &NewEntry<'_>) {
         let (key_bytes, seq) = (entry.key.len(), entry.seq.0);
         if self.entries == 0 {
             self.common_bytes = key_bytes;
@@ -109,7 +113,6 @@ impl Shape {
         self.key_bytes += key_bytes;
         self.value_bytes += entry.value.len();
         self.key_lengths = self.key_lengths.with(key_bytes, key_bytes);
-        self
     }
 
     fn close_group(&mut self) {
@@ -234,22 +237,37 @@ impl DataBlockBuilder {
         }
     }
 
+    /// Whether `entry` fits into the payload of at most `limit_bytes`; into an empty one every entry does.
+    pub(crate) fn fits(&self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
+        self.shape.entries == 0 || self.surely_fits(entry, limit_bytes) || {
+            let mut shape = self.shape;
+            shape.add(entry);
+            shape.payload_bytes(self.tags) <= limit_bytes && shape.entries <= usize::from(u16::MAX)
+        }
+    }
+
+    /// Whether `entry` fits even if nothing is shared and everything takes its widest form.
+    #[inline]
+    fn surely_fits(&self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
+        let bytes = self.shape.key_bytes + self.shape.value_bytes + entry.key.len() + entry.value.len();
+        let most_bytes = bytes + HEADER_BYTES + (self.shape.entries + 1) * WIDEST_BYTES;
+        most_bytes <= limit_bytes && limit_bytes <= usize::from(u16::MAX)
+    }
+
     /// Appends `entry`, if the payload then takes at most `limit_bytes` or holds nothing else; says whether it
     /// did. The caller keeps the order.
     #[inline]
     pub(crate) fn push(&mut self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
-        let shape = self.shape.with(entry);
-        let fits = shape.payload_bytes(self.tags) <= limit_bytes && shape.entries <= usize::from(u16::MAX);
-        if !fits && self.shape.entries > 0 {
+        if !self.surely_fits(entry, limit_bytes) && !self.fits(entry, limit_bytes) {
             return false;
         }
+        self.shape.add(entry);
         // Keys are at most 65,535 bytes long, so what they share is too.
-        let prefix_bytes = shape.open_prefix_bytes as u16;
+        let prefix_bytes = self.shape.open_prefix_bytes as u16;
         match self.group_prefixes.last_mut() {
-            Some(last) if shape.open_entries > 1 => *last = prefix_bytes,
+            Some(last) if self.shape.open_entries > 1 => *last = prefix_bytes,
             _ => self.group_prefixes.push(prefix_bytes),
         }
-        self.shape = shape;
         self.keys.extend_from_slice(entry.key);
         self.values.extend_from_slice(entry.value);
         self.waiting.push(Waiting {
@@ -287,7 +305,7 @@ impl DataBlockBuilder {
     /// Appends the payload to `out`; the builder is empty afterwards.
     pub(crate) fn finish_into(&mut self, out: &mut Vec<u8>) {
         let (start, payload_bytes) = (out.len(), self.payload_bytes());
-        out.reserve(payload_bytes);
+        out.reserve(payload_bytes + size_of::<u64>());
         self.write(out);
         debug_assert_eq!(out.len() - start, payload_bytes);
         debug_assert_eq!(super::DataBlock::view(&out[start..]).and_then(|block| block.check()), Ok(()));
@@ -337,7 +355,10 @@ impl DataBlockBuilder {
         let (mut key_at, mut value_at) = (0, 0);
         for (number, entry) in self.waiting.iter().enumerate() {
             let offset = ((out.len() - entries_at) as u32).to_le_bytes();
-            out[offset_at..offset_at + offset_width].copy_from_slice(&offset[..offset_width]);
+            match out.get_mut(offset_at..).and_then(<[u8]>::first_chunk_mut::<2>) {
+                Some(place) if !sizes.wide => *place = [offset[0], offset[1]],
+                _ => out[offset_at..offset_at + 4].copy_from_slice(&offset),
+            }
             offset_at += offset_width;
             let prefix_bytes = match self.group_prefixes.get(number >> GROUP_SHIFT) {
                 Some(prefix_bytes) if sizes.grouped => usize::from(*prefix_bytes),
@@ -391,5 +412,10 @@ pub(crate) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
 
 #[inline]
 fn push_number(out: &mut Vec<u8>, number: u64, width: usize) {
-    out.extend_from_slice(&number.to_le_bytes()[..width]);
+    if width > 0 {
+        // Eight bytes are one store; what is too much goes again.
+        let end = out.len() + width;
+        out.extend_from_slice(&number.to_le_bytes());
+        out.truncate(end);
+    }
 }

@@ -22,6 +22,17 @@ pub(crate) const FRAME_BYTES: usize = 5;
 pub(crate) fn seal(out: &mut Vec<u8>, birth: BirthId, offset: u64, stored: &[u8], compression: Compression) {
     let start = out.len();
     out.extend_from_slice(stored);
+    seal_in_place(out, start, birth, offset, compression);
+}
+
+/// Makes a frame of what `out` ends with, from `start` on, which lies at `offset` of the file.
+pub(crate) fn seal_in_place(
+    out: &mut Vec<u8>,
+    start: usize,
+    birth: BirthId,
+    offset: u64,
+    compression: Compression,
+) {
     out.push(compression.as_byte());
     let sum = checksum(birth, offset, &out[start..]);
     out.extend_from_slice(&sum.to_le_bytes());

@@ -10,8 +10,6 @@
 //!
 //! Not here: checksums and compression ([`frame`]).
 
-#![allow(dead_code, unused_imports)] // until tables are written so
-
 mod builder;
 pub(crate) mod frame;
 mod plain;

@@ -30,6 +30,7 @@ pub(crate) const STRUCTURE: &str = "header";
 /// What the header page says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
+    pub(crate) required: u64,
     pub(crate) optional: u64,
     pub(crate) birth: BirthId,
     pub(crate) table: TableId,
@@ -41,7 +42,7 @@ impl Header {
         page.extend_from_slice(&MAGIC);
         page.extend_from_slice(&VERSION.to_le_bytes());
         page.extend_from_slice(&[0; 4]);
-        page.extend_from_slice(&0u64.to_le_bytes());
+        page.extend_from_slice(&self.required.to_le_bytes());
         page.extend_from_slice(&self.optional.to_le_bytes());
         page.extend_from_slice(&self.birth.0.to_le_bytes());
         page.extend_from_slice(&self.table.0.to_le_bytes());
@@ -71,11 +72,13 @@ impl Header {
             let bytes = page.get(at..).and_then(<[u8]>::first_chunk).ok_or_else(cut)?;
             Ok(u64::from_le_bytes(*bytes))
         };
-        let unknown = field(16)? & !REQUIRED_KNOWN;
+        let required = field(16)?;
+        let unknown = required & !REQUIRED_KNOWN;
         if unknown != 0 {
             return Err(Error::unsupported(file, format!("unknown required table features {unknown:#x}")));
         }
-        let header = Self { optional: field(24)?, birth: BirthId(field(32)?), table: TableId(field(40)?) };
+        let header =
+            Self { required, optional: field(24)?, birth: BirthId(field(32)?), table: TableId(field(40)?) };
         let (covered, stated) =
             page.split_last_chunk::<4>().filter(|_| page.len() == HEADER_BYTES).ok_or_else(cut)?;
         let (stated, found) = (u32::from_le_bytes(*stated), checksum(header.birth, 0, covered));

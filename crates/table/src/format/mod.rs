@@ -32,8 +32,10 @@ pub(crate) const PAGE_BYTES: usize = 4_096;
 
 /// The version that this build writes, and the only one that it reads.
 pub(crate) const VERSION: u32 = 1;
-/// Required feature bits that this build knows: none yet.
-pub(crate) const REQUIRED_KNOWN: u64 = 0;
+/// A required feature: data blocks may have the layout tagged ([`crate::block`]).
+pub(crate) const FEATURE_TAGGED_BLOCKS: u64 = 1;
+/// Required feature bits in the header that this build knows.
+pub(crate) const REQUIRED_KNOWN: u64 = FEATURE_TAGGED_BLOCKS;
 /// A required feature in the footer: there are chunks of large values in the data section ([`crate::values`]).
 pub(crate) const FEATURE_VALUES: u64 = 1;
 /// Required feature bits in the footer that this build knows.

@@ -81,20 +81,26 @@ fn no_byte_under_a_right_checksum_makes_a_reader_panic() {
 
 #[test]
 fn entries_out_of_order_or_uncounted_are_found_by_verify() {
-    let rig = Rig::new(Compression::None, 4_096);
+    let mut rig = Rig::new(Compression::None, 4_096);
+    rig.options.block_tags = false;
     rig.write(&[row("a", 1, "1"), row("b", 2, "2"), row("c", 3, "3")], &[]);
     let intact = rig.bytes();
     let described = describe(&rig.env, &rig.path(), None).expect("described");
     let end = 4_096 + described.blocks[0].bytes as usize;
-    // An entry is 11 bytes: key length, trailer, key, value. Its trailer starts with the kind.
+    // After the header and three offsets, an entry is 3 bytes: sequence delta, key, value.
+    let entry = |number: usize| 4_096 + 16 + 3 * 2 + 3 * number;
     for (at, byte, found) in [
-        (4_096 + 8 + 11 + 9, b'c', "out of order"),
-        (4_096 + 8 + 11 + 9, b'a', "out of order"),
-        (4_096 + 8 + 22 + 9, b'd', "out of the table's bounds"),
-        (4_096 + 8 + 2, 9, "out of the table's bounds"),
-        (4_096 + 8 + 11 + 10, b'x', "content digest"),
-        (4_096 + 8 + 11 + 1, 2, "deletes is 0, found 1"),
-        (4_096 + 8 + 11 + 9, b'B', "out of order"),
+        (entry(1) + 1, b'c', "out of order"),
+        (entry(1) + 1, b'a', "out of order"),
+        (entry(2) + 1, b'd', "out of the table's bounds"),
+        (entry(0), 9, "out of the table's bounds"),
+        (entry(1) + 2, b'x', "content digest"),
+        // Deletes, all of them.
+        (4_096 + 2, 0x21, "deletes is 0, found 3"),
+        (entry(1) + 1, b'B', "out of order"),
+        (entry(0) - 2, 0xff, "entry 1 is malformed"),
+        // The second offset: the first entry takes a byte of the second one.
+        (entry(0) - 4, 4, "out of order"),
     ] {
         let mut forged = intact.clone();
         forged[at] = byte;
@@ -103,6 +109,25 @@ fn entries_out_of_order_or_uncounted_are_found_by_verify() {
         rig.replace(&forged);
         let damage: Vec<String> = rig.open().expect("opened").verify().iter().map(Error::to_string).collect();
         assert!(damage.iter().any(|one| one.contains(found)), "{found}: {damage:?}");
+    }
+}
+
+#[test]
+fn a_tag_that_would_deny_its_key_is_found_by_verify() {
+    let rig = Rig::new(Compression::None, 4_096);
+    rig.write(&[row("a", 2, "1"), row("a", 1, "1"), row("b", 2, "2")], &[]);
+    let intact = rig.bytes();
+    let described = describe(&rig.env, &rig.path(), None).expect("described");
+    let end = 4_096 + described.blocks[0].bytes as usize;
+    for number in 0..3 {
+        let mut forged = intact.clone();
+        forged[4_096 + 16 + number] ^= 0x20;
+        let sum = checksum(rig.options.birth, 4_096, &forged[4_096..end - 4]);
+        forged[end - 4..end].copy_from_slice(&sum.to_le_bytes());
+        rig.replace(&forged);
+        let damage = rig.open().expect("opened").verify();
+        let expected = format!("the tag of entry {number} is not that of its key");
+        assert!(damage.len() == 1 && damage[0].to_string().contains(&expected), "{damage:?}");
     }
 }
 

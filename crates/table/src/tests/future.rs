@@ -57,7 +57,7 @@ fn a_newer_version_and_required_features_are_refused_whatever_the_checksum() {
     for (at, byte, named) in [
         (8, 2, "table version 2, this build reads 1"),
         (8, 0, "table version 0"),
-        (16, 1, "unknown required table features 0x1"),
+        (16, 3, "unknown required table features 0x2"),
         (23, 0x80, "0x8000000000000000"),
     ] {
         let rig = rig();

@@ -148,3 +148,21 @@ fn no_filter_bits_write_no_filter() {
     let table = rig.open().expect("opened");
     assert!(table.filter().is_none() && table.filter_warnings().is_empty() && table.verify().is_empty());
 }
+
+#[test]
+fn a_key_whose_digest_is_known_is_not_hashed_again() {
+    let rows: Vec<Row> = (0..500).map(|i| row(format!("key{:04}", i / 2), 900 - i, "value")).collect();
+    let rig = Rig::new(Compression::None, 4_096);
+    rig.write(&rows, &[]);
+    let hashed_here = rig.bytes();
+    rig.env.vfs.unlink(&rig.path()).expect("unlinked");
+    let digests: Vec<_> = rows.iter().map(|row| rig.options.digest.digest(&row.key)).collect();
+    let mut writer = TableWriter::create(&rig.env, Path::new(DIR), rig.options).expect("created");
+    let before = shamba_key::hashes_on_this_thread();
+    for (row, digest) in rows.iter().zip(digests) {
+        writer.add_hashed(&row.key, digest, row.seq, row.kind, &row.value).expect("added");
+    }
+    assert_eq!(shamba_key::hashes_on_this_thread(), before);
+    writer.finish().expect("finished");
+    assert!(rig.bytes() == hashed_here, "another file");
+}

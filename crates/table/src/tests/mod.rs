@@ -68,6 +68,7 @@ impl Rig {
             compression,
             bits_per_key: 10.0,
             block_bytes,
+            block_tags: true,
             large_values: LargeValues::default(),
         };
         Self { env, options, ledger, cache }

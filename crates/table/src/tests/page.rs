@@ -55,19 +55,57 @@ fn the_page_shows_what_describe_prints() {
     assert!(found == fenced("### In words"), "the page differs; the words are\n{found}");
 }
 
-#[test]
-fn the_example_reads_back_from_the_page() {
+/// The bytes of a dump.
+fn undumped(dump: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for line in fenced("### The bytes").lines().filter(|line| *line != "*") {
+    for line in dump.lines().filter(|line| *line != "*") {
         let (place, rest) = line.split_once("  ").expect("a place");
         bytes.resize(usize::from_str_radix(place, 16).expect("a number"), 0);
         let hex = rest.split_once("  |").expect("the text").0;
         bytes.extend(hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("a byte")));
     }
-    let rig = example();
-    rig.replace(&bytes);
+    bytes
+}
+
+fn check_example(rig: &Rig) {
     let table = rig.open().expect("opened");
     assert!(table.verify().is_empty());
-    let found = rig.get(&table, b"apple", SeqNo(6)).expect("a get").expect("there");
-    assert_eq!((found.seq, found.kind), (SeqNo(3), EntryKind::Delete));
+    for (key, seq, expected) in [
+        ("apple", 9, Some((7, EntryKind::Put, "red"))),
+        ("apple", 6, Some((3, EntryKind::Delete, ""))),
+        ("apple", 2, None),
+        ("pear", 5, Some((5, EntryKind::Put, "green"))),
+        ("plum", 9, None),
+    ] {
+        let found = rig.get(&table, key.as_bytes(), SeqNo(seq)).expect("a get");
+        let found = found.map(|entry| (entry.seq.0, entry.kind, entry.value.to_vec()));
+        let expected = expected.map(|(seq, kind, value)| (seq, kind, value.as_bytes().to_vec()));
+        assert_eq!(found, expected, "{key} at {seq}");
+    }
+    let mut iter = table.iter(true);
+    iter.seek_to_last().expect("a seek");
+    for key in ["pear", "apple", "apple"] {
+        assert_eq!(iter.key(), key.as_bytes());
+        iter.prev().expect("a step");
+    }
+    assert!(!iter.valid());
+}
+
+#[test]
+fn the_example_reads_back_from_the_page() {
+    let rig = example();
+    rig.replace(&undumped(fenced("### The bytes")));
+    check_example(&rig);
+}
+
+/// The same table as it was written before there were tagged blocks, and as it must be read for ever.
+#[test]
+fn a_table_of_plain_data_blocks_is_read_as_ever() {
+    let rig = example();
+    let bytes = undumped(include_str!("plain_blocks.hex"));
+    assert_eq!((bytes[16], bytes[4_096]), (0, 1), "no required feature, layout plain");
+    rig.replace(&bytes);
+    check_example(&rig);
+    let described = describe(&rig.env, &rig.path(), None).expect("described");
+    assert_eq!(described.blocks[0].layout, "plain");
 }

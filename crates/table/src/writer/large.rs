@@ -6,9 +6,10 @@
 //!
 //! Not here: what a chunk looks like ([`crate::values`]).
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
 use super::{GATHER_BYTES, Output, TableWriter};
+use crate::block::NewEntry;
 use crate::compression::Compressor;
 use crate::content::ContentDigest;
 use crate::error::{Error, Result};
@@ -31,12 +32,24 @@ impl TableWriter {
         value_bytes: u64,
         source: &mut ValueSource<'_>,
     ) -> Result<ContentDigest> {
-        self.check_entry(key, seq, EntryKind::Put, value_bytes)?;
-        let mut entry = ContentDigest::of_streamed(key, seq, EntryKind::Put);
+        self.add_large(key, None, seq, value_bytes, source)
+    }
+
+    /// [`Self::add_streamed`], where the digest of the key may be known.
+    pub(super) fn add_large(
+        &mut self,
+        key: &[u8],
+        digest: Option<KeyDigest>,
+        seq: SeqNo,
+        value_bytes: u64,
+        source: &mut ValueSource<'_>,
+    ) -> Result<ContentDigest> {
+        let order = self.check_entry(key, seq, EntryKind::Put, value_bytes)?;
+        let mut content = ContentDigest::of_streamed(key, seq, EntryKind::Put);
         let mut got_bytes = 0u64;
         let mut is_short = |piece: &[u8]| {
             got_bytes += piece.len() as u64;
-            entry.push(piece);
+            content.push(piece);
             if got_bytes > value_bytes { Err(wrong_length(got_bytes, value_bytes)) } else { Ok(()) }
         };
         if value_bytes < self.options.large_values.from_bytes as u64 {
@@ -49,10 +62,17 @@ impl TableWriter {
             if got_bytes < value_bytes {
                 return Err(wrong_length(got_bytes, value_bytes));
             }
-            self.add(key, seq, EntryKind::Put, &value)?;
-            return Ok(entry.finish());
+            self.add_with(key, digest, seq, EntryKind::Put, &value)?;
+            return Ok(content.finish());
         }
-        self.make_room(key.len(), REFERENCE_BYTES)?;
+        let tag = self.hash(key, digest, order).block_tag();
+        let room = [0; REFERENCE_BYTES];
+        let (kind, shared_bytes) = (EntryKind::ValueRef, order.shared_bytes);
+        let entry = NewEntry { key, shared_bytes, seq, kind, value: &room, tag };
+        let limit_bytes = self.payload_limit_bytes();
+        if !self.block.fits(&entry, limit_bytes) {
+            self.cut_block()?;
+        }
         let offset = self.out.offset();
         self.is_torn = true;
         let Self { chunks, out, compressor, .. } = self;
@@ -74,11 +94,12 @@ impl TableWriter {
             value_bytes: value_bytes as u32,
             chunk_bytes: self.options.large_values.chunk_bytes as u32,
         };
-        let digest = entry.finish();
-        self.content.merge(digest);
+        let content = content.finish();
+        self.content.merge(content);
         self.raw_value_bytes += value_bytes;
-        self.push(key, seq, EntryKind::ValueRef, &reference.encode());
-        Ok(digest)
+        self.block.push(&NewEntry { value: &reference.encode(), ..entry }, limit_bytes);
+        self.count(key, seq, kind, order);
+        Ok(content)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Background work: who flushes and merges, and who waits for it.
 //!
-//! With threads there are three workers: one flushes generations in order, one merges, one syncs the log when
-//! an interval writer's time has come, so that neither a long flush nor a wait for the log holds up another.
+//! With threads there are workers: one flushes generations in order, one merges, with helpers that do slices of the
+//! same merge, one syncs the log when an interval writer's time has come, so that neither a long flush nor a wait for
+//! the log holds up another. Those that merge give way to other threads.
 //! Without (the deterministic environment) the same steps run inside the call that made
 //! them due. A failure is reported, kept for writers to see, and retried with back-off; a panic turns writes
 //! off and is reported, never a silent stop.
@@ -24,6 +25,10 @@ const BACK_OFF_MS: u64 = 20;
 const BACK_OFF_MS_MAX: u64 = 2_000;
 /// A worker without anything to do looks again after this long, should a wake-up be lost.
 const IDLE_MS: u64 = 500;
+/// A helper that is ahead of the merge looks again after this long.
+const HELPER_MS: u64 = 5;
+/// Threads that merge, unless told otherwise: with more the disk would be the limit.
+const MERGE_THREADS_MAX: usize = 4;
 /// Level 0 is drained when nothing was flushed for this long,
 const QUIET_US: u64 = 1_000_000;
 /// and for as long as it takes to read the merge's inputs at this rate: a slow writer's every run must not
@@ -49,18 +54,26 @@ impl Core {
             return Ok(Vec::new());
         }
         let mut handles = Vec::new();
-        for (name, work) in [
-            ("shamba-flush", Self::flush_worker as fn(&Self)),
-            ("shamba-merge", Self::merge_worker),
-            ("shamba-sync", Self::sync_worker),
-        ] {
+        lock(&self.background.state).quiet_since_us = self.env.clock.now_us();
+        let mut workers = vec![
+            ("shamba-flush", Self::flush_worker as fn(&Self), false),
+            ("shamba-merge", Self::merge_worker, true),
+            ("shamba-sync", Self::sync_worker, false),
+        ];
+        // Nobody waits for a merge as long as flushes get on, so merges give way to whoever reads and writes.
+        workers.extend(
+            (1..self.merge_threads()).map(|_| ("shamba-help", Self::merge_helper as fn(&Self), true)),
+        );
+        for (name, work, yields) in workers {
             let core = Arc::clone(self);
             let body = Box::new(move || {
                 if catch_unwind(AssertUnwindSafe(|| work(&core))).is_err() {
                     core.fail(&Error::new(ErrorKind::ReadOnly, format!("the worker {name} panicked")));
                 }
             });
-            match self.env.spawner.spawn(name, body) {
+            let spawner = &self.env.spawner;
+            let spawned = if yields { spawner.spawn_yielding(name, body) } else { spawner.spawn(name, body) };
+            match spawned {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
                     // Those that run would keep the database, and its lock, for ever.
@@ -145,6 +158,32 @@ impl Core {
                 drop(self.wait_for_work(state, wait_ms));
             }
         }
+    }
+
+    /// Does slices of the merge that the merge worker is at.
+    fn merge_helper(&self) {
+        let mut state = lock(&self.background.state);
+        while !state.shutdown {
+            if let Some(plan) = state.sharing.clone() {
+                drop(state);
+                self.help_merge(&plan);
+                drop(plan); // It keeps the tree of before the merge.
+                state = lock(&self.background.state);
+            }
+            if !state.shutdown {
+                let wait_ms = if state.sharing.is_some() { HELPER_MS } else { IDLE_MS };
+                state = self.wait_for_work(state, wait_ms);
+            }
+        }
+    }
+
+    /// Threads that merge: the merge worker and its helpers.
+    pub(crate) fn merge_threads(&self) -> usize {
+        if self.is_inline() {
+            return 1;
+        }
+        let usual = || self.env.spawner.parallelism().clamp(1, MERGE_THREADS_MAX);
+        self.settings.background_threads.map_or_else(usual, |threads| threads as usize)
     }
 
     fn wait_for_work<'a>(

@@ -22,6 +22,7 @@ use shamba_env::{Env, FileLock};
 use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{BirthId, BlockCache, Ledger, TableId};
 
+use crate::compaction::plan::MergePlan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
@@ -147,6 +148,8 @@ pub(crate) struct BackgroundState {
     pub immutables: VecDeque<Arc<Generation>>,
     pub flushing: bool,
     pub merging: bool,
+    /// The merge whose slices helpers may do.
+    pub sharing: Option<Arc<MergePlan>>,
     /// Callers that wait until nothing is left to merge.
     pub drainers: u32,
     /// When a flush last ended.

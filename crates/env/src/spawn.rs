@@ -22,7 +22,38 @@ pub trait Spawner: Send + Sync + Debug {
     /// # Errors
     /// What the operating system says when it gives no thread; `Unsupported` when inline.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle>;
+
+    /// Starts `work` as [`Spawner::spawn`] does, for work that gives way: where more threads want to run than there
+    /// are processors, this one gets little. Where that cannot be had it is a thread like others.
+    ///
+    /// # Errors
+    /// As [`Spawner::spawn`].
+    fn spawn_yielding(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
+        self.spawn(name, work)
+    }
+
+    /// How many threads can run at once.
+    fn parallelism(&self) -> usize {
+        1
+    }
 }
+
+/// How nice a thread of [`Spawner::spawn_yielding`] is: beside one that is not it gets a tenth of a processor.
+#[cfg(target_os = "linux")]
+const YIELDING_NICE: i32 = 10;
+
+/// Makes the calling thread give way. Elsewhere the call would be for the whole process.
+#[cfg(target_os = "linux")]
+fn give_way() {
+    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+    if nice < YIELDING_NICE {
+        // Where this fails, it is a thread like others.
+        let _ = rustix::process::setpriority_process(None, YIELDING_NICE);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_way() {}
 
 /// A started thread. Dropping it leaves the thread running.
 #[derive(Debug)]
@@ -79,6 +110,18 @@ impl Spawner for ThreadSpawner {
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
         std::thread::Builder::new().name(name.to_owned()).spawn(work).map(JoinHandle::new)
     }
+
+    fn spawn_yielding(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
+        let yielding = Box::new(move || {
+            give_way();
+            work();
+        });
+        self.spawn(name, yielding)
+    }
+
+    fn parallelism(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
 }
 
 /// Starts nothing: background work belongs on the caller's thread.
@@ -115,6 +158,21 @@ mod tests {
         });
         ThreadSpawner::new().spawn("flush", work).expect("a thread").join().expect("no panic");
         assert_eq!(receiver.recv().expect("the name").as_deref(), Some("flush"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn yielding_work_is_nicer_than_the_thread_that_started_it() {
+        let nice = || rustix::process::getpriority_process(None).expect("a priority");
+        let before = nice();
+        let (sender, receiver) = mpsc::channel();
+        let work = Box::new(move || {
+            let _ = sender.send(nice());
+        });
+        ThreadSpawner::new().spawn_yielding("merge", work).expect("a thread").join().expect("no panic");
+        assert_eq!(receiver.recv().expect("the priority"), YIELDING_NICE.max(before));
+        assert_eq!(nice(), before, "the priority is the thread's, not the process's");
+        assert!(ThreadSpawner::new().parallelism() >= 1);
     }
 
     #[test]

@@ -2,21 +2,23 @@
 //!
 //! Given a job that the policy chose, each slice is merged on its own: read the inputs in key order, keep
 //! what somebody can see, write tables, verify them, install. After each slice its inputs no longer count,
-//! so space comes back as the merge goes, a crash loses at most one slice's work, and shutdown waits for at
-//! most one slice.
+//! so space comes back as the merge goes, a crash loses at most the slices in work, and shutdown does not wait.
+//! Slices are merged by several threads at a time ([`super::plan`]) and installed in order.
 //!
 //! Verification: running digests of everything read and everything kept; what went in must equal what came
 //! out plus what was dropped, and what was written must read back (see [`super::output`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use shamba_table::{ContentDigest, EntryIter, RangeTombstone};
 
 use crate::compaction::output::{Output, level_bytes};
+use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
 use crate::compaction::policy::{MergeJob, OutputRun, move_edit, slice_edit, slices};
 use crate::compaction::retention::Retention;
-use crate::core::{Core, KeyspaceCore};
+use crate::core::{Core, KeyspaceCore, lock};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
@@ -29,6 +31,8 @@ use crate::version::{KeyRange, ManifestEdit, TableUse, Version};
 
 /// A slice of a merge holds about this many tables' worth of input.
 const SLICE_TABLES: u64 = 4;
+/// The merge's own thread, with nothing to do, looks after its helpers this often.
+const HELPER_WAIT: Duration = Duration::from_millis(50);
 /// How often the rate limit and shutdown are looked at, in entries.
 const CHECK_EVERY_ENTRIES: u64 = 256;
 
@@ -38,12 +42,6 @@ struct Tally {
     bytes_read: u64,
     bytes_written: u64,
     dropped: u64,
-}
-
-/// Paces writing to a rate.
-struct Pace {
-    begin_us: u64,
-    bytes_per_s: u64,
 }
 
 impl Core {
@@ -74,31 +72,21 @@ impl Core {
         let split_keys = |table: &TableUse, every_bytes: u64| {
             table.meta.reader.get().map_or_else(Vec::new, |reader| reader.split_keys(every_bytes))
         };
-        let slice_bytes = self.settings.table_bytes().saturating_mul(SLICE_TABLES);
+        let threads = self.merge_threads();
+        let slice_bytes = slice_bytes(self.settings.table_bytes(), job.input_bytes(&version), threads);
+        let slices = slices(job, &version, slice_bytes, &split_keys);
+        let plan = MergePlan::new(Arc::clone(keyspace), version, job.clone(), slices, threads, begin_us);
+        let plan = Arc::new(plan);
+        if threads > 1 && plan.slices().len() > 1 {
+            lock(&self.background.state).sharing = Some(Arc::clone(&plan));
+            self.background.wake.notify_all();
+        }
         let mut tally = Tally::default();
-        let pace = Pace { begin_us, bytes_per_s: self.settings.rate_limit_bytes_per_s };
-        for slice in slices(job, &version, slice_bytes, &split_keys) {
-            if self.is_stopping() || keyspace.dropped.load(Ordering::Acquire) {
-                return Ok(());
-            }
-            let tables = self.merge_slice(&version, job, &slice, &pace, &mut tally)?;
-            tally.bytes_written += tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
-            let mut is_dropped = false;
-            let installed = self.install(None, |state| {
-                let Some(current) = state.keyspaces.get(&keyspace.id) else {
-                    self.garbage.doom_tables(tables.iter().map(|table| Arc::clone(&table.meta)));
-                    is_dropped = true;
-                    return Err(Error::invalid("the keyspace was dropped during a merge"));
-                };
-                let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
-                let edit = slice_edit(keyspace.id, &current.version, job, &slice, tables, output, &live);
-                Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })
-            });
-            if is_dropped {
-                return Ok(()); // Nothing failed: there is nothing left to merge.
-            }
-            installed?;
-            WorkCounters::add(&self.work.merge_slices, 1);
+        let outcome = self.merge_in_order(&plan, output, &mut tally);
+        lock(&self.background.state).sharing = None;
+        self.garbage.doom_tables(plan.stop().into_iter().map(|table| table.meta));
+        if !outcome? {
+            return Ok(());
         }
         WorkCounters::add(&self.work.merges, 1);
         WorkCounters::add(&self.work.bytes_merged, tally.bytes_written);
@@ -113,6 +101,74 @@ impl Core {
             duration_us: self.env.clock.now_us().saturating_sub(begin_us),
         });
         Ok(())
+    }
+
+    /// Merges slices, beside whoever helps, and installs each in its turn. False when it ended early because the
+    /// database is closing or the keyspace was dropped.
+    fn merge_in_order(&self, plan: &MergePlan, output: OutputRun, tally: &mut Tally) -> Result<bool> {
+        let mut installed = 0;
+        while let Some(slice) = plan.slices().get(installed) {
+            if self.is_stopping() || plan.keyspace.dropped.load(Ordering::Acquire) {
+                return Ok(false);
+            }
+            if let Some(merged) = plan.take_next() {
+                if !self.install_slice(plan, slice, merged?, output, tally)? {
+                    return Ok(false);
+                }
+                installed += 1;
+            } else if let Some(claim) = plan.claim() {
+                self.merge_claimed(plan, claim);
+            } else {
+                plan.wait(HELPER_WAIT);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Merges the slice of a claim and hands in what came of it.
+    fn merge_claimed(&self, plan: &MergePlan, claim: Claim<'_>) {
+        let merged = self.merge_slice(plan, claim.slice());
+        claim.finish(merged);
+    }
+
+    /// Does slices of the plan until there is none to do now; what a helping thread does.
+    pub(crate) fn help_merge(&self, plan: &MergePlan) {
+        while let Some(claim) = plan.claim() {
+            self.merge_claimed(plan, claim);
+        }
+    }
+
+    /// Installs a merged slice; false if the keyspace was dropped meanwhile.
+    fn install_slice(
+        &self,
+        plan: &MergePlan,
+        slice: &KeyRange,
+        merged: MergedSlice,
+        output: OutputRun,
+        tally: &mut Tally,
+    ) -> Result<bool> {
+        let MergedSlice { tables, bytes_read, entries_dropped } = merged;
+        tally.bytes_read += bytes_read;
+        tally.bytes_written += tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
+        tally.dropped += entries_dropped;
+        let id = plan.keyspace.id;
+        let mut is_dropped = false;
+        let installed = self.install(None, |state| {
+            let Some(current) = state.keyspaces.get(&id) else {
+                self.garbage.doom_tables(tables.iter().map(|table| Arc::clone(&table.meta)));
+                is_dropped = true;
+                return Err(Error::invalid("the keyspace was dropped during a merge"));
+            };
+            let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
+            let edit = slice_edit(id, &current.version, &plan.job, slice, tables, output, &live);
+            Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })
+        });
+        if is_dropped {
+            return Ok(false); // Nothing failed: there is nothing left to merge.
+        }
+        installed?;
+        WorkCounters::add(&self.work.merge_slices, 1);
+        Ok(true)
     }
 
     fn move_table(
@@ -145,14 +201,9 @@ impl Core {
     }
 
     /// Merges the entries of the inputs whose keys lie in `slice`.
-    fn merge_slice(
-        &self,
-        version: &Version,
-        job: &MergeJob,
-        slice: &KeyRange,
-        pace: &Pace,
-        tally: &mut Tally,
-    ) -> Result<Vec<TableUse>> {
+    fn merge_slice(&self, plan: &MergePlan, slice: &KeyRange) -> Result<MergedSlice> {
+        let MergePlan { version, job, .. } = plan;
+        let mut bytes_read = 0;
         let mut sources: Vec<Source> = Vec::new();
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
         for input in &job.inputs {
@@ -164,7 +215,7 @@ impl Core {
                 .cloned()
                 .collect();
             for table in &tables {
-                tally.bytes_read += live_bytes_in(table, slice);
+                bytes_read += live_bytes_in(table, slice);
                 let Some(part) = table.range.intersection(slice) else { continue };
                 if let Some(reader) = table.meta.reader.get() {
                     tombstones.extend(
@@ -194,13 +245,13 @@ impl Core {
         let mut output = Output::new(self, options, slice.clone(), kept_tombstones);
         let mut read = ContentDigest::new();
         let mut dropped = ContentDigest::new();
-        let mut entries = 0u64;
+        let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
         let mut merged = MergeIter::new(sources);
         merged.seek_to_first()?;
         while merged.valid() {
             let (key, seq, kind, value) = (merged.key(), merged.seq(), merged.kind(), merged.value());
             let keeps = retention.keeps(key, seq, kind);
-            tally.dropped += u64::from(!keeps);
+            entries_dropped += u64::from(!keeps);
             if merged.is_large() {
                 // A large value that goes is not even read.
                 if keeps {
@@ -216,8 +267,11 @@ impl Core {
             }
             entries += 1;
             if merged.is_large() || entries.is_multiple_of(CHECK_EVERY_ENTRIES) {
-                self.keep_pace(pace, tally.bytes_written + output.bytes());
-                if self.is_stopping() {
+                let bytes = output.bytes();
+                plan.bytes_written.fetch_add(bytes - bytes_paced, Ordering::Relaxed);
+                bytes_paced = bytes;
+                self.keep_pace(plan);
+                if plan.is_stopped() || self.is_stopping() {
                     return Err(Error::closed());
                 }
             }
@@ -228,16 +282,18 @@ impl Core {
             let detail = "what was read is not what was kept and dropped";
             return Err(Error::corruption(&self.dir, 0, "merge", detail));
         }
-        output.finish()
+        Ok(MergedSlice { tables: output.finish()?, bytes_read, entries_dropped })
     }
 
     /// Sleeps while the merge is ahead of its rate.
-    fn keep_pace(&self, pace: &Pace, bytes_written: u64) {
-        if pace.bytes_per_s == 0 {
+    fn keep_pace(&self, plan: &MergePlan) {
+        let bytes_per_s = self.settings.rate_limit_bytes_per_s;
+        if bytes_per_s == 0 {
             return;
         }
-        let due_us = pace.begin_us + bytes_written.saturating_mul(1_000_000) / pace.bytes_per_s;
-        while !self.is_stopping() {
+        let bytes_written = plan.bytes_written.load(Ordering::Relaxed);
+        let due_us = plan.begin_us + bytes_written.saturating_mul(1_000_000) / bytes_per_s;
+        while !plan.is_stopped() && !self.is_stopping() {
             let now_us = self.env.clock.now_us();
             if now_us >= due_us {
                 return;
@@ -245,6 +301,17 @@ impl Core {
             self.env.clock.sleep_us((due_us - now_us).min(20_000));
         }
     }
+}
+
+/// How much input a slice has: so much that its tables are full ones, but each thread gets some of a small merge.
+fn slice_bytes(table_bytes: u64, input_bytes: u64, threads: usize) -> u64 {
+    let most = table_bytes.saturating_mul(SLICE_TABLES);
+    if threads <= 1 {
+        return most;
+    }
+    // A little more than its share, lest something is left for one slice more.
+    let share = input_bytes / threads as u64;
+    (share + share / 16).clamp(table_bytes.min(most), most)
 }
 
 /// About how many bytes of the table lie in `range`.

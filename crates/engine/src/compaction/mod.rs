@@ -2,6 +2,7 @@
 
 pub(crate) mod job;
 pub(crate) mod output;
+pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod retention;
 #[cfg(test)]

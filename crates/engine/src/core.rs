@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use shamba_env::{Env, FileLock};
 use shamba_key::{DigestFn, SeqNo};
-use shamba_table::{BirthId, BlockCache, Ledger, TableId};
+use shamba_table::{BirthId, BlockCache, Ledger, OpenFiles, TableId};
 
 use crate::compaction::plan::MergePlan;
 use crate::error::{Error, ErrorKind, Result};
@@ -191,6 +191,7 @@ pub(crate) struct Core {
     pub point_in_time: bool,
     pub ledger: Arc<Ledger>,
     pub cache: Arc<BlockCache>,
+    pub files: Arc<OpenFiles>,
     pub keyspaces: ArcSwap<BTreeMap<KeyspaceId, Arc<KeyspaceCore>>>,
     /// The last sequence number that readers see.
     pub visible_seq: AtomicU64,

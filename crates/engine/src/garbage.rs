@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use shamba_env::Env;
-use shamba_table::{BlockCache, table_file_name};
+use shamba_table::table_file_name;
 
 use crate::core::lock;
 use crate::metrics::WorkCounters;
@@ -34,13 +34,12 @@ impl Garbage {
     }
 
     /// Removes what nobody reads any more.
-    pub fn collect(&self, env: &Env, dir: &std::path::Path, cache: &BlockCache, work: &WorkCounters) {
+    pub fn collect(&self, env: &Env, dir: &std::path::Path, work: &WorkCounters) {
         let mut removed_all = true;
         lock(&self.tables).retain(|meta| {
             if Arc::strong_count(meta) > 1 {
                 return true;
             }
-            cache.remove_table(meta.id);
             let removed = remove(env, &dir.join(table_file_name(meta.id)));
             removed_all &= removed;
             !removed

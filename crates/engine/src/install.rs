@@ -101,7 +101,7 @@ impl Core {
 
     /// Removes dead files that nobody reads any more.
     pub(crate) fn collect_garbage(&self) {
-        self.garbage.collect(&self.env, &self.dir, &self.cache, &self.work);
+        self.garbage.collect(&self.env, &self.dir, &self.work);
     }
 }
 

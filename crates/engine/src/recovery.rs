@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use shamba_env::{DirEntry, Env, FileLock, LockKind};
 use shamba_key::{DigestFn, SeqNo};
-use shamba_table::{BlockCache, Ledger, parse_table_file_name};
+use shamba_table::{BlockCache, Ledger, OpenFiles, parse_table_file_name};
 
 use crate::builder::Builder;
-use crate::compaction::output::open_reader_with;
+use crate::compaction::output::open_reader;
 use crate::core::{Background, Core, Installing, KeyspaceCore, Writing, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
@@ -257,6 +257,7 @@ fn build_core(
         point_in_time: builder.point_in_time,
         ledger,
         cache,
+        files: Arc::new(OpenFiles::new(settings.max_open_files as usize)),
         keyspaces: ArcSwap::from_pointee(keyspaces),
         visible_seq: AtomicU64::new(state.last_seq.0),
         snapshots: SnapshotList::new(),
@@ -290,15 +291,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
             if meta.reader.get().is_some() {
                 continue; // Runs may share a file.
             }
-            let reader = open_reader_with(
-                &core.env,
-                &core.dir,
-                core.digest,
-                &core.cache,
-                &core.ledger,
-                meta.id,
-                meta.birth,
-            );
+            let reader = open_reader(core, meta.id, meta.birth);
             let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
             let summary = reader.summary();
             if summary.entries != meta.entries || summary.file_bytes != meta.file_bytes {

@@ -113,11 +113,11 @@ impl Compressor {
     }
 }
 
-/// The payload that `stored` holds, at most `limit_bytes` of it.
-pub(crate) fn decompress(kind: Compression, stored: &[u8], limit_bytes: usize) -> Result<Vec<u8>, String> {
+/// How long the payload is that `stored` states, at most `limit_bytes`; checked against what can be in it.
+pub(crate) fn payload_bytes(kind: Compression, stored: &[u8], limit_bytes: usize) -> Result<usize, String> {
     if kind == Compression::None {
         return if stored.len() <= limit_bytes {
-            Ok(stored.to_vec())
+            Ok(stored.len())
         } else {
             Err(format!("{} bytes, at most {limit_bytes} expected", stored.len()))
         };
@@ -128,20 +128,47 @@ pub(crate) fn decompress(kind: Compression, stored: &[u8], limit_bytes: usize) -
     if payload_bytes > limit_bytes {
         return Err(format!("states a payload of {payload_bytes} bytes, at most {limit_bytes} expected"));
     }
-    let payload = match kind {
-        Compression::Lz4 if payload_bytes > compressed.len().saturating_mul(LZ4_RATIO_MAX) => {
-            return Err(format!("states {payload_bytes} bytes, more than lz4 can hold in its bytes"));
-        }
-        Compression::Lz4 => {
-            lz4_flex::block::decompress(compressed, payload_bytes).map_err(|error| format!("lz4: {error}"))?
-        }
-        _ if payload_bytes > WHOLE_BYTES_MAX => unzstd_in_pieces(compressed, payload_bytes)?,
-        _ => unzstd(compressed, payload_bytes)?,
-    };
-    if payload.len() != payload_bytes {
-        return Err(format!("states a payload of {payload_bytes} bytes, holds {}", payload.len()));
+    if kind == Compression::Lz4 && payload_bytes > compressed.len().saturating_mul(LZ4_RATIO_MAX) {
+        return Err(format!("states {payload_bytes} bytes, more than lz4 can hold in its bytes"));
     }
+    Ok(payload_bytes)
+}
+
+/// The payload that `stored` holds, at most `limit_bytes` of it.
+pub(crate) fn decompress(kind: Compression, stored: &[u8], limit_bytes: usize) -> Result<Vec<u8>, String> {
+    let payload_bytes = payload_bytes(kind, stored, limit_bytes)?;
+    if kind == Compression::Zstd && payload_bytes > WHOLE_BYTES_MAX {
+        let payload = unzstd_in_pieces(stored.get(4..).unwrap_or_default(), payload_bytes)?;
+        return exactly(payload.len(), payload_bytes).map(|()| payload);
+    }
+    let mut payload = vec![0; payload_bytes];
+    decompress_into(kind, stored, &mut payload)?;
     Ok(payload)
+}
+
+/// Puts the payload that `stored` holds into `out`, which is as long as [`payload_bytes`] says.
+pub(crate) fn decompress_into(kind: Compression, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+    let expected = out.len();
+    let compressed = stored.get(4..).unwrap_or_default();
+    let found = match kind {
+        Compression::None if stored.len() == expected => {
+            out.copy_from_slice(stored);
+            expected
+        }
+        Compression::None => stored.len(),
+        Compression::Lz4 => {
+            lz4_flex::block::decompress_into(compressed, out).map_err(|error| format!("lz4: {error}"))?
+        }
+        Compression::Zstd => unzstd(compressed, out)?,
+    };
+    exactly(found, expected)
+}
+
+fn exactly(found: usize, expected: usize) -> Result<(), String> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("states a payload of {expected} bytes, holds {found}"))
 }
 
 thread_local! {
@@ -149,13 +176,13 @@ thread_local! {
     static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-fn unzstd(compressed: &[u8], payload_bytes: usize) -> Result<Vec<u8>, String> {
+fn unzstd(compressed: &[u8], out: &mut [u8]) -> Result<usize, String> {
     UNZSTD.with_borrow_mut(|slot| {
         let codec = match slot {
             Some(codec) => codec,
             None => slot.insert(zstd::bulk::Decompressor::new().map_err(|error| format!("zstd: {error}"))?),
         };
-        codec.decompress(compressed, payload_bytes).map_err(|error| format!("zstd: {error}"))
+        codec.decompress_to_buffer(compressed, out).map_err(|error| format!("zstd: {error}"))
     })
 }
 

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::Env;
@@ -17,10 +18,11 @@ use shamba_key::DigestKind;
 use crate::block::DataBlock;
 use crate::compression::Compression;
 use crate::error::{Error, Result};
+use crate::files::OpenFiles;
 use crate::format::{Section, VERSION};
 use crate::id::{BirthId, TableId};
 use crate::range::RangeTombstone;
-use crate::reader::load;
+use crate::reader::{TableFile, load};
 use crate::writer::TableSummary;
 
 /// Keys are printed up to this many bytes: a screen's width.
@@ -83,7 +85,8 @@ pub struct TableDescription {
 /// # Errors
 /// As [`crate::TableReader::open`] and for every data block: `Io`, `Unsupported`, `Corruption`.
 pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableDescription> {
-    let loaded = load(env, path, birth)?;
+    let file = TableFile::open(&env.vfs, path, false, &Arc::new(OpenFiles::new(1)))?;
+    let loaded = load(file, birth)?;
     let mut blocks = Vec::with_capacity(loaded.index.len());
     for (_, handle) in loaded.index.blocks() {
         let bytes = loaded.file.read(handle.offset, u64::from(handle.bytes), "data block")?;

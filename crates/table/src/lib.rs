@@ -31,8 +31,11 @@
 //!
 //! let ledger = Arc::new(Ledger::new());
 //! let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
-//! let table = TableReader::open(&env, Path::new("/"), ReaderOptions { id, birth, digest, cache, ledger })?;
-//! let found = table.get(b"apple", SeqNo::MAX, digest.digest(b"apple"), &mut ReadCounters::default())?;
+//! let files = Arc::new(OpenFiles::new(1_000));
+//! let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false };
+//! let table = TableReader::open(&env, Path::new("/"), options)?;
+//! let (digest, mut cost) = (digest.digest(b"apple"), ReadCounters::default());
+//! let found = table.get(b"apple", SeqNo::MAX, digest, ValueMode::Copy, &mut cost)?;
 //! assert_eq!(found.expect("an apple").value, b"red"[..]);
 //! # Ok::<(), Error>(())
 //! ```
@@ -50,6 +53,7 @@ mod content;
 mod describe;
 mod entry;
 mod error;
+mod files;
 mod filter_section;
 mod format;
 mod id;
@@ -72,11 +76,13 @@ pub use content::{ContentDigest, StreamedEntry};
 pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, internal_cmp};
 pub use error::{Error, Result};
+pub use files::OpenFiles;
 pub use format::{FIXED_BYTES, Section, SectionKind};
 pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
+pub use index::BlockNo;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
-pub use reader::{ReadCounters, ReaderOptions, TableIter, TableReader};
+pub use reader::{ReadCounters, ReaderOptions, TableIter, TableReader, ValueMode};
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 pub use values::LargeValues;
 pub use writer::{TableSummary, TableWriter, ValueSource, WriterOptions};

@@ -11,9 +11,11 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use bytes::Bytes;
+
+use crate::cache::{FramePin, PinnedBlock};
 
 /// Values up to this long lie in the [`Value`] itself. With it a value takes 40 bytes, a third more than a
 /// shared buffer alone would.
@@ -34,6 +36,8 @@ enum Repr {
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
     /// A buffer, or part of one.
     Shared(Bytes),
+    /// Part of a block in the cache, which stays there meanwhile.
+    Pinned(FramePin),
 }
 
 impl Value {
@@ -56,10 +60,21 @@ impl Value {
         if bytes.len() <= COPY_UP_TO_BYTES { Self::copy_of(&bytes) } else { Self(Repr::Shared(bytes)) }
     }
 
+    /// A value of part of a block that is held; `None` if that part is not all there. Shared, however short.
+    pub(crate) fn from_pin(block: PinnedBlock, range: Range<usize>) -> Option<Self> {
+        match block {
+            PinnedBlock::Frame(pin) => pin.narrow(range).map(|pin| Self(Repr::Pinned(pin))),
+            PinnedBlock::Heap(bytes) if bytes.get(range.clone()).is_some() => {
+                Some(Self(Repr::Shared(bytes.slice(range))))
+            }
+            PinnedBlock::Heap(_) => None,
+        }
+    }
+
     /// The bytes as a vector; copies only if they are inline or shared.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
-            Repr::Inline { .. } => self.to_vec(),
+            Repr::Inline { .. } | Repr::Pinned(_) => self.to_vec(),
             Repr::Shared(bytes) => bytes.into(),
         }
     }
@@ -69,6 +84,7 @@ impl Value {
         match self.0 {
             Repr::Inline { .. } => Bytes::copy_from_slice(&self),
             Repr::Shared(bytes) => bytes,
+            Repr::Pinned(pin) => Bytes::from_owner(pin),
         }
     }
 
@@ -88,6 +104,7 @@ impl Deref for Value {
         match &self.0 {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Repr::Shared(bytes) => bytes,
+            Repr::Pinned(pin) => pin,
         }
     }
 }

@@ -9,11 +9,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use shamba_env::Env;
 use shamba_key::{DigestFn, EntryKind, SeqNo};
 use shamba_table::{
-    BlockCache, Compression, ContentDigest, EntryIter, Ledger, RangeTombstone, ReaderOptions, TableReader,
-    TableSummary, TableWriter, WriterOptions, table_file_name,
+    Compression, ContentDigest, EntryIter, RangeTombstone, ReaderOptions, TableReader, TableSummary,
+    TableWriter, WriterOptions, table_file_name,
 };
 
 use crate::core::Core;
@@ -219,21 +218,16 @@ pub(crate) fn open_reader(
     id: shamba_table::TableId,
     birth: shamba_table::BirthId,
 ) -> Result<Arc<TableReader>> {
-    open_reader_with(&core.env, &core.dir, core.digest, &core.cache, &core.ledger, id, birth)
-}
-
-/// [`open_reader`] before there is a [`Core`].
-pub(crate) fn open_reader_with(
-    env: &Env,
-    dir: &std::path::Path,
-    digest: DigestFn,
-    cache: &Arc<BlockCache>,
-    ledger: &Arc<Ledger>,
-    id: shamba_table::TableId,
-    birth: shamba_table::BirthId,
-) -> Result<Arc<TableReader>> {
-    let options = ReaderOptions { id, birth, digest, cache: Arc::clone(cache), ledger: Arc::clone(ledger) };
-    Ok(TableReader::open(env, dir, options)?)
+    let options = ReaderOptions {
+        id,
+        birth,
+        digest: core.digest,
+        cache: Arc::clone(&core.cache),
+        ledger: Arc::clone(&core.ledger),
+        files: Arc::clone(&core.files),
+        direct_io: core.settings.direct_io,
+    };
+    Ok(TableReader::open(&core.env, &core.dir, options)?)
 }
 
 /// What the manifest says of a table just written.

@@ -17,7 +17,7 @@
 use shamba_env::Clock;
 use shamba_filter::Question;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
-use shamba_table::{Entry, ReadCounters, TableReader, Value};
+use shamba_table::{Entry, ReadCounters, TableReader, Value, ValueMode};
 
 use super::explain::{Recorder, Step};
 use crate::error::{Error, ErrorKind, Result};
@@ -243,7 +243,7 @@ impl<'a> Lookup<'a> {
     ) -> Result<Option<Entry>> {
         let mut io = ReadCounters { timed: self.settings.clock.is_some(), ..ReadCounters::default() };
         let begin_ns = if R::RECORDS { self.settings.now_ns() } else { 0 };
-        let found = candidate.reader.get(self.key, self.seq, self.digest, &mut io);
+        let found = candidate.reader.get(self.key, self.seq, self.digest, ValueMode::Copy, &mut io);
         counts.add_reads(&io);
         let entry = found?;
         let filtered = candidate.question.is_some();

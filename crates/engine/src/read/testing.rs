@@ -13,8 +13,8 @@ use bytes::Bytes;
 use shamba_env::{Env, MemFs, Rng, SeededRng};
 use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
-    BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, RangeTombstone, ReaderOptions, TableId,
-    TableReader, TableWriter, WriterOptions, internal_cmp,
+    BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, OpenFiles, RangeTombstone,
+    ReaderOptions, TableId, TableReader, TableWriter, WriterOptions, internal_cmp,
 };
 
 use super::merge::MergeIter;
@@ -432,7 +432,8 @@ impl Store {
         }
         let summary = writer.finish().expect("memory");
         let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
-        let options = ReaderOptions { id, birth, digest, cache, ledger };
+        let files = Arc::new(OpenFiles::new(1));
+        let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false };
         let reader = TableReader::open(&self.env, Path::new(DIR), options).expect("just written");
         TableUse::whole(Arc::new(TableMeta {
             id,

@@ -46,6 +46,21 @@ pub(crate) fn unseal(
     frame: Vec<u8>,
     limit_bytes: usize,
 ) -> Result<(Bytes, Compression), String> {
+    let (stored, compression) = check(birth, offset, &frame)?;
+    let stored_bytes = stored.len();
+    if compression != Compression::None {
+        return Ok((Bytes::from(decompress(compression, stored, limit_bytes)?), compression));
+    }
+    if stored_bytes > limit_bytes {
+        return Err(format!("a payload of {stored_bytes} bytes, at most {limit_bytes} expected"));
+    }
+    let mut payload = Bytes::from(frame);
+    payload.truncate(stored_bytes);
+    Ok((payload, compression))
+}
+
+/// What a frame that was read from `offset` stores, after its checksum was compared, and how.
+pub(crate) fn check(birth: BirthId, offset: u64, frame: &[u8]) -> Result<(&[u8], Compression), String> {
     let Some((covered, stated)) = frame.split_last_chunk::<4>() else {
         return Err(format!("{} bytes are no frame", frame.len()));
     };
@@ -57,14 +72,5 @@ pub(crate) fn unseal(
         return Err("a frame without a compression byte".to_owned());
     };
     let compression = Compression::from_byte(*byte).ok_or_else(|| format!("unknown compression {byte}"))?;
-    let stored_bytes = stored.len();
-    if compression != Compression::None {
-        return Ok((Bytes::from(decompress(compression, stored, limit_bytes)?), compression));
-    }
-    if stored_bytes > limit_bytes {
-        return Err(format!("a payload of {stored_bytes} bytes, at most {limit_bytes} expected"));
-    }
-    let mut payload = Bytes::from(frame);
-    payload.truncate(stored_bytes);
-    Ok((payload, compression))
+    Ok((stored, compression))
 }

@@ -1,44 +1,79 @@
-//! The block cache: decompressed, verified blocks, kept by (table, offset).
+//! The block cache: decompressed, verified blocks in frames, found without a lock.
 //!
-//! Cut into shards, each with its own lock, map and [clock](clock). A block is verified before it comes in and
-//! is never changed, so a hit needs no check. What is inserted is evicted, not waited for: a block larger than
-//! a shard stays out. Every byte is charged to the ledger.
+//! Whoever has the index entry of a block has its [`FrameSlot`]: the number of the frame that last held the
+//! block. A hit is: enter a [section](section), load the slot, compare the frame's key with the block's, read.
+//! Nothing is written but the frame's mark, and that only when it is clear. A slot may be out of date, a key
+//! never is: a frame changes hands only after its key was taken away and everybody who saw it has left
+//! ([`epoch`]).
 //!
-//! Not here: frames of fixed size, and the index's direct way to them.
+//! A miss reads straight into a frame of its own ([`fill`]) and publishes it. If no frame can be had at once,
+//! the block is served from a buffer and not kept: nobody waits for memory here. A section never lasts over a
+//! read or a caller's code; who needs a block for longer [pins](pin) its frame.
+//!
+//! What is published was verified and never changes. Blocks above a frame's size have allocations of their
+//! own within the same capacity, which can change while the cache is in use. Frames, their records and large
+//! blocks are charged to the ledger when they are allocated; the slots belong to the index, which charges them.
+//! What is left out are the readers' counts and the directory of slabs, some kilobytes a cache.
+//!
+//! Thread safety: everything is shared freely. Locks are taken on misses and by the last unpinning of a frame
+//! that was given up meanwhile, never on a hit.
+//!
+//! Not here: which blocks are worth caching; compression and checksums (the reader's).
+#![allow(unsafe_code)] // Frames are shared between threads; each use says why it may.
 
-mod clock;
+mod epoch;
+mod fill;
+mod hand;
+mod pin;
+mod section;
+mod slab;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
+pub(crate) use self::fill::FreshFrame;
+pub(crate) use self::pin::{FramePin, PinnedBlock};
+pub(crate) use self::slab::{BlockKey, FRAME_SIZE};
 
-use self::clock::Shard;
+use self::epoch::Epoch;
+use self::hand::{Hand, Shelf};
+use self::slab::Slabs;
 use crate::id::TableId;
-use crate::ledger::{Ledger, LedgerPart};
+use crate::index::FrameSlot;
+use crate::ledger::Ledger;
 
-/// A shard is at least this large, so that usual values fit into one.
-const SHARD_BYTES_MIN: u64 = 1 << 20;
-/// More shards than this gain nothing on the machines that we know.
-const SHARDS_MAX: u64 = 64;
+/// Frames of a slab, at most: 2 MiB, so that few entries of the directory name a large cache.
+const SLAB_FRAMES_MAX: u64 = 512;
+/// And at least, in a cache too small to be of use.
+const SLAB_FRAMES_MIN: u64 = 4;
+/// A slab is about this part of the capacity: what does not fill a slab is not used.
+const SLAB_PART: u64 = 16;
 
-/// Where a block is from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Key {
-    table: TableId,
-    offset: u64,
+/// What an open table is to the cache; never given twice. Its blocks' keys are made of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct CachedTable(u32);
+
+impl CachedTable {
+    /// The key of the table's block `number`.
+    #[inline]
+    pub(crate) fn key(self, number: u32) -> BlockKey {
+        BlockKey(u64::from(self.0) << 32 | u64::from(number))
+    }
 }
 
 /// Keeps blocks in memory. Shared by all tables of a database.
 pub struct BlockCache {
-    shards: Vec<Mutex<Shard>>,
-    capacity_bytes: u64,
-    ledger: Arc<Ledger>,
+    shelf: Shelf,
+    hand: Mutex<Hand>,
+    next_table: AtomicU32,
+    tables: Mutex<BTreeSet<(TableId, CachedTable)>>,
 }
 
 impl fmt::Debug for BlockCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, capacity_bytes) = (self.bytes(), self.capacity_bytes);
+        let (bytes, capacity_bytes) = (self.bytes(), self.capacity_bytes());
         f.debug_struct("BlockCache")
             .field("bytes", &bytes)
             .field("capacity_bytes", &capacity_bytes)
@@ -47,61 +82,112 @@ impl fmt::Debug for BlockCache {
 }
 
 impl BlockCache {
-    /// A cache of `capacity_bytes`, charged to `ledger` as it fills; 0 keeps nothing.
+    /// A cache of `capacity_bytes`, charged to `ledger` as it grows; 0 keeps nothing. The capacity can change
+    /// ([`Self::set_capacity_bytes`]), the size of the pieces in which memory is taken is chosen here, for a
+    /// capacity of this magnitude.
     pub fn new(capacity_bytes: u64, ledger: Arc<Ledger>) -> Self {
-        // One more than a power of two would leave shards unused: the shard is chosen by masking.
-        let wanted = (capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
-        let count = 1 << wanted.ilog2();
-        let shards = (0..count).map(|_| Mutex::new(Shard::new(capacity_bytes / count))).collect();
-        Self { shards, capacity_bytes, ledger }
+        let frames = capacity_bytes / FRAME_SIZE as u64 / SLAB_PART;
+        let shift = frames.clamp(SLAB_FRAMES_MIN, SLAB_FRAMES_MAX).ilog2();
+        let shelf = Shelf {
+            epoch: Epoch::default(),
+            slabs: Slabs::new(shift),
+            capacity_bytes: AtomicU64::new(capacity_bytes),
+            held_bytes: AtomicU64::new(0),
+            draining: AtomicUsize::new(0),
+            ledger,
+        };
+        Self { shelf, hand: Mutex::default(), next_table: AtomicU32::new(1), tables: Mutex::default() }
     }
 
     /// The most that it holds.
     pub fn capacity_bytes(&self) -> u64 {
-        self.capacity_bytes
+        self.shelf.capacity_bytes.load(Ordering::Relaxed)
     }
 
     /// What it holds now.
     pub fn bytes(&self) -> u64 {
-        self.shards.iter().map(|shard| locked(shard).bytes()).sum()
+        self.shelf.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Forgets every block of a table, whose file is gone.
+    /// Lets it grow to `bytes`, or shrinks it to that at once. What readers are just looking at goes a little
+    /// later, pinned blocks when they are let go.
+    pub fn set_capacity_bytes(&self, bytes: u64) {
+        self.shelf.capacity_bytes.store(bytes, Ordering::Relaxed);
+        self.hand().shrink(&self.shelf);
+    }
+
+    /// Forgets every block of a table. Looks at all frames; a reader that goes away forgets its own by itself.
     pub fn remove_table(&self, id: TableId) {
-        for shard in &self.shards {
-            let freed = locked(shard).remove_table(id);
-            self.ledger.release(LedgerPart::BlockCache, freed);
+        let range = (id, CachedTable(0))..=(id, CachedTable(u32::MAX));
+        let dead: BTreeSet<u32> = locked(&self.tables).range(range).map(|(_, table)| table.0).collect();
+        if dead.is_empty() {
+            return;
         }
+        let mut slab = 0;
+        // The lock is let go between slabs: misses need it.
+        while self.hand().retire_table(&self.shelf, slab, |key| dead.contains(&((key >> 32) as u32))) {
+            slab += 1;
+        }
+        self.hand().reclaim(&self.shelf);
     }
 
-    pub(crate) fn get(&self, table: TableId, offset: u64) -> Option<Bytes> {
-        let key = Key { table, offset };
-        self.shard(key).get(key)
+    /// What the blocks of a newly opened table are kept by; `None` if the cache has seen too many tables to
+    /// tell one more apart.
+    pub(crate) fn add_table(&self, id: TableId) -> Option<CachedTable> {
+        let next = |last: u32| last.checked_add(1);
+        let number = self.next_table.try_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        let table = CachedTable(number);
+        locked(&self.tables).insert((id, table));
+        Some(table)
     }
 
-    pub(crate) fn insert(&self, table: TableId, offset: u64, block: Bytes) {
-        let key = Key { table, offset };
-        let change = self.shard(key).insert(key, block);
-        self.ledger.charge(LedgerPart::BlockCache, change.added_bytes);
-        self.ledger.release(LedgerPart::BlockCache, change.freed_bytes);
+    /// Forgets a table that is closed, and its blocks: `slots` are those of its blocks by number.
+    pub(crate) fn close_table<'s>(
+        &self,
+        id: TableId,
+        table: CachedTable,
+        slots: impl Iterator<Item = (u32, &'s FrameSlot)>,
+    ) {
+        locked(&self.tables).remove(&(id, table));
+        let mut hand = self.hand();
+        let mut retired = 0u32;
+        for (number, slot) in slots {
+            let Some(frame) = slot.frame() else {
+                continue;
+            };
+            if let Some(record) = self.shelf.slabs.record(frame)
+                && record.key.load(Ordering::Relaxed) == table.key(number).0
+            {
+                hand.retire(&self.shelf, frame, record);
+                retired += 1;
+                if retired.is_multiple_of(256) {
+                    // Misses need the lock.
+                    drop(hand);
+                    hand = self.hand();
+                }
+            }
+        }
+        hand.reclaim(&self.shelf);
     }
 
-    fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
-        // The map hashes the same number; it takes the low bits, the shard the high ones.
-        let place = (clock::mix(key) >> 48) as usize & (self.shards.len() - 1);
-        locked(&self.shards[place])
+    fn hand(&self) -> MutexGuard<'_, Hand> {
+        locked(&self.hand)
     }
 }
 
 impl Drop for BlockCache {
     fn drop(&mut self) {
-        self.ledger.release(LedgerPart::BlockCache, self.bytes());
+        // Nobody is inside and nothing is pinned: both keep the cache alive. The slabs free the rest.
+        self.hand().reclaim(&self.shelf);
+        let bytes = self.bytes();
+        self.shelf.release(bytes);
     }
 }
 
-/// A shard is consistent between any two statements that can panic, so a poisoned lock is still good.
-fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
+/// What is behind these locks is consistent between any two statements that can panic, so a poisoned one is
+/// still good.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ const BLOCKS_PER_HINT: usize = 64;
 
 /// A data block of a table: its place among all of them, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct BlockNo(pub(crate) u32);
+pub struct BlockNo(pub(crate) u32);
 
 impl BlockNo {
     /// The first block of a table that has one.
@@ -170,7 +170,6 @@ impl Index {
     }
 
     /// Where the cache keeps block `number`; `None` past the last.
-    #[allow(dead_code, reason = "for the cache's frames, which follow")]
     pub(crate) fn slot(&self, number: BlockNo) -> Option<&FrameSlot> {
         let (partition, within) = self.partition_of(number)?;
         partition.slot(within)

@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub(crate) struct FrameSlot(AtomicU32);
 
-#[allow(dead_code, reason = "for the cache's frames, which follow")]
 impl FrameSlot {
     const EMPTY: u32 = u32::MAX;
 
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(AtomicU32::new(Self::EMPTY))
     }
 
@@ -30,10 +29,5 @@ impl FrameSlot {
     pub(crate) fn point_to(&self, frame: u32) {
         debug_assert!(frame != Self::EMPTY);
         self.0.store(frame, Ordering::Release);
-    }
-
-    /// Forgets `frame`, unless another has been noted since.
-    pub(crate) fn forget(&self, frame: u32) {
-        let _ = self.0.compare_exchange(frame, Self::EMPTY, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

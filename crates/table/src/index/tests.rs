@@ -63,7 +63,6 @@ fn every_block_has_its_own_handle_slot_and_separator() {
             let slot = index.slot(number).expect("a slot");
             assert_eq!(slot.frame(), None, "another block's slot");
             slot.point_to(number.0);
-            slot.forget(number.0 + 1);
             assert_eq!(slot.frame(), Some(number.0));
         }
         let beyond = BlockNo(separators.len() as u32);

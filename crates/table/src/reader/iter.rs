@@ -13,6 +13,7 @@ use shamba_key::{EntryKind, SeqNo};
 
 use super::{ReadCounters, TableReader};
 use crate::block::DataBlock;
+use crate::cache::PinnedBlock;
 use crate::entry::EntryIter;
 use crate::error::Result;
 use crate::index::BlockNo;
@@ -23,7 +24,7 @@ pub struct TableIter {
     table: Arc<TableReader>,
     fill_cache: bool,
     /// The block last used, by its number in the index; the current entry is in it.
-    block: Option<(BlockNo, Bytes)>,
+    block: Option<(BlockNo, PinnedBlock)>,
     current: Option<Current>,
     /// The key of the entry that was current last, which the next one's may begin with.
     key: Vec<u8>,
@@ -68,10 +69,9 @@ impl TableIter {
         self.current = None;
         if self.block.as_ref().is_none_or(|(held, _)| *held != number) {
             self.block = None;
-            let Some(handle) = self.table.loaded.index.handle(number) else {
+            let Some(block) = self.table.pinned(number, self.fill_cache, &mut self.counters)? else {
                 return Ok(false);
             };
-            let block = self.table.block(handle, self.fill_cache, &mut self.counters)?;
             self.block = Some((number, block));
         }
         Ok(true)
@@ -214,7 +214,7 @@ impl EntryIter for TableIter {
 
     fn value_bytes(&self) -> Bytes {
         match (&self.block, &self.current) {
-            (Some((_, block)), Some(entry)) => block.slice(entry.value.clone()),
+            (Some((_, block)), Some(entry)) => block.share(entry.value.clone()),
             _ => Bytes::new(),
         }
     }

@@ -4,15 +4,9 @@
 //! and by what was read before it. The first damage ends loading, except in the filter, which the answers do
 //! not depend on.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use bytes::Bytes;
-use shamba_env::{Env, RandomFile, read_exact_at};
 use shamba_filter::BlockedFilter;
 
-use crate::block::frame::unseal;
-use crate::compression::Compression;
+use super::file::TableFile;
 use crate::error::{Error, Result};
 use crate::filter_section;
 use crate::format::footer::{self, Footer};
@@ -28,64 +22,6 @@ pub(crate) const PROPERTIES: &str = "properties";
 /// Range tombstones as they are named in errors.
 pub(crate) const RANGE_TOMBSTONES: &str = "range tombstones";
 
-/// The open file of a table.
-#[derive(Debug)]
-pub(crate) struct TableFile {
-    pub(crate) path: PathBuf,
-    pub(crate) birth: BirthId,
-    /// Length of the file.
-    pub(crate) bytes: u64,
-    file: Arc<dyn RandomFile>,
-}
-
-impl TableFile {
-    /// A file that is no whole table.
-    #[cfg(test)]
-    pub(crate) fn for_tests(env: &Env, path: &Path, birth: BirthId) -> Self {
-        let file = env.vfs.open_read(path).expect("opened");
-        let bytes = file.len().expect("a length");
-        Self { path: path.to_path_buf(), birth, bytes, file }
-    }
-
-    /// Reads what the file must have: its end inside is damage to `structure`. Nothing is allocated for bytes
-    /// that the file does not have.
-    pub(crate) fn read(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Vec<u8>> {
-        let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
-        let (Some(_), Ok(length)) = (end, usize::try_from(bytes)) else {
-            let detail = format!("{bytes} bytes expected, the file has {}", self.bytes);
-            return Err(self.damaged(offset, structure, detail));
-        };
-        let mut buf = vec![0; length];
-        match read_exact_at(self.file.as_ref(), offset, &mut buf) {
-            Ok(()) => Ok(buf),
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Err(self.damaged(offset, structure, error.to_string()))
-            }
-            Err(error) => Err(Error::io(&self.path, "read", error)),
-        }
-    }
-
-    /// Length of the file now; it was `bytes` when the table was opened.
-    pub(crate) fn length_now(&self) -> Result<u64> {
-        self.file.len().map_err(|error| Error::io(&self.path, "read", error))
-    }
-
-    /// The payload of a frame that is never compressed.
-    pub(crate) fn payload(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Bytes> {
-        let frame = self.read(offset, bytes, structure)?;
-        let limit_bytes = frame.len();
-        match unseal(self.birth, offset, frame, limit_bytes) {
-            Ok((payload, Compression::None)) => Ok(payload),
-            Ok((_, other)) => Err(self.damaged(offset, structure, format!("compressed with {other}"))),
-            Err(detail) => Err(self.damaged(offset, structure, detail)),
-        }
-    }
-
-    pub(crate) fn damaged(&self, offset: u64, structure: &'static str, detail: impl Into<String>) -> Error {
-        Error::corruption(&self.path, offset, structure, detail)
-    }
-}
-
 /// What is in memory of an open table.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -99,11 +35,8 @@ pub(crate) struct Loaded {
     pub(crate) filter_damage: Vec<Error>,
 }
 
-/// Opens the table at `path`, whose birth id must be `birth` if one is given.
-pub(crate) fn load(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<Loaded> {
-    let file = env.vfs.open_read(path).map_err(|error| Error::io(path, "open", error))?;
-    let bytes = file.len().map_err(|error| Error::io(path, "read", error))?;
-    let mut file = TableFile { path: path.to_path_buf(), birth: BirthId(0), bytes, file };
+/// Loads the table in `file`, whose birth id must be `birth` if one is given.
+pub(crate) fn load(mut file: TableFile, birth: Option<BirthId>) -> Result<Loaded> {
     let header = load_header(&file, birth)?;
     file.birth = header.birth;
     let footer = load_footer(&file)?;

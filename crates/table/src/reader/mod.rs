@@ -4,16 +4,21 @@
 //! checks them against each other; from then on a lookup reads one data block at most, if the cache does not
 //! hold it. A reader never changes and is shared freely between threads.
 //!
-//! Not here: loading ([`load`]), walking ([`iter`]), the full check ([`verify`]); whether to ask the filter or
-//! the range tombstones first (the engine's, which asks all runs' together).
+//! Not here: the file ([`file`]), loading ([`load`]), lookups ([`lookup`]) and the blocks that they bring in
+//! ([`blocks`]), walking ([`iter`]), large values ([`large`]), the full check ([`verify`]).
 
+mod blocks;
+mod file;
 mod iter;
 mod large;
 mod load;
+mod lookup;
 mod verify;
 
+pub(crate) use self::file::TableFile;
 pub use self::iter::TableIter;
-pub(crate) use self::load::{Loaded, TableFile, load};
+pub(crate) use self::load::{Loaded, load};
+pub use self::lookup::ValueMode;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,21 +26,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_env::{Clock, Env};
 use shamba_filter::BlockedFilter;
-use shamba_key::{DigestFn, KeyDigest, SeqNo};
+use shamba_key::{DigestFn, SeqNo};
 
 use crate::block::frame::{FRAME_BYTES, unseal};
 use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, CachedTable};
 use crate::compression::Compression;
-use crate::entry::{Entry, internal_cmp};
 use crate::error::{Error, Result};
+use crate::files::OpenFiles;
 use crate::format::properties::Properties;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, footer};
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{BlockNo, Handle};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
-use crate::value::Value;
 use crate::writer::TableSummary;
 
 /// Data blocks as they are named in errors.
@@ -54,6 +58,10 @@ pub struct ReaderOptions {
     pub cache: Arc<BlockCache>,
     /// What resident parts are charged to.
     pub ledger: Arc<Ledger>,
+    /// Bounds how many files are open.
+    pub files: Arc<OpenFiles>,
+    /// Whether to read past the operating system's cache, where the file system can.
+    pub direct_io: bool,
 }
 
 /// What reads cost. Add up over lookups by passing the same one.
@@ -83,6 +91,8 @@ pub struct TableReader {
     digest: DigestFn,
     warnings: Vec<String>,
     cache: Arc<BlockCache>,
+    /// What the cache knows the table by; without it, no block is kept.
+    cached: Option<CachedTable>,
     clock: Arc<dyn Clock>,
     _charges: [Charge; 3],
 }
@@ -95,7 +105,9 @@ impl TableReader {
     /// required feature; `Corruption` for damage to anything but filter slices, for another birth id than
     /// expected, and for another digest.
     pub fn open(env: &Env, dir: &Path, options: ReaderOptions) -> Result<Arc<Self>> {
-        let loaded = load(env, &dir.join(table_file_name(options.id)), Some(options.birth))?;
+        let path = dir.join(table_file_name(options.id));
+        let file = TableFile::open(&env.vfs, &path, options.direct_io, &options.files)?;
+        let loaded = load(file, Some(options.birth))?;
         if loaded.footer.digest != options.digest {
             let (found, expected) = (loaded.footer.digest, options.digest);
             return Err(loaded.file.damaged(
@@ -130,6 +142,7 @@ impl TableReader {
             summary,
             digest: options.digest,
             warnings,
+            cached: options.cache.add_table(options.id),
             cache: options.cache,
             clock: Arc::clone(&env.clock),
             _charges: charges,
@@ -151,6 +164,11 @@ impl TableReader {
         &self.loaded.file.path
     }
 
+    /// Whether reads go past the operating system's cache: asked for, and possible there.
+    pub fn is_direct(&self) -> bool {
+        self.loaded.file.is_direct()
+    }
+
     /// The filter; `None` if none was written or its shape is damaged, and then every key may be contained.
     pub fn filter(&self) -> Option<&BlockedFilter> {
         self.loaded.filter.as_ref()
@@ -159,46 +177,6 @@ impl TableReader {
     /// What is damaged in the filter; the answers are right all the same.
     pub fn filter_warnings(&self) -> Vec<String> {
         self.warnings.clone()
-    }
-
-    /// The newest version of `key` that is not newer than `seq`, tombstones included. Asks neither the filter
-    /// nor the range tombstones. `digest` is the key's, by which its entry is found in a block with tags.
-    ///
-    /// # Errors
-    /// What reading says: `Io` or `Corruption`.
-    pub fn get(
-        &self,
-        key: &[u8],
-        seq: SeqNo,
-        digest: KeyDigest,
-        io: &mut ReadCounters,
-    ) -> Result<Option<Entry>> {
-        let start_ns = self.now_ns(io);
-        let mut at = self.loaded.index.find(key, seq);
-        let found_ns = self.now_ns(io);
-        let mut answer = None;
-        // One turn, as separators carry sequence numbers; a second one only for a separator that lies between
-        // the last version of `key` in its block and the next, which this build's writer does not make.
-        while let Some((number, handle)) = at.and_then(|at| Some((at, self.loaded.index.handle(at)?))) {
-            let payload = self.block(handle, true, io)?;
-            let found = DataBlock::view(&payload)
-                .and_then(|block| block.find(key, seq, digest.block_tag()))
-                .map_err(|detail| self.damaged_block(number, detail))?;
-            if let Some(found) = found {
-                let value = payload.slice(found.value_start..found.value_start + found.value.len());
-                answer = Some(Entry { seq: found.seq, kind: found.kind, value: Value::of_part(value) });
-                break;
-            }
-            let separator = self.loaded.index.separator(number);
-            if separator.is_none_or(|(after, at_seq)| internal_cmp(after, at_seq, key, SeqNo::ZERO).is_ge()) {
-                break; // The next block starts after the last place that `key` can have.
-            }
-            at = Some(number.next());
-        }
-        let end_ns = self.now_ns(io);
-        io.index_ns += found_ns.saturating_sub(start_ns);
-        io.data_ns += end_ns.saturating_sub(found_ns);
-        Ok(answer)
     }
 
     /// The range tombstones, sorted by start, then newest first. Not fragmented: they may overlap.
@@ -251,21 +229,6 @@ impl TableReader {
         cuts
     }
 
-    /// The block that `handle` says, from the cache or the file.
-    fn block(&self, handle: Handle, fill_cache: bool, io: &mut ReadCounters) -> Result<Bytes> {
-        if let Some(payload) = self.cache.get(self.summary.id, handle.offset) {
-            io.cache_hits += 1;
-            return Ok(payload);
-        }
-        io.data_reads += 1;
-        let bytes = self.loaded.file.read(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
-        let (payload, _) = self.loaded.decode_block(handle, bytes)?;
-        if fill_cache {
-            self.cache.insert(self.summary.id, handle.offset, payload.clone());
-        }
-        Ok(payload)
-    }
-
     /// Damage that an access to block `number` met.
     fn damaged_block(&self, number: BlockNo, detail: String) -> Error {
         let offset = self.loaded.index.handle(number).map_or(0, |handle| handle.offset);
@@ -274,6 +237,19 @@ impl TableReader {
 
     fn now_ns(&self, io: &ReadCounters) -> u64 {
         if io.timed { self.clock.now_ns() } else { 0 }
+    }
+}
+
+impl Drop for TableReader {
+    fn drop(&mut self) {
+        if let Some(table) = self.cached {
+            let slots = self
+                .loaded
+                .index
+                .blocks()
+                .filter_map(|(number, _)| Some((number.0, self.loaded.index.slot(number)?)));
+            self.cache.close_table(self.summary.id, table, slots);
+        }
     }
 }
 

@@ -50,6 +50,8 @@ struct Rig {
     options: WriterOptions,
     ledger: Arc<Ledger>,
     cache: Arc<BlockCache>,
+    files: Arc<OpenFiles>,
+    direct_io: bool,
 }
 
 const DIR: &str = "/db";
@@ -71,7 +73,7 @@ impl Rig {
             block_tags: true,
             large_values: LargeValues::default(),
         };
-        Self { env, options, ledger, cache }
+        Self { env, options, ledger, cache, files: Arc::new(OpenFiles::new(10)), direct_io: false }
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -94,7 +96,9 @@ impl Rig {
         let (id, birth, digest) = (self.options.id, self.options.birth, self.options.digest);
         let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
         self.cache.remove_table(id);
-        TableReader::open(&self.env, Path::new(DIR), ReaderOptions { id, birth, digest, cache, ledger })
+        let (files, direct_io) = (Arc::clone(&self.files), self.direct_io);
+        let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io };
+        TableReader::open(&self.env, Path::new(DIR), options)
     }
 
     /// The table's bytes.
@@ -113,7 +117,13 @@ impl Rig {
 
     /// A lookup; of a large value, what it points at.
     fn get(&self, table: &TableReader, key: &[u8], seq: SeqNo) -> Result<Option<Entry>> {
-        let found = table.get(key, seq, self.options.digest.digest(key), &mut ReadCounters::default())?;
+        let found = table.get(
+            key,
+            seq,
+            self.options.digest.digest(key),
+            ValueMode::Copy,
+            &mut ReadCounters::default(),
+        )?;
         match found {
             Some(Entry { seq, kind: EntryKind::ValueRef, value }) => {
                 let bytes = table.large_value_bytes(&value)?;

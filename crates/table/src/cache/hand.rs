@@ -1,0 +1,504 @@
+//! Which frames are free and which have to go: the part of the cache that is behind a lock.
+//!
+//! A frame goes round: free, owned by a filler, published, retired (its key is gone, readers may still be in it),
+//! and free again after a grace period; one that is pinned then is freed by its last holder. The hand walks over
+//! the frames of one kind, takes the mark of a marked frame and retires the first unmarked and unpinned one:
+//! every block that was asked for since the hand last passed gets another round. A sweep is bounded: where
+//! marks are everywhere, they do not tell which block to keep.
+//!
+//! Small frames come in slabs, large ones are allocated one by one, both within one capacity. When it is used
+//! up, each kind may hold what corresponds to its part of the bytes lately missed; to give memory to large
+//! blocks, a whole slab is drained.
+//!
+//! Slabs of a smaller capacity are drained, too: their frames are retired and no more handed out, and the slab
+//! goes when its last frame is free. Pinned frames delay that.
+//!
+//! Not here: how readers find frames ([`super::slab`], [`super::section`]).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::epoch::{Epoch, GRACE_PHASES};
+use super::slab::{FRAME_SIZE, HiddenSlab, RETIRED, Record, SlabKind, Slabs};
+use crate::ledger::{Ledger, LedgerPart};
+
+/// Frames retired at once: the walk's cost is shared, and a grace period covers them all.
+const BATCH_FRAMES_MAX: usize = 32;
+/// How far the hand goes for one batch before it stops caring about marks: some microseconds.
+const STEPS_MAX: usize = 1_024;
+/// A large block is at most this part of the capacity, so that one cannot flush the cache.
+const LARGE_PART_MAX: u64 = 8;
+
+/// What the lock does not guard: shared by all parts of the cache.
+pub(super) struct Shelf {
+    pub(super) epoch: Epoch,
+    pub(super) slabs: Slabs,
+    pub(super) capacity_bytes: AtomicU64,
+    pub(super) held_bytes: AtomicU64,
+    /// Slabs that drain.
+    pub(super) draining: AtomicUsize,
+    pub(super) ledger: std::sync::Arc<Ledger>,
+}
+
+impl Shelf {
+    fn held(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes if there is room for them. The lock is held: nobody else adds.
+    fn charge(&self, bytes: u64) -> bool {
+        let fits = self.held().saturating_add(bytes) <= self.capacity();
+        if fits {
+            self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.ledger.charge(LedgerPart::BlockCache, bytes);
+        }
+        fits
+    }
+
+    pub(super) fn release(&self, bytes: u64) {
+        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.ledger.release(LedgerPart::BlockCache, bytes);
+    }
+}
+
+/// A slab number: what is there.
+#[derive(Default)]
+struct Slab {
+    /// `None`: no slab.
+    kind: Option<SlabKind>,
+    /// Counted only while draining.
+    free: usize,
+    draining: bool,
+}
+
+enum Retired {
+    Frame(u32),
+    Slab(usize, SlabKind, HiddenSlab),
+}
+
+/// What there is of one kind of frames.
+#[derive(Default)]
+struct Kind {
+    slabs: usize,
+    /// Frames to hand out.
+    free: Vec<u32>,
+    /// The frame that the hand points to.
+    hand: u32,
+    /// Bytes lately missed.
+    missed_bytes: u64,
+}
+
+/// A frame that belongs to whoever took it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Taken {
+    pub(super) frame: u32,
+    /// Its bytes were never written: they must not be read before.
+    pub(super) unwritten: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Hand {
+    /// By slab number.
+    slabs: Vec<Slab>,
+    kinds: [Kind; 2],
+    /// Small frames of the newest slab that were never handed out.
+    unwritten: std::ops::Range<u32>,
+    /// By phase, ascending.
+    limbo: VecDeque<(u64, Retired)>,
+    /// Bytes of large frames, without records.
+    large_bytes: u64,
+    /// Held bytes that will be released: slabs that drain, large frames that are retired.
+    leaving_bytes: u64,
+}
+
+impl Hand {
+    /// A small frame, if one can be had now.
+    pub(super) fn take_small(&mut self, shelf: &Shelf) -> Option<Taken> {
+        self.missed(shelf, SlabKind::Small, FRAME_SIZE as u64);
+        if let Some(taken) = self.pop_small() {
+            return Some(taken);
+        }
+        self.reclaim(shelf);
+        if let Some(taken) = self.pop_small() {
+            return Some(taken);
+        }
+        let slab_bytes = shelf.slabs.slab_bytes(SlabKind::Small) as u64;
+        let short = shelf.held().saturating_add(slab_bytes).saturating_sub(shelf.capacity());
+        let over_share = self.large_bytes > self.large_share(shelf).saturating_add(slab_bytes);
+        if short > 0 && self.large_bytes > 0 && (over_share || self.kind(SlabKind::Small).slabs == 0) {
+            self.evict(shelf, SlabKind::Large, short as usize);
+            self.reclaim(shelf);
+        }
+        if !self.add_slab(shelf, SlabKind::Small) {
+            let batch =
+                (self.kind(SlabKind::Small).slabs * shelf.slabs.frames() / 16).clamp(1, BATCH_FRAMES_MAX);
+            self.evict(shelf, SlabKind::Small, batch);
+            self.reclaim(shelf);
+        }
+        self.pop_small()
+    }
+
+    /// A large frame, without its bytes but with the right to allocate `bytes`, if it can be had now.
+    pub(super) fn take_large(&mut self, shelf: &Shelf, bytes: u64) -> Option<Taken> {
+        let stored = u32::try_from(bytes).ok().filter(|_| bytes <= shelf.capacity() / LARGE_PART_MAX)?;
+        self.missed(shelf, SlabKind::Large, bytes);
+        let frame = self.take_large_record(shelf)?;
+        if !self.make_room(shelf, bytes) || !shelf.charge(bytes) {
+            self.set_free(shelf, frame);
+            return None;
+        }
+        self.large_bytes += bytes;
+        if let Some(record) = shelf.slabs.record(frame) {
+            record.reserve_large(stored);
+        }
+        Some(Taken { frame, unwritten: false })
+    }
+
+    fn take_large_record(&mut self, shelf: &Shelf) -> Option<u32> {
+        let pop = |hand: &mut Self| hand.kind(SlabKind::Large).free.pop();
+        if let Some(frame) = pop(self) {
+            return Some(frame);
+        }
+        self.reclaim(shelf);
+        if let Some(frame) = pop(self) {
+            return Some(frame);
+        }
+        if !self.make_room(shelf, shelf.slabs.slab_bytes(SlabKind::Large) as u64)
+            || !self.add_slab(shelf, SlabKind::Large)
+        {
+            self.evict(shelf, SlabKind::Large, 1);
+            self.reclaim(shelf);
+        }
+        pop(self)
+    }
+
+    /// Makes room for bytes of large blocks: from small ones if those hold more than their share, else from
+    /// other large ones.
+    fn make_room(&mut self, shelf: &Shelf, bytes: u64) -> bool {
+        let short = |shelf: &Shelf| shelf.held().saturating_add(bytes).saturating_sub(shelf.capacity());
+        if short(shelf) == 0 {
+            return true;
+        }
+        self.reclaim(shelf);
+        let slab_bytes = shelf.slabs.slab_bytes(SlabKind::Small) as u64;
+        // A slab's worth at least: else few large blocks would never find room.
+        let share = self.large_share(shelf).max(slab_bytes);
+        while short(shelf) > self.leaving_bytes
+            && self.large_bytes.saturating_add(slab_bytes) <= share
+            && self.drain_last(shelf, SlabKind::Small)
+        {}
+        if short(shelf) > self.leaving_bytes {
+            let wanted = short(shelf) - self.leaving_bytes;
+            self.evict(shelf, SlabKind::Large, usize::try_from(wanted).unwrap_or(usize::MAX));
+        }
+        self.reclaim(shelf);
+        short(shelf) == 0
+    }
+
+    /// Takes a frame back that was taken and not published.
+    pub(super) fn give_back(&mut self, shelf: &Shelf, frame: u32) {
+        self.set_free(shelf, frame);
+        self.reclaim(shelf);
+    }
+
+    /// Makes a published frame unreachable; it is free after a grace period.
+    pub(super) fn retire(&mut self, shelf: &Shelf, frame: u32, record: &Record) {
+        record.key.store(0, Ordering::Release);
+        if self.kind_of(shelf, frame) == Some(SlabKind::Large) {
+            self.leaving_bytes += record.large_bytes() as u64;
+        }
+        self.limbo.push_back((shelf.epoch.phase(), Retired::Frame(frame)));
+    }
+
+    /// The last holder of a retired frame let it go.
+    pub(super) fn unpinned(&mut self, shelf: &Shelf, frame: u32) {
+        if let Some(record) = shelf.slabs.record(frame) {
+            record.pins.store(0, Ordering::Relaxed);
+        }
+        self.left(shelf, frame);
+        self.set_free(shelf, frame);
+        self.reclaim(shelf);
+    }
+
+    /// Retires the frames of `slab` whose blocks are of a table; false past the last slab.
+    pub(super) fn retire_table(
+        &mut self,
+        shelf: &Shelf,
+        slab: usize,
+        of_table: impl Fn(u64) -> bool,
+    ) -> bool {
+        for place in 0..shelf.slabs.frames() as u32 {
+            let frame = shelf.slabs.first(slab) + place;
+            let Some(record) = shelf.slabs.record(frame) else {
+                break;
+            };
+            let key = record.key.load(Ordering::SeqCst);
+            if key != 0 && of_table(key) {
+                self.retire(shelf, frame, record);
+            }
+        }
+        slab + 1 < self.slabs.len()
+    }
+
+    /// Frees what is retired and out of everybody's sight.
+    pub(super) fn reclaim(&mut self, shelf: &Shelf) {
+        while let Some((since, _)) = self.limbo.front() {
+            if since + GRACE_PHASES > shelf.epoch.phase() {
+                if !shelf.epoch.try_advance() {
+                    return;
+                }
+                continue;
+            }
+            match self.limbo.pop_front() {
+                Some((_, Retired::Frame(frame))) => self.free_unless_pinned(shelf, frame),
+                Some((_, Retired::Slab(slab, kind, hidden))) => {
+                    // SAFETY: hidden `GRACE_PHASES` ago, when all its frames were free.
+                    #[allow(unsafe_code)]
+                    unsafe {
+                        shelf.slabs.free(hidden)
+                    };
+                    let bytes = shelf.slabs.slab_bytes(kind) as u64;
+                    self.leaving_bytes -= bytes;
+                    shelf.release(bytes);
+                    if let Some(slab) = self.slabs.get_mut(slab) {
+                        *slab = Slab::default();
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Gives up slabs and large blocks until the capacity is kept, as far as readers and pins let it.
+    pub(super) fn shrink(&mut self, shelf: &Shelf) {
+        self.reclaim(shelf);
+        loop {
+            let stays = shelf.held().saturating_sub(self.leaving_bytes);
+            let over = stays.saturating_sub(shelf.capacity());
+            if over == 0 {
+                break;
+            }
+            let mostly_large = self.large_bytes > stays / 2;
+            let evicted = mostly_large
+                && self.evict(shelf, SlabKind::Large, usize::try_from(over).unwrap_or(usize::MAX)) > 0;
+            if !evicted
+                && !self.drain_last(shelf, SlabKind::Small)
+                && !self.drain_last(shelf, SlabKind::Large)
+            {
+                break;
+            }
+        }
+        self.reclaim(shelf);
+    }
+
+    fn kind(&mut self, kind: SlabKind) -> &mut Kind {
+        &mut self.kinds[kind as usize]
+    }
+
+    fn kind_of(&self, shelf: &Shelf, frame: u32) -> Option<SlabKind> {
+        self.slabs.get(shelf.slabs.slab_of(frame))?.kind
+    }
+
+    fn pop_small(&mut self) -> Option<Taken> {
+        if let Some(frame) = self.kind(SlabKind::Small).free.pop() {
+            return Some(Taken { frame, unwritten: false });
+        }
+        self.unwritten.next().map(|frame| Taken { frame, unwritten: true })
+    }
+
+    /// Remembers what was missed, and forgets by halves what was missed a cacheful ago.
+    fn missed(&mut self, shelf: &Shelf, kind: SlabKind, bytes: u64) {
+        self.kind(kind).missed_bytes += bytes;
+        if self.kinds.iter().map(|kind| kind.missed_bytes).sum::<u64>() > shelf.capacity() {
+            self.kinds.iter_mut().for_each(|kind| kind.missed_bytes /= 2);
+        }
+    }
+
+    /// How much large blocks should hold when the capacity is used up.
+    fn large_share(&self, shelf: &Shelf) -> u64 {
+        let [small, large] = [0, 1].map(|kind: usize| u128::from(self.kinds[kind].missed_bytes));
+        let share = u128::from(shelf.capacity()) * large / (small + large).max(1);
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    fn add_slab(&mut self, shelf: &Shelf, kind: SlabKind) -> bool {
+        let slab = self.slabs.iter().position(|slab| slab.kind.is_none()).unwrap_or(self.slabs.len());
+        let bytes = shelf.slabs.slab_bytes(kind) as u64;
+        if slab >= shelf.slabs.slabs_max() || !shelf.charge(bytes) {
+            return false;
+        }
+        if !shelf.slabs.install(slab, kind) {
+            shelf.release(bytes);
+            return false;
+        }
+        if slab == self.slabs.len() {
+            self.slabs.push(Slab::default());
+        }
+        self.slabs[slab].kind = Some(kind);
+        self.kind(kind).slabs += 1;
+        let first = shelf.slabs.first(slab);
+        let frames = first..first + shelf.slabs.frames() as u32;
+        match kind {
+            // Called only when no frame is left of the slab before.
+            SlabKind::Small => self.unwritten = frames,
+            SlabKind::Large => self.kind(kind).free.extend(frames.rev()),
+        }
+        true
+    }
+
+    /// Retires frames until they are `wanted`, counted in frames (small) or bytes (large); how many it found.
+    fn evict(&mut self, shelf: &Shelf, kind: SlabKind, wanted: usize) -> usize {
+        let frames = self.kind(kind).slabs * shelf.slabs.frames();
+        let (mut found, mut steps) = (0, 0);
+        // Twice the bound: pinned frames may be many. Twice round: the first takes the marks.
+        let steps_max = (frames * 2).min(STEPS_MAX * 2) + wanted.min(frames);
+        while found < wanted && steps < steps_max {
+            let Some(frame) = self.step(shelf, kind) else {
+                break;
+            };
+            steps += 1;
+            let Some(record) = shelf.slabs.record(frame) else {
+                continue;
+            };
+            if record.key.load(Ordering::Relaxed) == 0 || record.pins.load(Ordering::Relaxed) != 0 {
+                continue;
+            }
+            if record.mark.load(Ordering::Relaxed) != 0 && steps <= STEPS_MAX {
+                record.mark.store(0, Ordering::Relaxed);
+                continue;
+            }
+            found += if kind == SlabKind::Small { 1 } else { record.large_bytes().max(1) };
+            self.retire(shelf, frame, record);
+        }
+        found
+    }
+
+    /// The frame that the hand points to; the hand goes on, over slabs of its kind that stay.
+    fn step(&mut self, shelf: &Shelf, kind: SlabKind) -> Option<u32> {
+        let mut frame = self.kind(kind).hand;
+        let mut tried = 0;
+        loop {
+            match self.slabs.get(shelf.slabs.slab_of(frame)) {
+                Some(slab) if slab.kind == Some(kind) && !slab.draining => break,
+                Some(_) => frame = shelf.slabs.first(shelf.slabs.slab_of(frame) + 1),
+                None => frame = 0,
+            }
+            tried += 1;
+            if tried > self.slabs.len() + 1 {
+                return None;
+            }
+        }
+        self.kind(kind).hand = frame.wrapping_add(1);
+        Some(frame)
+    }
+
+    /// Starts to drain a slab of this kind, one without pins if there is any, as pins would keep it; false if there
+    /// is none left.
+    fn drain_last(&mut self, shelf: &Shelf, kind: SlabKind) -> bool {
+        let stays = |slab: &Slab| slab.kind == Some(kind) && !slab.draining;
+        let unpinned = |slab: usize| {
+            let first = shelf.slabs.first(slab);
+            (first..first + shelf.slabs.frames() as u32)
+                .filter_map(|frame| shelf.slabs.record(frame))
+                .all(|record| record.pins.load(Ordering::Relaxed) == 0)
+        };
+        let best = (0..self.slabs.len()).rev().find(|slab| stays(&self.slabs[*slab]) && unpinned(*slab));
+        let Some(slab) = best.or_else(|| self.slabs.iter().rposition(stays)) else {
+            return false;
+        };
+        let first = shelf.slabs.first(slab);
+        let frames = first..first + shelf.slabs.frames() as u32;
+        let before = self.kind(kind).free.len();
+        self.kind(kind).free.retain(|frame| !frames.contains(frame));
+        let mut free = before - self.kind(kind).free.len();
+        if frames.contains(&self.unwritten.start) {
+            free += std::mem::take(&mut self.unwritten).len();
+        }
+        self.kind(kind).slabs -= 1;
+        self.leaving_bytes += shelf.slabs.slab_bytes(kind) as u64;
+        self.slabs[slab].free = free;
+        self.slabs[slab].draining = true;
+        // Before the frames are looked at: a frame that is published after its turn is told of by its filler,
+        // who looks at this count after publishing.
+        shelf.draining.fetch_add(1, Ordering::SeqCst);
+        self.retire_table(shelf, slab, |_| true);
+        self.hide_if_free(shelf, slab);
+        self.reclaim(shelf);
+        true
+    }
+
+    /// A frame was published while some slab drains: if it is in that one, it goes with the others.
+    pub(super) fn published_while_draining(&mut self, shelf: &Shelf, frame: u32) {
+        let draining = self.slabs.get(shelf.slabs.slab_of(frame)).is_some_and(|slab| slab.draining);
+        if let Some(record) = shelf.slabs.record(frame).filter(|_| draining)
+            && record.key.load(Ordering::SeqCst) != 0
+        {
+            self.retire(shelf, frame, record);
+        }
+        self.reclaim(shelf);
+    }
+
+    fn free_unless_pinned(&mut self, shelf: &Shelf, frame: u32) {
+        let Some(record) = shelf.slabs.record(frame) else {
+            return;
+        };
+        // Acquire: what holders read comes before the next owner's writes. From here on either nobody has the
+        // frame, or the last holder sees the bit.
+        if record.pins.fetch_or(RETIRED, Ordering::AcqRel) == 0 {
+            record.pins.store(0, Ordering::Relaxed);
+            self.left(shelf, frame);
+            self.set_free(shelf, frame);
+        }
+    }
+
+    /// A retired frame is about to be free.
+    fn left(&mut self, shelf: &Shelf, frame: u32) {
+        if self.kind_of(shelf, frame) == Some(SlabKind::Large)
+            && let Some(record) = shelf.slabs.record(frame)
+        {
+            self.leaving_bytes -= record.large_bytes() as u64;
+        }
+    }
+
+    /// The frame is nobody's.
+    fn set_free(&mut self, shelf: &Shelf, frame: u32) {
+        let number = shelf.slabs.slab_of(frame);
+        let Some(slab) = self.slabs.get_mut(number) else {
+            return;
+        };
+        let (kind, draining) = (slab.kind, slab.draining);
+        if kind == Some(SlabKind::Large)
+            && let Some(record) = shelf.slabs.record(frame)
+        {
+            // SAFETY: the frame has no key and no pins, and either a grace period has passed since it had a key
+            // or it was owned by the caller's caller, who gave it up.
+            #[allow(unsafe_code)]
+            let bytes = unsafe { shelf.slabs.free_large(record) } as u64;
+            self.large_bytes -= bytes;
+            shelf.release(bytes);
+        }
+        if draining {
+            slab.free += 1;
+            self.hide_if_free(shelf, number);
+        } else if let Some(kind) = kind {
+            self.kind(kind).free.push(frame);
+        }
+    }
+
+    fn hide_if_free(&mut self, shelf: &Shelf, number: usize) {
+        let Some(slab) = self.slabs.get_mut(number) else {
+            return;
+        };
+        let Some(kind) = slab.kind.filter(|_| slab.draining && slab.free == shelf.slabs.frames()) else {
+            return;
+        };
+        if let Some(hidden) = shelf.slabs.hide(number) {
+            shelf.draining.fetch_sub(1, Ordering::SeqCst);
+            self.limbo.push_back((shelf.epoch.phase(), Retired::Slab(number, kind, hidden)));
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Memory of the cache: frames and their records, in slabs, under a directory that readers walk without a lock.
+//!
+//! ```text
+//! frame number = slab << shift | place            directory: one entry a slab
+//!
+//! entry -> records   32 bytes a frame: key, length, pins, mark
+//!       -> data      4,096 bytes a frame, 4,096-aligned        (none in slabs of large blocks)
+//! ```
+//!
+//! A slab of *small* frames has the bytes of its frames; in a slab of *large* ones each record points to an
+//! allocation of its own.
+//!
+//! Who may touch what. A record's atomics: anybody in a section ([`super::epoch`]) who got to it through the
+//! directory. Frame bytes: written only by the one owner of a frame that is neither free nor published
+//! ([`super::fill`]); read by whoever found the frame's key in its record while in a section, or has it pinned.
+//! A slab is freed only after its directory entry was cleared and a grace period has passed, the directory only
+//! with the cache.
+//!
+//! Not here: which frames are free, and who has to go ([`super::hand`]).
+
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Size and alignment of a frame: a page of the disk and of the memory.
+pub(crate) const FRAME_SIZE: usize = 4_096;
+
+/// What a frame takes beside its bytes: its record, and its place in the lists of frames.
+pub(super) const FRAME_OVERHEAD_BYTES: usize = size_of::<Record>() + 8;
+
+/// In [`Record::pins`]: the frame is to be freed by whoever unpins it last.
+pub(super) const RETIRED: u32 = 1 << 31;
+
+/// Which block a frame holds; 0 for none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockKey(pub(super) u64);
+
+/// What is known of a frame. 32 bytes, so that it never lies across two cache lines.
+#[repr(C, align(32))]
+#[derive(Default)]
+pub(super) struct Record {
+    /// The [`BlockKey`], 0 while the frame holds none.
+    pub(super) key: AtomicU64,
+    /// The bytes of a large frame; null in small ones, which are found by their number.
+    large: AtomicPtr<u8>,
+    /// Bytes in use: the block's payload.
+    pub(super) length: AtomicU32,
+    /// Holders outside of sections, and [`RETIRED`].
+    pub(super) pins: AtomicU32,
+    /// 1 if asked for since the hand last passed.
+    pub(super) mark: AtomicU32,
+    /// Bytes reserved for a large frame.
+    large_bytes: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Record>() == 32);
+
+impl Record {
+    /// Announces how many bytes a large frame will get.
+    pub(super) fn reserve_large(&self, bytes: u32) {
+        self.large_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes reserved for a large frame; 0 for a small one.
+    pub(super) fn large_bytes(&self) -> usize {
+        self.large_bytes.load(Ordering::Relaxed) as usize
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    /// Null: no slab. The other field is set before and stays until another slab takes the place.
+    records: AtomicPtr<Record>,
+    data: AtomicPtr<u8>,
+}
+
+/// The slabs of a cache, all with equally many frames.
+pub(super) struct Slabs {
+    /// Frames of a slab: `1 << shift`.
+    shift: u32,
+    directory: AtomicPtr<Directory>,
+}
+
+struct Directory {
+    entries: Box<[Entry]>,
+    /// The directory that was too short, or null: readers may still be in it.
+    outgrown: AtomicPtr<Directory>,
+}
+
+impl Directory {
+    fn leak(slabs: usize, outgrown: *mut Directory) -> *mut Directory {
+        let entries = (0..slabs).map(|_| Entry::default()).collect();
+        Box::into_raw(Box::new(Self { entries, outgrown: AtomicPtr::new(outgrown) }))
+    }
+}
+
+/// A slab that readers cannot find any more.
+pub(super) struct HiddenSlab {
+    records: NonNull<Record>,
+    data: *mut u8,
+}
+
+// SAFETY: it owns what it points to; whoever frees it may be another thread than the one that hid it.
+unsafe impl Send for HiddenSlab {}
+
+/// What kind of frames a slab has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SlabKind {
+    Small,
+    Large,
+}
+
+impl Slabs {
+    pub(super) fn new(shift: u32) -> Self {
+        Self { shift, directory: AtomicPtr::new(Directory::leak(0, ptr::null_mut())) }
+    }
+
+    /// Frames of a slab.
+    pub(super) fn frames(&self) -> usize {
+        1 << self.shift
+    }
+
+    /// What a slab of this kind takes.
+    pub(super) fn slab_bytes(&self, kind: SlabKind) -> usize {
+        let data = match kind {
+            SlabKind::Small => FRAME_SIZE,
+            SlabKind::Large => 0,
+        };
+        self.frames() * (data + FRAME_OVERHEAD_BYTES)
+    }
+
+    pub(super) fn slab_of(&self, frame: u32) -> usize {
+        (frame >> self.shift) as usize
+    }
+
+    /// The first frame of a slab.
+    pub(super) fn first(&self, slab: usize) -> u32 {
+        (slab << self.shift) as u32
+    }
+
+    /// The most slabs that frame numbers can name; a number and one more must fit.
+    pub(super) fn slabs_max(&self) -> usize {
+        (u32::MAX >> self.shift) as usize
+    }
+
+    #[inline]
+    fn directory(&self) -> &[Entry] {
+        let directory = self.directory.load(Ordering::Acquire);
+        // SAFETY: the pointer is always that of a directory from `Directory::leak`; directories are freed only when
+        // `self` is dropped, and the reference ends before that.
+        unsafe { &(*directory).entries }
+    }
+
+    /// The record of a frame and where its bytes are (null for a large frame without any); `None` if its slab is
+    /// gone. The caller is in a section, holds the cache's lock, or owns or has pinned the frame, for as long as
+    /// it uses them.
+    #[inline]
+    pub(super) fn frame(&self, frame: u32) -> Option<(&Record, *mut u8)> {
+        let entry = self.directory().get(self.slab_of(frame))?;
+        let records = entry.records.load(Ordering::Acquire);
+        if records.is_null() {
+            return None;
+        }
+        let place = frame as usize & (self.frames() - 1);
+        // SAFETY: a slab has `frames()` records, initialised before the entry was set, and `place` is below that.
+        // They are freed only after the entry was cleared and a grace period went by, and never while a frame of
+        // the slab is owned or pinned; by the caller's promise the reference does not live that long.
+        let record = unsafe { &*records.add(place) };
+        // Set before `records` was, and not changed before a grace period is over that the caller is part of.
+        let data = entry.data.load(Ordering::Relaxed);
+        if data.is_null() {
+            return Some((record, record.large.load(Ordering::Relaxed)));
+        }
+        // SAFETY: the slab's data is `frames() * FRAME_SIZE` bytes and `place` is below `frames()`.
+        Some((record, unsafe { data.add(place * FRAME_SIZE) }))
+    }
+
+    /// [`Self::frame`] without the bytes.
+    pub(super) fn record(&self, frame: u32) -> Option<&Record> {
+        self.frame(frame).map(|(record, _)| record)
+    }
+
+    /// Allocates a slab in `slab`, which has none; false if there is no memory. The cache's lock is held.
+    /// Frame bytes are not initialised.
+    pub(super) fn install(&self, slab: usize, kind: SlabKind) -> bool {
+        self.grow_to(slab + 1);
+        let Some(entry) = self.directory().get(slab) else {
+            return false;
+        };
+        debug_assert!(entry.records.load(Ordering::Relaxed).is_null());
+        // SAFETY: the layout is not of size zero.
+        let records = unsafe { alloc_zeroed(self.records_layout()) }.cast::<Record>();
+        if records.is_null() {
+            return false;
+        }
+        let data = match kind {
+            // SAFETY: as above.
+            SlabKind::Small => unsafe { alloc(self.data_layout()) },
+            SlabKind::Large => ptr::null_mut(),
+        };
+        if kind == SlabKind::Small && data.is_null() {
+            // SAFETY: allocated above with this layout.
+            unsafe { dealloc(records.cast(), self.records_layout()) };
+            return false;
+        }
+        entry.data.store(data, Ordering::Relaxed);
+        // Zeroed records are empty ones: all fields are integers or a null pointer.
+        entry.records.store(records, Ordering::Release);
+        true
+    }
+
+    /// Hides a slab from new readers. The cache's lock is held; all its frames are free. What it returns is freed
+    /// after a grace period.
+    pub(super) fn hide(&self, slab: usize) -> Option<HiddenSlab> {
+        let entry = self.directory().get(slab)?;
+        let records = NonNull::new(entry.records.swap(ptr::null_mut(), Ordering::AcqRel))?;
+        Some(HiddenSlab { records, data: entry.data.load(Ordering::Relaxed) })
+    }
+
+    /// Frees a hidden slab.
+    ///
+    /// # Safety
+    /// A grace period has passed since it was hidden, and none of its frames is owned, pinned or has bytes of
+    /// its own.
+    pub(super) unsafe fn free(&self, slab: HiddenSlab) {
+        // SAFETY: allocated by `install` with these layouts; by the caller's promise nobody refers to them.
+        unsafe {
+            dealloc(slab.records.as_ptr().cast(), self.records_layout());
+            if !slab.data.is_null() {
+                dealloc(slab.data, self.data_layout());
+            }
+        }
+    }
+
+    /// Allocates the bytes that [`Record::reserve_large`] announced; false if there is no memory. The caller owns
+    /// the frame.
+    pub(super) fn allocate_large(&self, record: &Record) -> bool {
+        let Some(layout) = large_layout(record.large_bytes()) else {
+            return false;
+        };
+        // SAFETY: `large_layout` gives no layout of size zero.
+        let data = unsafe { alloc_zeroed(layout) };
+        record.large.store(data, Ordering::Relaxed);
+        !data.is_null()
+    }
+
+    /// Takes a large frame's bytes away and says how many were reserved.
+    ///
+    /// # Safety
+    /// Nobody reads them or can come to: the frame is owned by the caller, or a grace period has passed since
+    /// its key was taken away and it is not pinned.
+    pub(super) unsafe fn free_large(&self, record: &Record) -> usize {
+        let data = record.large.swap(ptr::null_mut(), Ordering::Relaxed);
+        let bytes = record.large_bytes.swap(0, Ordering::Relaxed) as usize;
+        if let (false, Some(layout)) = (data.is_null(), large_layout(bytes)) {
+            // SAFETY: allocated by `allocate_large` with this layout, and forgotten by the record just now.
+            unsafe { dealloc(data, layout) };
+        }
+        bytes
+    }
+
+    /// Makes the directory at least `slabs` long. The cache's lock is held.
+    fn grow_to(&self, slabs: usize) {
+        let old = self.directory();
+        if old.len() >= slabs {
+            return;
+        }
+        let outgrown = self.directory.load(Ordering::Relaxed);
+        let grown = Directory::leak(slabs.next_power_of_two().max(16), outgrown);
+        // SAFETY: just made, and not shared yet.
+        for (new, entry) in unsafe { &(*grown).entries }.iter().zip(old) {
+            new.data.store(entry.data.load(Ordering::Relaxed), Ordering::Relaxed);
+            new.records.store(entry.records.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        // Readers that are still in the old one see slabs as they were: what is hidden from now on is freed only
+        // after a grace period, and readers that come later see the new one.
+        self.directory.store(grown, Ordering::Release);
+    }
+
+    fn records_layout(&self) -> Layout {
+        Layout::array::<Record>(self.frames()).unwrap_or(Layout::new::<Record>())
+    }
+
+    fn data_layout(&self) -> Layout {
+        // At most 512 frames: neither the product nor the layout can overflow.
+        Layout::from_size_align(self.frames() * FRAME_SIZE, FRAME_SIZE).unwrap_or(Layout::new::<Record>())
+    }
+}
+
+/// How a large frame's bytes are allocated.
+fn large_layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes, FRAME_SIZE).ok().filter(|layout| layout.size() > 0)
+}
+
+impl Drop for Slabs {
+    fn drop(&mut self) {
+        for slab in 0..self.directory().len() {
+            for place in 0..self.frames() as u32 {
+                if let Some(record) = self.record(self.first(slab) + place) {
+                    // SAFETY: nobody else has the cache: sections, owned frames and pins all borrow or count it.
+                    unsafe { self.free_large(record) };
+                }
+            }
+            if let Some(hidden) = self.hide(slab) {
+                // SAFETY: as above, and the large frames' bytes went before.
+                unsafe { self.free(hidden) };
+            }
+        }
+        let mut directory = *self.directory.get_mut();
+        while !directory.is_null() {
+            // SAFETY: from `Directory::leak`, each in this chain once, and nobody else is there.
+            let mut boxed = unsafe { Box::from_raw(directory) };
+            directory = *boxed.outgrown.get_mut();
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Open files: at most so many at once, reopened by path when they are read again.
+//!
+//! A table keeps its entry here for as long as it lives; the file behind it may be closed meanwhile. Reading an
+//! open file costs one load and no count: the file is kept by a guard. A reopened file is not looked at again:
+//! its birth id is part of every checksum, so that another file under the same path does not pass for it.
+//!
+//! Which file is closed is decided as in the block cache: a hand goes round, and what was read since it last
+//! passed gets another round.
+//!
+//! Not here: reading ([`crate::reader`]'s `TableFile`).
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::{ArcSwapOption, Guard};
+use shamba_env::{RandomFile, Vfs};
+
+/// Bounds how many tables of a database have their file open. Shared by all of them.
+pub struct OpenFiles {
+    count_max: usize,
+    ring: Mutex<Ring>,
+    reopens: AtomicU64,
+}
+
+#[derive(Default)]
+struct Ring {
+    places: Vec<Option<Arc<Entry>>>,
+    vacant: Vec<usize>,
+    hand: usize,
+    /// How many files are open.
+    open: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    file: ArcSwapOption<Opened>,
+    /// Read since the hand last passed.
+    used: AtomicBool,
+}
+
+/// An open file, behind a pointer that can be swapped.
+#[derive(Debug)]
+pub(crate) struct Opened(Arc<dyn RandomFile>);
+
+impl Opened {
+    pub(crate) fn file(&self) -> &dyn RandomFile {
+        self.0.as_ref()
+    }
+}
+
+/// A file by its path, open or not.
+pub(crate) struct CachedFile {
+    path: PathBuf,
+    vfs: Arc<dyn Vfs>,
+    direct: bool,
+    files: Arc<OpenFiles>,
+    entry: Arc<Entry>,
+    place: usize,
+}
+
+impl OpenFiles {
+    /// At most `count_max` files at once, but one at least. Those being read stay open a little longer.
+    pub fn new(count_max: usize) -> Self {
+        Self { count_max: count_max.max(1), ring: Mutex::default(), reopens: AtomicU64::new(0) }
+    }
+
+    /// How many files are open now.
+    pub fn open_count(&self) -> usize {
+        self.ring().open
+    }
+
+    /// How often a file was opened again.
+    pub fn reopens(&self) -> u64 {
+        self.reopens.load(Ordering::Relaxed)
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        // Consistent between any two statements that can panic.
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for OpenFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenFiles({} of {})", self.open_count(), self.count_max)
+    }
+}
+
+impl Ring {
+    fn add(&mut self, entry: Arc<Entry>) -> usize {
+        match self.vacant.pop() {
+            Some(place) => {
+                self.places[place] = Some(entry);
+                place
+            }
+            None => {
+                self.places.push(Some(entry));
+                self.places.len() - 1
+            }
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        if let Some(entry) = self.places.get_mut(place).and_then(Option::take) {
+            self.open -= usize::from(entry.file.load().is_some());
+            self.vacant.push(place);
+        }
+    }
+
+    /// Notes that `entry`'s file is open, and closes others until there are at most `count_max`.
+    fn opened(&mut self, entry: &Entry, count_max: usize) {
+        self.open += 1;
+        // Twice round: the first takes the marks.
+        for _ in 0..2 * self.places.len() {
+            if self.open <= count_max {
+                return;
+            }
+            self.hand = (self.hand + 1) % self.places.len();
+            let Some(other) = &self.places[self.hand] else {
+                continue;
+            };
+            if std::ptr::eq(&raw const **other, entry) || other.used.swap(false, Ordering::Relaxed) {
+                continue;
+            }
+            self.open -= usize::from(other.file.swap(None).is_some());
+        }
+    }
+}
+
+impl CachedFile {
+    /// Opens `path`; with `direct`, for reads past the operating system's cache.
+    pub(crate) fn open(
+        vfs: &Arc<dyn Vfs>,
+        path: &Path,
+        direct: bool,
+        files: &Arc<OpenFiles>,
+    ) -> io::Result<Self> {
+        let entry = Arc::new(Entry { file: ArcSwapOption::const_empty(), used: AtomicBool::new(true) });
+        let place = files.ring().add(Arc::clone(&entry));
+        let (vfs, files) = (Arc::clone(vfs), Arc::clone(files));
+        // From here on the place is given back if anything fails.
+        let file = Self { path: path.to_path_buf(), vfs, direct, files, entry, place };
+        file.open_now()?;
+        Ok(file)
+    }
+
+    /// The file, opened again if need be.
+    #[inline]
+    pub(crate) fn get(&self) -> io::Result<Guard<Option<Arc<Opened>>>> {
+        let guard = self.entry.file.load();
+        if guard.is_none() {
+            return self.reopen();
+        }
+        if !self.entry.used.load(Ordering::Relaxed) {
+            self.entry.used.store(true, Ordering::Relaxed);
+        }
+        Ok(guard)
+    }
+
+    #[cold]
+    fn reopen(&self) -> io::Result<Guard<Option<Arc<Opened>>>> {
+        self.files.reopens.fetch_add(1, Ordering::Relaxed);
+        self.open_now()
+    }
+
+    fn open_now(&self) -> io::Result<Guard<Option<Arc<Opened>>>> {
+        let file = if self.direct {
+            self.vfs.open_read_direct(&self.path)?
+        } else {
+            self.vfs.open_read(&self.path)?
+        };
+        let opened = Some(Arc::new(Opened(file)));
+        let mut ring = self.files.ring();
+        // Another thread may have been faster: then the counted one is its.
+        if self.entry.file.load().is_none() {
+            self.entry.file.store(opened.clone());
+            self.entry.used.store(true, Ordering::Relaxed);
+            ring.opened(&self.entry, self.files.count_max);
+        }
+        Ok(Guard::from_inner(opened))
+    }
+}
+
+impl Drop for CachedFile {
+    fn drop(&mut self) {
+        self.files.ring().remove(self.place);
+    }
+}
+
+impl fmt::Debug for CachedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedFile").field("path", &self.path).field("direct", &self.direct).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shamba_env::{MemFs, SeededRng, read_exact_at, write_file_synced};
+
+    use super::*;
+
+    fn read(file: &CachedFile) -> io::Result<u8> {
+        let guard = file.get()?;
+        let opened = guard.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let mut byte = [0];
+        read_exact_at(opened.file(), 0, &mut byte)?;
+        Ok(byte[0])
+    }
+
+    #[test]
+    fn few_files_are_open_and_all_of_them_can_be_read() {
+        use shamba_env::Rng;
+
+        let vfs: Arc<dyn Vfs> = Arc::new(MemFs::new());
+        let files = Arc::new(OpenFiles::new(4));
+        let open = |i: u8| {
+            let path = PathBuf::from(format!("/{i}"));
+            write_file_synced(vfs.as_ref(), &path, &[i]).expect("written");
+            CachedFile::open(&vfs, &path, false, &files).expect("opened")
+        };
+        let mut tables: Vec<(u8, CachedFile)> = (0..20).map(|i| (i, open(i))).collect();
+        assert_eq!((files.open_count(), files.reopens()), (4, 0));
+        let dice = SeededRng::new(3);
+        for step in 0..2_000 {
+            let at = (dice.next_u64() % tables.len() as u64) as usize;
+            assert_eq!(read(&tables[at].1).expect("read"), tables[at].0);
+            assert!(files.open_count() <= 4, "step {step}: {files:?}");
+        }
+        let before = files.reopens();
+        assert!(before > 1_000);
+        for _ in 0..100 {
+            assert!(tables[..3].iter().all(|(i, file)| read(file).expect("read") == *i));
+        }
+        assert!(files.reopens() <= before + 3, "files in use stay open");
+        tables.truncate(2);
+        assert!(files.open_count() <= 2);
+        drop(tables);
+        assert_eq!(files.open_count(), 0);
+        let missing = CachedFile::open(&vfs, Path::new("/missing"), false, &files);
+        assert_eq!(missing.expect_err("none").kind(), io::ErrorKind::NotFound);
+        let ring = files.ring();
+        assert_eq!(ring.vacant.len(), ring.places.len());
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_an_error_once_it_was_closed() {
+        let vfs: Arc<dyn Vfs> = Arc::new(MemFs::new());
+        let files = Arc::new(OpenFiles::new(1));
+        let paths = [Path::new("/a"), Path::new("/b")];
+        paths.iter().for_each(|path| write_file_synced(vfs.as_ref(), path, &[7]).expect("written"));
+        let [a, b] = paths.map(|path| CachedFile::open(&vfs, path, true, &files).expect("opened"));
+        paths.iter().for_each(|path| vfs.unlink(path).expect("unlinked"));
+        let guard = b.get().expect("still open");
+        assert!(guard.as_ref().is_some_and(|opened| opened.file().is_direct()));
+        assert_eq!(a.get().map(|_| ()).expect_err("closed and gone").kind(), io::ErrorKind::NotFound);
+    }
+}

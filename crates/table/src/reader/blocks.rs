@@ -1,0 +1,219 @@
+//! Bringing data blocks in: from the file to a frame of the cache, checked on the way.
+//!
+//! An uncompressed block is read straight into its frame, a compressed one into memory of the thread and
+//! decompressed into its frame. The checksum is salted with file and place and covers every byte, so it vouches
+//! for the structure: only the block's header and its count of entries are looked at. Accesses check their
+//! bounds, whatever the bytes are. When the cache has no frame to give, a buffer takes its place.
+//!
+//! Not here: the search ([`super::lookup`]).
+
+use bytes::Bytes;
+
+use super::{DATA_BLOCK, ReadCounters, TableReader, payload_limit_bytes};
+use crate::block::DataBlock;
+use crate::block::frame::{FRAME_BYTES, check};
+use crate::cache::{FreshFrame, PinnedBlock};
+use crate::compression::{Compression, decompress, decompress_into, payload_bytes};
+use crate::error::{Error, Result};
+use crate::index::{BlockNo, Handle};
+
+/// A block that was just read and checked; nobody else has seen it.
+pub(super) enum FreshBlock<'a> {
+    /// In a frame, with the payload's length.
+    Frame(FreshFrame<'a>, usize),
+    Heap(Bytes),
+}
+
+impl FreshBlock<'_> {
+    pub(super) fn payload(&self) -> &[u8] {
+        match self {
+            Self::Frame(frame, length) => frame.get(..*length).unwrap_or_default(),
+            Self::Heap(bytes) => bytes,
+        }
+    }
+}
+
+impl TableReader {
+    /// Whether block `number` is in the cache; if so, its first lines are asked for.
+    pub fn prefetch_block(&self, number: BlockNo) -> bool {
+        match (self.cached, self.loaded.index.slot(number)) {
+            (Some(table), Some(slot)) => self.cache.prefetch(slot, table.key(number.0)),
+            _ => false,
+        }
+    }
+
+    /// Reads block `number` into the cache, if it is not there and the cache has room.
+    ///
+    /// # Errors
+    /// What reading says: `Io` or `Corruption`.
+    pub fn load_block(&self, number: BlockNo, io: &mut ReadCounters) -> Result<()> {
+        if !self.prefetch_block(number)
+            && let Some(handle) = self.loaded.index.handle(number)
+        {
+            let block = self.read_block(handle, true, io)?;
+            self.publish(number, block);
+        }
+        Ok(())
+    }
+
+    #[allow(dead_code, reason = "until walks read ahead")]
+    /// Block `number`, to be kept; `None` past the last. With `fill_cache`, one that is read is kept in the cache.
+    pub(crate) fn pinned(
+        &self,
+        number: BlockNo,
+        fill_cache: bool,
+        io: &mut ReadCounters,
+    ) -> Result<Option<PinnedBlock>> {
+        if let Some(block) = self.cached_block(number, io) {
+            return Ok(Some(block));
+        }
+        match self.loaded.index.handle(number) {
+            Some(handle) => self.read_pinned(number, handle, fill_cache, io).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Block `number` at `handle`, to be kept, from the file.
+    pub(super) fn read_pinned(
+        &self,
+        number: BlockNo,
+        handle: Handle,
+        fill_cache: bool,
+        io: &mut ReadCounters,
+    ) -> Result<PinnedBlock> {
+        let block = self.read_block(handle, fill_cache, io)?;
+        Ok(self.publish_pinned(number, block))
+    }
+
+    /// Block `number`, to be kept, if the cache has it.
+    pub(super) fn cached_block(&self, number: BlockNo, io: &mut ReadCounters) -> Option<PinnedBlock> {
+        let (table, slot) = (self.cached?, self.loaded.index.slot(number)?);
+        let pin = self.cache.enter().find(slot, table.key(number.0))?.pin();
+        io.cache_hits += 1;
+        Some(PinnedBlock::Frame(pin))
+    }
+
+    #[allow(dead_code, reason = "until walks read ahead")]
+    /// Block `number`, to be kept, of its frame as it was read from `handle`.
+    pub(super) fn take_in(
+        &self,
+        number: BlockNo,
+        handle: Handle,
+        frame: &[u8],
+        fill_cache: bool,
+    ) -> Result<PinnedBlock> {
+        let block = self.decompress(handle, frame, fill_cache && self.cached.is_some())?;
+        self.check_header(handle, &block)?;
+        Ok(self.publish_pinned(number, block))
+    }
+
+    /// Lets everybody find a block that was read.
+    pub(super) fn publish(&self, number: BlockNo, block: FreshBlock<'_>) {
+        if let (FreshBlock::Frame(frame, length), Some(table), Some(slot)) =
+            (block, self.cached, self.loaded.index.slot(number))
+        {
+            frame.publish(slot, table.key(number.0), length);
+        }
+    }
+
+    /// As [`Self::publish`], and keeps it.
+    pub(super) fn publish_pinned(&self, number: BlockNo, block: FreshBlock<'_>) -> PinnedBlock {
+        match (block, self.cached, self.loaded.index.slot(number)) {
+            (FreshBlock::Heap(bytes), ..) => PinnedBlock::Heap(bytes),
+            (FreshBlock::Frame(frame, length), Some(table), Some(slot)) => {
+                frame.publish_pinned(slot, table.key(number.0), length)
+            }
+            (FreshBlock::Frame(frame, length), ..) => {
+                PinnedBlock::Heap(Bytes::copy_from_slice(frame.get(..length).unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Reads the block that `handle` says; into a frame if it is to be kept and one can be had.
+    pub(super) fn read_block(
+        &self,
+        handle: Handle,
+        fill_cache: bool,
+        io: &mut ReadCounters,
+    ) -> Result<FreshBlock<'_>> {
+        io.data_reads += 1;
+        let fill_cache = fill_cache && self.cached.is_some();
+        let block = if self.loaded.properties.compression == Compression::None {
+            self.read_stored(handle, fill_cache)?
+        } else {
+            let frame_bytes = handle.bytes as usize;
+            let read = |frame: &[u8]| self.decompress(handle, frame, fill_cache);
+            self.loaded.file.read_briefly(handle.offset, frame_bytes, DATA_BLOCK, read)??
+        };
+        self.check_header(handle, &block)?;
+        Ok(block)
+    }
+
+    fn check_header(&self, handle: Handle, block: &FreshBlock<'_>) -> Result<()> {
+        match DataBlock::view(block.payload()) {
+            Ok(view) if view.len() == handle.entries as usize => Ok(()),
+            Ok(view) => {
+                Err(self.damaged(handle, format!("{} entries, expected {}", view.len(), handle.entries)))
+            }
+            Err(detail) => Err(self.damaged(handle, detail)),
+        }
+    }
+
+    /// Reads a block of a table that is not compressed.
+    fn read_stored(&self, handle: Handle, fill_cache: bool) -> Result<FreshBlock<'_>> {
+        let (file, frame_bytes) = (&self.loaded.file, handle.bytes as usize);
+        // Frames are as long as the index says, which says nothing beyond the data section.
+        if let Some(mut fresh) = fill_cache.then(|| self.cache.fresh(frame_bytes)).flatten() {
+            file.read_into(handle.offset, frame_bytes, &mut fresh, DATA_BLOCK)?;
+            let frame = fresh.get(..frame_bytes).unwrap_or_default();
+            let (stored, compression) =
+                check(file.birth, handle.offset, frame).map_err(|detail| self.damaged(handle, detail))?;
+            if compression == Compression::None {
+                let length = stored.len();
+                self.check_length(handle, length)?;
+                return Ok(FreshBlock::Frame(fresh, length));
+            }
+            return self.decompress(handle, frame, false);
+        }
+        let mut bytes = file.read(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
+        let (stored, compression) =
+            check(file.birth, handle.offset, &bytes).map_err(|detail| self.damaged(handle, detail))?;
+        if compression != Compression::None {
+            return self.decompress(handle, &bytes, false);
+        }
+        let length = stored.len();
+        self.check_length(handle, length)?;
+        bytes.truncate(length);
+        Ok(FreshBlock::Heap(bytes.into()))
+    }
+
+    /// Checks and decompresses the frame of a block.
+    fn decompress(&self, handle: Handle, frame: &[u8], fill_cache: bool) -> Result<FreshBlock<'_>> {
+        let damaged = |detail: String| self.damaged(handle, detail);
+        let (stored, compression) = check(self.loaded.file.birth, handle.offset, frame).map_err(damaged)?;
+        let limit_bytes = payload_limit_bytes(&self.loaded.properties, handle);
+        let length = payload_bytes(compression, stored, limit_bytes).map_err(damaged)?;
+        let Some(mut fresh) = fill_cache.then(|| self.cache.fresh(length)).flatten() else {
+            return Ok(FreshBlock::Heap(
+                decompress(compression, stored, limit_bytes).map_err(damaged)?.into(),
+            ));
+        };
+        decompress_into(compression, stored, fresh.get_mut(..length).unwrap_or_default()).map_err(damaged)?;
+        Ok(FreshBlock::Frame(fresh, length))
+    }
+
+    fn check_length(&self, handle: Handle, length: usize) -> Result<()> {
+        let limit_bytes = payload_limit_bytes(&self.loaded.properties, handle);
+        if length <= limit_bytes {
+            return Ok(());
+        }
+        Err(self.damaged(handle, format!("a payload of {length} bytes, at most {limit_bytes} expected")))
+    }
+
+    #[cold]
+    fn damaged(&self, handle: Handle, detail: String) -> Error {
+        self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail)
+    }
+}
+
+const _: () = assert!(FRAME_BYTES < crate::cache::FRAME_SIZE);

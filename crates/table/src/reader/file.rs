@@ -1,0 +1,209 @@
+//! Reading a table's file: pieces of it, into buffers or frames, past the system's cache or not.
+//!
+//! Bounds are checked first: what lies beyond the file's end is damage to the structure that was expected there,
+//! and nothing is allocated for it. With direct I/O, what is not aligned is read with everything around it up to
+//! page boundaries, into a scratch buffer of the thread.
+//!
+//! Not here: what the bytes mean ([`super::load`], [`super::blocks`]); which files are open ([`crate::files`]).
+
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_env::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, RandomFile, Vfs, read_aligned_at, read_exact_at};
+
+use crate::block::frame::unseal;
+use crate::compression::Compression;
+use crate::error::{Error, Result};
+use crate::files::{CachedFile, OpenFiles};
+use crate::id::BirthId;
+
+/// What a thread keeps between reads. More is freed at once.
+const SCRATCH_KEPT_BYTES: usize = 256 << 10;
+
+thread_local! {
+    /// Aligned memory for reads that cannot go where they belong.
+    static SCRATCH: RefCell<AlignedBuf> = RefCell::default();
+}
+
+/// The file of a table.
+#[derive(Debug)]
+pub(crate) struct TableFile {
+    pub(crate) path: PathBuf,
+    pub(crate) birth: BirthId,
+    /// Length of the file.
+    pub(crate) bytes: u64,
+    file: CachedFile,
+}
+
+impl TableFile {
+    /// Opens `path`; its birth id is not known yet.
+    pub(crate) fn open(
+        vfs: &Arc<dyn Vfs>,
+        path: &Path,
+        direct: bool,
+        files: &Arc<OpenFiles>,
+    ) -> Result<Self> {
+        let file =
+            CachedFile::open(vfs, path, direct, files).map_err(|error| Error::io(path, "open", error))?;
+        let mut opened = Self { path: path.to_path_buf(), birth: BirthId(0), bytes: 0, file };
+        opened.bytes = opened.length_now()?;
+        Ok(opened)
+    }
+
+    /// A file that is no whole table.
+    #[cfg(test)]
+    pub(crate) fn for_tests(env: &shamba_env::Env, path: &Path, birth: BirthId) -> Self {
+        let file = Self::open(&env.vfs, path, false, &Arc::new(OpenFiles::new(1))).expect("opened");
+        Self { birth, ..file }
+    }
+
+    /// Length of the file now; it was `bytes` when the table was opened.
+    pub(crate) fn length_now(&self) -> Result<u64> {
+        self.with_file(|file| file.len()).and_then(|length| self.read_result(length))
+    }
+
+    /// Whether reads go past the system's cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.with_file(|file| file.is_direct()).unwrap_or(false)
+    }
+
+    /// Reads what the file must have: its end inside is damage to `structure`. Nothing is allocated for bytes
+    /// that the file does not have.
+    pub(crate) fn read(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Vec<u8>> {
+        let length = self.check_range(offset, bytes, structure)?;
+        let mut buf = vec![0; length];
+        let mut at = offset;
+        // In pieces: scratch memory, if it is needed, stays small.
+        for piece in buf.chunks_mut(SCRATCH_KEPT_BYTES) {
+            self.read_into(at, piece.len(), piece, structure)?;
+            at += piece.len() as u64;
+        }
+        Ok(buf)
+    }
+
+    /// Reads `bytes` from `offset` to the front of `buf`; what lies behind them is overwritten with anything. A
+    /// `buf` of whole pages, aligned, is read into directly where the offset is aligned, too.
+    pub(crate) fn read_into(
+        &self,
+        offset: u64,
+        bytes: usize,
+        buf: &mut [u8],
+        structure: &'static str,
+    ) -> Result<()> {
+        self.check_range(offset, bytes as u64, structure)?;
+        let read = self.with_file(|file| {
+            if file.alignment_bytes() <= 1 {
+                return match buf.get_mut(..bytes) {
+                    Some(buf) => read_exact_at(file, offset, buf),
+                    None => Err(io::ErrorKind::InvalidInput.into()),
+                };
+            }
+            let fits = offset.is_multiple_of(DIRECT_ALIGNMENT_BYTES as u64)
+                && buf.as_ptr().addr().is_multiple_of(DIRECT_ALIGNMENT_BYTES);
+            match buf.get_mut(..bytes.next_multiple_of(DIRECT_ALIGNMENT_BYTES)) {
+                Some(pages) if fits => read_aligned_at(file, offset, pages, bytes),
+                _ => read_around(file, offset, bytes, |read| match buf.get_mut(..bytes) {
+                    Some(buf) => {
+                        buf.copy_from_slice(read);
+                        Ok(())
+                    }
+                    None => Err(io::ErrorKind::InvalidInput.into()),
+                })?,
+            }
+        })?;
+        read.or_else(|error| self.read_error(offset, structure, error))
+    }
+
+    /// Reads `bytes` from `offset` into memory of the thread and gives them to `look`.
+    pub(crate) fn read_briefly<T>(
+        &self,
+        offset: u64,
+        bytes: usize,
+        structure: &'static str,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        self.check_range(offset, bytes as u64, structure)?;
+        match self.with_file(|file| read_around(file, offset, bytes, look))? {
+            Ok(looked) => Ok(looked),
+            Err(error) => self.read_error(offset, structure, error),
+        }
+    }
+
+    /// The payload of a frame that is never compressed.
+    pub(crate) fn payload(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Bytes> {
+        let frame = self.read(offset, bytes, structure)?;
+        let limit_bytes = frame.len();
+        match unseal(self.birth, offset, frame, limit_bytes) {
+            Ok((payload, Compression::None)) => Ok(payload),
+            Ok((_, other)) => Err(self.damaged(offset, structure, format!("compressed with {other}"))),
+            Err(detail) => Err(self.damaged(offset, structure, detail)),
+        }
+    }
+
+    pub(crate) fn damaged(&self, offset: u64, structure: &'static str, detail: impl Into<String>) -> Error {
+        Error::corruption(&self.path, offset, structure, detail)
+    }
+
+    /// The length of a piece that lies in the file.
+    fn check_range(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<usize> {
+        let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
+        match (end, usize::try_from(bytes)) {
+            (Some(_), Ok(length)) => Ok(length),
+            _ => {
+                let detail = format!("{bytes} bytes expected, the file has {}", self.bytes);
+                Err(self.damaged(offset, structure, detail))
+            }
+        }
+    }
+
+    fn with_file<T>(&self, act: impl FnOnce(&dyn RandomFile) -> T) -> Result<T> {
+        let guard = self.file.get().map_err(|error| Error::io(&self.path, "open", error))?;
+        match guard.as_ref() {
+            Some(opened) => Ok(act(opened.file())),
+            // An open file is what `get` gives.
+            None => Err(Error::io(&self.path, "open", io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    #[cold]
+    fn read_error<T>(&self, offset: u64, structure: &'static str, error: io::Error) -> Result<T> {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return Err(self.damaged(offset, structure, error.to_string()));
+        }
+        Err(Error::io(&self.path, "read", error))
+    }
+
+    fn read_result<T>(&self, result: io::Result<T>) -> Result<T> {
+        result.map_err(|error| Error::io(&self.path, "read", error))
+    }
+}
+
+/// Reads `bytes` from `offset` and what else lies on their pages, and shows them.
+fn read_around<T>(
+    file: &dyn RandomFile,
+    offset: u64,
+    bytes: usize,
+    show: impl FnOnce(&[u8]) -> T,
+) -> io::Result<T> {
+    let alignment = file.alignment_bytes().max(1);
+    let before = (offset % alignment as u64) as usize; // Below the alignment.
+    let needed = before + bytes;
+    SCRATCH.with(|scratch| {
+        // Taken, not borrowed: `show` may read, too.
+        let mut buf = scratch.take();
+        buf.reserve(needed);
+        let pages = needed.next_multiple_of(alignment);
+        let read = match buf.get_mut(..pages) {
+            Some(pages) => read_aligned_at(file, offset - before as u64, pages, needed),
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let shown = read.map(|()| show(buf.get(before..needed).unwrap_or_default()));
+        if buf.len() <= SCRATCH_KEPT_BYTES + 2 * DIRECT_ALIGNMENT_BYTES {
+            scratch.replace(buf);
+        }
+        shown
+    })
+}

@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
 use crate::ids::{Age, KeyspaceId, LogNo, RunId};
-use crate::memtable::{Memtable, OrderedMemtable};
+use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::scan::IterRegistry;
 use crate::settings::Settings;
@@ -54,8 +54,14 @@ pub(crate) struct KeyspaceCore {
 }
 
 impl KeyspaceCore {
-    pub fn new(id: KeyspaceId, name: String, version: Arc<Version>, closed: Arc<AtomicBool>) -> Self {
-        let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(OrderedMemtable::new())];
+    pub fn new(
+        id: KeyspaceId,
+        name: String,
+        version: Arc<Version>,
+        memtable: ChunkedMemtable,
+        closed: Arc<AtomicBool>,
+    ) -> Self {
+        let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(memtable)];
         let view = ArcSwap::from_pointee(View::new(id, memtables, version));
         Self { id, name, view, publishing: Mutex::new(()), dropped: AtomicBool::new(false), closed }
     }
@@ -63,7 +69,8 @@ impl KeyspaceCore {
     /// What stands for a keyspace of another database: it cannot be used, and says why.
     pub fn foreign(other: &Self) -> Arc<Self> {
         let name = format!("{} of another database", other.name);
-        let foreign = Self::new(other.id, name, Arc::default(), Arc::new(AtomicBool::new(false)));
+        let memtable = ChunkedMemtable::new(false);
+        let foreign = Self::new(other.id, name, Arc::default(), memtable, Arc::new(AtomicBool::new(false)));
         foreign.dropped.store(true, Ordering::Release);
         Arc::new(foreign)
     }

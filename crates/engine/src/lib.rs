@@ -28,7 +28,7 @@
 //!
 //! Start at [`Db`] and [`Builder`]; [`Snapshot`], [`Batch`], [`Iter`], [`Cursor`] and [`Keyspace`] come from
 //! there.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![deny(missing_docs)]
 
 /// The examples of the project's front page are compiled.

@@ -11,6 +11,7 @@ use crate::compaction::output::Output;
 use crate::core::{Core, KeyspaceCore, Writing, lock};
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
+use crate::memtable::ChunkedMemtable;
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
 use crate::version::manifest::ManifestWriter;
 use crate::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
@@ -90,7 +91,9 @@ impl Core {
             Ok(ManifestEdit { keyspaces_created, ..ManifestEdit::default() })
         })?;
         let version = Arc::new(Version::empty());
-        let keyspace = Arc::new(KeyspaceCore::new(id, name.to_owned(), version, Arc::clone(&self.closed)));
+        let memtable = ChunkedMemtable::new(self.settings.memtable_index);
+        let keyspace =
+            Arc::new(KeyspaceCore::new(id, name.to_owned(), version, memtable, Arc::clone(&self.closed)));
         let mut keyspaces = (**self.keyspaces.load()).clone();
         keyspaces.insert(id, Arc::clone(&keyspace));
         self.keyspaces.store(Arc::new(keyspaces));
@@ -124,7 +127,7 @@ impl Core {
         lock(&self.background.state).full_merges.retain(|id| *id != keyspace.id);
         // Whoever still holds the keyspace's handle must not keep its files.
         keyspace.publish(|view| {
-            view.next(vec![Arc::new(crate::memtable::OrderedMemtable::new())], Arc::new(Version::empty()))
+            view.next(vec![Arc::new(ChunkedMemtable::new(false))], Arc::new(Version::empty()))
         });
         self.release_stale_views();
         Ok(())

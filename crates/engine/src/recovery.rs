@@ -28,7 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
 use crate::ids::{KeyspaceId, LogNo};
-use crate::memtable::{Memtable, OrderedMemtable};
+use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::scan::IterRegistry;
 use crate::settings::Settings;
@@ -237,7 +237,9 @@ fn build_core(
         .iter()
         .map(|(id, keyspace)| {
             let version = Arc::new(keyspace.version.clone());
-            (*id, Arc::new(KeyspaceCore::new(*id, keyspace.name.clone(), version, Arc::clone(&closed))))
+            let memtable = ChunkedMemtable::new(settings.memtable_index);
+            let name = keyspace.name.clone();
+            (*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, Arc::clone(&closed))))
         })
         .collect();
     let beyond_files =
@@ -350,8 +352,11 @@ fn replay_logs(core: &Core, state: &ManifestState, files: &[String]) -> Result<(
                 continue;
             }
             let memtables = replayed.entry(id).or_default();
-            if memtables.last().is_none_or(|last| last.bytes() >= core.settings.design.buffer_bytes) {
-                memtables.push(Arc::new(OrderedMemtable::new()));
+            if memtables
+                .last()
+                .is_none_or(|last| last.is_full() || last.bytes() >= core.settings.design.buffer_bytes)
+            {
+                memtables.push(Arc::new(ChunkedMemtable::new(core.settings.memtable_index)));
             }
             if let Some(active) = memtables.last() {
                 apply_op(active.as_ref(), core.digest, seq, op);

@@ -18,3 +18,16 @@ pub fn prefetch_line(bytes: &[u8], offset: usize) {
         let _ = byte;
     }
 }
+
+/// Asks the processor to load the cache line at an address, whatever is there: nothing is read or checked.
+#[inline(always)]
+pub fn prefetch_address(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: `prefetch` has no memory effect and cannot fault, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast::<i8>());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -180,7 +180,9 @@ mod tests {
         let rules = Rules::manual(Design::new(MergePolicy::Leveling, 4.0, 10, 0.0), 1);
         let job = crate::compaction::policy::pick(&version, &rules).expect("a merge");
         let slices = ["a..c", "c..f", "f..k", "k..p", "p..z"].map(|slice| slice.parse().expect("a range"));
-        let keyspace = KeyspaceCore::new(KeyspaceId(0), String::new(), Arc::default(), Arc::default());
+        let memtable = crate::memtable::ChunkedMemtable::new(false);
+        let (name, closed) = (String::new(), Arc::default());
+        let keyspace = KeyspaceCore::new(KeyspaceId(0), name, Arc::default(), memtable, closed);
         MergePlan::new(Arc::new(keyspace), Arc::new(version), job, slices.into(), threads, 0)
     }
 

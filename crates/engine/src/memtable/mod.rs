@@ -1,7 +1,8 @@
 //! Memtables: the newest writes of a keyspace, in memory, until a flush makes a table of them.
 //!
-//! Behind a trait, so that the simple [`OrderedMemtable`] can be replaced by an indexed one without anything
-//! above noticing. One writer at a time (the commit path sees to it), any number of readers beside it.
+//! Databases use [`ChunkedMemtable`]: entries in an arena, a digest index for lookups, sorted chunks for scans.
+//! Tests hold it against a simple ordered map behind the same trait. One writer at a time, any number of readers
+//! beside it.
 //!
 //! What readers rely on: an entry is in the memtable before its sequence number becomes visible, and is never
 //! changed or taken out. So a reader at sequence `s` always sees the same entries up to `s`, whatever is
@@ -16,13 +17,26 @@ use shamba_table::{Entry, EntryIter, RangeTombstone};
 
 use crate::range_delete::FragmentedTombstones;
 
+#[allow(unsafe_code)]
+mod arena;
+#[allow(unsafe_code)]
+mod chunked;
+#[allow(unsafe_code)]
+mod index;
+#[allow(unsafe_code)]
+mod iter;
+mod order;
+#[cfg(test)]
 mod ordered;
 
+pub(crate) use chunked::ChunkedMemtable;
+#[cfg(test)]
 pub(crate) use ordered::OrderedMemtable;
 
 /// An ordered store of entries and range tombstones in memory.
 pub(crate) trait Memtable: Send + Sync {
-    /// Stores a copy of one version of a key. Storing the same key and sequence number again replaces it.
+    /// Stores a copy of one version of a key. What is stored under the same
+    /// key and sequence number already stays.
     fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]);
 
     /// Asks the core for the line at which [`Self::get`] with this digest will look first, and returns at once.
@@ -44,6 +58,11 @@ pub(crate) trait Memtable: Send + Sync {
     /// About how much memory it takes: keys, values and the structure around them.
     fn bytes(&self) -> u64;
 
+    /// Whether it can take little more, whatever its size; it must be sealed then.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Point entries, every version counted; range tombstones are not.
     fn entries(&self) -> u64;
 
@@ -56,3 +75,6 @@ pub(crate) trait Memtable: Send + Sync {
     /// Walks the entries in internal order. Entries inserted later may or may not appear.
     fn iter(self: Arc<Self>) -> Box<dyn EntryIter>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
-//! The simple memtable: an ordered map from key to versions behind a read-write lock.
+//! The safe twin of the memtable, for tests: an ordered map from key to versions behind a read-write lock.
 //!
 //! Readers and the writer exclude each other only for one map operation. An iterator holds no lock between
 //! calls: it copies a *chunk* of entries (reference counts, not bytes) under the lock and walks that, and
 //! finds its way on by the last key and sequence number. A chunk may miss entries that were inserted after
 //! it was copied; all of those are newer than what any reader of it can see.
 //!
-//! The digest is not used: an index by digest comes with the memtable that replaces this one.
+//! Not here: the memtable that databases use ([`super::chunked`]).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -79,7 +79,6 @@ impl Memtable for OrderedMemtable {
             }
         }
         drop(map);
-        // A version stored twice (a replay of what is there already) is not worth exact accounts.
         if added {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
             self.entries.fetch_add(1, Ordering::Relaxed);
@@ -174,25 +173,20 @@ impl Versions {
         self.len() - self.older.partition_point(|version| version.seq <= seq)
     }
 
-    /// Whether the version is a new one; else it replaced the one of its number.
+    /// Whether the version is a new one; else its number is there already, and stays.
     fn insert(&mut self, version: Version) -> bool {
         if version.seq > self.newest.seq {
             self.older.push(std::mem::replace(&mut self.newest, version));
             return true;
         }
-        // Out of order: only a replay does this.
-        if version.seq == self.newest.seq {
-            self.newest = version;
-            return false;
-        }
+        // Out of order: only tests do this.
         match self.older.binary_search_by_key(&version.seq, |older| older.seq) {
-            Ok(index) => self.older[index] = version,
-            Err(index) => {
+            Err(index) if version.seq < self.newest.seq => {
                 self.older.insert(index, version);
-                return true;
+                true
             }
+            _ => false,
         }
-        false
     }
 }
 
@@ -353,6 +347,3 @@ fn ranks_from(versions: &Versions, seq: SeqNo) -> usize {
         None => versions.len(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,7 +22,7 @@ use super::run_iter::RunIter;
 use super::scan::{IterRegistry, ScanSource};
 use crate::error::Result;
 use crate::ids::{Age, KeyspaceId, RunId};
-use crate::memtable::{Memtable, OrderedMemtable};
+use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::range_delete::FragmentedTombstones;
 use crate::snapshot::{SnapshotGuard, SnapshotList};
 use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
@@ -247,7 +247,7 @@ impl Store {
         let env = Env::deterministic(Arc::new(MemFs::new()), 1);
         env.vfs.create_dir_all(Path::new(DIR)).expect("memory");
         let ledger = Arc::new(Ledger::new());
-        let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(OrderedMemtable::new())];
+        let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(ChunkedMemtable::new(true))];
         let view = View::new(KeyspaceId(0), memtables, Arc::new(Version::empty()));
         Arc::new(Self {
             env,
@@ -333,7 +333,7 @@ impl Store {
     pub fn rotate(&self) {
         let view = self.newest_view();
         let mut memtables = view.memtables.clone();
-        memtables.insert(0, Arc::new(OrderedMemtable::new()));
+        memtables.insert(0, Arc::new(ChunkedMemtable::new(true)));
         self.install(memtables, Arc::clone(&view.version));
     }
 

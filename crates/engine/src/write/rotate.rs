@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use crate::core::{Core, Generation, Writing, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
-use crate::memtable::{Memtable, OrderedMemtable};
+use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::WorkCounters;
 use crate::view::View;
 use crate::wal::WalWriter;
@@ -29,7 +29,10 @@ impl Core {
     /// Whether the active memtables or their log are full.
     pub(crate) fn is_rotation_due(&self, writing: &Writing) -> bool {
         let log_bytes = writing.wal.as_ref().map_or(0, WalWriter::offset);
-        self.active_bytes() >= self.settings.design.buffer_bytes || log_bytes >= self.settings.wal_bytes
+        let is_full = |view: &View| view.memtables.first().is_some_and(|memtable| memtable.is_full());
+        self.active_bytes() >= self.settings.design.buffer_bytes
+            || log_bytes >= self.settings.wal_bytes
+            || self.keyspaces.load().values().any(|keyspace| is_full(&keyspace.load()))
     }
 
     /// Makes sure that there is a log to append to: after one was sealed for lack of space there is none.
@@ -81,7 +84,7 @@ impl Core {
             bytes += active.bytes();
             members.push((Arc::clone(keyspace), active));
             keyspace.publish(|view| {
-                let fresh: Arc<dyn Memtable> = Arc::new(OrderedMemtable::new());
+                let fresh: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(self.settings.memtable_index));
                 let memtables = std::iter::once(fresh).chain(view.memtables.iter().cloned()).collect();
                 view.next(memtables, Arc::clone(&view.version))
             });

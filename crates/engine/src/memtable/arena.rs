@@ -1,0 +1,347 @@
+//! The arena: entries one after the other in memory that is written once and never moves.
+//!
+//! One writer appends through its [`Cursor`]; readers follow [`EntryRef`]s beside it without locks. An entry:
+//!
+//! ```text
+//! older: u32 | seq << 8 | kind: u64 | key length: varint | value length: varint | key | value
+//! ```
+//!
+//! aligned to 4 bytes, all in native byte order (it never leaves the process). `older` is the next entry of
+//! the same chain in the digest index ([`super::index`]) and the only part that ever changes.
+//!
+//! A reference is 32 bits: slab number and place in the slab in units of 4 bytes. Slabs grow with the arena
+//! up to 1 MiB, so that the unused end of the last one stays a small share of a small memtable too; an
+//! entry that would waste much of one gets a slab of its own. The directory from number to address is
+//! replaced by one of twice the size when it is full; the old ones stay until the arena goes, since readers may
+//! be in them (together they are as large as the last).
+//!
+//! Invariants, on which the unsafe code rests:
+//! 1. the bytes of an entry are written before its reference leaves [`Arena::push`], and never again, `older`
+//!    excepted, which is atomic;
+//! 2. whoever hands a reference to another thread does it with release and acquire;
+//! 3. a reference is used only with the arena that made it;
+//! 4. slabs and directories live until the cursor is dropped, and the memtable drops both at once.
+//!
+//! Not here: finding entries (`index`), their order (`order`).
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::num::NonZeroU32;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use shamba_key::{EntryKind, SeqNo, prefetch_address};
+use shamba_table::internal_cmp;
+
+/// Entries start on multiples of this: what the atomic link at their beginning needs.
+const UNIT_BYTES: usize = 4;
+/// How many bits of a reference are the place in its slab.
+const PLACE_BITS: u32 = 18;
+const SLAB_BYTES_MIN: usize = 4096;
+const SLAB_BYTES_MAX: usize = UNIT_BYTES << PLACE_BITS;
+/// A slab is at most this part of what the arena holds already.
+const SLAB_SHARE: usize = 8;
+/// An entry of more than this part of a slab does not begin a new one but lies alone.
+const ALONE_SHARE: usize = 4;
+/// As many slabs as a reference can tell apart.
+const SLABS_MAX: usize = 1 << (32 - PLACE_BITS);
+/// The arena says that it is full with this many slabs left for the batch that is on its way.
+const SLABS_FULL: usize = SLABS_MAX / 2;
+const FIRST_DIRECTORY_SLABS: usize = 8;
+
+const LINK_BYTES: usize = 4;
+const FIXED_BYTES: usize = LINK_BYTES + 8;
+/// The largest header: three bytes of key length, five of value length.
+const HEADER_BYTES_MAX: usize = FIXED_BYTES + 3 + 5;
+
+/// A header and the first bytes of a key.
+const PREFETCHED_BYTES: usize = 32;
+
+/// Where an entry lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub(super) struct EntryRef(NonZeroU32);
+
+impl EntryRef {
+    /// The reference that was packed as `bits`; 0 is none.
+    #[inline]
+    pub fn from_bits(bits: u32) -> Option<Self> {
+        NonZeroU32::new(bits).map(Self)
+    }
+
+    #[inline]
+    pub fn bits(self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// One entry as it lies in the arena.
+#[derive(Clone, Copy)]
+pub(super) struct EntryView<'a> {
+    pub seq: SeqNo,
+    pub kind: EntryKind,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
+/// The readers' side of the arena: where its slabs are.
+pub(super) struct Arena {
+    directory: AtomicPtr<AtomicPtr<u8>>,
+}
+
+/// The writer's side: where the next entry goes, and all that is allocated.
+pub(super) struct Cursor {
+    /// The current slab, and the bytes of it that are taken.
+    slab: usize,
+    start: *mut u8,
+    used: usize,
+    capacity: usize,
+    slabs: Vec<Allocation>,
+    directories: Vec<Box<[AtomicPtr<u8>]>>,
+    /// Bytes of entries.
+    bytes: usize,
+}
+
+struct Allocation {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the cursor owns its slabs; nothing in it belongs to a thread.
+unsafe impl Send for Cursor {}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        for slab in &self.slabs {
+            // SAFETY: allocated with this layout, freed once; by invariant 4 nobody reads it any more.
+            unsafe { dealloc(slab.start.as_ptr(), slab.layout) };
+        }
+    }
+}
+
+impl Arena {
+    /// An empty arena and its only cursor. Allocates nothing.
+    pub fn new() -> (Self, Cursor) {
+        let cursor = Cursor {
+            slab: usize::MAX,
+            start: ptr::null_mut(),
+            used: 0,
+            capacity: 0,
+            slabs: Vec::new(),
+            directories: Vec::new(),
+            bytes: 0,
+        };
+        (Self { directory: AtomicPtr::new(ptr::null_mut()) }, cursor)
+    }
+
+    /// Appends an entry that is in no chain.
+    ///
+    /// # Safety
+    /// `cursor` was made together with this arena.
+    pub unsafe fn push(
+        &self,
+        cursor: &mut Cursor,
+        key: &[u8],
+        seq: SeqNo,
+        kind: EntryKind,
+        value: &[u8],
+    ) -> EntryRef {
+        let bytes = HEADER_BYTES_MAX + key.len() + value.len();
+        let (slab, start, used) = self.room(cursor, bytes);
+        let word = seq.0 << 8 | u64::from(kind.as_byte());
+        // SAFETY: `room` gave at least `bytes` unpublished bytes at `start + used`, a multiple of 4, and the
+        // header is at most HEADER_BYTES_MAX long; sources and target cannot overlap.
+        let end = unsafe {
+            let entry = start.add(used);
+            entry.cast::<u32>().write(0);
+            entry.add(LINK_BYTES).cast::<u64>().write_unaligned(word);
+            let mut at = entry.add(FIXED_BYTES);
+            at = write_varint(at, key.len() as u32);
+            at = write_varint(at, value.len() as u32);
+            ptr::copy_nonoverlapping(key.as_ptr(), at, key.len());
+            at = at.add(key.len());
+            ptr::copy_nonoverlapping(value.as_ptr(), at, value.len());
+            at.add(value.len()).addr() - start.addr()
+        };
+        let end = end.next_multiple_of(UNIT_BYTES);
+        cursor.bytes += end - used;
+        if slab == cursor.slab {
+            cursor.used = end;
+        }
+        let bits = (slab as u32) << PLACE_BITS | (used / UNIT_BYTES) as u32;
+        EntryRef::from_bits(bits).expect("the first place of the first slab is left out")
+    }
+
+    /// A place for `bytes` bytes: slab, its start, and where in it.
+    fn room(&self, cursor: &mut Cursor, bytes: usize) -> (usize, *mut u8, usize) {
+        if bytes > cursor.capacity - cursor.used {
+            let wanted = cursor.bytes / SLAB_SHARE;
+            let slab_bytes = wanted.next_power_of_two().clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
+            if bytes > slab_bytes / ALONE_SHARE {
+                let (slab, start, used) = self.add_slab(cursor, bytes + 2 * UNIT_BYTES);
+                return (slab, start, used);
+            }
+            let (slab, start, used) = self.add_slab(cursor, slab_bytes);
+            (cursor.slab, cursor.start, cursor.used, cursor.capacity) = (slab, start, used, slab_bytes);
+        }
+        (cursor.slab, cursor.start, cursor.used)
+    }
+
+    /// Allocates a slab and makes it known: number, start, and the first place in it that may be used.
+    fn add_slab(&self, cursor: &mut Cursor, bytes: usize) -> (usize, *mut u8, usize) {
+        let number = cursor.slabs.len();
+        assert!(number < SLABS_MAX, "a memtable is sealed long before it has {SLABS_MAX} slabs");
+        let layout = Layout::from_size_align(bytes, 8).expect("a size that values can have");
+        // SAFETY: `bytes` is not 0.
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+        cursor.slabs.push(Allocation { start, layout });
+        let known = cursor.directories.last().map_or(0, |directory| directory.len());
+        if number >= known {
+            let mut larger: Vec<AtomicPtr<u8>> = Vec::new();
+            larger.resize_with((known * 2).max(FIRST_DIRECTORY_SLABS), AtomicPtr::default);
+            for (entry, slab) in larger.iter_mut().zip(&cursor.slabs) {
+                *entry.get_mut() = slab.start.as_ptr();
+            }
+            cursor.directories.push(larger.into_boxed_slice());
+            let directory = cursor.directories.last().expect("just pushed");
+            self.directory.store(directory.as_ptr().cast_mut(), Ordering::Release);
+        } else if let Some(directory) = cursor.directories.last() {
+            directory[number].store(start.as_ptr(), Ordering::Release);
+        }
+        // No reference is 0.
+        (number, start.as_ptr(), if number == 0 { UNIT_BYTES } else { 0 })
+    }
+
+    /// The address of an entry.
+    ///
+    /// # Safety
+    /// The reference is of this arena and came by acquire from whoever got it from [`Self::push`].
+    #[inline]
+    unsafe fn at(&self, entry: EntryRef) -> *mut u8 {
+        let (slab, place) = (entry.bits() >> PLACE_BITS, entry.bits() & ((1 << PLACE_BITS) - 1));
+        // SAFETY: the directory and its entry for this slab were stored before the reference was made, so both
+        // are in place; the offset lies in the slab.
+        unsafe {
+            let directory = self.directory.load(Ordering::Acquire);
+            let start = (*directory.add(slab as usize)).load(Ordering::Relaxed);
+            start.add(place as usize * UNIT_BYTES)
+        }
+    }
+
+    /// What reads entries, for as long as the caller can promise that the arena lives.
+    ///
+    /// # Safety
+    /// This arena and its cursor stay where they are during `'a`; and what is asked of the [`Entries`] are references
+    /// of this arena, which came by acquire from whoever got them from [`Self::push`].
+    #[inline]
+    pub unsafe fn entries<'a>(&self) -> Entries<'a> {
+        // SAFETY: by contract the arena outlives `'a`.
+        Entries { arena: unsafe { &*ptr::from_ref(self) } }
+    }
+}
+
+/// Reads the entries of one arena. Whoever made it has promised that only good references are asked of it.
+#[derive(Clone, Copy)]
+pub(super) struct Entries<'a> {
+    arena: &'a Arena,
+}
+
+impl<'a> Entries<'a> {
+    /// The entry at a reference.
+    #[inline]
+    pub fn get(self, entry: EntryRef) -> EntryView<'a> {
+        // SAFETY: an entry lies there whole, by the promise; its bytes but the link do not change.
+        unsafe {
+            let start = self.arena.at(entry);
+            let word = start.add(LINK_BYTES).cast::<u64>().read_unaligned();
+            let (key_len, at) = read_varint(start.add(FIXED_BYTES));
+            let (value_len, at) = read_varint(at);
+            let key = std::slice::from_raw_parts(at, key_len as usize);
+            let value = std::slice::from_raw_parts(at.add(key.len()), value_len as usize);
+            // Only kinds were written.
+            let kind = EntryKind::from_byte(word as u8).unwrap_or(EntryKind::Put);
+            EntryView { seq: SeqNo(word >> 8), kind, key, value }
+        }
+    }
+
+    /// The link of an entry to the next of its chain.
+    #[inline]
+    pub fn older(self, entry: EntryRef) -> &'a AtomicU32 {
+        // SAFETY: an entry lies there, by the promise, aligned to 4 bytes; after `push` all access to its first
+        // four is through this.
+        unsafe { AtomicU32::from_ptr(self.arena.at(entry).cast()) }
+    }
+
+    /// Asks the core for the header of an entry and the beginning of its key, which may lie on two lines.
+    #[inline]
+    pub fn prefetch(self, entry: EntryRef) {
+        // SAFETY: an entry lies there, by the promise.
+        let start = unsafe { self.arena.at(entry) };
+        prefetch_address(start);
+        prefetch_address(start.wrapping_add(PREFETCHED_BYTES));
+    }
+
+    /// Compares two entries in internal order.
+    #[inline]
+    pub fn cmp(self, a: EntryRef, b: EntryRef) -> std::cmp::Ordering {
+        let (a, b) = (self.get(a), self.get(b));
+        internal_cmp(a.key, a.seq, b.key, b.seq)
+    }
+
+    /// Eight bytes of the key, from byte `from` on, as a number. No key is shorter than that.
+    #[inline]
+    pub fn head(self, entry: EntryRef, from: usize) -> u64 {
+        shamba_key::head(&self.get(entry).key[from..])
+    }
+}
+
+impl Cursor {
+    /// Bytes that entries take. What is left of slabs is not counted: nobody has touched it, so the system
+    /// need not have given it.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether references run out before long: time to begin another memtable.
+    pub fn is_full(&self) -> bool {
+        self.slabs.len() >= SLABS_FULL
+    }
+}
+
+/// Writes seven bits a byte, the lowest first.
+///
+/// # Safety
+/// Five bytes at `at` may be written.
+unsafe fn write_varint(mut at: *mut u8, mut number: u32) -> *mut u8 {
+    // SAFETY: a number of 32 bits takes at most five bytes.
+    unsafe {
+        while number >= 0x80 {
+            at.write(number as u8 | 0x80);
+            at = at.add(1);
+            number >>= 7;
+        }
+        at.write(number as u8);
+        at.add(1)
+    }
+}
+
+/// Reads what [`write_varint`] wrote, and the address after it.
+///
+/// # Safety
+/// `write_varint` wrote at `at`.
+#[inline]
+unsafe fn read_varint(mut at: *const u8) -> (u32, *const u8) {
+    // SAFETY: the last byte of the number has its top bit clear, and nothing beyond it is read.
+    unsafe {
+        let mut byte = at.read();
+        at = at.add(1);
+        let mut number = u32::from(byte & 0x7f);
+        let mut shift = 7;
+        while byte >= 0x80 {
+            byte = at.read();
+            at = at.add(1);
+            number |= u32::from(byte & 0x7f) << shift;
+            shift += 7;
+        }
+        (number, at)
+    }
+}

@@ -1,0 +1,243 @@
+//! Walking a memtable: a window of references, merged from the lanes of a snapshot as the walk goes on.
+//!
+//! Each lane has a window too, from `low` to `high`; the iterator's window is the union of those, in order. Going
+//! beyond its end moves the highs up, going before its beginning moves the lows down, so that turning round
+//! costs nothing. Windows start small, since short scans are common, and grow.
+//!
+//! The snapshot is taken at the first seek and kept: what is inserted later is newer than what any reader that
+//! was there then may see.
+//!
+//! Not here: snapshots and their lanes ([`super::order`]).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, SeqNo};
+use shamba_table::{EntryIter, Result};
+
+use super::arena::{Entries, EntryRef, EntryView};
+use super::chunked::ChunkedMemtable;
+use super::order::{Direction, Snapshot, Tournament};
+
+const FIRST_WINDOW: usize = 4;
+const WINDOW_MAX: usize = 64;
+/// How far ahead entries are asked for where nothing has touched them yet.
+const PREFETCH_AHEAD: usize = 4;
+
+/// An iterator over a [`ChunkedMemtable`].
+pub(super) struct ChunkedIter {
+    snapshot: Option<Snapshot>,
+    lanes: Vec<Lane>,
+    tournament: Tournament,
+    /// Which way the tournament last went, if it still can.
+    going: Option<Direction>,
+    window: Vec<EntryRef>,
+    at: usize,
+    window_entries: usize,
+    current: Option<EntryView<'static>>,
+    entries: Entries<'static>,
+    /// Keeps the entries where they are; so it is the last field to go.
+    table: Arc<ChunkedMemtable>,
+}
+
+/// The window of a lane.
+#[derive(Clone, Copy)]
+struct Lane {
+    low: usize,
+    high: usize,
+}
+
+impl ChunkedIter {
+    pub fn new(table: Arc<ChunkedMemtable>) -> Self {
+        // SAFETY: the memtable outlives the iterator, which holds it, and does not move in its `Arc`. All references
+        // that are asked for come from a snapshot of this memtable.
+        let entries = unsafe { table.reader() };
+        Self {
+            snapshot: None,
+            lanes: Vec::new(),
+            tournament: Tournament::default(),
+            going: None,
+            window: Vec::new(),
+            at: 0,
+            window_entries: FIRST_WINDOW,
+            current: None,
+            entries,
+            table,
+        }
+    }
+
+    /// Puts every lane where `place` says, and the iterator between two entries.
+    fn start(&mut self, place: impl Fn(&Snapshot, usize) -> usize) {
+        let snapshot = self.snapshot.get_or_insert_with(|| self.table.snapshot());
+        self.lanes.clear();
+        self.lanes.extend((0..snapshot.lanes()).map(|lane| {
+            let at = place(snapshot, lane);
+            Lane { low: at, high: at }
+        }));
+        self.going = None;
+        self.window_entries = FIRST_WINDOW;
+    }
+
+    /// Makes the window the entries after it, and stands at the first.
+    fn load_after(&mut self) {
+        self.window.clear();
+        let Some(snapshot) = &self.snapshot else { return };
+        self.lanes.iter_mut().for_each(|lane| lane.low = lane.high);
+        if let [lane] = &mut self.lanes[..] {
+            let refs = &snapshot.refs(0)[lane.high..];
+            self.window.extend_from_slice(&refs[..refs.len().min(self.window_entries)]);
+            lane.high += self.window.len();
+        } else {
+            if self.going != Some(Direction::Forward) {
+                let next = self.lanes.iter().enumerate();
+                let next = next.map(|(number, lane)| snapshot.refs(number).get(lane.high).copied());
+                self.tournament.begin(self.entries, snapshot.prefix, Direction::Forward, next);
+                self.going = Some(Direction::Forward);
+            }
+            while self.window.len() < self.window_entries
+                && let Some((number, entry, _)) = self.tournament.winner()
+            {
+                self.window.push(entry);
+                let (refs, lane) = (snapshot.refs(number), &mut self.lanes[number]);
+                lane.high += 1;
+                if let Some(later) = refs.get(lane.high + PREFETCH_AHEAD) {
+                    self.entries.prefetch(*later);
+                }
+                self.tournament.replace_winner(self.entries, refs.get(lane.high).copied());
+            }
+        }
+        self.window_entries = (self.window_entries * 2).min(WINDOW_MAX);
+        self.stand_at(0);
+    }
+
+    /// Makes the window the entries before it, and stands at the last.
+    fn load_before(&mut self) {
+        self.window.clear();
+        let Some(snapshot) = &self.snapshot else { return };
+        self.lanes.iter_mut().for_each(|lane| lane.high = lane.low);
+        if let [lane] = &mut self.lanes[..] {
+            let from = lane.low.saturating_sub(self.window_entries);
+            self.window.extend_from_slice(&snapshot.refs(0)[from..lane.low]);
+            lane.low = from;
+        } else {
+            let before =
+                |refs: &[EntryRef], low: usize| low.checked_sub(1).and_then(|at| refs.get(at)).copied();
+            if self.going != Some(Direction::Backward) {
+                let next = self.lanes.iter().enumerate();
+                let next = next.map(|(number, lane)| before(snapshot.refs(number), lane.low));
+                self.tournament.begin(self.entries, snapshot.prefix, Direction::Backward, next);
+                self.going = Some(Direction::Backward);
+            }
+            while self.window.len() < self.window_entries
+                && let Some((number, entry, _)) = self.tournament.winner()
+            {
+                self.window.push(entry);
+                let (refs, lane) = (snapshot.refs(number), &mut self.lanes[number]);
+                lane.low -= 1;
+                if let Some(later) = lane.low.checked_sub(1 + PREFETCH_AHEAD) {
+                    self.entries.prefetch(refs[later]);
+                }
+                self.tournament.replace_winner(self.entries, before(refs, lane.low));
+            }
+            self.window.reverse();
+        }
+        self.window_entries = (self.window_entries * 2).min(WINDOW_MAX);
+        self.stand_at(self.window.len().saturating_sub(1));
+    }
+
+    #[inline]
+    fn stand_at(&mut self, at: usize) {
+        self.at = at;
+        self.current = self.window.get(at).map(|entry| self.entries.get(*entry));
+    }
+
+    #[inline]
+    fn current(&self) -> &EntryView<'static> {
+        self.current.as_ref().expect("only when valid")
+    }
+}
+
+impl EntryIter for ChunkedIter {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.start(|_, _| 0);
+        self.load_after();
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.start(|snapshot, lane| snapshot.refs(lane).len());
+        self.load_before();
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        let entries = self.entries;
+        self.start(|snapshot, lane| snapshot.lower_bound(entries, lane, key, seq));
+        self.load_after();
+        Ok(())
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        let entries = self.entries;
+        self.start(|snapshot, lane| snapshot.upper_bound(entries, lane, key, seq));
+        self.load_before();
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if self.current.is_none() {
+            return Ok(());
+        }
+        if self.at + 1 < self.window.len() {
+            if let Some(later) = self.window.get(self.at + 1 + PREFETCH_AHEAD) {
+                self.entries.prefetch(*later);
+            }
+            self.stand_at(self.at + 1);
+        } else {
+            self.load_after();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        if self.current.is_none() {
+            return Ok(());
+        }
+        match self.at.checked_sub(1) {
+            Some(before) => self.stand_at(before),
+            None => self.load_before(),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.current.is_some()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.current().key
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.current().seq
+    }
+
+    #[inline]
+    fn kind(&self) -> EntryKind {
+        self.current().kind
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.current().value
+    }
+
+    fn value_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(self.current().value)
+    }
+}

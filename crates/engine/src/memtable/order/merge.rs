@@ -1,0 +1,168 @@
+//! Merging sorted chunks: a tournament of their next entries, and a merge that goes on step by step.
+//!
+//! Not here: what is merged when (`super`), merging for a reader ([`super::super::iter`]).
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::super::arena::{Entries, EntryRef};
+use super::chunk::Chunk;
+
+/// How far ahead of a merge entries are asked for.
+const PREFETCH_AHEAD: usize = 4;
+
+/// Which end of the order wins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A tree of losers over the next entries of some lanes: the winner is at hand, and replacing it costs one
+/// comparison for each doubling of the lanes.
+#[derive(Default)]
+pub(in super::super) struct Tournament {
+    lanes: Vec<Option<Contender>>,
+    /// Place 0 holds the winner; place n > 0 the loser of the game between the winners of 2n and 2n + 1, lane i
+    /// entering at place (number of lanes) + i.
+    tree: Vec<u32>,
+    prefix: usize,
+    backward: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Contender {
+    head: u64,
+    entry: EntryRef,
+}
+
+impl Tournament {
+    /// Begins with the next entry of each lane; all keys are the same in their first `prefix` bytes.
+    pub fn begin(
+        &mut self,
+        entries: Entries<'_>,
+        prefix: usize,
+        direction: Direction,
+        next: impl Iterator<Item = Option<EntryRef>>,
+    ) {
+        (self.prefix, self.backward) = (prefix, direction == Direction::Backward);
+        self.lanes.clear();
+        self.lanes.extend(
+            next.map(|entry| entry.map(|entry| Contender { head: entries.head(entry, prefix), entry })),
+        );
+        let count = self.lanes.len();
+        // Winners of all games, last game first; their losers stay in the tree.
+        self.tree.clear();
+        self.tree.resize(count, 0);
+        let mut winners = vec![0u32; 2 * count];
+        for place in (1..2 * count).rev() {
+            if place >= count {
+                winners[place] = (place - count) as u32;
+                continue;
+            }
+            let (a, b) = (winners[2 * place], winners[2 * place + 1]);
+            let (winner, loser) = if self.beats(entries, b, a) { (b, a) } else { (a, b) };
+            (winners[place], self.tree[place]) = (winner, loser);
+        }
+        if let (Some(first), Some(winner)) = (self.tree.first_mut(), winners.get(1)) {
+            *first = *winner;
+        }
+    }
+
+    /// The lane that is first in order, its entry and that one's head.
+    #[inline]
+    pub fn winner(&self) -> Option<(usize, EntryRef, u64)> {
+        let lane = *self.tree.first()? as usize;
+        let Contender { head, entry } = self.lanes[lane]?;
+        Some((lane, entry, head))
+    }
+
+    /// Replaces the winner's entry by the next of its lane.
+    #[inline]
+    pub fn replace_winner(&mut self, entries: Entries<'_>, next: Option<EntryRef>) {
+        let Some(mut winner) = self.tree.first().copied() else { return };
+        let prefix = self.prefix;
+        self.lanes[winner as usize] =
+            next.map(|entry| Contender { head: entries.head(entry, prefix), entry });
+        let mut place = (self.lanes.len() + winner as usize) / 2;
+        while place > 0 {
+            let other = self.tree[place];
+            if self.beats(entries, other, winner) {
+                self.tree[place] = winner;
+                winner = other;
+            }
+            place /= 2;
+        }
+        self.tree[0] = winner;
+    }
+
+    #[inline]
+    fn beats(&self, entries: Entries<'_>, a: u32, b: u32) -> bool {
+        let (Some(a), Some(b)) = (self.lanes[a as usize], self.lanes[b as usize]) else {
+            return self.lanes[a as usize].is_some();
+        };
+        match a.head.cmp(&b.head).then_with(|| entries.cmp(a.entry, b.entry)) {
+            Ordering::Less => !self.backward,
+            _ => self.backward,
+        }
+    }
+}
+
+/// A merge of some chunks into one, under way.
+pub(super) struct Merge {
+    inputs: Vec<Arc<Chunk>>,
+    /// How many entries of each input are done.
+    done: Vec<usize>,
+    tournament: Tournament,
+    prefix: usize,
+    refs: Vec<EntryRef>,
+    samples: Vec<u64>,
+    entries: usize,
+}
+
+impl Merge {
+    /// A merge of `inputs`, whose keys are the same in their first `prefix` bytes.
+    pub fn new(entries: Entries<'_>, inputs: Vec<Arc<Chunk>>, prefix: usize) -> Self {
+        let mut tournament = Tournament::default();
+        let firsts = inputs.iter().map(|chunk| chunk.refs().first().copied());
+        tournament.begin(entries, prefix, Direction::Forward, firsts);
+        let count = inputs.iter().map(|chunk| chunk.refs().len()).sum();
+        Self {
+            done: vec![0; inputs.len()],
+            inputs,
+            tournament,
+            prefix,
+            refs: Vec::with_capacity(count),
+            samples: Vec::new(),
+            entries: count,
+        }
+    }
+
+    /// Moves up to `budget` entries; gives back what is left of it.
+    pub fn advance(&mut self, entries: Entries<'_>, budget: usize) -> usize {
+        for moved in 0..budget {
+            let Some((lane, entry, head)) = self.tournament.winner() else { return budget - moved };
+            if Chunk::is_sampled(self.refs.len()) {
+                self.samples.push(head);
+            }
+            self.refs.push(entry);
+            self.done[lane] += 1;
+            let (refs, next) = (self.inputs[lane].refs(), self.done[lane]);
+            if let Some(later) = refs.get(next + PREFETCH_AHEAD) {
+                entries.prefetch(*later);
+            }
+            self.tournament.replace_winner(entries, refs.get(next).copied());
+        }
+        0
+    }
+
+    /// Whether all entries have been moved.
+    pub fn is_done(&self) -> bool {
+        self.refs.len() == self.entries
+    }
+
+    /// What came of it.
+    pub fn finish(self) -> Chunk {
+        Chunk::sampled(self.refs, self.prefix, self.samples)
+    }
+}

@@ -267,7 +267,8 @@ impl Core {
             }
             entries += 1;
             if merged.is_large() || entries.is_multiple_of(CHECK_EVERY_ENTRIES) {
-                let bytes = output.bytes();
+                // What is open is counted before it is compressed, so the count may shrink.
+                let bytes = output.bytes().max(bytes_paced);
                 plan.bytes_written.fetch_add(bytes - bytes_paced, Ordering::Relaxed);
                 bytes_paced = bytes;
                 self.keep_pace(plan);

@@ -358,10 +358,10 @@ impl Core {
     }
 
     /// Notes that what is in the log must be synced by `due_us`.
-    pub(crate) fn sync_by(&self, due_us: u64) {
-        let mut earliest = lock(&self.background.sync_due_us);
-        if earliest.is_none_or(|earliest| due_us < earliest) {
-            *earliest = Some(due_us);
+    pub(crate) fn sync_by(&self, writing: &mut crate::core::Writing, due_us: u64) {
+        if writing.sync_due_us.is_none_or(|earliest| due_us < earliest) {
+            writing.sync_due_us = Some(due_us);
+            *lock(&self.background.sync_due_us) = Some(due_us);
             self.background.sync_wake.notify_all();
         }
     }

@@ -37,6 +37,8 @@ use crate::version::manifest::{ManifestState, ManifestWriter};
 use crate::view::{View, ViewSource};
 use crate::wal::WalWriter;
 use crate::write::commit::CommitQueue;
+use crate::write::rotate::ActiveMemtables;
+use crate::write::stall::Room;
 
 /// Locks a mutex whose data stays valid at every step, so that a panic elsewhere does not spread.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -140,6 +142,10 @@ pub(crate) struct Writing {
     pub sealed: VecDeque<Arc<Mutex<WalWriter>>>,
     /// The last sequence number given out.
     pub last_seq: SeqNo,
+    /// The memtables that take writes.
+    pub active: ActiveMemtables,
+    /// What [`Background::sync_due_us`] is, for whoever holds this lock.
+    pub sync_due_us: Option<u64>,
 }
 
 /// What an install changes.
@@ -184,6 +190,8 @@ pub(crate) struct Background {
     pub sync_due_us: Mutex<Option<u64>>,
     /// That time was set, or came nearer.
     pub sync_wake: Condvar,
+    /// Whether writers need not look at what waits.
+    pub room: Room,
 }
 
 /// An open database.
@@ -217,7 +225,9 @@ pub(crate) struct Core {
     pub unsynced_bytes: AtomicU64,
     pub events: Events,
     pub warnings: Mutex<Vec<String>>,
+    /// Set once, together with `has_failed`.
     pub failure: Mutex<Option<Error>>,
+    pub has_failed: AtomicBool,
     pub closed: Arc<AtomicBool>,
     pub next_id: AtomicU64,
     pub file_lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -269,6 +279,9 @@ impl Core {
         if self.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "the database was opened read-only"));
         }
+        if !self.has_failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
         match &*lock(&self.failure) {
             Some(cause) => Err(read_only_after(cause)),
             None => Ok(()),
@@ -280,6 +293,7 @@ impl Core {
         let mut failure = lock(&self.failure);
         if failure.is_none() {
             *failure = Some(cause.clone());
+            self.has_failed.store(true, Ordering::Release);
             drop(failure);
             self.events.emit(&Event::BackgroundError(format!("writes are off until reopen: {cause}")));
         }

@@ -24,7 +24,8 @@ use crate::read::reader::{HashedKey, ReadAt, ReadOptions};
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::verify::CheckReport;
-use crate::write::batch::{Batch, Operations, WriteOptions};
+use crate::wal::OpRef;
+use crate::write::batch::{Batch, Operations, WriteOptions, with_range_delete};
 
 /// An open database: its default keyspace, and everything that concerns the whole. `Clone + Send + Sync`.
 #[derive(Clone)]
@@ -168,10 +169,8 @@ macro_rules! write_methods {
             value: impl AsRef<[u8]>,
             options: &WriteOptions,
         ) -> Result<()> {
-            let mut operations = Operations::default();
-            self.keyspace.check_usable()?;
-            operations.put(&self.keyspace, key.as_ref(), value.as_ref())?;
-            self.database().commit(operations, *options)
+            let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
+            self.database().commit_op(&self.keyspace, op, *options)
         }
 
         /// Removes `key`; fine if it has no value.
@@ -187,10 +186,7 @@ macro_rules! write_methods {
         /// # Errors
         /// As `put_with`.
         pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
-            let mut operations = Operations::default();
-            self.keyspace.check_usable()?;
-            operations.delete(&self.keyspace, key.as_ref())?;
-            self.database().commit(operations, *options)
+            self.database().commit_op(&self.keyspace, OpRef::Delete { key: key.as_ref() }, *options)
         }
 
         /// Removes every key of a range by one small entry. An empty or reversed range removes nothing.
@@ -206,10 +202,10 @@ macro_rules! write_methods {
         /// # Errors
         /// As `put_with`.
         pub fn delete_range_with(&self, range: impl KeyRange, options: &WriteOptions) -> Result<()> {
-            let mut operations = Operations::default();
             self.keyspace.check_usable()?;
-            operations.delete_range(&self.keyspace, &range)?;
-            self.database().commit(operations, *options)
+            let mut operations = Operations::EMPTY;
+            with_range_delete(&range, |op| operations.push(self.keyspace.id, op))?;
+            self.database().commit(&mut operations, *options)
         }
     };
 }
@@ -255,10 +251,6 @@ impl Db {
 
     fn database(&self) -> &Core {
         &self.handle.core
-    }
-
-    pub(crate) fn default_core(&self) -> &Arc<KeyspaceCore> {
-        &self.keyspace
     }
 
     fn read_at(&self) -> ReadAt<'_> {

@@ -8,6 +8,11 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct KeyspaceId(pub u32);
 
+impl KeyspaceId {
+    /// The keyspace that every database has.
+    pub(crate) const DEFAULT: Self = Self(0);
+}
+
 /// A write-ahead log file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LogNo(pub u64);

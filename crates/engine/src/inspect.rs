@@ -145,7 +145,7 @@ fn describe_file(
     env: &Env,
     path: &Path,
     kind: FileKind,
-    describe: &dyn Fn(&Record, u64) -> Described,
+    describe: &mut dyn FnMut(&Record, u64) -> Described,
 ) -> Result<LogDescription> {
     let mut window = Window::open(env, path)?;
     let start = window.at(0, HEADER_BYTES as usize)?;

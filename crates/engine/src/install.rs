@@ -61,6 +61,7 @@ impl Core {
             }
         }
         drop(guard);
+        self.background.room.changed();
         self.garbage.doom_tables(dead);
         self.release_stale_views();
         self.background.wake.notify_all();

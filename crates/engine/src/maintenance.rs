@@ -15,8 +15,8 @@ use crate::memtable::ChunkedMemtable;
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
 use crate::version::manifest::ManifestWriter;
 use crate::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
-use crate::wal::{OpRef, WalWriter, encode_op};
-use crate::write::batch::Operations;
+use crate::wal::{OpRef, WalWriter};
+use crate::write::batch::check_op;
 
 /// The longest name of a keyspace.
 const NAME_BYTES_MAX: usize = 255;
@@ -80,7 +80,7 @@ impl Core {
         if let Some(keyspace) = find() {
             return Ok(keyspace);
         }
-        let _writing = lock(&self.writing); // One maker at a time, and no rotation beside it.
+        let mut writing = lock(&self.writing); // One maker at a time, and no rotation beside it.
         if let Some(keyspace) = find() {
             return Ok(keyspace);
         }
@@ -97,6 +97,7 @@ impl Core {
         let mut keyspaces = (**self.keyspaces.load()).clone();
         keyspaces.insert(id, Arc::clone(&keyspace));
         self.keyspaces.store(Arc::new(keyspaces));
+        writing.active = self.active_memtables();
         Ok(keyspace)
     }
 
@@ -124,6 +125,7 @@ impl Core {
         let mut keyspaces = (**self.keyspaces.load()).clone();
         keyspaces.remove(&keyspace.id);
         self.keyspaces.store(Arc::new(keyspaces));
+        writing.active = self.active_memtables();
         lock(&self.background.state).full_merges.retain(|id| *id != keyspace.id);
         // Whoever still holds the keyspace's handle must not keep its files.
         keyspace.publish(|view| {
@@ -227,7 +229,7 @@ impl Core {
                     key.escape_ascii()
                 )));
             }
-            Operations::default().put(keyspace, key, value.as_ref())?; // Checks the lengths.
+            check_op(OpRef::Put { key, value: value.as_ref() })?;
             output.add(key, seq, EntryKind::Put, value.as_ref())?;
             last_key = Some(key.to_vec());
             count += 1;
@@ -256,12 +258,9 @@ impl Core {
         let seq = writing.last_seq.next();
         if !self.settings.no_wal {
             self.ensure_log(writing)?;
-            let mut nothing = Operations { count: 1, ..Operations::default() };
-            encode_op(&mut nothing.encoded, keyspace.id, OpRef::RangeDelete { start: b"", end: Some(b"") });
             let Some(wal) = &mut writing.wal else { return Err(Error::closed()) };
-            let payload = nothing.take_payload(seq);
-            let ops = payload.get(crate::write::batch::BATCH_PREFIX_BYTES..).unwrap_or_default();
-            if let Err(error) = wal.append_batch(seq, 1, ops).and_then(|()| wal.flush()) {
+            let nothing = OpRef::RangeDelete { start: b"", end: Some(b"") };
+            if let Err(error) = wal.append_op(seq, keyspace.id, nothing).and_then(|()| wal.flush()) {
                 return Err(self.log_append_failed(writing, error));
             }
             writing.last_seq = seq;

@@ -30,7 +30,7 @@ impl Core {
             .values()
             .map(|keyspace| keyspace.load().memtables.iter().map(|memtable| memtable.bytes()).sum::<u64>())
             .sum();
-        let log_bytes = lock(&self.writing).wal.as_ref().map_or(0, |wal| wal.buffered() as u64);
+        let log_bytes = lock(&self.writing).wal.as_ref().map_or(0, crate::wal::WalWriter::buffered);
         let mut parts = vec![("memtables".to_owned(), memtable_bytes), ("log buffer".to_owned(), log_bytes)];
         for part in LedgerPart::ALL {
             if part != LedgerPart::Memtables {

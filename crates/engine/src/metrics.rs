@@ -161,6 +161,11 @@ impl WorkCounters {
     pub fn add(counter: &AtomicU64, value: u64) {
         counter.fetch_add(value, Ordering::Relaxed);
     }
+
+    /// [`Self::add`] for a counter that only the holder of one certain lock changes: no bus lock.
+    pub fn add_alone(counter: &AtomicU64, value: u64) {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
+    }
 }
 
 /// One level of a tree.

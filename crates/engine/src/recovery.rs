@@ -40,6 +40,7 @@ use crate::version::manifest::{
 use crate::version::{Change, ManifestEdit, VersionEdit};
 use crate::wal::{Recovery, ReplayOptions, ReplayReport, WalWriter, parse_log_file_name, replay};
 use crate::write::commit::{CommitQueue, apply_op};
+use crate::write::rotate::ActiveMemtables;
 
 /// The file that is locked.
 pub(crate) const LOCK: &str = "LOCK";
@@ -251,6 +252,8 @@ fn build_core(
         sealed_files: Vec::new(),
         sealed: VecDeque::new(),
         last_seq: state.last_seq,
+        active: ActiveMemtables::default(),
+        sync_due_us: None,
     };
     Ok(Arc::new(Core {
         digest: DigestFn::new(settings.digest, settings.digest_seed),
@@ -276,6 +279,7 @@ fn build_core(
         events,
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
+        has_failed: AtomicBool::new(false),
         closed,
         next_id: AtomicU64::new(state.next_id.max(beyond_files)),
         file_lock: Mutex::new(Some(file_lock)),
@@ -428,6 +432,7 @@ fn begin(
         let version = Arc::new(keyspace_state.version.clone());
         keyspace.publish(|view| view.next(view.memtables.clone(), version));
     }
+    lock(&core.writing).active = core.active_memtables();
     if core.settings.no_wal {
         // The log stays as it is: a head and an end. It is what the manifest must find.
         wal.finish_clean()?;

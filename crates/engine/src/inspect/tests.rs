@@ -16,7 +16,7 @@ fn log(finish: bool) -> Vec<u8> {
     let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(7), None, SeqNo::ZERO).expect("a log");
     for seq in 1..=3 {
         let mut ops = Vec::new();
-        encode_op(&mut ops, KeyspaceId(0), OpRef::Put { key: b"\\\x00key", value: b"value" });
+        encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"\\\x00key", value: b"value" });
         wal.append_batch(SeqNo(seq), 1, &ops).expect("appended");
         if seq == 2 {
             wal.sync().expect("synced");
@@ -41,8 +41,10 @@ fn the_end_is_judged_by_the_promises_in_the_file() {
     let open = described(&log(false)).expect("described");
     assert_eq!(open.ending, Ending::Open);
     let kinds: Vec<&str> = open.records.iter().map(|record| record.kind).collect();
-    assert_eq!(kinds, ["head", "batch", "batch", "promise", "batch"]);
-    assert_eq!(open.records[1].fields, [("put", "@1 [0] \\\\\\x00key (5 bytes)".to_owned())]);
+    assert_eq!(kinds, ["head", "batches", "promise", "batches"]);
+    let put = |seq| ("put", format!("@{seq} [0] \\\\\\x00key (5 bytes)"));
+    let batch = || ("batch", "of 1".to_owned());
+    assert_eq!(open.records[1].fields, [batch(), put(1), batch(), put(2)]);
     assert_eq!(described(&log(true)).expect("described").ending, Ending::Clean);
 
     let mut torn = log(false);
@@ -50,10 +52,10 @@ fn the_end_is_judged_by_the_promises_in_the_file() {
     torn[last] ^= 1;
     let torn = described(&torn).expect("described");
     assert!(matches!(torn.ending, Ending::Torn { .. }) && !torn.is_corrupt());
-    assert_eq!(torn.records.len(), 4);
+    assert_eq!(torn.records.len(), 3);
 
     let mut corrupt = log(false);
-    corrupt[200] ^= 1;
+    corrupt[120] ^= 1;
     let corrupt = described(&corrupt).expect("described");
     assert!(corrupt.is_corrupt(), "{:?}", corrupt.ending);
     assert!(corrupt.to_string().contains("CORRUPT at offset"));

@@ -36,6 +36,11 @@ impl<'a> Decoder<'a> {
         self.rest.is_empty()
     }
 
+    /// What was not taken yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// The next `bytes` bytes.
     pub(crate) fn take(&mut self, bytes: usize) -> Decoded<&'a [u8]> {
         let Some((taken, rest)) = self.rest.split_at_checked(bytes) else {

@@ -1,4 +1,4 @@
-//! Frame headers: the 32 bytes before each payload. Picture in [`super`].
+//! Frames: seven bytes of header, a payload, one checksum over both. Picture in [`super`].
 
 use shamba_table::{BirthId, checksum};
 
@@ -7,10 +7,15 @@ use super::codec::{Decoded, Decoder};
 /// The longest frame, header included.
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 10;
 /// Length of a frame header.
-pub(crate) const FRAME_HEADER_BYTES: usize = 32;
+pub(crate) const FRAME_HEADER_BYTES: usize = 7;
 /// The longest payload of one frame.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = FRAME_BYTES_MAX - FRAME_HEADER_BYTES;
 const _: () = assert!(PAYLOAD_BYTES_MAX <= u16::MAX as usize, "the length field has two bytes");
+
+/// Payload of a promise: the offset, the birth tag.
+const PROMISE_PAYLOAD_BYTES: usize = 12;
+/// Length of a promise.
+pub(crate) const PROMISE_BYTES: usize = FRAME_HEADER_BYTES + PROMISE_PAYLOAD_BYTES;
 
 /// What a frame is. The bytes are part of the format: never reuse one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +33,7 @@ pub(crate) enum FrameKind {
     Head = 5,
     /// The last record of a file that was closed in order.
     End = 6,
-    /// Nothing but a promise.
+    /// How much of the file was synced before it was written.
     Promise = 7,
 }
 
@@ -60,113 +65,202 @@ impl FrameKind {
     }
 }
 
-/// A decoded frame header.
+/// Which file, in which life of it: what its checksums are salted with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FrameHeader {
-    pub(crate) payload_checksum: u32,
+pub(crate) struct FileIdentity {
     pub(crate) number: u64,
-    pub(crate) promise: u64,
-    pub(crate) birth_tag: u32,
-    pub(crate) payload_bytes: u16,
-    pub(crate) kind: FrameKind,
+    pub(crate) birth: BirthId,
 }
 
-/// What only frames of the file with this birth id and number carry.
-pub(crate) fn birth_tag(birth: BirthId, number: u64) -> u32 {
-    checksum(birth, u64::MAX, &number.to_le_bytes())
+impl FileIdentity {
+    fn checksum(&self, kind: FrameKind, offset: u64, checked: &[u8]) -> u32 {
+        match kind {
+            FrameKind::Promise => promise_checksum(self.number, offset, checked),
+            _ => checksum(self.birth, offset, checked),
+        }
+    }
+
+    /// What only promises of this life of the file carry.
+    fn birth_tag(&self) -> u32 {
+        checksum(self.birth, u64::MAX, &self.number.to_le_bytes())
+    }
+
+    /// Fills in the header of a frame that will lie at `offset` and has its payload in place; gives its
+    /// checksum. A payload has at most [`PAYLOAD_BYTES_MAX`] bytes.
+    pub(crate) fn seal(&self, kind: FrameKind, offset: u64, frame: &mut [u8]) -> u32 {
+        let payload_bytes = frame.len() - FRAME_HEADER_BYTES;
+        debug_assert!(payload_bytes <= PAYLOAD_BYTES_MAX);
+        frame[4] = kind as u8;
+        frame[5..FRAME_HEADER_BYTES].copy_from_slice(&(payload_bytes as u16).to_le_bytes());
+        let sum = self.checksum(kind, offset, &frame[4..]);
+        frame[..4].copy_from_slice(&sum.to_le_bytes());
+        sum
+    }
+
+    /// A promise, to lie at `offset`, that everything below `below` is synced.
+    pub(crate) fn promise(&self, below: u64, offset: u64) -> [u8; PROMISE_BYTES] {
+        let mut frame = [0; PROMISE_BYTES];
+        frame[FRAME_HEADER_BYTES..15].copy_from_slice(&below.to_le_bytes());
+        frame[15..].copy_from_slice(&self.birth_tag().to_le_bytes());
+        self.seal(FrameKind::Promise, offset, &mut frame);
+        frame
+    }
 }
 
-/// Checksum of the payload of a frame that begins at `offset`.
-pub(crate) fn payload_checksum(birth: BirthId, offset: u64, payload: &[u8]) -> u32 {
-    checksum(birth, offset.wrapping_add(FRAME_HEADER_BYTES as u64), payload)
-}
-
-fn header_checksum(number: u64, offset: u64, checked: &[u8]) -> u32 {
+fn promise_checksum(number: u64, offset: u64, checked: &[u8]) -> u32 {
     // Not salted with the birth id: a promise must stay readable when the file header is lost. The birth
-    // tag inside the checked bytes keeps frames of another life of the file out.
+    // tag inside the checked bytes keeps those of another life of the file out.
     checksum(BirthId(number), offset, checked)
 }
 
+/// What a frame's header says before its checksum was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameHeader {
+    pub(crate) kind: FrameKind,
+    pub(crate) payload_bytes: usize,
+}
+
 impl FrameHeader {
-    /// The bytes of the header of a frame that begins at `offset`, and its checksum.
-    pub(crate) fn encode(&self, offset: u64) -> ([u8; FRAME_HEADER_BYTES], u32) {
-        let mut bytes = [0; FRAME_HEADER_BYTES];
-        bytes[4..8].copy_from_slice(&self.payload_checksum.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.promise.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.birth_tag.to_le_bytes());
-        bytes[28..30].copy_from_slice(&self.payload_bytes.to_le_bytes());
-        bytes[30] = self.kind as u8;
-        let sum = header_checksum(self.number, offset, &bytes[4..]);
-        bytes[..4].copy_from_slice(&sum.to_le_bytes());
-        (bytes, sum)
+    /// The length of the whole frame.
+    pub(crate) fn frame_bytes(self) -> usize {
+        FRAME_HEADER_BYTES + self.payload_bytes
     }
 
-    /// Decodes the header of a frame at `offset` of file `number`; also gives its checksum.
-    ///
-    /// Cheap tests come first: the search for promises calls this at every byte.
-    pub(crate) fn decode(bytes: &[u8], number: u64, offset: u64) -> Decoded<(Self, u32)> {
+    /// Decodes the first bytes of a frame.
+    pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
         let cut = |_| format!("{} bytes left, a frame header has {FRAME_HEADER_BYTES}", bytes.len());
         let mut decoder = Decoder::new(bytes);
-        let stored = decoder.u32().map_err(cut)?;
-        let payload_checksum = decoder.u32().map_err(cut)?;
-        let stated = decoder.u64().map_err(cut)?;
-        if stated != number {
-            return Err(match bytes.iter().all(|&byte| byte == 0) {
-                true => "zeros where a frame header was due".to_owned(),
-                false => format!("the frame header names file {stated}"),
-            });
-        }
-        let promise = decoder.u64().map_err(cut)?;
-        let birth_tag = decoder.u32().map_err(cut)?;
-        let payload_bytes = decoder.u16().map_err(cut)?;
+        decoder.u32().map_err(cut)?;
         let kind = decoder.u8().map_err(cut)?;
-        let zero = decoder.u8().map_err(cut)?;
-        let checked = bytes.get(4..FRAME_HEADER_BYTES).unwrap_or_default();
-        let computed = header_checksum(number, offset, checked);
-        if stored != computed {
-            return Err(format!("frame header checksum {stored:08x}, computed {computed:08x}"));
-        }
+        let payload_bytes = usize::from(decoder.u16().map_err(cut)?);
         let Some(kind) = FrameKind::from_byte(kind) else {
-            return Err(format!("frame kind {kind} is unknown"));
+            let is_zeros = bytes.iter().take(FRAME_HEADER_BYTES).all(|&byte| byte == 0);
+            return Err(match is_zeros {
+                true => "zeros where a frame header was due".to_owned(),
+                false => format!("frame kind {kind} is unknown"),
+            });
         };
-        if zero != 0 || usize::from(payload_bytes) > PAYLOAD_BYTES_MAX {
-            return Err("frame header fields out of range".to_owned());
+        if payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(format!("a payload of {payload_bytes} bytes"));
         }
-        if promise > offset {
-            return Err(format!("the frame promises {promise}, beyond its own offset"));
-        }
-        Ok((Self { payload_checksum, number, promise, birth_tag, payload_bytes, kind }, stored))
+        Ok(Self { kind, payload_bytes })
     }
+}
+
+/// A frame whose checksum is right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Frame<'a> {
+    pub(crate) kind: FrameKind,
+    pub(crate) payload: &'a [u8],
+    pub(crate) checksum: u32,
+    /// What a promise says; 0 in every other frame.
+    pub(crate) promise: u64,
+}
+
+impl<'a> Frame<'a> {
+    /// Checks the frame at `offset`, whose header is `header`. `bytes` begins there and may go on behind it.
+    pub(crate) fn decode(
+        file: FileIdentity,
+        header: FrameHeader,
+        offset: u64,
+        bytes: &'a [u8],
+    ) -> Decoded<Self> {
+        let FrameHeader { kind, payload_bytes } = header;
+        let Some(bytes) = bytes.get(..header.frame_bytes()) else {
+            let left = bytes.len().saturating_sub(FRAME_HEADER_BYTES);
+            return Err(format!("{left} bytes left of a payload of {payload_bytes}"));
+        };
+        let stored = Decoder::new(bytes).u32()?;
+        let computed = file.checksum(kind, offset, bytes.get(4..).unwrap_or_default());
+        if stored != computed {
+            return Err(format!("frame checksum {stored:08x}, computed {computed:08x}"));
+        }
+        let payload = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        let mut promise = 0;
+        if kind == FrameKind::Promise {
+            let (below, tag) = decode_promise(payload, offset)?;
+            if tag != file.birth_tag() {
+                return Err("the promise was written in another life of this file".to_owned());
+            }
+            promise = below;
+        }
+        Ok(Self { kind, payload, checksum: stored, promise })
+    }
+}
+
+/// What a promise says, and its birth tag.
+fn decode_promise(payload: &[u8], offset: u64) -> Decoded<(u64, u32)> {
+    let mut decoder = Decoder::new(payload);
+    let (below, tag) = (decoder.u64()?, decoder.u32()?);
+    decoder.finish()?;
+    match below > offset {
+        true => Err(format!("it promises {below}, beyond its own offset")),
+        false => Ok((below, tag)),
+    }
+}
+
+/// What is promised at `offset` of file `number`, if a promise begins there: for the search of a file whose
+/// frames, and perhaps header, are lost. Without a birth id any self-consistent promise counts.
+pub(crate) fn promise_at(number: u64, birth: Option<BirthId>, offset: u64, bytes: &[u8]) -> Option<u64> {
+    // Three bytes turn nearly every place away before a checksum is made.
+    const BEGIN: [u8; 3] = [FrameKind::Promise as u8, PROMISE_PAYLOAD_BYTES as u8, 0];
+    let frame = bytes.get(..PROMISE_BYTES)?;
+    if frame.get(4..FRAME_HEADER_BYTES)? != BEGIN {
+        return None;
+    }
+    let (below, tag) = decode_promise(frame.get(FRAME_HEADER_BYTES..)?, offset).ok()?;
+    let is_whole = Decoder::new(frame).u32().ok()? == promise_checksum(number, offset, frame.get(4..)?);
+    let is_ours = birth.is_none_or(|birth| FileIdentity { number, birth }.birth_tag() == tag);
+    (is_whole && is_ours).then_some(below)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const FILE: FileIdentity = FileIdentity { number: 7, birth: BirthId(9) };
+
+    fn decode(file: FileIdentity, offset: u64, bytes: &[u8]) -> Decoded<Frame<'_>> {
+        Frame::decode(file, FrameHeader::decode(bytes)?, offset, bytes)
+    }
+
     #[test]
-    fn a_frame_header_round_trips_only_at_its_place_and_every_flip_is_noticed() {
-        let header = FrameHeader {
-            payload_checksum: 1,
-            number: 7,
-            promise: 48,
-            birth_tag: birth_tag(BirthId(9), 7),
-            payload_bytes: 12,
-            kind: FrameKind::Full,
-        };
-        let (bytes, sum) = header.encode(100);
-        assert_eq!(FrameHeader::decode(&bytes, 7, 100), Ok((header, sum)));
-        assert!(FrameHeader::decode(&bytes, 7, 101).is_err(), "another offset");
-        assert!(FrameHeader::decode(&bytes, 8, 100).is_err(), "another file");
-        for at in 0..FRAME_HEADER_BYTES {
-            for mask in [0x01, 0x80, 0xff] {
-                let mut damaged = bytes;
-                damaged[at] ^= mask;
-                assert!(FrameHeader::decode(&damaged, 7, 100).is_err(), "byte {at} mask {mask:x}");
+    fn a_frame_round_trips_only_at_its_place_and_every_flip_is_noticed() {
+        let mut frame = [0; FRAME_HEADER_BYTES + 5];
+        frame[FRAME_HEADER_BYTES..].copy_from_slice(b"hello");
+        let checksum = FILE.seal(FrameKind::Full, 100, &mut frame);
+        let whole = Frame { kind: FrameKind::Full, payload: b"hello", checksum, promise: 0 };
+        assert_eq!(decode(FILE, 100, &frame), Ok(whole));
+        let longer: Vec<u8> = frame.iter().copied().chain([1, 2, 3]).collect();
+        assert_eq!(decode(FILE, 100, &longer), Ok(whole));
+        for frame in [&frame[..], &FILE.promise(48, 100)[..]] {
+            assert!(decode(FILE, 101, frame).is_err(), "another offset");
+            assert!(decode(FileIdentity { birth: BirthId(8), ..FILE }, 100, frame).is_err(), "another life");
+            for at in 0..frame.len() {
+                for mask in [0x01, 0x80, 0xff] {
+                    let mut damaged = frame.to_vec();
+                    damaged[at] ^= mask;
+                    assert!(decode(FILE, 100, &damaged).is_err(), "byte {at} mask {mask:x}");
+                    assert_eq!(promise_at(7, None, 100, &damaged), None, "byte {at} mask {mask:x}");
+                }
+                assert!(decode(FILE, 100, &frame[..at]).is_err(), "cut at {at}");
+                assert_eq!(promise_at(7, None, 100, &frame[..at]), None, "cut at {at}");
             }
-            assert!(FrameHeader::decode(&bytes[..at], 7, 100).is_err(), "cut at {at}");
         }
-        let promising = FrameHeader { promise: 101, ..header };
-        assert!(FrameHeader::decode(&promising.encode(100).0, 7, 100).is_err(), "a promise about the future");
+    }
+
+    #[test]
+    fn a_promise_is_read_without_the_birth_id_but_not_from_another_file_or_about_the_future() {
+        let promise = FILE.promise(48, 100);
+        assert_eq!(decode(FILE, 100, &promise).map(|frame| frame.promise), Ok(48));
+        assert_eq!(promise_at(7, None, 100, &promise), Some(48));
+        assert_eq!(promise_at(7, Some(FILE.birth), 100, &promise), Some(48));
+        assert_eq!(promise_at(7, Some(BirthId(8)), 100, &promise), None, "another life");
+        assert_eq!(promise_at(8, None, 100, &promise), None, "another file");
+        assert!(decode(FileIdentity { number: 8, ..FILE }, 100, &promise).is_err(), "another file");
+        assert_eq!(promise_at(7, None, 101, &promise), None, "another place");
+        let future = FILE.promise(101, 100);
+        assert_eq!(promise_at(7, None, 100, &future), None);
+        assert!(decode(FILE, 100, &future).is_err());
     }
 }

@@ -3,31 +3,30 @@
 //!
 //! ```text
 //! file   = file header (48 bytes)  frame*
-//! frame  = frame header (32 bytes)  payload (0 to 65,504 bytes)
+//! frame  = frame header (7 bytes)  payload (0 to 65,529 bytes)
 //!
 //! frame header, little-endian:
-//!   0  4  checksum of bytes 4..32      salted with file number and offset of the frame
-//!   4  4  checksum of the payload      salted with birth id and offset of the payload
-//!   8  8  file number                  a stale frame of another file does not have it
-//!  16  8  promise                      all of this file below it was synced before the frame was written
-//!  24  4  birth tag                    32 bits that only this file's frames have
-//!  28  2  payload length
-//!  30  1  kind                         1 full, 2 first, 3 middle, 4 last, 5 head, 6 end, 7 promise
-//!  31  1  zero
+//!   0  4  checksum of everything behind it, payload included; salted with birth id and offset of the frame
+//!   4  1  kind                         1 full, 2 first, 3 middle, 4 last, 5 head, 6 end, 7 promise
+//!   5  2  payload length
+//!
+//! payload of a promise:
+//!   0  8  everything in this file below this offset was synced before the promise was written
+//!   8  4  birth tag                    32 bits that only this life of the file has
 //! ```
 //!
-//! A record is one frame, or a first, any number of middle ones and a last. The *promise* is what makes
-//! damage decidable: a bad frame at offset `x` is corruption if some valid frame promises more than `x`,
-//! wherever that frame is, and a torn tail otherwise, even if valid records follow it (page write-back is
-//! unordered). [`survey`] finds the highest promise; [`reader`] gives the records up to the first damage;
-//! whoever reads the file compares the two.
+//! A record is one frame, or a first, any number of middle ones and a last. *Promises* make damage
+//! decidable: a bad frame at offset `x` is corruption if some valid promise is of more than `x`, wherever it
+//! is, and a torn tail otherwise, even if valid records follow it (page write-back is unordered). [`survey`]
+//! finds the highest promise; [`reader`] gives the records up to the first damage; whoever reads the file
+//! compares the two.
 //!
-//! A frame header is checked without its payload and without the file header (its checksum is salted with
-//! numbers that are known from the file name), so that a promise survives damage to either, and the search
-//! for it is linear on any bytes.
+//! A promise's checksum is salted with the file's number, which its name tells, not with the birth id: it
+//! survives the loss of the file header. It is written after a sync and, from then on, again before the first
+//! record in each further sector of 512 bytes: a lost sector does not take every promise about it along.
 //!
-//! Invariants: promises lie on record boundaries; a frame's promise is at most its own offset; nothing is
-//! ever appended after a failed append or sync.
+//! Invariants: promises lie between records; a promise is of at most its own offset; nothing is ever
+//! appended after a failed append or sync.
 //!
 //! Not here: what records mean ([`crate::wal`], [`crate::version::manifest`]).
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shamba_table::BirthId;
 
 use super::codec::Decoded;
-use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, birth_tag, payload_checksum};
+use super::frame::{FRAME_HEADER_BYTES, FileIdentity, Frame, FrameHeader, FrameKind};
 use super::header::HEADER_BYTES;
 use super::window::Window;
 use crate::error::Result;
@@ -16,7 +16,7 @@ use crate::error::Result;
 /// What a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RecordKind {
-    /// A batch or an edit.
+    /// Batches or an edit.
     Data,
     /// What came before this log.
     Head,
@@ -35,9 +35,9 @@ pub(crate) struct Record {
     /// Where its last frame ends.
     pub(crate) end: u64,
     pub(crate) payload: Bytes,
-    /// What its frames promise.
+    /// What a promise says; 0 for every other record.
     pub(crate) promise: u64,
-    /// Header checksum of its last frame.
+    /// Checksum of its last frame.
     pub(crate) checksum: u32,
     /// How many frames hold it.
     pub(crate) frames: u32,
@@ -57,19 +57,11 @@ pub(crate) enum Step {
     },
 }
 
-struct Frame {
-    header: FrameHeader,
-    checksum: u32,
-    end: u64,
-}
-
 /// Reads one file's records in order.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     window: Window,
-    number: u64,
-    birth: BirthId,
-    tag: u32,
+    file: FileIdentity,
     offset: u64,
     limit: u64,
 }
@@ -78,7 +70,7 @@ impl FrameReader {
     /// Reads from behind the file header.
     pub(crate) fn new(window: Window, number: u64, birth: BirthId) -> Self {
         let limit = window.file_bytes();
-        Self { window, number, birth, tag: birth_tag(birth, number), offset: HEADER_BYTES, limit }
+        Self { window, file: FileIdentity { number, birth }, offset: HEADER_BYTES, limit }
     }
 
     /// Takes the file as ending at `bytes`, if it is longer.
@@ -102,71 +94,60 @@ impl FrameReader {
         let start = self.offset;
         let mut payload = Vec::new();
         let mut at = start;
-        let mut promise = 0;
         let mut frames = 0u32;
         loop {
-            let frame = match self.frame(at, &mut payload)? {
+            let (frame, end) = match read_frame(&mut self.window, self.file, at, self.limit)? {
                 Ok(frame) => frame,
                 Err(detail) => return Ok(Step::Damage { offset: at, detail }),
             };
-            promise = promise.max(frame.header.promise);
             frames = frames.saturating_add(1);
             let inside = at > start;
-            let kind = match (frame.header.kind, inside) {
+            let kind = match (frame.kind, inside) {
                 (FrameKind::Full, false) | (FrameKind::Last, true) => RecordKind::Data,
                 (FrameKind::Head, false) => RecordKind::Head,
                 (FrameKind::End, false) => RecordKind::End,
                 (FrameKind::Promise, false) => RecordKind::Promise,
                 (FrameKind::First, false) | (FrameKind::Middle, true) => {
-                    at = frame.end;
+                    payload.extend_from_slice(frame.payload);
+                    at = end;
                     continue;
                 }
-                (kind, true) => {
-                    let detail = format!("a frame of kind {} inside a record", kind.name());
-                    return Ok(Step::Damage { offset: at, detail });
-                }
-                (kind, false) => {
-                    let detail = format!("a frame of kind {} outside a record", kind.name());
+                (kind, inside) => {
+                    let place = if inside { "inside" } else { "outside" };
+                    let detail = format!("a frame of kind {} {place} a record", kind.name());
                     return Ok(Step::Damage { offset: at, detail });
                 }
             };
-            self.offset = frame.end;
+            payload.extend_from_slice(frame.payload);
+            self.offset = end;
             return Ok(Step::Record(Record {
                 kind,
                 offset: start,
-                end: frame.end,
-                payload: Bytes::from(payload),
-                promise,
+                end,
+                promise: frame.promise,
                 checksum: frame.checksum,
                 frames,
+                payload: Bytes::from(payload),
             }));
         }
     }
+}
 
-    /// Checks the frame at `at` and adds its payload to `record`.
-    fn frame(&mut self, at: u64, record: &mut Vec<u8>) -> Result<Decoded<Frame>> {
-        let left = usize::try_from(self.limit.saturating_sub(at)).unwrap_or(usize::MAX);
-        let bytes = self.window.at(at, left.min(FRAME_HEADER_BYTES))?;
-        let (header, checksum) = match FrameHeader::decode(bytes, self.number, at) {
-            Ok(decoded) => decoded,
-            Err(detail) => return Ok(Err(detail)),
-        };
-        if header.birth_tag != self.tag {
-            return Ok(Err("the frame was written in another life of this file".to_owned()));
-        }
-        let payload_bytes = usize::from(header.payload_bytes);
-        if left - FRAME_HEADER_BYTES < payload_bytes {
-            let left = left - FRAME_HEADER_BYTES;
-            return Ok(Err(format!("{left} bytes left of a payload of {payload_bytes}")));
-        }
-        let payload_at = at + FRAME_HEADER_BYTES as u64;
-        let payload = self.window.at(payload_at, payload_bytes)?;
-        let computed = payload_checksum(self.birth, at, payload);
-        if header.payload_checksum != computed {
-            let stored = header.payload_checksum;
-            return Ok(Err(format!("payload checksum {stored:08x}, computed {computed:08x}")));
-        }
-        record.extend_from_slice(payload);
-        Ok(Ok(Frame { header, checksum, end: payload_at + payload_bytes as u64 }))
-    }
+/// Checks the frame at `at` of a file that is taken to end at `limit`; gives it, and where it ends.
+///
+/// # Errors
+/// What reading says. What is wrong with the bytes is in the answer.
+pub(super) fn read_frame(
+    window: &mut Window,
+    file: FileIdentity,
+    at: u64,
+    limit: u64,
+) -> Result<Decoded<(Frame<'_>, u64)>> {
+    let left = usize::try_from(limit.saturating_sub(at)).unwrap_or(usize::MAX);
+    let header = match FrameHeader::decode(window.at(at, left.min(FRAME_HEADER_BYTES))?) {
+        Ok(header) => header,
+        Err(detail) => return Ok(Err(detail)),
+    };
+    let bytes = window.at(at, left.min(header.frame_bytes()))?;
+    Ok(Frame::decode(file, header, at, bytes).map(|frame| (frame, at + header.frame_bytes() as u64)))
 }

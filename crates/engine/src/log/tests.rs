@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shamba_env::{Env, MemFs, Rng, SeededRng, append_all, read_file};
 
-use super::frame::{FRAME_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX};
+use super::frame::{FRAME_HEADER_BYTES, PAYLOAD_BYTES_MAX};
 use super::*;
 
 const PATH: &str = "/f";
@@ -49,15 +49,15 @@ pub(crate) const HEADER_FIELDS: [(usize, &str); 7] = [
     (4, "checksum of the above"),
 ];
 
-pub(crate) const FRAME_FIELDS: [(usize, &str); 8] = [
-    (4, "frame: header checksum"),
-    (4, "payload checksum"),
-    (8, "file number"),
-    (8, "promise"),
-    (4, "birth tag"),
+pub(crate) const FRAME_FIELDS: [(usize, &str); 3] =
+    [(4, "frame: checksum"), (1, "kind"), (2, "payload length")];
+
+pub(crate) const PROMISE_FIELDS: [(usize, &str); 5] = [
+    (4, "frame: checksum"),
+    (1, "kind: promise"),
     (2, "payload length"),
-    (1, "kind"),
-    (1, "zero"),
+    (8, "all below is synced"),
+    (4, "birth tag"),
 ];
 
 fn reader(env: &Env) -> FrameReader {
@@ -84,7 +84,7 @@ fn records_of_every_size_round_trip() {
     for size in sizes {
         let payload = record(size);
         let (first, second) = payload.split_at(size / 3);
-        writer.append_record(first, second).expect("buffered");
+        writer.append_record(&[first, &[], second]).expect("buffered");
     }
     writer.sync().expect("synced");
     let mut reader = reader(&env);
@@ -101,8 +101,8 @@ fn records_of_every_size_round_trip() {
 fn a_reader_stays_at_damage_and_says_the_same_again() {
     let env = new_env(1);
     let mut writer = create(&env);
-    writer.append_record(&[1; 100_000], &[]).expect("buffered");
-    writer.append_record(b"after", &[]).expect("buffered");
+    writer.append_record(&[&[1; 100_000]]).expect("buffered");
+    writer.append_record(&[b"after"]).expect("buffered");
     writer.flush().expect("flushed");
     let mut bytes = read_file(env.vfs.as_ref(), Path::new(PATH)).expect("read");
     bytes[90_000] ^= 1;
@@ -123,11 +123,11 @@ fn a_promise_is_found_behind_any_hole() {
     let rng = SeededRng::new(11);
     // Beyond several strides of the search, so that frames straddle its joints.
     for _ in 0..400 {
-        writer.append_record(&vec![7; (rng.next_u64() % 3_000) as usize], &[]).expect("buffered");
+        writer.append_record(&[&vec![7; (rng.next_u64() % 3_000) as usize]]).expect("buffered");
     }
     writer.sync().expect("synced");
     let promised = writer.synced();
-    writer.append_special(FrameKind::Promise, &[]).expect("buffered");
+    writer.append_promise().expect("buffered");
     writer.flush().expect("flushed");
     let good = read_file(env.vfs.as_ref(), Path::new(PATH)).expect("read");
     let highest = |bytes: &[u8], birth: bool| {
@@ -160,12 +160,12 @@ fn a_promise_is_found_behind_any_hole() {
 fn the_example_of_the_format_page() {
     let env = new_env(1);
     let mut writer = create(&env);
-    writer.append_record(b"hello", &[]).expect("buffered");
+    writer.join(b"he", 3, |buffer| buffer.extend_from_slice(b"llo")).expect("buffered");
     writer.sync().expect("synced");
-    writer.append_special(FrameKind::Promise, &[]).expect("buffered");
+    writer.append_promise().expect("buffered");
     writer.flush().expect("flushed");
     let bytes = read_file(env.vfs.as_ref(), Path::new(PATH)).expect("read");
-    let fields = [&HEADER_FIELDS[..], &FRAME_FIELDS[..], &[(5, "payload: hello")], &FRAME_FIELDS[..]];
+    let fields = [&HEADER_FIELDS[..], &FRAME_FIELDS[..], &[(5, "payload: hello")], &PROMISE_FIELDS[..]];
     let text = annotated(&bytes, &fields.concat());
     let page = include_str!("../../../../docs/formats/log.md");
     assert!(page.contains(&text), "docs/formats/log.md lacks this example:\n{text}");

@@ -2,9 +2,14 @@
 //!
 //! Three watermarks, `synced <= flushed <= offset`, all on record boundaries. They count records that say
 //! something: a promise behind the last of these need not be durable, so it leaves the watermarks where they
-//! are. A failed append cuts the file back to what was flushed and *seals* the writer: what was buffered is lost and reported, nothing is ever
-//! appended again. What was flushed before may still be synced. A failed sync seals for good: after it
-//! nobody knows what is on the disk, and a second sync that succeeds would not tell.
+//! are. A failed append cuts the file back to what was flushed and *seals* the writer: what was buffered is
+//! lost and reported, nothing is ever appended again. What was flushed before may still be synced. A failed
+//! sync seals for good: after it nobody knows what is on the disk, and a second sync that succeeds would not
+//! tell.
+//!
+//! What may share a fate may share a frame ([`FrameWriter::join`]): the frame stays open in the buffer until
+//! it is full or flushed. A record of several frames is written out while it is framed, so it never needs a
+//! buffer of its length.
 //!
 //! Not here: making the file's name durable, which is the caller's (and must come before a promise is
 //! relied upon).
@@ -14,14 +19,16 @@ use std::path::{Path, PathBuf};
 use shamba_env::{Env, WriteFile, append_all};
 use shamba_table::BirthId;
 
-use super::frame::{
-    FRAME_HEADER_BYTES, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, birth_tag, payload_checksum,
-};
+use super::frame::{FRAME_HEADER_BYTES, FileIdentity, FrameKind, PAYLOAD_BYTES_MAX};
 use super::header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::error::{Error, Result};
 
 /// A buffer that grew past this for one large batch gives the memory back.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
+/// A record of several frames goes to the operating system in pieces of at least this.
+const PIECE_BYTES: usize = 128 << 10;
+/// The unit in which a disk loses what was written.
+const SECTOR_BYTES: u64 = 512;
 
 /// Why nothing more may be appended.
 #[derive(Clone, Debug)]
@@ -38,12 +45,16 @@ struct Seal {
 pub(crate) struct FrameWriter {
     file: Box<dyn WriteFile>,
     path: PathBuf,
-    birth: BirthId,
-    birth_tag: u32,
-    number: u64,
+    identity: FileIdentity,
     buffer: Vec<u8>,
-    /// Bytes in the file, promises included.
+    /// Where in the buffer the frame begins that still takes more.
+    open_at: Option<usize>,
+    /// Bytes in the file that a failure does not take back, promises included.
     file_bytes: u64,
+    /// Bytes behind them: the beginning of a record whose end is not written yet.
+    begun_bytes: u64,
+    /// The sector in which the last promise begins; `None` before the first.
+    promised_in: Option<u64>,
     appended: Watermark,
     flushed: Watermark,
     synced: u64,
@@ -54,7 +65,7 @@ pub(crate) struct FrameWriter {
 #[derive(Clone, Copy, Debug, Default)]
 struct Watermark {
     offset: u64,
-    /// Header checksum of the last frame before it.
+    /// Checksum of the last frame before it; of no meaning while that is open.
     checksum: u32,
 }
 
@@ -69,11 +80,12 @@ impl FrameWriter {
         Ok(Self {
             file,
             path: path.to_path_buf(),
-            birth,
-            birth_tag: birth_tag(birth, number),
-            number,
+            identity: FileIdentity { number, birth },
             buffer: FileHeader::new(birth, number).encode(kind),
+            open_at: None,
             file_bytes: 0,
+            begun_bytes: 0,
+            promised_in: None,
             appended: Watermark { offset: HEADER_BYTES, checksum: 0 },
             flushed: Watermark::default(),
             synced: 0,
@@ -81,23 +93,68 @@ impl FrameWriter {
         })
     }
 
-    /// Buffers a record made of two parts, one after the other; splits it into frames as needed.
+    /// Buffers up to `room` bytes, which `write` appends to the buffer, as part of a record that what comes
+    /// next may join, too; `begin` is what such a record begins with. The two fit one frame.
     ///
     /// # Errors
     /// The cause of the seal, if the writer is sealed.
-    pub(crate) fn append_record(&mut self, first_part: &[u8], second_part: &[u8]) -> Result<()> {
+    pub(crate) fn join(&mut self, begin: &[u8], room: usize, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         self.check_open()?;
-        let mut parts = [first_part, second_part];
-        let mut left = first_part.len().saturating_add(second_part.len());
-        let mut kind = FrameKind::Full;
-        while left > PAYLOAD_BYTES_MAX {
-            kind = if kind == FrameKind::Full { FrameKind::First } else { FrameKind::Middle };
-            self.push_frame(kind, &mut parts, PAYLOAD_BYTES_MAX);
-            left -= PAYLOAD_BYTES_MAX;
+        debug_assert!(begin.len() + room <= PAYLOAD_BYTES_MAX);
+        let has_room =
+            |open_at: usize| self.buffer.len() - open_at + room <= FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX;
+        if !self.open_at.is_some_and(has_room) {
+            self.close_frame();
+            self.promise_again();
+            self.open_at = Some(self.buffer.len());
+            self.buffer.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
+            self.buffer.extend_from_slice(begin);
         }
-        let last = if kind == FrameKind::Full { FrameKind::Full } else { FrameKind::Last };
-        self.push_frame(last, &mut parts, left);
+        write(&mut self.buffer);
+        self.appended.offset = self.end();
         Ok(())
+    }
+
+    /// Ends the record that [`Self::join`] would add to: the next one begins anew.
+    pub(crate) fn close_frame(&mut self) {
+        if let Some(open_at) = self.open_at.take() {
+            self.seal_frame(FrameKind::Full, open_at);
+        }
+    }
+
+    /// Buffers a record of its own, made of parts, one after the other; splits it into frames as needed. Gives
+    /// the offset at which its first frame begins.
+    ///
+    /// # Errors
+    /// The cause of the seal, if the writer is sealed. Of a record of several frames, what the file system
+    /// says; from then on the writer is sealed and nothing of the record is in the file.
+    pub(crate) fn append_record(&mut self, parts: &[&[u8]]) -> Result<u64> {
+        self.check_open()?;
+        self.close_frame();
+        let mut left = parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut parts = parts.iter().copied();
+        let mut rest: &[u8] = &[];
+        if left <= PAYLOAD_BYTES_MAX {
+            self.promise_again();
+            let offset = self.end();
+            self.push_frame(FrameKind::Full, left, &mut rest, &mut parts);
+            return Ok(offset);
+        }
+        // What came before is whole: a failure must not take it along.
+        self.flush()?;
+        self.promise_again();
+        let offset = self.end();
+        let mut kind = FrameKind::First;
+        while left > PAYLOAD_BYTES_MAX {
+            self.push_frame(kind, PAYLOAD_BYTES_MAX, &mut rest, &mut parts);
+            left -= PAYLOAD_BYTES_MAX;
+            kind = FrameKind::Middle;
+            if self.buffer.len() >= PIECE_BYTES {
+                self.write_out()?;
+            }
+        }
+        self.push_frame(FrameKind::Last, left, &mut rest, &mut parts);
+        Ok(offset)
     }
 
     /// Buffers a record of one frame and of a kind of its own.
@@ -107,37 +164,90 @@ impl FrameWriter {
     pub(crate) fn append_special(&mut self, kind: FrameKind, payload: &[u8]) -> Result<()> {
         self.check_open()?;
         debug_assert!(payload.len() <= PAYLOAD_BYTES_MAX);
-        self.push_frame(kind, &mut [payload, &[]], payload.len());
+        self.close_frame();
+        self.push_frame(kind, payload.len(), &mut &payload[..], &mut std::iter::empty());
         Ok(())
     }
 
-    /// Appends one frame with the next `bytes` bytes of `parts`, which has them.
-    fn push_frame(&mut self, kind: FrameKind, parts: &mut [&[u8]; 2], bytes: usize) {
+    /// Buffers a promise of what is synced.
+    ///
+    /// # Errors
+    /// The cause of the seal, if the writer is sealed.
+    pub(crate) fn append_promise(&mut self) -> Result<()> {
+        self.check_open()?;
+        self.close_frame();
+        self.push_promise();
+        Ok(())
+    }
+
+    /// Repeats the promise, if there is one, where the last is in another sector: what takes a sector away must not take
+    /// the knowledge along that it was promised.
+    fn promise_again(&mut self) {
+        if self.promised_in.is_some_and(|sector| sector != self.end() / SECTOR_BYTES) {
+            self.push_promise();
+        }
+    }
+
+    fn push_promise(&mut self) {
+        let offset = self.end();
+        self.buffer.extend_from_slice(&self.identity.promise(self.synced, offset));
+        self.promised_in = Some(offset / SECTOR_BYTES);
+    }
+
+    /// Appends one frame with the next `bytes` bytes of `rest` and, behind it, `parts`, which have them.
+    fn push_frame<'a>(
+        &mut self,
+        kind: FrameKind,
+        bytes: usize,
+        rest: &mut &'a [u8],
+        parts: &mut impl Iterator<Item = &'a [u8]>,
+    ) {
         let frame_at = self.buffer.len();
-        let offset = self.file_bytes + frame_at as u64;
-        let payload_at = frame_at + FRAME_HEADER_BYTES;
-        self.buffer.resize(payload_at, 0);
+        self.buffer.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
         let mut wanted = bytes;
-        for part in parts {
-            let (taken, rest) = part.split_at(wanted.min(part.len()));
+        while wanted > 0 {
+            if rest.is_empty() {
+                let Some(part) = parts.next() else { break };
+                *rest = part;
+            }
+            let (taken, left) = rest.split_at(wanted.min(rest.len()));
             self.buffer.extend_from_slice(taken);
             wanted -= taken.len();
-            *part = rest;
+            *rest = left;
         }
-        let header = FrameHeader {
-            payload_checksum: payload_checksum(self.birth, offset, &self.buffer[payload_at..]),
-            number: self.number,
-            promise: self.synced,
-            birth_tag: self.birth_tag,
-            payload_bytes: bytes as u16,
-            kind,
-        };
-        let (encoded, sum) = header.encode(offset);
-        self.buffer[frame_at..payload_at].copy_from_slice(&encoded);
-        if kind != FrameKind::Promise {
-            let end = self.file_bytes + self.buffer.len() as u64;
-            self.appended = Watermark { offset: end, checksum: sum };
+        self.seal_frame(kind, frame_at);
+    }
+
+    fn seal_frame(&mut self, kind: FrameKind, frame_at: usize) {
+        let offset = self.file_bytes + self.begun_bytes + frame_at as u64;
+        let checksum = self.identity.seal(kind, offset, &mut self.buffer[frame_at..]);
+        self.appended = Watermark { offset: self.end(), checksum };
+    }
+
+    /// Where what is buffered will end.
+    fn end(&self) -> u64 {
+        self.file_bytes + self.begun_bytes + self.buffer.len() as u64
+    }
+
+    /// Writes what is buffered.
+    fn write_out(&mut self) -> Result<()> {
+        if let Err(error) = append_all(self.file.as_mut(), &self.buffer) {
+            let cause = Error::io("append to", &self.path, error);
+            self.forget_buffered();
+            let cut = self.file.truncate(self.file_bytes).is_ok();
+            self.seal = Some(Seal { cause: cause.clone(), cut, sync_failed: false });
+            return Err(cause);
         }
+        self.begun_bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn forget_buffered(&mut self) {
+        self.buffer = Vec::new();
+        self.open_at = None;
+        self.begun_bytes = 0;
+        self.appended = self.flushed;
     }
 
     /// Hands everything buffered to the operating system.
@@ -146,21 +256,14 @@ impl FrameWriter {
     /// What the file system says; from then on the writer is sealed and the buffered records are gone.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.check_open()?;
-        if self.buffer.is_empty() {
-            return Ok(());
+        self.close_frame();
+        if !self.buffer.is_empty() {
+            self.write_out()?;
+            self.buffer.shrink_to(BUFFER_KEPT_BYTES);
         }
-        if let Err(error) = append_all(self.file.as_mut(), &self.buffer) {
-            let cause = Error::io("append to", &self.path, error);
-            self.buffer = Vec::new();
-            self.appended = self.flushed;
-            let cut = self.file.truncate(self.file_bytes).is_ok();
-            self.seal = Some(Seal { cause: cause.clone(), cut, sync_failed: false });
-            return Err(cause);
-        }
-        self.file_bytes += self.buffer.len() as u64;
+        self.file_bytes += self.begun_bytes;
+        self.begun_bytes = 0;
         self.flushed = self.appended;
-        self.buffer.clear();
-        self.buffer.shrink_to(BUFFER_KEPT_BYTES);
         Ok(())
     }
 
@@ -192,8 +295,7 @@ impl FrameWriter {
 
     /// Ends the life of the writer: neither append nor sync succeeds any more.
     pub(crate) fn seal_for_good(&mut self, cause: Error) {
-        self.buffer = Vec::new();
-        self.appended = self.flushed;
+        self.forget_buffered();
         self.seal = Some(Seal { cause, cut: false, sync_failed: true });
     }
 
@@ -228,7 +330,7 @@ impl FrameWriter {
     }
 
     pub(crate) fn birth(&self) -> BirthId {
-        self.birth
+        self.identity.birth
     }
 
     /// Where the last record ends.
@@ -246,12 +348,12 @@ impl FrameWriter {
         self.synced
     }
 
-    /// Bytes that only this process has.
-    pub(crate) fn buffered(&self) -> usize {
-        self.buffer.len()
+    /// Bytes that a failure would lose.
+    pub(crate) fn buffered(&self) -> u64 {
+        self.begun_bytes + self.buffer.len() as u64
     }
 
-    /// The header checksum of the last record's last frame.
+    /// The checksum of the last record's last frame.
     pub(crate) fn last_checksum(&self) -> u32 {
         self.appended.checksum
     }

@@ -1,8 +1,8 @@
 //! Floors: how much of each log is promised, over all the places where a promise can stand.
 //!
-//! A promise about a log is in its own frames (the end marker included), in the head of the log after it, in
-//! the frames of any later log, and in the manifest. This is the first pass of recovery; it reads every
-//! log once and keeps nothing but headers, heads and one number a log.
+//! A promise about a log is in the log itself, in the head of the log after it, in any later log, and in the
+//! manifest. This is the first pass of recovery; it reads every log once and keeps nothing but headers,
+//! heads and one number a log.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub(crate) struct SurveyedLog {
     pub(crate) header: Decoded<FileHeader>,
     /// The head and where its record ends; why not, if it is not readable.
     pub(crate) head: Decoded<(Head, u64)>,
-    /// The highest promise in the log's own frames.
+    /// The highest promise in the log itself.
     pub(crate) promise: u64,
 }
 

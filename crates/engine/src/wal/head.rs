@@ -4,7 +4,7 @@
 //!  0  8  number of the log before this one; 0: none
 //!  8  8  its length in bytes
 //! 16  8  the last sequence number when it ended
-//! 24  4  the header checksum of its last frame
+//! 24  4  the checksum of its last frame
 //! 28  8  how much of it was synced: a promise
 //! 36  8  the sequence number before this log's first batch
 //! ```
@@ -26,7 +26,7 @@ pub(crate) struct Predecessor {
     pub(crate) bytes: u64,
     /// The last sequence number that it or a log before it holds.
     pub(crate) last_seq: SeqNo,
-    /// The header checksum of its last frame.
+    /// The checksum of its last frame.
     pub(crate) last_checksum: u32,
     /// How much of it is known to be on the disk.
     pub(crate) synced: u64,

@@ -1,8 +1,8 @@
 //! The write-ahead log: every batch of every keyspace, in sequence order, before it is acknowledged.
 //!
 //! A log is a framed file ([`crate::log`]) named `000007.log`. Its first record, the *head*, says what came
-//! before it ([`head`]); then one record a batch ([`record`]); a log that was closed in order ends with an end
-//! marker. [`writer`] appends, [`replay`] reads a chain of logs back.
+//! before it ([`head`]); then batches, those of one commit group in one record ([`record`]); a log that was
+//! closed in order ends with an end marker. [`writer`] appends, [`replay`] reads a chain of logs back.
 //!
 //! Promises go along the chain: a log is synced before any later one is, so a promise above 0 in a log
 //! covers all of every earlier log, and a head's `synced` covers its predecessor up to there. The *length*
@@ -21,10 +21,10 @@ mod tests;
 pub(crate) mod writer;
 
 pub(crate) use head::Predecessor;
-pub(crate) use record::{BatchView, Op, OpRef, encode_op};
+pub(crate) use record::{OpRef, RecordView, encode_op, encoded_ops};
 pub(crate) use replay::{Recovery, ReplayOptions, replay};
 pub(crate) use report::ReplayReport;
-pub(crate) use writer::WalWriter;
+pub(crate) use writer::{SHARED_BYTES_MAX, WalWriter};
 
 use crate::ids::LogNo;
 

@@ -1,27 +1,39 @@
-//! Batch records: the operations of one batch, as the log holds them.
+//! Batch records: the operations of one or more batches, as the log holds them.
 //!
 //! ```text
-//!  0  8  sequence number of the first operation; each further one takes the next
-//!  8  4  number of operations, at least 1
-//! 12     operations, one after the other:
-//!          kind     1        1 put, 2 delete, 3 range delete (the bytes of entry kinds)
-//!          keyspace varint
-//!          key      varint length, bytes
-//!          put only:          value: varint length, bytes
-//!          range delete only: 1 byte: 1 if an end follows, 0 if everything from the key on goes
-//!                             end (exclusive): varint length, bytes
+//! record:     gap        varint    sequence numbers that no log has between the last operation before
+//!                                  the record (or the head's base) and its first one; nearly always 0
+//!             operations           one after the other; each takes the next sequence number
+//!
+//! operation:  kind       1         1 put, 2 delete, 3 range delete (the bytes of entry kinds)
+//!                                  + 0x80: it is the first of its batch
+//!                                  + 0x40: it states its keyspace; else that is the default one
+//!             keyspace   varint    if stated
+//!             key        varint length, bytes
+//!             put only:            value: varint length, bytes
+//!             range delete only:   1 byte: 1 if an end follows, 0 if everything from the key on goes
+//!                                  end (exclusive): varint length, bytes
 //! ```
 //!
-//! A record is decoded whole before any of it is applied, so a batch is replayed entirely or not at all.
-//! Keys and values share the record's memory.
+//! Batches that were written together lie in one record, so they need one checksum and no header of their
+//! own. A record is decoded whole before any of it is applied: its batches are replayed entirely or not at
+//! all. Keys and values are slices of the record.
 
-use bytes::Bytes;
 use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
 
 use crate::ids::KeyspaceId;
 use crate::log::codec::{Decoded, Decoder, put_prefixed, put_varint};
 
-/// One operation, on its way into the log.
+/// In the kind of an operation: the first of its batch.
+const FIRST: u8 = 0x80;
+/// In the kind of an operation: the keyspace is stated.
+const STATED: u8 = 0x40;
+/// The longest that a varint of 32 bits gets.
+const VARINT_32_BYTES: usize = 5;
+/// The longest that a gap gets.
+pub(super) const GAP_BYTES_MAX: usize = 10;
+
+/// One operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OpRef<'a> {
     Put {
@@ -38,69 +50,63 @@ pub(crate) enum OpRef<'a> {
     },
 }
 
-/// One operation, back from the log.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Op {
-    Put {
-        key: Bytes,
-        value: Bytes,
-    },
-    Delete {
-        key: Bytes,
-    },
-    /// Everything from `start` up to `end`, exclusive; `None`: to the end of the keyspace.
-    RangeDelete {
-        start: Bytes,
-        end: Option<Bytes>,
-    },
+impl OpRef<'_> {
+    /// No encoding of it is longer.
+    pub(crate) fn encoded_bytes_max(&self) -> usize {
+        let (first, second) = match self {
+            Self::Put { key, value } => (key.len(), value.len()),
+            Self::Delete { key } => (key.len(), 0),
+            Self::RangeDelete { start, end } => (start.len(), end.map_or(0, <[u8]>::len)),
+        };
+        first.saturating_add(second).saturating_add(2 + 3 * VARINT_32_BYTES)
+    }
 }
 
-/// Appends one operation to the operations of a batch.
-pub(crate) fn encode_op(out: &mut Vec<u8>, keyspace: KeyspaceId, op: OpRef<'_>) {
+/// Appends one operation to the operations of a record; `is_first`: it begins a batch.
+pub(crate) fn encode_op(out: &mut Vec<u8>, is_first: bool, keyspace: KeyspaceId, op: OpRef<'_>) {
+    out.reserve(op.encoded_bytes_max());
+    let tail = encode_op_head(out, is_first, keyspace, op);
+    out.extend_from_slice(tail);
+}
+
+/// Appends all of an operation but its last byte string, a put's value say, and gives that.
+pub(crate) fn encode_op_head<'a>(
+    out: &mut Vec<u8>,
+    is_first: bool,
+    keyspace: KeyspaceId,
+    op: OpRef<'a>,
+) -> &'a [u8] {
     let (kind, key) = match op {
         OpRef::Put { key, .. } => (EntryKind::Put, key),
         OpRef::Delete { key } => (EntryKind::Delete, key),
         OpRef::RangeDelete { start, .. } => (EntryKind::RangeDelete, start),
     };
-    out.push(kind.as_byte());
-    put_varint(out, u64::from(keyspace.0));
-    put_prefixed(out, key);
+    let first = if is_first { FIRST } else { 0 };
+    if keyspace == KeyspaceId::DEFAULT {
+        out.push(kind.as_byte() | first);
+    } else {
+        out.push(kind.as_byte() | first | STATED);
+        put_varint(out, u64::from(keyspace.0));
+    }
     match op {
-        OpRef::Put { value, .. } => put_prefixed(out, value),
-        OpRef::Delete { .. } => {}
+        OpRef::Put { value, .. } => {
+            put_prefixed(out, key);
+            put_varint(out, value.len() as u64);
+            value
+        }
+        OpRef::Delete { .. } => {
+            put_varint(out, key.len() as u64);
+            key
+        }
         OpRef::RangeDelete { end, .. } => {
+            put_prefixed(out, key);
             out.push(u8::from(end.is_some()));
             if let Some(end) = end {
-                put_prefixed(out, end);
+                put_varint(out, end.len() as u64);
             }
+            end.unwrap_or_default()
         }
     }
-}
-
-/// Length of the fixed part before the operations.
-const PREFIX_BYTES: usize = 12;
-
-/// The fixed part of the record of a batch of `count` operations.
-pub(crate) fn encode_prefix(first_seq: SeqNo, count: u32) -> [u8; PREFIX_BYTES] {
-    let mut prefix = [0; PREFIX_BYTES];
-    prefix[..8].copy_from_slice(&first_seq.0.to_le_bytes());
-    prefix[8..].copy_from_slice(&count.to_le_bytes());
-    prefix
-}
-
-/// First sequence number and number of operations of a record.
-fn decode_prefix(payload: &[u8]) -> Decoded<(SeqNo, u32)> {
-    let mut decoder = Decoder::new(payload);
-    let first_seq = SeqNo(decoder.u64()?);
-    let count = decoder.u32()?;
-    if first_seq == SeqNo::ZERO || count == 0 {
-        return Err("a batch without sequence number or operations".to_owned());
-    }
-    let last = first_seq.0.checked_add(u64::from(count) - 1);
-    if last.is_none_or(|last| last >= SeqNo::MAX.0) {
-        return Err(format!("sequence numbers from {first_seq} on do not fit"));
-    }
-    Ok((first_seq, count))
 }
 
 fn decode_key<'a>(decoder: &mut Decoder<'a>) -> Decoded<&'a [u8]> {
@@ -111,9 +117,14 @@ fn decode_key<'a>(decoder: &mut Decoder<'a>) -> Decoded<&'a [u8]> {
     Ok(key)
 }
 
-fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(KeyspaceId, OpRef<'a>)> {
-    let kind = decoder.u8()?;
-    let keyspace = KeyspaceId(decoder.varint_u32()?);
+/// An operation, and whether it begins a batch.
+fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(bool, KeyspaceId, OpRef<'a>)> {
+    let flags = decoder.u8()?;
+    let kind = flags & !(FIRST | STATED);
+    let keyspace = match flags & STATED {
+        0 => KeyspaceId::DEFAULT,
+        _ => KeyspaceId(decoder.varint_u32()?),
+    };
     let key = decode_key(decoder)?;
     let op = match EntryKind::from_byte(kind) {
         Some(EntryKind::Put) => {
@@ -134,30 +145,50 @@ fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(KeyspaceId, OpRef<'a>)> 
         }
         _ => return Err(format!("operation kind {kind} in a log")),
     };
-    Ok((keyspace, op))
+    Ok((flags & FIRST != 0, keyspace, op))
 }
 
-/// A batch record, checked in full.
-#[derive(Clone, Debug)]
-pub(crate) struct BatchView {
+/// The operations in `encoded`, which [`encode_op`] wrote or [`RecordView::decode`] has seen.
+pub(crate) fn encoded_ops(encoded: &[u8]) -> impl Iterator<Item = (KeyspaceId, OpRef<'_>)> {
+    let mut decoder = Decoder::new(encoded);
+    // The end is the only reason not to get on.
+    std::iter::from_fn(move || decode_op(&mut decoder).ok().map(|(_, keyspace, op)| (keyspace, op)))
+}
+
+/// A record, checked in full.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordView<'a> {
     first_seq: SeqNo,
-    count: u32,
-    payload: Bytes,
+    ops: &'a [u8],
 }
 
-impl BatchView {
-    /// Decodes a batch record and checks every operation.
+impl<'a> RecordView<'a> {
+    /// Decodes a record, which follows the sequence number `after`, and checks every operation.
     ///
     /// # Errors
     /// A phrase that says what is wrong.
-    pub(crate) fn decode(payload: &Bytes) -> Decoded<Self> {
-        let (first_seq, count) = decode_prefix(payload)?;
-        let mut decoder = Decoder::new(payload.get(PREFIX_BYTES..).unwrap_or_default());
-        for index in 0..count {
-            decode_op(&mut decoder).map_err(|detail| format!("operation {index}: {detail}"))?;
+    pub(crate) fn decode(payload: &'a [u8], after: SeqNo) -> Decoded<Self> {
+        let mut decoder = Decoder::new(payload);
+        let gap = decoder.varint()?;
+        let first_seq = after.0.checked_add(gap).and_then(|before| before.checked_add(1));
+        let ops = decoder.rest();
+        let mut count = 0u64;
+        while !decoder.is_empty() {
+            let (is_first, _, _) =
+                decode_op(&mut decoder).map_err(|detail| format!("operation {count}: {detail}"))?;
+            if count == 0 && !is_first {
+                return Err("it begins inside a batch".to_owned());
+            }
+            count += 1;
         }
-        decoder.finish()?;
-        Ok(Self { first_seq, count, payload: payload.clone() })
+        if count == 0 {
+            return Err("a record without operations".to_owned());
+        }
+        let fits = |first_seq: &u64| first_seq.checked_add(count - 1).is_some_and(|last| last < SeqNo::MAX.0);
+        let Some(first_seq) = first_seq.filter(fits) else {
+            return Err(format!("{count} sequence numbers after {after} and {gap} more do not fit"));
+        };
+        Ok(Self { first_seq: SeqNo(first_seq), ops })
     }
 
     /// Sequence number of the first operation.
@@ -165,9 +196,44 @@ impl BatchView {
         self.first_seq
     }
 
+    /// The batches in order.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = BatchView<'a>> {
+        let (mut next_seq, mut rest) = (self.first_seq, self.ops);
+        std::iter::from_fn(move || {
+            let mut decoder = Decoder::new(rest);
+            let mut end = rest.len();
+            let mut count = 0;
+            while !decoder.is_empty() {
+                let at = rest.len() - decoder.rest().len();
+                // Never an error: `decode` saw every operation.
+                let (is_first, _, _) = decode_op(&mut decoder).ok()?;
+                if is_first && count > 0 {
+                    end = at;
+                    break;
+                }
+                count += 1;
+            }
+            let (ops, behind) = rest.split_at_checked(end).filter(|(ops, _)| !ops.is_empty())?;
+            let batch = BatchView { first_seq: next_seq, count, ops };
+            rest = behind;
+            next_seq = SeqNo(next_seq.0.saturating_add(u64::from(count)));
+            Some(batch)
+        })
+    }
+}
+
+/// One batch of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchView<'a> {
+    first_seq: SeqNo,
+    count: u32,
+    ops: &'a [u8],
+}
+
+impl<'a> BatchView<'a> {
     /// Sequence number of the last operation.
     pub(crate) fn last_seq(&self) -> SeqNo {
-        SeqNo(self.first_seq.0 + u64::from(self.count) - 1)
+        SeqNo(self.first_seq.0.saturating_add(u64::from(self.count).saturating_sub(1)))
     }
 
     /// How many operations there are.
@@ -176,21 +242,11 @@ impl BatchView {
     }
 
     /// The operations in order.
-    pub(crate) fn ops(&self) -> impl Iterator<Item = (SeqNo, KeyspaceId, Op)> + '_ {
-        let mut decoder = Decoder::new(self.payload.get(PREFIX_BYTES..).unwrap_or_default());
-        let share = |bytes: &[u8]| self.payload.slice_ref(bytes);
-        (self.first_seq.0..=self.last_seq().0).map_while(move |seq| {
-            // Never `None`: `decode` saw every operation.
-            let (keyspace, op) = decode_op(&mut decoder).ok()?;
-            let op = match op {
-                OpRef::Put { key, value } => Op::Put { key: share(key), value: share(value) },
-                OpRef::Delete { key } => Op::Delete { key: share(key) },
-                OpRef::RangeDelete { start, end } => {
-                    Op::RangeDelete { start: share(start), end: end.map(share) }
-                }
-            };
-            Some((SeqNo(seq), keyspace, op))
-        })
+    pub(crate) fn ops(&self) -> impl Iterator<Item = (SeqNo, KeyspaceId, OpRef<'a>)> {
+        (self.first_seq.0..)
+            .map(SeqNo)
+            .zip(encoded_ops(self.ops))
+            .map(|(seq, (keyspace, op))| (seq, keyspace, op))
     }
 }
 
@@ -198,74 +254,93 @@ impl BatchView {
 mod tests {
     use super::*;
 
-    /// The record of a batch of `count` operations, as [`encode_op`] wrote them.
-    fn encode_batch(first_seq: SeqNo, count: u32, ops: &[u8]) -> Bytes {
-        [&encode_prefix(first_seq, count)[..], ops].concat().into()
+    type Batch = Vec<(KeyspaceId, OpRef<'static>)>;
+
+    /// A record of these batches.
+    fn encode(gap: u64, batches: &[Batch]) -> Vec<u8> {
+        let mut payload = Vec::new();
+        put_varint(&mut payload, gap);
+        for batch in batches {
+            for (index, &(keyspace, op)) in batch.iter().enumerate() {
+                let before = payload.len();
+                encode_op(&mut payload, index == 0, keyspace, op);
+                assert!(payload.len() - before <= op.encoded_bytes_max());
+            }
+        }
+        payload
     }
 
-    fn example() -> (Vec<u8>, Vec<(KeyspaceId, OpRef<'static>)>) {
-        let ops = vec![
-            (KeyspaceId(0), OpRef::Put { key: b"a", value: b"1" }),
-            (KeyspaceId(300), OpRef::Put { key: b"", value: b"" }),
-            (KeyspaceId(0), OpRef::Delete { key: b"b" }),
-            (KeyspaceId(1), OpRef::RangeDelete { start: b"c", end: Some(b"d") }),
-            (KeyspaceId(u32::MAX), OpRef::RangeDelete { start: b"e", end: None }),
-        ];
-        let mut encoded = Vec::new();
-        for &(keyspace, op) in &ops {
-            encode_op(&mut encoded, keyspace, op);
-        }
-        (encode_batch(SeqNo(10), 5, &encoded).to_vec(), ops)
+    fn example() -> Vec<Batch> {
+        vec![
+            vec![
+                (KeyspaceId(0), OpRef::Put { key: b"a", value: b"1" }),
+                (KeyspaceId(300), OpRef::Put { key: b"", value: b"" }),
+            ],
+            vec![(KeyspaceId(0), OpRef::Delete { key: b"b" })],
+            vec![
+                (KeyspaceId(1), OpRef::RangeDelete { start: b"c", end: Some(b"d") }),
+                (KeyspaceId(u32::MAX), OpRef::RangeDelete { start: b"e", end: None }),
+            ],
+        ]
     }
 
     #[test]
-    fn a_batch_round_trips() {
-        let (payload, ops) = example();
-        let batch = BatchView::decode(&Bytes::from(payload)).expect("it is valid");
-        assert_eq!((batch.first_seq(), batch.last_seq(), batch.count()), (SeqNo(10), SeqNo(14), 5));
-        let mut decoded = batch.ops();
-        for (seq, (keyspace, op)) in (10..).zip(ops) {
-            let (got_seq, got_keyspace, got) = decoded.next().expect("one more operation");
-            assert_eq!((got_seq, got_keyspace), (SeqNo(seq), keyspace));
-            let got = match &got {
-                Op::Put { key, value } => OpRef::Put { key, value },
-                Op::Delete { key } => OpRef::Delete { key },
-                Op::RangeDelete { start, end } => OpRef::RangeDelete { start, end: end.as_deref() },
-            };
-            assert_eq!(got, op);
+    fn batches_round_trip() {
+        for gap in [0, 3, 1_000] {
+            let payload = encode(gap, &example());
+            let record = RecordView::decode(&payload, SeqNo(9)).expect("it is valid");
+            assert_eq!(record.first_seq(), SeqNo(10 + gap));
+            let mut seq = record.first_seq().0;
+            let mut decoded = record.batches();
+            for batch in example() {
+                let got = decoded.next().expect("one more batch");
+                assert_eq!(got.count() as usize, batch.len());
+                let due: Vec<_> = (seq..).zip(&batch).map(|(seq, (id, op))| (SeqNo(seq), *id, *op)).collect();
+                assert_eq!(got.ops().collect::<Vec<_>>(), due);
+                seq += batch.len() as u64;
+                assert_eq!(got.last_seq(), SeqNo(seq - 1));
+            }
+            assert!(decoded.next().is_none());
         }
-        assert!(decoded.next().is_none());
     }
 
     #[test]
-    fn cut_and_overlong_batches_are_refused() {
-        let (payload, _) = example();
+    fn a_put_in_the_default_keyspace_costs_three_bytes() {
+        let op = OpRef::Put { key: &[1; 16], value: &[2; 100] };
+        assert_eq!(encode(0, &[vec![(KeyspaceId(0), op)]]).len(), 1 + 3 + 116);
+    }
+
+    #[test]
+    fn cut_and_overlong_records_are_refused() {
+        let payload = encode(0, &example());
         for cut in 0..payload.len() {
-            assert!(BatchView::decode(&Bytes::copy_from_slice(&payload[..cut])).is_err(), "cut at {cut}");
+            // Whole operations are a record, too; but they are not these.
+            if let Ok(record) = RecordView::decode(&payload[..cut], SeqNo(9)) {
+                assert!(record.batches().map(|batch| batch.count()).sum::<u32>() < 5, "cut at {cut}");
+            }
         }
-        let mut longer = payload.clone();
-        longer.push(0);
-        assert!(BatchView::decode(&Bytes::from(longer)).is_err());
-        for first_seq in [0, SeqNo::MAX.0 - 4, u64::MAX] {
-            let mut payload = payload.clone();
-            payload[..8].copy_from_slice(&first_seq.to_le_bytes());
-            assert!(BatchView::decode(&Bytes::from(payload)).is_err(), "from {first_seq}");
+        let longer: Vec<u8> = payload.iter().copied().chain([0]).collect();
+        assert!(RecordView::decode(&longer, SeqNo(9)).is_err());
+        for after in [SeqNo::MAX.0 - 5, u64::MAX] {
+            assert!(RecordView::decode(&payload, SeqNo(after)).is_err(), "after {after}");
         }
+        assert!(RecordView::decode(&encode(u64::MAX, &example()), SeqNo(9)).is_err());
+        assert!(RecordView::decode(&[0], SeqNo(9)).is_err(), "no operation");
+        assert!(RecordView::decode(&[0, 2, 0], SeqNo(9)).is_err(), "inside a batch");
     }
 
     #[test]
     fn any_flip_decodes_in_full_or_not_at_all() {
-        let (payload, _) = example();
+        let payload = encode(0, &example());
         for at in 0..payload.len() {
             for mask in 1..=0xffu8 {
                 let mut damaged = payload.clone();
                 damaged[at] ^= mask;
-                if let Ok(batch) = BatchView::decode(&Bytes::from(damaged)) {
-                    assert_eq!(
-                        batch.ops().count() as u64,
-                        u64::from(batch.count()),
-                        "byte {at} mask {mask:x}"
-                    );
+                if let Ok(record) = RecordView::decode(&damaged, SeqNo(9)) {
+                    let counted: u32 = record.batches().map(|batch| batch.count()).sum();
+                    let given: usize = record.batches().map(|batch| batch.ops().count()).sum();
+                    let all = encoded_ops(record.ops).count();
+                    assert_eq!((counted as usize, given), (all, all), "byte {at} mask {mask:x}");
                 }
             }
         }

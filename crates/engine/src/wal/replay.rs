@@ -33,7 +33,7 @@ use shamba_key::SeqNo;
 use super::floor::{Floor, SurveyedLog, floor_of};
 use super::head::{Head, Predecessor};
 use super::log_file_name;
-use super::record::BatchView;
+use super::record::{BatchView, RecordView};
 use super::report::{ReplayReport, ReplayWarning, ReplayedLog};
 use crate::error::{Error, Result};
 use crate::ids::LogNo;
@@ -74,7 +74,7 @@ pub(crate) fn replay(
     dir: &Path,
     logs: &[LogNo],
     options: &ReplayOptions,
-    apply: &mut dyn FnMut(BatchView) -> Result<()>,
+    apply: &mut dyn FnMut(BatchView<'_>) -> Result<()>,
 ) -> Result<ReplayReport> {
     let mut numbers: Vec<LogNo> = logs.iter().copied().filter(|&log| log >= options.first_log).collect();
     numbers.sort_unstable();
@@ -103,7 +103,7 @@ struct Replay<'a> {
     dir: &'a Path,
     options: &'a ReplayOptions,
     logs: &'a [SurveyedLog],
-    apply: &'a mut dyn FnMut(BatchView) -> Result<()>,
+    apply: &'a mut dyn FnMut(BatchView<'_>) -> Result<()>,
     report: ReplayReport,
     chained: Option<Chained>,
     stopped: bool,
@@ -300,22 +300,25 @@ impl Replay<'_> {
         if record.kind != RecordKind::Data {
             return Ok(());
         }
-        let batch = match BatchView::decode(&record.payload) {
-            Ok(batch) => batch,
+        let batches = match RecordView::decode(&record.payload, self.report.last_seq) {
+            Ok(batches) => batches,
             // Checksums say that it was written so: not the work of a crash.
             Err(detail) => return self.disagreement(&log.path, record.offset, bytes, "batch", detail),
         };
         let due = self.report.last_seq.0.saturating_add(1);
-        let first = batch.first_seq().0;
+        let first = batches.first_seq().0;
         let explained = first > due && first - 1 <= self.options.known_seq.0;
         if first != due && !explained {
             let detail = format!("it begins with sequence number {first}, {due} was due");
             return self.fault(log.number, &log.path, record.offset, bytes, "batch", detail);
         }
-        self.report.last_seq = batch.last_seq();
-        self.report.batches += 1;
-        self.report.ops += u64::from(batch.count());
-        (self.apply)(batch)
+        for batch in batches.batches() {
+            self.report.last_seq = batch.last_seq();
+            self.report.batches += 1;
+            self.report.ops += u64::from(batch.count());
+            (self.apply)(batch)?;
+        }
+        Ok(())
     }
 
     /// How long the log was when the next one took over.

@@ -33,7 +33,7 @@ pub(crate) struct ReplayedLog {
     pub(crate) valid_bytes: u64,
     /// The last sequence number when it ended.
     pub(crate) last_seq: SeqNo,
-    /// The header checksum of the frame that ends at `valid_bytes`.
+    /// The checksum of the frame that ends at `valid_bytes`.
     pub(crate) last_checksum: u32,
     /// How much of it was promised; all of it: `u64::MAX`.
     pub(crate) promised: u64,

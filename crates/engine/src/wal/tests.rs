@@ -13,19 +13,40 @@ mod writing;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use shamba_env::{Env, MemFs, Rng, SeededRng, append_all, read_file};
 use shamba_key::SeqNo;
 
 use super::head::{Head, Predecessor};
-use super::record::encode_prefix;
 use super::*;
 use crate::error::{Error, Result};
 use crate::ids::KeyspaceId;
-use crate::log::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use crate::log::frame::{FRAME_HEADER_BYTES, FileIdentity, Frame, FrameHeader, FrameKind};
+use crate::log::{FileHeader, FileKind};
 use crate::log::header::HEADER_BYTES;
 
 pub(super) const DIR: &str = "/db";
+
+/// One operation, with memory of its own.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Op {
+    Put { key: Vec<u8>, value: Vec<u8> },
+    Delete { key: Vec<u8> },
+    RangeDelete { start: Vec<u8>, end: Option<Vec<u8>> },
+}
+
+impl From<OpRef<'_>> for Op {
+    fn from(op: OpRef<'_>) -> Self {
+        match op {
+            OpRef::Put { key, value } => Self::Put { key: key.to_vec(), value: value.to_vec() },
+            OpRef::Delete { key } => Self::Delete { key: key.to_vec() },
+            OpRef::RangeDelete { start, end } => {
+                Self::RangeDelete { start: start.to_vec(), end: end.map(<[u8]>::to_vec) }
+            }
+        }
+    }
+}
+
+type Ops = Vec<(SeqNo, KeyspaceId, Op)>;
 
 /// An environment of its own.
 pub(super) fn new_env(seed: u64) -> Env {
@@ -51,7 +72,8 @@ pub(super) fn random_ops(rng: &SeededRng, value_bytes: usize) -> (u32, Vec<u8>) 
             2 => OpRef::RangeDelete { start: key.as_bytes(), end: Some(end.as_bytes()) },
             _ => OpRef::Put { key: key.as_bytes(), value: &value },
         };
-        encode_op(&mut ops, KeyspaceId((rng.next_u64() % 2) as u32), op);
+        let is_first = ops.is_empty();
+        encode_op(&mut ops, is_first, KeyspaceId((rng.next_u64() % 2) as u32), op);
     }
     (count, ops)
 }
@@ -101,7 +123,7 @@ pub(super) struct BatchAt {
     /// Index of the log.
     pub(super) log: usize,
     pub(super) end: u64,
-    pub(super) ops: Vec<(SeqNo, KeyspaceId, Op)>,
+    pub(super) ops: Ops,
 }
 
 /// A sequence of logs and what it holds.
@@ -127,10 +149,9 @@ impl Story {
                     let (count, ops) = random_ops(&rng, value_bytes);
                     let first_seq = wal.last_seq().next();
                     wal.append_batch(first_seq, count, &ops).expect("appended");
-                    let record = [&encode_prefix(first_seq, count)[..], &ops].concat();
-                    let batch = BatchView::decode(&Bytes::from(record)).expect("valid");
-                    let (log, end) = (numbers.len() - 1, wal.offset());
-                    batches.push(BatchAt { log, end, ops: batch.ops().collect() });
+                    let ops = (first_seq.0..).zip(encoded_ops(&ops));
+                    let ops = ops.map(|(seq, (keyspace, op))| (SeqNo(seq), keyspace, op.into())).collect();
+                    batches.push(BatchAt { log: numbers.len() - 1, end: wal.offset(), ops });
                 }
                 Act::Flush => wal.flush().expect("flushed"),
                 Act::Sync => {
@@ -155,7 +176,12 @@ impl Story {
                 }
             }
         }
-        let logs = numbers.into_iter().map(|number| take_apart(&env, number)).collect();
+        let logs: Vec<LogFile> = numbers.into_iter().map(|number| take_apart(&env, number)).collect();
+        for batch in &mut batches {
+            // Batches that were flushed together share a frame, and its fate.
+            let ends = logs[batch.log].frames.iter().map(|frame| frame.end);
+            batch.end = ends.filter(|&end| end >= batch.end).min().expect("a frame holds it");
+        }
         Self { logs, batches }
     }
 
@@ -186,7 +212,7 @@ impl Story {
     }
 
     /// That `got` are the first `count` batches.
-    pub(super) fn check_prefix(&self, got: &[Vec<(SeqNo, KeyspaceId, Op)>], count: usize) {
+    pub(super) fn check_prefix(&self, got: &[Ops], count: usize) {
         assert_eq!(got.len(), count, "batches replayed");
         for (got, batch) in got.iter().zip(&self.batches) {
             assert_eq!(*got, batch.ops);
@@ -197,15 +223,17 @@ impl Story {
 fn take_apart(env: &Env, number: LogNo) -> LogFile {
     let path = Path::new(DIR).join(log_file_name(number));
     let bytes = read_file(env.vfs.as_ref(), &path).expect("the log");
+    let header = FileHeader::decode(FileKind::Wal, Some(number.0), &bytes[..HEADER_BYTES as usize]);
+    let file = FileIdentity { number: number.0, birth: header.expect("a header").birth };
     let mut frames = Vec::new();
     let mut at = HEADER_BYTES as usize;
     while at < bytes.len() {
-        let header = &bytes[at..at + FRAME_HEADER_BYTES];
-        let (header, _) = FrameHeader::decode(header, number.0, at as u64).expect("a frame");
-        let end = at + FRAME_HEADER_BYTES + usize::from(header.payload_bytes);
-        let (start, kind, promise) = (at as u64, header.kind, header.promise);
-        frames.push(FrameAt { start, end: end as u64, kind, promise });
-        at = end;
+        let header = FrameHeader::decode(&bytes[at..]).expect("a frame header");
+        let Frame { kind, promise, .. } =
+            Frame::decode(file, header, at as u64, &bytes[at..]).expect("a frame");
+        let (start, end) = (at as u64, (at + header.frame_bytes()) as u64);
+        frames.push(FrameAt { start, end, kind, promise });
+        at += header.frame_bytes();
     }
     let head_at = HEADER_BYTES as usize + FRAME_HEADER_BYTES;
     let head = Head::decode(&bytes[head_at..frames[0].end as usize], number).expect("a head");
@@ -218,14 +246,14 @@ pub(super) fn list_logs(env: &Env) -> Vec<LogNo> {
     entries.iter().filter_map(|entry| parse_log_file_name(&entry.name)).collect()
 }
 
-type Replayed = (ReplayReport, Vec<Vec<(SeqNo, KeyspaceId, Op)>>);
+type Replayed = (ReplayReport, Vec<Ops>);
 
 /// Replays everything there is.
 pub(super) fn replay_all(env: &Env, options: &ReplayOptions) -> Result<Replayed> {
     let mut got = Vec::new();
     let logs = list_logs(env);
     let report = replay(env, Path::new(DIR), &logs, options, &mut |batch| {
-        got.push(batch.ops().collect());
+        got.push(batch.ops().map(|(seq, keyspace, op)| (seq, keyspace, op.into())).collect());
         Ok(())
     })?;
     Ok((report, got))

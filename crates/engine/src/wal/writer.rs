@@ -16,11 +16,15 @@ use shamba_key::SeqNo;
 
 use super::head::{Head, Predecessor};
 use super::log_file_name;
-use super::record::encode_prefix;
+use super::record::{GAP_BYTES_MAX, OpRef, encode_op, encode_op_head};
 use crate::error::{Error, Result};
-use crate::ids::LogNo;
-use crate::log::frame::FrameKind;
+use crate::ids::{KeyspaceId, LogNo};
+use crate::log::codec::put_varint;
+use crate::log::frame::{FrameKind, PAYLOAD_BYTES_MAX};
 use crate::log::{FileKind, FrameWriter};
+
+/// The longest batch that can share a record with others.
+pub(crate) const SHARED_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - GAP_BYTES_MAX;
 
 /// The one writer of a log.
 #[derive(Debug)]
@@ -78,15 +82,83 @@ impl WalWriter {
     }
 
     /// Buffers one batch of `count` operations (as [`super::encode_op`] wrote them) that take the sequence
-    /// numbers from `first_seq` on.
+    /// numbers from `first_seq` on. Batches share records until the next flush.
     ///
     /// # Errors
-    /// The cause of the seal, if the log is sealed.
+    /// The cause of the seal, if the log is sealed; as [`Self::append_large`] for a batch that does not fit
+    /// one frame.
     pub(crate) fn append_batch(&mut self, first_seq: SeqNo, count: u32, ops: &[u8]) -> Result<()> {
+        if ops.len() > SHARED_BYTES_MAX {
+            return self.append_large(first_seq, count, &[ops]).map(|_| ());
+        }
+        self.join(first_seq, count, ops.len(), |buffer| buffer.extend_from_slice(ops))
+    }
+
+    /// Buffers a batch of one operation; encodes it in place.
+    ///
+    /// # Errors
+    /// As [`Self::append_batch`].
+    pub(crate) fn append_op(&mut self, seq: SeqNo, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
+        let room = op.encoded_bytes_max();
+        if room > SHARED_BYTES_MAX {
+            let mut head = Vec::new();
+            let tail = encode_op_head(&mut head, true, keyspace, op);
+            return self.append_large(seq, 1, &[&head, tail]).map(|_| ());
+        }
+        self.join(seq, 1, room, |buffer| encode_op(buffer, true, keyspace, op))
+    }
+
+    fn join(
+        &mut self,
+        first_seq: SeqNo,
+        count: u32,
+        room: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<()> {
         debug_assert!(count > 0 && first_seq > self.last_seq, "{first_seq} after {}", self.last_seq);
-        self.frames.append_record(&encode_prefix(first_seq, count), ops)?;
-        self.last_seq = SeqNo(first_seq.0.saturating_add(u64::from(count).saturating_sub(1)));
+        if first_seq == self.last_seq.next() {
+            self.frames.join(&[0], room, write)?;
+        } else {
+            // Only the beginning of a record can tell of a gap.
+            self.frames.close_frame();
+            self.frames.join(&self.gap_before(first_seq), room, write)?;
+        }
+        self.last_seq = last_of(first_seq, count);
         Ok(())
+    }
+
+    /// What a record begins with.
+    fn gap_before(&self, first_seq: SeqNo) -> Vec<u8> {
+        let mut gap = Vec::with_capacity(GAP_BYTES_MAX);
+        put_varint(&mut gap, first_seq.0.saturating_sub(self.last_seq.next().0));
+        gap
+    }
+
+    /// Appends one batch, given in parts, as a record of its own. A record of several frames is handed to the
+    /// operating system while it is framed, so nothing of its length is in memory beside `parts`.
+    ///
+    /// Gives the offset of the record's first frame, and where in the record's payload the parts begin. All
+    /// its frames but the last have payloads of [`PAYLOAD_BYTES_MAX`] bytes.
+    ///
+    /// # Errors
+    /// The cause of the seal, if the log is sealed; what the file system says, and then the log is sealed
+    /// and cut, as by [`Self::flush`], with nothing of the batch in it.
+    pub(crate) fn append_large(
+        &mut self,
+        first_seq: SeqNo,
+        count: u32,
+        parts: &[&[u8]],
+    ) -> Result<(u64, usize)> {
+        debug_assert!(count > 0 && first_seq > self.last_seq, "{first_seq} after {}", self.last_seq);
+        let gap = self.gap_before(first_seq);
+        let all: Vec<&[u8]> = std::iter::once(&gap[..]).chain(parts.iter().copied()).collect();
+        if all.iter().map(|part| part.len()).sum::<usize>() > PAYLOAD_BYTES_MAX {
+            // What came before must not share the fate of what is written out now.
+            self.flush()?;
+        }
+        let offset = self.frames.append_record(&all).inspect_err(|_| self.last_seq = self.flushed_seq)?;
+        self.last_seq = last_of(first_seq, count);
+        Ok((offset, gap.len()))
     }
 
     /// Hands what is buffered to the operating system.
@@ -114,7 +186,7 @@ impl WalWriter {
         // Not before the first batch: until the manifest has moved to this log, a promise of it would
         // cover logs of an unclean stop. A failure is the next append's to report: the sync succeeded.
         if self.frames.synced() > before.max(self.head_end) {
-            let _ = self.frames.append_special(FrameKind::Promise, &[]).and_then(|()| self.flush());
+            let _ = self.frames.append_promise().and_then(|()| self.flush());
         }
         Ok(())
     }
@@ -151,6 +223,7 @@ impl WalWriter {
     /// What the file system says.
     pub(crate) fn finish_clean(mut self) -> Result<(LogNo, u64)> {
         self.sync_records()?;
+        self.frames.append_promise()?;
         self.frames.append_special(FrameKind::End, &[])?;
         self.flush()?;
         self.frames.sync()?;
@@ -195,8 +268,8 @@ impl WalWriter {
         self.frames.synced()
     }
 
-    /// Bytes that only this process has.
-    pub(crate) fn buffered(&self) -> usize {
+    /// Bytes that only this process has, or that a failure would take back.
+    pub(crate) fn buffered(&self) -> u64 {
         self.frames.buffered()
     }
 
@@ -210,4 +283,9 @@ impl WalWriter {
     pub(crate) fn may_be_followed(&self) -> bool {
         self.frames.may_be_followed()
     }
+}
+
+/// The sequence number of the last of `count` operations.
+fn last_of(first_seq: SeqNo, count: u32) -> SeqNo {
+    SeqNo(first_seq.0.saturating_add(u64::from(count).saturating_sub(1)))
 }

@@ -1,20 +1,18 @@
 //! Batches: operations on any keyspaces that become visible and durable together, or not at all.
 //!
-//! Operations are encoded as they are added, in the form that the log stores, so a commit copies nothing
-//! per operation. A wrong operation (a key too long, a dropped keyspace) is remembered and reported by
-//! `commit`, which then does nothing.
+//! Operations are encoded as they are added, in the form that the log stores, so a commit copies them once,
+//! into the log's frame. A wrong operation (a key too long, a dropped keyspace) is remembered and reported by
+//! `commit`, which then does nothing. A batch keeps its memory for the next round.
 
 use std::ops::Bound;
 
-use bytes::Bytes;
-use shamba_key::{MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
+use shamba_key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
-use crate::core::KeyspaceCore;
 use crate::db::{Db, Keyspace};
 use crate::error::{Error, Result};
+use crate::ids::KeyspaceId;
 use crate::key_range::{KeyRange, half_open};
 use crate::settings::Durability;
-use crate::wal::record::encode_prefix;
 use crate::wal::{OpRef, encode_op};
 
 /// How one write is to be done; what is not set is as the database was opened.
@@ -38,86 +36,103 @@ impl From<&WriteOptions> for WriteOptions {
     }
 }
 
-/// Bytes of a log record before its operations: first sequence number and count.
-pub(crate) const BATCH_PREFIX_BYTES: usize = 12;
+/// The most memory that a batch which is empty again keeps.
+const KEPT_BYTES: usize = 1 << 20;
 
-/// Encoded operations and what they add up to.
-#[derive(Debug)]
-pub(crate) struct Operations {
-    /// A whole log record: room for the prefix, then the operations.
-    pub encoded: Vec<u8>,
+/// What operations add up to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
     pub count: u32,
     pub puts: u64,
     pub deletes: u64,
     pub range_deletes: u64,
+    /// Bytes of keys and values.
     pub user_bytes: u64,
 }
 
-impl Default for Operations {
-    fn default() -> Self {
-        let encoded = vec![0; BATCH_PREFIX_BYTES];
-        Self { encoded, count: 0, puts: 0, deletes: 0, range_deletes: 0, user_bytes: 0 }
+impl Tally {
+    /// One operation.
+    pub fn of(op: OpRef<'_>) -> Self {
+        let one = Self { count: 1, ..Self::default() };
+        match op {
+            OpRef::Put { key, value } => {
+                Self { puts: 1, user_bytes: (key.len() + value.len()) as u64, ..one }
+            }
+            OpRef::Delete { key } => Self { deletes: 1, user_bytes: key.len() as u64, ..one },
+            OpRef::RangeDelete { start, end } => {
+                let user_bytes = (start.len() + end.map_or(0, <[u8]>::len)) as u64;
+                Self { range_deletes: 1, user_bytes, ..one }
+            }
+        }
+    }
+
+    /// Adds all but the count, which a caller must see overflow.
+    pub fn add(&mut self, other: &Self) {
+        self.puts += other.puts;
+        self.deletes += other.deletes;
+        self.range_deletes += other.range_deletes;
+        self.user_bytes += other.user_bytes;
     }
 }
 
+/// Encoded operations of one batch and what they add up to.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    /// As the log holds them.
+    pub encoded: Vec<u8>,
+    pub tally: Tally,
+}
+
 impl Operations {
-    /// The finished record, whose operations take the sequence numbers from `first_seq` on.
-    pub fn take_payload(&mut self, first_seq: SeqNo) -> Bytes {
-        let mut payload = std::mem::take(&mut self.encoded);
-        payload[..BATCH_PREFIX_BYTES].copy_from_slice(&encode_prefix(first_seq, self.count));
-        Bytes::from(payload)
-    }
+    /// No operations, no memory.
+    pub const EMPTY: Self = Self {
+        encoded: Vec::new(),
+        tally: Tally { count: 0, puts: 0, deletes: 0, range_deletes: 0, user_bytes: 0 },
+    };
 
-    pub fn put(&mut self, keyspace: &KeyspaceCore, key: &[u8], value: &[u8]) -> Result<()> {
-        check_key(key)?;
-        if value.len() > MAX_VALUE_BYTES {
-            let (bytes, most) = (value.len(), MAX_VALUE_BYTES);
-            return Err(Error::invalid(format!("the value has {bytes} bytes; the most is {most}")));
-        }
-        self.count()?;
-        self.puts += 1;
-        self.user_bytes += (key.len() + value.len()) as u64;
-        encode_op(&mut self.encoded, keyspace.id, OpRef::Put { key, value });
-        Ok(())
-    }
-
-    pub fn delete(&mut self, keyspace: &KeyspaceCore, key: &[u8]) -> Result<()> {
-        check_key(key)?;
-        self.count()?;
-        self.deletes += 1;
-        self.user_bytes += key.len() as u64;
-        encode_op(&mut self.encoded, keyspace.id, OpRef::Delete { key });
-        Ok(())
-    }
-
-    pub fn delete_range(&mut self, keyspace: &KeyspaceCore, range: &impl KeyRange) -> Result<()> {
-        for bound in [range.bounds().0, range.bounds().1] {
-            if let Bound::Included(key) | Bound::Excluded(key) = bound {
-                check_key(key)?;
-            }
-        }
-        let range = half_open(range);
-        if range.is_empty() {
-            return Ok(()); // An empty or reversed range deletes nothing.
-        }
-        let (start, end) = (range.lower, range.upper);
-        self.count()?;
-        self.range_deletes += 1;
-        self.user_bytes += (start.len() + end.as_ref().map_or(0, |end| end.len())) as u64;
-        encode_op(&mut self.encoded, keyspace.id, OpRef::RangeDelete { start: &start, end: end.as_deref() });
-        Ok(())
-    }
-
-    fn count(&mut self) -> Result<()> {
+    /// Adds an operation.
+    ///
+    /// # Errors
+    /// `Invalid` for a key or value that is too long, and for a batch that is.
+    pub fn push(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
         // The encoded batch must fit a log record, whose length is a 32-bit number; and a reader must hold it.
         const MOST_BYTES: usize = 1 << 30;
+        check_op(op)?;
         if self.encoded.len() > MOST_BYTES {
             return Err(Error::invalid(format!("the batch has more than {MOST_BYTES} bytes; split it")));
         }
-        self.count =
-            self.count.checked_add(1).ok_or_else(|| Error::invalid("the batch has too many operations"))?;
+        let count = self.tally.count.checked_add(1);
+        self.tally.count = count.ok_or_else(|| Error::invalid("the batch has too many operations"))?;
+        self.tally.add(&Tally::of(op));
+        encode_op(&mut self.encoded, self.tally.count == 1, keyspace, op);
         Ok(())
     }
+
+    /// Forgets all operations, but not the memory they were in.
+    pub fn clear(&mut self) {
+        self.encoded.clear();
+        self.encoded.shrink_to(KEPT_BYTES);
+        self.tally = Tally::default();
+    }
+}
+
+/// That keys and value have lengths that can be stored.
+///
+/// # Errors
+/// `Invalid`, naming the length.
+pub(crate) fn check_op(op: OpRef<'_>) -> Result<()> {
+    let (key, other_key, value): (_, _, &[u8]) = match op {
+        OpRef::Put { key, value } => (key, None, value),
+        OpRef::Delete { key } => (key, None, &[]),
+        OpRef::RangeDelete { start, end } => (start, end, &[]),
+    };
+    check_key(key)?;
+    other_key.map_or(Ok(()), check_key)?;
+    if value.len() > MAX_VALUE_BYTES {
+        let (bytes, most) = (value.len(), MAX_VALUE_BYTES);
+        return Err(Error::invalid(format!("the value has {bytes} bytes; the most is {most}")));
+    }
+    Ok(())
 }
 
 fn check_key(key: &[u8]) -> Result<()> {
@@ -126,6 +141,26 @@ fn check_key(key: &[u8]) -> Result<()> {
         return Err(Error::invalid(format!("the key has {bytes} bytes; the most is {most}")));
     }
     Ok(())
+}
+
+/// Calls `apply` with the range delete of `range`; an empty or reversed range deletes nothing.
+///
+/// # Errors
+/// `Invalid` for a bound that is too long for a key; what `apply` says.
+pub(crate) fn with_range_delete(
+    range: &impl KeyRange,
+    apply: impl FnOnce(OpRef<'_>) -> Result<()>,
+) -> Result<()> {
+    for bound in [range.bounds().0, range.bounds().1] {
+        if let Bound::Included(key) | Bound::Excluded(key) = bound {
+            check_key(key)?;
+        }
+    }
+    let range = half_open(range);
+    match range.is_empty() {
+        true => Ok(()),
+        false => apply(OpRef::RangeDelete { start: &range.lower, end: range.upper.as_deref() }),
+    }
 }
 
 /// Operations that are committed together. Made by [`Db::batch`].
@@ -137,7 +172,7 @@ pub struct Batch {
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").field("operations", &self.operations.count).finish_non_exhaustive()
+        f.debug_struct("Batch").field("operations", &self.operations.tally.count).finish_non_exhaustive()
     }
 }
 
@@ -148,19 +183,20 @@ impl Batch {
 
     /// Sets `key` to `value` in the default keyspace.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
-        let added = self.operations.put(self.db.default_core(), key.as_ref(), value.as_ref());
+        let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
+        let added = self.operations.push(KeyspaceId::DEFAULT, op);
         self.remember(added)
     }
 
     /// Removes `key` from the default keyspace.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
-        let added = self.operations.delete(self.db.default_core(), key.as_ref());
+        let added = self.operations.push(KeyspaceId::DEFAULT, OpRef::Delete { key: key.as_ref() });
         self.remember(added)
     }
 
     /// Removes every key of `range` from the default keyspace.
     pub fn delete_range(&mut self, range: impl KeyRange) -> &mut Self {
-        let added = self.operations.delete_range(self.db.default_core(), &range);
+        let added = with_range_delete(&range, |op| self.operations.push(KeyspaceId::DEFAULT, op));
         self.remember(added)
     }
 
@@ -172,37 +208,40 @@ impl Batch {
         value: impl AsRef<[u8]>,
     ) -> &mut Self {
         let added = self.check(keyspace);
-        let added = added.and_then(|()| self.operations.put(keyspace.core(), key.as_ref(), value.as_ref()));
+        let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
+        let added = added.and_then(|()| self.operations.push(keyspace.core().id, op));
         self.remember(added)
     }
 
     /// Removes `key` from `keyspace`.
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> &mut Self {
         let added = self.check(keyspace);
-        let added = added.and_then(|()| self.operations.delete(keyspace.core(), key.as_ref()));
+        let op = OpRef::Delete { key: key.as_ref() };
+        let added = added.and_then(|()| self.operations.push(keyspace.core().id, op));
         self.remember(added)
     }
 
     /// Removes every key of `range` from `keyspace`.
     pub fn delete_range_in(&mut self, keyspace: &Keyspace, range: impl KeyRange) -> &mut Self {
         let added = self.check(keyspace);
-        let added = added.and_then(|()| self.operations.delete_range(keyspace.core(), &range));
+        let push = |op: OpRef<'_>| self.operations.push(keyspace.core().id, op);
+        let added = added.and_then(|()| with_range_delete(&range, push));
         self.remember(added)
     }
 
     /// How many operations it holds.
     pub fn len(&self) -> usize {
-        self.operations.count as usize
+        self.operations.tally.count as usize
     }
 
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.operations.count == 0
+        self.operations.tally.count == 0
     }
 
     /// Drops all operations, and a remembered error.
     pub fn clear(&mut self) {
-        self.operations = Operations::default();
+        self.operations.clear();
         self.error = None;
     }
 
@@ -219,11 +258,12 @@ impl Batch {
     /// # Errors
     /// As [`Batch::commit`].
     pub fn commit_with(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
-        let operations = std::mem::take(&mut self.operations);
-        if let Some(error) = self.error.take() {
-            return Err(error);
-        }
-        self.db.core().commit(operations, options.into())
+        let outcome = match self.error.take() {
+            Some(error) => Err(error),
+            None => self.db.core().commit(&mut self.operations, options.into()),
+        };
+        self.operations.clear();
+        outcome
     }
 
     fn check(&self, keyspace: &Keyspace) -> Result<()> {

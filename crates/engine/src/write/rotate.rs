@@ -10,29 +10,59 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::core::{Core, Generation, Writing, lock};
+use crate::core::{Core, Generation, KeyspaceCore, Writing, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::ids::KeyspaceId;
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::WorkCounters;
-use crate::view::View;
 use crate::wal::WalWriter;
 
+/// The active memtable of each keyspace, at hand for the commit path.
+#[derive(Default)]
+pub(crate) struct ActiveMemtables {
+    /// In the order of the keyspaces' numbers.
+    by_keyspace: Vec<(KeyspaceId, Arc<dyn Memtable>)>,
+}
+
+impl ActiveMemtables {
+    /// The memtable of a keyspace; `None` when it was dropped.
+    pub fn get(&self, keyspace: KeyspaceId) -> Option<&dyn Memtable> {
+        let (id, first) = self.by_keyspace.first()?;
+        if *id == keyspace {
+            return Some(first.as_ref()); // The default keyspace, most of the time.
+        }
+        let at = self.by_keyspace.binary_search_by_key(&keyspace, |(id, _)| *id).ok()?;
+        self.by_keyspace.get(at).map(|(_, memtable)| memtable.as_ref())
+    }
+
+    /// Bytes in all of them.
+    pub fn bytes(&self) -> u64 {
+        self.by_keyspace.iter().map(|(_, memtable)| memtable.bytes()).sum()
+    }
+
+    /// Whether one of them can take little more, whatever its size.
+    pub fn is_full(&self) -> bool {
+        self.by_keyspace.iter().any(|(_, memtable)| memtable.is_full())
+    }
+}
+
 impl Core {
-    /// Bytes in the active memtables of all keyspaces.
-    pub(crate) fn active_bytes(&self) -> u64 {
-        let keyspaces = self.keyspaces.load();
-        let active = |view: &View| view.memtables.first().map_or(0, |memtable| memtable.bytes());
-        keyspaces.values().map(|keyspace| active(&keyspace.load())).sum()
+    /// The memtables that take writes now. Whoever changes them does so under the lock of [`Core::writing`] and
+    /// stores this anew in [`Writing::active`].
+    pub(crate) fn active_memtables(&self) -> ActiveMemtables {
+        let active = |keyspace: &Arc<KeyspaceCore>| {
+            keyspace.load().memtables.first().map(|memtable| (keyspace.id, Arc::clone(memtable)))
+        };
+        ActiveMemtables { by_keyspace: self.keyspaces.load().values().filter_map(active).collect() }
     }
 
     /// Whether the active memtables or their log are full.
     pub(crate) fn is_rotation_due(&self, writing: &Writing) -> bool {
         let log_bytes = writing.wal.as_ref().map_or(0, WalWriter::offset);
-        let is_full = |view: &View| view.memtables.first().is_some_and(|memtable| memtable.is_full());
-        self.active_bytes() >= self.settings.design.buffer_bytes
+        writing.active.bytes() >= self.settings.design.buffer_bytes
             || log_bytes >= self.settings.wal_bytes
-            || self.keyspaces.load().values().any(|keyspace| is_full(&keyspace.load()))
+            || writing.active.is_full()
     }
 
     /// Makes sure that there is a log to append to: after one was sealed for lack of space there is none.
@@ -89,9 +119,11 @@ impl Core {
                 view.next(memtables, Arc::clone(&view.version))
             });
         }
+        writing.active = self.active_memtables();
         let log_files = std::mem::take(&mut writing.sealed_files);
         let generation = Generation { log, log_files, next_log, members, last_seq: writing.last_seq, bytes };
         lock(&self.background.state).immutables.push_back(Arc::new(generation));
+        self.background.room.changed();
         self.background.wake.notify_all();
         Ok(())
     }

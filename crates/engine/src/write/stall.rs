@@ -4,6 +4,7 @@
 //! commit group: a short sleep between the soft and the hard limit of level 0, a wait above it, and
 //! `Stalled` when the caller's deadline passes. Reads never wait.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::core::{BackgroundState, Core, lock};
@@ -26,6 +27,38 @@ pub(crate) struct Limits {
     pub immutables: u32,
     pub inbox_soft_runs: u32,
     pub inbox_hard_runs: u32,
+}
+
+/// Remembers that nothing waits, so that a write in good weather looks at one number and takes no lock.
+///
+/// Whatever may raise the pressure calls [`Room::changed`] afterwards: a memtable was sealed, a version
+/// installed.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// Counts the changes.
+    changes: AtomicU64,
+    /// The count at which a writer found no pressure, plus one.
+    free_at: AtomicU64,
+}
+
+impl Room {
+    /// Something that the pressure depends on is another now.
+    pub fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn is_free(&self) -> bool {
+        self.free_at.load(Ordering::Relaxed) == self.changes().wrapping_add(1)
+    }
+
+    /// There was no pressure by what was seen after `changes` was read.
+    fn set_free(&self, changes: u64) {
+        self.free_at.store(changes.wrapping_add(1), Ordering::Relaxed);
+    }
 }
 
 /// What a writer should do.
@@ -82,9 +115,16 @@ impl Core {
     /// `Stalled` after the deadline; `NoSpace` when flushes fail for lack of space and no deadline was set or
     /// it has passed; `ReadOnly` or `Closed` when the database became so while waiting.
     pub fn make_room(&self, deadline_ms: Option<u64>) -> Result<()> {
+        if self.background.room.is_free() {
+            return Ok(());
+        }
+        let changes = self.background.room.changes();
         let mut state = lock(&self.background.state);
         match pressure(self.backlog(&state), self.limits()) {
-            Pressure::None => return Ok(()),
+            Pressure::None => {
+                self.background.room.set_free(changes);
+                return Ok(());
+            }
             Pressure::Delay { us } => {
                 drop(state);
                 WorkCounters::add(&self.work.stalls, 1);
@@ -169,5 +209,20 @@ mod tests {
         }
         assert!(matches!(at(0, 8), Pressure::Stop { .. }));
         assert!(matches!(at(2, 0), Pressure::Stop { .. }));
+    }
+
+    #[test]
+    fn room_is_free_until_something_changes_also_while_a_writer_looks() {
+        let room = Room::default();
+        assert!(!room.is_free(), "nobody has looked yet");
+        let changes = room.changes();
+        room.set_free(changes);
+        assert!(room.is_free());
+        room.changed();
+        assert!(!room.is_free());
+        let changes = room.changes();
+        room.changed();
+        room.set_free(changes);
+        assert!(!room.is_free(), "it changed after the writer began to look");
     }
 }

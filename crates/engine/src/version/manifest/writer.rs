@@ -12,7 +12,6 @@ use super::codec::encode_edit;
 use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
 use crate::error::{Error, Result};
-use crate::log::frame::FrameKind;
 use crate::log::{FileKind, FrameWriter};
 use crate::version::current::{install_current, read_current};
 
@@ -41,7 +40,7 @@ impl ManifestWriter {
             env.vfs.unlink(&path).map_err(|error| Error::io("remove", &path, error))?;
         }
         let mut frames = FrameWriter::create(env, &path, FileKind::Manifest, number)?;
-        frames.append_record(&encode_edit(&state.snapshot_edit()), &[])?;
+        frames.append_record(&[&encode_edit(&state.snapshot_edit())])?;
         frames.sync()?;
         // Before the rename: a CURRENT that survives a crash must not name a file that did not.
         env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
@@ -57,7 +56,7 @@ impl ManifestWriter {
     /// What the file system says; the edit may or may not be in force after a reopen, and every later call
     /// fails with the same error.
     pub(crate) fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
-        self.frames.append_record(&encode_edit(edit), &[])?;
+        self.frames.append_record(&[&encode_edit(edit)])?;
         self.frames.sync()?;
         self.write_promise()
     }
@@ -65,7 +64,7 @@ impl ManifestWriter {
     /// Says in the file what was just synced. Not synced itself: if it is lost, so is only the knowledge that
     /// damage to the last edit would be corruption.
     fn write_promise(&mut self) -> Result<()> {
-        self.frames.append_special(FrameKind::Promise, &[])?;
+        self.frames.append_promise()?;
         self.frames.flush()
     }
 

@@ -7,7 +7,7 @@ use crate::error::ErrorKind;
 
 fn ops(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_op(&mut out, KeyspaceId(0), OpRef::Put { key: text.as_bytes(), value: b"v" });
+    encode_op(&mut out, true, KeyspaceId(0), OpRef::Put { key: text.as_bytes(), value: b"v" });
     out
 }
 
@@ -99,7 +99,7 @@ fn what_lies_behind_the_length_that_the_next_log_states_was_never_acknowledged()
     second.flush().expect("flushed");
     let (report, got) = replay_all(&env, &options(3)).expect("replayed");
     assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 2], 0));
-    assert!(matches!(&got[1][0].2, Op::Put { key, .. } if key == "other"));
+    assert!(matches!(&got[1][0].2, Op::Put { key, .. } if key == b"other"));
 }
 
 #[test]
@@ -164,7 +164,9 @@ fn a_malformed_batch_with_good_checksums_is_corruption_wherever_it_is() {
     let env = new_env(1);
     let mut wal = create(&env, 3, None, 0);
     put(&mut wal, 1);
-    wal.append_batch(SeqNo(2), 2, &ops("one of two")).expect("appended");
+    wal.flush().expect("flushed");
+    let two = [ops("one"), b"and less than two".to_vec()].concat();
+    wal.append_batch(SeqNo(2), 2, &two).expect("appended");
     wal.flush().expect("flushed");
     let error = replay_all(&env, &options(3)).expect_err("not the work of a crash");
     assert_eq!(error.damage().expect("a place").structure, "batch");

@@ -99,7 +99,9 @@ impl Mini {
         let mut ops = Vec::new();
         for seq in self.last_seq + 1..=self.last_seq + u64::from(count) {
             let key = format!("k{seq}");
-            encode_op(&mut ops, KeyspaceId(0), OpRef::Put { key: key.as_bytes(), value: &[7; 400] });
+            let put = OpRef::Put { key: key.as_bytes(), value: &[7; 400] };
+            let is_first = ops.is_empty();
+            encode_op(&mut ops, is_first, KeyspaceId(0), put);
         }
         self.wal.append_batch(SeqNo(self.last_seq + 1), count, &ops).expect("appended");
         self.wal.flush().expect("flushed");

@@ -4,10 +4,11 @@ use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
 
 use super::*;
 use crate::error::ErrorKind;
+use crate::log::frame::PROMISE_BYTES;
 
 fn batch(wal: &mut WalWriter) -> Result<()> {
     let mut ops = Vec::new();
-    encode_op(&mut ops, KeyspaceId(0), OpRef::Put { key: b"key", value: b"value" });
+    encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"key", value: b"value" });
     wal.append_batch(wal.last_seq().next(), 1, &ops)
 }
 
@@ -129,7 +130,7 @@ fn what_was_synced_is_promised_at_once_but_a_log_without_batches_promises_nothin
     wal.sync().expect("synced");
     let (synced, with_promise) = (wal.synced(), size(&env));
     assert_eq!((wal.offset(), wal.flushed()), (synced, synced), "the promise itself needs no sync");
-    assert_eq!(with_promise, synced + FRAME_HEADER_BYTES as u64);
+    assert_eq!(with_promise, synced + PROMISE_BYTES as u64);
     wal.sync().expect("nothing to do");
     assert_eq!(size(&env), with_promise);
     // Rot of the last batch is no torn tail.

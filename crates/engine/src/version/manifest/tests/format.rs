@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::inspect::manifest_file;
-use crate::log::tests::{FRAME_FIELDS, HEADER_FIELDS, annotated};
+use crate::log::tests::{FRAME_FIELDS, HEADER_FIELDS, PROMISE_FIELDS, annotated};
 use crate::version::current::CURRENT;
 
 #[test]
@@ -50,8 +50,8 @@ fn the_example_of_the_format_page() {
     ];
     let page = include_str!("../../../../../../docs/formats/manifest.md");
     let current = annotated(&bytes_of(&env, CURRENT), &HEADER_FIELDS);
-    let fields =
-        [&HEADER_FIELDS[..], &FRAME_FIELDS, &snapshot, &FRAME_FIELDS, &FRAME_FIELDS, &change, &FRAME_FIELDS];
+    let (frame, promise) = (&FRAME_FIELDS[..], &PROMISE_FIELDS[..]);
+    let fields = [&HEADER_FIELDS[..], frame, &snapshot, promise, frame, &change, promise];
     let manifest = annotated(&bytes_of(&env, "MANIFEST-000003"), &fields.concat());
     let described = manifest_file(&env, Path::new(DIR)).expect("described").to_string();
     let lacking: Vec<String> =

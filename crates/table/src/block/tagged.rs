@@ -33,7 +33,7 @@ use std::cmp::Ordering;
 use shamba_key::{EntryKind, SeqNo};
 
 use super::EntryParts;
-use super::tags::Matches;
+use super::tags::Tags;
 
 /// The layout byte of tagged blocks.
 pub(super) const LAYOUT_TAGGED: u8 = 2;
@@ -44,10 +44,14 @@ pub(super) const FLAG_WIDE: u8 = 1;
 /// Where the widths of tags and of suffix lengths are in the flags.
 pub(super) const TAG_WIDTH_SHIFT: u32 = 1;
 pub(super) const SUFFIX_WIDTH_SHIFT: u32 = 3;
-const FLAGS_KNOWN: u8 = 0b1_1111;
+/// What is fixed in the first half of the header: the layout, unknown flags, the upper half of the group shift.
+const HEAD_KNOWN: u64 = 0xff | 0xe0 << 8 | 0xf0 << 24;
+/// Of the two fields for widths in the flags, the lower bits: both bits of one are never set.
+const HEAD_WIDTH_OF_3: u64 = 1 << (8 + TAG_WIDTH_SHIFT) | 1 << (8 + SUFFIX_WIDTH_SHIFT);
+/// All kinds up to this one exist.
+const KIND_MAX: u8 = EntryKind::PutWithExpiry as u8;
 /// The widest sequence delta.
 const SEQ_WIDTH_MAX: usize = 8;
-const GROUP_SHIFT_MAX: u8 = 15;
 
 /// The bits of a number of so many bytes.
 const MASKS: [u64; 9] = [
@@ -66,95 +70,128 @@ const MASKS: [u64; 9] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tagged<'a> {
     bytes: &'a [u8],
+    /// The first half of the header, layout to common length: what a miss needs, in a register.
+    head: u64,
+}
+
+/// What the header says, worked out.
+#[derive(Clone, Copy)]
+struct Places {
     count: usize,
     base_seq: u64,
-    /// The kind of every entry, or `None` if each has its own.
-    kind: Option<EntryKind>,
-    tag_width: usize,
-    offset_width: usize,
+    /// The kind of every entry; 0: each has its own.
+    kind: u8,
     seq_width: usize,
     suffix_width: usize,
     /// The length of every suffix where `suffix_width` is 0.
     suffix_bytes: usize,
+    /// What precedes the suffix in an entry.
+    entry_head_bytes: usize,
+    is_wide: bool,
     /// Entries in a group, as a power of two; 0: no groups.
     group_shift: u32,
     common_at: usize,
     offsets_at: usize,
-    /// Where the groups' prefix lengths are.
-    lengths_at: usize,
+    /// Where the ends of the groups' prefixes are.
+    ends_at: usize,
     prefixes_at: usize,
     entries_at: usize,
 }
 
-/// An entry where it lies, its prefixes apart.
+/// An entry's suffix where it lies, and what follows and precedes it.
 #[derive(Clone, Copy)]
 struct Lying<'a> {
+    start: usize,
     suffix: &'a [u8],
-    parts: EntryParts<'a>,
+    value: &'a [u8],
 }
 
 impl<'a> Tagged<'a> {
-    /// Checks the header, and that what it says fits.
+    /// Checks the header; whether what it says fits, every access finds out.
     #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, String> {
-        Self::from_header(bytes).ok_or_else(|| wrong_header(bytes))
+        let head = bytes.first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));
+        let block = Self { bytes, head };
+        // Bit n: bits n and n + 1 of the head are both set.
+        let both = head & head >> 1;
+        let known = bytes.len() >= HEADER_BYTES
+            && head & HEAD_KNOWN == u64::from(LAYOUT_TAGGED)
+            && both & HEAD_WIDTH_OF_3 == 0
+            && block.seq_width() <= SEQ_WIDTH_MAX
+            && block.kind() <= KIND_MAX;
+        if known { Ok(block) } else { Err(wrong_header(bytes)) }
     }
 
-    #[inline]
-    fn from_header(bytes: &'a [u8]) -> Option<Self> {
-        let header = bytes.first_chunk::<HEADER_BYTES>()?;
-        let [layout, flags, widths, group_shift, c0, c1, p0, p1, last @ ..] = *header;
-        let last = u64::from_le_bytes(last);
-        let (tag_width, suffix_width) = (flags >> TAG_WIDTH_SHIFT & 3, flags >> SUFFIX_WIDTH_SHIFT & 3);
-        let seq_width = usize::from(widths & 0xf);
-        let known = layout == LAYOUT_TAGGED
-            && flags & !FLAGS_KNOWN == 0
-            && tag_width < 3
-            && suffix_width < 3
-            && seq_width <= SEQ_WIDTH_MAX
-            && group_shift <= GROUP_SHIFT_MAX;
-        if !known {
-            return None;
-        }
-        let kind = match widths >> 4 {
-            0 => None,
-            byte => Some(EntryKind::from_byte(byte)?),
-        };
-        let (tag_width, group_shift) = (usize::from(tag_width), u32::from(group_shift));
-        let offset_width = if flags & FLAG_WIDE == 0 { 2 } else { 4 };
-        let count = usize::from(u16::from_le_bytes([c0, c1]));
+    #[inline(always)]
+    fn flags(&self) -> u8 {
+        (self.head >> 8) as u8
+    }
+
+    #[inline(always)]
+    fn tag_width(&self) -> usize {
+        usize::from(self.flags() >> TAG_WIDTH_SHIFT & 3)
+    }
+
+    #[inline(always)]
+    fn suffix_width(&self) -> usize {
+        usize::from(self.flags() >> SUFFIX_WIDTH_SHIFT & 3)
+    }
+
+    #[inline(always)]
+    fn seq_width(&self) -> usize {
+        (self.head >> 16 & 0xf) as usize
+    }
+
+    #[inline(always)]
+    fn kind(&self) -> u8 {
+        (self.head >> 20 & 0xf) as u8
+    }
+
+    #[inline(always)]
+    fn group_shift(&self) -> u32 {
+        (self.head >> 24 & 0xff) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        (self.head >> 32 & 0xffff) as usize
+    }
+
+    /// `None` where the header says what does not fit.
+    #[inline(always)]
+    fn places(&self) -> Option<Places> {
+        let (count, group_shift, is_wide) = (self.len(), self.group_shift(), self.flags() & FLAG_WIDE != 0);
+        let last = u64::from_le_bytes(*self.bytes.get(8..)?.first_chunk()?);
+        let (seq_width, suffix_width, kind) = (self.seq_width(), self.suffix_width(), self.kind());
         // Sums of a few numbers of 16 bits, times 4 at most: far from any overflow.
-        let common_at = HEADER_BYTES + count * tag_width;
-        let offsets_at = common_at + usize::from(u16::from_le_bytes([p0, p1]));
-        let lengths_at = offsets_at + count * offset_width;
+        let common_at = HEADER_BYTES + count * self.tag_width();
+        let offsets_at = common_at + (self.head >> 48) as usize;
+        let ends_at = offsets_at + (count << if is_wide { 2 } else { 1 });
         let groups = if group_shift == 0 { 0 } else { (count + (1 << group_shift) - 1) >> group_shift };
-        let prefixes_at = lengths_at + 2 * groups;
-        let mut block = Self {
-            bytes,
+        let prefixes_at = ends_at + 2 * groups;
+        let prefix_bytes = if groups == 0 { 0 } else { self.short(prefixes_at - 2)? };
+        Some(Places {
             count,
             base_seq: last & MASKS[7],
             kind,
-            tag_width,
-            offset_width,
             seq_width,
-            suffix_width: usize::from(suffix_width),
+            suffix_width,
             suffix_bytes: (last >> 56) as usize,
+            entry_head_bytes: seq_width + usize::from(kind == 0) + suffix_width,
+            is_wide,
             group_shift,
             common_at,
             offsets_at,
-            lengths_at,
+            ends_at,
             prefixes_at,
-            entries_at: prefixes_at,
-        };
-        if groups > 0 {
-            block.entries_at += block.prefix_end(groups - 1)?;
-        }
-        (block.entries_at <= bytes.len()).then_some(block)
+            entries_at: prefixes_at + prefix_bytes,
+        })
     }
 
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.count
+    /// The number of two bytes at `at`.
+    #[inline(always)]
+    fn short(&self, at: usize) -> Option<usize> {
+        Some(usize::from(u16::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?)))
     }
 
     /// The number of `width` bytes at `at`, in one load where eight bytes are there.
@@ -166,122 +203,173 @@ impl<'a> Tagged<'a> {
         }
     }
 
-    /// Where the prefix of group `group` ends, counted from the start of the first one.
     #[inline(always)]
-    fn prefix_end(&self, group: usize) -> Option<usize> {
-        let at = self.lengths_at + 2 * group;
-        let bytes = self.bytes.get(at..)?.first_chunk::<2>()?;
-        Some(usize::from(u16::from_le_bytes(*bytes)))
+    fn common(&self, at: &Places) -> Option<&'a [u8]> {
+        self.bytes.get(at.common_at..at.offsets_at)
     }
 
     /// The prefix that the group of entry `number` adds to the common one.
     #[inline(always)]
-    fn group_prefix(&self, number: usize) -> Option<&'a [u8]> {
-        if self.group_shift == 0 {
+    fn group_prefix(&self, at: &Places, number: usize) -> Option<&'a [u8]> {
+        if at.group_shift == 0 {
             return Some(&[]);
         }
-        let group = number >> self.group_shift;
-        let start = if group == 0 { 0 } else { self.prefix_end(group - 1)? };
-        let end = self.prefix_end(group)?;
-        self.bytes.get(self.prefixes_at + start..self.prefixes_at + end)
-    }
-
-    #[inline(always)]
-    fn common(&self) -> &'a [u8] {
-        self.bytes.get(self.common_at..self.offsets_at).unwrap_or_default()
+        let end_at = at.ends_at + 2 * (number >> at.group_shift);
+        let start = if end_at == at.ends_at { 0 } else { self.short(end_at - 2)? };
+        self.bytes.get(at.prefixes_at + start..at.prefixes_at + self.short(end_at)?)
     }
 
     /// Where entry `number`, which exists, starts and ends in the payload.
     #[inline(always)]
-    fn span(&self, number: usize) -> Option<(usize, usize)> {
-        let (at, width) = (self.offsets_at + number * self.offset_width, self.offset_width);
-        let start = self.entries_at + self.number(at, width)? as usize;
-        let end = if number + 1 < self.count {
-            self.entries_at + self.number(at + width, width)? as usize
+    fn span(&self, at: &Places, number: usize) -> Option<(usize, usize)> {
+        let is_last = number + 1 == at.count;
+        let (start, next) = if at.is_wide {
+            let offset_at = at.offsets_at + 4 * number;
+            let next = if is_last { 0 } else { self.number(offset_at + 4, 4)? as usize };
+            (self.number(offset_at, 4)? as usize, next)
         } else {
-            self.bytes.len()
+            let offset_at = at.offsets_at + 2 * number;
+            (self.short(offset_at)?, if is_last { 0 } else { self.short(offset_at + 2)? })
         };
-        Some((start, end))
+        Some((at.entries_at + start, if is_last { self.bytes.len() } else { at.entries_at + next }))
     }
 
     /// Entry `number`; `None` where it is damaged or past the end.
     #[inline(always)]
-    fn lying(&self, number: usize) -> Option<Lying<'a>> {
-        if number >= self.count {
+    fn lying(&self, at: &Places, number: usize) -> Option<Lying<'a>> {
+        if number >= at.count {
             return None;
         }
-        let (start, end) = self.span(number)?;
-        let mut at = start;
-        let mut seq = self.base_seq;
-        if self.seq_width > 0 {
-            seq = seq.checked_add(self.number(at, self.seq_width)?).filter(|seq| *seq <= SeqNo::MAX.0)?;
-            at += self.seq_width;
-        }
-        let kind = match self.kind {
-            Some(kind) => kind,
-            None => {
-                at += 1;
-                EntryKind::from_byte(*self.bytes.get(at - 1)?)?
-            }
+        let (start, end) = self.span(at, number)?;
+        let suffix_at = start + at.entry_head_bytes;
+        let suffix_bytes = match at.suffix_width {
+            0 => at.suffix_bytes,
+            1 => usize::from(*self.bytes.get(suffix_at - 1)?),
+            _ => self.short(suffix_at - 2)?,
         };
-        let mut suffix_bytes = self.suffix_bytes;
-        if self.suffix_width > 0 {
-            suffix_bytes = self.number(at, self.suffix_width)? as usize;
-            at += self.suffix_width;
+        // What precedes the suffix may lie beyond `end` if that is wrong: then so does the suffix, and this is `None`.
+        let (suffix, value) = self.bytes.get(suffix_at..end)?.split_at_checked(suffix_bytes)?;
+        Some(Lying { start, suffix, value })
+    }
+
+    #[inline(always)]
+    fn seq(&self, at: &Places, entry: &Lying<'a>) -> Option<SeqNo> {
+        if at.seq_width == 0 {
+            return Some(SeqNo(at.base_seq));
         }
-        // The three fields may lie beyond `end` if that is wrong: then `at` is above it, and this is `None`.
-        let (suffix, value) = self.bytes.get(at..end)?.split_at_checked(suffix_bytes)?;
-        let parts = EntryParts { seq: SeqNo(seq), kind, value, value_start: at + suffix_bytes };
-        Some(Lying { suffix, parts })
+        let seq = at.base_seq.checked_add(self.number(entry.start, at.seq_width)?)?;
+        (seq <= SeqNo::MAX.0).then_some(SeqNo(seq))
+    }
+
+    #[inline(always)]
+    fn parts(&self, at: &Places, entry: &Lying<'a>) -> Option<EntryParts<'a>> {
+        let kind = match at.kind {
+            0 => *self.bytes.get(entry.start + at.seq_width)?,
+            kind => kind,
+        };
+        let value_start = entry.start + at.entry_head_bytes + entry.suffix.len();
+        let (seq, kind) = (self.seq(at, entry)?, EntryKind::from_byte(kind)?);
+        Some(EntryParts { seq, kind, value: entry.value, value_start })
     }
 
     /// The newest version of exactly `key` that is not newer than `seq`.
     #[inline]
     pub(super) fn find(&self, key: &[u8], seq: SeqNo, tag: u16) -> Result<Option<EntryParts<'a>>, String> {
-        if self.tag_width == 0 {
+        let width = self.tag_width();
+        if width == 0 {
             return self.find_by_key(key, seq);
         }
-        for number in Matches::new(self.bytes, HEADER_BYTES, self.count, self.tag_width == 2, tag) {
-            let (Some(entry), Some(prefix)) = (self.lying(number), self.group_prefix(number)) else {
-                return Err(malformed(number));
-            };
+        let tags = Tags { bytes: self.bytes, start: HEADER_BYTES, count: self.len(), wide: width == 2 };
+        // Apart from the loop, so that a miss pays for nothing that only entries need.
+        let Some(mut number) = tags.find(tag, 0) else {
+            return Ok(None);
+        };
+        loop {
             // Versions are in order, newest first: the first that is old enough is the answer.
-            if entry.parts.seq <= seq && is_of(key, self.common(), prefix, entry.suffix) {
-                return Ok(Some(entry.parts));
+            match self.matched(number, key, seq) {
+                Some(None) => {}
+                Some(found) => return Ok(found),
+                None => return Err(malformed(number)),
+            }
+            match tags.find(tag, number + 1) {
+                Some(next) => number = next,
+                None => return Ok(None),
             }
         }
-        Ok(None)
+    }
+
+    /// Entry `number` if it is of `key` and not newer than `seq`; `None` where it is damaged.
+    #[inline(always)]
+    fn matched(&self, number: usize, key: &[u8], seq: SeqNo) -> Option<Option<EntryParts<'a>>> {
+        let at = self.places()?;
+        let entry = self.lying(&at, number)?;
+        if !is_of(key, self.common(&at)?, self.group_prefix(&at, number)?, entry.suffix)
+            || self.seq(&at, &entry)? > seq
+        {
+            return Some(None);
+        }
+        self.parts(&at, &entry).map(Some)
     }
 
     fn find_by_key(&self, key: &[u8], seq: SeqNo) -> Result<Option<EntryParts<'a>>, String> {
         let number = self.lower_bound(key, seq)?;
-        if number == self.count {
+        if number == self.len() {
             return Ok(None);
         }
-        let (Some(entry), Some(prefix)) = (self.lying(number), self.group_prefix(number)) else {
-            return Err(malformed(number));
-        };
-        Ok(is_of(key, self.common(), prefix, entry.suffix).then_some(entry.parts))
+        self.matched(number, key, seq).ok_or_else(|| malformed(number))
     }
 
     /// The number of the first entry at or after `(key, seq)`; the count if there is none.
     pub(super) fn lower_bound(&self, key: &[u8], seq: SeqNo) -> Result<usize, String> {
-        let common = self.common();
-        let Some(rest) = key.strip_prefix(common) else {
-            return Ok(if key < common { 0 } else { self.count });
+        let fit = || {
+            let at = self.places()?;
+            Some((at, self.common(&at)?))
         };
-        let (mut low, mut high) = (0, self.count);
+        let (at, common) = fit().ok_or_else(|| wrong_header(self.bytes))?;
+        let Some(rest) = key.strip_prefix(common) else {
+            return Ok(if key < common { 0 } else { at.count });
+        };
+        if at.group_shift == 0 {
+            return self.first_from(&at, 0, at.count, rest, seq);
+        }
+        // The last group that starts before the place holds it, unless it is the start of the next.
+        let (mut low, mut high) = (0, (at.count + (1 << at.group_shift) - 1) >> at.group_shift);
         while low < high {
             let middle = low.midpoint(high);
-            let (Some(entry), Some(prefix)) = (self.lying(middle), self.group_prefix(middle)) else {
-                return Err(malformed(middle));
-            };
-            let order = match rest.split_at_checked(prefix.len()) {
-                Some((start, rest)) => prefix.cmp(start).then_with(|| entry.suffix.cmp(rest)),
-                // Shorter than the prefix: equal as far as it goes, the prefix is greater.
-                None => prefix.cmp(rest),
-            };
-            if order.then_with(|| seq.cmp(&entry.parts.seq)) == Ordering::Less {
+            let number = middle << at.group_shift;
+            let order = self.order_in_group(&at, number, rest, seq).ok_or_else(|| malformed(number))?;
+            if order == Ordering::Less {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let Some(group) = low.checked_sub(1) else {
+            return Ok(0);
+        };
+        let (start, end) = (group << at.group_shift, (low << at.group_shift).min(at.count));
+        let prefix = self.group_prefix(&at, start).ok_or_else(|| malformed(start))?;
+        match rest.strip_prefix(prefix) {
+            Some(rest) => self.first_from(&at, start, end, rest, seq),
+            // Its first entry is before the place, so all with this prefix are.
+            None => Ok(end),
+        }
+    }
+
+    /// The first of the entries from `low` to `high`, all with the same prefixes, that is at or after `(rest, seq)`.
+    #[inline]
+    fn first_from(
+        &self,
+        at: &Places,
+        mut low: usize,
+        mut high: usize,
+        rest: &[u8],
+        seq: SeqNo,
+    ) -> Result<usize, String> {
+        while low < high {
+            let middle = low.midpoint(high);
+            let order = self.order(at, middle, rest, seq).ok_or_else(|| malformed(middle))?;
+            if order == Ordering::Less {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -290,62 +378,97 @@ impl<'a> Tagged<'a> {
         Ok(low)
     }
 
+    /// How entry `number`, its prefixes cut, lies to `(rest, seq)`.
+    #[inline(always)]
+    fn order(&self, at: &Places, number: usize, rest: &[u8], seq: SeqNo) -> Option<Ordering> {
+        let entry = self.lying(at, number)?;
+        // The first eight bytes mostly decide, without a call.
+        if let (Some(a), Some(b)) = (entry.suffix.first_chunk::<8>(), rest.first_chunk::<8>())
+            && a != b
+        {
+            return Some(u64::from_be_bytes(*a).cmp(&u64::from_be_bytes(*b)));
+        }
+        Some(match entry.suffix.cmp(rest) {
+            Ordering::Equal => seq.cmp(&self.seq(at, &entry)?),
+            order => order,
+        })
+    }
+
+    /// As [`Self::order`], where the prefix of the group is still to be compared.
+    fn order_in_group(&self, at: &Places, number: usize, rest: &[u8], seq: SeqNo) -> Option<Ordering> {
+        let prefix = self.group_prefix(at, number)?;
+        match rest.split_at_checked(prefix.len()) {
+            Some((start, rest)) if start == prefix => self.order(at, number, rest, seq),
+            Some((start, _)) => Some(prefix.cmp(start)),
+            // Shorter than the prefix: equal as far as it goes, the prefix is greater.
+            None => Some(prefix.cmp(rest)),
+        }
+    }
+
     /// Entry `number`, its key put into `key`.
     pub(super) fn entry_into(&self, number: usize, key: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
-        let (Some(entry), Some(prefix)) = (self.lying(number), self.group_prefix(number)) else {
-            return Err(malformed(number));
+        let mut assemble = || {
+            let at = self.places()?;
+            let entry = self.lying(&at, number)?;
+            let (common, prefix) = (self.common(&at)?, self.group_prefix(&at, number)?);
+            key.clear();
+            key.extend_from_slice(common);
+            key.extend_from_slice(prefix);
+            key.extend_from_slice(entry.suffix);
+            self.parts(&at, &entry)
         };
-        key.clear();
-        key.extend_from_slice(self.common());
-        key.extend_from_slice(prefix);
-        key.extend_from_slice(entry.suffix);
-        Ok(entry.parts)
+        assemble().ok_or_else(|| malformed(number))
     }
 
     /// Entry `number`, where `key` holds the key of the one before.
     #[inline]
     pub(super) fn next_into(&self, number: usize, key: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
-        let same_group = self.group_shift == 0 || number & ((1 << self.group_shift) - 1) != 0;
-        if number == 0 || !same_group {
+        let shift = self.group_shift();
+        if number == 0 || (shift > 0 && number & ((1 << shift) - 1) == 0) {
             return self.entry_into(number, key);
         }
-        let (Some(entry), Some(prefix)) = (self.lying(number), self.group_prefix(number)) else {
-            return Err(malformed(number));
+        let mut assemble = || {
+            let at = self.places()?;
+            let entry = self.lying(&at, number)?;
+            key.truncate(at.offsets_at - at.common_at + self.group_prefix(&at, number)?.len());
+            key.extend_from_slice(entry.suffix);
+            self.parts(&at, &entry)
         };
-        key.truncate(self.offsets_at - self.common_at + prefix.len());
-        key.extend_from_slice(entry.suffix);
-        Ok(entry.parts)
+        assemble().ok_or_else(|| malformed(number))
     }
 
     pub(super) fn tag_agrees(&self, number: usize, tag: u16) -> bool {
-        let found = self.number(HEADER_BYTES + number * self.tag_width, self.tag_width);
-        self.tag_width == 0 || found == MASKS.get(self.tag_width).map(|mask| u64::from(tag) & mask)
+        let width = self.tag_width();
+        let found = self.number(HEADER_BYTES + number * width, width);
+        width == 0 || found == MASKS.get(width).map(|mask| u64::from(tag) & mask)
     }
 
     /// Checks the structure: offsets and group prefixes that ascend, entries that fit.
     pub(super) fn check(&self) -> Result<(), String> {
-        let mut expected = self.entries_at;
-        for number in 0..self.count {
-            let (start, end) = self.span(number).ok_or_else(|| malformed(number))?;
+        let at = self.places().ok_or_else(|| wrong_header(self.bytes))?;
+        let mut expected = at.entries_at;
+        for number in 0..at.count {
+            let (start, end) = self.span(&at, number).ok_or_else(|| malformed(number))?;
             if start != expected {
                 return Err(format!("entry {number} does not start where the one before it ends"));
             }
-            if self.lying(number).is_none() || self.group_prefix(number).is_none() {
+            let entry = self.lying(&at, number).ok_or_else(|| malformed(number))?;
+            if self.parts(&at, &entry).is_none() || self.group_prefix(&at, number).is_none() {
                 return Err(malformed(number));
             }
             expected = end;
         }
         if expected != self.bytes.len() {
-            return Err(format!("{} bytes belong to no entry", self.bytes.len() - expected));
+            return Err(format!("entries end at {expected} of {} bytes", self.bytes.len()));
         }
-        if self.suffix_width > 0 && self.suffix_bytes > 0 {
+        if at.suffix_width > 0 && at.suffix_bytes > 0 {
             return Err("suffixes have a length each and one for all".to_owned());
         }
         Ok(())
     }
 
     pub(super) fn layout(&self) -> &'static str {
-        match self.tag_width {
+        match self.tag_width() {
             0 => "untagged",
             1 => "tagged",
             _ => "tagged-2",
@@ -362,7 +485,22 @@ fn is_of(key: &[u8], common: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
     let Some((start, end)) = key.split_at_checked(common.len() + prefix.len()) else {
         return false;
     };
-    end == suffix && start.starts_with(common) && start.ends_with(prefix)
+    let Some((start, middle)) = start.split_at_checked(common.len()) else {
+        return false;
+    };
+    is_same(end, suffix) && is_same(start, common) && is_same(middle, prefix)
+}
+
+/// Whether two pieces of one length are equal. They are short, often empty: a call of `memcmp` costs more (some of
+/// its versions, for an empty slice at no address, as much as a whole search).
+#[inline(always)]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        // What the whole words leave is in the last one, which may overlap.
+        let differs = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) != u64::from_ne_bytes(*b);
+        return a_last == b_last && !a.as_chunks().0.iter().zip(b.as_chunks().0).any(differs);
+    }
+    a.len() == b.len() && !a.iter().zip(b).any(|(a, b)| a != b)
 }
 
 /// As [`Tagged::number`], where fewer than eight bytes are left.

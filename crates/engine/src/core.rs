@@ -36,7 +36,7 @@ use crate::version::Version;
 use crate::version::manifest::{ManifestState, ManifestWriter};
 use crate::view::{View, ViewSource};
 use crate::wal::WalWriter;
-use crate::write::commit::CommitQueue;
+use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
 use crate::write::stall::Room;
 

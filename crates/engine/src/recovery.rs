@@ -39,7 +39,8 @@ use crate::version::manifest::{
 };
 use crate::version::{Change, ManifestEdit, VersionEdit};
 use crate::wal::{Recovery, ReplayOptions, ReplayReport, WalWriter, parse_log_file_name, replay};
-use crate::write::commit::{CommitQueue, apply_op};
+use crate::write::commit::apply_op;
+use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
 
 /// The file that is locked.

@@ -1,9 +1,8 @@
 //! Commit: one writer at a time writes for itself and for everybody who waits.
 //!
-//! A writer that finds nobody at work takes the lock and writes: no queue, no allocation, its operation is
-//! encoded straight into the log's frame. A writer that finds somebody at work joins the queue. The first of
-//! the queue leads: it waits for the lock, takes what has gathered meanwhile (up to a limit) and writes all of
-//! it as one group; then it answers and hands leadership to the next.
+//! Who writes when, and with whom, is the queue's affair ([`super::queue`]). A single operation is encoded
+//! straight into the log's frame and goes from the caller's memory into the memtable: no allocation, no
+//! second copy.
 //!
 //! Writing a group: give out sequence numbers, append every batch to the log, hand the log to the operating
 //! system by one call, or sync it, as the strongest request of the group demands, insert into the memtables,
@@ -17,75 +16,28 @@
 //! - a batch that does not fit one frame is a group by itself: the log takes it piece by piece, and a failure
 //!   takes back all pieces and nothing else.
 
-use std::cell::Cell;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::RangeTombstone;
 
 use crate::core::{Core, KeyspaceCore, Writing, lock};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::ids::KeyspaceId;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::settings::Durability;
-use crate::wal::{OpRef, SHARED_BYTES_MAX, encoded_ops};
+use crate::wal::{OpRef, encoded_ops};
 use crate::write::batch::{Operations, Tally, WriteOptions, check_op};
+use crate::write::queue::Own;
 
-/// A leader stops gathering at this many bytes: followers should not wait for a group without end.
-const GROUP_BYTES_MAX: usize = 1 << 20;
 /// `Buffered` writes go to the operating system once this much has gathered.
 pub(crate) const BUFFERED_BYTES_MAX: u64 = 64 << 10;
 
-/// What a writer brings.
-enum Own<'a> {
-    One(KeyspaceId, OpRef<'a>),
-    Batch(&'a mut Operations),
-}
-
-impl Own<'_> {
-    fn work(&self) -> Work<'_> {
-        match self {
-            Self::One(keyspace, op) => Work::One(*keyspace, *op),
-            Self::Batch(operations) => Work::Batch(operations),
-        }
-    }
-
-    /// The work in a form that another thread may take.
-    fn take(&mut self) -> Result<Operations> {
-        match self {
-            Self::One(keyspace, op) => {
-                let mut operations = SPARE.take();
-                operations.clear();
-                operations.push(*keyspace, *op)?;
-                Ok(operations)
-            }
-            Self::Batch(operations) => Ok(std::mem::take(operations)),
-        }
-    }
-
-    /// Keeps the memory of what [`Self::take`] gave.
-    fn give_back(&mut self, taken: Operations) {
-        match self {
-            Self::One(..) => SPARE.set(taken),
-            Self::Batch(operations) => **operations = taken,
-        }
-    }
-}
-
-thread_local! {
-    /// Memory for a single operation that has to wait for a leader.
-    static SPARE: Cell<Operations> = const { Cell::new(Operations::EMPTY) };
-    /// Where this thread waits.
-    static TICKET: Cell<Option<Arc<Ticket>>> = const { Cell::new(None) };
-}
-
 /// One batch of a group.
 #[derive(Clone, Copy)]
-enum Work<'a> {
+pub(super) enum Work<'a> {
     One(KeyspaceId, OpRef<'a>),
     Batch(&'a Operations),
 }
@@ -99,7 +51,7 @@ impl Work<'_> {
     }
 
     /// About how long it is in the log; never less.
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
             Self::One(_, op) => op.encoded_bytes_max(),
             Self::Batch(operations) => operations.encoded.len(),
@@ -109,121 +61,9 @@ impl Work<'_> {
 
 /// One batch of a group and what its acknowledgement is to mean.
 #[derive(Clone, Copy)]
-struct Share<'a> {
-    work: Work<'a>,
-    durability: Durability,
-}
-
-/// One writer's batch on its way to a leader.
-struct Request {
-    operations: Operations,
-    durability: Durability,
-}
-
-impl Request {
-    fn share(&self) -> Share<'_> {
-        Share { work: Work::Batch(&self.operations), durability: self.durability }
-    }
-}
-
-enum Place {
-    /// Nobody waits here.
-    Free,
-    Waiting(Request),
-    /// A leader has the request.
-    Taken,
-    /// The writer is to lead, with its own request first.
-    Lead(Request),
-    Done(Result<()>, Operations),
-}
-
-/// Where a follower waits.
-struct Ticket {
-    place: Mutex<Place>,
-    changed: Condvar,
-}
-
-impl Ticket {
-    fn set(&self, place: Place) {
-        *lock(&self.place) = place;
-        self.changed.notify_one();
-    }
-
-    fn take_request(&self) -> Option<Request> {
-        let mut place = lock(&self.place);
-        match std::mem::replace(&mut *place, Place::Taken) {
-            Place::Waiting(request) => Some(request),
-            other => {
-                *place = other;
-                None
-            }
-        }
-    }
-}
-
-/// A writer whose request is in a leader's group.
-struct Follower {
-    ticket: Arc<Ticket>,
-    request: Request,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Arc<Ticket>>,
-    leading: bool,
-    /// Memory for the next group.
-    spare: Vec<Follower>,
-}
-
-/// The writers that wait.
-#[derive(Default)]
-pub(crate) struct CommitQueue {
-    queue: Mutex<Queue>,
-    /// [`Queue::leading`]: a newcomer must not push in before those who wait.
-    is_led: AtomicBool,
-}
-
-/// Turns writes off when the one who writes panics: what it did is unknown.
-struct PanicGuard<'a>(&'a Core);
-
-impl Drop for PanicGuard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.fail(&Error::new(ErrorKind::ReadOnly, PANICKED));
-        }
-    }
-}
-
-const PANICKED: &str = "a commit panicked";
-
-/// Passes leadership on when the leader is done, also if it panics.
-struct Leadership<'a> {
-    core: &'a Core,
-    followers: Vec<Follower>,
-}
-
-impl Leadership<'_> {
-    fn answer(&mut self, outcome: &Result<()>) {
-        for Follower { ticket, request } in self.followers.drain(..) {
-            ticket.set(Place::Done(outcome.clone(), request.operations));
-        }
-    }
-}
-
-impl Drop for Leadership<'_> {
-    fn drop(&mut self) {
-        self.answer(&Err(Error::new(ErrorKind::ReadOnly, PANICKED)));
-        let mut queue = lock(&self.core.commits.queue);
-        queue.spare = std::mem::take(&mut self.followers);
-        while let Some(ticket) = queue.waiting.pop_front() {
-            if let Some(request) = ticket.take_request() {
-                ticket.set(Place::Lead(request));
-                return;
-            }
-        }
-        queue.leading = false;
-        self.core.commits.is_led.store(false, Ordering::Relaxed);
-    }
+pub(super) struct Share<'a> {
+    pub work: Work<'a>,
+    pub durability: Durability,
 }
 
 impl Core {
@@ -270,121 +110,11 @@ impl Core {
         Ok(durability)
     }
 
-    fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {
-        let outcome = match self.writing_at_once(own.work().bytes()) {
-            Some(mut writing) => {
-                let _guard = PanicGuard(self);
-                self.write_group(&mut writing, std::iter::once(Share { work: own.work(), durability }))
-            }
-            None => self.enqueue(own, durability),
-        };
-        if self.is_inline() {
-            self.run_background_inline();
-        }
-        outcome
-    }
-
-    /// The lock, for a writer of so many bytes that needs no queue: nobody is at work, or its batch is too
-    /// large to share a frame (and to be copied for a leader).
-    fn writing_at_once(&self, bytes: usize) -> Option<MutexGuard<'_, Writing>> {
-        if bytes > SHARED_BYTES_MAX {
-            return Some(lock(&self.writing));
-        }
-        if self.commits.is_led.load(Ordering::Relaxed) {
-            return None;
-        }
-        match self.writing.try_lock() {
-            Ok(writing) => Some(writing),
-            Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Leads, or waits for a leader.
-    fn enqueue(&self, mut own: Own<'_>, durability: Durability) -> Result<()> {
-        if self.try_to_lead() {
-            return self.lead(Share { work: own.work(), durability });
-        }
-        let request = Request { operations: own.take()?, durability };
-        let mut ticket = TICKET.take();
-        let ticket = ticket.get_or_insert_with(|| {
-            Arc::new(Ticket { place: Mutex::new(Place::Free), changed: Condvar::new() })
-        });
-        let (outcome, operations) = self.wait_as(ticket, request);
-        own.give_back(operations);
-        TICKET.set(Some(Arc::clone(ticket)));
-        outcome
-    }
-
-    fn try_to_lead(&self) -> bool {
-        let mut queue = lock(&self.commits.queue);
-        self.begin_to_lead(&mut queue)
-    }
-
-    fn begin_to_lead(&self, queue: &mut Queue) -> bool {
-        let leads = !queue.leading;
-        if leads {
-            queue.leading = true;
-            self.commits.is_led.store(true, Ordering::Relaxed);
-        }
-        leads
-    }
-
-    /// Queues up with a request; gives its operations back.
-    fn wait_as(&self, ticket: &Arc<Ticket>, request: Request) -> (Result<()>, Operations) {
-        {
-            let mut queue = lock(&self.commits.queue);
-            if self.begin_to_lead(&mut queue) {
-                drop(queue);
-                return (self.lead(request.share()), request.operations);
-            }
-            *lock(&ticket.place) = Place::Waiting(request);
-            queue.waiting.push_back(Arc::clone(ticket));
-        }
-        let mut place = lock(&ticket.place);
-        loop {
-            match std::mem::replace(&mut *place, Place::Free) {
-                Place::Done(outcome, operations) => return (outcome, operations),
-                Place::Lead(request) => {
-                    drop(place);
-                    return (self.lead(request.share()), request.operations);
-                }
-                other => *place = other,
-            }
-            place = ticket.changed.wait(place).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Writes for the caller and for everybody who waits.
-    fn lead(&self, own: Share<'_>) -> Result<()> {
-        let mut leadership = Leadership { core: self, followers: Vec::new() };
-        let _guard = PanicGuard(self);
-        // The log is locked first: followers gather while an earlier holder (a sync, a rotation) is busy.
-        let mut writing = lock(&self.writing);
-        self.gather(own.work.bytes(), &mut leadership.followers);
-        let shares = leadership.followers.iter().map(|follower| follower.request.share());
-        let outcome = self.write_group(&mut writing, std::iter::once(own).chain(shares));
-        drop(writing);
-        leadership.answer(&outcome);
-        outcome
-    }
-
-    /// Takes what waits into a group that has `bytes` so far.
-    fn gather(&self, mut bytes: usize, followers: &mut Vec<Follower>) {
-        let mut queue = lock(&self.commits.queue);
-        *followers = std::mem::take(&mut queue.spare);
-        while bytes < GROUP_BYTES_MAX
-            && let Some(ticket) = queue.waiting.pop_front()
-        {
-            if let Some(request) = ticket.take_request() {
-                bytes += request.operations.encoded.len();
-                followers.push(Follower { ticket, request });
-            }
-        }
-    }
-
     /// The steps of a group, in the order that the invariants demand.
-    fn write_group<'a>(
+    ///
+    /// # Errors
+    /// What failed; nothing of the group is visible then.
+    pub(super) fn write_group<'a>(
         &self,
         writing: &mut Writing,
         shares: impl Iterator<Item = Share<'a>> + Clone,

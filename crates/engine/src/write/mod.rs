@@ -3,5 +3,6 @@
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod flush;
+pub(crate) mod queue;
 pub(crate) mod rotate;
 pub(crate) mod stall;

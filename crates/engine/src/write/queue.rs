@@ -1,0 +1,369 @@
+//! The queue of writers: who writes at once, who leads, who follows.
+//!
+//! A writer that finds nobody at work takes the lock. One that finds somebody at work joins the queue. The
+//! first of the queue leads: it waits for the lock, takes what has gathered meanwhile (up to a limit) and
+//! writes all of it as one group; then it answers and hands leadership to the next.
+//!
+//! Writers that sync in a loop come back together, right after their sync: whoever is first would sync alone,
+//! and all others wait for two syncs. So a leader that is to sync waits a moment, an eighth of a sync's time
+//! at most, for as many as were there when the last sync ended.
+//!
+//! Lock order: the queue before a ticket's place. The lock of [`Core::writing`] comes before both.
+//!
+//! Not here: what writing a group is ([`super::commit`]).
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use crate::core::{Core, Writing, lock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::KeyspaceId;
+use crate::settings::Durability;
+use crate::wal::{OpRef, SHARED_BYTES_MAX};
+use crate::write::batch::Operations;
+use crate::write::commit::{Share, Work};
+
+/// A leader stops gathering at this many bytes: followers should not wait for a group without end.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+/// The longest that a leader waits for others to share its sync.
+const AWAIT_US_MAX: u64 = 1_000;
+
+/// What a writer brings.
+pub(super) enum Own<'a> {
+    One(KeyspaceId, OpRef<'a>),
+    Batch(&'a mut Operations),
+}
+
+impl Own<'_> {
+    fn work(&self) -> Work<'_> {
+        match self {
+            Self::One(keyspace, op) => Work::One(*keyspace, *op),
+            Self::Batch(operations) => Work::Batch(operations),
+        }
+    }
+
+    /// The work in a form that another thread may take.
+    fn take(&mut self) -> Result<Operations> {
+        match self {
+            Self::One(keyspace, op) => {
+                let mut operations = SPARE.take();
+                operations.clear();
+                operations.push(*keyspace, *op)?;
+                Ok(operations)
+            }
+            Self::Batch(operations) => Ok(std::mem::take(operations)),
+        }
+    }
+
+    /// Keeps the memory of what [`Self::take`] gave.
+    fn give_back(&mut self, taken: Operations) {
+        match self {
+            Self::One(..) => SPARE.set(taken),
+            Self::Batch(operations) => **operations = taken,
+        }
+    }
+}
+
+thread_local! {
+    /// Memory for a single operation that has to wait for a leader.
+    static SPARE: Cell<Operations> = const { Cell::new(Operations::EMPTY) };
+    /// Where this thread waits.
+    static TICKET: Cell<Option<Arc<Ticket>>> = const { Cell::new(None) };
+}
+
+/// One writer's batch on its way to a leader.
+struct Request {
+    operations: Operations,
+    durability: Durability,
+}
+
+impl Request {
+    fn share(&self) -> Share<'_> {
+        Share { work: Work::Batch(&self.operations), durability: self.durability }
+    }
+}
+
+enum Place {
+    /// Nobody waits here.
+    Free,
+    Waiting(Request),
+    /// A leader has the request.
+    Taken,
+    /// The writer is to lead, with its own request first.
+    Lead(Request),
+    Done(Result<()>, Operations),
+}
+
+/// Where a follower waits.
+struct Ticket {
+    place: Mutex<Place>,
+    changed: Condvar,
+}
+
+impl Ticket {
+    fn set(&self, place: Place) {
+        *lock(&self.place) = place;
+        self.changed.notify_one();
+    }
+
+    fn take_request(&self) -> Option<Request> {
+        let mut place = lock(&self.place);
+        match std::mem::replace(&mut *place, Place::Taken) {
+            Place::Waiting(request) => Some(request),
+            other => {
+                *place = other;
+                None
+            }
+        }
+    }
+}
+
+/// A writer whose request is in a leader's group.
+struct Follower {
+    ticket: Arc<Ticket>,
+    request: Request,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Arc<Ticket>>,
+    leading: bool,
+    /// Memory for the next group.
+    spare: Vec<Follower>,
+    /// How many must wait before the leader, who waits for them, goes on.
+    awaited: Option<usize>,
+}
+
+/// The writers that wait.
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    queue: Mutex<Queue>,
+    /// [`Queue::leading`]: a newcomer must not push in before those who wait.
+    is_led: AtomicBool,
+    /// What the leader waits for.
+    gathered: Condvar,
+    /// How many writers were there when the last sync ended.
+    syncing_writers: AtomicUsize,
+    /// About how long a sync takes.
+    sync_us: AtomicU64,
+}
+
+/// Turns writes off when the one who writes panics: what it did is unknown.
+struct PanicGuard<'a>(&'a Core);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(&Error::new(ErrorKind::ReadOnly, PANICKED));
+        }
+    }
+}
+
+const PANICKED: &str = "a commit panicked";
+
+/// Passes leadership on when the leader is done, also if it panics.
+struct Leadership<'a> {
+    core: &'a Core,
+    followers: Vec<Follower>,
+}
+
+impl Leadership<'_> {
+    fn answer(&mut self, outcome: &Result<()>) {
+        for Follower { ticket, request } in self.followers.drain(..) {
+            ticket.set(Place::Done(outcome.clone(), request.operations));
+        }
+    }
+}
+
+impl Drop for Leadership<'_> {
+    fn drop(&mut self) {
+        self.answer(&Err(Error::new(ErrorKind::ReadOnly, PANICKED)));
+        let mut queue = lock(&self.core.commits.queue);
+        queue.spare = std::mem::take(&mut self.followers);
+        while let Some(ticket) = queue.waiting.pop_front() {
+            if let Some(request) = ticket.take_request() {
+                ticket.set(Place::Lead(request));
+                return;
+            }
+        }
+        queue.leading = false;
+        self.core.commits.is_led.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Core {
+    /// Writes, leads, or waits for a leader.
+    ///
+    /// # Errors
+    /// What became of the group that the batch was in.
+    pub(super) fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {
+        let outcome = match self.writing_at_once(own.work().bytes(), durability) {
+            Some(mut writing) => {
+                let _guard = PanicGuard(self);
+                self.timed(durability, 1, || {
+                    self.write_group(&mut writing, std::iter::once(Share { work: own.work(), durability }))
+                })
+            }
+            None => self.enqueue(own, durability),
+        };
+        if self.is_inline() {
+            self.run_background_inline();
+        }
+        outcome
+    }
+
+    /// The lock, for a writer of so many bytes that needs no queue: nobody is at work, or its batch is too
+    /// large to share a frame (and to be copied for a leader).
+    fn writing_at_once(&self, bytes: usize, durability: Durability) -> Option<MutexGuard<'_, Writing>> {
+        if bytes > SHARED_BYTES_MAX {
+            return Some(lock(&self.writing));
+        }
+        let shares_sync =
+            durability == Durability::Sync && self.commits.syncing_writers.load(Ordering::Relaxed) > 1;
+        if shares_sync || self.commits.is_led.load(Ordering::Relaxed) {
+            return None;
+        }
+        match self.writing.try_lock() {
+            Ok(writing) => Some(writing),
+            Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Leads, or waits for a leader.
+    fn enqueue(&self, mut own: Own<'_>, durability: Durability) -> Result<()> {
+        if self.try_to_lead() {
+            return self.lead(Share { work: own.work(), durability });
+        }
+        let request = Request { operations: own.take()?, durability };
+        let mut ticket = TICKET.take();
+        let ticket = ticket.get_or_insert_with(|| {
+            Arc::new(Ticket { place: Mutex::new(Place::Free), changed: Condvar::new() })
+        });
+        let (outcome, operations) = self.wait_as(ticket, request);
+        own.give_back(operations);
+        TICKET.set(Some(Arc::clone(ticket)));
+        outcome
+    }
+
+    fn try_to_lead(&self) -> bool {
+        let mut queue = lock(&self.commits.queue);
+        self.begin_to_lead(&mut queue)
+    }
+
+    fn begin_to_lead(&self, queue: &mut Queue) -> bool {
+        let leads = !queue.leading;
+        if leads {
+            queue.leading = true;
+            self.commits.is_led.store(true, Ordering::Relaxed);
+        }
+        leads
+    }
+
+    /// Queues up with a request; gives its operations back.
+    fn wait_as(&self, ticket: &Arc<Ticket>, request: Request) -> (Result<()>, Operations) {
+        {
+            let mut queue = lock(&self.commits.queue);
+            if self.begin_to_lead(&mut queue) {
+                drop(queue);
+                return (self.lead(request.share()), request.operations);
+            }
+            *lock(&ticket.place) = Place::Waiting(request);
+            queue.waiting.push_back(Arc::clone(ticket));
+            if queue.awaited.is_some_and(|awaited| queue.waiting.len() >= awaited) {
+                self.commits.gathered.notify_one();
+            }
+        }
+        let mut place = lock(&ticket.place);
+        loop {
+            match std::mem::replace(&mut *place, Place::Free) {
+                Place::Done(outcome, operations) => return (outcome, operations),
+                Place::Lead(request) => {
+                    drop(place);
+                    return (self.lead(request.share()), request.operations);
+                }
+                other => *place = other,
+            }
+            place = ticket.changed.wait(place).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Writes for the caller and for everybody who waits.
+    fn lead(&self, own: Share<'_>) -> Result<()> {
+        let mut leadership = Leadership { core: self, followers: Vec::new() };
+        let _guard = PanicGuard(self);
+        // The log is locked first: followers gather while an earlier holder (a sync, a rotation) is busy.
+        let mut writing = lock(&self.writing);
+        if own.durability == Durability::Sync {
+            self.await_followers();
+        }
+        self.gather(own.work.bytes(), &mut leadership.followers);
+        let shares = leadership.followers.iter().map(|follower| follower.request.share());
+        let outcome = self.timed(own.durability, leadership.followers.len(), || {
+            self.write_group(&mut writing, std::iter::once(own).chain(shares))
+        });
+        drop(writing);
+        leadership.answer(&outcome);
+        outcome
+    }
+
+    /// Waits a moment for those who were there when the last sync ended.
+    fn await_followers(&self) {
+        let followers = self.commits.syncing_writers.load(Ordering::Relaxed).saturating_sub(1);
+        let mut queue = lock(&self.commits.queue);
+        if queue.waiting.len() >= followers {
+            return;
+        }
+        let limit_us = (self.commits.sync_us.load(Ordering::Relaxed) / 8).min(AWAIT_US_MAX);
+        let deadline_us = self.env.clock.now_us().saturating_add(limit_us);
+        queue.awaited = Some(followers);
+        while queue.waiting.len() < followers {
+            let left_us = deadline_us.saturating_sub(self.env.clock.now_us());
+            if left_us == 0 {
+                break;
+            }
+            let waited = self.commits.gathered.wait_timeout(queue, Duration::from_micros(left_us));
+            queue = waited.map_or_else(|poison| poison.into_inner().0, |(queue, _)| queue);
+        }
+        queue.awaited = None;
+    }
+
+    /// Writes a group of so many writers, the leader not counted; if it is to be synced, notes how long that
+    /// took and how many writers are there afterwards.
+    fn timed(
+        &self,
+        durability: Durability,
+        writers: usize,
+        write: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        if durability != Durability::Sync {
+            return write();
+        }
+        let begin_us = self.env.clock.now_us();
+        let outcome = write();
+        let took_us = self.env.clock.now_us().saturating_sub(begin_us);
+        let CommitQueue { queue, syncing_writers, sync_us, .. } = &self.commits;
+        sync_us.store((3 * sync_us.load(Ordering::Relaxed) + took_us) / 4, Ordering::Relaxed);
+        let queue = lock(queue);
+        let writers = writers + queue.waiting.len() + usize::from(queue.leading);
+        syncing_writers.store(writers, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Takes what waits into a group that has `bytes` so far.
+    fn gather(&self, mut bytes: usize, followers: &mut Vec<Follower>) {
+        let mut queue = lock(&self.commits.queue);
+        *followers = std::mem::take(&mut queue.spare);
+        while bytes < GROUP_BYTES_MAX
+            && let Some(ticket) = queue.waiting.pop_front()
+        {
+            if let Some(request) = ticket.take_request() {
+                bytes += request.operations.encoded.len();
+                followers.push(Follower { ticket, request });
+            }
+        }
+    }
+}

@@ -112,13 +112,15 @@ fn probes(rows: &[Row]) -> Vec<Vec<u8>> {
 fn check_answers(block: DataBlock<'_>, rows: &[Row], digest: DigestFn) {
     assert_eq!(block.len(), rows.len());
     assert_eq!(block.check(), Ok(()));
-    let (mut key, mut walked) = (Vec::new(), Vec::new());
+    let (mut key, mut walked, mut start) = (Vec::new(), Vec::new(), None);
     for (number, row) in rows.iter().enumerate() {
-        for parts in [block.entry(number, &mut key), block.next_entry(number, &mut walked)] {
+        let (before, at) = (start, walked.len());
+        start = Some(at);
+        for parts in [block.entry(number, &mut key), block.append(number, before, &mut walked)] {
             let parts = parts.expect("an entry");
             assert_eq!((parts.seq.0, parts.kind, parts.value), (row.seq, row.kind, &row.value[..]));
         }
-        assert!(key == row.key && walked == row.key, "entry {number}: {key:?}, {walked:?}");
+        assert!(key == row.key && walked[at..] == row.key, "entry {number}: {key:?}, {walked:?}");
         assert!(block.tag_agrees(number, digest.digest(&key).block_tag()));
     }
     let mut seqs = vec![SeqNo::ZERO, SeqNo(1_000), SeqNo::MAX];
@@ -226,7 +228,8 @@ fn ask_everything(payload: &[u8], rows: &[Row], digest: DigestFn) {
             let end = parts.value_start + parts.value.len();
             assert_eq!(&payload[parts.value_start..end], parts.value);
         }
-        let _ = (block.next_entry(number, &mut key), block.tag_agrees(number, 7));
+        let _ = (block.append(number, Some(0), &mut key), block.append(number, Some(1 << 40), &mut key));
+        let _ = (block.prefetch_search(), block.tag_agrees(number, 7));
     }
     let _ = block.entry(block.len(), &mut key);
     for row in rows {

@@ -21,7 +21,7 @@
 //! Not here: what key and value mean.
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, SeqNo, prefetch_line};
 use std::cmp::Ordering;
 
 use super::EntryParts;
@@ -233,12 +233,18 @@ impl<'a> PlainView<'a> {
         self.decode(self.offset(number)?, self.end(number))
     }
 
-    /// Entry `number`, which must exist, its key put into `key`.
-    pub(super) fn entry_into(&self, number: usize, key: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
+    /// Entry `number`, which must exist, its key appended to `keys`.
+    pub(super) fn append(&self, number: usize, keys: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
         let entry = self.entry(number).ok_or_else(|| malformed(number))?;
-        key.clear();
-        key.extend_from_slice(entry.key);
+        keys.extend_from_slice(entry.key);
         Ok(entry.parts())
+    }
+
+    /// Asks for the lines at which a search begins.
+    pub(super) fn prefetch_search(&self) {
+        for number in super::first_looked_at(self.count) {
+            prefetch_line(self.bytes, self.offset(number).unwrap_or(0));
+        }
     }
 
     /// The newest version of exactly `key` that is not newer than `seq`.

@@ -30,7 +30,7 @@
 
 use std::cmp::Ordering;
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, SeqNo, prefetch_line};
 
 use super::EntryParts;
 use super::tags::Tags;
@@ -110,7 +110,9 @@ impl<'a> Tagged<'a> {
     /// Checks the header; whether what it says fits, every access finds out.
     #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, String> {
-        let head = bytes.first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));
+        let head = bytes
+            .first_chunk::<8>()
+            .map_or(0, |head| u64::from_le_bytes(*head));
         let block = Self { bytes, head };
         // Bit n: bits n and n + 1 of the head are both set.
         let both = head & head >> 1;
@@ -119,7 +121,11 @@ impl<'a> Tagged<'a> {
             && both & HEAD_WIDTH_OF_3 == 0
             && block.seq_width() <= SEQ_WIDTH_MAX
             && block.kind() <= KIND_MAX;
-        if known { Ok(block) } else { Err(wrong_header(bytes)) }
+        if known {
+            Ok(block)
+        } else {
+            Err(wrong_header(bytes))
+        }
     }
 
     #[inline(always)]
@@ -160,16 +166,28 @@ impl<'a> Tagged<'a> {
     /// `None` where the header says what does not fit.
     #[inline(always)]
     fn places(&self) -> Option<Places> {
-        let (count, group_shift, is_wide) = (self.len(), self.group_shift(), self.flags() & FLAG_WIDE != 0);
+        let (count, group_shift, is_wide) = (
+            self.len(),
+            self.group_shift(),
+            self.flags() & FLAG_WIDE != 0,
+        );
         let last = u64::from_le_bytes(*self.bytes.get(8..)?.first_chunk()?);
         let (seq_width, suffix_width, kind) = (self.seq_width(), self.suffix_width(), self.kind());
         // Sums of a few numbers of 16 bits, times 4 at most: far from any overflow.
         let common_at = HEADER_BYTES + count * self.tag_width();
         let offsets_at = common_at + (self.head >> 48) as usize;
         let ends_at = offsets_at + (count << if is_wide { 2 } else { 1 });
-        let groups = if group_shift == 0 { 0 } else { (count + (1 << group_shift) - 1) >> group_shift };
+        let groups = if group_shift == 0 {
+            0
+        } else {
+            (count + (1 << group_shift) - 1) >> group_shift
+        };
         let prefixes_at = ends_at + 2 * groups;
-        let prefix_bytes = if groups == 0 { 0 } else { self.short(prefixes_at - 2)? };
+        let prefix_bytes = if groups == 0 {
+            0
+        } else {
+            self.short(prefixes_at - 2)?
+        };
         Some(Places {
             count,
             base_seq: last & MASKS[7],
@@ -191,7 +209,9 @@ impl<'a> Tagged<'a> {
     /// The number of two bytes at `at`.
     #[inline(always)]
     fn short(&self, at: usize) -> Option<usize> {
-        Some(usize::from(u16::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?)))
+        Some(usize::from(u16::from_le_bytes(
+            *self.bytes.get(at..)?.first_chunk()?,
+        )))
     }
 
     /// The number of `width` bytes at `at`, in one load where eight bytes are there.
@@ -215,8 +235,13 @@ impl<'a> Tagged<'a> {
             return Some(&[]);
         }
         let end_at = at.ends_at + 2 * (number >> at.group_shift);
-        let start = if end_at == at.ends_at { 0 } else { self.short(end_at - 2)? };
-        self.bytes.get(at.prefixes_at + start..at.prefixes_at + self.short(end_at)?)
+        let start = if end_at == at.ends_at {
+            0
+        } else {
+            self.short(end_at - 2)?
+        };
+        self.bytes
+            .get(at.prefixes_at + start..at.prefixes_at + self.short(end_at)?)
     }
 
     /// Where entry `number`, which exists, starts and ends in the payload.
@@ -225,13 +250,31 @@ impl<'a> Tagged<'a> {
         let is_last = number + 1 == at.count;
         let (start, next) = if at.is_wide {
             let offset_at = at.offsets_at + 4 * number;
-            let next = if is_last { 0 } else { self.number(offset_at + 4, 4)? as usize };
+            let next = if is_last {
+                0
+            } else {
+                self.number(offset_at + 4, 4)? as usize
+            };
             (self.number(offset_at, 4)? as usize, next)
         } else {
             let offset_at = at.offsets_at + 2 * number;
-            (self.short(offset_at)?, if is_last { 0 } else { self.short(offset_at + 2)? })
+            (
+                self.short(offset_at)?,
+                if is_last {
+                    0
+                } else {
+                    self.short(offset_at + 2)?
+                },
+            )
         };
-        Some((at.entries_at + start, if is_last { self.bytes.len() } else { at.entries_at + next }))
+        Some((
+            at.entries_at + start,
+            if is_last {
+                self.bytes.len()
+            } else {
+                at.entries_at + next
+            },
+        ))
     }
 
     /// Entry `number`; `None` where it is damaged or past the end.
@@ -248,8 +291,15 @@ impl<'a> Tagged<'a> {
             _ => self.short(suffix_at - 2)?,
         };
         // What precedes the suffix may lie beyond `end` if that is wrong: then so does the suffix, and this is `None`.
-        let (suffix, value) = self.bytes.get(suffix_at..end)?.split_at_checked(suffix_bytes)?;
-        Some(Lying { start, suffix, value })
+        let (suffix, value) = self
+            .bytes
+            .get(suffix_at..end)?
+            .split_at_checked(suffix_bytes)?;
+        Some(Lying {
+            start,
+            suffix,
+            value,
+        })
     }
 
     #[inline(always)]
@@ -257,7 +307,9 @@ impl<'a> Tagged<'a> {
         if at.seq_width == 0 {
             return Some(SeqNo(at.base_seq));
         }
-        let seq = at.base_seq.checked_add(self.number(entry.start, at.seq_width)?)?;
+        let seq = at
+            .base_seq
+            .checked_add(self.number(entry.start, at.seq_width)?)?;
         (seq <= SeqNo::MAX.0).then_some(SeqNo(seq))
     }
 
@@ -269,17 +321,32 @@ impl<'a> Tagged<'a> {
         };
         let value_start = entry.start + at.entry_head_bytes + entry.suffix.len();
         let (seq, kind) = (self.seq(at, entry)?, EntryKind::from_byte(kind)?);
-        Some(EntryParts { seq, kind, value: entry.value, value_start })
+        Some(EntryParts {
+            seq,
+            kind,
+            value: entry.value,
+            value_start,
+        })
     }
 
     /// The newest version of exactly `key` that is not newer than `seq`.
     #[inline]
-    pub(super) fn find(&self, key: &[u8], seq: SeqNo, tag: u16) -> Result<Option<EntryParts<'a>>, String> {
+    pub(super) fn find(
+        &self,
+        key: &[u8],
+        seq: SeqNo,
+        tag: u16,
+    ) -> Result<Option<EntryParts<'a>>, String> {
         let width = self.tag_width();
         if width == 0 {
             return self.find_by_key(key, seq);
         }
-        let tags = Tags { bytes: self.bytes, start: HEADER_BYTES, count: self.len(), wide: width == 2 };
+        let tags = Tags {
+            bytes: self.bytes,
+            start: HEADER_BYTES,
+            count: self.len(),
+            wide: width == 2,
+        };
         // Apart from the loop, so that a miss pays for nothing that only entries need.
         let Some(mut number) = tags.find(tag, 0) else {
             return Ok(None);
@@ -303,8 +370,12 @@ impl<'a> Tagged<'a> {
     fn matched(&self, number: usize, key: &[u8], seq: SeqNo) -> Option<Option<EntryParts<'a>>> {
         let at = self.places()?;
         let entry = self.lying(&at, number)?;
-        if !is_of(key, self.common(&at)?, self.group_prefix(&at, number)?, entry.suffix)
-            || self.seq(&at, &entry)? > seq
+        if !is_of(
+            key,
+            self.common(&at)?,
+            self.group_prefix(&at, number)?,
+            entry.suffix,
+        ) || self.seq(&at, &entry)? > seq
         {
             return Some(None);
         }
@@ -316,7 +387,8 @@ impl<'a> Tagged<'a> {
         if number == self.len() {
             return Ok(None);
         }
-        self.matched(number, key, seq).ok_or_else(|| malformed(number))
+        self.matched(number, key, seq)
+            .ok_or_else(|| malformed(number))
     }
 
     /// The number of the first entry at or after `(key, seq)`; the count if there is none.
@@ -337,7 +409,9 @@ impl<'a> Tagged<'a> {
         while low < high {
             let middle = low.midpoint(high);
             let number = middle << at.group_shift;
-            let order = self.order_in_group(&at, number, rest, seq).ok_or_else(|| malformed(number))?;
+            let order = self
+                .order_in_group(&at, number, rest, seq)
+                .ok_or_else(|| malformed(number))?;
             if order == Ordering::Less {
                 low = middle + 1;
             } else {
@@ -347,8 +421,13 @@ impl<'a> Tagged<'a> {
         let Some(group) = low.checked_sub(1) else {
             return Ok(0);
         };
-        let (start, end) = (group << at.group_shift, (low << at.group_shift).min(at.count));
-        let prefix = self.group_prefix(&at, start).ok_or_else(|| malformed(start))?;
+        let (start, end) = (
+            group << at.group_shift,
+            (low << at.group_shift).min(at.count),
+        );
+        let prefix = self
+            .group_prefix(&at, start)
+            .ok_or_else(|| malformed(start))?;
         match rest.strip_prefix(prefix) {
             Some(rest) => self.first_from(&at, start, end, rest, seq),
             // Its first entry is before the place, so all with this prefix are.
@@ -368,7 +447,9 @@ impl<'a> Tagged<'a> {
     ) -> Result<usize, String> {
         while low < high {
             let middle = low.midpoint(high);
-            let order = self.order(at, middle, rest, seq).ok_or_else(|| malformed(middle))?;
+            let order = self
+                .order(at, middle, rest, seq)
+                .ok_or_else(|| malformed(middle))?;
             if order == Ordering::Less {
                 low = middle + 1;
             } else {
@@ -395,7 +476,13 @@ impl<'a> Tagged<'a> {
     }
 
     /// As [`Self::order`], where the prefix of the group is still to be compared.
-    fn order_in_group(&self, at: &Places, number: usize, rest: &[u8], seq: SeqNo) -> Option<Ordering> {
+    fn order_in_group(
+        &self,
+        at: &Places,
+        number: usize,
+        rest: &[u8],
+        seq: SeqNo,
+    ) -> Option<Ordering> {
         let prefix = self.group_prefix(at, number)?;
         match rest.split_at_checked(prefix.len()) {
             Some((start, rest)) if start == prefix => self.order(at, number, rest, seq),
@@ -405,36 +492,50 @@ impl<'a> Tagged<'a> {
         }
     }
 
-    /// Entry `number`, its key put into `key`.
-    pub(super) fn entry_into(&self, number: usize, key: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
+    /// Entry `number`, its key appended to `keys`, where that of the one before may start at `before`.
+    #[inline]
+    pub(super) fn append(
+        &self,
+        number: usize,
+        before: Option<usize>,
+        keys: &mut Vec<u8>,
+    ) -> Result<EntryParts<'a>, String> {
         let mut assemble = || {
             let at = self.places()?;
             let entry = self.lying(&at, number)?;
-            let (common, prefix) = (self.common(&at)?, self.group_prefix(&at, number)?);
-            key.clear();
-            key.extend_from_slice(common);
-            key.extend_from_slice(prefix);
-            key.extend_from_slice(entry.suffix);
+            let prefix = self.group_prefix(&at, number)?;
+            let first_of_group = at.group_shift > 0 && number & ((1 << at.group_shift) - 1) == 0;
+            match before {
+                // The entry before has the same prefixes, put together already.
+                Some(before) if !first_of_group && number > 0 => {
+                    let shared = at.offsets_at - at.common_at + prefix.len();
+                    if before + shared > keys.len() {
+                        return None;
+                    }
+                    keys.extend_from_within(before..before + shared);
+                }
+                _ => {
+                    keys.extend_from_slice(self.common(&at)?);
+                    keys.extend_from_slice(prefix);
+                }
+            }
+            keys.extend_from_slice(entry.suffix);
             self.parts(&at, &entry)
         };
         assemble().ok_or_else(|| malformed(number))
     }
 
-    /// Entry `number`, where `key` holds the key of the one before.
-    #[inline]
-    pub(super) fn next_into(&self, number: usize, key: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
-        let shift = self.group_shift();
-        if number == 0 || (shift > 0 && number & ((1 << shift) - 1) == 0) {
-            return self.entry_into(number, key);
-        }
-        let mut assemble = || {
-            let at = self.places()?;
-            let entry = self.lying(&at, number)?;
-            key.truncate(at.offsets_at - at.common_at + self.group_prefix(&at, number)?.len());
-            key.extend_from_slice(entry.suffix);
-            self.parts(&at, &entry)
+    /// Asks for the lines at which a search begins.
+    pub(super) fn prefetch_search(&self) {
+        let Some(at) = self.places() else {
+            return;
         };
-        assemble().ok_or_else(|| malformed(number))
+        for number in super::first_looked_at(at.count) {
+            let start = self
+                .span(&at, number)
+                .map_or(at.entries_at, |(start, _)| start);
+            prefetch_line(self.bytes, start);
+        }
     }
 
     pub(super) fn tag_agrees(&self, number: usize, tag: u16) -> bool {
@@ -450,7 +551,9 @@ impl<'a> Tagged<'a> {
         for number in 0..at.count {
             let (start, end) = self.span(&at, number).ok_or_else(|| malformed(number))?;
             if start != expected {
-                return Err(format!("entry {number} does not start where the one before it ends"));
+                return Err(format!(
+                    "entry {number} does not start where the one before it ends"
+                ));
             }
             let entry = self.lying(&at, number).ok_or_else(|| malformed(number))?;
             if self.parts(&at, &entry).is_none() || self.group_prefix(&at, number).is_none() {
@@ -459,7 +562,10 @@ impl<'a> Tagged<'a> {
             expected = end;
         }
         if expected != self.bytes.len() {
-            return Err(format!("entries end at {expected} of {} bytes", self.bytes.len()));
+            return Err(format!(
+                "entries end at {expected} of {} bytes",
+                self.bytes.len()
+            ));
         }
         if at.suffix_width > 0 && at.suffix_bytes > 0 {
             return Err("suffixes have a length each and one for all".to_owned());
@@ -497,7 +603,8 @@ fn is_of(key: &[u8], common: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     if let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) {
         // What the whole words leave is in the last one, which may overlap.
-        let differs = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) != u64::from_ne_bytes(*b);
+        let differs =
+            |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) != u64::from_ne_bytes(*b);
         return a_last == b_last && !a.as_chunks().0.iter().zip(b.as_chunks().0).any(differs);
     }
     a.len() == b.len() && !a.iter().zip(b).any(|(a, b)| a != b)
@@ -522,7 +629,10 @@ fn wrong_header(bytes: &[u8]) -> String {
     let header = bytes.get(..HEADER_BYTES).unwrap_or(bytes);
     match header.first() {
         Some(&LAYOUT_TAGGED) => {
-            format!("the header of a tagged block, {header:02x?}, does not fit {} bytes", bytes.len())
+            format!(
+                "the header of a tagged block, {header:02x?}, does not fit {} bytes",
+                bytes.len()
+            )
         }
         _ => format!("unknown block layout {:?}", header.first()),
     }

@@ -56,23 +56,6 @@ impl TableReader {
         Ok(())
     }
 
-    #[allow(dead_code, reason = "until walks read ahead")]
-    /// Block `number`, to be kept; `None` past the last. With `fill_cache`, one that is read is kept in the cache.
-    pub(crate) fn pinned(
-        &self,
-        number: BlockNo,
-        fill_cache: bool,
-        io: &mut ReadCounters,
-    ) -> Result<Option<PinnedBlock>> {
-        if let Some(block) = self.cached_block(number, io) {
-            return Ok(Some(block));
-        }
-        match self.loaded.index.handle(number) {
-            Some(handle) => self.read_pinned(number, handle, fill_cache, io).map(Some),
-            None => Ok(None),
-        }
-    }
-
     /// Block `number` at `handle`, to be kept, from the file.
     pub(super) fn read_pinned(
         &self,
@@ -93,7 +76,6 @@ impl TableReader {
         Some(PinnedBlock::Frame(pin))
     }
 
-    #[allow(dead_code, reason = "until walks read ahead")]
     /// Block `number`, to be kept, of its frame as it was read from `handle`.
     pub(super) fn take_in(
         &self,

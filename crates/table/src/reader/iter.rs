@@ -1,16 +1,19 @@
 //! Walking a table, both ways.
 //!
-//! An iterator holds the reader, the block that it is in and where the current entry lies in it; `value` is a
-//! slice of that block, `key` is put together from its pieces. It reads one block at a time.
+//! An iterator holds the reader, the block that it is in and a few of its entries, taken apart together
+//! ([`Window`]): one after a seek, more the further it walks, so that a walk pays for the block's header seldom
+//! and a seek for no entry that nobody asks for. `value` is a slice of the block, `key` is put together from its
+//! pieces. What is read from the file at once is [`ReadAhead`]'s.
 //!
 //! Not here: iterators over runs and trees (the engine's), and their bounds.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, SeqNo, prefetch_line};
 
+use super::ahead::{ReadAhead, Walk};
+use super::window::{ENTRIES_MAX, Window};
 use super::{ReadCounters, TableReader};
 use crate::block::DataBlock;
 use crate::cache::PinnedBlock;
@@ -22,34 +25,32 @@ use crate::index::BlockNo;
 #[derive(Debug)]
 pub struct TableIter {
     table: Arc<TableReader>,
-    fill_cache: bool,
-    /// The block last used, by its number in the index; the current entry is in it.
-    block: Option<(BlockNo, PinnedBlock)>,
-    current: Option<Current>,
-    /// The key of the entry that was current last, which the next one's may begin with.
-    key: Vec<u8>,
+    /// The block last used; the window's entries are of it.
+    block: Option<Held>,
+    window: Window,
+    /// How many entries the next window of this walk takes.
+    stride: usize,
+    ahead: ReadAhead,
     counters: ReadCounters,
 }
 
-/// The current entry.
-#[derive(Clone, Debug)]
-struct Current {
-    /// Its number in the block.
-    place: usize,
-    seq: SeqNo,
-    kind: EntryKind,
-    /// Where its value lies in the block.
-    value: Range<usize>,
+/// A block at hand.
+#[derive(Debug)]
+struct Held {
+    number: BlockNo,
+    payload: PinnedBlock,
+    /// How many entries it has.
+    count: usize,
 }
 
 impl TableIter {
-    pub(super) fn new(table: Arc<TableReader>, fill_cache: bool) -> Self {
+    pub(super) fn new(table: Arc<TableReader>, walk: Walk) -> Self {
         Self {
             table,
-            fill_cache,
             block: None,
-            current: None,
-            key: Vec::new(),
+            window: Window::default(),
+            stride: 1,
+            ahead: ReadAhead::new(walk),
             counters: ReadCounters::default(),
         }
     }
@@ -59,76 +60,138 @@ impl TableIter {
         self.counters
     }
 
+    /// Goes over to another table, to be walked in the same way. Stands nowhere, until it is sought.
+    pub fn move_to(&mut self, table: &Arc<TableReader>) {
+        self.let_go();
+        if !Arc::ptr_eq(&self.table, table) {
+            self.table = Arc::clone(table);
+        }
+    }
+
+    /// Lets go of the block at hand and of what was read ahead: what an iterator that waits for its next use need
+    /// not hold. Stands nowhere, until it is sought.
+    pub fn let_go(&mut self) {
+        self.block = None;
+        self.window.clear();
+        self.ahead.let_go();
+    }
+
     /// The table that it walks.
     pub fn table(&self) -> &Arc<TableReader> {
         &self.table
     }
 
-    /// Makes block `number` the one held; says whether there is one. The current entry is given up.
-    fn enter(&mut self, number: BlockNo) -> Result<bool> {
-        self.current = None;
-        if self.block.as_ref().is_none_or(|(held, _)| *held != number) {
-            self.block = None;
-            let Some(block) = self.table.pinned(number, self.fill_cache, &mut self.counters)? else {
-                return Ok(false);
-            };
-            self.block = Some((number, block));
+    /// Makes block `number` the one held; says how many entries it has, or that there is none. The current entry is
+    /// given up.
+    fn enter(&mut self, number: BlockNo) -> Result<Option<usize>> {
+        self.window.clear();
+        if let Some(held) = &self.block
+            && held.number == number
+        {
+            return Ok(Some(held.count));
         }
-        Ok(true)
+        self.block = None;
+        let Some(handle) = self.table.loaded.index.handle(number) else {
+            return Ok(None);
+        };
+        let payload = self.ahead.block(&self.table, number, handle, &mut self.counters)?;
+        // A reader checks the count against the handle's when it reads the block.
+        let count = handle.entries as usize;
+        self.block = Some(Held { number, payload, count });
+        Ok(Some(count))
     }
 
     /// What `ask` finds in the block held.
-    fn ask<T>(&self, ask: impl FnOnce(DataBlock<'_>) -> std::result::Result<T, String>) -> Result<T> {
-        let payload = self.block.as_ref().map_or(&[][..], |(_, block)| block);
-        DataBlock::view(payload).and_then(ask).map_err(|detail| self.table.damaged_block(self.held(), detail))
+    fn ask<T>(
+        &mut self,
+        ask: impl FnOnce(DataBlock<'_>, &mut Window) -> std::result::Result<T, String>,
+    ) -> Result<T> {
+        let (number, payload) = match &self.block {
+            Some(held) => (held.number, &held.payload[..]),
+            None => (BlockNo::FIRST, &[][..]),
+        };
+        let window = &mut self.window;
+        let asked = DataBlock::view(payload).and_then(|block| ask(block, window));
+        asked.map_err(|detail| self.table.damaged_block(number, detail))
     }
 
-    /// Goes to entry `place` of block `number`, or to none if there is no such entry.
-    fn settle(&mut self, number: BlockNo, place: usize) -> Result<()> {
-        // One entry on, the key needs less work: what it shares with the one before is there.
-        let follows = self.held() == number
-            && self.current.as_ref().is_some_and(|current| Some(current.place) == place.checked_sub(1));
-        if !self.enter(number)? {
-            return Ok(());
-        }
-        let mut key = std::mem::take(&mut self.key);
-        let found = self.ask(|block| {
-            if place >= block.len() {
-                return Ok(None);
-            }
-            let entry =
-                if follows { block.next_entry(place, &mut key) } else { block.entry(place, &mut key) }?;
-            let value = entry.value_start..entry.value_start + entry.value.len();
-            Ok(Some(Current { place, seq: entry.seq, kind: entry.kind, value }))
-        });
-        self.key = key;
-        self.current = found?;
+    /// Takes entries of the block held from entry `number` on; the first is current.
+    fn take_from(&mut self, number: usize) -> Result<()> {
+        let count = self.block.as_ref().map_or(0, |held| held.count);
+        let numbers = number..count.min(number + self.stride);
+        self.stride = (self.stride * 2).min(ENTRIES_MAX);
+        self.ask(|block, window| window.fill(block, numbers))
+    }
+
+    /// Takes entries of the block held that end before entry `end`; the last is current.
+    fn take_up_to(&mut self, end: usize) -> Result<()> {
+        let numbers = end.saturating_sub(self.stride)..end;
+        self.stride = (self.stride * 2).min(ENTRIES_MAX);
+        self.ask(|block, window| window.fill(block, numbers))?;
+        self.window.go_to_last();
         Ok(())
     }
 
-    /// Goes to the last entry of block `number`. Blocks are never empty: their handles count entries.
-    fn settle_last(&mut self, number: BlockNo) -> Result<()> {
-        if !self.enter(number)? {
-            return Ok(());
-        }
-        match self.ask(|block| Ok(block.len()))?.checked_sub(1) {
-            Some(last) => self.settle(number, last),
+    /// Goes to the first entry of block `number`, if there is one.
+    fn settle_first(&mut self, number: BlockNo) -> Result<()> {
+        match self.enter(number)? {
+            Some(_) => self.take_from(0),
             None => Ok(()),
         }
     }
 
-    fn held(&self) -> BlockNo {
-        self.block.as_ref().map_or(BlockNo::FIRST, |(number, _)| *number)
+    /// Goes to the last entry of block `number`. Blocks are never empty: their handles count entries.
+    fn settle_last(&mut self, number: BlockNo) -> Result<()> {
+        match self.enter(number)? {
+            Some(count) => self.take_up_to(count),
+            None => Ok(()),
+        }
+    }
+
+    /// The entry of the block held at which a seek ends.
+    fn search(&mut self, key: &[u8], seq: SeqNo) -> Result<usize> {
+        if let Some(held) = &self.block {
+            // The header and what follows it: tags, offsets.
+            for line in [0, 64, 128] {
+                prefetch_line(&held.payload, line);
+            }
+        }
+        self.ask(|block, _| {
+            block.prefetch_search();
+            block.lower_bound(key, seq)
+        })
+    }
+
+    /// Past the window, forward.
+    fn next_window(&mut self) -> Result<()> {
+        let Some(held) = &self.block else { return Ok(()) };
+        let (number, end) = (held.number, self.window.numbers().end);
+        if end < held.count { self.take_from(end) } else { self.settle_first(number.next()) }
+    }
+
+    /// Past the window, backward.
+    fn prev_window(&mut self) -> Result<()> {
+        let Some(held) = &self.block else { return Ok(()) };
+        match (self.window.numbers().start, held.number.previous()) {
+            (0, Some(before)) => self.settle_last(before),
+            (0, None) => {
+                self.window.clear();
+                Ok(())
+            }
+            (start, _) => self.take_up_to(start),
+        }
     }
 }
 
 impl EntryIter for TableIter {
     fn seek_to_first(&mut self) -> Result<()> {
-        self.settle(BlockNo::FIRST, 0)
+        self.stride = 1;
+        self.settle_first(BlockNo::FIRST)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.current = None;
+        self.stride = 1;
+        self.window.clear();
         match self.table.loaded.index.last() {
             Some(last) => self.settle_last(last),
             None => Ok(()),
@@ -136,85 +199,84 @@ impl EntryIter for TableIter {
     }
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        self.current = None;
+        self.stride = 1;
+        self.window.clear();
         let Some(number) = self.table.loaded.index.find(key, seq) else {
             return Ok(());
         };
-        if !self.enter(number)? {
+        let Some(count) = self.enter(number)? else {
             return Ok(());
-        }
-        let (place, count) = self.ask(|block| Ok((block.lower_bound(key, seq)?, block.len())))?;
+        };
+        let place = self.search(key, seq)?;
         // Between the last entry of a block and its separator: the next block's first entry is the first after.
-        if place == count { self.settle(number.next(), 0) } else { self.settle(number, place) }
+        if place < count { self.take_from(place) } else { self.settle_first(number.next()) }
     }
 
     fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.stride = 1;
+        self.window.clear();
         let Some(number) = self.table.loaded.index.find(key, seq) else {
             return self.seek_to_last();
         };
-        if !self.enter(number)? {
+        let Some(count) = self.enter(number)? else {
             return Ok(());
+        };
+        let place = self.search(key, seq)?;
+        if place < count {
+            self.take_from(place)?;
+            if self.window.seq() == seq && self.window.key() == key {
+                return Ok(());
+            }
+            self.stride = 1;
         }
-        let place = self.ask(|block| block.lower_bound(key, seq))?;
-        self.settle(number, place)?;
-        if self.current.as_ref().is_some_and(|current| current.seq == seq) && self.key == key {
-            return Ok(());
-        }
-        self.current = None;
-        match (place.checked_sub(1), number.previous()) {
-            (Some(before), _) => self.settle(number, before),
-            (None, Some(before)) => self.settle_last(before),
-            (None, None) => Ok(()),
+        match (place, number.previous()) {
+            (0, Some(before)) => self.settle_last(before),
+            (0, None) => {
+                self.window.clear();
+                Ok(())
+            }
+            (place, _) => self.take_up_to(place),
         }
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
-        let Some(place) = self.current.as_ref().map(|current| current.place) else {
-            return Ok(());
-        };
-        let number = self.held();
-        self.settle(number, place + 1)?;
-        if self.current.is_none() { self.settle(number.next(), 0) } else { Ok(()) }
+        if self.window.next() || !self.window.valid() { Ok(()) } else { self.next_window() }
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
-        let Some(current) = self.current.take() else {
-            return Ok(());
-        };
-        let number = self.held();
-        match (current.place.checked_sub(1), number.previous()) {
-            (Some(before), _) => self.settle(number, before),
-            (None, Some(before)) => self.settle_last(before),
-            (None, None) => Ok(()),
-        }
+        if self.window.prev() || !self.window.valid() { Ok(()) } else { self.prev_window() }
     }
 
+    #[inline]
     fn valid(&self) -> bool {
-        self.current.is_some()
+        self.window.valid()
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
-        if self.current.is_some() { &self.key } else { &[] }
+        self.window.key()
     }
 
+    #[inline]
     fn seq(&self) -> SeqNo {
-        self.current.as_ref().map_or(SeqNo::ZERO, |entry| entry.seq)
+        self.window.seq()
     }
 
+    #[inline]
     fn kind(&self) -> EntryKind {
-        self.current.as_ref().map_or(EntryKind::Put, |entry| entry.kind)
+        self.window.kind()
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
-        match (&self.block, &self.current) {
-            (Some((_, block)), Some(entry)) => block.get(entry.value.clone()).unwrap_or_default(),
-            _ => &[],
-        }
+        self.block.as_ref().and_then(|held| held.payload.get(self.window.value())).unwrap_or_default()
     }
 
     fn value_bytes(&self) -> Bytes {
-        match (&self.block, &self.current) {
-            (Some((_, block)), Some(entry)) => block.share(entry.value.clone()),
+        match &self.block {
+            Some(held) if self.window.valid() => held.payload.share(self.window.value()),
             _ => Bytes::new(),
         }
     }

@@ -5,8 +5,10 @@
 //! hold it. A reader never changes and is shared freely between threads.
 //!
 //! Not here: the file ([`file`]), loading ([`load`]), lookups ([`lookup`]) and the blocks that they bring in
-//! ([`blocks`]), walking ([`iter`]), large values ([`large`]), the full check ([`verify`]).
+//! ([`blocks`]), walking ([`iter`]) and reading ahead of it ([`ahead`]), large values ([`large`]), the full
+//! check ([`verify`]).
 
+mod ahead;
 mod blocks;
 mod file;
 mod iter;
@@ -14,7 +16,9 @@ mod large;
 mod load;
 mod lookup;
 mod verify;
+mod window;
 
+pub use self::ahead::{AHEAD_BYTES, Walk};
 pub(crate) use self::file::TableFile;
 pub use self::iter::TableIter;
 pub(crate) use self::load::{Loaded, load};
@@ -186,7 +190,12 @@ impl TableReader {
 
     /// Walks the entries. With `fill_cache`, blocks that are read are kept in the cache.
     pub fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
-        TableIter::new(Arc::clone(self), fill_cache)
+        self.walk(Walk::Parts { fill_cache, ahead_bytes: AHEAD_BYTES })
+    }
+
+    /// Walks the entries in a given way.
+    pub fn walk(self: &Arc<Self>, walk: Walk) -> TableIter {
+        TableIter::new(Arc::clone(self), walk)
     }
 
     /// About how many bytes of the file belong to keys in `[lower, upper)`; the whole file for all of them.

@@ -134,7 +134,7 @@ impl TableReader {
         let mut key = Vec::new();
         for place in 0..block.len() {
             let entry = block
-                .next_entry(place, &mut key)
+                .entry(place, &mut key)
                 .map_err(|detail| self.loaded.file.damaged(handle.offset, super::DATA_BLOCK, detail))?;
             if entry.kind != EntryKind::ValueRef {
                 continue;
@@ -220,7 +220,7 @@ impl TableReader {
         let mut key = Vec::new();
         let mut tag = None;
         for place in 0..block.len() {
-            let entry = block.next_entry(place, &mut key).map_err(damaged)?;
+            let entry = block.entry(place, &mut key).map_err(damaged)?;
             let mut new_key = true;
             if let Some((last_key, seq)) = &last {
                 if !internal_cmp(last_key, *seq, &key, entry.seq).is_lt() {

@@ -1,5 +1,6 @@
 //! Tests of whole tables, and what they share: a world in memory, a plain list as the oracle.
 
+mod ahead;
 mod damage;
 mod faults;
 mod forged;

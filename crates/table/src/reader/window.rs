@@ -1,0 +1,138 @@
+//! Some neighbouring entries of a data block, taken apart.
+//!
+//! A block's header is read once for each window, not for each entry, and within a window a step is an
+//! addition. Keys are put together in one buffer; values stay in the block, and only their places are kept.
+//!
+//! Not here: which entries are taken ([`super::iter`]).
+
+use std::ops::Range;
+
+use shamba_key::{EntryKind, SeqNo};
+
+use crate::block::DataBlock;
+
+/// The most entries in a window.
+pub(super) const ENTRIES_MAX: usize = 16;
+/// What the keys of a window mostly fit into.
+const KEYS_BYTES: usize = 1024;
+
+/// Consecutive entries of a block, one of which is current.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// The number in the block of the first one.
+    first: usize,
+    entries: Vec<Taken>,
+    keys: Vec<u8>,
+    /// Which one is current; none if there are no entries.
+    at: usize,
+}
+
+/// An entry: where its parts lie, in the buffer of keys and in the block.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    seq: SeqNo,
+    kind: EntryKind,
+    key_end: u32,
+    value: u32,
+    value_end: u32,
+}
+
+impl Window {
+    /// Leaves no entry.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.keys.clear();
+        self.at = 0;
+    }
+
+    /// Takes the entries `numbers` of `block`; none if one of them is damaged. The first is current.
+    pub(super) fn fill(&mut self, block: DataBlock<'_>, numbers: Range<usize>) -> Result<(), String> {
+        self.clear();
+        self.first = numbers.start;
+        if self.keys.capacity() < KEYS_BYTES {
+            // Once for an iterator's life, mostly: growing step by step costs more than the entries do.
+            self.keys.reserve(KEYS_BYTES);
+            self.entries.reserve(ENTRIES_MAX);
+        }
+        let mut before = None;
+        for number in numbers {
+            let start = self.keys.len();
+            let entry = match block.append(number, before, &mut self.keys) {
+                Ok(entry) => entry,
+                Err(detail) => {
+                    self.clear();
+                    return Err(detail);
+                }
+            };
+            before = Some(start);
+            // A payload is below 4 GiB, and so are the few keys of a window.
+            self.entries.push(Taken {
+                seq: entry.seq,
+                kind: entry.kind,
+                key_end: self.keys.len() as u32,
+                value: entry.value_start as u32,
+                value_end: (entry.value_start + entry.value.len()) as u32,
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes the last entry current.
+    pub(super) fn go_to_last(&mut self) {
+        self.at = self.entries.len().saturating_sub(1);
+    }
+
+    /// Makes the next entry current, if it is here.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> bool {
+        let more = self.at + 1 < self.entries.len();
+        self.at += usize::from(more);
+        more
+    }
+
+    /// Makes the entry before current, if it is here.
+    #[inline(always)]
+    pub(super) fn prev(&mut self) -> bool {
+        let more = self.at > 0;
+        self.at -= usize::from(more);
+        more
+    }
+
+    /// The numbers in the block of the entries that are here.
+    pub(super) fn numbers(&self) -> Range<usize> {
+        self.first..self.first + self.entries.len()
+    }
+
+    /// Whether an entry is current.
+    #[inline(always)]
+    pub(super) fn valid(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
+    /// The current entry's key.
+    #[inline(always)]
+    pub(super) fn key(&self) -> &[u8] {
+        let Some(entry) = self.entries.get(self.at) else { return &[] };
+        let before = self.at.checked_sub(1).and_then(|before| self.entries.get(before));
+        let start = before.map_or(0, |before| before.key_end as usize);
+        self.keys.get(start..entry.key_end as usize).unwrap_or_default()
+    }
+
+    /// The current entry's sequence number.
+    #[inline(always)]
+    pub(super) fn seq(&self) -> SeqNo {
+        self.entries.get(self.at).map_or(SeqNo::ZERO, |entry| entry.seq)
+    }
+
+    /// The current entry's kind.
+    #[inline(always)]
+    pub(super) fn kind(&self) -> EntryKind {
+        self.entries.get(self.at).map_or(EntryKind::Put, |entry| entry.kind)
+    }
+
+    /// Where the current entry's value lies in the block.
+    #[inline(always)]
+    pub(super) fn value(&self) -> Range<usize> {
+        self.entries.get(self.at).map_or(0..0, |entry| entry.value as usize..entry.value_end as usize)
+    }
+}

@@ -110,9 +110,7 @@ impl<'a> Tagged<'a> {
     /// Checks the header; whether what it says fits, every access finds out.
     #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, String> {
-        let head = bytes
-            .first_chunk::<8>()
-            .map_or(0, |head| u64::from_le_bytes(*head));
+        let head = bytes.first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));
         let block = Self { bytes, head };
         // Bit n: bits n and n + 1 of the head are both set.
         let both = head & head >> 1;
@@ -121,11 +119,7 @@ impl<'a> Tagged<'a> {
             && both & HEAD_WIDTH_OF_3 == 0
             && block.seq_width() <= SEQ_WIDTH_MAX
             && block.kind() <= KIND_MAX;
-        if known {
-            Ok(block)
-        } else {
-            Err(wrong_header(bytes))
-        }
+        if known { Ok(block) } else { Err(wrong_header(bytes)) }
     }
 
     #[inline(always)]
@@ -166,28 +160,16 @@ impl<'a> Tagged<'a> {
     /// `None` where the header says what does not fit.
     #[inline(always)]
     fn places(&self) -> Option<Places> {
-        let (count, group_shift, is_wide) = (
-            self.len(),
-            self.group_shift(),
-            self.flags() & FLAG_WIDE != 0,
-        );
+        let (count, group_shift, is_wide) = (self.len(), self.group_shift(), self.flags() & FLAG_WIDE != 0);
         let last = u64::from_le_bytes(*self.bytes.get(8..)?.first_chunk()?);
         let (seq_width, suffix_width, kind) = (self.seq_width(), self.suffix_width(), self.kind());
         // Sums of a few numbers of 16 bits, times 4 at most: far from any overflow.
         let common_at = HEADER_BYTES + count * self.tag_width();
         let offsets_at = common_at + (self.head >> 48) as usize;
         let ends_at = offsets_at + (count << if is_wide { 2 } else { 1 });
-        let groups = if group_shift == 0 {
-            0
-        } else {
-            (count + (1 << group_shift) - 1) >> group_shift
-        };
+        let groups = if group_shift == 0 { 0 } else { (count + (1 << group_shift) - 1) >> group_shift };
         let prefixes_at = ends_at + 2 * groups;
-        let prefix_bytes = if groups == 0 {
-            0
-        } else {
-            self.short(prefixes_at - 2)?
-        };
+        let prefix_bytes = if groups == 0 { 0 } else { self.short(prefixes_at - 2)? };
         Some(Places {
             count,
             base_seq: last & MASKS[7],
@@ -209,9 +191,7 @@ impl<'a> Tagged<'a> {
     /// The number of two bytes at `at`.
     #[inline(always)]
     fn short(&self, at: usize) -> Option<usize> {
-        Some(usize::from(u16::from_le_bytes(
-            *self.bytes.get(at..)?.first_chunk()?,
-        )))
+        Some(usize::from(u16::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?)))
     }
 
     /// The number of `width` bytes at `at`, in one load where eight bytes are there.
@@ -235,13 +215,8 @@ impl<'a> Tagged<'a> {
             return Some(&[]);
         }
         let end_at = at.ends_at + 2 * (number >> at.group_shift);
-        let start = if end_at == at.ends_at {
-            0
-        } else {
-            self.short(end_at - 2)?
-        };
-        self.bytes
-            .get(at.prefixes_at + start..at.prefixes_at + self.short(end_at)?)
+        let start = if end_at == at.ends_at { 0 } else { self.short(end_at - 2)? };
+        self.bytes.get(at.prefixes_at + start..at.prefixes_at + self.short(end_at)?)
     }
 
     /// Where entry `number`, which exists, starts and ends in the payload.
@@ -250,31 +225,13 @@ impl<'a> Tagged<'a> {
         let is_last = number + 1 == at.count;
         let (start, next) = if at.is_wide {
             let offset_at = at.offsets_at + 4 * number;
-            let next = if is_last {
-                0
-            } else {
-                self.number(offset_at + 4, 4)? as usize
-            };
+            let next = if is_last { 0 } else { self.number(offset_at + 4, 4)? as usize };
             (self.number(offset_at, 4)? as usize, next)
         } else {
             let offset_at = at.offsets_at + 2 * number;
-            (
-                self.short(offset_at)?,
-                if is_last {
-                    0
-                } else {
-                    self.short(offset_at + 2)?
-                },
-            )
+            (self.short(offset_at)?, if is_last { 0 } else { self.short(offset_at + 2)? })
         };
-        Some((
-            at.entries_at + start,
-            if is_last {
-                self.bytes.len()
-            } else {
-                at.entries_at + next
-            },
-        ))
+        Some((at.entries_at + start, if is_last { self.bytes.len() } else { at.entries_at + next }))
     }
 
     /// Entry `number`; `None` where it is damaged or past the end.
@@ -291,15 +248,8 @@ impl<'a> Tagged<'a> {
             _ => self.short(suffix_at - 2)?,
         };
         // What precedes the suffix may lie beyond `end` if that is wrong: then so does the suffix, and this is `None`.
-        let (suffix, value) = self
-            .bytes
-            .get(suffix_at..end)?
-            .split_at_checked(suffix_bytes)?;
-        Some(Lying {
-            start,
-            suffix,
-            value,
-        })
+        let (suffix, value) = self.bytes.get(suffix_at..end)?.split_at_checked(suffix_bytes)?;
+        Some(Lying { start, suffix, value })
     }
 
     #[inline(always)]
@@ -307,9 +257,7 @@ impl<'a> Tagged<'a> {
         if at.seq_width == 0 {
             return Some(SeqNo(at.base_seq));
         }
-        let seq = at
-            .base_seq
-            .checked_add(self.number(entry.start, at.seq_width)?)?;
+        let seq = at.base_seq.checked_add(self.number(entry.start, at.seq_width)?)?;
         (seq <= SeqNo::MAX.0).then_some(SeqNo(seq))
     }
 
@@ -321,32 +269,17 @@ impl<'a> Tagged<'a> {
         };
         let value_start = entry.start + at.entry_head_bytes + entry.suffix.len();
         let (seq, kind) = (self.seq(at, entry)?, EntryKind::from_byte(kind)?);
-        Some(EntryParts {
-            seq,
-            kind,
-            value: entry.value,
-            value_start,
-        })
+        Some(EntryParts { seq, kind, value: entry.value, value_start })
     }
 
     /// The newest version of exactly `key` that is not newer than `seq`.
     #[inline]
-    pub(super) fn find(
-        &self,
-        key: &[u8],
-        seq: SeqNo,
-        tag: u16,
-    ) -> Result<Option<EntryParts<'a>>, String> {
+    pub(super) fn find(&self, key: &[u8], seq: SeqNo, tag: u16) -> Result<Option<EntryParts<'a>>, String> {
         let width = self.tag_width();
         if width == 0 {
             return self.find_by_key(key, seq);
         }
-        let tags = Tags {
-            bytes: self.bytes,
-            start: HEADER_BYTES,
-            count: self.len(),
-            wide: width == 2,
-        };
+        let tags = Tags { bytes: self.bytes, start: HEADER_BYTES, count: self.len(), wide: width == 2 };
         // Apart from the loop, so that a miss pays for nothing that only entries need.
         let Some(mut number) = tags.find(tag, 0) else {
             return Ok(None);
@@ -370,12 +303,8 @@ impl<'a> Tagged<'a> {
     fn matched(&self, number: usize, key: &[u8], seq: SeqNo) -> Option<Option<EntryParts<'a>>> {
         let at = self.places()?;
         let entry = self.lying(&at, number)?;
-        if !is_of(
-            key,
-            self.common(&at)?,
-            self.group_prefix(&at, number)?,
-            entry.suffix,
-        ) || self.seq(&at, &entry)? > seq
+        if !is_of(key, self.common(&at)?, self.group_prefix(&at, number)?, entry.suffix)
+            || self.seq(&at, &entry)? > seq
         {
             return Some(None);
         }
@@ -387,8 +316,7 @@ impl<'a> Tagged<'a> {
         if number == self.len() {
             return Ok(None);
         }
-        self.matched(number, key, seq)
-            .ok_or_else(|| malformed(number))
+        self.matched(number, key, seq).ok_or_else(|| malformed(number))
     }
 
     /// The number of the first entry at or after `(key, seq)`; the count if there is none.
@@ -409,9 +337,7 @@ impl<'a> Tagged<'a> {
         while low < high {
             let middle = low.midpoint(high);
             let number = middle << at.group_shift;
-            let order = self
-                .order_in_group(&at, number, rest, seq)
-                .ok_or_else(|| malformed(number))?;
+            let order = self.order_in_group(&at, number, rest, seq).ok_or_else(|| malformed(number))?;
             if order == Ordering::Less {
                 low = middle + 1;
             } else {
@@ -421,13 +347,8 @@ impl<'a> Tagged<'a> {
         let Some(group) = low.checked_sub(1) else {
             return Ok(0);
         };
-        let (start, end) = (
-            group << at.group_shift,
-            (low << at.group_shift).min(at.count),
-        );
-        let prefix = self
-            .group_prefix(&at, start)
-            .ok_or_else(|| malformed(start))?;
+        let (start, end) = (group << at.group_shift, (low << at.group_shift).min(at.count));
+        let prefix = self.group_prefix(&at, start).ok_or_else(|| malformed(start))?;
         match rest.strip_prefix(prefix) {
             Some(rest) => self.first_from(&at, start, end, rest, seq),
             // Its first entry is before the place, so all with this prefix are.
@@ -447,9 +368,7 @@ impl<'a> Tagged<'a> {
     ) -> Result<usize, String> {
         while low < high {
             let middle = low.midpoint(high);
-            let order = self
-                .order(at, middle, rest, seq)
-                .ok_or_else(|| malformed(middle))?;
+            let order = self.order(at, middle, rest, seq).ok_or_else(|| malformed(middle))?;
             if order == Ordering::Less {
                 low = middle + 1;
             } else {
@@ -476,13 +395,7 @@ impl<'a> Tagged<'a> {
     }
 
     /// As [`Self::order`], where the prefix of the group is still to be compared.
-    fn order_in_group(
-        &self,
-        at: &Places,
-        number: usize,
-        rest: &[u8],
-        seq: SeqNo,
-    ) -> Option<Ordering> {
+    fn order_in_group(&self, at: &Places, number: usize, rest: &[u8], seq: SeqNo) -> Option<Ordering> {
         let prefix = self.group_prefix(at, number)?;
         match rest.split_at_checked(prefix.len()) {
             Some((start, rest)) if start == prefix => self.order(at, number, rest, seq),
@@ -531,9 +444,7 @@ impl<'a> Tagged<'a> {
             return;
         };
         for number in super::first_looked_at(at.count) {
-            let start = self
-                .span(&at, number)
-                .map_or(at.entries_at, |(start, _)| start);
+            let start = self.span(&at, number).map_or(at.entries_at, |(start, _)| start);
             prefetch_line(self.bytes, start);
         }
     }
@@ -551,9 +462,7 @@ impl<'a> Tagged<'a> {
         for number in 0..at.count {
             let (start, end) = self.span(&at, number).ok_or_else(|| malformed(number))?;
             if start != expected {
-                return Err(format!(
-                    "entry {number} does not start where the one before it ends"
-                ));
+                return Err(format!("entry {number} does not start where the one before it ends"));
             }
             let entry = self.lying(&at, number).ok_or_else(|| malformed(number))?;
             if self.parts(&at, &entry).is_none() || self.group_prefix(&at, number).is_none() {
@@ -562,10 +471,7 @@ impl<'a> Tagged<'a> {
             expected = end;
         }
         if expected != self.bytes.len() {
-            return Err(format!(
-                "entries end at {expected} of {} bytes",
-                self.bytes.len()
-            ));
+            return Err(format!("entries end at {expected} of {} bytes", self.bytes.len()));
         }
         if at.suffix_width > 0 && at.suffix_bytes > 0 {
             return Err("suffixes have a length each and one for all".to_owned());
@@ -603,8 +509,7 @@ fn is_of(key: &[u8], common: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     if let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) {
         // What the whole words leave is in the last one, which may overlap.
-        let differs =
-            |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) != u64::from_ne_bytes(*b);
+        let differs = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) != u64::from_ne_bytes(*b);
         return a_last == b_last && !a.as_chunks().0.iter().zip(b.as_chunks().0).any(differs);
     }
     a.len() == b.len() && !a.iter().zip(b).any(|(a, b)| a != b)
@@ -629,10 +534,7 @@ fn wrong_header(bytes: &[u8]) -> String {
     let header = bytes.get(..HEADER_BYTES).unwrap_or(bytes);
     match header.first() {
         Some(&LAYOUT_TAGGED) => {
-            format!(
-                "the header of a tagged block, {header:02x?}, does not fit {} bytes",
-                bytes.len()
-            )
+            format!("the header of a tagged block, {header:02x?}, does not fit {} bytes", bytes.len())
         }
         _ => format!("unknown block layout {:?}", header.first()),
     }

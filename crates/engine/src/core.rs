@@ -29,6 +29,7 @@ use crate::garbage::Garbage;
 use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
+use crate::read::pool::ReadPool;
 use crate::read::scan::IterRegistry;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
@@ -221,6 +222,7 @@ pub(crate) struct Core {
     pub inline_work: Mutex<()>,
     pub garbage: Garbage,
     pub lookups: LookupCounters,
+    pub reads: ReadPool,
     pub work: WorkCounters,
     pub unsynced_bytes: AtomicU64,
     pub events: Events,

@@ -30,6 +30,7 @@ use crate::garbage::Garbage;
 use crate::ids::{KeyspaceId, LogNo};
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
+use crate::read::pool::ReadPool;
 use crate::read::scan::IterRegistry;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
@@ -275,6 +276,7 @@ fn build_core(
         inline_work: Mutex::new(()),
         garbage: Garbage::default(),
         lookups: LookupCounters::new(),
+        reads: ReadPool::new(&env),
         work: WorkCounters::default(),
         unsynced_bytes: AtomicU64::new(0),
         events,

@@ -14,10 +14,12 @@
 //! Not here: which view and sequence ([`super::reader`]), many keys at once ([`super::multi_get`]), what the
 //! steps look like to a person ([`super::explain`]).
 
+use std::sync::Arc;
+
 use shamba_env::Clock;
 use shamba_filter::Question;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
-use shamba_table::{Entry, ReadCounters, TableReader, Value, ValueMode};
+use shamba_table::{BlockNo, Entry, ReadCounters, TableReader, Value, ValueMode};
 
 use super::explain::{Recorder, Step};
 use crate::error::{Error, ErrorKind, Result};
@@ -54,6 +56,8 @@ pub(crate) struct Lookup<'a> {
     pub key: &'a [u8],
     pub digest: KeyDigest,
     pub seq: SeqNo,
+    /// What is wanted of the value.
+    pub mode: ValueMode,
 }
 
 /// A run's table that may hold the key, and the line of its filter, asked for.
@@ -62,7 +66,7 @@ pub(super) struct Candidate<'a> {
     plan: &'a RunPlan,
     /// The table's number within the run.
     number: usize,
-    reader: &'a TableReader,
+    reader: &'a Arc<TableReader>,
     /// `None` without a filter.
     question: Option<Question<'a>>,
 }
@@ -84,7 +88,7 @@ impl<'a> Lookup<'a> {
     fn find<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
         let floor = self.floor(recorder); // Entries at or below it are gone.
         if let Some(entry) = self.in_memtables(counts, recorder) {
-            return visible_above(entry, floor, Home::Memtable);
+            return visible_above(entry, floor, Home::Memtable, self.mode);
         }
         let mut plans = self.view.plans().iter();
         let mut consulted = 0; // Filters tested so far, over all rounds.
@@ -96,7 +100,7 @@ impl<'a> Lookup<'a> {
                 if self.may_be_in(candidate, &mut consulted, counts, recorder)
                     && let Some(entry) = self.search(candidate, counts, recorder)?
                 {
-                    return visible_above(entry, floor, candidate.home());
+                    return visible_above(entry, floor, candidate.home(), self.mode);
                 }
             }
             if gathered < CANDIDATES {
@@ -235,15 +239,16 @@ impl<'a> Lookup<'a> {
 
     /// Searches the candidate's index and block.
     #[inline(never)] // The path that most lookups do not take: it would only spread the other apart.
-    pub(super) fn search<R: Recorder>(
+    fn search<R: Recorder>(
         &self,
         candidate: &Candidate<'_>,
         counts: &mut LookupCounts,
         recorder: &mut R,
     ) -> Result<Option<Entry>> {
-        let mut io = ReadCounters { timed: self.settings.clock.is_some(), ..ReadCounters::default() };
         let begin_ns = if R::RECORDS { self.settings.now_ns() } else { 0 };
-        let found = candidate.reader.get(self.key, self.seq, self.digest, ValueMode::Copy, &mut io);
+        let mut io = self.read_counters();
+        let block = candidate.reader.locate(self.key, self.seq, &mut io);
+        let found = self.search_block(candidate, block, &mut io);
         counts.add_reads(&io);
         let entry = found?;
         let filtered = candidate.question.is_some();
@@ -254,9 +259,36 @@ impl<'a> Lookup<'a> {
         });
         Ok(entry)
     }
+
+    /// What a search adds its reads up in.
+    pub(super) fn read_counters(&self) -> ReadCounters {
+        ReadCounters { timed: self.settings.clock.is_some(), ..ReadCounters::default() }
+    }
+
+    /// Searches the candidate's block that the index named.
+    pub(super) fn search_block(
+        &self,
+        candidate: &Candidate<'_>,
+        block: Option<BlockNo>,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Entry>> {
+        let Some(block) = block else { return Ok(None) };
+        Ok(candidate.reader.get_at(block, self.key, self.seq, self.digest, self.mode, io)?)
+    }
 }
 
 impl<'a> Candidate<'a> {
+    /// The table.
+    pub(super) fn reader(&self) -> &'a Arc<TableReader> {
+        self.reader
+    }
+
+    /// Whether it has a filter, which said "maybe".
+    pub(super) fn is_filtered(&self) -> bool {
+        self.question.is_some()
+    }
+
+    /// Where its entries' large values are.
     pub(super) fn home(&self) -> Home<'a> {
         Home::Table(self.reader)
     }
@@ -280,13 +312,19 @@ impl Home<'_> {
     }
 }
 
-/// The value of an entry that no range tombstone hides.
-pub(super) fn visible_above(entry: Entry, floor: SeqNo, home: Home<'_>) -> Result<Option<Value>> {
+/// The value of an entry that no range tombstone hides; an empty one where only its being there is wanted.
+pub(super) fn visible_above(
+    entry: Entry,
+    floor: SeqNo,
+    home: Home<'_>,
+    mode: ValueMode,
+) -> Result<Option<Value>> {
     if entry.seq <= floor {
         return Ok(None);
     }
     match entry.kind {
         EntryKind::Put => Ok(Some(entry.value)),
+        EntryKind::ValueRef if mode == ValueMode::Absent => Ok(Some(Value::default())),
         EntryKind::ValueRef => home.read_large(&entry.value).map(Some),
         EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
         kind @ (EntryKind::Merge | EntryKind::PutWithExpiry) => Err(Error::new(

@@ -4,16 +4,22 @@
 //! block. Here all keys of a group ask for theirs before the first is looked at, so that a group waits about
 //! as long as one key does alone. What is asked, counted and found is what single lookups would.
 //!
-//! Phases: digests, and the memtables' lines; memtables; candidates of all runs, and their filter lines; filter
-//! tests, newest first, each key up to its first "maybe"; searches. A key whose search was in vain goes on alone.
+//! Phases: digests, and the memtables' lines; memtables; candidates of all runs, and their filter lines. Then in
+//! rounds, until every key has its answer: filter tests, newest first, each key up to its first "maybe"; index
+//! searches, and the lines of cached blocks; the blocks that are not cached, read at the same time if reads have
+//! been slow ([`super::pool`]); block searches.
 //!
 //! Not here: the steps themselves ([`super::get`]).
 
+use std::sync::{Arc, Mutex};
+
 use shamba_key::SeqNo;
-use shamba_table::Value;
+use shamba_table::{BlockNo, Entry, ReadCounters, TableReader, Value, ValueMode};
 
 use super::explain::Silent;
 use super::get::{Candidate, Home, Lookup, LookupSettings, visible_above};
+use super::pool::ReadPool;
+use crate::core::lock;
 use crate::error::Result;
 use crate::metrics::LookupCounts;
 use crate::planted::{Defect, is_planted};
@@ -35,6 +41,17 @@ struct Pending<'a> {
     to: usize,
     /// Filters tested.
     consulted: u64,
+    /// The block of its present candidate.
+    block: Option<BlockNo>,
+    state: BlockState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlockState {
+    Cached,
+    Cold,
+    /// This key's round has read it.
+    Loaded,
 }
 
 /// The values of `keys` in `view` at `seq`, in their order.
@@ -43,6 +60,7 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
     settings: LookupSettings<'_>,
     seq: SeqNo,
     keys: &[K],
+    reads: &ReadPool,
     counts: &mut LookupCounts,
 ) -> Result<Vec<Option<Slice>>> {
     let mut answers = Vec::with_capacity(keys.len());
@@ -53,7 +71,12 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
         group.ask_memtables(&mut answers, counts)?;
         group.gather(view)?;
         group.test_filters(counts);
-        group.search(&mut answers, counts)?;
+        while !group.pending.is_empty() {
+            group.locate(counts);
+            group.load_cold(reads, counts);
+            group.search(reads, &mut answers, counts)?;
+            group.test_filters(counts);
+        }
     }
     counts.found += answers.iter().flatten().count() as u64;
     Ok(answers.into_iter().map(|value| value.map(Slice::from_value)).collect())
@@ -85,9 +108,16 @@ impl<'a> Group<'a> {
             if is_planted(Defect::SecondHash) {
                 let _ = settings.digest.digest(key);
             }
-            let lookup = Lookup { view, settings, key, digest, seq };
-            let place = first_place + number;
-            self.pending.push(Pending { lookup, floor: SeqNo::ZERO, place, from: 0, to: 0, consulted: 0 });
+            self.pending.push(Pending {
+                lookup: Lookup { view, settings, key, digest, seq, mode: ValueMode::Copy },
+                floor: SeqNo::ZERO,
+                place: first_place + number,
+                from: 0,
+                to: 0,
+                consulted: 0,
+                block: None,
+                state: BlockState::Cached,
+            });
         }
         counts.hash_ns += settings.now_ns().saturating_sub(begin_ns);
         if settings.prefetch {
@@ -103,7 +133,7 @@ impl<'a> Group<'a> {
         self.pending.retain_mut(|pending| {
             pending.floor = pending.lookup.floor(&mut Silent);
             let Some(entry) = pending.lookup.in_memtables(counts, &mut Silent) else { return true };
-            match visible_above(entry, pending.floor, Home::Memtable) {
+            match visible_above(entry, pending.floor, Home::Memtable, ValueMode::Copy) {
                 Ok(value) => answers[pending.place] = value,
                 Err(error) => failed = Some(error),
             }
@@ -130,31 +160,102 @@ impl<'a> Group<'a> {
         self.pending.retain_mut(|pending| pending.advance(candidates, counts));
     }
 
-    fn search(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
+    /// Every key's block in its present candidate, asked for if it is cached.
+    fn locate(&mut self, counts: &mut LookupCounts) {
         for pending in &mut self.pending {
-            loop {
-                let found = match self.candidates.get(pending.from) {
-                    Some(candidate) => pending
-                        .lookup
-                        .search(candidate, counts, &mut Silent)?
-                        .map(|entry| (entry, candidate.home())),
-                    None => None,
-                };
-                if let Some((entry, home)) = found {
-                    answers[pending.place] = visible_above(entry, pending.floor, home)?;
-                    break;
-                }
-                pending.from += 1;
-                if !pending.advance(&self.candidates, counts) {
-                    break;
-                }
+            let Some(candidate) = self.candidates.get(pending.from) else { continue };
+            let Lookup { key, seq, .. } = pending.lookup;
+            let mut io = pending.lookup.read_counters();
+            pending.block = candidate.reader().locate(key, seq, &mut io);
+            counts.add_reads(&io);
+            let is_cold = pending.block.is_some_and(|block| !candidate.reader().prefetch_block(block));
+            pending.state = if is_cold { BlockState::Cold } else { BlockState::Cached };
+        }
+    }
+
+    /// Reads the blocks that are not cached all at once, if that pays. What cannot be read now fails later,
+    /// when the key's search reads it again.
+    fn load_cold(&mut self, reads: &ReadPool, counts: &mut LookupCounts) {
+        let is_cold = |pending: &Pending<'_>| pending.state == BlockState::Cold;
+        if !reads.pays() || self.pending.iter().filter(|pending| is_cold(pending)).count() < 2 {
+            return;
+        }
+        let mut blocks: Vec<(Arc<TableReader>, BlockNo)> = Vec::new();
+        for pending in self.pending.iter_mut().filter(|pending| is_cold(pending)) {
+            let candidate = self.candidates.get(pending.from);
+            let Some((reader, number)) = candidate.map(Candidate::reader).zip(pending.block) else {
+                continue;
+            };
+            let is_same = |(other, block): &(_, _)| Arc::ptr_eq(other, reader) && *block == number;
+            // Whoever shares a block with an earlier key finds it in the cache.
+            if !blocks.iter().any(is_same) {
+                blocks.push((Arc::clone(reader), number));
+                pending.state = BlockState::Loaded;
             }
         }
-        Ok(())
+        let cost = Arc::new(Mutex::new(ReadCounters::default()));
+        let (timer, sum) = (Arc::clone(&reads.timer), Arc::clone(&cost));
+        reads.run(blocks.len(), move |number| {
+            let Some((reader, block)) = blocks.get(number) else { return };
+            let mut io = ReadCounters::default();
+            let _ = timer.timed(|| reader.load_block(*block, &mut io));
+            lock(&sum).data_reads += io.data_reads;
+        });
+        counts.add_reads(&lock(&cost));
+    }
+
+    /// Searches every key's block; keys with an answer leave the group, the others go on behind it.
+    fn search(
+        &mut self,
+        reads: &ReadPool,
+        answers: &mut [Option<Value>],
+        counts: &mut LookupCounts,
+    ) -> Result<()> {
+        let mut failed = None;
+        self.pending.retain_mut(|pending| {
+            let Some(candidate) = self.candidates.get(pending.from) else { return false };
+            match pending.search(candidate, reads, counts) {
+                Ok(Some(entry)) => {
+                    match visible_above(entry, pending.floor, candidate.home(), ValueMode::Copy) {
+                        Ok(value) => answers[pending.place] = value,
+                        Err(error) => failed = Some(error),
+                    }
+                    false
+                }
+                Ok(None) => {
+                    pending.from += 1;
+                    true
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    false
+                }
+            }
+        });
+        failed.map_or(Ok(()), Err)
     }
 }
 
 impl Pending<'_> {
+    /// What the present candidate's block says.
+    fn search(
+        &self,
+        candidate: &Candidate<'_>,
+        reads: &ReadPool,
+        counts: &mut LookupCounts,
+    ) -> Result<Option<Entry>> {
+        let mut io = self.lookup.read_counters();
+        let mut search = || self.lookup.search_block(candidate, self.block, &mut io);
+        let found = if self.state == BlockState::Cold { reads.timer.timed(search) } else { search() };
+        if self.state == BlockState::Loaded {
+            io.cache_hits = io.cache_hits.saturating_sub(1); // It counts as the read that it was.
+        }
+        counts.add_reads(&io);
+        let entry = found?;
+        counts.false_positives += u64::from(entry.is_none() && candidate.is_filtered());
+        Ok(entry)
+    }
+
     /// Goes on, from where it is, to a candidate that may hold the key; false if there is none.
     fn advance(&mut self, candidates: &[Candidate<'_>], counts: &mut LookupCounts) -> bool {
         while let Some(candidate) = candidates.get(self.from).filter(|_| self.from < self.to) {
@@ -166,3 +267,6 @@ impl Pending<'_> {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use shamba_key::{KeyDigest, SeqNo, hashes_on_this_thread};
-use shamba_table::Value;
+use shamba_table::{Value, ValueMode};
 
 use super::cursor::{Cursor, Iter};
 use super::explain::{Action, Explanation, Outcome, Silent, Trace};
@@ -97,32 +97,32 @@ impl ReadAt<'_> {
     }
 
     #[inline]
-    fn get_value(&self, key: &[u8]) -> Result<Option<Value>> {
+    fn get_value(&self, key: &[u8], mode: ValueMode) -> Result<Option<Value>> {
         self.look_up(|view, seq, settings, counts| {
             let begin_ns = settings.now_ns();
             let digest = settings.digest.digest(key); // The only hash of this lookup.
             counts.hash_ns += settings.now_ns().saturating_sub(begin_ns);
-            Lookup { view, settings, key, digest, seq }.run(counts, &mut Silent)
+            Lookup { view, settings, key, digest, seq, mode }.run(counts, &mut Silent)
         })
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
-        Ok(self.get_value(key)?.map(Slice::from_value))
+        Ok(self.get_value(key, ValueMode::Copy)?.map(Slice::from_value))
     }
 
     pub fn get_with<T>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        Ok(self.get_value(key)?.map(|value| read(&value)))
+        Ok(self.get_value(key, ValueMode::Pin)?.map(|value| read(&value)))
     }
 
     pub fn get_into(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<bool> {
-        let value = self.get_value(key)?;
+        let value = self.get_value(key, ValueMode::Pin)?;
         buffer.clear();
         buffer.extend_from_slice(value.as_deref().unwrap_or_default());
         Ok(value.is_some())
     }
 
     pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.get_value(key)?.is_some())
+        Ok(self.get_value(key, ValueMode::Absent)?.is_some())
     }
 
     pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
@@ -130,8 +130,9 @@ impl ReadAt<'_> {
             return Err(Error::invalid("the hashed key was made by a database with another digest or seed"));
         }
         let value = self.look_up(|view, seq, settings, counts| {
-            let digest = key.digest;
-            Lookup { view, settings, key: &key.key, digest, seq }.run(counts, &mut Silent)
+            let HashedKey { key, digest, .. } = key;
+            let lookup = Lookup { view, settings, key, digest: *digest, seq, mode: ValueMode::Copy };
+            lookup.run(counts, &mut Silent)
         })?;
         Ok(value.map(Slice::from_value))
     }
@@ -139,7 +140,9 @@ impl ReadAt<'_> {
     /// All lookups read at one moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<K> = keys.into_iter().collect();
-        self.look_up(|view, seq, settings, counts| multi_get(view, settings, seq, &keys, counts))
+        self.look_up(|view, seq, settings, counts| {
+            multi_get(view, settings, seq, &keys, &self.core.reads, counts)
+        })
     }
 
     pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
@@ -152,7 +155,8 @@ impl ReadAt<'_> {
         let begin_ns = settings.now_ns();
         let hashes_before = hashes_on_this_thread();
         let digest = settings.digest.digest(key);
-        let value = Lookup { view: &view, settings, key, digest, seq }.run(&mut counts, &mut trace)?;
+        let lookup = Lookup { view: &view, settings, key, digest, seq, mode: ValueMode::Copy };
+        let value = lookup.run(&mut counts, &mut trace)?;
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
         counts.total_ns = settings.now_ns().saturating_sub(begin_ns);
         let outcome = match value {

@@ -1,0 +1,267 @@
+//! A few threads that read beside the caller: several cold blocks in the time of one.
+//!
+//! Only a device that is slow gains by it. So reads are timed, and the pool says whether they are slow enough
+//! ([`ReadPool::pays`]): a read from the page cache takes a microsecond or two, waking a thread takes ten. Threads
+//! start when first needed, stay until the pool is dropped, and sleep in between. In a world without threads
+//! nothing is ever handed out.
+//!
+//! The caller works along, so that work goes on even if no thread could be started. [`ReadPool::run`] returns
+//! when all of it is done; nothing outlives the call.
+//!
+//! Not here: what is read ([`super::multi_get`]).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use shamba_env::{Clock, Env, JoinHandle, Spawner};
+
+use crate::core::lock;
+
+/// Reads that take this long on average are worth a thread each.
+const SLOW_READ_NS: u64 = 20_000;
+/// More reads at once than this gain nothing on one device.
+const THREADS_MAX: usize = 16;
+/// A new measurement counts one part in this many of the average.
+const WEIGHT: u64 = 8;
+
+/// Threads that read, and how long reads take.
+pub(crate) struct ReadPool {
+    spawner: Arc<dyn Spawner>,
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle>>,
+    /// How long reads take.
+    pub timer: Arc<ReadTimer>,
+}
+
+/// How long reads take, on average.
+pub(crate) struct ReadTimer {
+    clock: Arc<dyn Clock>,
+    /// Moving average.
+    read_ns: AtomicU64,
+}
+
+impl ReadTimer {
+    /// Does a read and takes its time.
+    pub fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
+        let begin_ns = self.clock.now_ns();
+        let answer = read();
+        self.note(self.clock.now_ns().saturating_sub(begin_ns));
+        answer
+    }
+
+    /// A read took this long. Measurements may be lost when threads note theirs at once.
+    pub(super) fn note(&self, ns: u64) {
+        let before = self.read_ns.load(Ordering::Relaxed);
+        let after = before.saturating_mul(WEIGHT - 1).saturating_add(ns) / WEIGHT;
+        self.read_ns.store(after, Ordering::Relaxed);
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    batches: VecDeque<Arc<Batch>>,
+    is_closed: bool,
+}
+
+/// Pieces of work numbered from 0, and how many are over.
+struct Batch {
+    work: Box<dyn Fn(usize) + Send + Sync>,
+    count: usize,
+    next: AtomicUsize,
+    over: Mutex<usize>,
+    all_over: Condvar,
+    has_panicked: AtomicBool,
+}
+
+impl ReadPool {
+    /// A pool without threads so far.
+    pub fn new(env: &Env) -> Self {
+        let timer = Arc::new(ReadTimer { clock: Arc::clone(&env.clock), read_ns: AtomicU64::new(0) });
+        let spawner = Arc::clone(&env.spawner);
+        Self { spawner, shared: Arc::default(), threads: Mutex::default(), timer }
+    }
+
+    /// Whether reads have been so slow that several should be made at once.
+    pub fn pays(&self) -> bool {
+        self.timer.read_ns.load(Ordering::Relaxed) >= SLOW_READ_NS && !self.spawner.is_inline()
+    }
+
+    /// Calls `work` with each number below `count`, several at once, and returns when all calls are over.
+    pub fn run(&self, count: usize, work: impl Fn(usize) + Send + Sync + 'static) {
+        let batch = Arc::new(Batch {
+            work: Box::new(work),
+            count,
+            next: AtomicUsize::new(0),
+            over: Mutex::new(0),
+            all_over: Condvar::new(),
+            has_panicked: AtomicBool::new(false),
+        });
+        let helpers = count.saturating_sub(1);
+        if helpers > 0 {
+            self.start_threads(helpers.min(THREADS_MAX));
+            lock(&self.shared.queue).batches.push_back(Arc::clone(&batch));
+            for _ in 0..helpers.min(THREADS_MAX) {
+                self.shared.wake.notify_one();
+            }
+        }
+        while batch.do_next() {}
+        lock(&self.shared.queue).batches.retain(|other| !Arc::ptr_eq(other, &batch));
+        let mut over = lock(&batch.over);
+        while *over < count {
+            over = batch.all_over.wait(over).unwrap_or_else(PoisonError::into_inner);
+        }
+        assert!(!batch.has_panicked.load(Ordering::Relaxed), "a thread that reads has panicked");
+    }
+
+    /// Sees to it that there are `wanted` threads, as far as the system gives them.
+    fn start_threads(&self, wanted: usize) {
+        let mut threads = lock(&self.threads);
+        while threads.len() < wanted {
+            let shared = Arc::clone(&self.shared);
+            match self.spawner.spawn("read", Box::new(move || shared.serve())) {
+                Ok(thread) => threads.push(thread),
+                Err(_) => break, // The caller works alone, or with fewer.
+            }
+        }
+    }
+}
+
+impl Drop for ReadPool {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).is_closed = true;
+        self.shared.wake.notify_all();
+        for thread in lock(&self.threads).drain(..) {
+            let _ = thread.join(); // A panic came out of `run`.
+        }
+    }
+}
+
+impl Shared {
+    /// What a thread does until the pool is dropped.
+    fn serve(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(batch) = queue.batches.front().cloned() {
+                drop(queue);
+                let had_work = batch.do_next();
+                queue = lock(&self.queue);
+                if !had_work {
+                    queue.batches.retain(|other| !Arc::ptr_eq(other, &batch));
+                }
+            } else if queue.is_closed {
+                return;
+            } else {
+                queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// Does one piece of work; false if all are taken.
+    fn do_next(&self) -> bool {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= self.count {
+            return false;
+        }
+        let call = std::panic::AssertUnwindSafe(|| (self.work)(number));
+        if std::panic::catch_unwind(call).is_err() {
+            self.has_panicked.store(true, Ordering::Relaxed);
+        }
+        let mut over = lock(&self.over);
+        *over += 1;
+        if *over == self.count {
+            self.all_over.notify_all();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shamba_env::{MemFs, ThreadSpawner};
+
+    /// A pool in a world without threads.
+    fn inline() -> ReadPool {
+        ReadPool::new(&Env::deterministic(Arc::new(MemFs::new()), 1))
+    }
+
+    fn threads() -> ReadPool {
+        let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+        ReadPool::new(&Env { spawner: Arc::new(ThreadSpawner::new()), ..env })
+    }
+
+    /// Runs `count` pieces of work and says how often each was done.
+    fn done(pool: &ReadPool, count: usize) -> Vec<usize> {
+        let times: Arc<Vec<AtomicUsize>> = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect());
+        let seen = Arc::clone(&times);
+        pool.run(count, move |number| {
+            seen[number].fetch_add(1, Ordering::Relaxed);
+        });
+        times.iter().map(|times| times.load(Ordering::Relaxed)).collect()
+    }
+
+    #[test]
+    fn every_piece_is_done_once_whoever_asks() {
+        let pool = threads();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for count in (0..40).chain([200]) {
+                        assert_eq!(done(&pool, count), vec![1; count]);
+                    }
+                });
+            }
+        });
+        assert!(lock(&pool.threads).len() <= THREADS_MAX);
+        assert!(lock(&pool.shared.queue).batches.is_empty());
+        let alone = inline();
+        assert_eq!(done(&alone, 20), vec![1; 20]);
+    }
+
+    #[test]
+    fn pieces_are_done_at_the_same_time() {
+        let pool = threads();
+        let here = std::sync::Barrier::new(8);
+        pool.run(8, move |_| {
+            here.wait(); // Lets nobody go on before all eight are here.
+        });
+    }
+
+    #[test]
+    fn it_pays_when_reads_are_slow_and_no_longer_when_they_are_not() {
+        let pool = threads();
+        assert!(!pool.pays());
+        for _ in 0..10 {
+            pool.timer.note(2_000);
+        }
+        assert!(!pool.pays());
+        for _ in 0..10 {
+            pool.timer.note(100_000);
+        }
+        assert!(pool.pays());
+        for _ in 0..30 {
+            pool.timer.note(2_000);
+        }
+        assert!(!pool.pays());
+        let alone = inline();
+        alone.timer.note(1_000_000);
+        assert!(!alone.pays());
+    }
+
+    #[test]
+    fn a_panic_comes_out_and_the_pool_goes_on() {
+        let pool = threads();
+        let panics = std::panic::AssertUnwindSafe(|| pool.run(20, |number| assert!(number != 7, "seven")));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(done(&pool, 20), vec![1; 20]);
+    }
+}

@@ -112,15 +112,21 @@ fn probes(rows: &[Row]) -> Vec<Vec<u8>> {
 fn check_answers(block: DataBlock<'_>, rows: &[Row], digest: DigestFn) {
     assert_eq!(block.len(), rows.len());
     assert_eq!(block.check(), Ok(()));
-    let (mut key, mut walked, mut start) = (Vec::new(), Vec::new(), None);
-    for (number, row) in rows.iter().enumerate() {
-        let (before, at) = (start, walked.len());
-        start = Some(at);
-        for parts in [block.entry(number, &mut key), block.append(number, before, &mut walked)] {
-            let parts = parts.expect("an entry");
+    let mut key = Vec::new();
+    for numbers in [0..rows.len(), rows.len() / 3..rows.len() * 2 / 3] {
+        let (mut keys, mut start, mut number) = (Vec::new(), 0, numbers.start);
+        let taken = block.take(numbers.clone(), &mut keys, |parts, keys| {
+            let row = &rows[number];
             assert_eq!((parts.seq.0, parts.kind, parts.value), (row.seq, row.kind, &row.value[..]));
-        }
-        assert!(key == row.key && walked[at..] == row.key, "entry {number}: {key:?}, {walked:?}");
+            assert_eq!(keys[start..], row.key, "entry {number}");
+            (start, number) = (keys.len(), number + 1);
+        });
+        assert_eq!((taken, number), (Ok(()), numbers.end));
+    }
+    for (number, row) in rows.iter().enumerate() {
+        let parts = block.entry(number, &mut key).expect("an entry");
+        assert_eq!((parts.seq.0, parts.kind, parts.value), (row.seq, row.kind, &row.value[..]));
+        assert_eq!(key, row.key, "entry {number}");
         assert!(block.tag_agrees(number, digest.digest(&key).block_tag()));
     }
     let mut seqs = vec![SeqNo::ZERO, SeqNo(1_000), SeqNo::MAX];
@@ -228,8 +234,11 @@ fn ask_everything(payload: &[u8], rows: &[Row], digest: DigestFn) {
             let end = parts.value_start + parts.value.len();
             assert_eq!(&payload[parts.value_start..end], parts.value);
         }
-        let _ = (block.append(number, Some(0), &mut key), block.append(number, Some(1 << 40), &mut key));
-        let _ = (block.prefetch_search(), block.tag_agrees(number, 7));
+        let _ = block.take(number / 2..number + 2, &mut key, |parts, _| {
+            let end = parts.value_start + parts.value.len();
+            assert_eq!(&payload[parts.value_start..end], parts.value);
+        });
+        let _ = block.tag_agrees(number, 7);
     }
     let _ = block.entry(block.len(), &mut key);
     for row in rows {

@@ -24,17 +24,12 @@ mod tests;
 pub(crate) use self::builder::{DataBlockBuilder, NewEntry, shared_bytes};
 pub(crate) use self::plain::{Block, BlockBuilder, LARGEST_PAYLOAD_BYTES};
 
+use std::ops::Range;
+
 use shamba_key::{EntryKind, SeqNo};
 
 use self::plain::PlainView;
 use self::tagged::Tagged;
-
-/// Entries among which a search of a block of so many goes first: those that its first steps may look at. Half,
-/// the quarters, the eighths, the sixteenths: 15 lines at once take hardly longer than one.
-fn first_looked_at(count: usize) -> impl Iterator<Item = usize> {
-    let steps = if count < 16 { 0..0 } else { 1..16 };
-    steps.map(move |sixteenths| count * sixteenths / 16)
-}
 
 /// An entry of a data block, its key apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,32 +105,27 @@ impl<'a> DataBlock<'a> {
             }
             Self::Tagged(block) => {
                 key.clear();
-                block.append(number, None, key)
+                block.append(number, key)
             }
         }
     }
 
-    /// Entry `number`, which must be below [`Self::len`], its key appended to `keys`; `before` is where in `keys`
-    /// that of the entry before it starts, if it is there, which saves work.
+    /// The entries `numbers`, which must be below [`Self::len`]: each is given to `each` after its key was appended
+    /// to `keys`, with these. Cheaper than one by one.
     #[inline]
-    pub(crate) fn append(
+    pub(crate) fn take(
         &self,
-        number: usize,
-        before: Option<usize>,
+        numbers: Range<usize>,
         keys: &mut Vec<u8>,
-    ) -> Result<EntryParts<'a>, String> {
+        mut each: impl FnMut(EntryParts<'a>, &[u8]),
+    ) -> Result<(), String> {
         match self {
-            Self::Plain(block) => block.append(number, keys),
-            Self::Tagged(block) => block.append(number, before, keys),
-        }
-    }
-
-    /// Asks for the lines at which a search begins, all together: one wait instead of one after the other.
-    #[inline]
-    pub(crate) fn prefetch_search(&self) {
-        match self {
-            Self::Plain(block) => block.prefetch_search(),
-            Self::Tagged(block) => block.prefetch_search(),
+            Self::Plain(block) => numbers.into_iter().try_for_each(|number| {
+                let parts = block.append(number, keys)?;
+                each(parts, keys);
+                Ok(())
+            }),
+            Self::Tagged(block) => block.take(numbers, keys, each),
         }
     }
 

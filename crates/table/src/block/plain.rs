@@ -21,7 +21,7 @@
 //! Not here: what key and value mean.
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, SeqNo, prefetch_line};
+use shamba_key::{EntryKind, SeqNo};
 use std::cmp::Ordering;
 
 use super::EntryParts;
@@ -238,13 +238,6 @@ impl<'a> PlainView<'a> {
         let entry = self.entry(number).ok_or_else(|| malformed(number))?;
         keys.extend_from_slice(entry.key);
         Ok(entry.parts())
-    }
-
-    /// Asks for the lines at which a search begins.
-    pub(super) fn prefetch_search(&self) {
-        for number in super::first_looked_at(self.count) {
-            prefetch_line(self.bytes, self.offset(number).unwrap_or(0));
-        }
     }
 
     /// The newest version of exactly `key` that is not newer than `seq`.

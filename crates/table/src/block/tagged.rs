@@ -29,6 +29,7 @@
 //! Not here: how the widths are chosen ([`super::builder`]).
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use shamba_key::{EntryKind, SeqNo, prefetch_line};
 
@@ -52,6 +53,9 @@ const HEAD_WIDTH_OF_3: u64 = 1 << (8 + TAG_WIDTH_SHIFT) | 1 << (8 + SUFFIX_WIDTH
 const KIND_MAX: u8 = EntryKind::PutWithExpiry as u8;
 /// The widest sequence delta.
 const SEQ_WIDTH_MAX: usize = 8;
+
+/// About how many lines a search asks for at once: as many as a core can wait for.
+const ASKED_FOR: usize = 16;
 
 /// The bits of a number of so many bytes.
 const MASKS: [u64; 9] = [
@@ -334,6 +338,7 @@ impl<'a> Tagged<'a> {
         }
         // The last group that starts before the place holds it, unless it is the start of the next.
         let (mut low, mut high) = (0, (at.count + (1 << at.group_shift) - 1) >> at.group_shift);
+        self.ask_for(&at, (0..at.count).step_by((high / ASKED_FOR + 1) << at.group_shift));
         while low < high {
             let middle = low.midpoint(high);
             let number = middle << at.group_shift;
@@ -348,6 +353,7 @@ impl<'a> Tagged<'a> {
             return Ok(0);
         };
         let (start, end) = (group << at.group_shift, (low << at.group_shift).min(at.count));
+        self.ask_for(&at, start + 1..end.min(start + ASKED_FOR));
         let prefix = self.group_prefix(&at, start).ok_or_else(|| malformed(start))?;
         match rest.strip_prefix(prefix) {
             Some(rest) => self.first_from(&at, start, end, rest, seq),
@@ -405,47 +411,61 @@ impl<'a> Tagged<'a> {
         }
     }
 
-    /// Entry `number`, its key appended to `keys`, where that of the one before may start at `before`.
-    #[inline]
-    pub(super) fn append(
-        &self,
-        number: usize,
-        before: Option<usize>,
-        keys: &mut Vec<u8>,
-    ) -> Result<EntryParts<'a>, String> {
+    /// Entry `number`, its key appended to `keys`.
+    pub(super) fn append(&self, number: usize, keys: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
         let mut assemble = || {
             let at = self.places()?;
             let entry = self.lying(&at, number)?;
-            let prefix = self.group_prefix(&at, number)?;
-            let first_of_group = at.group_shift > 0 && number & ((1 << at.group_shift) - 1) == 0;
-            match before {
-                // The entry before has the same prefixes, put together already.
-                Some(before) if !first_of_group && number > 0 => {
-                    let shared = at.offsets_at - at.common_at + prefix.len();
-                    if before + shared > keys.len() {
-                        return None;
-                    }
-                    keys.extend_from_within(before..before + shared);
-                }
-                _ => {
-                    keys.extend_from_slice(self.common(&at)?);
-                    keys.extend_from_slice(prefix);
-                }
-            }
+            keys.extend_from_slice(self.common(&at)?);
+            keys.extend_from_slice(self.group_prefix(&at, number)?);
             keys.extend_from_slice(entry.suffix);
             self.parts(&at, &entry)
         };
         assemble().ok_or_else(|| malformed(number))
     }
 
-    /// Asks for the lines at which a search begins.
-    pub(super) fn prefetch_search(&self) {
-        let Some(at) = self.places() else {
-            return;
-        };
-        for number in super::first_looked_at(at.count) {
-            let start = self.span(&at, number).map_or(at.entries_at, |(start, _)| start);
-            prefetch_line(self.bytes, start);
+    /// The entries `numbers`, each given to `each` after its key was appended to `keys`.
+    #[inline]
+    pub(super) fn take(
+        &self,
+        numbers: Range<usize>,
+        keys: &mut Vec<u8>,
+        mut each: impl FnMut(EntryParts<'a>, &[u8]),
+    ) -> Result<(), String> {
+        let at = self.places().ok_or_else(|| wrong_header(self.bytes))?;
+        let in_group = (1usize << at.group_shift) - 1;
+        // Where the key before starts, and how much of it the next one of its group begins with.
+        let (mut before, mut shared) = (0, 0);
+        for number in numbers.clone() {
+            let mut assemble = || {
+                let entry = self.lying(&at, number)?;
+                let start = keys.len();
+                if number == numbers.start || (at.group_shift > 0 && number & in_group == 0) {
+                    let prefix = self.group_prefix(&at, number)?;
+                    keys.extend_from_slice(self.common(&at)?);
+                    keys.extend_from_slice(prefix);
+                    shared = keys.len() - start;
+                } else {
+                    keys.extend_from_within(before..before + shared);
+                }
+                before = start;
+                keys.extend_from_slice(entry.suffix);
+                self.parts(&at, &entry)
+            };
+            let parts = assemble().ok_or_else(|| malformed(number))?;
+            each(parts, keys);
+        }
+        Ok(())
+    }
+
+    /// Asks for the entries that a search may look at next, all together: one wait instead of one after the
+    /// other.
+    #[inline]
+    fn ask_for(&self, at: &Places, numbers: impl Iterator<Item = usize>) {
+        for number in numbers {
+            if let Some((start, _)) = self.span(at, number) {
+                prefetch_line(self.bytes, start);
+            }
         }
     }
 

@@ -156,10 +156,7 @@ impl TableIter {
                 prefetch_line(&held.payload, line);
             }
         }
-        self.ask(|block, _| {
-            block.prefetch_search();
-            block.lower_bound(key, seq)
-        })
+        self.ask(|block, _| block.lower_bound(key, seq))
     }
 
     /// Past the window, forward.

@@ -54,27 +54,21 @@ impl Window {
             self.keys.reserve(KEYS_BYTES);
             self.entries.reserve(ENTRIES_MAX);
         }
-        let mut before = None;
-        for number in numbers {
-            let start = self.keys.len();
-            let entry = match block.append(number, before, &mut self.keys) {
-                Ok(entry) => entry,
-                Err(detail) => {
-                    self.clear();
-                    return Err(detail);
-                }
-            };
-            before = Some(start);
+        let entries = &mut self.entries;
+        let taken = block.take(numbers, &mut self.keys, |entry, keys| {
             // A payload is below 4 GiB, and so are the few keys of a window.
-            self.entries.push(Taken {
+            entries.push(Taken {
                 seq: entry.seq,
                 kind: entry.kind,
-                key_end: self.keys.len() as u32,
+                key_end: keys.len() as u32,
                 value: entry.value_start as u32,
                 value_end: (entry.value_start + entry.value.len()) as u32,
             });
+        });
+        if taken.is_err() {
+            self.clear();
         }
-        Ok(())
+        taken
     }
 
     /// Makes the last entry current.

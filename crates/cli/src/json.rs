@@ -65,6 +65,7 @@ pub fn memory(report: &MemoryReport) -> Value {
     json!({
         "budget_bytes": report.budget_bytes,
         "ledger_bytes": report.ledger_bytes,
+        "peak_bytes": report.peak_bytes,
         "rss_bytes": report.rss_bytes,
         "parts": parts,
     })

@@ -237,6 +237,8 @@ impl Core {
             }
         }
         drop(state);
+        drop(generation);
+        self.balance_memory(); // The memtables' memory goes to the cache until writes need it again.
         self.background.progress.notify_all();
         self.background.wake.notify_all();
         if let Err(error) = &outcome {

@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use shamba_env::{Env, FileLock};
 use shamba_key::{DigestFn, SeqNo};
-use shamba_table::{BirthId, BlockCache, Ledger, OpenFiles, TableId};
+use shamba_table::{BirthId, BlockCache, Charge, Ledger, OpenFiles, TableId};
 
 use crate::compaction::plan::MergePlan;
 use crate::error::{Error, ErrorKind, Result};
@@ -129,6 +129,8 @@ pub(crate) struct Generation {
     pub last_seq: SeqNo,
     /// Bytes in the memtables.
     pub bytes: u64,
+    /// The memtables' memory, until nobody will flush them any more.
+    pub _charge: Charge,
 }
 
 /// What a commit leader changes.
@@ -145,6 +147,8 @@ pub(crate) struct Writing {
     pub last_seq: SeqNo,
     /// The memtables that take writes.
     pub active: ActiveMemtables,
+    /// Memory of the active memtables, charged ahead of what they take.
+    pub memtable_charge: Charge,
     /// What [`Background::sync_due_us`] is, for whoever holds this lock.
     pub sync_due_us: Option<u64>,
 }
@@ -207,6 +211,8 @@ pub(crate) struct Core {
     pub point_in_time: bool,
     pub ledger: Arc<Ledger>,
     pub cache: Arc<BlockCache>,
+    /// Held while memory moves between the cache and the rest.
+    pub balancing: Mutex<()>,
     pub files: Arc<OpenFiles>,
     pub keyspaces: ArcSwap<BTreeMap<KeyspaceId, Arc<KeyspaceCore>>>,
     /// The last sequence number that readers see.

@@ -1,13 +1,28 @@
-//! Where memory goes: counted bytes by part, beside what the operating system says.
+//! One number for memory: what each part holds, and what is left for the block cache.
 //!
-//! Counted, not yet a bound on every part: the block cache keeps to its share of the budget, memtables to
-//! the write buffer; filters and indexes are resident whole.
+//! Every part charges the ledger before it allocates. Memtables, tables being built, filters, indexes and
+//! walks take what they need, within limits that the settings derive from the budget; the block cache has
+//! the rest, and gives way *before* something else is charged ([`Core::charge_memory`]). So the ledger's sum
+//! stays within the budget as long as filters and indexes of all open tables fit into it beside the memtables;
+//! where they do not, the cache keeps nothing, a warning says so, and reads go on uncached.
+//!
+//! Memory for one flush and one merge is kept free at all times ([`crate::settings::Settings::work_bytes`]):
+//! a flush never waits for memory that only a flush frees.
+//!
+//! Not here: the counting ([`shamba_table::Ledger`]).
 
 use std::fmt;
 
-use shamba_table::LedgerPart;
+use shamba_table::{Charge, LedgerPart};
 
-use crate::core::{Core, lock};
+use crate::core::{Core, Writing, lock};
+
+/// Memtables are charged ahead in steps of this part of the budget, so that few writes move memory.
+const MEMTABLE_STEP_PART: u64 = 64;
+/// The cache's capacity is left alone while it is within this part of the budget below its share.
+const SLACK_PART: u64 = 64;
+/// An entry may take this much in a memtable beside its key and value: header, index, order.
+const MEMTABLE_ENTRY_BYTES: u64 = 96;
 
 /// Counted bytes by part.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,27 +34,75 @@ pub struct MemoryReport {
     pub parts: Vec<(String, u64)>,
     /// Their sum.
     pub ledger_bytes: u64,
+    /// The most that the sum has been since the database was opened.
+    pub peak_bytes: u64,
     /// What the operating system counts as resident for the whole process; `None` where it does not say.
     pub rss_bytes: Option<u64>,
 }
 
+/// What the block cache may hold when everything else holds `other_bytes` and `kept_bytes` stay free. A
+/// thirty-second of the budget is no part of it: frames that readers look at go a little late.
+pub(crate) fn cache_share_bytes(budget_bytes: u64, other_bytes: u64, kept_bytes: u64) -> u64 {
+    let shared = budget_bytes - budget_bytes / 32;
+    shared.saturating_sub(other_bytes).saturating_sub(kept_bytes)
+}
+
 impl Core {
-    pub(crate) fn memory(&self) -> MemoryReport {
-        let keyspaces = self.keyspaces.load();
-        let memtable_bytes: u64 = keyspaces
-            .values()
-            .map(|keyspace| keyspace.load().memtables.iter().map(|memtable| memtable.bytes()).sum::<u64>())
-            .sum();
-        let log_bytes = lock(&self.writing).wal.as_ref().map_or(0, crate::wal::WalWriter::buffered);
-        let mut parts = vec![("memtables".to_owned(), memtable_bytes), ("log buffer".to_owned(), log_bytes)];
-        for part in LedgerPart::ALL {
-            if part != LedgerPart::Memtables {
-                parts.push((part.name().to_owned(), self.ledger.bytes(part)));
-            }
+    /// Gives the block cache what the others leave.
+    pub(crate) fn balance_memory(&self) {
+        let _balancing = lock(&self.balancing);
+        self.balance_for(0);
+    }
+
+    /// Charges `bytes` in place of what `charge` held, once the cache has made room for them.
+    pub(crate) fn charge_memory(&self, charge: &mut Charge, bytes: u64) {
+        let _balancing = lock(&self.balancing);
+        self.balance_for(bytes.saturating_sub(charge.bytes()));
+        charge.resize(bytes);
+    }
+
+    fn balance_for(&self, coming_bytes: u64) {
+        let budget_bytes = self.settings.memory_budget_bytes;
+        let cached_bytes = self.ledger.bytes(LedgerPart::BlockCache);
+        let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
+        let at_work = self.ledger.bytes(LedgerPart::WriteBuffers) + self.ledger.bytes(LedgerPart::Iterators);
+        let kept_bytes = if self.read_only { 0 } else { self.settings.work_bytes().saturating_sub(at_work) };
+        let share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
+        let capacity_bytes = self.cache.capacity_bytes();
+        if share_bytes < capacity_bytes || share_bytes > capacity_bytes + budget_bytes / SLACK_PART {
+            self.cache.set_capacity_bytes(share_bytes);
         }
+        if share_bytes == 0 && capacity_bytes > 0 {
+            self.warn(format!(
+                "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes beside the block \
+                 cache: blocks are not cached"
+            ));
+        }
+    }
+
+    /// Charges what the active memtables may take after a group with `coming_bytes` of records.
+    pub(crate) fn reserve_memtables(&self, writing: &mut Writing, coming_bytes: u64) {
+        // Slabs of the arena and segments of the index come in pieces of up to about an eighth of what is there.
+        let active_bytes = writing.active.bytes();
+        let needed_bytes =
+            active_bytes + active_bytes / 8 + coming_bytes.saturating_mul(2) + MEMTABLE_ENTRY_BYTES;
+        if needed_bytes > writing.memtable_charge.bytes() {
+            let step_bytes = self.settings.memory_budget_bytes / MEMTABLE_STEP_PART;
+            self.charge_memory(&mut writing.memtable_charge, needed_bytes + step_bytes);
+        }
+    }
+
+    pub(crate) fn memory(&self) -> MemoryReport {
+        let parts: Vec<(String, u64)> =
+            LedgerPart::ALL.iter().map(|part| (part.name().to_owned(), self.ledger.bytes(*part))).collect();
         let ledger_bytes = parts.iter().map(|(_, bytes)| bytes).sum();
-        let rss_bytes = shamba_env::process_rss_bytes();
-        MemoryReport { budget_bytes: self.settings.memory_budget_bytes, parts, ledger_bytes, rss_bytes }
+        MemoryReport {
+            budget_bytes: self.settings.memory_budget_bytes,
+            parts,
+            ledger_bytes,
+            peak_bytes: self.ledger.peak(),
+            rss_bytes: shamba_env::process_rss_bytes(),
+        }
     }
 }
 
@@ -48,10 +111,24 @@ impl fmt::Display for MemoryReport {
         for (part, bytes) in &self.parts {
             writeln!(f, "{part:<18}{bytes:>14}")?;
         }
-        write!(f, "{:<18}{:>14}", "counted", self.ledger_bytes)?;
+        writeln!(f, "{:<18}{:>14}", "counted", self.ledger_bytes)?;
+        write!(f, "{:<18}{:>14}", "at most so far", self.peak_bytes)?;
         if let Some(rss_bytes) = self.rss_bytes {
             write!(f, "\n{:<18}{rss_bytes:>14}", "resident (process)")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_has_what_the_others_leave() {
+        assert_eq!(cache_share_bytes(3200, 0, 0), 3100);
+        assert_eq!(cache_share_bytes(3200, 1000, 100), 2000);
+        assert_eq!(cache_share_bytes(3200, 3000, 200), 0);
+        assert_eq!(cache_share_bytes(3200, u64::MAX, 1), 0);
     }
 }

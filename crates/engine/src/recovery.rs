@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use shamba_env::{DirEntry, Env, FileLock, LockKind};
 use shamba_key::{DigestFn, SeqNo};
-use shamba_table::{BlockCache, Ledger, OpenFiles, parse_table_file_name};
+use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, OpenFiles, parse_table_file_name};
 
 use crate::builder::Builder;
 use crate::compaction::output::open_reader;
@@ -28,6 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
 use crate::ids::{KeyspaceId, LogNo};
+use crate::memory::cache_share_bytes;
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::pool::ReadPool;
@@ -229,10 +230,7 @@ fn build_core(
     file_lock: Box<dyn FileLock>,
 ) -> Result<Arc<Core>> {
     let ledger = Arc::new(Ledger::new());
-    // The budget minus the two memtables that the write path may fill; half of it at least.
-    let memtables = settings.design.buffer_bytes.saturating_mul(2);
-    let cache_bytes =
-        settings.memory_budget_bytes.saturating_sub(memtables).max(settings.memory_budget_bytes / 2);
+    let cache_bytes = cache_share_bytes(settings.memory_budget_bytes, 0, settings.work_bytes());
     let cache = Arc::new(BlockCache::new(cache_bytes, Arc::clone(&ledger)));
     let closed = Arc::new(AtomicBool::new(false));
     let keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>> = state
@@ -255,6 +253,7 @@ fn build_core(
         sealed: VecDeque::new(),
         last_seq: state.last_seq,
         active: ActiveMemtables::default(),
+        memtable_charge: Charge::new(&ledger, LedgerPart::Memtables, 0),
         sync_due_us: None,
     };
     Ok(Arc::new(Core {
@@ -264,6 +263,7 @@ fn build_core(
         point_in_time: builder.point_in_time,
         ledger,
         cache,
+        balancing: Mutex::new(()),
         files: Arc::new(OpenFiles::new(settings.max_open_files as usize)),
         keyspaces: ArcSwap::from_pointee(keyspaces),
         visible_seq: AtomicU64::new(state.last_seq.0),
@@ -313,6 +313,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
             let _ = meta.reader.set(reader);
         }
     }
+    core.balance_memory(); // Filters and indexes have come.
     // The views were made before their tables were open.
     for keyspace in core.keyspaces.load().values() {
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
@@ -361,7 +362,7 @@ fn replay_logs(core: &Core, state: &ManifestState, files: &[String]) -> Result<(
             let memtables = replayed.entry(id).or_default();
             if memtables
                 .last()
-                .is_none_or(|last| last.is_full() || last.bytes() >= core.settings.design.buffer_bytes)
+                .is_none_or(|last| last.is_full() || last.bytes() >= core.settings.memtable_bytes())
             {
                 memtables.push(Arc::new(ChunkedMemtable::new(core.settings.memtable_index)));
             }

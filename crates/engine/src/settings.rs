@@ -78,6 +78,11 @@ pub(crate) struct Inbox {
     pub hard_runs: u32,
 }
 
+/// From this budget on a memtable may have a quarter of it, below an eighth.
+const ROOMY_BUDGET_BYTES: u64 = 128 << 20;
+/// What building a table takes whatever its size.
+const WORK_BYTES_MIN: u64 = 384 << 10;
+
 /// The plain-data settings of an open database.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
@@ -316,6 +321,20 @@ impl Settings {
     pub fn compression_for(&self, level: u32) -> Compression {
         let last = self.compression.len().saturating_sub(1);
         self.compression.get((level as usize).min(last)).copied().unwrap_or(Compression::None)
+    }
+
+    /// Where memtables are sealed: the design's write buffer, unless the budget has no room for three of them
+    /// (one that takes writes, two that wait for their flush) beside everything else. Level capacities follow
+    /// the design all the same.
+    pub fn memtable_bytes(&self) -> u64 {
+        let share = if self.memory_budget_bytes >= ROOMY_BUDGET_BYTES { 4 } else { 8 };
+        self.design.buffer_bytes.min(self.memory_budget_bytes / share)
+    }
+
+    /// What is kept free for one flush and one merge, so that neither ever waits for memory: for each a table
+    /// being built (gathered bytes, digests of its keys, its filter).
+    pub fn work_bytes(&self) -> u64 {
+        2 * (WORK_BYTES_MIN.min(self.memory_budget_bytes / 32) + self.table_bytes() / 4)
     }
 
     /// Where tables are cut.

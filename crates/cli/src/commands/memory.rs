@@ -40,6 +40,7 @@ pub fn memory_table(report: &shamba::MemoryReport) -> Table {
         table.row([name.clone(), show_size(*bytes)]);
     }
     table.row(["counted in all".to_string(), show_size(report.ledger_bytes)]);
+    table.row(["at most so far".to_string(), show_size(report.peak_bytes)]);
     table.row(["memory budget".to_string(), show_size(report.budget_bytes)]);
     let rss = report.rss_bytes.map_or("unknown".into(), show_size);
     table.row(["resident in the process".to_string(), rss]);

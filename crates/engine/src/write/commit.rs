@@ -120,13 +120,14 @@ impl Core {
         shares: impl Iterator<Item = Share<'a>> + Clone,
     ) -> Result<()> {
         self.check_writable()?;
-        if writing.active.bytes() >= self.settings.design.buffer_bytes.saturating_mul(2) {
+        if writing.active.bytes() >= self.settings.memtable_bytes().saturating_mul(2) {
             // Rotations after acknowledged writes failed again and again: memory must not grow without end.
             self.rotate(writing)?;
         }
         if !self.settings.no_wal {
             self.log_group(writing, shares.clone())?;
         }
+        self.reserve_memtables(writing, shares.clone().map(|share| share.work.bytes() as u64).sum());
         let mut tally = Tally::default();
         let mut batches = 0;
         let mut seq = writing.last_seq;

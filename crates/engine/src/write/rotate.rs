@@ -10,6 +10,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use shamba_table::{Charge, LedgerPart};
+
 use crate::core::{Core, Generation, KeyspaceCore, Writing, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -60,7 +62,7 @@ impl Core {
     /// Whether the active memtables or their log are full.
     pub(crate) fn is_rotation_due(&self, writing: &Writing) -> bool {
         let log_bytes = writing.wal.as_ref().map_or(0, WalWriter::offset);
-        writing.active.bytes() >= self.settings.design.buffer_bytes
+        writing.active.bytes() >= self.settings.memtable_bytes()
             || log_bytes >= self.settings.wal_bytes
             || writing.active.is_full()
     }
@@ -121,7 +123,11 @@ impl Core {
         }
         writing.active = self.active_memtables();
         let log_files = std::mem::take(&mut writing.sealed_files);
-        let generation = Generation { log, log_files, next_log, members, last_seq: writing.last_seq, bytes };
+        let fresh = Charge::new(&self.ledger, LedgerPart::Memtables, 0);
+        let mut charge = std::mem::replace(&mut writing.memtable_charge, fresh);
+        charge.resize(bytes); // From here on it only waits.
+        let last_seq = writing.last_seq;
+        let generation = Generation { log, log_files, next_log, members, last_seq, bytes, _charge: charge };
         lock(&self.background.state).immutables.push_back(Arc::new(generation));
         self.background.room.changed();
         self.background.wake.notify_all();

@@ -338,7 +338,7 @@ impl TableWriter {
 
     /// About how long the file would be if it ended now, filter and footer not counted.
     pub fn file_bytes(&self) -> u64 {
-        self.out.offset() + (self.block.payload_bytes() + self.index.bytes()) as u64
+        self.out.offset() + (self.block.about_payload_bytes() + self.index.bytes()) as u64
     }
 
     /// About what the writer holds in memory now, for the ledger.

@@ -1,8 +1,9 @@
 //! Building data blocks of the layout [tagged](super::tagged), without an allocation per block or entry.
 //!
 //! Entries are kept as they came until the block is full, for the prefixes and widths depend on all of them.
-//! What the payload would take follows from a few sums, least and greatest values, the [`Shape`]. As long as even an
-//! entry's widest form fits nobody asks; near the limit, an entry is tried on a copy of the shape. Whether the keys are cut by
+//! What the payload would take follows from a few sums, least and greatest values, the [`Shape`]. As long as all
+//! entries fit in their widest form nobody asks, and nothing is counted; near the limit, an entry is tried on a copy
+//! of the shape. Whether the keys are cut by
 //! groups too is decided by which is smaller: keys of one length without much in common are better off with
 //! the block's prefix alone, as then no suffix needs a length.
 //!
@@ -23,6 +24,8 @@ const KEPT_BUFFER_BYTES: usize = 256 << 10;
 /// The most that an entry takes beside key and value in a block of one to 65,535 bytes: tag, offset, sequence delta,
 /// kind, suffix length.
 const WIDEST_BYTES: usize = 2 + 2 + 8 + 1 + 2;
+/// What it mostly takes: tag, offset, sequence delta.
+const USUAL_BYTES: usize = 1 + 2 + 2;
 
 /// An entry to append, after the last one in internal order.
 #[derive(Clone, Copy, Debug)]
@@ -91,14 +94,15 @@ impl Lengths {
 impl Shape {
     /// Adds an entry.
     #[inline]
-    fn add(&mut self, entry: &NewEntry<'_>) {
-        let (key_bytes, seq) = (entry.key.len(), entry.seq.0);
+    fn add(&mut self, entry: &Waiting) {
+        let (key_bytes, shared_bytes) = (usize::from(entry.key_bytes), usize::from(entry.shared_bytes));
+        let seq = entry.seq.0;
         if self.entries == 0 {
             self.common_bytes = key_bytes;
             (self.smallest_seq, self.largest_seq) = (seq, seq);
             self.kind = Some(entry.kind);
         } else {
-            self.common_bytes = self.common_bytes.min(entry.shared_bytes);
+            self.common_bytes = self.common_bytes.min(shared_bytes);
             (self.smallest_seq, self.largest_seq) = (self.smallest_seq.min(seq), self.largest_seq.max(seq));
             self.kind = self.kind.filter(|kind| *kind == entry.kind);
         }
@@ -106,12 +110,12 @@ impl Shape {
             self.close_group();
         }
         self.open_prefix_bytes =
-            if self.open_entries == 0 { key_bytes } else { self.open_prefix_bytes.min(entry.shared_bytes) };
+            if self.open_entries == 0 { key_bytes } else { self.open_prefix_bytes.min(shared_bytes) };
         self.open_lengths = self.open_lengths.with(key_bytes, key_bytes);
         self.open_entries += 1;
         self.entries += 1;
         self.key_bytes += key_bytes;
-        self.value_bytes += entry.value.len();
+        self.value_bytes += entry.value_bytes as usize;
         self.key_lengths = self.key_lengths.with(key_bytes, key_bytes);
     }
 
@@ -205,106 +209,131 @@ struct Sizes {
 /// An entry that waits for the block to be full. Key and value follow those of the entry before.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    key_bytes: u16,
-    tag: u16,
-    value_bytes: u32,
     seq: SeqNo,
+    value_bytes: u32,
+    // Keys are at most 65,535 bytes long, so what they share is too.
+    key_bytes: u16,
+    shared_bytes: u16,
+    tag: u16,
     kind: EntryKind,
+}
+
+impl Waiting {
+    #[inline]
+    fn new(entry: &NewEntry<'_>) -> Self {
+        debug_assert!(entry.key.len() <= usize::from(u16::MAX));
+        Self {
+            seq: entry.seq,
+            value_bytes: entry.value.len() as u32,
+            key_bytes: entry.key.len() as u16,
+            shared_bytes: entry.shared_bytes as u16,
+            tag: entry.tag,
+            kind: entry.kind,
+        }
+    }
+}
+
+/// What the keys of a group share.
+fn shared_by_all(group: &[Waiting]) -> usize {
+    let Some((first, rest)) = group.split_first() else {
+        return 0;
+    };
+    let least = rest.iter().map(|entry| entry.shared_bytes).min();
+    usize::from(least.unwrap_or(first.key_bytes))
 }
 
 /// Collects entries into a data block.
 #[derive(Debug)]
 pub(crate) struct DataBlockBuilder {
     tags: bool,
+    /// Of the first of the entries that wait; of all of them once somebody asks.
     shape: Shape,
-    keys: Vec<u8>,
-    values: Vec<u8>,
+    /// Key and value of each entry, so that a suffix and its value lie together as they will in the block.
+    bytes: Vec<u8>,
     waiting: Vec<Waiting>,
-    /// What the keys of each group share, the open one's last.
-    group_prefixes: Vec<u16>,
 }
 
 impl DataBlockBuilder {
     /// A builder of blocks with `tags`, or of blocks that are searched by key.
     pub(crate) fn new(tags: bool) -> Self {
-        Self {
-            tags,
-            shape: Shape::default(),
-            keys: Vec::new(),
-            values: Vec::new(),
-            waiting: Vec::new(),
-            group_prefixes: Vec::new(),
-        }
+        Self { tags, shape: Shape::default(), bytes: Vec::new(), waiting: Vec::new() }
     }
 
     /// Whether `entry` fits into the payload of at most `limit_bytes`; into an empty one every entry does.
-    pub(crate) fn fits(&self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
-        self.shape.entries == 0 || self.surely_fits(entry, limit_bytes) || {
-            let mut shape = self.shape;
-            shape.add(entry);
-            shape.payload_bytes(self.tags) <= limit_bytes && shape.entries <= usize::from(u16::MAX)
-        }
+    pub(crate) fn fits(&mut self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
+        self.surely_fits(entry, limit_bytes) || self.shape_with(entry, limit_bytes).is_some()
     }
 
     /// Whether `entry` fits even if nothing is shared and everything takes its widest form.
     #[inline]
     fn surely_fits(&self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
-        let bytes = self.shape.key_bytes + self.shape.value_bytes + entry.key.len() + entry.value.len();
-        let most_bytes = bytes + HEADER_BYTES + (self.shape.entries + 1) * WIDEST_BYTES;
+        let bytes = self.bytes.len() + entry.key.len() + entry.value.len();
+        let most_bytes = bytes + HEADER_BYTES + (self.waiting.len() + 1) * WIDEST_BYTES;
         most_bytes <= limit_bytes && limit_bytes <= usize::from(u16::MAX)
+    }
+
+    /// The shape with `entry`, if it fits.
+    fn shape_with(&mut self, entry: &NewEntry<'_>, limit_bytes: usize) -> Option<Shape> {
+        self.shape = self.whole_shape();
+        let mut shape = self.shape;
+        shape.add(&Waiting::new(entry));
+        let fits = shape.payload_bytes(self.tags) <= limit_bytes && shape.entries <= usize::from(u16::MAX);
+        (fits || self.is_empty()).then_some(shape)
+    }
+
+    /// The shape of all entries.
+    fn whole_shape(&self) -> Shape {
+        let mut shape = self.shape;
+        self.waiting[shape.entries..].iter().for_each(|entry| shape.add(entry));
+        shape
     }
 
     /// Appends `entry`, if the payload then takes at most `limit_bytes` or holds nothing else; says whether it
     /// did. The caller keeps the order.
     #[inline]
     pub(crate) fn push(&mut self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
-        if !self.surely_fits(entry, limit_bytes) && !self.fits(entry, limit_bytes) {
-            return false;
+        if !self.surely_fits(entry, limit_bytes) {
+            match self.shape_with(entry, limit_bytes) {
+                Some(shape) => self.shape = shape,
+                None => return false,
+            }
         }
-        self.shape.add(entry);
-        // Keys are at most 65,535 bytes long, so what they share is too.
-        let prefix_bytes = self.shape.open_prefix_bytes as u16;
-        match self.group_prefixes.last_mut() {
-            Some(last) if self.shape.open_entries > 1 => *last = prefix_bytes,
-            _ => self.group_prefixes.push(prefix_bytes),
-        }
-        self.keys.extend_from_slice(entry.key);
-        self.values.extend_from_slice(entry.value);
-        self.waiting.push(Waiting {
-            key_bytes: entry.key.len() as u16,
-            tag: entry.tag,
-            value_bytes: entry.value.len() as u32,
-            seq: entry.seq,
-            kind: entry.kind,
-        });
+        self.bytes.reserve(entry.key.len() + entry.value.len());
+        self.bytes.extend_from_slice(entry.key);
+        self.bytes.extend_from_slice(entry.value);
+        self.waiting.push(Waiting::new(entry));
         true
     }
 
     /// How many entries it holds.
     pub(crate) fn len(&self) -> usize {
-        self.shape.entries
+        self.waiting.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.shape.entries == 0
+        self.waiting.is_empty()
+    }
+
+    /// About the payload's length if it ended now, and not less if no key were cut.
+    pub(crate) fn about_payload_bytes(&self) -> usize {
+        HEADER_BYTES + self.bytes.len() + self.waiting.len() * USUAL_BYTES
     }
 
     /// The payload's length if it ended now.
+    #[cfg(test)]
     pub(crate) fn payload_bytes(&self) -> usize {
-        self.shape.payload_bytes(self.tags)
+        self.whole_shape().payload_bytes(self.tags)
     }
 
     /// What is allocated.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.keys.capacity()
-            + self.values.capacity()
-            + self.waiting.capacity() * size_of::<Waiting>()
-            + self.group_prefixes.capacity() * size_of::<u16>()
+        self.bytes.capacity() + self.waiting.capacity() * size_of::<Waiting>()
     }
 
     /// Appends the payload to `out`; the builder is empty afterwards.
     pub(crate) fn finish_into(&mut self, out: &mut Vec<u8>) {
-        let (start, payload_bytes) = (out.len(), self.payload_bytes());
+        self.shape = self.whole_shape();
+        let (start, payload_bytes) = (out.len(), self.shape.payload_bytes(self.tags));
         out.reserve(payload_bytes + size_of::<u64>());
         self.write(out);
         debug_assert_eq!(out.len() - start, payload_bytes);
@@ -315,11 +344,8 @@ impl DataBlockBuilder {
     fn reset(&mut self) {
         self.shape = Shape::default();
         self.waiting.clear();
-        self.group_prefixes.clear();
-        for buffer in [&mut self.keys, &mut self.values] {
-            buffer.clear();
-            buffer.shrink_to(KEPT_BUFFER_BYTES);
-        }
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BUFFER_BYTES);
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -344,7 +370,7 @@ impl DataBlockBuilder {
             1 => out.extend(self.waiting.iter().map(|entry| entry.tag as u8)),
             _ => self.waiting.iter().for_each(|entry| out.extend_from_slice(&entry.tag.to_le_bytes())),
         }
-        out.extend_from_slice(&self.keys[..shape.common_bytes]);
+        out.extend_from_slice(&self.bytes[..shape.common_bytes]);
         let offset_width = if sizes.wide { 4 } else { 2 };
         let mut offset_at = out.len();
         out.resize(offset_at + shape.entries * offset_width, 0);
@@ -352,28 +378,26 @@ impl DataBlockBuilder {
             self.write_group_prefixes(out);
         }
         let entries_at = out.len();
-        let (mut key_at, mut value_at) = (0, 0);
-        for (number, entry) in self.waiting.iter().enumerate() {
-            let offset = ((out.len() - entries_at) as u32).to_le_bytes();
-            match out.get_mut(offset_at..).and_then(<[u8]>::first_chunk_mut::<2>) {
-                Some(place) if !sizes.wide => *place = [offset[0], offset[1]],
-                _ => out[offset_at..offset_at + 4].copy_from_slice(&offset),
+        let mut start = 0;
+        for group in self.waiting.chunks(GROUP_ENTRIES) {
+            let prefix_bytes = if sizes.grouped { shared_by_all(group) } else { shape.common_bytes };
+            for entry in group {
+                let offset = ((out.len() - entries_at) as u32).to_le_bytes();
+                match out.get_mut(offset_at..).and_then(<[u8]>::first_chunk_mut::<2>) {
+                    Some(place) if !sizes.wide => *place = [offset[0], offset[1]],
+                    _ => out[offset_at..offset_at + 4].copy_from_slice(&offset),
+                }
+                offset_at += offset_width;
+                let key_bytes = usize::from(entry.key_bytes);
+                push_number(out, entry.seq.0 - shape.smallest_seq, seq_width);
+                if shape.kind.is_none() {
+                    out.push(entry.kind.as_byte());
+                }
+                push_number(out, (key_bytes - prefix_bytes) as u64, suffix_width);
+                let end = start + key_bytes + entry.value_bytes as usize;
+                out.extend_from_slice(&self.bytes[start + prefix_bytes..end]);
+                start = end;
             }
-            offset_at += offset_width;
-            let prefix_bytes = match self.group_prefixes.get(number >> GROUP_SHIFT) {
-                Some(prefix_bytes) if sizes.grouped => usize::from(*prefix_bytes),
-                _ => shape.common_bytes,
-            };
-            let (key_bytes, value_bytes) = (usize::from(entry.key_bytes), entry.value_bytes as usize);
-            push_number(out, entry.seq.0 - shape.smallest_seq, seq_width);
-            if shape.kind.is_none() {
-                out.push(entry.kind.as_byte());
-            }
-            push_number(out, (key_bytes - prefix_bytes) as u64, suffix_width);
-            out.extend_from_slice(&self.keys[key_at + prefix_bytes..key_at + key_bytes]);
-            out.extend_from_slice(&self.values[value_at..value_at + value_bytes]);
-            key_at += key_bytes;
-            value_at += value_bytes;
         }
     }
 
@@ -381,17 +405,15 @@ impl DataBlockBuilder {
     fn write_group_prefixes(&self, out: &mut Vec<u8>) {
         let common_bytes = self.shape.common_bytes;
         let mut end = 0;
-        for prefix_bytes in &self.group_prefixes {
-            end += usize::from(*prefix_bytes) - common_bytes;
+        for group in self.waiting.chunks(GROUP_ENTRIES) {
+            end += shared_by_all(group) - common_bytes;
             out.extend_from_slice(&(end as u16).to_le_bytes());
         }
-        let mut key_at = 0;
-        for (number, entry) in self.waiting.iter().enumerate() {
-            if number % GROUP_ENTRIES == 0 {
-                let prefix_bytes = usize::from(self.group_prefixes[number >> GROUP_SHIFT]);
-                out.extend_from_slice(&self.keys[key_at + common_bytes..key_at + prefix_bytes]);
-            }
-            key_at += usize::from(entry.key_bytes);
+        let mut start = 0;
+        for group in self.waiting.chunks(GROUP_ENTRIES) {
+            out.extend_from_slice(&self.bytes[start + common_bytes..start + shared_by_all(group)]);
+            let bytes = |entry: &Waiting| usize::from(entry.key_bytes) + entry.value_bytes as usize;
+            start += group.iter().map(bytes).sum::<usize>();
         }
     }
 }

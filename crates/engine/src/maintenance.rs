@@ -230,7 +230,7 @@ impl Core {
                 )));
             }
             check_op(OpRef::Put { key, value: value.as_ref() })?;
-            output.add(key, seq, EntryKind::Put, value.as_ref())?;
+            output.add(key, None, seq, EntryKind::Put, value.as_ref())?;
             last_key = Some(key.to_vec());
             count += 1;
         }

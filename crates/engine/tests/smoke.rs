@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shamba::env::{Env, MemFs};
-use shamba::{Db, Durability, ErrorKind, MergePolicy};
+use shamba::{Db, Durability, ErrorKind, MergePolicy, Sizing};
 
 #[test]
 fn what_is_put_is_there_after_close_and_after_a_drop() -> shamba::Result<()> {
@@ -39,13 +39,15 @@ fn what_is_put_is_there_after_close_and_after_a_drop() -> shamba::Result<()> {
 #[test]
 fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<()> {
     for policy in MergePolicy::ALL {
-        for threads in [false, true] {
+        for (threads, sizing) in [false, true].into_iter().flat_map(|t| Sizing::ALL.map(|sizing| (t, sizing)))
+        {
             let env = Env::deterministic(Arc::new(MemFs::new()), 7);
             let env = if threads { Env { vfs: env.vfs, ..Env::real() } } else { env };
             let open = || {
                 Db::builder("/db")
                     .env(env.clone())
                     .merge_policy(policy)
+                    .sizing(sizing)
                     .size_ratio(3.0)
                     .write_buffer(4 << 10)
                     .file_size(2 << 10)
@@ -67,7 +69,8 @@ fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<(
                 }
             }
             db.wait_idle()?;
-            assert!(db.stats().deepest_level >= 2, "{}", db.describe());
+            let least_levels = if sizing == Sizing::Auto { 1 } else { 2 };
+            assert!(db.stats().deepest_level >= least_levels, "{}", db.describe());
 
             db.check_invariants().expect("invariants hold");
             let check = |db: &Db| -> shamba::Result<()> {
@@ -75,7 +78,7 @@ fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<(
                 let expected: Vec<_> =
                     model.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
                 let got: Vec<_> = forward.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
-                assert_eq!(got, expected, "{policy} threads {threads}");
+                assert_eq!(got, expected, "{policy}, {sizing}, threads {threads}");
                 let mut backward = db.iter().rev().collect::<shamba::Result<Vec<_>>>()?;
                 backward.reverse();
                 assert_eq!(backward, forward);

@@ -38,9 +38,9 @@ pub trait Spawner: Send + Sync + Debug {
     }
 }
 
-/// How nice a thread of [`Spawner::spawn_yielding`] is: beside one that is not it gets a tenth of a processor.
+/// How nice a thread of [`Spawner::spawn_yielding`] is: beside one that is not it gets a quarter of a processor.
 #[cfg(target_os = "linux")]
-const YIELDING_NICE: i32 = 10;
+const YIELDING_NICE: i32 = 5;
 
 /// Makes the calling thread give way. Elsewhere the call would be for the whole process.
 #[cfg(target_os = "linux")]

@@ -16,6 +16,17 @@ impl ContentDigest {
         Self::default()
     }
 
+    /// The digest of one entry.
+    #[inline]
+    pub fn of(key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Self {
+        Self(entry_hash(key, seq, kind, value))
+    }
+
+    /// What is left without the entries of `other`, which must be among these for the result to mean anything.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0.wrapping_sub(other.0))
+    }
+
     /// Adds one entry.
     pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
         self.0 = self.0.wrapping_add(entry_hash(key, seq, kind, value));

@@ -82,7 +82,9 @@ pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
 pub use index::BlockNo;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
-pub use reader::{AHEAD_BYTES, ReadCounters, ReaderOptions, TableIter, TableReader, ValueMode, Walk};
+pub use reader::{
+    AHEAD_BYTES, ReadCounters, ReaderOptions, TableIter, TableReader, ValueMode, Walk, WrittenBlocks,
+};
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 pub use values::LargeValues;
 pub use writer::{TableSummary, TableWriter, ValueSource, WriterOptions};

@@ -36,6 +36,7 @@ use crate::format::{FEATURE_TAGGED_BLOCKS, FEATURE_VALUES, HEADER_BYTES, PAGE_BY
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, IndexBuilder, separator};
 use crate::range::{self, RangeTombstone};
+use crate::reader::WrittenBlocks;
 use crate::values::{ChunkCutter, LargeValues};
 
 /// Bytes are gathered to this much before they are given to the file: a call a block would cost more than
@@ -158,6 +159,9 @@ pub struct TableWriter {
     raw_key_bytes: u64,
     raw_value_bytes: u64,
     content: ContentDigest,
+    /// `content` when the open block was begun.
+    content_before: ContentDigest,
+    written: WrittenBlocks,
     chunks: ChunkCutter,
     has_values: bool,
     /// Chunks were written without an entry that refers to them.
@@ -216,6 +220,8 @@ impl TableWriter {
             raw_key_bytes: 0,
             raw_value_bytes: 0,
             content: ContentDigest::new(),
+            content_before: ContentDigest::new(),
+            written: WrittenBlocks::default(),
             chunks: ChunkCutter::new(options.large_values),
             has_values: false,
             is_torn: false,
@@ -229,7 +235,7 @@ impl TableWriter {
     /// `Invalid` for an entry out of order or too large, or a range delete; `Io` when writing fails, after
     /// which the writer can only be abandoned.
     pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
-        self.add_with(key, None, seq, kind, value)
+        self.add_with(key, None, seq, kind, value).map(|_| ())
     }
 
     /// [`Self::add`] for a key whose `digest`, by the way of [`WriterOptions::digest`], is known: it is not hashed again.
@@ -244,7 +250,24 @@ impl TableWriter {
         kind: EntryKind,
         value: &[u8],
     ) -> Result<()> {
-        self.add_with(key, Some(digest), seq, kind, value)
+        self.add_with(key, Some(digest), seq, kind, value).map(|_| ())
+    }
+
+    /// [`Self::add`] for a key whose digest may be known; gives the content digest of the entry, which is computed
+    /// once.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    #[inline]
+    pub fn add_counted(
+        &mut self,
+        key: &[u8],
+        digest: Option<KeyDigest>,
+        seq: SeqNo,
+        kind: EntryKind,
+        value: &[u8],
+    ) -> Result<ContentDigest> {
+        self.add_with(key, digest, seq, kind, value)
     }
 
     #[inline]
@@ -255,9 +278,9 @@ impl TableWriter {
         seq: SeqNo,
         kind: EntryKind,
         value: &[u8],
-    ) -> Result<()> {
+    ) -> Result<ContentDigest> {
         if kind == EntryKind::Put && value.len() >= self.options.large_values.from_bytes {
-            return self.add_large(key, digest, seq, value.len() as u64, &mut |sink| sink(value)).map(|_| ());
+            return self.add_large(key, digest, seq, value.len() as u64, &mut |sink| sink(value));
         }
         let order = self.check_entry(key, seq, kind, value.len() as u64)?;
         let tag = self.hash(key, digest, order).block_tag();
@@ -266,10 +289,11 @@ impl TableWriter {
             self.cut_block()?;
             self.block.push(&entry, 0);
         }
-        self.content.add(key, seq, kind, value);
+        let content = ContentDigest::of(key, seq, kind, value);
+        self.content.merge(content);
         self.raw_value_bytes += value.len() as u64;
         self.count(key, seq, kind, order);
-        Ok(())
+        Ok(content)
     }
 
     /// What a block of several entries may take.
@@ -377,10 +401,18 @@ impl TableWriter {
     /// # Errors
     /// `Invalid` for an empty table; `Io` when writing or syncing fails. The file is then removed as well as
     /// that goes.
-    pub fn finish(mut self) -> Result<TableSummary> {
+    pub fn finish(self) -> Result<TableSummary> {
+        self.finish_written().map(|(summary, _)| summary)
+    }
+
+    /// [`Self::finish`], and what a check of the file has to know ([`crate::TableReader::check_written`]).
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_written(mut self) -> Result<(TableSummary, WrittenBlocks)> {
         let summary = self.write_rest()?;
         self.keep = true;
-        Ok(summary)
+        Ok((summary, std::mem::take(&mut self.written)))
     }
 
     /// Gives up: closes the file and removes it as well as that goes.
@@ -522,6 +554,10 @@ impl TableWriter {
             self.out.frame(stored, compression)?
         };
         self.unlisted = Some(Handle { offset, bytes, entries });
+        if self.written.wants(self.data_blocks) {
+            self.written.remember(offset, self.content.without(self.content_before));
+        }
+        self.content_before = self.content;
         self.data_blocks += 1;
         Ok(())
     }

@@ -2,17 +2,17 @@
 //!
 //! Tables are cut at a size, never between two versions of a key. Range tombstones are clipped to the
 //! stretch of keys that each table is responsible for, so that tables of a run stay disjoint. Every entry
-//! goes into a running digest on its way in; with [`OutputOptions::verify`] each finished table is read back
-//! and its digest, count and order compared before anybody may delete an input.
+//! is hashed once on its way in; with [`OutputOptions::verify`] each finished table is read back and compared
+//! with what went in before anybody may delete an input.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use shamba_key::{DigestFn, EntryKind, SeqNo};
+use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
     Compression, ContentDigest, EntryIter, RangeTombstone, ReaderOptions, TableReader, TableSummary,
-    TableWriter, WriterOptions, table_file_name,
+    TableWriter, WriterOptions, WrittenBlocks, table_file_name,
 };
 
 use crate::core::Core;
@@ -44,9 +44,8 @@ pub(crate) struct Output<'a> {
     writer: Option<TableWriter>,
     /// Length of the current table's file before its first entry: its header page.
     empty_bytes: u64,
-    last_key: Vec<u8>,
     expected: ContentDigest,
-    finished: Vec<TableSummary>,
+    finished: Vec<(TableSummary, WrittenBlocks)>,
     installed: bool,
 }
 
@@ -67,39 +66,44 @@ impl<'a> Output<'a> {
             tombstones,
             writer: None,
             empty_bytes: 0,
-            last_key: Vec::new(),
             expected: ContentDigest::new(),
             finished: Vec::new(),
             installed: false,
         }
     }
 
-    /// Adds the next entry, in internal order.
-    pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
-        self.writer_for(key)?.add(key, seq, kind, value)?;
-        self.expected.add(key, seq, kind, value);
+    /// Adds the next entry, in internal order, whose key's digest may be known.
+    #[inline]
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        digest: Option<KeyDigest>,
+        seq: SeqNo,
+        kind: EntryKind,
+        value: &[u8],
+    ) -> Result<()> {
+        let content = self.writer_for(key)?.add_counted(key, digest, seq, kind, value)?;
+        self.expected.merge(content);
         Ok(())
     }
 
-    /// [`Self::add`] for the put that `entries` stands at, whose value goes through in pieces. Gives the digest of what
-    /// came.
-    pub fn add_large(&mut self, entries: &dyn EntryIter) -> Result<ContentDigest> {
+    /// [`Self::add`] for the put that `entries` stands at, whose value goes through in pieces.
+    pub fn add_large(&mut self, entries: &dyn EntryIter) -> Result<()> {
         let (key, seq, value_bytes) = (entries.key(), entries.seq(), entries.value_bytes_len()?);
         let writer = self.writer_for(key)?;
         let digest = writer.add_streamed(key, seq, value_bytes, &mut |sink| entries.read_value(sink))?;
         self.expected.merge(digest);
-        Ok(digest)
+        Ok(())
     }
 
     /// The writer of the table that `key`, the next one, belongs to.
     fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let full_bytes = self.empty_bytes.saturating_add(self.options.table_bytes);
-        let is_full = self.writer.as_ref().is_some_and(|writer| writer.file_bytes() >= full_bytes);
-        if is_full && self.last_key != key {
+        let is_full =
+            |writer: &TableWriter| writer.file_bytes() >= full_bytes && writer.last_key() != Some(key);
+        if self.writer.as_ref().is_some_and(is_full) {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
         match &mut self.writer {
             Some(writer) => Ok(writer),
             empty => {
@@ -112,13 +116,8 @@ impl<'a> Output<'a> {
 
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
-        let finished: u64 = self.finished.iter().map(|summary| summary.file_bytes).sum();
+        let finished: u64 = self.finished.iter().map(|(summary, _)| summary.file_bytes).sum();
         finished + self.writer.as_ref().map_or(0, TableWriter::file_bytes)
-    }
-
-    /// Digest of every entry added.
-    pub fn content(&self) -> ContentDigest {
-        self.expected
     }
 
     /// Finishes the current table, whose part of the stretch ends at `part_upper`.
@@ -141,7 +140,7 @@ impl<'a> Output<'a> {
                 return Err(error.into());
             }
         }
-        self.finished.push(writer.finish()?);
+        self.finished.push(writer.finish_written()?);
         Ok(())
     }
 
@@ -158,11 +157,11 @@ impl<'a> Output<'a> {
         }
         let mut content = ContentDigest::new();
         let mut uses = Vec::with_capacity(self.finished.len());
-        for summary in &self.finished {
+        for (summary, written) in &self.finished {
             content.merge(summary.content);
             let reader = open_reader(self.core, summary.id, summary.birth)?;
             if self.options.verify {
-                read_back(&reader, summary)?;
+                reader.check_written(written)?;
             }
             let mut table = TableUse::whole(meta_of(summary, reader));
             table.live_bytes = level_bytes(&table, table.live_bytes);
@@ -172,7 +171,7 @@ impl<'a> Output<'a> {
             let path = self
                 .finished
                 .first()
-                .map_or_else(PathBuf::new, |s| self.core.dir.join(table_file_name(s.id)));
+                .map_or_else(PathBuf::new, |(s, _)| self.core.dir.join(table_file_name(s.id)));
             return Err(Error::corruption(
                 &path,
                 0,
@@ -191,7 +190,7 @@ impl Drop for Output<'_> {
             writer.abandon();
         }
         if !self.installed {
-            for summary in &self.finished {
+            for (summary, _) in &self.finished {
                 self.core.garbage.doom_file(self.core.dir.join(table_file_name(summary.id)));
             }
         }
@@ -248,33 +247,6 @@ pub(crate) fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<T
     };
     let _ = meta.reader.set(reader); // Empty until now.
     Arc::new(meta)
-}
-
-/// Reads a table just written and compares digest and count with what went in.
-fn read_back(reader: &Arc<TableReader>, summary: &TableSummary) -> Result<()> {
-    let mut content = ContentDigest::new();
-    let mut entries = 0u64;
-    let mut iter = reader.iter(false);
-    iter.seek_to_first()?;
-    while iter.valid() {
-        if iter.is_large() {
-            let mut entry = ContentDigest::of_streamed(iter.key(), iter.seq(), EntryKind::Put);
-            iter.read_value(&mut |piece| {
-                entry.push(piece);
-                Ok(())
-            })?;
-            content.merge(entry.finish());
-        } else {
-            content.add(iter.key(), iter.seq(), iter.kind(), iter.value());
-        }
-        entries += 1;
-        iter.next()?;
-    }
-    if content != summary.content || entries != summary.entries {
-        let detail = format!("{entries} entries read back of {} written, or others", summary.entries);
-        return Err(Error::corruption(reader.path(), 0, "table just written", detail));
-    }
-    Ok(())
 }
 
 /// What `bytes` of a table's file count for in its level: without the share of header page and footer, which

@@ -129,7 +129,7 @@ impl Core {
             } else if iter.is_large() {
                 output.add_large(iter.as_ref())?;
             } else {
-                output.add(iter.key(), iter.seq(), iter.kind(), iter.value())?;
+                output.add(iter.key(), iter.digest(), iter.seq(), iter.kind(), iter.value())?;
             }
             iter.next()?;
         }

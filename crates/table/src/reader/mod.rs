@@ -5,8 +5,8 @@
 //! hold it. A reader never changes and is shared freely between threads.
 //!
 //! Not here: the file ([`file`]), loading ([`load`]), lookups ([`lookup`]) and the blocks that they bring in
-//! ([`blocks`]), walking ([`iter`]) and reading ahead of it ([`ahead`]), large values ([`large`]), the full
-//! check ([`verify`]).
+//! ([`blocks`]), walking ([`iter`]) and reading ahead of it ([`ahead`]), large values ([`large`]), the
+//! checks of a table just written ([`written`]) and of any ([`verify`]).
 
 mod ahead;
 mod blocks;
@@ -17,12 +17,14 @@ mod load;
 mod lookup;
 mod verify;
 mod window;
+mod written;
 
 pub use self::ahead::{AHEAD_BYTES, Walk};
 pub(crate) use self::file::TableFile;
 pub use self::iter::TableIter;
 pub(crate) use self::load::{Loaded, load};
 pub use self::lookup::ValueMode;
+pub use self::written::WrittenBlocks;
 
 use std::path::Path;
 use std::sync::Arc;

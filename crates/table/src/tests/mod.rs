@@ -9,6 +9,7 @@ mod large;
 mod laws;
 mod limits;
 mod page;
+mod written;
 
 use std::path::Path;
 use std::sync::Arc;

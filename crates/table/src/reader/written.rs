@@ -1,0 +1,126 @@
+//! The check of a table just written, before anything that it was made from may go.
+//!
+//! Every frame of the data is read back and its checksum compared, in long reads; and every so many blocks one is
+//! taken apart as a reader will, and the digest of its entries compared with that of the entries that were put into
+//! it. The first finds bytes that changed on their way to the file and back, the second an encoder that does not
+//! give back what it was given. All else was checked when the table was opened; a filter that was found damaged then,
+//! which an old table does without, is refused.
+//!
+//! Not here: the check of a table of any age ([`super::verify`]).
+
+use shamba_key::EntryKind;
+
+use super::{DATA_BLOCK, TableReader};
+use crate::block::DataBlock;
+use crate::block::frame::check;
+use crate::content::ContentDigest;
+use crate::error::Result;
+use crate::format::{HEADER_BYTES, SectionKind};
+use crate::index::Handle;
+use crate::values;
+
+/// One block of so many is compared entry by entry; in builds with assertions, those of the tests, every one.
+const SAMPLE_EVERY_BLOCKS: u64 = if cfg!(debug_assertions) { 1 } else { 16 };
+/// As much is read at once.
+const READ_BYTES: u64 = 256 << 10;
+
+/// What the writer of a table remembers of its blocks, for the check that follows.
+#[derive(Clone, Default, Debug)]
+pub struct WrittenBlocks {
+    samples: Vec<Sample>,
+}
+
+#[derive(Clone, Debug)]
+struct Sample {
+    offset: u64,
+    content: ContentDigest,
+}
+
+impl WrittenBlocks {
+    /// Whether block `number` of the table, counted from 0, is to be remembered.
+    pub(crate) fn wants(&self, number: u64) -> bool {
+        number.is_multiple_of(SAMPLE_EVERY_BLOCKS)
+    }
+
+    /// Remembers the block at `offset`, the digest of whose entries is `content`.
+    pub(crate) fn remember(&mut self, offset: u64, content: ContentDigest) {
+        self.samples.push(Sample { offset, content });
+    }
+}
+
+impl TableReader {
+    /// Reads back all of the data of a table that was written with `blocks` in it.
+    ///
+    /// # Errors
+    /// `Corruption` for the first frame whose checksum is wrong, or block whose entries are not those that went in;
+    /// `Io` when reading fails.
+    pub fn check_written(&self, blocks: &WrittenBlocks) -> Result<()> {
+        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        if let Some(damage) = self.loaded.filter_damage.first() {
+            let offset = self.loaded.footer.section(SectionKind::Filter).map_or(0, |section| section.offset);
+            return Err(file.damaged(offset, "filter", damage.to_string()));
+        }
+        let data_end =
+            self.loaded.footer.section(SectionKind::Data).map_or(0, |data| data.offset + data.bytes);
+        let mut samples = blocks.samples.iter().peekable();
+        let (mut piece, mut piece_at) = (Vec::new(), 0u64);
+        let mut next = HEADER_BYTES as u64;
+        for (_, handle) in index.blocks() {
+            let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
+            if self.loaded.has_values() {
+                let mut damage = Vec::new();
+                values::walk(file, next, handle.offset, &mut damage)?;
+                if let Some(error) = damage.pop() {
+                    return Err(error);
+                }
+            }
+            next = handle.end();
+            if next > piece_at + piece.len() as u64 {
+                let least = u64::from(handle.bytes);
+                piece_at = handle.offset;
+                let bytes = READ_BYTES.min(data_end.saturating_sub(piece_at)).max(least);
+                piece = file.read(piece_at, bytes, DATA_BLOCK)?;
+            }
+            let from = usize::try_from(handle.offset - piece_at).unwrap_or(usize::MAX);
+            let frame = piece.get(from..).and_then(|rest| rest.get(..handle.bytes as usize));
+            let frame = frame.ok_or_else(|| damaged("it ends beyond the data".to_owned()))?;
+            match samples.next_if(|sample| sample.offset == handle.offset) {
+                Some(sample) if self.content_of(handle, frame)? != sample.content => {
+                    return Err(damaged("its entries are not those that were written".to_owned()));
+                }
+                Some(_) => {}
+                None => _ = check(file.birth, handle.offset, frame).map_err(damaged)?,
+            }
+        }
+        match samples.next() {
+            None => Ok(()),
+            Some(sample) => {
+                Err(file.damaged(sample.offset, DATA_BLOCK, "it was written and is not in the index"))
+            }
+        }
+    }
+
+    /// The digest of the entries of a block, its large values read from their chunks.
+    fn content_of(&self, handle: Handle, frame: &[u8]) -> Result<ContentDigest> {
+        let damaged = |detail: String| self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail);
+        let (payload, _) = self.loaded.decode_block(handle, frame.to_vec())?;
+        let block = DataBlock::view(&payload).map_err(damaged)?;
+        block.check().map_err(damaged)?;
+        let mut content = ContentDigest::new();
+        let mut key = Vec::new();
+        for place in 0..block.len() {
+            let entry = block.entry(place, &mut key).map_err(damaged)?;
+            if entry.kind != EntryKind::ValueRef {
+                content.add(&key, entry.seq, entry.kind, entry.value);
+                continue;
+            }
+            let mut streamed = ContentDigest::of_streamed(&key, entry.seq, EntryKind::Put);
+            values::read(&self.loaded.file, self.loaded.value_ref(entry.value)?, &mut |piece| {
+                streamed.push(piece?);
+                Ok(())
+            })?;
+            content.merge(streamed.finish());
+        }
+        Ok(content)
+    }
+}

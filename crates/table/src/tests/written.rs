@@ -1,0 +1,87 @@
+//! The check of a table just written: it passes what was written, and misses no change of it.
+
+use super::*;
+use crate::format::PAGE_BYTES;
+
+/// Rows of several blocks, with versions, a deletion and a large value or two.
+fn rows() -> Vec<Row> {
+    let mut rows: Vec<Row> = (0..60u64)
+        .map(|i| row(format!("path/to/file{:02}", i / 2), 100 - i, format!("some words {i}").repeat(3)))
+        .collect();
+    rows.push(row("path/to/large", 200, vec![7; 3_000]));
+    rows.push(row("path/to/largest", 201, (0..9_000u32).map(|i| (i * i >> 5) as u8).collect::<Vec<_>>()));
+    rows[5].kind = EntryKind::Delete;
+    sorted(rows)
+}
+
+fn rig(compression: Compression, from_bytes: usize) -> Rig {
+    let mut rig = Rig::new(compression, 512);
+    rig.options.large_values = LargeValues { from_bytes, chunk_bytes: 1_024 };
+    rig
+}
+
+fn write(rig: &Rig, rows: &[Row]) -> WrittenBlocks {
+    let mut writer = TableWriter::create(&rig.env, Path::new(DIR), rig.options).expect("created");
+    for row in rows {
+        writer.add(&row.key, row.seq, row.kind, &row.value).expect("added");
+    }
+    writer.finish_written().expect("finished").1
+}
+
+const KINDS: [(Compression, usize); 4] = [
+    (Compression::None, 16 << 10),
+    (Compression::Lz4, 16 << 10),
+    (Compression::None, 2_000),
+    (Compression::Zstd, 2_000),
+];
+
+#[test]
+fn what_was_written_passes() {
+    for (compression, from_bytes) in KINDS {
+        let rig = rig(compression, from_bytes);
+        let written = write(&rig, &rows());
+        rig.open().expect("opened").check_written(&written).expect("as it was written");
+    }
+    let rig = rig(Compression::None, 16 << 10);
+    let mut writer = TableWriter::create(&rig.env, Path::new(DIR), rig.options).expect("created");
+    writer.add_range_tombstone(tombstone("a", None, 3)).expect("added");
+    let (_, written) = writer.finish_written().expect("finished");
+    rig.open().expect("opened").check_written(&written).expect("no data is right");
+}
+
+#[test]
+fn a_changed_byte_of_a_block_or_value_is_found() {
+    for (compression, from_bytes) in KINDS {
+        let rig = rig(compression, from_bytes);
+        let written = write(&rig, &rows());
+        let good = rig.bytes();
+        let mut found = 0;
+        for at in (PAGE_BYTES as usize..good.len()).step_by(7) {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            rig.replace(&bad);
+            // What lies behind the data is checked when the table is opened, all but the filter, without which it opens.
+            let Ok(table) = rig.open() else { continue };
+            match table.check_written(&written) {
+                Err(Error::Corruption { .. }) => found += 1,
+                Err(error) => panic!("byte {at}: {error}"),
+                // Zeros between blocks belong to nobody.
+                Ok(()) => assert_eq!(good[at], 0, "byte {at}"),
+            }
+        }
+        assert!(found > 300, "{found} changes found in {} bytes", good.len());
+    }
+}
+
+#[test]
+fn entries_other_than_those_that_went_in_are_found() {
+    let rig = rig(Compression::None, 16 << 10);
+    let mut others = rows();
+    others[40].value[3] ^= 1;
+    let of_others = write(&rig, &others);
+    rig.env.vfs.unlink(&rig.path()).expect("unlinked");
+    write(&rig, &rows());
+    // Every checksum is right; only the digests of the blocks tell.
+    let error = rig.open().expect("opened").check_written(&of_others).expect_err("another table");
+    assert!(error.to_string().contains("its entries are not those that were written"), "{error}");
+}

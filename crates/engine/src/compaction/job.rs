@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use shamba_table::{EntryIter, RangeTombstone, Walk};
+use shamba_table::{EntryIter, RangeTombstone};
 
 use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
@@ -32,9 +32,6 @@ use crate::version::{KeyRange, ManifestEdit, TableUse, Version};
 const SLICE_TABLES: u64 = 4;
 /// The merge's own thread, with nothing to do, looks after its helpers this often.
 const HELPER_WAIT: Duration = Duration::from_millis(50);
-/// What a merge reads of each input at once: enough that the disk works in long strokes, little enough that some
-/// dozens of inputs fit into the memory of a merge.
-const READ_BYTES: u64 = 256 << 10;
 /// How often the rate limit and shutdown are looked at, in entries.
 const CHECK_EVERY_ENTRIES: u64 = 256;
 
@@ -228,7 +225,7 @@ impl Core {
                     );
                 }
             }
-            sources.push(Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes: READ_BYTES })));
+            sources.push(Source::Tables(RunIter::new(tables, slice.clone(), false)));
         }
         let snapshots =
             if is_planted(Defect::IgnoreSnapshots) { Vec::new() } else { self.snapshots.stripes() };

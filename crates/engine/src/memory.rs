@@ -61,6 +61,12 @@ impl Core {
         charge.resize(bytes);
     }
 
+    /// Makes room in the cache for `bytes` that will be charged soon, by whoever opens a table.
+    pub(crate) fn make_memory(&self, bytes: u64) {
+        let _balancing = lock(&self.balancing);
+        self.balance_for(bytes);
+    }
+
     fn balance_for(&self, coming_bytes: u64) {
         let budget_bytes = self.settings.memory_budget_bytes;
         let cached_bytes = self.ledger.bytes(LedgerPart::BlockCache);

@@ -376,6 +376,24 @@ impl TableWriter {
         (digests + buffers + self.tombstones.capacity() * size_of::<RangeTombstone>()) as u64
     }
 
+    /// About what the writer will hold at most within the next [`Self::SOON_ENTRIES`] entries, and when it
+    /// finishes: what a caller charges before it adds them.
+    pub fn memory_bytes_soon(&self) -> u64 {
+        let digest_bytes = size_of::<KeyDigest>() as u64;
+        let growing = self.digests.len() + Self::SOON_ENTRIES > self.digests.capacity();
+        // A list that grows is in memory twice, once as large as the other.
+        let grown = if growing {
+            self.digests.capacity().max(Self::SOON_ENTRIES) as u64 * 2 * digest_bytes
+        } else {
+            0
+        };
+        let filter = (self.digests.len() as f64 * self.options.bits_per_key / 8.0) as u64;
+        self.memory_bytes() + grown + filter + GATHER_BYTES as u64
+    }
+
+    /// See [`Self::memory_bytes_soon`].
+    pub const SOON_ENTRIES: usize = 256;
+
     /// Entries so far.
     pub fn entries(&self) -> u64 {
         self.entries

@@ -20,6 +20,9 @@ use crate::error::{Error, Result};
 use crate::range_delete::clip;
 use crate::version::{KeyRange, TableMeta, TableUse};
 
+/// What an open table takes beside filter and index, about.
+const OPEN_TABLE_BYTES: u64 = 8 << 10;
+
 /// How output tables are built.
 #[derive(Clone)]
 pub(crate) struct OutputOptions {
@@ -47,6 +50,8 @@ pub(crate) struct Output<'a> {
     expected: ContentDigest,
     finished: Vec<(TableSummary, WrittenBlocks)>,
     installed: bool,
+    /// Memory of the table being built.
+    charge: shamba_table::Charge,
 }
 
 impl<'a> Output<'a> {
@@ -69,6 +74,7 @@ impl<'a> Output<'a> {
             expected: ContentDigest::new(),
             finished: Vec::new(),
             installed: false,
+            charge: shamba_table::Charge::new(&core.ledger, shamba_table::LedgerPart::WriteBuffers, 0),
         }
     }
 
@@ -104,14 +110,19 @@ impl<'a> Output<'a> {
         if self.writer.as_ref().is_some_and(is_full) {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
-        match &mut self.writer {
-            Some(writer) => Ok(writer),
-            empty => {
-                let writer = open_writer(self.core, &self.options)?;
-                self.empty_bytes = writer.file_bytes();
-                Ok(empty.insert(writer))
+        if self.writer.is_none() {
+            let writer = open_writer(self.core, &self.options)?;
+            self.empty_bytes = writer.file_bytes();
+            self.writer = Some(writer);
+        }
+        let Some(writer) = &mut self.writer else { return Err(Error::closed()) };
+        if writer.entries() as usize % TableWriter::SOON_ENTRIES == 0 {
+            let soon_bytes = writer.memory_bytes_soon();
+            if soon_bytes > self.charge.bytes() {
+                self.core.charge_memory(&mut self.charge, soon_bytes);
             }
         }
+        Ok(writer)
     }
 
     /// Bytes written so far.
@@ -141,6 +152,7 @@ impl<'a> Output<'a> {
             }
         }
         self.finished.push(writer.finish_written()?);
+        self.charge.resize(0);
         Ok(())
     }
 
@@ -159,6 +171,9 @@ impl<'a> Output<'a> {
         let mut uses = Vec::with_capacity(self.finished.len());
         for (summary, written) in &self.finished {
             content.merge(summary.content);
+            // Its filter, the heads and separators of its blocks, its bounds.
+            let filter_bytes = (summary.entries as f64 * summary.bits_per_key / 8.0) as u64;
+            self.core.make_memory(filter_bytes + summary.file_bytes / 64 + OPEN_TABLE_BYTES);
             let reader = open_reader(self.core, summary.id, summary.birth)?;
             if self.options.verify {
                 reader.check_written(written)?;

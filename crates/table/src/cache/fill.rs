@@ -16,7 +16,7 @@ use super::pin::{FramePin, PinnedBlock};
 use super::slab::{BlockKey, FRAME_SIZE, Record};
 use crate::index::FrameSlot;
 
-/// A frame that the holder owns: a multiple of [`FRAME_SIZE`] in length and address. Given back when dropped.
+/// A frame that the holder owns: a multiple of [`FRAME_SIZE`] long. Given back when dropped.
 pub(crate) struct FreshFrame<'a> {
     cache: &'a Arc<BlockCache>,
     frame: u32,

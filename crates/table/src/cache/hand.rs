@@ -383,7 +383,11 @@ impl Hand {
         let mut tried = 0;
         loop {
             match self.slabs.get(shelf.slabs.slab_of(frame)) {
-                Some(slab) if slab.kind == Some(kind) && !slab.draining => break,
+                Some(slab)
+                    if slab.kind == Some(kind) && !slab.draining && shelf.slabs.record(frame).is_some() =>
+                {
+                    break;
+                }
                 Some(_) => frame = shelf.slabs.first(shelf.slabs.slab_of(frame) + 1),
                 None => frame = 0,
             }

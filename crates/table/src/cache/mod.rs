@@ -39,14 +39,12 @@ pub(crate) use self::slab::{BlockKey, FRAME_SIZE};
 
 use self::epoch::Epoch;
 use self::hand::{Hand, Shelf};
-use self::slab::Slabs;
+use self::slab::{NUMBERS_MAX, Slabs};
 use crate::id::TableId;
 use crate::index::FrameSlot;
 use crate::ledger::Ledger;
 
-/// Frames of a slab, at most: 2 MiB, so that few entries of the directory name a large cache.
-const SLAB_FRAMES_MAX: u64 = 512;
-/// And at least, in a cache too small to be of use.
+/// Frames of a slab, at least: in a cache too small to be of use.
 const SLAB_FRAMES_MIN: u64 = 4;
 /// A slab is about this part of the capacity: what does not fill a slab is not used.
 const SLAB_PART: u64 = 16;
@@ -87,7 +85,7 @@ impl BlockCache {
     /// capacity of this magnitude.
     pub fn new(capacity_bytes: u64, ledger: Arc<Ledger>) -> Self {
         let frames = capacity_bytes / FRAME_SIZE as u64 / SLAB_PART;
-        let shift = frames.clamp(SLAB_FRAMES_MIN, SLAB_FRAMES_MAX).ilog2();
+        let shift = frames.clamp(SLAB_FRAMES_MIN, NUMBERS_MAX as u64).ilog2();
         let shelf = Shelf {
             epoch: Epoch::default(),
             slabs: Slabs::new(shift),

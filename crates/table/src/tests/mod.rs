@@ -3,6 +3,7 @@
 mod ahead;
 mod damage;
 mod faults;
+mod files;
 mod forged;
 mod future;
 mod large;
@@ -95,12 +96,16 @@ impl Rig {
     }
 
     fn open(&self) -> Result<Arc<TableReader>> {
+        self.open_in(Path::new(DIR))
+    }
+
+    fn open_in(&self, dir: &Path) -> Result<Arc<TableReader>> {
         let (id, birth, digest) = (self.options.id, self.options.birth, self.options.digest);
         let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
-        self.cache.remove_table(id);
         let (files, direct_io) = (Arc::clone(&self.files), self.direct_io);
+        self.cache.remove_table(id);
         let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io };
-        TableReader::open(&self.env, Path::new(DIR), options)
+        TableReader::open(&self.env, dir, options)
     }
 
     /// The table's bytes.

@@ -50,7 +50,7 @@ impl Blocks {
         let bytes = payload(self.table, number, length);
         if let Some(mut fresh) = cache.fresh(length) {
             assert!(fresh.len() >= length && fresh.len().is_multiple_of(4_096));
-            assert!(fresh.as_ptr().addr().is_multiple_of(4_096));
+            assert!(fresh.as_ptr().addr().is_multiple_of(64));
             fresh[..length].copy_from_slice(&bytes);
             self.twin.lock().expect("a lock").insert(number, length);
             if number.is_multiple_of(3) {

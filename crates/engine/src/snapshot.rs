@@ -9,7 +9,6 @@
 //! list. That is why a number is read from the source *under the list's lock* ([`SnapshotList::take_with`]):
 //! a merge that read the list without it saw every write up to a later number as the newest.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shamba_key::SeqNo;
@@ -17,8 +16,9 @@ use shamba_key::SeqNo;
 /// The multiset of live sequence numbers.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotList {
-    /// How many readers hold each number.
-    live: Mutex<BTreeMap<SeqNo, usize>>,
+    /// How many readers hold each number, ascending. Numbers are taken in about this order, and few are live at a
+    /// time, so a list costs less than a tree: nothing is allocated for a reader.
+    live: Mutex<Vec<(SeqNo, usize)>>,
 }
 
 impl SnapshotList {
@@ -31,24 +31,28 @@ impl SnapshotList {
     pub fn take_with(self: &Arc<Self>, visible: impl FnOnce() -> SeqNo) -> Arc<SnapshotGuard> {
         let mut live = self.lock();
         let seq = visible();
-        *live.entry(seq).or_insert(0) += 1;
+        let at = live.partition_point(|(held, _)| *held < seq);
+        match live.get_mut(at) {
+            Some((held, readers)) if *held == seq => *readers += 1,
+            _ => live.insert(at, (seq, 1)),
+        }
         drop(live);
         Arc::new(SnapshotGuard { list: Arc::clone(self), seq })
     }
 
     /// The live numbers, ascending, each once.
     pub fn stripes(&self) -> Vec<SeqNo> {
-        self.lock().keys().copied().collect()
+        self.lock().iter().map(|(seq, _)| *seq).collect()
     }
 
     /// How many readers are registered.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.lock().values().sum()
+        self.lock().iter().map(|(_, readers)| readers).sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqNo, usize>> {
-        // A panic cannot leave the map half changed: each change is one map operation.
+    fn lock(&self) -> MutexGuard<'_, Vec<(SeqNo, usize)>> {
+        // A panic cannot leave the list half changed: each change is one operation on it.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,10 +74,10 @@ impl SnapshotGuard {
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
         let mut live = self.list.lock();
-        if let Some(readers) = live.get_mut(&self.seq) {
-            *readers -= 1;
-            if *readers == 0 {
-                live.remove(&self.seq);
+        if let Ok(at) = live.binary_search_by_key(&self.seq, |(held, _)| *held) {
+            live[at].1 -= 1;
+            if live[at].1 == 0 {
+                live.remove(at);
             }
         }
     }

@@ -53,6 +53,16 @@ impl MergeIter {
         Self { order: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
     }
 
+    /// Lets `each` change the sources, by their numbers as given. Afterwards the merge stands nowhere, until it is
+    /// sought.
+    pub fn restart(&mut self, mut each: impl FnMut(usize, &mut Source)) {
+        self.order.clear();
+        for (number, child) in self.children.iter_mut().enumerate() {
+            child.live = false;
+            each(number, &mut child.iter);
+        }
+    }
+
     /// Moves the `chosen` children (numbered as given) past a stretch that holds nothing to give out. Going
     /// forward, those below `bound` go to the first key from `bound` on, to their end if it is `None`. Going
     /// backward, those at or above `bound` go to the last key below it. Tells whether any moved.

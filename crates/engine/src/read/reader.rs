@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use shamba_key::{KeyDigest, SeqNo, hashes_on_this_thread};
-use shamba_table::{Value, ValueMode};
+use shamba_table::{AHEAD_BYTES, Value, ValueMode, Walk};
 
 use super::cursor::{Cursor, Iter};
 use super::explain::{Action, Explanation, Outcome, Silent, Trace};
@@ -24,6 +24,9 @@ use crate::snapshot::SnapshotGuard;
 use crate::version::KeyRange as Span;
 use crate::view::{View, ViewSource};
 
+/// The most that [`ReadOptions::readahead_bytes`] can ask for.
+const AHEAD_BYTES_MAX: u64 = 4 << 20;
+
 /// How reads are done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,11 +38,24 @@ pub struct ReadOptions {
     pub lower_bound: Option<Vec<u8>>,
     /// Scans see no key from this one on.
     pub upper_bound: Option<Vec<u8>>,
+    /// The most bytes that a scan reads from a table at once, after it has read a few blocks one after the other
+    /// that the cache did not hold; each run that it walks has a buffer of this size. Default `None`: 256 KiB.
+    /// More helps where a read takes long whatever its size; 0 reads block by block, for many scans that may
+    /// stop at any entry. More than 4 MiB counts as 4 MiB.
+    pub readahead_bytes: Option<usize>,
 }
 
 impl ReadOptions {
     /// What handles without options of their own read with.
-    pub(crate) const DEFAULT: Self = Self { fill_cache: true, lower_bound: None, upper_bound: None };
+    pub(crate) const DEFAULT: Self =
+        Self { fill_cache: true, lower_bound: None, upper_bound: None, readahead_bytes: None };
+
+    /// How scans walk tables.
+    fn walk(&self) -> Walk {
+        let ahead_bytes =
+            self.readahead_bytes.map_or(AHEAD_BYTES, |bytes| (bytes as u64).min(AHEAD_BYTES_MAX));
+        Walk::Parts { fill_cache: self.fill_cache, ahead_bytes }
+    }
 }
 
 impl Default for ReadOptions {
@@ -194,7 +210,7 @@ impl ReadAt<'_> {
             views: Arc::clone(self.keyspace) as Arc<dyn ViewSource>,
             registry: Arc::clone(&self.core.iterators),
             seq,
-            fill_cache: self.options.fill_cache,
+            walk: self.options.walk(),
         }
     }
 

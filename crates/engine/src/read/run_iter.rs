@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
-use shamba_table::{EntryIter, Error, Result, TableIter};
+use shamba_table::{EntryIter, Error, Result, TableIter, Walk};
 
 use crate::version::{KeyRange, Run, TableUse};
 
@@ -45,7 +45,7 @@ impl TableList for Vec<TableUse> {
 pub(crate) struct RunIter<L: TableList> {
     tables: L,
     limit: KeyRange,
-    fill_cache: bool,
+    walk: Walk,
     /// The table that the walk was in last.
     open: Option<Open>,
     /// Whether the walk stands at an entry of it.
@@ -62,33 +62,54 @@ struct Open {
 }
 
 impl<L: TableList> RunIter<L> {
-    /// An iterator over the entries of `tables` whose keys lie in `limit`. With `fill_cache`, the blocks that
-    /// it reads go into the cache.
-    pub fn new(tables: L, limit: KeyRange, fill_cache: bool) -> Self {
-        Self { tables, limit, fill_cache, open: None, valid: false }
+    /// An iterator over the entries of `tables` whose keys lie in `limit`, each walked by `walk`.
+    pub fn new(tables: L, limit: KeyRange, walk: Walk) -> Self {
+        Self { tables, limit, walk, open: None, valid: false }
+    }
+
+    /// Starts over with other limits: as new, but for the memory that it has.
+    pub fn restart(&mut self, limit: KeyRange, walk: Walk) {
+        self.let_go();
+        if self.walk != walk {
+            self.open = None;
+        }
+        (self.limit, self.walk) = (limit, walk);
+    }
+
+    /// Lets go of the blocks at hand. Stands nowhere, until it is sought.
+    pub fn let_go(&mut self) {
+        self.valid = false;
+        if let Some(open) = &mut self.open {
+            open.iter.let_go();
+            open.index = usize::MAX; // Its bounds are to be made anew.
+        }
     }
 
     /// Table `index`, opened unless it is the one at hand.
     fn enter(&mut self, index: usize) -> Result<&mut Open> {
         if self.open.as_ref().is_none_or(|open| open.index != index) {
-            self.open = None;
-            self.open = Some(self.open_table(index)?);
+            self.open_table(index)?;
         }
         self.open.as_mut().ok_or_else(|| Error::Invalid("no table is open".to_owned()))
     }
 
-    fn open_table(&self, index: usize) -> Result<Open> {
+    fn open_table(&mut self, index: usize) -> Result<()> {
         let table = &self.tables.tables()[index];
         let reader = table.meta.reader.get();
         let reader = reader.ok_or_else(|| Error::Invalid(format!("table {} is not open", table.meta.id)))?;
         let lower = (&table.range.lower).max(&self.limit.lower);
+        let lower = (*lower > table.meta.smallest).then(|| lower.clone());
         let upper = tighter(table.range.upper.as_ref(), self.limit.upper.as_ref());
-        Ok(Open {
-            index,
-            iter: reader.iter(self.fill_cache),
-            lower: (*lower > table.meta.smallest).then(|| lower.clone()),
-            upper: upper.filter(|upper| table.meta.upper.as_ref().is_none_or(|end| *upper < end)).cloned(),
-        })
+        let upper = upper.filter(|upper| table.meta.upper.as_ref().is_none_or(|end| *upper < end)).cloned();
+        match &mut self.open {
+            Some(open) => {
+                // The iterator at hand has its buffers already.
+                open.iter.move_to(reader);
+                (open.index, open.lower, open.upper) = (index, lower, upper);
+            }
+            None => self.open = Some(Open { index, iter: reader.walk(self.walk), lower, upper }),
+        }
+        Ok(())
     }
 
     /// Goes to the first entry at or after `target` in table `index` or a later one.
@@ -111,7 +132,7 @@ impl<L: TableList> RunIter<L> {
             }
             index += 1;
         }
-        self.open = None;
+        self.let_go();
         Ok(())
     }
 
@@ -137,7 +158,7 @@ impl<L: TableList> RunIter<L> {
             }
             end = index;
         }
-        self.open = None;
+        self.let_go();
         Ok(())
     }
 

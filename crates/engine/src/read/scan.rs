@@ -14,10 +14,16 @@
 //! of them it touches neither lock nor iterator, only the note. Nothing is found ahead that could change: the
 //! sequence number is fixed.
 //!
+//! A scan that ends leaves its slot for the next one of its thread, with iterator and buffers. So a scan of a few
+//! entries allocates next to nothing while the view stays the same. To everybody else such a slot is that of an
+//! idle scan.
+//!
 //! Not here: what is visible ([`super::visible`]), the public faces ([`super::cursor`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use shamba_table::Walk;
 
 use super::batch::Batch;
 use super::visible::VisibleIter;
@@ -31,22 +37,32 @@ use crate::view::{View, ViewSource};
 const SHARDS: usize = 16;
 /// The most entries that are found in one go: the lock and the calls around them are then cheap for each.
 const FOUND_AT_ONCE: usize = 64;
+/// What a shard keeps of scans that ended: a thread seldom has more of them open than this, and ends them all.
+const SPARE_MAX: usize = 4;
 /// A shard drops the places of ended iterators when it has at least so many.
 const SWEEP_AT_LEAST: usize = 64;
 
 /// All iterators of a database, so that their views can be taken from those that are idle.
 pub(crate) struct IterRegistry {
     shards: [Mutex<Shard>; SHARDS],
-    next_shard: AtomicUsize,
     revoked: AtomicU64,
 }
 
 #[derive(Default)]
 struct Shard {
     slots: Vec<Weak<Slot>>,
+    /// Slots of scans that ended, for those that begin: with their iterators, whose view is the newest, or was
+    /// taken as from any idle scan.
+    spare: Vec<Spare>,
     /// At this length ended iterators are swept out: twice what was left last time, so that each
     /// registration pays for one place.
     sweep_at: usize,
+}
+
+/// What a scan leaves behind.
+struct Spare {
+    slot: Arc<Slot>,
+    found: Batch,
 }
 
 /// Where a scan keeps what can be taken from it.
@@ -60,11 +76,7 @@ struct Slot {
 impl IterRegistry {
     /// A registry without iterators.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
-            next_shard: AtomicUsize::new(0),
-            revoked: AtomicU64::new(0),
-        })
+        Arc::new(Self { shards: std::array::from_fn(|_| Mutex::default()), revoked: AtomicU64::new(0) })
     }
 
     /// Takes the view and the blocks from every idle iterator whose view is `stale`; those in the middle of a
@@ -100,16 +112,39 @@ impl IterRegistry {
         self.shards.iter().flat_map(slots).filter(holds).count()
     }
 
-    fn register(&self) -> Arc<Slot> {
+    /// A slot for a scan: the last one that a scan of this thread has left, or a new one.
+    fn take(&self) -> Spare {
+        let mut shard = lock(self.shard());
+        if let Some(spare) = shard.spare.pop() {
+            return spare;
+        }
         let slot = Arc::<Slot>::default();
-        let number = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
-        let mut shard = lock(&self.shards[number]);
         if shard.slots.len() >= shard.sweep_at.max(SWEEP_AT_LEAST) {
             shard.slots.retain(|slot| slot.strong_count() > 0);
             shard.sweep_at = 2 * shard.slots.len();
         }
         shard.slots.push(Arc::downgrade(&slot));
-        slot
+        Spare { slot, found: Batch::default() }
+    }
+
+    /// Takes back what a scan has no more use for.
+    fn leave(&self, spare: Spare) {
+        if let Some(iter) = lock(&spare.slot.live).as_mut() {
+            iter.let_go();
+        }
+        let mut shard = lock(self.shard());
+        if shard.spare.len() < SPARE_MAX {
+            shard.spare.push(spare);
+        }
+    }
+
+    /// The shard of this thread.
+    fn shard(&self) -> &Mutex<Shard> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        }
+        &self.shards[NUMBER.with(|number| *number)]
     }
 }
 
@@ -133,8 +168,8 @@ pub(crate) struct ScanSource {
     pub registry: Arc<IterRegistry>,
     /// The sequence number to read at; keeps merges from dropping what it sees.
     pub seq: Arc<SnapshotGuard>,
-    /// Whether blocks that are read go into the cache.
-    pub fill_cache: bool,
+    /// How tables are walked.
+    pub walk: Walk,
 }
 
 /// A place among the visible keys of a range, at a fixed sequence number.
@@ -150,6 +185,8 @@ pub(crate) struct Scan {
     direction: Direction,
     /// How many entries the next move on asks for.
     wanted: usize,
+    /// Whether the iterator in the slot, if there is one, is this scan's, and not left by another.
+    begun: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,8 +220,7 @@ enum Move<'k> {
 impl Scan {
     /// A scan of `range` that stands nowhere and holds nothing yet.
     pub fn new(source: ScanSource, range: KeyRange) -> Self {
-        let slot = source.registry.register();
-        let found = Batch::default();
+        let Spare { slot, found } = source.registry.take();
         Self {
             source,
             range,
@@ -194,6 +230,7 @@ impl Scan {
             at: 0,
             direction: Direction::Forward,
             wanted: 1,
+            begun: false,
         }
     }
 
@@ -305,16 +342,10 @@ impl Scan {
                 let key = if on { self.found.key(self.at).unwrap_or_default().to_vec() } else { Vec::new() };
                 self.found.begin(self.wanted);
                 let iter = match live.as_mut() {
-                    Some(iter) => iter,
-                    None => {
-                        // Whoever wanted a view before now wanted an older one than this: it was published
-                        // before they asked.
-                        self.slot.wanted.swap(false, Ordering::SeqCst);
-                        let view = self.source.views.view()?;
-                        let (seq, fill_cache) = (self.source.seq.seq(), self.source.fill_cache);
-                        live.insert(VisibleIter::new(view, seq, self.range.clone(), fill_cache))
-                    }
+                    Some(iter) if self.begun => iter,
+                    _ => begin(&self.source, &self.range, &self.slot, &mut live)?,
                 };
+                self.begun = true;
                 let out = &mut self.found;
                 let moved = match step {
                     Move::Seek(key) => iter.seek(key, out),
@@ -337,6 +368,32 @@ impl Scan {
             drop(gone); // Perhaps the last hold on files and memtables: outside the lock.
         }
         moved
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        let spare = Spare { slot: Arc::clone(&self.slot), found: std::mem::take(&mut self.found) };
+        self.source.registry.leave(spare);
+    }
+}
+
+/// Puts an iterator over the newest view into the slot; the one that is there, if it has this view.
+fn begin<'l>(
+    source: &ScanSource,
+    range: &KeyRange,
+    slot: &Slot,
+    live: &'l mut Option<VisibleIter>,
+) -> Result<&'l mut VisibleIter> {
+    // Whoever wanted a view before now wanted an older one than this: it was published before they asked.
+    slot.wanted.swap(false, Ordering::SeqCst);
+    let (view, seq) = (source.views.view()?, source.seq.seq());
+    match live.take() {
+        Some(mut left) if Arc::ptr_eq(left.view(), &view) => {
+            left.restart(seq, range.clone(), source.walk);
+            Ok(live.insert(left))
+        }
+        _ => Ok(live.insert(VisibleIter::new(view, seq, range.clone(), source.walk))),
     }
 }
 

@@ -14,7 +14,7 @@ use shamba_env::{Env, MemFs, Rng, SeededRng};
 use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
     BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, OpenFiles, RangeTombstone,
-    ReaderOptions, TableId, TableReader, TableWriter, WriterOptions, internal_cmp,
+    ReaderOptions, TableId, TableReader, TableWriter, Walk, WriterOptions, internal_cmp,
 };
 
 use super::merge::MergeIter;
@@ -235,6 +235,8 @@ pub(crate) struct Store {
 }
 
 const DIR: &str = "/store";
+/// How scans of a [`Store`] walk.
+pub(crate) const WALK: Walk = Walk::Parts { fill_cache: true, ahead_bytes: 8_192 };
 
 impl ViewSource for Store {
     fn view(&self) -> Result<Arc<View>> {
@@ -315,7 +317,7 @@ impl Store {
 
     pub fn scan_source(self: &Arc<Self>, seq: Arc<SnapshotGuard>) -> ScanSource {
         let views = Arc::clone(self) as Arc<dyn ViewSource>;
-        ScanSource { views, registry: Arc::clone(&self.registry), seq, fill_cache: true }
+        ScanSource { views, registry: Arc::clone(&self.registry), seq, walk: WALK }
     }
 
     fn id(&self) -> u64 {
@@ -355,7 +357,8 @@ impl Store {
         let view = self.newest_view();
         let runs: Vec<_> = view.version.runs().map(|(_, run)| Arc::clone(run)).collect();
         let sources = runs.iter().map(|run| {
-            let iter = RunIter::new(run.tables().to_vec(), KeyRange::everything(), false);
+            let iter =
+                RunIter::new(run.tables().to_vec(), KeyRange::everything(), Walk::Whole { bytes: 1 << 20 });
             Box::new(iter) as Box<dyn EntryIter>
         });
         let tombstones = runs.iter().flat_map(|run| run.tombstones().iter().cloned()).collect();

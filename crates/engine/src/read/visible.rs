@@ -20,13 +20,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
-use shamba_table::EntryIter;
+use shamba_table::{EntryIter, Walk};
 
 use super::batch::Batch;
 use super::merge::MergeIter;
 use super::run_iter::RunIter;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memtable::Memtable;
 use crate::range_delete::{Cover, FragmentedTombstones};
 use crate::slice::Slice;
 use crate::version::KeyRange;
@@ -47,6 +48,8 @@ pub(crate) struct VisibleIter {
     came: Came,
     /// The key that the last step began at.
     key: Vec<u8>,
+    /// For each memtable, the largest number in it before its iterator was made.
+    seen: Vec<SeqNo>,
     tombstones: Tombstones,
 }
 
@@ -58,28 +61,54 @@ enum Came {
 
 impl VisibleIter {
     /// An iterator that stands nowhere. Nothing is read until it is sought.
-    pub fn new(view: Arc<View>, seq: SeqNo, range: KeyRange, fill_cache: bool) -> Self {
-        let mut sources: Vec<Source> = Vec::new();
-        let mut tombstones = Vec::new();
-        for memtable in &view.memtables {
-            sources.push(Source::Other(Arc::clone(memtable).iter()));
-            if memtable.has_range_deletes() {
-                tombstones.push(memtable.range_tombstones());
-            }
-        }
-        for (_, run) in view.version.runs() {
-            sources.push(Source::Run(RunIter::new(Arc::clone(run), range.clone(), fill_cache)));
-            if run.has_range_deletes() {
-                tombstones.push(Arc::clone(run.tombstones()));
-            }
+    pub fn new(view: Arc<View>, seq: SeqNo, range: KeyRange, walk: Walk) -> Self {
+        let mut sources: Vec<Source> = Vec::with_capacity(view.memtables.len() + view.plans().len());
+        let seen = view.memtables.iter().map(|memtable| memtable.largest_seq()).collect();
+        sources.extend(view.memtables.iter().map(memtable_source));
+        for plan in view.plans() {
+            sources.push(Source::Run(RunIter::new(Arc::clone(&plan.run), range.clone(), walk)));
         }
         let merge = MergeIter::new(sources);
-        let tombstones = Tombstones { lists: tombstones, visible: seq, cover: None, largest: Vec::new() };
-        Self { view, seq, range, merge, came: Came::Forward, key: Vec::new(), tombstones }
+        let tombstones = Tombstones::of(&view, seq);
+        Self { view, seq, range, merge, came: Came::Forward, key: Vec::new(), seen, tombstones }
+    }
+
+    /// Starts over as a new iterator of the same view would, with the memory and the sources that this one has.
+    pub fn restart(&mut self, seq: SeqNo, range: KeyRange, walk: Walk) {
+        let memtables = &self.view.memtables;
+        let mut grown = false;
+        self.merge.restart(|number, source| match (source, memtables.get(number)) {
+            (Source::Run(run), _) => run.restart(range.clone(), walk),
+            (source, Some(memtable)) => {
+                // An iterator over a memtable sees what was there when it was first sought: enough, as long as
+                // nothing has come since it was made.
+                let largest = memtable.largest_seq();
+                if self.seen.get(number) != Some(&largest) {
+                    grown = true;
+                    *source = memtable_source(memtable);
+                    self.seen[number] = largest;
+                }
+            }
+            _ => {}
+        });
+        if grown {
+            self.tombstones = Tombstones::of(&self.view, seq);
+        }
+        (self.tombstones.visible, self.tombstones.cover) = (seq, None);
+        (self.seq, self.range, self.came) = (seq, range, Came::Forward);
+    }
+
+    /// Lets go of all blocks. The iterator stands nowhere, until it is sought or started over.
+    pub fn let_go(&mut self) {
+        self.merge.restart(|_, source| {
+            if let Source::Run(run) = source {
+                run.let_go();
+            }
+        });
     }
 
     /// The view that the iterator keeps alive.
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &Arc<View> {
         &self.view
     }
 
@@ -308,6 +337,11 @@ impl VisibleIter {
     }
 }
 
+fn memtable_source(memtable: &Arc<dyn Memtable>) -> Source {
+    // What is inserted after this look is newer than what the reader sees.
+    if memtable.entries() == 0 { Source::Nothing } else { Source::Other(Arc::clone(memtable).iter()) }
+}
+
 fn unsupported(kind: EntryKind, key: &[u8]) -> Error {
     let context = format!("key \"{}\" holds an entry of kind {kind:?}", key.escape_ascii());
     Error::new(ErrorKind::Unsupported, context)
@@ -334,6 +368,16 @@ struct Reach {
 }
 
 impl Tombstones {
+    fn of(view: &View, visible: SeqNo) -> Self {
+        let memtables = view.memtables.iter().filter(|memtable| memtable.has_range_deletes());
+        let mut lists: Vec<_> = memtables.map(|memtable| memtable.range_tombstones()).collect();
+        if view.runs_have_range_deletes() {
+            let runs = view.plans().iter().filter(|plan| plan.run.has_range_deletes());
+            lists.extend(runs.map(|plan| Arc::clone(plan.run.tombstones())));
+        }
+        Self { lists, visible, cover: None, largest: Vec::new() }
+    }
+
     /// The newest visible tombstone over `key`; everything up to it is hidden.
     fn floor(&mut self, key: &[u8]) -> SeqNo {
         if self.lists.is_empty() {

@@ -4,6 +4,8 @@ use super::*;
 use crate::range_delete::FragmentedTombstones;
 use crate::read::testing::{Dice, Row, Store, check_laws, collect, random_range, sort};
 
+const WALK: Walk = Walk::Parts { fill_cache: true, ahead_bytes: 0 };
+
 #[test]
 fn random_walks_agree_with_the_rows_that_count() {
     for seed in 0..150 {
@@ -23,7 +25,11 @@ fn random_walks_agree_with_the_rows_that_count() {
         let counts =
             |row: &Row| limit.contains(&row.key) && tables.iter().any(|table| table.range.contains(&row.key));
         rows.retain(counts);
-        let mut iter = RunIter::new(tables, limit, dice.one_in(2));
+        let walk = match dice.below(3) {
+            0 => Walk::Whole { bytes: 10_000 },
+            fill => Walk::Parts { fill_cache: fill == 1, ahead_bytes: 10_000 },
+        };
+        let mut iter = RunIter::new(tables, limit, walk);
         assert!(!iter.valid());
         check_laws(&mut iter, &rows, &dice, 300);
         assert_eq!(collect(&mut iter), rows);
@@ -38,7 +44,7 @@ fn a_table_is_opened_only_when_the_walk_gets_there() {
     // The last table is closed: whoever goes there gets an error.
     let meta = Arc::get_mut(&mut tables[2].meta).expect("only the list holds it");
     meta.reader.take();
-    let mut iter = RunIter::new(tables.clone(), KeyRange::everything(), true);
+    let mut iter = RunIter::new(tables.clone(), KeyRange::everything(), WALK);
     iter.seek(b"a", SeqNo::MAX).expect("the first table is open");
     for _ in 0..3 {
         iter.next().expect("so is the second");
@@ -48,7 +54,7 @@ fn a_table_is_opened_only_when_the_walk_gets_there() {
     assert!(iter.seek_to_last().is_err() && !iter.valid());
 
     let limit = KeyRange { lower: Bytes::new(), upper: Some(Bytes::from_static(b"e")) };
-    let mut limited = RunIter::new(tables, limit, true);
+    let mut limited = RunIter::new(tables, limit, WALK);
     assert_eq!(collect(&mut limited), rows[..4], "a limit keeps the walk out of it");
     limited.seek_to_last().expect("within the limit");
     assert_eq!(limited.key(), b"d");

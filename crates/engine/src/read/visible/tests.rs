@@ -9,7 +9,8 @@ use shamba_table::{Entry, RangeTombstone};
 
 use super::*;
 use crate::ids::KeyspaceId;
-use crate::memtable::{Memtable, OrderedMemtable};
+use crate::memtable::OrderedMemtable;
+use crate::read::testing::WALK;
 use crate::version::Version;
 
 /// A memtable whose iterators count their moves.
@@ -132,7 +133,7 @@ impl Bench {
         };
         let memtables = self.memtables.iter().map(counted).collect();
         let view = View::new(KeyspaceId(0), memtables, Arc::new(Version::empty()));
-        VisibleIter::new(Arc::new(view), seq, KeyRange::everything(), true)
+        VisibleIter::new(Arc::new(view), seq, KeyRange::everything(), WALK)
     }
 
     fn moves(&self) -> u64 {

@@ -98,6 +98,65 @@ fn records_of_every_size_round_trip() {
 }
 
 #[test]
+fn what_joins_a_frame_shares_a_record_until_the_frame_is_full_or_flushed() {
+    let env = new_env(1);
+    let mut writer = create(&env);
+    let mut join = |bytes: &[u8]| writer.join(b">", bytes.len(), |buffer| buffer.extend_from_slice(bytes));
+    join(b"one").expect("buffered");
+    join(b"two").expect("buffered");
+    let rest = vec![7; PAYLOAD_BYTES_MAX - 7];
+    join(&rest).expect("fits exactly");
+    join(b"three").expect("buffered");
+    assert_eq!(writer.offset(), HEADER_BYTES + (2 * FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX + 6) as u64);
+    writer.flush().expect("flushed");
+    writer.join(b">", 4, |buffer| buffer.extend_from_slice(b"four")).expect("buffered");
+    writer.append_record(&[b"alone"]).expect("buffered");
+    writer.flush().expect("flushed");
+    let mut reader = reader(&env);
+    for expected in
+        [[b">onetwo", &rest[..]].concat(), b">three".to_vec(), b">four".to_vec(), b"alone".to_vec()]
+    {
+        let Step::Record(got) = reader.next().expect("read") else { panic!("no record") };
+        assert!(got.payload == expected, "{} bytes, {} expected", got.payload.len(), expected.len());
+    }
+    assert!(matches!(reader.next().expect("read"), Step::End));
+    assert_eq!(reader.offset(), writer.flushed());
+}
+
+#[test]
+fn a_promise_is_repeated_in_every_sector_once_there_is_one() {
+    let env = new_env(1);
+    let mut writer = create(&env);
+    let put = |writer: &mut FrameWriter| {
+        for _ in 0..40 {
+            writer.append_record(&[&[7; 100]]).expect("buffered");
+        }
+    };
+    put(&mut writer);
+    writer.sync().expect("synced");
+    put(&mut writer);
+    writer.append_promise().expect("buffered");
+    let promised_from = writer.offset();
+    put(&mut writer);
+    writer.flush().expect("flushed");
+    let mut reader = reader(&env);
+    let mut promised = std::collections::BTreeSet::new();
+    let mut begun = std::collections::BTreeSet::new();
+    while let Step::Record(record) = reader.next().expect("read") {
+        let sector = record.offset / 512;
+        match record.kind {
+            RecordKind::Promise => {
+                assert!(promised.insert(sector), "two promises begin in sector {sector}");
+                assert_eq!(record.promise, writer.synced());
+            }
+            _ if record.offset >= promised_from => _ = begun.insert(sector),
+            _ => assert!(promised.is_empty(), "a promise before the first sync"),
+        }
+    }
+    assert!(begun.len() >= 8 && begun.is_subset(&promised), "{begun:?} {promised:?}");
+}
+
+#[test]
 fn a_reader_stays_at_damage_and_says_the_same_again() {
     let env = new_env(1);
     let mut writer = create(&env);

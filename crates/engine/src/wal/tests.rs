@@ -21,8 +21,8 @@ use super::*;
 use crate::error::{Error, Result};
 use crate::ids::KeyspaceId;
 use crate::log::frame::{FRAME_HEADER_BYTES, FileIdentity, Frame, FrameHeader, FrameKind};
-use crate::log::{FileHeader, FileKind};
 use crate::log::header::HEADER_BYTES;
+use crate::log::{FileHeader, FileKind};
 
 pub(super) const DIR: &str = "/db";
 

@@ -367,3 +367,114 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use shamba_env::{Env, MemFs};
+
+    use super::*;
+    use crate::db::Db;
+
+    fn db() -> Db {
+        let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
+        Db::builder(Path::new("/db")).env(env).durability(Durability::Sync).open().expect("opened")
+    }
+
+    /// Waits until so many writers stand in line behind a leader.
+    fn wait_for(core: &Core, followers: usize) {
+        loop {
+            let queue = lock(&core.commits.queue);
+            if queue.leading && queue.waiting.len() == followers {
+                return;
+            }
+            drop(queue);
+            core.env.clock.sleep_us(100);
+        }
+    }
+
+    #[test]
+    fn writers_that_gather_behind_a_busy_log_share_a_group_and_a_sync() {
+        const WRITERS: usize = 5;
+        let db = db();
+        let core = db.core();
+        let before = db.stats();
+        std::thread::scope(|scope| {
+            let busy = lock(&core.writing);
+            for writer in 0..WRITERS {
+                let db = &db;
+                scope.spawn(move || {
+                    let key = format!("k{writer}");
+                    if writer % 2 == 0 {
+                        db.put(&key, "v").expect("written");
+                    } else {
+                        let mut batch = db.batch();
+                        batch.put(&key, "v").delete("nothing");
+                        batch.commit().expect("written");
+                    }
+                });
+            }
+            wait_for(core, WRITERS - 1);
+            drop(busy);
+        });
+        let done = db.stats().since(&before);
+        assert_eq!((done.batches, done.commit_groups, done.wal_syncs), (WRITERS as u64, 1, 1));
+        assert_eq!((done.puts, done.deletes), (WRITERS as u64, 2));
+        for writer in 0..WRITERS {
+            assert!(db.contains_key(format!("k{writer}")).expect("read"));
+        }
+        assert_eq!(core.commits.syncing_writers.load(Ordering::Relaxed), WRITERS);
+        // Nobody leads any more. One writer alone does not wait for ever for those who were there.
+        assert!(!lock(&core.commits.queue).leading);
+        db.put("alone", "v").expect("written");
+        assert_eq!(core.commits.syncing_writers.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_batch_beyond_a_frame_is_a_group_by_itself() {
+        let db = db();
+        let core = db.core();
+        let before = db.stats();
+        std::thread::scope(|scope| {
+            let busy = lock(&core.writing);
+            scope.spawn(|| db.put("large", vec![7; SHARED_BYTES_MAX + 1]).expect("written"));
+            scope.spawn(|| db.put("small", "v").expect("written"));
+            wait_for(core, 0);
+            drop(busy);
+        });
+        assert_eq!(db.stats().since(&before).commit_groups, 2);
+        assert_eq!(db.get("large").expect("read").expect("there").len(), SHARED_BYTES_MAX + 1);
+        assert!(db.contains_key("small").expect("read"));
+    }
+
+    #[test]
+    fn a_panic_while_writing_turns_writes_off_and_leaves_nobody_waiting() {
+        let db = db();
+        let core = db.core();
+        std::thread::scope(|scope| {
+            let busy = lock(&core.writing);
+            let followers: Vec<_> = (0..3)
+                .map(|writer| {
+                    scope.spawn({
+                        let db = &db;
+                        move || db.put(format!("k{writer}"), "v")
+                    })
+                })
+                .collect();
+            wait_for(core, 2);
+            // As a leader would leave it.
+            let led = scope.spawn(|| {
+                let _guard = PanicGuard(core);
+                panic!("planned");
+            });
+            assert!(led.join().is_err());
+            drop(busy);
+            for follower in followers {
+                let error = follower.join().expect("no panic").expect_err("writes are off");
+                assert_eq!(error.kind(), ErrorKind::ReadOnly);
+            }
+        });
+        assert_eq!(db.put("k", "v").expect_err("writes are off").kind(), ErrorKind::ReadOnly);
+    }
+}

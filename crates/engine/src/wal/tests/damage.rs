@@ -222,9 +222,11 @@ fn a_sector_of_zeros_hides_no_promise() {
         let end = bytes.len().min(start + 512);
         bytes[start..end].fill(0);
         let result = replay_all(&story.restore(&[(0, Some(bytes))]), &story.options());
-        let carrier_lost = log.frames.iter().filter(|frame| frame.promise == promise).all(|frame| {
-            (start as u64) < frame.end && frame.start < end as u64
-        });
+        let carrier_lost = log
+            .frames
+            .iter()
+            .filter(|frame| frame.promise == promise)
+            .all(|frame| (start as u64) < frame.end && frame.start < end as u64);
         match result {
             Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption),
             Ok((_, got)) => {

@@ -4,7 +4,8 @@ use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::log::frame::PROMISE_BYTES;
+use crate::log::frame::{PAYLOAD_BYTES_MAX, PROMISE_BYTES};
+use crate::wal::record::encode_op_head;
 
 fn batch(wal: &mut WalWriter) -> Result<()> {
     let mut ops = Vec::new();
@@ -50,6 +51,59 @@ fn a_failed_append_seals_and_cuts_and_another_log_may_follow() {
         let (report, got) = replay_all(&env, &options).expect("replayed");
         assert_eq!((got.len(), report.warnings.len()), (2, 0));
     }
+}
+
+#[test]
+fn a_large_batch_that_fails_half_way_leaves_no_trace_and_takes_nothing_along() {
+    for nth in 0..6 {
+        let (faults, env) = faulty();
+        let mut wal = create(&env, 3, None).expect("a log");
+        batch(&mut wal).expect("buffered");
+        faults.add_rule(FaultRule::nth(nth, Effect::Enospc).on(&[OpKind::Append]));
+        let value = vec![7; 500_000];
+        let op = OpRef::Put { key: b"large", value: &value };
+        // The first append is that of the batch before; the large one is written in pieces.
+        let appended = wal.append_op(SeqNo(2), KeyspaceId(0), op);
+        let flushed = appended.clone().and_then(|()| wal.flush());
+        faults.clear_rules();
+        let kept = match nth {
+            0 => 0,
+            1..=4 => 1,
+            _ => 2,
+        };
+        assert_eq!(flushed.is_ok(), kept == 2, "append {nth}");
+        assert_eq!(appended.is_ok(), nth >= 4, "append {nth}");
+        assert!(wal.may_be_followed());
+        assert_eq!(wal.last_seq(), SeqNo(kept));
+        assert_eq!(wal.offset(), wal.flushed());
+        assert_eq!(env.vfs.list(Path::new(DIR)).expect("a directory")[0].bytes, wal.flushed());
+        let options = ReplayOptions { first_log: LogNo(3), ..ReplayOptions::default() };
+        let (report, got) = replay_all(&env, &options).expect("replayed");
+        assert_eq!((got.len() as u64, report.warnings.len()), (kept, 0), "append {nth}");
+    }
+}
+
+#[test]
+fn the_place_of_a_large_batch_is_told() {
+    let env = new_env(1);
+    let mut wal = create(&env, 3, None).expect("a log");
+    batch(&mut wal).expect("buffered");
+    let mut head = Vec::new();
+    let value: Vec<u8> = (0..200_000u32).map(|index| index as u8).collect();
+    let op = OpRef::Put { key: b"large", value: &value };
+    let tail = encode_op_head(&mut head, true, KeyspaceId(0), op);
+    let (left, right) = tail.split_at(70_000);
+    let (offset, begin) = wal.append_large(SeqNo(2), 1, &[&head, left, right]).expect("appended");
+    wal.flush().expect("flushed");
+    let path = Path::new(DIR).join(log_file_name(LogNo(3)));
+    let bytes = read_file(env.vfs.as_ref(), &path).expect("the log");
+    let payload: Vec<u8> = bytes[offset as usize..]
+        .chunks(FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX)
+        .flat_map(|frame| frame[FRAME_HEADER_BYTES..].iter().copied())
+        .collect();
+    assert!(payload[begin + head.len()..] == value);
+    let options = ReplayOptions { first_log: LogNo(3), ..ReplayOptions::default() };
+    assert_eq!(replay_all(&env, &options).expect("replayed").1[1][0].2, Op::from(op));
 }
 
 #[test]

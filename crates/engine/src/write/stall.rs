@@ -29,23 +29,17 @@ pub(crate) struct Limits {
     pub inbox_hard_runs: u32,
 }
 
-/// Remembers how much writers are slowed, so that a write that need not wait looks at one number and takes no
-/// lock, and what time they owe.
+/// Remembers that nothing waits, so that a write in good weather looks at one number and takes no lock.
 ///
-/// Whatever may change the pressure calls [`Room::changed`] afterwards: a memtable was sealed, a version
+/// Whatever may raise the pressure calls [`Room::changed`] afterwards: a memtable was sealed, a version
 /// installed.
 #[derive(Default)]
 pub(crate) struct Room {
     /// Counts the changes.
     changes: AtomicU64,
-    /// The count at which a writer found that none has to stop, plus one, and the price of a byte then.
-    known: AtomicU64,
-    /// Time that writers owe.
-    owed_ns: AtomicU64,
+    /// The count at which a writer found no pressure, plus one.
+    free_at: AtomicU64,
 }
-
-/// Bits of [`Room::known`] for the price.
-const PRICE_BITS: u32 = 16;
 
 impl Room {
     /// Something that the pressure depends on is another now.
@@ -57,23 +51,13 @@ impl Room {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// What a byte costs, if that is known.
-    #[inline]
-    fn ns_per_byte(&self) -> Option<u64> {
-        let known = self.known.load(Ordering::Relaxed);
-        let is_new = known >> PRICE_BITS == self.changes().wrapping_add(1) << PRICE_BITS >> PRICE_BITS;
-        is_new.then_some(known & u64::from(u16::MAX))
+    fn is_free(&self) -> bool {
+        self.free_at.load(Ordering::Relaxed) == self.changes().wrapping_add(1)
     }
 
-    /// A byte costs so much, by what was seen after `changes` was read.
-    fn set_ns_per_byte(&self, changes: u64, ns_per_byte: u16) {
-        self.known.store(changes.wrapping_add(1) << PRICE_BITS | u64::from(ns_per_byte), Ordering::Relaxed);
-    }
-
-    /// Adds to what is owed; gives what is to be slept off now.
-    fn owe(&self, ns: u64) -> u64 {
-        let owed_ns = self.owed_ns.fetch_add(ns, Ordering::Relaxed).saturating_add(ns);
-        if owed_ns < SLEEP_NS { 0 } else { self.owed_ns.swap(0, Ordering::Relaxed) / 1_000 }
+    /// There was no pressure by what was seen after `changes` was read.
+    fn set_free(&self, changes: u64) {
+        self.free_at.store(changes.wrapping_add(1), Ordering::Relaxed);
     }
 }
 
@@ -130,25 +114,24 @@ impl Core {
     /// # Errors
     /// `Stalled` after the deadline; `NoSpace` when flushes fail for lack of space and no deadline was set or
     /// it has passed; `ReadOnly` or `Closed` when the database became so while waiting.
-    pub fn make_room(&self, bytes: usize, deadline_ms: Option<u64>) -> Result<()> {
-        let room = &self.background.room;
-        if let Some(ns_per_byte) = room.ns_per_byte() {
-            if ns_per_byte > 0 {
-                self.slow_down(ns_per_byte, bytes, deadline_ms);
-            }
+    pub fn make_room(&self, deadline_ms: Option<u64>) -> Result<()> {
+        if self.background.room.is_free() {
             return Ok(());
         }
-        let changes = room.changes();
+        let changes = self.background.room.changes();
         let mut state = lock(&self.background.state);
         match pressure(self.backlog(&state), self.limits()) {
             Pressure::None => {
-                room.set_ns_per_byte(changes, 0);
+                self.background.room.set_free(changes);
                 return Ok(());
             }
-            Pressure::Slow { ns_per_byte } => {
-                room.set_ns_per_byte(changes, ns_per_byte);
+            Pressure::Delay { us } => {
                 drop(state);
-                self.slow_down(u64::from(ns_per_byte), bytes, deadline_ms);
+                WorkCounters::add(&self.work.stalls, 1);
+                WorkCounters::add(&self.work.stall_us, us);
+                if !self.is_inline() {
+                    self.env.clock.sleep_us(us);
+                }
                 return Ok(());
             }
             Pressure::Stop { reason } => {
@@ -206,20 +189,6 @@ impl Core {
         self.events.emit(&Event::StallEnd { duration_us });
         outcome
     }
-
-    /// Lets a write pay its price.
-    fn slow_down(&self, ns_per_byte: u64, bytes: usize, deadline_ms: Option<u64>) {
-        let owed_us = self.background.room.owe(ns_per_byte.saturating_mul(bytes as u64 + WRITE_BYTES));
-        let most_us = deadline_ms.map_or(SLEEP_US_MAX, |ms| ms.saturating_mul(1_000).min(SLEEP_US_MAX));
-        let us = owed_us.min(most_us);
-        if us > 0 {
-            WorkCounters::add(&self.work.stalls, 1);
-            WorkCounters::add(&self.work.stall_us, us);
-            if !self.is_inline() {
-                self.env.clock.sleep_us(us);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -243,13 +212,17 @@ mod tests {
     }
 
     #[test]
-    fn time_is_owed_until_a_sleep_is_worth_it() {
+    fn room_is_free_until_something_changes_also_while_a_writer_looks() {
         let room = Room::default();
-        assert_eq!(room.ns_per_byte(), None, "nobody has looked");
-        room.set_ns_per_byte(room.changes(), 7);
-        assert_eq!(room.ns_per_byte(), Some(7));
+        assert!(!room.is_free(), "nobody has looked yet");
+        let changes = room.changes();
+        room.set_free(changes);
+        assert!(room.is_free());
         room.changed();
-        assert_eq!(room.ns_per_byte(), None, "what was known is old");
-        assert_eq!((room.owe(600_000), room.owe(600_000), room.owe(600_000)), (0, 1_200, 0));
+        assert!(!room.is_free());
+        let changes = room.changes();
+        room.changed();
+        room.set_free(changes);
+        assert!(!room.is_free(), "it changed after the writer began to look");
     }
 }

@@ -150,6 +150,7 @@ pub fn table(table: &TableDescription) -> Value {
                 "payload_bytes": block.payload_bytes,
                 "entries": block.entries,
                 "first_key": escape(&block.first_key),
+                "layout": block.layout,
                 "compression": block.compression.to_string(),
             })
         })

@@ -6,8 +6,8 @@
 //!
 //! Phases: digests, and the memtables' lines; memtables; candidates of all runs, and their filter lines. Then in
 //! rounds, until every key has its answer: filter tests, newest first, each key up to its first "maybe"; index
-//! searches, and the lines of cached blocks; the blocks that are not cached, read at the same time if reads have
-//! been slow ([`super::pool`]); block searches.
+//! searches, and the first lines of cached blocks; the blocks that are not cached, read at the same time if reads
+//! have been slow ([`super::pool`]); the lines of the entries that tags point to; block searches.
 //!
 //! Not here: the steps themselves ([`super::get`]).
 
@@ -74,6 +74,7 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
         while !group.pending.is_empty() {
             group.locate(counts);
             group.load_cold(reads, counts);
+            group.ask_for_entries();
             group.search(reads, &mut answers, counts)?;
             group.test_filters(counts);
         }
@@ -202,6 +203,16 @@ impl<'a> Group<'a> {
             lock(&sum).data_reads += io.data_reads;
         });
         counts.add_reads(&lock(&cost));
+    }
+
+    /// Asks for the entries that the searches will look at: the blocks' tags are here by now.
+    fn ask_for_entries(&self) {
+        let cached = self.pending.iter().filter(|pending| pending.state == BlockState::Cached);
+        for pending in cached.filter(|pending| pending.lookup.settings.prefetch) {
+            if let (Some(candidate), Some(block)) = (self.candidates.get(pending.from), pending.block) {
+                candidate.reader().prefetch_entry(block, pending.lookup.digest);
+            }
+        }
     }
 
     /// Searches every key's block; keys with an answer leave the group, the others go on behind it.

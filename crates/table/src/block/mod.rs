@@ -88,6 +88,14 @@ impl<'a> DataBlock<'a> {
         }
     }
 
+    /// Asks for the bytes of the entry that [`Self::find`] with this tag will look at first.
+    #[inline]
+    pub(crate) fn prefetch_found(&self, tag: u16) {
+        if let Self::Tagged(block) = self {
+            block.prefetch_found(tag);
+        }
+    }
+
     /// The number of the first entry at or after `(key, seq)`; [`Self::len`] if there is none.
     pub(crate) fn lower_bound(&self, key: &[u8], seq: SeqNo) -> Result<usize, String> {
         match self {

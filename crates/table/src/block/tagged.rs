@@ -302,6 +302,24 @@ impl<'a> Tagged<'a> {
         }
     }
 
+    /// Asks for the first entry with this tag: key and value.
+    #[inline]
+    pub(super) fn prefetch_found(&self, tag: u16) {
+        let width = self.tag_width();
+        let tags = Tags { bytes: self.bytes, start: HEADER_BYTES, count: self.len(), wide: width == 2 };
+        if width > 0
+            && let Some(number) = tags.find(tag, 0)
+            && let Some(at) = self.places()
+            && let Some((start, end)) = self.span(&at, number)
+        {
+            // Lines of a long value beyond these come fast enough once it is walked through.
+            for line in (start..end).step_by(64).take(3) {
+                prefetch_line(self.bytes, line);
+            }
+            prefetch_line(self.bytes, end.saturating_sub(1));
+        }
+    }
+
     /// Entry `number` if it is of `key` and not newer than `seq`; `None` where it is damaged.
     #[inline(always)]
     fn matched(&self, number: usize, key: &[u8], seq: SeqNo) -> Option<Option<EntryParts<'a>>> {

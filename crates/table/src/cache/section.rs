@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_key::prefetch_line;
+use shamba_key::prefetch_address;
 
 use super::BlockCache;
 use super::epoch::Inside;
@@ -36,17 +36,17 @@ impl BlockCache {
 
     /// Whether the block is in the cache; if so, its first two cache lines are asked for.
     pub(crate) fn prefetch(self: &Arc<Self>, slot: &FrameSlot, key: BlockKey) -> bool {
-        let section = self.enter();
-        let Some(hit) = section.look(slot, key) else {
-            return false;
-        };
-        prefetch_line(hit.payload, 0);
-        prefetch_line(hit.payload, 64);
-        true
+        self.enter().look(slot, key).is_some()
     }
 }
 
 impl Section<'_> {
+    /// The bytes of the block if the cache has it; no mark that it was asked for.
+    #[inline]
+    pub(crate) fn peek(&self, slot: &FrameSlot, key: BlockKey) -> Option<&[u8]> {
+        self.look(slot, key).map(|hit| hit.payload)
+    }
+
     /// The block if the cache has it, and a mark that it was asked for.
     #[inline]
     pub(crate) fn find(&self, slot: &FrameSlot, key: BlockKey) -> Option<Hit<'_>> {
@@ -62,6 +62,9 @@ impl Section<'_> {
     fn look(&self, slot: &FrameSlot, key: BlockKey) -> Option<Hit<'_>> {
         let frame = slot.frame()?;
         let (record, data) = self.cache.shelf.slabs.frame(frame)?;
+        // Header, tags and offsets on their way while the record is waited for: it is the right frame as a rule.
+        prefetch_address(data);
+        prefetch_address(data.wrapping_add(64));
         // Acquire: the bytes and the length were written before the key.
         if record.key.load(Ordering::Acquire) != key.0 {
             return None;

@@ -8,6 +8,7 @@
 //! Not here: the search ([`super::lookup`]).
 
 use bytes::Bytes;
+use shamba_key::KeyDigest;
 
 use super::{DATA_BLOCK, ReadCounters, TableReader, payload_limit_bytes};
 use crate::block::DataBlock;
@@ -39,6 +40,19 @@ impl TableReader {
         match (self.cached, self.loaded.index.slot(number)) {
             (Some(table), Some(slot)) => self.cache.prefetch(slot, table.key(number.0)),
             _ => false,
+        }
+    }
+
+    /// Asks for the entry that a search of block `number` for this digest will look at first, if the block is in
+    /// the cache. To be called some time after [`Self::prefetch_block`], whose lines it looks at.
+    pub fn prefetch_entry(&self, number: BlockNo, digest: KeyDigest) {
+        if let (Some(table), Some(slot)) = (self.cached, self.loaded.index.slot(number)) {
+            let section = self.cache.enter();
+            if let Some(payload) = section.peek(slot, table.key(number.0))
+                && let Ok(block) = DataBlock::view(payload)
+            {
+                block.prefetch_found(digest.block_tag());
+            }
         }
     }
 

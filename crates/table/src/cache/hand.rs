@@ -257,10 +257,7 @@ impl Hand {
                 Some((_, Retired::Frame(frame))) => self.free_unless_pinned(shelf, frame),
                 Some((_, Retired::Slab(slab, kind, hidden))) => {
                     // SAFETY: hidden `GRACE_PHASES` ago, when all its frames were free.
-                    #[allow(unsafe_code)]
-                    unsafe {
-                        shelf.slabs.free(hidden)
-                    };
+                    unsafe { shelf.slabs.free(hidden) };
                     let bytes = shelf.slabs.slab_bytes(kind) as u64;
                     self.leaving_bytes -= bytes;
                     shelf.release(bytes);
@@ -480,7 +477,6 @@ impl Hand {
         {
             // SAFETY: the frame has no key and no pins, and either a grace period has passed since it had a key
             // or it was owned by the caller's caller, who gave it up.
-            #[allow(unsafe_code)]
             let bytes = unsafe { shelf.slabs.free_large(record) } as u64;
             self.large_bytes -= bytes;
             shelf.release(bytes);

@@ -18,6 +18,8 @@
 //! Thread safety: everything is shared freely. Locks are taken on misses and by the last unpinning of a frame
 //! that was given up meanwhile, never on a hit.
 //!
+//! Why it is so, and what it costs: `docs/decisions/0007-block-cache.md`.
+//!
 //! Not here: which blocks are worth caching; compression and checksums (the reader's).
 #![allow(unsafe_code)] // Frames are shared between threads; each use says why it may.
 
@@ -46,6 +48,8 @@ use crate::ledger::Ledger;
 
 /// Frames of a slab, at least: in a cache too small to be of use.
 const SLAB_FRAMES_MIN: u64 = 4;
+/// Blocks of a closed table that are looked at without letting others go on.
+const CLOSED_AT_ONCE: usize = 256;
 /// A slab is about this part of the capacity: what does not fill a slab is not used.
 const SLAB_PART: u64 = 16;
 
@@ -147,25 +151,30 @@ impl BlockCache {
         slots: impl Iterator<Item = (u32, &'s FrameSlot)>,
     ) {
         locked(&self.tables).remove(&(id, table));
-        let mut hand = self.hand();
-        let mut retired = 0u32;
-        for (number, slot) in slots {
-            let Some(frame) = slot.frame() else {
+        let has = |frame: u32, key: BlockKey| {
+            let record = self.shelf.slabs.record(frame)?;
+            (record.key.load(Ordering::Relaxed) == key.0).then_some(record)
+        };
+        let mut slots =
+            slots.filter_map(|(number, slot)| Some((slot.frame()?, table.key(number)))).peekable();
+        while slots.peek().is_some() {
+            // Few at a time: misses need the lock, and frames to go round.
+            let inside = self.shelf.epoch.enter();
+            let full = |(frame, key): &(u32, BlockKey)| has(*frame, *key).is_some();
+            let full: Vec<_> = slots.by_ref().take(CLOSED_AT_ONCE).filter(full).collect();
+            drop(inside);
+            if full.is_empty() {
                 continue;
-            };
-            if let Some(record) = self.shelf.slabs.record(frame)
-                && record.key.load(Ordering::Relaxed) == table.key(number).0
-            {
-                hand.retire(&self.shelf, frame, record);
-                retired += 1;
-                if retired.is_multiple_of(256) {
-                    // Misses need the lock.
-                    drop(hand);
-                    hand = self.hand();
+            }
+            let mut hand = self.hand();
+            for (frame, key) in full {
+                // Another block may be there by now.
+                if let Some(record) = has(frame, key) {
+                    hand.retire(&self.shelf, frame, record);
                 }
             }
+            hand.reclaim(&self.shelf);
         }
-        hand.reclaim(&self.shelf);
     }
 
     fn hand(&self) -> MutexGuard<'_, Hand> {

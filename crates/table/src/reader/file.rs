@@ -75,12 +75,7 @@ impl TableFile {
     pub(crate) fn read(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Vec<u8>> {
         let length = self.check_range(offset, bytes, structure)?;
         let mut buf = vec![0; length];
-        let mut at = offset;
-        // In pieces: scratch memory, if it is needed, stays small.
-        for piece in buf.chunks_mut(SCRATCH_KEPT_BYTES) {
-            self.read_into(at, piece.len(), piece, structure)?;
-            at += piece.len() as u64;
-        }
+        self.read_into(offset, length, &mut buf, structure)?;
         Ok(buf)
     }
 
@@ -93,6 +88,22 @@ impl TableFile {
         buf: &mut [u8],
         structure: &'static str,
     ) -> Result<()> {
+        if bytes > SCRATCH_KEPT_BYTES && self.is_direct() {
+            // In pieces: scratch memory, if it is needed, stays small.
+            let Some(buf) = buf.get_mut(..bytes) else {
+                return self.read_error(offset, structure, io::ErrorKind::InvalidInput.into());
+            };
+            let mut at = offset;
+            for piece in buf.chunks_mut(SCRATCH_KEPT_BYTES) {
+                self.read_piece(at, piece.len(), piece, structure)?;
+                at += piece.len() as u64;
+            }
+            return Ok(());
+        }
+        self.read_piece(offset, bytes, buf, structure)
+    }
+
+    fn read_piece(&self, offset: u64, bytes: usize, buf: &mut [u8], structure: &'static str) -> Result<()> {
         self.check_range(offset, bytes as u64, structure)?;
         let read = self.with_file(|file| {
             if file.alignment_bytes() <= 1 {

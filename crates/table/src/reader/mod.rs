@@ -254,11 +254,8 @@ impl TableReader {
 impl Drop for TableReader {
     fn drop(&mut self) {
         if let Some(table) = self.cached {
-            let slots = self
-                .loaded
-                .index
-                .blocks()
-                .filter_map(|(number, _)| Some((number.0, self.loaded.index.slot(number)?)));
+            let index = &self.loaded.index;
+            let slots = (0..index.len() as u32).filter_map(|n| Some((n, index.slot(BlockNo(n))?)));
             self.cache.close_table(self.summary.id, table, slots);
         }
     }

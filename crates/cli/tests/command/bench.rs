@@ -4,11 +4,13 @@ use serde_json::Value;
 
 use crate::support::{Dir, run};
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 19] = [
     "fillrandom",
     "overwrite",
     "readrandom",
     "readmissing",
+    "multireadrandom",
+    "multireadmissing",
     "readseq",
     "readreverse",
     "seekrandom",
@@ -23,7 +25,7 @@ const NAMES: [&str; 17] = [
     "deleterandom",
     "readseq",
 ];
-const FIELDS: [&str; 25] = [
+const FIELDS: [&str; 28] = [
     "schema",
     "name",
     "ops",
@@ -42,6 +44,9 @@ const FIELDS: [&str; 25] = [
     "filter_reads_per_get",
     "index_reads_per_get",
     "data_reads_per_get",
+    "idle_seconds",
+    "idle_ops_per_s",
+    "write_amplification",
     "debt_bytes",
     "bytes_written",
     "rss_bytes",
@@ -55,7 +60,8 @@ const FIELDS: [&str; 25] = [
 fn all_workloads_in_order_with_all_fields() {
     let dir = Dir::new();
     let db = dir.path("db");
-    let options = ["--num", "2000", "--json", "--write-buffer", "32KiB", "--size-ratio", "3"];
+    let options =
+        ["--num", "2000", "--json", "--write-buffer", "32KiB", "--size-ratio", "3", "--sizing", "manual"];
     let out = run(["bench", &db].iter().chain(&NAMES).chain(&options)).ok();
     let objects: Vec<Value> =
         out.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
@@ -74,6 +80,9 @@ fn all_workloads_in_order_with_all_fields() {
     }
     let share = |index: usize| objects[index]["found_share"].as_f64();
     assert_eq!((share(2), share(3)), (Some(1.0), Some(0.0)), "reads find what they should");
+    assert_eq!((share(4), share(5)), (Some(1.0), Some(0.0)), "many at a time, too");
+    assert!(objects[0]["idle_seconds"].as_f64() >= objects[0]["seconds"].as_f64(), "{}", objects[0]);
+    assert!(objects[0]["write_amplification"].as_f64() > Some(1.0), "{}", objects[0]);
     assert_eq!(objects[2]["hashes_per_get"], 1.0);
     assert!(objects[2]["levels"].as_u64() >= Some(2), "{}", objects[2]);
 }

@@ -228,7 +228,11 @@ impl Core {
                     );
                 }
             }
-            sources.push(Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes: READ_BYTES })));
+            sources.push(Source::Tables(RunIter::new(
+                tables,
+                slice.clone(),
+                Walk::Whole { bytes: READ_BYTES },
+            )));
         }
         let snapshots =
             if is_planted(Defect::IgnoreSnapshots) { Vec::new() } else { self.snapshots.stripes() };

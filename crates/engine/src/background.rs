@@ -29,6 +29,8 @@ const IDLE_MS: u64 = 500;
 const HELPER_MS: u64 = 5;
 /// Threads that merge, unless told otherwise: with more the disk would be the limit.
 const MERGE_THREADS_MAX: usize = 4;
+/// One thread that merges for so much of the memory budget.
+const MERGE_THREAD_BUDGET_BYTES: u64 = 32 << 20;
 /// Level 0 is drained when nothing was flushed for this long,
 const QUIET_US: u64 = 1_000_000;
 /// and for as long as it takes to read the merge's inputs at this rate: a slow writer's every run must not
@@ -182,8 +184,13 @@ impl Core {
         if self.is_inline() {
             return 1;
         }
-        let usual = || self.env.spawner.parallelism().clamp(1, MERGE_THREADS_MAX);
-        self.settings.background_threads.map_or_else(usual, |threads| threads as usize)
+        let wanted = self.settings.background_threads.map_or_else(
+            || self.env.spawner.parallelism().min(MERGE_THREADS_MAX),
+            |threads| threads as usize,
+        );
+        // Each has tables to read and one to build in memory.
+        let affordable = self.settings.memory_budget_bytes / MERGE_THREAD_BUDGET_BYTES;
+        wanted.min(usize::try_from(affordable).unwrap_or(usize::MAX)).max(1)
     }
 
     fn wait_for_work<'a>(

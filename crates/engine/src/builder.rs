@@ -265,7 +265,8 @@ impl Builder {
         self.change(move |s| s.rate_limit_bytes_per_s = bytes)
     }
 
-    /// Threads that merge, in this open, from 1. Default: one for each core, at most 4.
+    /// Threads that merge, in this open, from 1. Default: one for each core, at most 4. One at most for every 32 MiB of
+    /// the memory budget, whatever is asked for.
     #[must_use]
     pub fn background_threads(self, count: u32) -> Self {
         self.change(move |s| s.background_threads = Some(count))

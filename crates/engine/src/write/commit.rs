@@ -74,7 +74,7 @@ impl Core {
     pub fn commit_op(&self, keyspace: &KeyspaceCore, op: OpRef<'_>, options: WriteOptions) -> Result<()> {
         keyspace.check_usable()?;
         check_op(op)?;
-        let durability = self.admit(options)?;
+        let durability = self.admit(op.encoded_bytes_max(), options)?;
         self.commit_own(Own::One(keyspace.id, op), durability)
     }
 
@@ -88,7 +88,7 @@ impl Core {
             let durability = self.durability(options)?;
             return if durability == Durability::Sync { self.sync_log() } else { Ok(()) };
         }
-        let durability = self.admit(options)?;
+        let durability = self.admit(operations.encoded.len(), options)?;
         self.commit_own(Own::Batch(operations), durability)
     }
 
@@ -102,11 +102,11 @@ impl Core {
         Ok(durability)
     }
 
-    /// Lets a write in when there is room, and says how durable it is to be.
-    fn admit(&self, options: WriteOptions) -> Result<Durability> {
+    /// Lets a write of `bytes` in when there is room, and says how durable it is to be.
+    fn admit(&self, bytes: usize, options: WriteOptions) -> Result<Durability> {
         self.check_writable()?;
         let durability = self.durability(options)?;
-        self.make_room(options.deadline_ms)?;
+        self.make_room(bytes, options.deadline_ms)?;
         Ok(durability)
     }
 

@@ -1,8 +1,11 @@
 //! Back-pressure: when a write is slowed, stopped, or refused.
 //!
 //! [`pressure`] is a pure function of what waits; [`Core::make_room`] acts on it before a write joins a
-//! commit group: a short sleep between the soft and the hard limit of level 0, a wait above it, and
-//! `Stalled` when the caller's deadline passes. Reads never wait.
+//! commit group: between the soft and the hard limit of level 0 each byte costs time, above it a write waits, and
+//! `Stalled` is the answer when the caller's deadline passes. Reads never wait.
+//!
+//! Time owed is slept off a millisecond at once: a thread that sleeps for less sleeps longer than it asked for, so
+//! that a short sleep for each write would slow writers by steps of 50 microseconds and more, whatever is meant.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,17 +32,23 @@ pub(crate) struct Limits {
     pub inbox_hard_runs: u32,
 }
 
-/// Remembers that nothing waits, so that a write in good weather looks at one number and takes no lock.
+/// Remembers how much writers are slowed, so that a write that need not wait looks at one number and takes no
+/// lock, and what time they owe.
 ///
-/// Whatever may raise the pressure calls [`Room::changed`] afterwards: a memtable was sealed, a version
+/// Whatever may change the pressure calls [`Room::changed`] afterwards: a memtable was sealed, a version
 /// installed.
 #[derive(Default)]
 pub(crate) struct Room {
     /// Counts the changes.
     changes: AtomicU64,
-    /// The count at which a writer found no pressure, plus one.
-    free_at: AtomicU64,
+    /// The count at which a writer found that none has to stop, plus one, and the price of a byte then.
+    known: AtomicU64,
+    /// Time that writers owe.
+    owed_ns: AtomicU64,
 }
+
+/// Bits of [`Room::known`] for the price.
+const PRICE_BITS: u32 = 16;
 
 impl Room {
     /// Something that the pressure depends on is another now.
@@ -51,13 +60,23 @@ impl Room {
         self.changes.load(Ordering::Acquire)
     }
 
-    fn is_free(&self) -> bool {
-        self.free_at.load(Ordering::Relaxed) == self.changes().wrapping_add(1)
+    /// What a byte costs, if that is known.
+    #[inline]
+    fn ns_per_byte(&self) -> Option<u64> {
+        let known = self.known.load(Ordering::Relaxed);
+        let is_new = known >> PRICE_BITS == self.changes().wrapping_add(1) << PRICE_BITS >> PRICE_BITS;
+        is_new.then_some(known & u64::from(u16::MAX))
     }
 
-    /// There was no pressure by what was seen after `changes` was read.
-    fn set_free(&self, changes: u64) {
-        self.free_at.store(changes.wrapping_add(1), Ordering::Relaxed);
+    /// A byte costs so much, by what was seen after `changes` was read.
+    fn set_ns_per_byte(&self, changes: u64, ns_per_byte: u16) {
+        self.known.store(changes.wrapping_add(1) << PRICE_BITS | u64::from(ns_per_byte), Ordering::Relaxed);
+    }
+
+    /// Adds to what is owed; gives what is to be slept off now.
+    fn owe(&self, ns: u64) -> u64 {
+        let owed_ns = self.owed_ns.fetch_add(ns, Ordering::Relaxed).saturating_add(ns);
+        if owed_ns < SLEEP_NS { 0 } else { self.owed_ns.swap(0, Ordering::Relaxed) / 1_000 }
     }
 }
 
@@ -66,17 +85,23 @@ impl Room {
 pub(crate) enum Pressure {
     /// Go on.
     None,
-    /// Sleep this long first.
-    Delay { us: u64 },
+    /// Take so much more time for each byte.
+    Slow { ns_per_byte: u16 },
     /// Wait until something is done.
     Stop { reason: &'static str },
 }
 
-/// The longest delay of one write between the soft and the hard limit.
-const DELAY_US_MAX: u64 = 1_000;
+/// What a byte costs half-way between the soft and the hard limit: a write of 100 bytes then takes 2 us more.
+const NS_PER_BYTE: u32 = 10;
+/// A write counts for this many bytes more than it has.
+const WRITE_BYTES: u64 = 64;
+/// What is owed before a writer sleeps.
+const SLEEP_NS: u64 = 1_000_000;
+/// The longest sleep at once, for a large batch.
+const SLEEP_US_MAX: u64 = 100_000;
 
-/// What `backlog` means for a writer: stop at a hard limit; between soft and hard a delay that doubles with
-/// each run, so that writers slow down smoothly instead of hitting a wall.
+/// What `backlog` means for a writer: stop at a hard limit; between soft and hard the price of a byte grows from
+/// nothing beyond all bounds, so that writers come to be as slow as merges are instead of hitting a wall.
 pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.immutables >= limits.immutables {
         return Pressure::Stop { reason: "sealed memtables wait for their flush" };
@@ -88,8 +113,9 @@ pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
         return Pressure::None;
     }
     let over = backlog.inbox_runs - limits.inbox_soft_runs;
-    let span = (limits.inbox_hard_runs - limits.inbox_soft_runs).min(10);
-    Pressure::Delay { us: DELAY_US_MAX >> span.saturating_sub(over) }
+    let left = limits.inbox_hard_runs - backlog.inbox_runs;
+    let ns_per_byte = (NS_PER_BYTE.saturating_mul(over) / left).max(1);
+    Pressure::Slow { ns_per_byte: u16::try_from(ns_per_byte).unwrap_or(u16::MAX) }
 }
 
 impl Core {
@@ -109,29 +135,30 @@ impl Core {
         }
     }
 
-    /// Waits until a write may go on.
+    /// Waits until a write of `bytes` may go on.
     ///
     /// # Errors
     /// `Stalled` after the deadline; `NoSpace` when flushes fail for lack of space and no deadline was set or
     /// it has passed; `ReadOnly` or `Closed` when the database became so while waiting.
-    pub fn make_room(&self, deadline_ms: Option<u64>) -> Result<()> {
-        if self.background.room.is_free() {
+    pub fn make_room(&self, bytes: usize, deadline_ms: Option<u64>) -> Result<()> {
+        let room = &self.background.room;
+        if let Some(ns_per_byte) = room.ns_per_byte() {
+            if ns_per_byte > 0 {
+                self.slow_down(ns_per_byte, bytes, deadline_ms);
+            }
             return Ok(());
         }
-        let changes = self.background.room.changes();
+        let changes = room.changes();
         let mut state = lock(&self.background.state);
         match pressure(self.backlog(&state), self.limits()) {
             Pressure::None => {
-                self.background.room.set_free(changes);
+                room.set_ns_per_byte(changes, 0);
                 return Ok(());
             }
-            Pressure::Delay { us } => {
+            Pressure::Slow { ns_per_byte } => {
+                room.set_ns_per_byte(changes, ns_per_byte);
                 drop(state);
-                WorkCounters::add(&self.work.stalls, 1);
-                WorkCounters::add(&self.work.stall_us, us);
-                if !self.is_inline() {
-                    self.env.clock.sleep_us(us);
-                }
+                self.slow_down(u64::from(ns_per_byte), bytes, deadline_ms);
                 return Ok(());
             }
             Pressure::Stop { reason } => {
@@ -189,6 +216,20 @@ impl Core {
         self.events.emit(&Event::StallEnd { duration_us });
         outcome
     }
+
+    /// Lets a write pay its price.
+    fn slow_down(&self, ns_per_byte: u64, bytes: usize, deadline_ms: Option<u64>) {
+        let owed_us = self.background.room.owe(ns_per_byte.saturating_mul(bytes as u64 + WRITE_BYTES));
+        let most_us = deadline_ms.map_or(SLEEP_US_MAX, |ms| ms.saturating_mul(1_000).min(SLEEP_US_MAX));
+        let us = owed_us.min(most_us);
+        if us > 0 {
+            WorkCounters::add(&self.work.stalls, 1);
+            WorkCounters::add(&self.work.stall_us, us);
+            if !self.is_inline() {
+                self.env.clock.sleep_us(us);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -198,31 +239,31 @@ mod tests {
     const LIMITS: Limits = Limits { immutables: 2, inbox_soft_runs: 4, inbox_hard_runs: 8 };
 
     #[test]
-    fn pressure_rises_from_nothing_over_delays_to_a_stop() {
+    fn pressure_rises_from_nothing_over_a_price_to_a_stop() {
         let at = |immutables, inbox_runs| pressure(Backlog { immutables, inbox_runs }, LIMITS);
         assert_eq!(at(0, 4), Pressure::None);
         let mut last = 0;
         for runs in 5..8 {
-            let Pressure::Delay { us } = at(1, runs) else { panic!("a delay at {runs} runs") };
-            assert!(us > last && us <= DELAY_US_MAX);
-            last = us;
+            let Pressure::Slow { ns_per_byte } = at(1, runs) else { panic!("a price at {runs} runs") };
+            assert!(ns_per_byte > last);
+            last = ns_per_byte;
         }
         assert!(matches!(at(0, 8), Pressure::Stop { .. }));
         assert!(matches!(at(2, 0), Pressure::Stop { .. }));
+        let wide = Limits { inbox_soft_runs: 1, inbox_hard_runs: u32::MAX, ..LIMITS };
+        let at = |inbox_runs| pressure(Backlog { immutables: 0, inbox_runs }, wide);
+        assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });
+        assert_eq!(at(u32::MAX - 1), Pressure::Slow { ns_per_byte: u16::MAX });
     }
 
     #[test]
-    fn room_is_free_until_something_changes_also_while_a_writer_looks() {
+    fn time_is_owed_until_a_sleep_is_worth_it() {
         let room = Room::default();
-        assert!(!room.is_free(), "nobody has looked yet");
-        let changes = room.changes();
-        room.set_free(changes);
-        assert!(room.is_free());
+        assert_eq!(room.ns_per_byte(), None, "nobody has looked");
+        room.set_ns_per_byte(room.changes(), 7);
+        assert_eq!(room.ns_per_byte(), Some(7));
         room.changed();
-        assert!(!room.is_free());
-        let changes = room.changes();
-        room.changed();
-        room.set_free(changes);
-        assert!(!room.is_free(), "it changed after the writer began to look");
+        assert_eq!(room.ns_per_byte(), None, "what was known is old");
+        assert_eq!((room.owe(600_000), room.owe(600_000), room.owe(600_000)), (0, 1_200, 0));
     }
 }

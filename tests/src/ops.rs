@@ -159,6 +159,8 @@ pub struct KeyShape {
     pub universe: u32,
     /// Longest ordinary value in bytes.
     pub value_bytes: usize,
+    /// One value in so many does not fit a frame of the log.
+    pub huge_one_in: u32,
 }
 
 const AWKWARD: [&[u8]; 10] =
@@ -344,6 +346,7 @@ impl Generator {
     fn value(&mut self) -> Vec<u8> {
         self.values += 1;
         let bytes = match self.rng.u32(..400) {
+            _ if self.rng.u32(..self.shape.huge_one_in) == 0 => self.rng.usize(65_000..150_000),
             0..20 => return Vec::new(),
             20..60 => 8,
             60..397 => self.rng.usize(8..self.shape.value_bytes.max(9)),

@@ -62,6 +62,8 @@ pub struct Vector {
     pub inbox: Option<(u32, u32)>,
     /// Sealed memtables that may wait.
     pub immutable: Option<u32>,
+    /// From where on values are cut into chunks, and the chunks.
+    pub large_values: Option<(usize, usize)>,
 }
 
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
@@ -89,6 +91,7 @@ impl Vector {
             max_wal_bytes: None,
             inbox: None,
             immutable: None,
+            large_values: None,
         }
     }
 
@@ -143,6 +146,7 @@ impl Vector {
             max_wal_bytes: (rng.u8(..4) == 0).then(|| rng.u64(4 << 10..64 << 10)),
             inbox: (rng.u8(..3) == 0).then(|| (rng.u32(2..5), rng.u32(5..12))),
             immutable: (rng.u8(..3) == 0).then(|| rng.u32(1..4)),
+            large_values: [None, Some((30, 64)), Some((100, 100)), Some((1, 200)), None][index % 5],
         }
     }
 
@@ -176,6 +180,9 @@ impl Vector {
         }
         if let Some((soft, hard)) = self.inbox {
             builder = builder.inbox_soft_runs(soft).inbox_hard_runs(hard);
+        }
+        if let Some((from_bytes, chunk_bytes)) = self.large_values {
+            builder = builder.large_values(from_bytes, chunk_bytes);
         }
         if let Some(count) = self.immutable {
             builder = builder.max_immutable_memtables(count);

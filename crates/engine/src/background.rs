@@ -244,6 +244,7 @@ impl Core {
             }
         }
         drop(state);
+        let has_values = generation.log_files.iter().any(|file| file.values.strong_count() > 0);
         drop(generation);
         self.balance_memory(); // The memtables' memory goes to the cache until writes need it again.
         self.background.progress.notify_all();
@@ -252,6 +253,9 @@ impl Core {
             // What the attempt wrote must be gone before the next one: the disk may be full of it.
             self.collect_garbage();
             self.report_background("flush", error);
+        } else if has_values {
+            // The log waited for the memtables, which nobody but readers may have now.
+            self.collect_garbage();
         }
         outcome
     }

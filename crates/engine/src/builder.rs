@@ -10,7 +10,7 @@ use std::sync::Arc;
 use shamba_env::Env;
 use shamba_key::DigestKind;
 use shamba_model::{Design, MergePolicy, Sizing};
-use shamba_table::Compression;
+use shamba_table::{Compression, LargeValues};
 
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -202,6 +202,13 @@ impl Builder {
     #[must_use]
     pub fn max_open_files(self, count: u32) -> Self {
         self.change(move |s| s.max_open_files = count)
+    }
+
+    /// Cuts values from `from_bytes` on into chunks of `chunk_bytes` in tables written from now on: so that a test need not
+    /// write many bytes to see it happen.
+    #[doc(hidden)]
+    pub fn large_values(self, from_bytes: usize, chunk_bytes: usize) -> Self {
+        self.change(move |s| s.large_values = LargeValues { from_bytes, chunk_bytes })
     }
 
     /// Size at which tables are cut. Default min(64 MiB, memory budget / 16).

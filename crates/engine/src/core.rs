@@ -25,7 +25,7 @@ use shamba_table::{BirthId, BlockCache, Charge, Ledger, OpenFiles, TableId};
 use crate::compaction::plan::MergePlan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
-use crate::garbage::Garbage;
+use crate::garbage::{Garbage, LogFile};
 use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
@@ -36,9 +36,10 @@ use crate::snapshot::SnapshotList;
 use crate::version::Version;
 use crate::version::manifest::{ManifestState, ManifestWriter};
 use crate::view::{View, ViewSource};
-use crate::wal::WalWriter;
+use crate::wal::{ValueLog, WalWriter};
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
+use crate::write::side::SideFile;
 use crate::write::stall::Room;
 
 /// Locks a mutex whose data stays valid at every step, so that a panic elsewhere does not spread.
@@ -120,7 +121,7 @@ pub(crate) struct Generation {
     /// The sealed log; `None` without a log.
     pub log: Option<Arc<Mutex<WalWriter>>>,
     /// The files of the logs that hold its entries: dead once it is in tables.
-    pub log_files: Vec<PathBuf>,
+    pub log_files: Vec<LogFile>,
     /// Logs below this one are not needed once the generation is in tables.
     pub next_log: LogNo,
     /// The sealed memtables that hold something.
@@ -140,7 +141,11 @@ pub(crate) struct Writing {
     /// What the next log states of the one before it, when `wal` was sealed.
     pub predecessor: Option<crate::wal::Predecessor>,
     /// Files of logs sealed since the last rotation.
-    pub sealed_files: Vec<PathBuf>,
+    pub sealed_files: Vec<LogFile>,
+    /// The active log as memtables refer to it, once they do.
+    pub values: Option<Arc<ValueLog>>,
+    /// Without a log: where long values are until they are flushed.
+    pub side: Option<SideFile>,
     /// Sealed logs that may not be synced yet, oldest first.
     pub sealed: VecDeque<Arc<Mutex<WalWriter>>>,
     /// The last sequence number given out.

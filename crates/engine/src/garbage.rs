@@ -1,12 +1,13 @@
 //! Dead files: tables that no version names and logs whose entries are in tables.
 //!
 //! A table's file goes when the last view that could read it is gone, which its reference count tells: the
-//! list here holds one reference. Removal comes after the manifest edit that makes the file dead is durable.
+//! list here holds one reference. A log that memtables refer to for values goes when the last of these is gone. Removal
+//! comes after the manifest edit that makes the file dead is durable.
 //! A removal that fails is retried later and counted, never fatal; recovery removes what is left over.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use shamba_env::Env;
 use shamba_table::table_file_name;
@@ -14,12 +15,21 @@ use shamba_table::table_file_name;
 use crate::core::lock;
 use crate::metrics::WorkCounters;
 use crate::version::TableMeta;
+use crate::wal::ValueLog;
+
+/// A log, or a file of values, and whoever reads values from it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogFile {
+    pub path: PathBuf,
+    /// Held by the memtables whose entries have values there.
+    pub values: Weak<ValueLog>,
+}
 
 /// Files that wait for their removal.
 #[derive(Default)]
 pub(crate) struct Garbage {
     tables: Mutex<Vec<Arc<TableMeta>>>,
-    files: Mutex<Vec<PathBuf>>,
+    files: Mutex<Vec<LogFile>>,
 }
 
 impl Garbage {
@@ -30,7 +40,12 @@ impl Garbage {
 
     /// This file is needed by nobody.
     pub fn doom_file(&self, path: PathBuf) {
-        lock(&self.files).push(path);
+        self.doom_log(LogFile { path, values: Weak::new() });
+    }
+
+    /// This log is needed by nobody but those who read values from it.
+    pub fn doom_log(&self, log: LogFile) {
+        lock(&self.files).push(log);
     }
 
     /// Removes what nobody reads any more.
@@ -44,7 +59,10 @@ impl Garbage {
             removed_all &= removed;
             !removed
         });
-        lock(&self.files).retain(|path| {
+        lock(&self.files).retain(|LogFile { path, values }| {
+            if values.strong_count() > 0 {
+                return true;
+            }
             let removed = remove(env, path);
             removed_all &= removed;
             !removed

@@ -145,7 +145,7 @@ fn describe_file(
     env: &Env,
     path: &Path,
     kind: FileKind,
-    describe: &mut dyn FnMut(&Record, u64) -> Described,
+    describe: &mut dyn FnMut(&mut FrameReader, &Record, u64) -> Result<Described>,
 ) -> Result<LogDescription> {
     let mut window = Window::open(env, path)?;
     let start = window.at(0, HEADER_BYTES as usize)?;
@@ -158,6 +158,9 @@ fn describe_file(
     let promise = survey::highest_promise(&mut window, header.number, Some(header.birth))?;
     let bytes = window.file_bytes();
     let mut reader = FrameReader::new(window, header.number, header.birth);
+    if kind == FileKind::Wal {
+        reader.hold_one_frame();
+    }
     let mut records = Vec::new();
     let mut ended = false;
     let ending = loop {
@@ -165,7 +168,7 @@ fn describe_file(
         let (offset, detail) = match reader.next()? {
             Step::Record(record) => {
                 ended = record.kind == RecordKind::End;
-                match describe(&record, header.number) {
+                match describe(&mut reader, &record, header.number)? {
                     Ok((kind, fields)) => records.push(RecordDescription {
                         offset: record.offset,
                         bytes: record.end - record.offset,

@@ -260,7 +260,7 @@ impl Core {
             self.ensure_log(writing)?;
             let Some(wal) = &mut writing.wal else { return Err(Error::closed()) };
             let nothing = OpRef::RangeDelete { start: b"", end: Some(b"") };
-            if let Err(error) = wal.append_op(seq, keyspace.id, nothing).and_then(|()| wal.flush()) {
+            if let Err(error) = wal.append_op(seq, keyspace.id, nothing).and_then(|_| wal.flush()) {
                 return Err(self.log_append_failed(writing, error));
             }
             writing.last_seq = seq;

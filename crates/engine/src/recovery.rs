@@ -40,10 +40,13 @@ use crate::version::manifest::{
     ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
 };
 use crate::version::{Change, ManifestEdit, VersionEdit};
-use crate::wal::{Recovery, ReplayOptions, ReplayReport, WalWriter, parse_log_file_name, replay};
+use crate::wal::{
+    Recovery, ReplayOptions, ReplayReport, ReplayedOp, WalWriter, parse_log_file_name, replay,
+};
 use crate::write::commit::apply_op;
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
+use crate::write::side::parse_side_file_name;
 
 /// The file that is locked.
 pub(crate) const LOCK: &str = "LOCK";
@@ -217,6 +220,7 @@ fn file_number(name: &str) -> Option<u64> {
     parse_log_file_name(name)
         .map(|log| log.0)
         .or_else(|| parse_table_file_name(name).map(|table| table.0))
+        .or_else(|| parse_side_file_name(name).map(|values| values.0))
         .or_else(|| parse_manifest_file_name(name))
 }
 
@@ -250,6 +254,8 @@ fn build_core(
         wal: None,
         predecessor: None,
         sealed_files: Vec::new(),
+        values: None,
+        side: None,
         sealed: VecDeque::new(),
         last_seq: state.last_seq,
         active: ActiveMemtables::default(),
@@ -351,13 +357,14 @@ fn replay_logs(core: &Core, state: &ManifestState, files: &[String]) -> Result<(
         promise: state.log_promise,
         known_seq: state.last_seq,
         recovery: if core.point_in_time { Recovery::PointInTime } else { Recovery::Strict },
+        held_bytes_max: core.settings.held_value_bytes_max(),
     };
     let mut replayed = Replayed::new();
     let report = replay(&core.env, &core.dir, &logs, &options, &mut |batch| {
-        for (seq, id, op) in batch.ops() {
+        batch.for_each(&mut |seq, id, op| {
             // A dropped keyspace's operations may still be in the log; what is in tables must not come twice.
             if state.keyspaces.get(&id).is_none_or(|keyspace| seq <= keyspace.flushed) {
-                continue;
+                return Ok(());
             }
             let memtables = replayed.entry(id).or_default();
             if memtables
@@ -366,11 +373,15 @@ fn replay_logs(core: &Core, state: &ManifestState, files: &[String]) -> Result<(
             {
                 memtables.push(Arc::new(ChunkedMemtable::new(core.settings.memtable_index)));
             }
-            if let Some(active) = memtables.last() {
-                apply_op(active.as_ref(), core.digest, seq, op);
+            match (memtables.last(), op) {
+                (Some(active), ReplayedOp::Op(op)) => apply_op(active.as_ref(), core.digest, seq, op),
+                (Some(active), ReplayedOp::PutInLog { key, log, place }) => {
+                    active.insert_in_log(core.digest.digest(key), key, seq, log, place);
+                }
+                (None, _) => {}
             }
-        }
-        Ok(())
+            Ok(())
+        })
     })?;
     Ok((replayed, report))
 }
@@ -491,6 +502,7 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
     for name in files {
         let is_dead = parse_table_file_name(name).is_some_and(|table| !named.contains(&table.0))
             || parse_log_file_name(name).is_some_and(|log| log < first_log)
+            || parse_side_file_name(name).is_some()
             || (parse_manifest_file_name(name).is_some() && Some(name) != manifest.as_ref())
             || name == CURRENT_TEMPORARY;
         if is_dead {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use shamba_key::DigestKind;
 use shamba_model::{Design, MergePolicy, Sizing};
-use shamba_table::Compression;
+use shamba_table::{Compression, LargeValues};
 
 use crate::error::{Error, Result};
 
@@ -132,6 +132,8 @@ pub(crate) struct Settings {
     pub direct_io: bool,
     /// Of this open: table files that are kept open at once.
     pub max_open_files: u32,
+    /// Which values lie beside the blocks of tables. Of this open; other than the default only in tests.
+    pub large_values: LargeValues,
     /// Of this open: threads that merge; `None`: as many as there are cores, at most 4.
     pub background_threads: Option<u32>,
     /// Of this open: merges run by themselves.
@@ -164,6 +166,7 @@ impl Default for Settings {
             no_wal: false,
             direct_io: false,
             max_open_files: 1000,
+            large_values: LargeValues::default(),
             background_threads: None,
             auto_compaction: true,
         }
@@ -335,6 +338,11 @@ impl Settings {
     /// being built (gathered bytes, digests of its keys, its filter).
     pub fn work_bytes(&self) -> u64 {
         2 * (WORK_BYTES_MIN.min(self.memory_budget_bytes / 32) + self.table_bytes() / 4)
+    }
+
+    /// Longer values stay in the log until they are flushed: a memtable is not filled by a few of them.
+    pub fn held_value_bytes_max(&self) -> u64 {
+        self.memtable_bytes() / 4
     }
 
     /// Where tables are cut.

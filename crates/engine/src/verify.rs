@@ -125,6 +125,7 @@ impl Core {
             promise: state.log_promise,
             known_seq: state.last_seq,
             recovery: Recovery::Strict,
+            held_bytes_max: self.settings.held_value_bytes_max(),
         };
         let listed = self.env.vfs.list(&self.dir).map_err(|error| Error::io("list", &self.dir, error));
         let read = listed.and_then(|entries| {

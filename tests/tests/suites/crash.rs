@@ -85,7 +85,7 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
 
 /// Operations of a random life: those that change the disk.
 fn long_script(vector: &Vector, seed: u64) -> Vec<Op> {
-    let shape = KeyShape { universe: 60, value_bytes: 90 };
+    let shape = KeyShape { universe: 60, value_bytes: 90, huge_one_in: 60 };
     let mut ops = Generator::new(seed, shape).ops(1_000);
     ops.retain(|op| match op {
         Op::Write(_) | Op::Batch { .. } | Op::Flush | Op::Compact | Op::Sync => true,
@@ -108,6 +108,7 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
         2 => vector.durability = Durability::Interval { ms: 1, bytes: 2048 },
         3 => vector.no_wal = true,
         4 => vector.max_wal_bytes = Some(1 << 11),
+        5 => vector.large_values = Some((40, 64)),
         _ => {}
     }
     let seed = mixed(base, index as u64);

@@ -19,6 +19,7 @@ fn case(base: u64, index: usize) -> Result<Tally, String> {
     let shape = KeyShape {
         universe: [60, 200, 700, 1500][index / 3 % 4],
         value_bytes: [20, 60, 120, 200][index / 5 % 4],
+        huge_one_in: 1_500,
     };
     let ops = Generator::new(seed, shape).ops(OPERATIONS);
     runner::run(&vector, seed, &ops).map_err(|failure| {

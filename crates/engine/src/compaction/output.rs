@@ -23,6 +23,10 @@ use crate::version::{KeyRange, TableMeta, TableUse};
 /// What an open table takes beside filter and index, about.
 const OPEN_TABLE_BYTES: u64 = 8 << 10;
 
+/// What a long value on its way holds: a frame or a chunk and its piece where it comes from, a chunk and its pieces
+/// where it goes.
+const STREAM_BYTES: u64 = 4 * (64 << 10);
+
 /// How output tables are built.
 #[derive(Clone)]
 pub(crate) struct OutputOptions {
@@ -96,6 +100,10 @@ impl<'a> Output<'a> {
     /// [`Self::add`] for the put that `entries` stands at, whose value goes through in pieces.
     pub fn add_large(&mut self, entries: &dyn EntryIter) -> Result<()> {
         let (key, seq, value_bytes) = (entries.key(), entries.seq(), entries.value_bytes_len()?);
+        let with_stream_bytes = self.writer_for(key)?.memory_bytes_soon() + STREAM_BYTES;
+        if with_stream_bytes > self.charge.bytes() {
+            self.core.charge_memory(&mut self.charge, with_stream_bytes);
+        }
         let writer = self.writer_for(key)?;
         let digest = writer.add_streamed(key, seq, value_bytes, &mut |sink| entries.read_value(sink))?;
         self.expected.merge(digest);
@@ -221,7 +229,7 @@ fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
         bits_per_key: options.bits_per_key,
         block_bytes: options.block_bytes,
         block_tags: options.block_tags,
-        large_values: shamba_table::LargeValues::default(),
+        large_values: core.settings.large_values,
     };
     Ok(TableWriter::create(&core.env, &core.dir, options)?)
 }

@@ -21,7 +21,7 @@ use crate::version::{Change, KeyRange, ManifestEdit};
 pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
     // A path that can be listed is a directory.
     if env.vfs.list(path).is_err() {
-        return describe_file(env, path, FileKind::Manifest, &mut |record, _| describe(record));
+        return describe_file(env, path, FileKind::Manifest, &mut |_, record, _| Ok(describe(record)));
     }
     let Some(current) = read_current(env, path)? else {
         return Err(Error::new(ErrorKind::Io, format!("{}: no database here", path.display())));

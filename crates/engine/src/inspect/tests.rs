@@ -73,3 +73,35 @@ fn damaged_and_foreign_headers_are_errors() {
     assert_eq!(nothing.kind(), ErrorKind::Io);
     assert_eq!(manifest_file(&new_env(1), Path::new("/")).expect_err("no database").kind(), ErrorKind::Io);
 }
+
+#[test]
+fn a_batch_too_long_to_be_held_is_described_like_any_other() {
+    let env = new_env(1);
+    let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(7), None, SeqNo(4)).expect("a log");
+    let value = vec![7; 200_000];
+    let mut ops = Vec::new();
+    encode_op(&mut ops, true, KeyspaceId(3), OpRef::Put { key: b"long", value: &value });
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::Delete { key: b"gone" });
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::RangeDelete { start: b"a", end: Some(b"b") });
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::RangeDelete { start: b"c", end: None });
+    wal.append_batch(SeqNo(5), 4, &ops).expect("appended");
+    wal.append_op(SeqNo(9), KeyspaceId(0), OpRef::Put { key: b"next", value: b"v" }).expect("appended");
+    wal.flush().expect("flushed");
+    let described = wal_file(&env, &Path::new("/").join(log_file_name(LogNo(7)))).expect("described");
+    assert_eq!((&described.ending, described.records[1].frames), (&Ending::Open, 4));
+    let texts = |record: usize| {
+        let fields = described.records[record].fields.iter();
+        fields.map(|(name, text)| format!("{name} {text}")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        texts(1),
+        [
+            "batch of 4",
+            "put @5 [3] long (200000 bytes)",
+            "delete @6 [0] gone",
+            "range_delete @7 [0] a..b",
+            "range_delete @8 [0] c..",
+        ]
+    );
+    assert_eq!(texts(2), ["batch of 1", "put @9 [0] next (1 bytes)"]);
+}

@@ -5,11 +5,13 @@ use std::path::Path;
 use shamba_env::Env;
 use shamba_key::SeqNo;
 
-use super::{Described, LogDescription, describe_file, escaped};
+use super::{Described, Fields, LogDescription, describe_file, escaped};
 use crate::error::Result;
-use crate::ids::LogNo;
-use crate::log::{FileKind, Record, RecordKind};
+use crate::ids::{KeyspaceId, LogNo};
+use crate::log::payload::{Stop, decoded};
+use crate::log::{FileKind, FrameReader, Record, RecordKind};
 use crate::wal::head::Head;
+use crate::wal::stream::{Checked, OpStream, StreamedOp, StreamedValue, check};
 use crate::wal::{OpRef, RecordView};
 
 /// Describes the log at `path`.
@@ -19,9 +21,65 @@ use crate::wal::{OpRef, RecordView};
 /// `Unsupported` for a newer version, what reading says.
 pub fn wal_file(env: &Env, path: &Path) -> Result<LogDescription> {
     let mut last_seq = SeqNo::ZERO;
-    describe_file(env, path, FileKind::Wal, &mut |record, number| {
-        describe(record, LogNo(number), &mut last_seq)
+    describe_file(env, path, FileKind::Wal, &mut |reader, record, number| {
+        if record.payload_bytes > record.payload.len() as u64 {
+            return decoded(describe_streamed(reader, record, &mut last_seq));
+        }
+        Ok(describe(record, LogNo(number), &mut last_seq))
     })
+}
+
+/// Describes a record that is too long to be held.
+fn describe_streamed(
+    reader: &mut FrameReader,
+    record: &Record,
+    last_seq: &mut SeqNo,
+) -> std::result::Result<(&'static str, Fields), Stop> {
+    let Checked { first_seq, last_seq: last, .. } = check(reader.payload_of(record), *last_seq)?;
+    let mut fields: Fields = Vec::new();
+    let mut ops = OpStream::new(reader.payload_of(record), 0)?;
+    let mut seq = first_seq;
+    let (mut batch, mut count) = (0, 0u64);
+    while let Some((is_first, keyspace, op)) = ops.next()? {
+        if is_first {
+            batch = fields.len();
+            count = 0;
+            fields.push(("batch", String::new()));
+        }
+        count += 1;
+        if let Some((_, text)) = fields.get_mut(batch) {
+            *text = format!("of {count}");
+        }
+        fields.push(match op {
+            StreamedOp::Put { key, value } => {
+                let bytes = match value {
+                    StreamedValue::Held(value) => value.len() as u64,
+                    StreamedValue::At { bytes, .. } => u64::from(bytes),
+                };
+                put(seq, keyspace, key, bytes)
+            }
+            StreamedOp::Delete { key } => delete(seq, keyspace, key),
+            StreamedOp::RangeDelete { start, end } => range_delete(seq, keyspace, start, end),
+        });
+        seq = seq.next();
+    }
+    *last_seq = last;
+    Ok(("batches", fields))
+}
+
+type Field = (&'static str, String);
+
+fn put(seq: SeqNo, keyspace: KeyspaceId, key: &[u8], value_bytes: u64) -> Field {
+    ("put", format!("@{seq} [{keyspace}] {} ({value_bytes} bytes)", escaped(key)))
+}
+
+fn delete(seq: SeqNo, keyspace: KeyspaceId, key: &[u8]) -> Field {
+    ("delete", format!("@{seq} [{keyspace}] {}", escaped(key)))
+}
+
+fn range_delete(seq: SeqNo, keyspace: KeyspaceId, start: &[u8], end: Option<&[u8]>) -> Field {
+    let end = end.map_or_else(String::new, escaped);
+    ("range_delete", format!("@{seq} [{keyspace}] {}..{end}", escaped(start)))
 }
 
 /// Describes a record that follows `last_seq`, and moves that on.
@@ -48,14 +106,9 @@ fn describe(record: &Record, number: LogNo, last_seq: &mut SeqNo) -> Described {
                 *last_seq = batch.last_seq();
                 fields.push(("batch", format!("of {}", batch.count())));
                 fields.extend(batch.ops().map(|(seq, keyspace, op)| match op {
-                    OpRef::Put { key, value } => {
-                        ("put", format!("@{seq} [{keyspace}] {} ({} bytes)", escaped(key), value.len()))
-                    }
-                    OpRef::Delete { key } => ("delete", format!("@{seq} [{keyspace}] {}", escaped(key))),
-                    OpRef::RangeDelete { start, end } => {
-                        let end = end.map_or_else(String::new, escaped);
-                        ("range_delete", format!("@{seq} [{keyspace}] {}..{end}", escaped(start)))
-                    }
+                    OpRef::Put { key, value } => put(seq, keyspace, key, value.len() as u64),
+                    OpRef::Delete { key } => delete(seq, keyspace, key),
+                    OpRef::RangeDelete { start, end } => range_delete(seq, keyspace, start, end),
                 }));
             }
             Ok(("batches", fields))

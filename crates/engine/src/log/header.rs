@@ -1,7 +1,7 @@
 //! The file header: who a file is, before its first frame. `CURRENT` is a file header and nothing else.
 //!
 //! ```text
-//!  0  8  magic            SHAMBAWL (log), SHAMBAMF (manifest), SHAMBACU (CURRENT)
+//!  0  8  magic            SHAMBAWL (log), SHAMBAMF (manifest), SHAMBACU (CURRENT), SHAMBAVL (values)
 //!  8  4  version          1
 //! 12  8  required feature bits    an unknown one: the file must not be opened
 //! 20  8  optional feature bits    an unknown one: ignored
@@ -30,6 +30,7 @@ pub(crate) enum FileKind {
     Wal,
     Manifest,
     Current,
+    Values,
 }
 
 impl FileKind {
@@ -38,6 +39,7 @@ impl FileKind {
             Self::Wal => b"SHAMBAWL",
             Self::Manifest => b"SHAMBAMF",
             Self::Current => b"SHAMBACU",
+            Self::Values => b"SHAMBAVL",
         }
     }
 
@@ -47,6 +49,7 @@ impl FileKind {
             Self::Wal => "log header",
             Self::Manifest => "manifest header",
             Self::Current => "CURRENT",
+            Self::Values => "value file header",
         }
     }
 
@@ -55,6 +58,7 @@ impl FileKind {
         match self {
             Self::Wal => "log frame",
             Self::Manifest | Self::Current => "manifest frame",
+            Self::Values => "value frame",
         }
     }
 }

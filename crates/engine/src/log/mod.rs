@@ -15,7 +15,7 @@
 //!   8  4  birth tag                    32 bits that only this life of the file has
 //! ```
 //!
-//! A record is one frame, or a first, any number of middle ones and a last. *Promises* make damage
+//! A record is one frame, or a first, any number of middle ones and a last; all of these but the last are full. *Promises* make damage
 //! decidable: a bad frame at offset `x` is corruption if some valid promise is of more than `x`, wherever it
 //! is, and a torn tail otherwise, even if valid records follow it (page write-back is unordered). [`survey`]
 //! finds the highest promise; [`reader`] gives the records up to the first damage; whoever reads the file
@@ -33,6 +33,7 @@
 pub(crate) mod codec;
 pub(crate) mod frame;
 pub(crate) mod header;
+pub(crate) mod payload;
 pub(crate) mod reader;
 pub(crate) mod survey;
 #[cfg(test)]

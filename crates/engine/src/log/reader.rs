@@ -3,13 +3,16 @@
 //! The reader judges nothing: whether damage is corruption or a torn tail depends on promises that may be
 //! in other files. It reports where the damaged record begins and stays there; asking again gives the same
 //! answer. Half-read records live in the call, not in the reader, so nothing is left over after an error.
+//! A record may be longer than what should be in memory: all its frames are checked when it is met, and its payload is
+//! read again, a frame at a time ([`super::payload`]).
 
 use bytes::Bytes;
 use shamba_table::BirthId;
 
 use super::codec::Decoded;
-use super::frame::{FRAME_HEADER_BYTES, FileIdentity, Frame, FrameHeader, FrameKind};
+use super::frame::{FRAME_HEADER_BYTES, FileIdentity, Frame, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX};
 use super::header::HEADER_BYTES;
+use super::payload::PayloadReader;
 use super::window::Window;
 use crate::error::Result;
 
@@ -34,7 +37,10 @@ pub(crate) struct Record {
     pub(crate) offset: u64,
     /// Where its last frame ends.
     pub(crate) end: u64,
+    /// Empty if it is longer than what the reader holds.
     pub(crate) payload: Bytes,
+    /// Length of the payload, held or not.
+    pub(crate) payload_bytes: u64,
     /// What a promise says; 0 for every other record.
     pub(crate) promise: u64,
     /// Checksum of its last frame.
@@ -64,13 +70,25 @@ pub(crate) struct FrameReader {
     file: FileIdentity,
     offset: u64,
     limit: u64,
+    held_bytes_max: u64,
 }
 
 impl FrameReader {
     /// Reads from behind the file header.
     pub(crate) fn new(window: Window, number: u64, birth: BirthId) -> Self {
         let limit = window.file_bytes();
-        Self { window, file: FileIdentity { number, birth }, offset: HEADER_BYTES, limit }
+        let (file, offset) = (FileIdentity { number, birth }, HEADER_BYTES);
+        Self { window, file, offset, limit, held_bytes_max: u64::MAX }
+    }
+
+    /// Gives records of several frames without their payload, checked all the same: [`Self::payload_of`] reads it.
+    pub(crate) fn hold_one_frame(&mut self) {
+        self.held_bytes_max = PAYLOAD_BYTES_MAX as u64;
+    }
+
+    /// The payload of a record of this file that is not held.
+    pub(crate) fn payload_of(&mut self, record: &Record) -> PayloadReader<'_> {
+        PayloadReader::new(&mut self.window, self.file, record.offset, record.end, record.payload_bytes)
     }
 
     /// Takes the file as ending at `bytes`, if it is longer.
@@ -93,6 +111,7 @@ impl FrameReader {
         }
         let start = self.offset;
         let mut payload = Vec::new();
+        let mut payload_bytes = 0u64;
         let mut at = start;
         let mut frames = 0u32;
         loop {
@@ -101,16 +120,26 @@ impl FrameReader {
                 Err(detail) => return Ok(Step::Damage { offset: at, detail }),
             };
             frames = frames.saturating_add(1);
+            payload_bytes += frame.payload.len() as u64;
+            if payload_bytes <= self.held_bytes_max {
+                payload.extend_from_slice(frame.payload);
+            }
             let inside = at > start;
             let kind = match (frame.kind, inside) {
                 (FrameKind::Full, false) | (FrameKind::Last, true) => RecordKind::Data,
                 (FrameKind::Head, false) => RecordKind::Head,
                 (FrameKind::End, false) => RecordKind::End,
                 (FrameKind::Promise, false) => RecordKind::Promise,
-                (FrameKind::First, false) | (FrameKind::Middle, true) => {
-                    payload.extend_from_slice(frame.payload);
+                (FrameKind::First, false) | (FrameKind::Middle, true)
+                    if frame.payload.len() == PAYLOAD_BYTES_MAX =>
+                {
                     at = end;
                     continue;
+                }
+                (FrameKind::First, false) | (FrameKind::Middle, true) => {
+                    let bytes = frame.payload.len();
+                    let detail = format!("a frame of {bytes} bytes that is not the last of its record");
+                    return Ok(Step::Damage { offset: at, detail });
                 }
                 (kind, inside) => {
                     let place = if inside { "inside" } else { "outside" };
@@ -118,7 +147,9 @@ impl FrameReader {
                     return Ok(Step::Damage { offset: at, detail });
                 }
             };
-            payload.extend_from_slice(frame.payload);
+            if payload_bytes > self.held_bytes_max {
+                payload = Vec::new();
+            }
             self.offset = end;
             return Ok(Step::Record(Record {
                 kind,
@@ -128,6 +159,7 @@ impl FrameReader {
                 checksum: frame.checksum,
                 frames,
                 payload: Bytes::from(payload),
+                payload_bytes,
             }));
         }
     }

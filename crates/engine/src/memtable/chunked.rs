@@ -24,6 +24,7 @@ use super::index::{DigestIndex, IndexWriter};
 use super::iter::ChunkedIter;
 use super::order::{Order, OrderWriter, Snapshot};
 use crate::range_delete::FragmentedTombstones;
+use crate::wal::ValueLogs;
 
 /// A chain is followed so far: by then it has cost what a search in the chunks does.
 const CHAIN_STEPS_MAX: usize = 32;
@@ -45,6 +46,7 @@ pub(crate) struct ChunkedMemtable {
     entries: AtomicU64,
     largest_seq: AtomicU64,
     is_full: AtomicBool,
+    values: ValueLogs,
 }
 
 /// Everything that only the writer touches, and all memory.
@@ -81,6 +83,7 @@ impl ChunkedMemtable {
             entries: AtomicU64::new(0),
             largest_seq: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
+            values: ValueLogs::default(),
         }
     }
 
@@ -217,6 +220,10 @@ impl Memtable for ChunkedMemtable {
 
     fn largest_seq(&self) -> SeqNo {
         SeqNo(self.largest_seq.load(Ordering::Relaxed))
+    }
+
+    fn values(&self) -> &ValueLogs {
+        &self.values
     }
 
     fn iter(self: Arc<Self>) -> Box<dyn EntryIter> {

@@ -8,6 +8,9 @@
 //! changed or taken out. So a reader at sequence `s` always sees the same entries up to `s`, whatever is
 //! inserted meanwhile, and it skips newer ones.
 //!
+//! A long value stays in the log: its entry has the kind [`EntryKind::ValueRef`] and the place ([`ValuePlace`]) where
+//! other entries have the value.
+//!
 //! Not here: which memtables a reader sees ([`crate::view`]), when one is full (`write`).
 
 use std::sync::Arc;
@@ -15,12 +18,15 @@ use std::sync::Arc;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 use shamba_table::{Entry, EntryIter, RangeTombstone};
 
+use crate::memtable::in_log::InLogIter;
 use crate::range_delete::FragmentedTombstones;
+use crate::wal::{ValueLog, ValueLogs, ValuePlace};
 
 #[allow(unsafe_code)]
 mod arena;
 #[allow(unsafe_code)]
 mod chunked;
+mod in_log;
 #[allow(unsafe_code)]
 mod index;
 #[allow(unsafe_code)]
@@ -72,8 +78,38 @@ pub(crate) trait Memtable: Send + Sync {
     /// The largest sequence number of an entry or range tombstone; [`SeqNo::ZERO`] when empty.
     fn largest_seq(&self) -> SeqNo;
 
-    /// Walks the entries in internal order. Entries inserted later may or may not appear.
+    /// Walks the entries in internal order. Entries inserted later may or may not appear. Of a value that lies in a
+    /// log it gives the place: `entries_iter` reads it.
     fn iter(self: Arc<Self>) -> Box<dyn EntryIter>;
+
+    /// The logs that values of entries lie in; a memtable only keeps this.
+    fn values(&self) -> &ValueLogs;
+}
+
+impl dyn Memtable + '_ {
+    /// Stores a put whose value lies in a log.
+    pub fn insert_in_log(
+        &self,
+        digest: KeyDigest,
+        key: &[u8],
+        seq: SeqNo,
+        log: &Arc<ValueLog>,
+        place: ValuePlace,
+    ) {
+        self.values().add(log);
+        self.insert(digest, key, seq, EntryKind::ValueRef, &place.encode());
+    }
+
+}
+
+impl dyn Memtable {
+    /// [`Memtable::iter`], reading the values that lie in logs.
+    pub fn entries_iter(self: Arc<Self>) -> Box<dyn EntryIter> {
+        // One inserted later is newer than anything that the caller sees.
+        let has_logs = !self.values().is_empty();
+        let iter = Arc::clone(&self).iter();
+        if has_logs { Box::new(InLogIter::new(self, iter)) } else { iter }
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use shamba_table::{Entry, EntryIter, RangeTombstone, Value};
 
 use super::Memtable;
 use crate::range_delete::FragmentedTombstones;
+use crate::wal::ValueLogs;
 
 /// What one key costs beside its bytes: its slot in a map node that is two thirds full on average
 /// (a key of 32 bytes and a [`Versions`] of 72), the allocation of its bytes (16) and their share count (24).
@@ -42,6 +43,7 @@ pub(crate) struct OrderedMemtable {
     bytes: AtomicU64,
     entries: AtomicU64,
     largest_seq: AtomicU64,
+    values: ValueLogs,
 }
 
 type Map = BTreeMap<Bytes, Versions>;
@@ -130,6 +132,10 @@ impl Memtable for OrderedMemtable {
 
     fn largest_seq(&self) -> SeqNo {
         SeqNo(self.largest_seq.load(Ordering::Relaxed))
+    }
+
+    fn values(&self) -> &ValueLogs {
+        &self.values
     }
 
     fn iter(self: Arc<Self>) -> Box<dyn EntryIter> {

@@ -23,6 +23,7 @@ use shamba_table::{BlockNo, Entry, ReadCounters, TableReader, Value, ValueMode};
 
 use super::explain::{Recorder, Step};
 use crate::error::{Error, ErrorKind, Result};
+use crate::memtable::Memtable;
 use crate::metrics::LookupCounts;
 use crate::planted::{Defect, is_planted};
 use crate::view::{Probe, RunPlan, View};
@@ -87,8 +88,8 @@ impl<'a> Lookup<'a> {
     #[inline]
     fn find<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
         let floor = self.floor(recorder); // Entries at or below it are gone.
-        if let Some(entry) = self.in_memtables(counts, recorder) {
-            return visible_above(entry, floor, Home::Memtable, self.mode);
+        if let Some((entry, memtable)) = self.in_memtables(counts, recorder) {
+            return visible_above(entry, floor, Home::Memtable(memtable), self.mode);
         }
         let mut plans = self.view.plans().iter();
         let mut consulted = 0; // Filters tested so far, over all rounds.
@@ -135,14 +136,14 @@ impl<'a> Lookup<'a> {
         &self,
         counts: &mut LookupCounts,
         recorder: &mut R,
-    ) -> Option<Entry> {
+    ) -> Option<(Entry, &'a dyn Memtable)> {
         for (place, memtable) in self.view.memtables.iter().enumerate() {
             let entries = memtable.entries();
             let entry = if entries == 0 { None } else { memtable.get(self.digest, self.key, self.seq) };
             recorder.step(|| Step::memtable(place, entries, entry.as_ref()));
-            if entry.is_some() {
+            if let Some(entry) = entry {
                 counts.memtable_hits += 1;
-                return entry;
+                return Some((entry, memtable.as_ref()));
             }
         }
         None
@@ -297,7 +298,7 @@ impl<'a> Candidate<'a> {
 /// Where an entry was found, and where its value is if that is large.
 #[derive(Clone, Copy)]
 pub(super) enum Home<'a> {
-    Memtable,
+    Memtable(&'a dyn Memtable),
     Table(&'a TableReader),
 }
 
@@ -307,7 +308,7 @@ impl Home<'_> {
     fn read_large(self, place: &[u8]) -> Result<Value> {
         match self {
             Self::Table(reader) => Ok(reader.read_large(place)?.into()),
-            Self::Memtable => Err(Error::invalid("a memtable's entry whose value lies elsewhere")),
+            Self::Memtable(memtable) => Ok(memtable.values().read_whole(place)?.into()),
         }
     }
 }

@@ -133,8 +133,10 @@ impl<'a> Group<'a> {
         let mut failed = None;
         self.pending.retain_mut(|pending| {
             pending.floor = pending.lookup.floor(&mut Silent);
-            let Some(entry) = pending.lookup.in_memtables(counts, &mut Silent) else { return true };
-            match visible_above(entry, pending.floor, Home::Memtable, ValueMode::Copy) {
+            let Some((entry, memtable)) = pending.lookup.in_memtables(counts, &mut Silent) else {
+                return true;
+            };
+            match visible_above(entry, pending.floor, Home::Memtable(memtable), ValueMode::Copy) {
                 Ok(value) => answers[pending.place] = value,
                 Err(error) => failed = Some(error),
             }

@@ -339,7 +339,7 @@ impl VisibleIter {
 
 fn memtable_source(memtable: &Arc<dyn Memtable>) -> Source {
     // What is inserted after this look is newer than what the reader sees.
-    if memtable.entries() == 0 { Source::Nothing } else { Source::Other(Arc::clone(memtable).iter()) }
+    if memtable.entries() == 0 { Source::Nothing } else { Source::Other(Arc::clone(memtable).entries_iter()) }
 }
 
 fn unsupported(kind: EntryKind, key: &[u8]) -> Error {

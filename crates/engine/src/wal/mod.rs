@@ -15,16 +15,21 @@ pub(crate) mod floor;
 pub(crate) mod head;
 pub(crate) mod record;
 pub(crate) mod replay;
+pub(crate) mod replayed;
 pub(crate) mod report;
+pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
+pub(crate) mod value;
 pub(crate) mod writer;
 
 pub(crate) use head::Predecessor;
-pub(crate) use record::{OpRef, RecordView, encode_op, encoded_ops};
+pub(crate) use record::{OpRef, RecordView, encode_op, encoded_ops, encoded_ops_and_ends};
 pub(crate) use replay::{Recovery, ReplayOptions, replay};
+pub(crate) use replayed::ReplayedOp;
 pub(crate) use report::ReplayReport;
-pub(crate) use writer::{SHARED_BYTES_MAX, WalWriter};
+pub(crate) use value::{ValueLog, ValueLogs, ValuePlace};
+pub(crate) use writer::{LargeRecord, SHARED_BYTES_MAX, WalWriter};
 
 use crate::ids::LogNo;
 

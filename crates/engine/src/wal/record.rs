@@ -25,9 +25,9 @@ use crate::ids::KeyspaceId;
 use crate::log::codec::{Decoded, Decoder, put_prefixed, put_varint};
 
 /// In the kind of an operation: the first of its batch.
-const FIRST: u8 = 0x80;
+pub(super) const FIRST: u8 = 0x80;
 /// In the kind of an operation: the keyspace is stated.
-const STATED: u8 = 0x40;
+pub(super) const STATED: u8 = 0x40;
 /// The longest that a varint of 32 bits gets.
 const VARINT_32_BYTES: usize = 5;
 /// The longest that a gap gets.
@@ -146,6 +146,15 @@ fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(bool, KeyspaceId, OpRef<
         _ => return Err(format!("operation kind {kind} in a log")),
     };
     Ok((flags & FIRST != 0, keyspace, op))
+}
+
+/// As [`encoded_ops`], each with where in `encoded` it ends.
+pub(crate) fn encoded_ops_and_ends(encoded: &[u8]) -> impl Iterator<Item = (usize, OpRef<'_>)> {
+    let mut decoder = Decoder::new(encoded);
+    std::iter::from_fn(move || {
+        let (_, _, op) = decode_op(&mut decoder).ok()?;
+        Some((encoded.len() - decoder.rest().len(), op))
+    })
 }
 
 /// The operations in `encoded`, which [`encode_op`] wrote or [`RecordView::decode`] has seen.

@@ -33,10 +33,14 @@ use shamba_key::SeqNo;
 use super::floor::{Floor, SurveyedLog, floor_of};
 use super::head::{Head, Predecessor};
 use super::log_file_name;
-use super::record::{BatchView, RecordView};
+use super::record::RecordView;
+use super::replayed::{Replayed, StreamedBatches};
 use super::report::{ReplayReport, ReplayWarning, ReplayedLog};
+use super::stream::check;
+use super::value::ValueLog;
 use crate::error::{Error, Result};
 use crate::ids::LogNo;
+use crate::log::payload::Stop;
 use crate::log::{FrameReader, HEADER_BYTES, Record, RecordKind, Step, Window};
 
 /// What to do about damage that a promise covers.
@@ -61,6 +65,8 @@ pub(crate) struct ReplayOptions {
     pub(crate) known_seq: SeqNo,
     /// What to do about damage below a promise.
     pub(crate) recovery: Recovery,
+    /// Values longer than this stay in the log, if their batch has a record of several frames.
+    pub(crate) held_bytes_max: u64,
 }
 
 /// Gives every batch of the logs from `first_log` on to `apply`, in order. `logs` are the numbers of the log
@@ -74,7 +80,7 @@ pub(crate) fn replay(
     dir: &Path,
     logs: &[LogNo],
     options: &ReplayOptions,
-    apply: &mut dyn FnMut(BatchView<'_>) -> Result<()>,
+    apply: &mut dyn FnMut(Replayed<'_>) -> Result<()>,
 ) -> Result<ReplayReport> {
     let mut numbers: Vec<LogNo> = logs.iter().copied().filter(|&log| log >= options.first_log).collect();
     numbers.sort_unstable();
@@ -103,7 +109,7 @@ struct Replay<'a> {
     dir: &'a Path,
     options: &'a ReplayOptions,
     logs: &'a [SurveyedLog],
-    apply: &'a mut dyn FnMut(BatchView<'_>) -> Result<()>,
+    apply: &'a mut dyn FnMut(Replayed<'_>) -> Result<()>,
     report: ReplayReport,
     chained: Option<Chained>,
     stopped: bool,
@@ -240,6 +246,7 @@ impl Replay<'_> {
         let (Ok(header), Ok((head, _))) = (&log.header, &log.head) else { return Ok(()) };
         let window = Window::open(self.env, &log.path)?;
         let mut reader = FrameReader::new(window, log.number.0, header.birth);
+        reader.hold_one_frame();
         if let Some(stated) = self.stated_bytes(log.number) {
             // What lies beyond was left by an append that failed.
             reader.limit_to(stated);
@@ -251,7 +258,7 @@ impl Replay<'_> {
             let at = reader.offset();
             match reader.next()? {
                 Step::Record(record) => {
-                    self.record(log, &record, chained.clean)?;
+                    self.record(log, &mut reader, &record, chained.clean)?;
                     if self.stopped {
                         break;
                     }
@@ -288,7 +295,13 @@ impl Replay<'_> {
     }
 
     /// Takes one record.
-    fn record(&mut self, log: &SurveyedLog, record: &Record, ended: bool) -> Result<()> {
+    fn record(
+        &mut self,
+        log: &SurveyedLog,
+        reader: &mut FrameReader,
+        record: &Record,
+        ended: bool,
+    ) -> Result<()> {
         let bytes = log.file_bytes.saturating_sub(record.offset);
         if ended || (record.kind == RecordKind::Head && record.offset != HEADER_BYTES) {
             let detail = match ended {
@@ -300,25 +313,63 @@ impl Replay<'_> {
         if record.kind != RecordKind::Data {
             return Ok(());
         }
+        if record.payload_bytes > record.payload.len() as u64 {
+            return self.long_record(log, reader, record);
+        }
         let batches = match RecordView::decode(&record.payload, self.report.last_seq) {
             Ok(batches) => batches,
             // Checksums say that it was written so: not the work of a crash.
             Err(detail) => return self.disagreement(&log.path, record.offset, bytes, "batch", detail),
         };
-        let due = self.report.last_seq.0.saturating_add(1);
-        let first = batches.first_seq().0;
-        let explained = first > due && first - 1 <= self.options.known_seq.0;
-        if first != due && !explained {
-            let detail = format!("it begins with sequence number {first}, {due} was due");
-            return self.fault(log.number, &log.path, record.offset, bytes, "batch", detail);
-        }
-        for batch in batches.batches() {
-            self.report.last_seq = batch.last_seq();
-            self.report.batches += 1;
-            self.report.ops += u64::from(batch.count());
-            (self.apply)(batch)?;
+        if self.follows(log, record, batches.first_seq())? {
+            for batch in batches.batches() {
+                self.report.last_seq = batch.last_seq();
+                self.report.batches += 1;
+                self.report.ops += u64::from(batch.count());
+                (self.apply)(Replayed::Held(batch))?;
+            }
         }
         Ok(())
+    }
+
+    /// Takes a record that is not held.
+    fn long_record(&mut self, log: &SurveyedLog, reader: &mut FrameReader, record: &Record) -> Result<()> {
+        let checked = match check(reader.payload_of(record), self.report.last_seq) {
+            Ok(checked) => checked,
+            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::Malformed(detail)) => {
+                let bytes = log.file_bytes.saturating_sub(record.offset);
+                return self.disagreement(&log.path, record.offset, bytes, "batch", detail);
+            }
+        };
+        if !self.follows(log, record, checked.first_seq)? {
+            return Ok(());
+        }
+        self.report.last_seq = checked.last_seq;
+        self.report.batches += checked.batches;
+        self.report.ops += checked.ops;
+        let Ok(header) = &log.header else { return Ok(()) };
+        (self.apply)(Replayed::Streamed(StreamedBatches {
+            reader,
+            record,
+            first_seq: checked.first_seq,
+            held_bytes_max: self.options.held_bytes_max,
+            log: ValueLog::new(self.env, &log.path, log.number, header.birth),
+        }))
+    }
+
+    /// Whether a record's first sequence number is the one that is due.
+    fn follows(&mut self, log: &SurveyedLog, record: &Record, first_seq: SeqNo) -> Result<bool> {
+        let due = self.report.last_seq.0.saturating_add(1);
+        let first = first_seq.0;
+        let explained = first > due && first - 1 <= self.options.known_seq.0;
+        if first == due || explained {
+            return Ok(true);
+        }
+        let bytes = log.file_bytes.saturating_sub(record.offset);
+        let detail = format!("it begins with sequence number {first}, {due} was due");
+        self.fault(log.number, &log.path, record.offset, bytes, "batch", detail)?;
+        Ok(false)
     }
 
     /// How long the log was when the next one took over.

@@ -253,7 +253,22 @@ pub(super) fn replay_all(env: &Env, options: &ReplayOptions) -> Result<Replayed>
     let mut got = Vec::new();
     let logs = list_logs(env);
     let report = replay(env, Path::new(DIR), &logs, options, &mut |batch| {
-        got.push(batch.ops().map(|(seq, keyspace, op)| (seq, keyspace, op.into())).collect());
+        let mut ops = Ops::new();
+        batch.for_each(&mut |seq, keyspace, op| {
+            let op = match op {
+                ReplayedOp::Op(op) => op.into(),
+                ReplayedOp::PutInLog { key, log, place } => {
+                    let values = ValueLogs::default();
+                    values.add(log);
+                    let value = values.read_whole(&place.encode())?;
+                    assert_eq!(values.value_bytes(&place.encode())?, value.len() as u64);
+                    Op::Put { key: key.to_vec(), value }
+                }
+            };
+            ops.push((seq, keyspace, op));
+            Ok(())
+        })?;
+        got.push(ops);
         Ok(())
     })?;
     Ok((report, got))

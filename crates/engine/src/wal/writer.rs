@@ -10,12 +10,14 @@
 //! Not here: which number the log gets, when to rotate, who waits for which sync.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use shamba_env::Env;
 use shamba_key::SeqNo;
 
 use super::head::{Head, Predecessor};
 use super::log_file_name;
+use super::value::ValueLog;
 use super::record::{GAP_BYTES_MAX, OpRef, encode_op, encode_op_head};
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
@@ -25,6 +27,17 @@ use crate::log::{FileKind, FrameWriter};
 
 /// The longest batch that can share a record with others.
 pub(crate) const SHARED_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - GAP_BYTES_MAX;
+
+/// Where a batch lies that has a record of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LargeRecord {
+    /// Where the record's first frame begins.
+    pub(crate) offset: u64,
+    /// Where in its payload the operations begin.
+    pub(crate) ops_at: usize,
+    /// How long they are.
+    pub(crate) ops_bytes: usize,
+}
 
 /// The one writer of a log.
 #[derive(Debug)]
@@ -82,30 +95,45 @@ impl WalWriter {
     }
 
     /// Buffers one batch of `count` operations (as [`super::encode_op`] wrote them) that take the sequence
-    /// numbers from `first_seq` on. Batches share records until the next flush.
+    /// numbers from `first_seq` on. Batches share records until the next flush; one that does not fit one frame has a
+    /// record of its own, and is told where.
     ///
     /// # Errors
     /// The cause of the seal, if the log is sealed; as [`Self::append_large`] for a batch that does not fit
     /// one frame.
-    pub(crate) fn append_batch(&mut self, first_seq: SeqNo, count: u32, ops: &[u8]) -> Result<()> {
+    pub(crate) fn append_batch(
+        &mut self,
+        first_seq: SeqNo,
+        count: u32,
+        ops: &[u8],
+    ) -> Result<Option<LargeRecord>> {
         if ops.len() > SHARED_BYTES_MAX {
-            return self.append_large(first_seq, count, &[ops]).map(|_| ());
+            let (offset, ops_at) = self.append_large(first_seq, count, &[ops])?;
+            return Ok(Some(LargeRecord { offset, ops_at, ops_bytes: ops.len() }));
         }
-        self.join(first_seq, count, ops.len(), |buffer| buffer.extend_from_slice(ops))
+        self.join(first_seq, count, ops.len(), |buffer| buffer.extend_from_slice(ops))?;
+        Ok(None)
     }
 
     /// Buffers a batch of one operation; encodes it in place.
     ///
     /// # Errors
     /// As [`Self::append_batch`].
-    pub(crate) fn append_op(&mut self, seq: SeqNo, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
+    pub(crate) fn append_op(
+        &mut self,
+        seq: SeqNo,
+        keyspace: KeyspaceId,
+        op: OpRef<'_>,
+    ) -> Result<Option<LargeRecord>> {
         let room = op.encoded_bytes_max();
         if room > SHARED_BYTES_MAX {
             let mut head = Vec::new();
             let tail = encode_op_head(&mut head, true, keyspace, op);
-            return self.append_large(seq, 1, &[&head, tail]).map(|_| ());
+            let (offset, ops_at) = self.append_large(seq, 1, &[&head, tail])?;
+            return Ok(Some(LargeRecord { offset, ops_at, ops_bytes: head.len() + tail.len() }));
         }
-        self.join(seq, 1, room, |buffer| encode_op(buffer, true, keyspace, op))
+        self.join(seq, 1, room, |buffer| encode_op(buffer, true, keyspace, op))?;
+        Ok(None)
     }
 
     fn join(
@@ -246,6 +274,11 @@ impl WalWriter {
     /// This log's number.
     pub(crate) fn number(&self) -> LogNo {
         self.number
+    }
+
+    /// As memtables refer to it for values that stay in it.
+    pub(crate) fn values(&self) -> Arc<ValueLog> {
+        ValueLog::new(&self.env, self.frames.path(), self.number, self.frames.birth())
     }
 
     /// The log's file.

@@ -30,6 +30,7 @@ use crate::planted::{Defect, is_planted};
 use crate::settings::Durability;
 use crate::wal::{OpRef, encoded_ops};
 use crate::write::batch::{Operations, Tally, WriteOptions, check_op};
+use crate::write::in_log::InLog;
 use crate::write::queue::Own;
 
 /// `Buffered` writes go to the operating system once this much has gathered.
@@ -124,10 +125,14 @@ impl Core {
             // Rotations after acknowledged writes failed again and again: memory must not grow without end.
             self.rotate(writing)?;
         }
-        if !self.settings.no_wal {
-            self.log_group(writing, shares.clone())?;
-        }
-        self.reserve_memtables(writing, shares.clone().map(|share| share.work.bytes() as u64).sum());
+        let mut in_log = if self.settings.no_wal {
+            self.keep_values(writing, shares.clone())?
+        } else {
+            self.log_group(writing, shares.clone())?
+        };
+        let bytes = shares.clone().map(|share| share.work.bytes() as u64).sum::<u64>();
+        let in_log_bytes = in_log.as_ref().map_or(0, InLog::bytes);
+        self.reserve_memtables(writing, bytes.saturating_sub(in_log_bytes));
         let mut tally = Tally::default();
         let mut batches = 0;
         let mut seq = writing.last_seq;
@@ -135,12 +140,12 @@ impl Core {
             match share.work {
                 Work::One(keyspace, op) => {
                     seq = seq.next();
-                    self.insert(writing, keyspace, seq, op);
+                    self.insert(writing, keyspace, seq, op, &mut in_log);
                 }
                 Work::Batch(operations) => {
                     for (keyspace, op) in encoded_ops(&operations.encoded) {
                         seq = seq.next();
-                        self.insert(writing, keyspace, seq, op);
+                        self.insert(writing, keyspace, seq, op, &mut in_log);
                     }
                 }
             }
@@ -159,50 +164,62 @@ impl Core {
         Ok(())
     }
 
-    /// Appends the group's batches to the log and makes them as durable as the strongest asks.
+    /// Appends the group's batches to the log and makes them as durable as the strongest asks. Says which values stay
+    /// there.
     fn log_group<'a>(
         &self,
         writing: &mut Writing,
         shares: impl Iterator<Item = Share<'a>> + Clone,
-    ) -> Result<()> {
+    ) -> Result<Option<InLog>> {
         self.ensure_log(writing)?;
         let first_seq = writing.last_seq.next();
+        let held_bytes_max = self.settings.held_value_bytes_max();
         let Some(wal) = &mut writing.wal else { return Err(Error::closed()) };
         let before = wal.offset();
         let mut appended = Ok(());
+        let mut places = Vec::new();
         let mut all_buffered = true;
         let mut any_sync = false;
         let mut next_seq = first_seq;
         for share in shares.clone() {
             if appended.is_ok() {
-                appended = match share.work {
+                let record = match share.work {
                     Work::One(keyspace, op) => wal.append_op(next_seq, keyspace, op),
                     Work::Batch(Operations { encoded, tally }) => {
                         wal.append_batch(next_seq, tally.count, encoded)
                     }
                 };
+                appended = record.map(|record| {
+                    if let Some(record) = record {
+                        share.work.places(wal.number(), record, held_bytes_max, &mut places);
+                    }
+                });
             }
             // Saturating: a number near the end of all numbers came from a file, and decoding refuses it.
             next_seq = SeqNo(next_seq.0.saturating_add(u64::from(share.work.tally().count)));
             all_buffered &= share.durability == Durability::Buffered;
             any_sync |= share.durability == Durability::Sync;
         }
-        if !all_buffered || wal.buffered() >= BUFFERED_BYTES_MAX {
+        // What is to be read back must be with the operating system.
+        if !all_buffered || wal.buffered() >= BUFFERED_BYTES_MAX || !places.is_empty() {
             appended = appended.and_then(|()| wal.flush());
         }
         if let Err(error) = appended {
             return Err(self.log_append_failed(writing, error));
         }
         let bytes = wal.offset() - before;
+        let mut in_log = None;
+        if !places.is_empty() {
+            in_log = InLog::new(writing.values.get_or_insert_with(|| wal.values()), places, held_bytes_max);
+        }
         WorkCounters::add_alone(&self.work.bytes_wal, bytes);
         WorkCounters::add_alone(&self.unsynced_bytes, bytes);
-        if any_sync {
-            if is_planted(Defect::AckBeforeSync) {
-                return Ok(());
-            }
-            return self.sync_locked(writing);
+        if !any_sync {
+            self.sync_in_time(writing, shares)?;
+        } else if !is_planted(Defect::AckBeforeSync) {
+            self.sync_locked(writing)?;
         }
-        self.sync_in_time(writing, shares)
+        Ok(in_log)
     }
 
     /// Sees to it that interval writes are synced in time.
@@ -223,9 +240,21 @@ impl Core {
     }
 
     /// Inserts an operation into its active memtable; on a dropped keyspace it goes nowhere.
-    fn insert(&self, writing: &Writing, keyspace: KeyspaceId, seq: SeqNo, op: OpRef<'_>) {
-        if let Some(active) = writing.active.get(keyspace) {
-            apply_op(active, self.digest, seq, op);
+    fn insert(
+        &self,
+        writing: &Writing,
+        keyspace: KeyspaceId,
+        seq: SeqNo,
+        op: OpRef<'_>,
+        in_log: &mut Option<InLog>,
+    ) {
+        let place = in_log.as_mut().and_then(|in_log| in_log.place_of(op));
+        let Some(active) = writing.active.get(keyspace) else { return };
+        match (op, in_log, place) {
+            (OpRef::Put { key, .. }, Some(InLog { log, .. }), Some(place)) => {
+                active.insert_in_log(self.digest.digest(key), key, seq, log, place);
+            }
+            _ => apply_op(active, self.digest, seq, op),
         }
     }
 

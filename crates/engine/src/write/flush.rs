@@ -70,7 +70,7 @@ impl Core {
             Ok(edit)
         })?;
         for log in &generation.log_files {
-            self.garbage.doom_file(log.clone());
+            self.garbage.doom_log(log.clone());
         }
         self.collect_garbage();
         WorkCounters::add(&self.work.flushes, 1);
@@ -120,7 +120,7 @@ impl Core {
         let mut retention = Retention::new(&snapshots, &fragments, &below);
         let tombstones = fragments.thinned(b"", None, &snapshots);
         let mut output = Output::new(self, self.output_options(0), KeyRange::everything(), tombstones);
-        let mut iter = Arc::clone(memtable).iter();
+        let mut iter = Arc::clone(memtable).entries_iter();
         iter.seek_to_first()?;
         let mut dropped = 0u64;
         while iter.valid() {

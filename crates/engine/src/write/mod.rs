@@ -3,6 +3,8 @@
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod flush;
+mod in_log;
 pub(crate) mod queue;
 pub(crate) mod rotate;
+pub(crate) mod side;
 pub(crate) mod stall;

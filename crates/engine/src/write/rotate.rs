@@ -8,17 +8,19 @@
 //! A log whose append failed is sealed at its last good record. For lack of space the next write begins a
 //! new log, so writes resume by themselves; any other failure turns writes off until reopen.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use shamba_table::{Charge, LedgerPart};
 
 use crate::core::{Core, Generation, KeyspaceCore, Writing, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::garbage::LogFile;
 use crate::ids::KeyspaceId;
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::WorkCounters;
 use crate::wal::WalWriter;
+use crate::write::side::SideFile;
 
 /// The active memtable of each keyspace, at hand for the commit path.
 #[derive(Default)]
@@ -62,6 +64,7 @@ impl Core {
     /// Whether the active memtables or their log are full.
     pub(crate) fn is_rotation_due(&self, writing: &Writing) -> bool {
         let log_bytes = writing.wal.as_ref().map_or(0, WalWriter::offset);
+        let log_bytes = log_bytes.max(writing.side.as_ref().map_or(0, SideFile::bytes));
         writing.active.bytes() >= self.settings.memtable_bytes()
             || log_bytes >= self.settings.wal_bytes
             || writing.active.is_full()
@@ -122,6 +125,9 @@ impl Core {
             });
         }
         writing.active = self.active_memtables();
+        if let Some(side) = writing.side.take() {
+            writing.sealed_files.push(side.into_file());
+        }
         let log_files = std::mem::take(&mut writing.sealed_files);
         let fresh = Charge::new(&self.ledger, LedgerPart::Memtables, 0);
         let mut charge = std::mem::replace(&mut writing.memtable_charge, fresh);
@@ -163,6 +169,7 @@ impl Core {
 
 /// Puts a log that takes no more records where its generation's flush and the next sync find it.
 fn seal(writing: &mut Writing, wal: WalWriter) {
-    writing.sealed_files.push(wal.path().to_path_buf());
+    let values = writing.values.take().map_or_else(Weak::new, |values| Arc::downgrade(&values));
+    writing.sealed_files.push(LogFile { path: wal.path().to_path_buf(), values });
     writing.sealed.push_back(Arc::new(Mutex::new(wal)));
 }

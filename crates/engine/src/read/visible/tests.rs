@@ -98,6 +98,9 @@ impl Memtable for Counted {
     fn largest_seq(&self) -> SeqNo {
         self.table.largest_seq()
     }
+    fn values(&self) -> &crate::wal::ValueLogs {
+        self.table.values()
+    }
     fn iter(self: Arc<Self>) -> Box<dyn EntryIter> {
         Box::new(CountedIter(Arc::clone(&self.table).iter(), Arc::clone(&self.moves)))
     }

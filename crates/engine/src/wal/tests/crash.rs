@@ -56,12 +56,15 @@ impl Mini {
             promise: state.log_promise,
             known_seq: state.last_seq,
             recovery: Recovery::Strict,
+            held_bytes_max: 0,
         };
         let mut recovered = Vec::new();
         let logs = list_logs(env);
         let report = replay(env, dir, &logs, &options, &mut |batch| {
-            recovered.extend(batch.ops().map(|(seq, _, _)| table_entry(seq.0)));
-            Ok(())
+            batch.for_each(&mut |seq, _, _| {
+                recovered.push(table_entry(seq.0));
+                Ok(())
+            })
         })?;
         let last_seq = report.last_seq.max(state.last_seq);
         let mut manifest = ManifestWriter::create(env, dir, manifest_number, &state)?;

@@ -10,7 +10,7 @@ use crate::wal::record::encode_op_head;
 fn batch(wal: &mut WalWriter) -> Result<()> {
     let mut ops = Vec::new();
     encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"key", value: b"value" });
-    wal.append_batch(wal.last_seq().next(), 1, &ops)
+    wal.append_batch(wal.last_seq().next(), 1, &ops).map(|_| ())
 }
 
 fn faulty() -> (Arc<FaultFs>, Env) {
@@ -64,7 +64,7 @@ fn a_large_batch_that_fails_half_way_leaves_no_trace_and_takes_nothing_along() {
         let op = OpRef::Put { key: b"large", value: &value };
         // The first append is that of the batch before; the large one is written in pieces.
         let appended = wal.append_op(SeqNo(2), KeyspaceId(0), op);
-        let flushed = appended.clone().and_then(|()| wal.flush());
+        let flushed = appended.clone().and_then(|_| wal.flush());
         faults.clear_rules();
         let kept = match nth {
             0 => 0,

@@ -1,0 +1,116 @@
+//! Which values of a group stay in a log: longer ones than a memtable should hold, of batches that do not fit a frame.
+//!
+//! Such a batch is a group by itself, so the places that are noted while it is appended are asked for in the order of
+//! its operations. Without a log the values go to a file of their own.
+
+use std::sync::Arc;
+
+use super::commit::{Share, Work};
+use super::side::SideFile;
+use crate::core::{Core, Writing};
+use crate::error::Result;
+use crate::ids::LogNo;
+use crate::wal::{LargeRecord, OpRef, SHARED_BYTES_MAX, ValueLog, ValuePlace, encoded_ops_and_ends};
+
+impl Work<'_> {
+    /// Calls `each` with every value longer than `held_bytes_max`, and where it ends in the encoded operations if
+    /// there is more than one.
+    fn long_values(&self, held_bytes_max: u64, each: &mut dyn FnMut(Option<usize>, &[u8])) {
+        let is_long = |value: &[u8]| value.len() as u64 > held_bytes_max;
+        match self {
+            Self::One(_, OpRef::Put { value, .. }) if is_long(value) => each(None, value),
+            Self::One(..) => {}
+            Self::Batch(operations) => {
+                for (end, op) in encoded_ops_and_ends(&operations.encoded) {
+                    if let OpRef::Put { value, .. } = op
+                        && is_long(value)
+                    {
+                        each(Some(end), value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where the values longer than `held_bytes_max` are of a batch that has a record of its own.
+    pub(super) fn places(
+        &self,
+        log: LogNo,
+        record: LargeRecord,
+        held_bytes_max: u64,
+        places: &mut Vec<ValuePlace>,
+    ) {
+        let LargeRecord { offset, ops_at, ops_bytes } = record;
+        self.long_values(held_bytes_max, &mut |end, value| {
+            let at = (ops_at + end.unwrap_or(ops_bytes)).saturating_sub(value.len()) as u64;
+            // At most 256 MiB: its length was checked.
+            places.push(ValuePlace { log, record: offset, at, bytes: value.len() as u32 });
+        });
+    }
+}
+
+/// The values of a group that stay in a log.
+pub(super) struct InLog {
+    pub log: Arc<ValueLog>,
+    /// In the order of the operations.
+    places: std::vec::IntoIter<ValuePlace>,
+    held_bytes_max: u64,
+}
+
+impl InLog {
+    /// `None` for no places.
+    pub fn new(log: &Arc<ValueLog>, places: Vec<ValuePlace>, held_bytes_max: u64) -> Option<Self> {
+        let log = Arc::clone(log);
+        (!places.is_empty()).then(|| Self { log, places: places.into_iter(), held_bytes_max })
+    }
+
+    /// What the values take that are still to come.
+    pub fn bytes(&self) -> u64 {
+        self.places.as_slice().iter().map(|place| u64::from(place.bytes)).sum()
+    }
+
+    /// The place of the operation's value, if that stays in the log; each operation is asked for once, in order.
+    pub fn place_of(&mut self, op: OpRef<'_>) -> Option<ValuePlace> {
+        match op {
+            OpRef::Put { value, .. } if value.len() as u64 > self.held_bytes_max => self.places.next(),
+            _ => None,
+        }
+    }
+}
+
+impl Core {
+    /// Without a log: puts the group's long values into a file of their own.
+    pub(super) fn keep_values<'a>(
+        &self,
+        writing: &mut Writing,
+        shares: impl Iterator<Item = Share<'a>>,
+    ) -> Result<Option<InLog>> {
+        let held_bytes_max = self.settings.held_value_bytes_max();
+        let mut places = Vec::new();
+        for share in shares.filter(|share| share.work.bytes() > SHARED_BYTES_MAX) {
+            let mut kept = Ok(());
+            share.work.long_values(held_bytes_max, &mut |_, value| {
+                if kept.is_ok() {
+                    kept = self.keep_value(writing, value).map(|place| places.push(place));
+                }
+            });
+            kept?;
+        }
+        Ok(writing.side.as_ref().and_then(|side| InLog::new(side.values(), places, held_bytes_max)))
+    }
+
+    fn keep_value(&self, writing: &mut Writing, value: &[u8]) -> Result<ValuePlace> {
+        let side = match &mut writing.side {
+            Some(side) => side,
+            none => none.insert(SideFile::create(&self.env, &self.dir, self.new_log_no())?),
+        };
+        let kept = side.append(value);
+        if kept.is_err()
+            && let Some(side) = writing.side.take()
+        {
+            // Nothing more goes there; what entries refer to stays until they are flushed.
+            writing.sealed_files.push(side.into_file());
+        }
+        kept
+    }
+}

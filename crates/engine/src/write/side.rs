@@ -1,0 +1,89 @@
+//! Long values of a database without a log: kept in a file of their own until they are flushed.
+//!
+//! A value that would fill much of the write buffer goes to `NNNNNN.val`, framed as a log's records are ([`crate::log`]), and
+//! its memtable entry refers to it as to a value in a log ([`crate::wal::ValueLog`]). The file belongs to the memtables
+//! that are active while it is written; it is never synced, promises nothing, and is removed when they are flushed, or
+//! by the next open.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shamba_env::Env;
+
+use crate::error::Result;
+use crate::garbage::LogFile;
+use crate::ids::LogNo;
+use crate::log::{FileKind, FrameWriter};
+use crate::wal::{ValueLog, ValuePlace};
+
+/// The name of a file of values.
+fn side_file_name(number: LogNo) -> String {
+    format!("{:06}.val", number.0)
+}
+
+/// The number of the file of values that a file name belongs to; `None` for any other file.
+pub(crate) fn parse_side_file_name(name: &str) -> Option<LogNo> {
+    let number = LogNo(name.strip_suffix(".val")?.parse().ok()?);
+    (number.0 > 0 && side_file_name(number) == name).then_some(number)
+}
+
+/// The file that long values go to.
+pub(crate) struct SideFile {
+    frames: FrameWriter,
+    values: Arc<ValueLog>,
+}
+
+impl SideFile {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(env: &Env, dir: &Path, number: LogNo) -> Result<Self> {
+        let path = dir.join(side_file_name(number));
+        let frames = FrameWriter::create(env, &path, FileKind::Values, number.0)?;
+        let values = ValueLog::new(env, &path, number, frames.birth());
+        Ok(Self { frames, values })
+    }
+
+    /// Appends a value and hands it to the operating system. Copies it only from frame to frame.
+    ///
+    /// # Errors
+    /// What the file system says; then nothing more can be appended.
+    pub fn append(&mut self, value: &[u8]) -> Result<ValuePlace> {
+        let record = self.frames.append_record(&[value])?;
+        self.frames.flush()?;
+        // At most 256 MiB: its length was checked.
+        Ok(ValuePlace { log: self.values.number(), record, at: 0, bytes: value.len() as u32 })
+    }
+
+    /// As memtables refer to it.
+    pub fn values(&self) -> &Arc<ValueLog> {
+        &self.values
+    }
+
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
+        self.frames.offset()
+    }
+
+    /// The file, when nothing more will be appended.
+    pub fn into_file(self) -> LogFile {
+        let path: PathBuf = self.frames.path().to_path_buf();
+        LogFile { path, values: Arc::downgrade(&self.values) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_others() {
+        assert_eq!(side_file_name(LogNo(12)), "000012.val");
+        assert_eq!(parse_side_file_name("000012.val"), Some(LogNo(12)));
+        assert_eq!(parse_side_file_name("12345678.val"), Some(LogNo(12_345_678)));
+        for other in ["000000.val", "12.val", "+00012.val", "000012.log", "000012.val.tmp", ".val"] {
+            assert_eq!(parse_side_file_name(other), None, "{other}");
+        }
+    }
+}

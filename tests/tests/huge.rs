@@ -1,0 +1,102 @@
+//! The largest value there is, through a budget sixteen times smaller. Alone in its process, which it asks for its memory.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use shamba::env::process_rss_bytes;
+use shamba::{Compression, Db, Result};
+
+const BYTES: usize = 256 << 20;
+const BUDGET: u64 = 16 << 20;
+/// What the process may take beside the budget and the caller's own copies: the binary, stacks, what the allocator
+/// keeps.
+const SLACK: u64 = 64 << 20;
+
+/// Notes the most that the process takes while `work` runs.
+fn peak_during<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let (stop, peak) = (AtomicBool::new(false), AtomicU64::new(0));
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                peak.fetch_max(process_rss_bytes().unwrap_or(0), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let result = work();
+        stop.store(true, Ordering::Relaxed);
+        result
+    });
+    (result, peak.into_inner())
+}
+
+/// A generator of the value, so that comparing takes no second copy.
+fn byte(at: usize) -> u8 {
+    ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+fn is_value(found: &[u8]) -> bool {
+    found.len() == BYTES && found.iter().enumerate().step_by(4_093).all(|(at, found)| *found == byte(at))
+}
+
+fn open(path: &Path) -> Result<Db> {
+    let builder =
+        Db::builder(path).memory_budget(BUDGET).write_buffer(2 << 20).compression(Compression::None);
+    builder.info_log(false).open()
+}
+
+#[test]
+fn the_largest_value_passes_through_a_small_budget() -> Result<()> {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("db");
+    let value: Vec<u8> = (0..BYTES).map(byte).collect();
+    let db = open(&dir)?;
+    for number in 0..1_000 {
+        db.put(format!("small{number:04}"), "1")?;
+    }
+    // The caller's value is there before; what its going in takes beside is the database's.
+    let before = process_rss_bytes().unwrap_or(0);
+    let allowed = before + BUDGET + SLACK;
+    let (put, peak) = peak_during(|| db.put("huge", &value));
+    put?;
+    assert!(peak <= allowed, "put: {} MiB, {} before", peak >> 20, before >> 20);
+    drop(value);
+    let before = process_rss_bytes().unwrap_or(0);
+    let allowed = before + BUDGET + SLACK;
+    let step = |what: &str, work: &mut dyn FnMut() -> Result<()>| -> Result<()> {
+        let (done, peak) = peak_during(work);
+        done?;
+        assert!(peak <= allowed, "{what}: {} MiB, {} before", peak >> 20, before >> 20);
+        Ok(())
+    };
+    drop(db);
+    let mut reopened = None;
+    // The log is replayed, and the value goes from it into a table.
+    step("replay and flush", &mut || {
+        reopened = Some(open(&dir)?);
+        Ok(())
+    })?;
+    let db = reopened.expect("opened");
+    step("merge", &mut || {
+        db.put("huge2", "makes the merge rewrite")?;
+        db.flush()?;
+        db.compact()
+    })?;
+    step("verify", &mut || {
+        assert!(db.verify()?.is_clean());
+        Ok(())
+    })?;
+    assert!(is_value(&db.get("huge")?.expect("there")));
+    let mut seen = 0;
+    for pair in db.iter() {
+        let (key, found) = pair?;
+        assert!(if key == "huge" { is_value(&found) } else { found.len() < 100 });
+        seen += 1;
+    }
+    assert_eq!(seen, 1_002);
+    step("delete", &mut || {
+        db.delete("huge")?;
+        db.compact()
+    })?;
+    Ok(())
+}

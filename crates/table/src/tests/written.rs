@@ -9,7 +9,7 @@ fn rows() -> Vec<Row> {
         .map(|i| row(format!("path/to/file{:02}", i / 2), 100 - i, format!("some words {i}").repeat(3)))
         .collect();
     rows.push(row("path/to/large", 200, vec![7; 3_000]));
-    rows.push(row("path/to/largest", 201, (0..9_000u32).map(|i| (i * i >> 5) as u8).collect::<Vec<_>>()));
+    rows.push(row("path/to/largest", 201, (0..9_000u32).map(|i| ((i * i) >> 5) as u8).collect::<Vec<_>>()));
     rows[5].kind = EntryKind::Delete;
     sorted(rows)
 }
@@ -56,7 +56,7 @@ fn a_changed_byte_of_a_block_or_value_is_found() {
         let written = write(&rig, &rows());
         let good = rig.bytes();
         let mut found = 0;
-        for at in (PAGE_BYTES as usize..good.len()).step_by(7) {
+        for at in (PAGE_BYTES..good.len()).step_by(7) {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             rig.replace(&bad);

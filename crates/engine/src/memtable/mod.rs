@@ -46,7 +46,6 @@ pub(crate) trait Memtable: Send + Sync {
     fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]);
 
     /// Asks the core for the line at which [`Self::get`] with this digest will look first, and returns at once.
-    #[allow(dead_code)] // For lookups of many keys at once.
     fn prefetch(&self, digest: KeyDigest);
 
     /// Stores a range tombstone; one over no key is dropped.
@@ -99,7 +98,6 @@ impl dyn Memtable + '_ {
         self.values().add(log);
         self.insert(digest, key, seq, EntryKind::ValueRef, &place.encode());
     }
-
 }
 
 impl dyn Memtable {

@@ -74,7 +74,7 @@ pub use compression::Compression;
 pub use content::{ContentDigest, StreamedEntry};
 
 pub use describe::{BlockDescription, TableDescription, describe};
-pub use entry::{Entry, EntryIter, internal_cmp};
+pub use entry::{Entry, EntryIter, EntryView, internal_cmp};
 pub use error::{Error, Result};
 pub use files::OpenFiles;
 pub use format::{FIXED_BYTES, Section, SectionKind};

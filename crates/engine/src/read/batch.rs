@@ -10,7 +10,7 @@
 //!
 //! Not here: which entries these are ([`super::visible`]), when more are wanted ([`super::scan`]).
 
-use shamba_table::EntryIter;
+use shamba_table::{EntryIter, EntryView};
 
 use crate::slice::Slice;
 
@@ -18,6 +18,10 @@ use crate::slice::Slice;
 const COPY_UP_TO_BYTES: usize = 1024;
 /// A batch with this much is full. An idle scan keeps no more than this and the entry that crosses it.
 const FULL_BYTES: usize = 8 << 10;
+
+/// What a batch can hold from the start.
+const FIRST_BYTES: usize = 1 << 10;
+const FIRST_ENTRIES: usize = 16;
 
 /// Some entries in the order in which a walk met them.
 #[derive(Default)]
@@ -43,6 +47,11 @@ impl Batch {
         self.ends.clear();
         self.long = None;
         self.wanted = wanted;
+        if self.bytes.capacity() < FIRST_BYTES {
+            // At once what a short scan needs: it would grow step by step, for each of a few entries.
+            self.bytes.reserve(FIRST_BYTES);
+            self.ends.reserve(FIRST_ENTRIES);
+        }
     }
 
     /// How many entries there are.
@@ -56,8 +65,20 @@ impl Batch {
         self.ends.len() >= self.wanted || self.bytes.len() >= FULL_BYTES || self.long.is_some()
     }
 
-    /// Adds the entry that `source` stands at.
+    /// Adds an entry with a short value; false, and nothing is added, if the value is long.
     #[inline]
+    pub fn push_short(&mut self, entry: EntryView<'_>) -> bool {
+        if entry.value.len() > COPY_UP_TO_BYTES {
+            return false;
+        }
+        self.bytes.extend_from_slice(entry.key);
+        let key = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(entry.value);
+        self.ends.push(Ends { key, value: self.bytes.len() as u32 });
+        true
+    }
+
+    /// Adds the entry that `source` stands at.
     pub fn push(&mut self, source: &impl EntryIter) {
         self.bytes.extend_from_slice(source.key());
         // Both ends are small: a batch with `FULL_BYTES` gets no more, and a key has 64 KiB at most.
@@ -94,6 +115,12 @@ impl Batch {
         self.ends.pop();
         self.bytes.truncate(self.ends.last().map_or(0, |ends| ends.value as usize));
         self.long = None;
+    }
+
+    /// The key of the last entry; empty if there is none.
+    #[inline]
+    pub fn last_key(&self) -> &[u8] {
+        self.key(self.ends.len().wrapping_sub(1)).unwrap_or_default()
     }
 
     /// The key of entry `number`.
@@ -146,9 +173,14 @@ mod tests {
         for (number, row) in rows[..4].iter().enumerate() {
             assert!(!batch.is_full(), "before {number}");
             source.seek(&row.key, SeqNo::MAX).expect("rows");
-            batch.push(&source);
+            if number == 0 {
+                assert!(batch.push_short(source.view()));
+            } else {
+                batch.push(&source);
+            }
+            assert_eq!(batch.last_key(), row.key);
         }
-        assert!(batch.is_full(), "a long value ends it");
+        assert!(batch.is_full() && !batch.push_short(source.view()), "a long value ends it");
         for (number, row) in rows[..4].iter().enumerate() {
             assert_eq!((batch.key(number), batch.value(number)), (Some(&*row.key), Some(&*row.value)));
         }

@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
-use shamba_table::{EntryIter, Result};
+use shamba_table::{EntryIter, EntryView, Result};
 
 use super::source::Source;
 
@@ -51,6 +51,50 @@ impl MergeIter {
         let child = |iter: _| Child { iter: Into::into(iter), live: false, head: 0, seq: SeqNo::ZERO };
         let children: Vec<Child> = sources.into_iter().map(child).collect();
         Self { order: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
+    }
+
+    /// Goes on forward as long as `each`, given the entry that the merge stands at, says so, and stands at the one
+    /// of which it said no. Only for a merge that goes forward. `each` may be given copies of an entry one after
+    /// the other. Cheaper than step by step: while one child stays first, only its entries are looked at.
+    pub fn walk(&mut self, mut each: impl FnMut(EntryView<'_>) -> bool) -> Result<()> {
+        debug_assert!(self.direction == Direction::Forward);
+        while let Some(&first) = self.order.first() {
+            let first = first as usize;
+            let second = self.order.get(1).map(|&second| second as usize);
+            // Both at once, one of them to be moved.
+            let (child, bound) = match second {
+                Some(second) => match self.children.get_disjoint_mut([first, second]) {
+                    Ok([child, next]) => {
+                        let bound =
+                            Bound { head: next.head, seq: next.seq, newer: first < second, iter: &next.iter };
+                        (child, Some(bound))
+                    }
+                    Err(_) => return Ok(()),
+                },
+                None => (&mut self.children[first], None),
+            };
+            let drained = match &mut child.iter {
+                Source::Run(iter) => drain(iter, bound, &mut each),
+                Source::Tables(iter) => drain(iter, bound, &mut each),
+                Source::Other(iter) => drain(iter.as_mut(), bound, &mut each),
+                Source::Nothing => Ok(Drained::Ended),
+            };
+            match drained {
+                Ok(drained) => {
+                    child.refresh();
+                    match drained {
+                        Drained::Stopped => return Ok(()),
+                        Drained::Passed => self.move_back(0),
+                        Drained::Ended => drop(self.order.remove(0)),
+                    }
+                }
+                Err(error) => {
+                    self.order.clear();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Lets `each` change the sources, by their numbers as given. Afterwards the merge stands nowhere, until it is
@@ -237,6 +281,53 @@ impl Child {
     }
 }
 
+/// Where the runner-up stands.
+struct Bound<'a> {
+    head: u64,
+    seq: SeqNo,
+    /// Whether the first child comes before the runner-up where both stand at the same write.
+    newer: bool,
+    iter: &'a Source,
+}
+
+/// Why a child is not moved any further.
+enum Drained {
+    /// It stands at an entry of which was said no.
+    Stopped,
+    /// It has gone past the runner-up.
+    Passed,
+    /// It has no more entries.
+    Ended,
+}
+
+/// Moves the first child, a valid `iter`, as far as it is first and `each` says so.
+#[inline]
+fn drain<I: EntryIter + ?Sized>(
+    iter: &mut I,
+    bound: Option<Bound<'_>>,
+    each: &mut impl FnMut(EntryView<'_>) -> bool,
+) -> Result<Drained> {
+    loop {
+        if !each(iter.view()) {
+            return Ok(Drained::Stopped);
+        }
+        iter.next()?;
+        if !iter.valid() {
+            return Ok(Drained::Ended);
+        }
+        if let Some(bound) = &bound {
+            let key = iter.key();
+            let order = head(key).cmp(&bound.head).then_with(|| {
+                let order = key.cmp(bound.iter.key());
+                order.then_with(|| bound.seq.cmp(&iter.seq()))
+            });
+            if order.is_gt() || (order.is_eq() && !bound.newer) {
+                return Ok(Drained::Passed);
+            }
+        }
+    }
+}
+
 impl EntryIter for MergeIter {
     fn seek_to_first(&mut self) -> Result<()> {
         self.place(Direction::Forward, |iter| iter.seek_to_first())
@@ -272,6 +363,11 @@ impl EntryIter for MergeIter {
     #[inline]
     fn valid(&self) -> bool {
         !self.order.is_empty()
+    }
+
+    #[inline]
+    fn view(&self) -> EntryView<'_> {
+        self.current().view()
     }
 
     #[inline]

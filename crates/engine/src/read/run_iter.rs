@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
-use shamba_table::{EntryIter, Error, Result, TableIter, Walk};
+use shamba_table::{EntryIter, EntryView, Error, Result, TableIter, Walk};
 
 use crate::version::{KeyRange, Run, TableUse};
 
@@ -162,6 +162,7 @@ impl<L: TableList> RunIter<L> {
         Ok(())
     }
 
+    #[inline]
     fn at_entry(&self) -> &TableIter {
         &self.open.as_ref().expect("only called when valid").iter
     }
@@ -213,6 +214,11 @@ impl<L: TableList> EntryIter for RunIter<L> {
     }
 
     #[inline]
+    fn view(&self) -> EntryView<'_> {
+        self.at_entry().view()
+    }
+
+    #[inline]
     fn next(&mut self) -> Result<()> {
         let Some(open) = self.open.as_mut().filter(|_| self.valid) else { return Ok(()) };
         self.valid = false;
@@ -238,22 +244,27 @@ impl<L: TableList> EntryIter for RunIter<L> {
         self.seek_back_from(before, None)
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         self.valid
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.at_entry().key()
     }
 
+    #[inline]
     fn seq(&self) -> SeqNo {
         self.at_entry().seq()
     }
 
+    #[inline]
     fn kind(&self) -> EntryKind {
         self.at_entry().kind()
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
         self.at_entry().value()
     }

@@ -37,6 +37,9 @@ use crate::view::{View, ViewSource};
 const SHARDS: usize = 16;
 /// The most entries that are found in one go: the lock and the calls around them are then cheap for each.
 const FOUND_AT_ONCE: usize = 64;
+/// How many times more entries a scan finds at each call after the first: what is found in vain, because the
+/// scan ends, is at most about twice what it used.
+const WANTED_GROWTH: usize = 3;
 /// What a shard keeps of scans that ended: a thread seldom has more of them open than this, and ends them all.
 const SPARE_MAX: usize = 4;
 /// A shard drops the places of ended iterators when it has at least so many.
@@ -325,8 +328,11 @@ impl Scan {
         // A scan that has gone on for a while will go on, so it finds more in one go; the first steps find no
         // more than was asked for, so that nothing is read for keys that nobody asks for.
         let on = matches!(step, Move::On);
-        self.wanted =
-            if on && self.direction == direction { (self.wanted * 2).min(FOUND_AT_ONCE) } else { 1 };
+        self.wanted = if on && self.direction == direction {
+            (self.wanted * WANTED_GROWTH).min(FOUND_AT_ONCE)
+        } else {
+            1
+        };
         let mut live = lock(&self.slot.live);
         let (moved, failed) = match live.as_mut() {
             // The iterator stands at the last key found.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
-use shamba_table::{EntryIter, Result};
+use shamba_table::{EntryIter, EntryView, Result};
 
 use super::run_iter::RunIter;
 use crate::version::{Run, TableUse};
@@ -72,6 +72,12 @@ impl EntryIter for Source {
     #[inline]
     fn valid(&self) -> bool {
         each!(self, iter => iter.valid(), false)
+    }
+
+    #[inline]
+    fn view(&self) -> EntryView<'_> {
+        let nothing = EntryView { key: &[], seq: SeqNo::ZERO, kind: EntryKind::Put, value: &[] };
+        each!(self, iter => iter.view(), nothing)
     }
 
     #[inline]

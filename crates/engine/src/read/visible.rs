@@ -175,7 +175,13 @@ impl VisibleIter {
     fn find_forward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Forward;
         let (mut covered, mut patience) = (0, STEPS_BEFORE_SEEK);
-        while self.merge.valid() && self.range.is_above(self.merge.key()) {
+        loop {
+            if self.tombstones.lists.is_empty() && self.find_plain(out)? {
+                return Ok(true);
+            }
+            if !self.merge.valid() || !self.range.is_above(self.merge.key()) {
+                break;
+            }
             self.key.clear();
             self.key.extend_from_slice(self.merge.key());
             if self.merge.seq() > self.seq {
@@ -209,6 +215,58 @@ impl VisibleIter {
             self.leave_forward()?;
         }
         Ok(out.len() > 0)
+    }
+
+    /// Finds visible keys forward as long as there is nothing to it: entries that the reader sees, plain puts and
+    /// deletes, of keys of which no version was met yet. True if that made `out` full; otherwise the merge stands at
+    /// an entry that needs a closer look, or at none.
+    fn find_plain(&mut self, out: &mut Batch) -> Result<bool> {
+        /// Where the key is of which all further versions are to be left.
+        enum Left {
+            Nowhere,
+            InOut,
+            InKey,
+        }
+        loop {
+            let (mut left, mut versions, mut is_full) = (Left::Nowhere, 0, false);
+            let (key, range, seq) = (&mut self.key, &self.range, self.seq);
+            self.merge.walk(|entry| {
+                let is_older = match left {
+                    Left::Nowhere => false,
+                    Left::InOut => out.last_key() == entry.key,
+                    Left::InKey => key == entry.key,
+                };
+                if is_older {
+                    versions += 1;
+                    return versions < STEPS_BEFORE_SEEK;
+                }
+                if entry.seq > seq || !range.is_above(entry.key) {
+                    return false;
+                }
+                match entry.kind {
+                    EntryKind::Put if out.push_short(entry) => {
+                        (left, versions) = (Left::InOut, 0);
+                        is_full = out.is_full();
+                        !is_full
+                    }
+                    EntryKind::Delete => {
+                        key.clear();
+                        key.extend_from_slice(entry.key);
+                        (left, versions) = (Left::InKey, 0);
+                        true
+                    }
+                    _ => false,
+                }
+            })?;
+            if is_full || (versions == STEPS_BEFORE_SEEK && matches!(left, Left::InOut)) {
+                self.key.clear();
+                self.key.extend_from_slice(out.last_key());
+            }
+            if is_full || versions < STEPS_BEFORE_SEEK {
+                return Ok(is_full);
+            }
+            self.merge.seek(&self.key, SeqNo::ZERO)?;
+        }
     }
 
     /// Leaves all remaining versions of the key at hand, at one of which the merge stands.

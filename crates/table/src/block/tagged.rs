@@ -57,6 +57,9 @@ const SEQ_WIDTH_MAX: usize = 8;
 /// About how many lines a search asks for at once: as many as a core can wait for.
 const ASKED_FOR: usize = 16;
 
+/// What is copied of a key at once, whatever its length.
+const CHUNK_BYTES: usize = 16;
+
 /// The bits of a number of so many bytes.
 const MASKS: [u64; 9] = [
     0,
@@ -463,11 +466,17 @@ impl<'a> Tagged<'a> {
                     keys.extend_from_slice(self.common(&at)?);
                     keys.extend_from_slice(prefix);
                     shared = keys.len() - start;
+                } else if let Some(chunk) = chunk_at(keys, before, shared) {
+                    append_part(keys, chunk, shared);
                 } else {
                     keys.extend_from_within(before..before + shared);
                 }
                 before = start;
-                keys.extend_from_slice(entry.suffix);
+                let suffix_at = entry.start + at.entry_head_bytes;
+                match chunk_at(self.bytes, suffix_at, entry.suffix.len()) {
+                    Some(chunk) => append_part(keys, chunk, entry.suffix.len()),
+                    None => keys.extend_from_slice(entry.suffix),
+                }
                 self.parts(&at, &entry)
             };
             let parts = assemble().ok_or_else(|| malformed(number))?;
@@ -551,6 +560,23 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
         return a_last == b_last && !a.as_chunks().0.iter().zip(b.as_chunks().0).any(differs);
     }
     a.len() == b.len() && !a.iter().zip(b).any(|(a, b)| a != b)
+}
+
+/// The bytes at `at`, if `length` of them are a chunk or less and a whole chunk is there: copied without a call.
+#[inline(always)]
+fn chunk_at(bytes: &[u8], at: usize, length: usize) -> Option<[u8; CHUNK_BYTES]> {
+    if length > CHUNK_BYTES {
+        return None;
+    }
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// Appends the first `length` bytes of a chunk.
+#[inline(always)]
+fn append_part(keys: &mut Vec<u8>, chunk: [u8; CHUNK_BYTES], length: usize) {
+    let end = keys.len() + length;
+    keys.extend_from_slice(&chunk);
+    keys.truncate(end);
 }
 
 /// As [`Tagged::number`], where fewer than eight bytes are left.

@@ -17,9 +17,13 @@ use super::window::{ENTRIES_MAX, Window};
 use super::{ReadCounters, TableReader};
 use crate::block::DataBlock;
 use crate::cache::PinnedBlock;
-use crate::entry::EntryIter;
+use crate::entry::{EntryIter, EntryView};
 use crate::error::Result;
 use crate::index::BlockNo;
+
+/// How much more entries each window of a walk has than the one before: looking at a block's header costs about
+/// as much as a few entries.
+const STRIDE_GROWTH: usize = 3;
 
 /// Walks the entries of one table.
 #[derive(Debug)]
@@ -119,14 +123,14 @@ impl TableIter {
     fn take_from(&mut self, number: usize) -> Result<()> {
         let count = self.block.as_ref().map_or(0, |held| held.count);
         let numbers = number..count.min(number + self.stride);
-        self.stride = (self.stride * 2).min(ENTRIES_MAX);
+        self.stride = (self.stride * STRIDE_GROWTH).min(ENTRIES_MAX);
         self.ask(|block, window| window.fill(block, numbers))
     }
 
     /// Takes entries of the block held that end before entry `end`; the last is current.
     fn take_up_to(&mut self, end: usize) -> Result<()> {
         let numbers = end.saturating_sub(self.stride)..end;
-        self.stride = (self.stride * 2).min(ENTRIES_MAX);
+        self.stride = (self.stride * STRIDE_GROWTH).min(ENTRIES_MAX);
         self.ask(|block, window| window.fill(block, numbers))?;
         self.window.go_to_last();
         Ok(())
@@ -264,6 +268,11 @@ impl EntryIter for TableIter {
     #[inline]
     fn kind(&self) -> EntryKind {
         self.window.kind()
+    }
+
+    #[inline]
+    fn view(&self) -> EntryView<'_> {
+        self.window.view(self.block.as_ref().map_or(&[], |held| &held.payload))
     }
 
     #[inline]

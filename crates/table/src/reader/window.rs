@@ -10,6 +10,7 @@ use std::ops::Range;
 use shamba_key::{EntryKind, SeqNo};
 
 use crate::block::DataBlock;
+use crate::entry::EntryView;
 
 /// The most entries in a window.
 pub(super) const ENTRIES_MAX: usize = 16;
@@ -32,6 +33,7 @@ pub(super) struct Window {
 struct Taken {
     seq: SeqNo,
     kind: EntryKind,
+    key: u32,
     key_end: u32,
     value: u32,
     value_end: u32,
@@ -54,16 +56,18 @@ impl Window {
             self.keys.reserve(KEYS_BYTES);
             self.entries.reserve(ENTRIES_MAX);
         }
-        let entries = &mut self.entries;
+        let (entries, mut start) = (&mut self.entries, 0);
         let taken = block.take(numbers, &mut self.keys, |entry, keys| {
             // A payload is below 4 GiB, and so are the few keys of a window.
             entries.push(Taken {
                 seq: entry.seq,
                 kind: entry.kind,
+                key: start,
                 key_end: keys.len() as u32,
                 value: entry.value_start as u32,
                 value_end: (entry.value_start + entry.value.len()) as u32,
             });
+            start = keys.len() as u32;
         });
         if taken.is_err() {
             self.clear();
@@ -103,13 +107,24 @@ impl Window {
         !self.entries.is_empty()
     }
 
+    /// The current entry, of the block with this payload; an empty put if there is none.
+    #[inline(always)]
+    pub(super) fn view<'a>(&'a self, payload: &'a [u8]) -> EntryView<'a> {
+        let Some(entry) = self.entries.get(self.at) else {
+            return EntryView { key: &[], seq: SeqNo::ZERO, kind: EntryKind::Put, value: &[] };
+        };
+        EntryView {
+            key: self.keys.get(entry.key as usize..entry.key_end as usize).unwrap_or_default(),
+            seq: entry.seq,
+            kind: entry.kind,
+            value: payload.get(entry.value as usize..entry.value_end as usize).unwrap_or_default(),
+        }
+    }
+
     /// The current entry's key.
     #[inline(always)]
     pub(super) fn key(&self) -> &[u8] {
-        let Some(entry) = self.entries.get(self.at) else { return &[] };
-        let before = self.at.checked_sub(1).and_then(|before| self.entries.get(before));
-        let start = before.map_or(0, |before| before.key_end as usize);
-        self.keys.get(start..entry.key_end as usize).unwrap_or_default()
+        self.view(&[]).key
     }
 
     /// The current entry's sequence number.

@@ -153,3 +153,57 @@ fn an_error_leaves_no_position_and_a_new_seek_starts_over() {
         assert_eq!(collect(&mut merge).len(), 10, "fail at {fail_at}");
     }
 }
+
+#[test]
+fn a_walk_with_stops_gives_what_steps_give() {
+    for seed in 0..300 {
+        println!("seed {seed}");
+        let dice = Dice::new(seed);
+        let mut parts = vec![Vec::new(); 1 + dice.below(5)];
+        let mut all = Vec::new();
+        for seq in 1..=dice.below(80) as u64 {
+            let row = Row::put(&dice.key(), seq);
+            let first = dice.below(parts.len());
+            for (number, part) in parts.iter_mut().enumerate().skip(first) {
+                if number == first || dice.one_in(4) {
+                    part.push(Row { value: format!("{seq} of {number}").into_bytes(), ..row.clone() });
+                }
+            }
+            all.push(Row { value: format!("{seq} of {first}").into_bytes(), ..row });
+        }
+        sort(&mut all);
+        let mut merge = merge_of(parts);
+        merge.seek_to_first().expect("rows");
+        let mut got: Vec<Row> = Vec::new();
+        while merge.valid() {
+            let mut left = dice.below(6);
+            let stand = |entry: EntryView<'_>| Row {
+                key: entry.key.to_vec(),
+                seq: entry.seq,
+                kind: entry.kind,
+                value: entry.value.to_vec(),
+            };
+            let mut give = |entry: EntryView<'_>| {
+                // Copies follow the entry that counts.
+                if got.last().is_none_or(|last| (&last.key[..], last.seq) != (entry.key, entry.seq)) {
+                    got.push(stand(entry));
+                }
+            };
+            merge
+                .walk(|entry| {
+                    let goes_on = left > 0;
+                    if goes_on {
+                        give(entry);
+                    }
+                    left = left.saturating_sub(1);
+                    goes_on
+                })
+                .expect("rows");
+            if merge.valid() {
+                give(merge.view());
+                merge.next().expect("rows");
+            }
+        }
+        assert_eq!(got, all);
+    }
+}

@@ -11,31 +11,31 @@
 //! Not here: long values ([`large`]); what to write (the engine's flush and compaction); the layout
 //! ([`crate::format`]).
 
+mod finish;
 mod large;
+mod output;
 
 pub use self::large::ValueSource;
+use self::output::Output;
 
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
-use shamba_env::{Env, WriteFile, append_all};
-use shamba_filter::BlockedFilter;
+use shamba_env::Env;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
 
-use crate::block::frame::{FRAME_BYTES, seal, seal_in_place};
+use crate::block::frame::FRAME_BYTES;
 use crate::block::{DataBlockBuilder, NewEntry, shared_bytes};
 use crate::compression::{Compression, Compressor};
 use crate::content::ContentDigest;
 use crate::error::{Error, Result};
-use crate::filter_section;
-use crate::format::footer::Footer;
 use crate::format::header::Header;
 use crate::format::properties::Properties;
-use crate::format::{FEATURE_TAGGED_BLOCKS, FEATURE_VALUES, HEADER_BYTES, PAGE_BYTES, Section, SectionKind};
+use crate::format::{FEATURE_TAGGED_BLOCKS, PAGE_BYTES};
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, IndexBuilder, separator};
-use crate::range::{self, RangeTombstone};
+use crate::range::RangeTombstone;
 use crate::reader::WrittenBlocks;
 use crate::values::{ChunkCutter, LargeValues};
 
@@ -414,102 +414,6 @@ impl TableWriter {
         &self.out.path
     }
 
-    /// Writes what is left and makes the content durable (not the name: sync the directory).
-    ///
-    /// # Errors
-    /// `Invalid` for an empty table; `Io` when writing or syncing fails. The file is then removed as well as
-    /// that goes.
-    pub fn finish(self) -> Result<TableSummary> {
-        self.finish_written().map(|(summary, _)| summary)
-    }
-
-    /// [`Self::finish`], and what a check of the file has to know ([`crate::TableReader::check_written`]).
-    ///
-    /// # Errors
-    /// As [`Self::finish`].
-    pub fn finish_written(mut self) -> Result<(TableSummary, WrittenBlocks)> {
-        let summary = self.write_rest()?;
-        self.keep = true;
-        Ok((summary, std::mem::take(&mut self.written)))
-    }
-
-    /// Gives up: closes the file and removes it as well as that goes.
-    pub fn abandon(self) {
-        drop(self);
-    }
-
-    fn write_rest(&mut self) -> Result<TableSummary> {
-        if self.is_empty() {
-            return Err(Error::Invalid("a table without entries".to_owned()));
-        }
-        if self.is_torn {
-            return Err(Error::Invalid("a table with part of a value".to_owned()));
-        }
-        self.cut_block()?;
-        if let Some(handle) = self.unlisted.take() {
-            self.index.push(&self.last_key, SeqNo::ZERO, handle);
-        }
-        let mut sections = Sections { done: Vec::new(), next: HEADER_BYTES as u64 };
-        sections.close(SectionKind::Data, self.out.offset());
-        let index = std::mem::take(&mut self.index);
-        if self.entries > 0 {
-            let top = index.finish(|payload| self.out.frame(payload, Compression::None))?;
-            sections.close(SectionKind::Index, self.out.offset());
-            self.out.frame(&top, Compression::None)?;
-            sections.close(SectionKind::IndexTop, self.out.offset());
-        }
-        if let Some(filter) = BlockedFilter::build(&self.digests, self.options.bits_per_key) {
-            let (birth, offset) = (self.options.birth, self.out.offset());
-            filter_section::write(&filter, birth, offset, |piece| self.out.append(piece))?;
-        }
-        sections.close(SectionKind::Filter, self.out.offset());
-        let properties = self.properties();
-        if !self.tombstones.is_empty() {
-            self.out.frame(&range::encode(&mut self.tombstones), Compression::None)?;
-        }
-        sections.close(SectionKind::RangeTombstones, self.out.offset());
-        self.out.frame(&properties.encode(), Compression::None)?;
-        sections.close(SectionKind::Properties, self.out.offset());
-        let required = if self.has_values { FEATURE_VALUES } else { 0 };
-        let footer = Footer { sections: sections.done, digest: self.options.digest, required };
-        let footer = footer.encode(self.options.birth, self.out.offset());
-        self.out.append(&footer)?;
-        self.out.sync()?;
-        let file_bytes = self.out.offset();
-        Ok(TableSummary::of(self.options.id, self.options.birth, file_bytes, &properties))
-    }
-
-    fn properties(&self) -> Properties {
-        let last_upper = (self.entries > 0).then(|| {
-            let mut upper = self.last_key.clone();
-            upper.push(0);
-            Bytes::from(upper)
-        });
-        let starts = self.tombstones.iter().map(|tombstone| tombstone.start.clone());
-        let ends = self.tombstones.iter().map(|tombstone| tombstone.end.clone());
-        // `None` is the largest upper bound: no end.
-        let open = self.tombstones.iter().any(|tombstone| tombstone.end.is_none());
-        let upper = if open { None } else { ends.flatten().chain(last_upper).max() };
-        let (smallest_seq, largest_seq) = self.seqs.unwrap_or_default();
-        Properties {
-            entries: self.entries,
-            deletes: self.deletes,
-            range_deletes: self.tombstones.len() as u64,
-            data_blocks: self.data_blocks,
-            filter_keys: self.digests.len() as u64,
-            raw_key_bytes: self.raw_key_bytes,
-            raw_value_bytes: self.raw_value_bytes,
-            smallest: self.first_key.clone().into_iter().chain(starts).min().unwrap_or_default(),
-            upper,
-            smallest_seq,
-            largest_seq,
-            content: self.content,
-            bits_per_key: self.options.bits_per_key,
-            block_bytes: self.options.block_bytes as u32,
-            compression: self.options.compression,
-        }
-    }
-
     fn check_entry(&self, key: &[u8], seq: SeqNo, kind: EntryKind, value_bytes: u64) -> Result<Order> {
         if key.len() > MAX_KEY_BYTES || value_bytes > MAX_VALUE_BYTES as u64 {
             let key_bytes = key.len();
@@ -593,84 +497,4 @@ impl Drop for TableWriter {
 /// What uncompressed blocks start on a multiple of: a page, or less for blocks so small that several share one.
 pub(crate) fn alignment(block_bytes: usize) -> u64 {
     block_bytes.next_power_of_two().min(PAGE_BYTES) as u64
-}
-
-/// The sections written so far.
-struct Sections {
-    done: Vec<Section>,
-    next: u64,
-}
-
-impl Sections {
-    /// The section of this kind reaches from where the last one ended to `end`; absent if that is nothing.
-    fn close(&mut self, kind: SectionKind, end: u64) {
-        if end > self.next {
-            self.done.push(Section { kind, offset: self.next, bytes: end - self.next });
-            self.next = end;
-        }
-    }
-}
-
-/// The file, and what is not yet given to it.
-struct Output {
-    file: Box<dyn WriteFile>,
-    path: PathBuf,
-    birth: BirthId,
-    gathered: Vec<u8>,
-    written_bytes: u64,
-}
-
-impl Output {
-    fn offset(&self) -> u64 {
-        self.written_bytes + self.gathered.len() as u64
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.gathered.extend_from_slice(bytes);
-        self.spill(GATHER_BYTES)
-    }
-
-    fn pad_to(&mut self, alignment: u64) -> Result<()> {
-        let padding = self.offset().next_multiple_of(alignment) - self.offset();
-        self.gathered.resize(self.gathered.len() + padding as usize, 0);
-        Ok(())
-    }
-
-    /// Appends the frame of a data block that is not compressed, which is then built where it goes.
-    fn frame_of(&mut self, block: &mut DataBlockBuilder) -> Result<(u64, u32)> {
-        let (offset, start) = (self.offset(), self.gathered.len());
-        block.finish_into(&mut self.gathered);
-        seal_in_place(&mut self.gathered, start, self.birth, offset, Compression::None);
-        self.framed(offset, start)
-    }
-
-    /// Appends a frame; where it starts and how long it is.
-    fn frame(&mut self, stored: &[u8], compression: Compression) -> Result<(u64, u32)> {
-        let (offset, start) = (self.offset(), self.gathered.len());
-        seal(&mut self.gathered, self.birth, offset, stored, compression);
-        self.framed(offset, start)
-    }
-
-    /// A frame lies there, from `start` of what is gathered.
-    fn framed(&mut self, offset: u64, start: usize) -> Result<(u64, u32)> {
-        let bytes = u32::try_from(self.gathered.len() - start)
-            .map_err(|_| Error::Invalid("a block of 4 GiB or more".to_owned()))?;
-        self.spill(GATHER_BYTES)?;
-        Ok((offset, bytes))
-    }
-
-    fn spill(&mut self, from_bytes: usize) -> Result<()> {
-        if self.gathered.len() >= from_bytes && !self.gathered.is_empty() {
-            append_all(self.file.as_mut(), &self.gathered)
-                .map_err(|error| Error::io(&self.path, "write", error))?;
-            self.written_bytes += self.gathered.len() as u64;
-            self.gathered.clear();
-        }
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        self.spill(0)?;
-        self.file.sync_all().map_err(|error| Error::io(&self.path, "sync", error))
-    }
 }

@@ -1,3 +1,5 @@
+//! Values in chunks: what went in comes out, whatever the sizes, and damage is told apart.
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! Values read back from a log, piece by piece: whole, cut and damaged.
+
 use std::path::Path;
 
 use shamba_env::{Env, append_all, read_file};

@@ -1,0 +1,131 @@
+//! The end of a table: index, filter, range tombstones, properties and footer, in one go.
+//!
+//! Not here: the entries ([`super`]), what each section looks like ([`crate::format`]).
+
+use bytes::Bytes;
+use shamba_filter::BlockedFilter;
+use shamba_key::SeqNo;
+
+use super::{TableSummary, TableWriter};
+use crate::compression::Compression;
+use crate::error::{Error, Result};
+use crate::filter_section;
+use crate::format::footer::Footer;
+use crate::format::properties::Properties;
+use crate::format::{FEATURE_VALUES, HEADER_BYTES, Section, SectionKind};
+use crate::range;
+use crate::reader::WrittenBlocks;
+
+impl TableWriter {
+    /// Writes what is left and makes the content durable (not the name: sync the directory).
+    ///
+    /// # Errors
+    /// `Invalid` for an empty table; `Io` when writing or syncing fails. The file is then removed as well as
+    /// that goes.
+    pub fn finish(self) -> Result<TableSummary> {
+        self.finish_written().map(|(summary, _)| summary)
+    }
+
+    /// [`Self::finish`], and what a check of the file has to know ([`crate::TableReader::check_written`]).
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_written(mut self) -> Result<(TableSummary, WrittenBlocks)> {
+        let summary = self.write_rest()?;
+        self.keep = true;
+        Ok((summary, std::mem::take(&mut self.written)))
+    }
+
+    /// Gives up: closes the file and removes it as well as that goes.
+    pub fn abandon(self) {
+        drop(self);
+    }
+
+    fn write_rest(&mut self) -> Result<TableSummary> {
+        if self.is_empty() {
+            return Err(Error::Invalid("a table without entries".to_owned()));
+        }
+        if self.is_torn {
+            return Err(Error::Invalid("a table with part of a value".to_owned()));
+        }
+        self.cut_block()?;
+        if let Some(handle) = self.unlisted.take() {
+            self.index.push(&self.last_key, SeqNo::ZERO, handle);
+        }
+        let mut sections = Sections { done: Vec::new(), next: HEADER_BYTES as u64 };
+        sections.close(SectionKind::Data, self.out.offset());
+        let index = std::mem::take(&mut self.index);
+        if self.entries > 0 {
+            let top = index.finish(|payload| self.out.frame(payload, Compression::None))?;
+            sections.close(SectionKind::Index, self.out.offset());
+            self.out.frame(&top, Compression::None)?;
+            sections.close(SectionKind::IndexTop, self.out.offset());
+        }
+        if let Some(filter) = BlockedFilter::build(&self.digests, self.options.bits_per_key) {
+            let (birth, offset) = (self.options.birth, self.out.offset());
+            filter_section::write(&filter, birth, offset, |piece| self.out.append(piece))?;
+        }
+        sections.close(SectionKind::Filter, self.out.offset());
+        let properties = self.properties();
+        if !self.tombstones.is_empty() {
+            self.out.frame(&range::encode(&mut self.tombstones), Compression::None)?;
+        }
+        sections.close(SectionKind::RangeTombstones, self.out.offset());
+        self.out.frame(&properties.encode(), Compression::None)?;
+        sections.close(SectionKind::Properties, self.out.offset());
+        let required = if self.has_values { FEATURE_VALUES } else { 0 };
+        let footer = Footer { sections: sections.done, digest: self.options.digest, required };
+        let footer = footer.encode(self.options.birth, self.out.offset());
+        self.out.append(&footer)?;
+        self.out.sync()?;
+        let file_bytes = self.out.offset();
+        Ok(TableSummary::of(self.options.id, self.options.birth, file_bytes, &properties))
+    }
+
+    fn properties(&self) -> Properties {
+        let last_upper = (self.entries > 0).then(|| {
+            let mut upper = self.last_key.clone();
+            upper.push(0);
+            Bytes::from(upper)
+        });
+        let starts = self.tombstones.iter().map(|tombstone| tombstone.start.clone());
+        let ends = self.tombstones.iter().map(|tombstone| tombstone.end.clone());
+        // `None` is the largest upper bound: no end.
+        let open = self.tombstones.iter().any(|tombstone| tombstone.end.is_none());
+        let upper = if open { None } else { ends.flatten().chain(last_upper).max() };
+        let (smallest_seq, largest_seq) = self.seqs.unwrap_or_default();
+        Properties {
+            entries: self.entries,
+            deletes: self.deletes,
+            range_deletes: self.tombstones.len() as u64,
+            data_blocks: self.data_blocks,
+            filter_keys: self.digests.len() as u64,
+            raw_key_bytes: self.raw_key_bytes,
+            raw_value_bytes: self.raw_value_bytes,
+            smallest: self.first_key.clone().into_iter().chain(starts).min().unwrap_or_default(),
+            upper,
+            smallest_seq,
+            largest_seq,
+            content: self.content,
+            bits_per_key: self.options.bits_per_key,
+            block_bytes: self.options.block_bytes as u32,
+            compression: self.options.compression,
+        }
+    }
+}
+
+/// The sections written so far.
+struct Sections {
+    done: Vec<Section>,
+    next: u64,
+}
+
+impl Sections {
+    /// The section of this kind reaches from where the last one ended to `end`; absent if that is nothing.
+    fn close(&mut self, kind: SectionKind, end: u64) {
+        if end > self.next {
+            self.done.push(Section { kind, offset: self.next, bytes: end - self.next });
+            self.next = end;
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The file of a table being written, and what is gathered for it.
+//!
+//! Not here: what is written ([`super`]).
+
+use std::path::PathBuf;
+
+use shamba_env::{WriteFile, append_all};
+
+use super::GATHER_BYTES;
+use crate::block::DataBlockBuilder;
+use crate::block::frame::{seal, seal_in_place};
+use crate::compression::Compression;
+use crate::error::{Error, Result};
+use crate::id::BirthId;
+
+/// The file, and what is not yet given to it.
+pub(super) struct Output {
+    pub(super) file: Box<dyn WriteFile>,
+    pub(super) path: PathBuf,
+    pub(super) birth: BirthId,
+    pub(super) gathered: Vec<u8>,
+    pub(super) written_bytes: u64,
+}
+
+impl Output {
+    pub(super) fn offset(&self) -> u64 {
+        self.written_bytes + self.gathered.len() as u64
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.gathered.extend_from_slice(bytes);
+        self.spill(GATHER_BYTES)
+    }
+
+    pub(super) fn pad_to(&mut self, alignment: u64) -> Result<()> {
+        let padding = self.offset().next_multiple_of(alignment) - self.offset();
+        self.gathered.resize(self.gathered.len() + padding as usize, 0);
+        Ok(())
+    }
+
+    /// Appends the frame of a data block that is not compressed, which is then built where it goes.
+    pub(super) fn frame_of(&mut self, block: &mut DataBlockBuilder) -> Result<(u64, u32)> {
+        let (offset, start) = (self.offset(), self.gathered.len());
+        block.finish_into(&mut self.gathered);
+        seal_in_place(&mut self.gathered, start, self.birth, offset, Compression::None);
+        self.framed(offset, start)
+    }
+
+    /// Appends a frame; where it starts and how long it is.
+    pub(super) fn frame(&mut self, stored: &[u8], compression: Compression) -> Result<(u64, u32)> {
+        let (offset, start) = (self.offset(), self.gathered.len());
+        seal(&mut self.gathered, self.birth, offset, stored, compression);
+        self.framed(offset, start)
+    }
+
+    /// A frame lies there, from `start` of what is gathered.
+    fn framed(&mut self, offset: u64, start: usize) -> Result<(u64, u32)> {
+        let bytes = u32::try_from(self.gathered.len() - start)
+            .map_err(|_| Error::Invalid("a block of 4 GiB or more".to_owned()))?;
+        self.spill(GATHER_BYTES)?;
+        Ok((offset, bytes))
+    }
+
+    pub(super) fn spill(&mut self, from_bytes: usize) -> Result<()> {
+        if self.gathered.len() >= from_bytes && !self.gathered.is_empty() {
+            append_all(self.file.as_mut(), &self.gathered)
+                .map_err(|error| Error::io(&self.path, "write", error))?;
+            self.written_bytes += self.gathered.len() as u64;
+            self.gathered.clear();
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.spill(0)?;
+        self.file.sync_all().map_err(|error| Error::io(&self.path, "sync", error))
+    }
+}

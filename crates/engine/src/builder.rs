@@ -88,7 +88,8 @@ impl Builder {
     }
 
     /// Leveling (default; fewest runs), tiering (least merging) or lazy leveling (tiering above, one run on
-    /// the last level). Sets the runs a level may have from the size ratio, whichever order they are given in.
+    /// the last level). Sets the runs a level may have from the size ratio, whichever order they are given
+    /// in.
     #[must_use]
     pub fn merge_policy(self, policy: MergePolicy) -> Self {
         self.change(move |s| s.policy = Some(policy))
@@ -204,8 +205,8 @@ impl Builder {
         self.change(move |s| s.max_open_files = count)
     }
 
-    /// Cuts values from `from_bytes` on into chunks of `chunk_bytes` in tables written from now on: so that a test need not
-    /// write many bytes to see it happen.
+    /// Cuts values from `from_bytes` on into chunks of `chunk_bytes` in tables written from now on: so that a
+    /// test need not write many bytes to see it happen.
     #[doc(hidden)]
     pub fn large_values(self, from_bytes: usize, chunk_bytes: usize) -> Self {
         self.change(move |s| s.large_values = LargeValues { from_bytes, chunk_bytes })
@@ -272,8 +273,8 @@ impl Builder {
         self.change(move |s| s.rate_limit_bytes_per_s = bytes)
     }
 
-    /// Threads that merge, in this open, from 1. Default: one for each core, at most 4. One at most for every 32 MiB of
-    /// the memory budget, whatever is asked for.
+    /// Threads that merge, in this open, from 1. Default: one for each core, at most 4. One at most for every
+    /// 32 MiB of the memory budget, whatever is asked for.
     #[must_use]
     pub fn background_threads(self, count: u32) -> Self {
         self.change(move |s| s.background_threads = Some(count))

@@ -1,9 +1,9 @@
 //! Dead files: tables that no version names and logs whose entries are in tables.
 //!
 //! A table's file goes when the last view that could read it is gone, which its reference count tells: the
-//! list here holds one reference. A log that memtables refer to for values goes when the last of these is gone. Removal
-//! comes after the manifest edit that makes the file dead is durable.
-//! A removal that fails is retried later and counted, never fatal; recovery removes what is left over.
+//! list here holds one reference. A log that memtables refer to for values goes when the last of these is
+//! gone. Removal comes after the manifest edit that makes the file dead is durable. A removal that fails is
+//! retried later and counted, never fatal; recovery removes what is left over.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -83,5 +83,37 @@ fn remove(env: &Env, path: &std::path::Path) -> bool {
     match env.vfs.unlink(path) {
         Ok(()) => true,
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use shamba_env::{MemFs, Vfs};
+    use shamba_table::BirthId;
+
+    use super::*;
+    use crate::ids::LogNo;
+
+    #[test]
+    fn a_log_stays_while_a_memtable_refers_to_it() {
+        let vfs = Arc::new(MemFs::new());
+        let env = Env::deterministic(Arc::clone(&vfs) as Arc<dyn Vfs>, 1);
+        let dir = Path::new("/");
+        let (garbage, work) = (Garbage::default(), WorkCounters::default());
+        let there = |name: &str| vfs.exists(&dir.join(name)).expect("asked");
+        for name in ["read.log", "unread.log"] {
+            vfs.create(&dir.join(name)).expect("created");
+        }
+        let values = ValueLog::new(&env, &dir.join("read.log"), LogNo(1), BirthId(1));
+        garbage.doom_log(LogFile { path: dir.join("read.log"), values: Arc::downgrade(&values) });
+        garbage.doom_file(dir.join("unread.log"));
+        garbage.collect(&env, dir, &work);
+        assert!(there("read.log") && !there("unread.log") && garbage.waiting() == 1);
+        drop(values);
+        garbage.collect(&env, dir, &work);
+        assert!(!there("read.log") && garbage.waiting() == 0);
+        assert_eq!(work.removals_failed.load(Ordering::Relaxed), 0);
     }
 }

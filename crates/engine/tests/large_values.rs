@@ -365,3 +365,21 @@ fn batches_mix_long_values_with_everything_else() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn long_values_come_in_by_ingest_and_are_explained() -> Result<()> {
+    let env = memory();
+    let db = builder(&env).open()?;
+    let pairs = (0..4).map(|salt| (format!("key{salt}"), value(LONG + salt, salt)));
+    assert_eq!(db.ingest(pairs)?, 4);
+    db.put("key2", value(LONG, 9))?;
+    for (key, wanted) in
+        [("key1", value(LONG + 1, 1)), ("key2", value(LONG, 9)), ("key3", value(LONG + 3, 3))]
+    {
+        assert!(db.get(key)?.as_deref() == Some(&wanted[..]), "{key}");
+        let explained = db.explain(key)?.to_string();
+        assert!(explained.contains(&format!("found, a value of {} bytes", wanted.len())), "{explained}");
+    }
+    assert!(db.verify()?.is_clean());
+    Ok(())
+}

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_env::Env;
 use shamba_filter::FilterShape;
-use shamba_key::DigestKind;
+use shamba_key::{DigestKind, EntryKind};
 
 use crate::block::DataBlock;
 use crate::compression::Compression;
@@ -78,6 +78,10 @@ pub struct TableDescription {
     pub range_tombstones: Vec<RangeTombstone>,
     /// The data blocks.
     pub blocks: Vec<BlockDescription>,
+    /// How many values lie in chunks beside the blocks.
+    pub large_values: u64,
+    /// What these chunks take.
+    pub large_value_bytes: u64,
 }
 
 /// Describes the table at `path`.
@@ -88,6 +92,7 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
     let file = TableFile::open(&env.vfs, path, false, &Arc::new(OpenFiles::new(1)))?;
     let loaded = load(file, birth)?;
     let mut blocks = Vec::with_capacity(loaded.index.len());
+    let (mut large_values, mut large_value_bytes) = (0, 0);
     for (_, handle) in loaded.index.blocks() {
         let bytes = loaded.file.read(handle.offset, u64::from(handle.bytes), "data block")?;
         let (payload, compression) = loaded.decode_block(handle, bytes)?;
@@ -96,6 +101,14 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
         let mut first_key = Vec::new();
         if block.len() > 0 {
             block.entry(0, &mut first_key).map_err(damaged)?;
+        }
+        let mut key = Vec::new();
+        for place in (0..block.len()).take_while(|_| loaded.has_values()) {
+            let entry = block.entry(place, &mut key).map_err(damaged)?;
+            if entry.kind == EntryKind::ValueRef {
+                large_values += 1;
+                large_value_bytes += u64::from(loaded.value_ref(entry.value)?.stored_bytes);
+            }
         }
         blocks.push(BlockDescription {
             offset: handle.offset,
@@ -123,6 +136,8 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
         warnings: loaded.filter_damage.iter().map(Error::to_string).collect(),
         range_tombstones: loaded.tombstones,
         blocks,
+        large_values,
+        large_value_bytes,
     })
 }
 
@@ -177,7 +192,7 @@ impl TableDescription {
             let (family, probes, slices) = (shape.family.name(), shape.probes, shape.slices());
             format!("{family}, {probes} probes, {slices} slices of {} bytes", shape.slice_bytes())
         });
-        vec![
+        let mut properties = vec![
             ("file bytes", summary.file_bytes.to_string()),
             ("entries", summary.entries.to_string()),
             ("deletes", summary.deletes.to_string()),
@@ -192,7 +207,12 @@ impl TableDescription {
             ("block bytes", self.block_bytes.to_string()),
             ("bits per key", summary.bits_per_key.to_string()),
             ("filter", filter),
-        ]
+        ];
+        if self.large_values > 0 {
+            let text = format!("{} in {} bytes of chunks", self.large_values, self.large_value_bytes);
+            properties.push(("large values", text));
+        }
+        properties
     }
 }
 

@@ -23,8 +23,8 @@ use crate::version::{KeyRange, TableMeta, TableUse};
 /// What an open table takes beside filter and index, about.
 const OPEN_TABLE_BYTES: u64 = 8 << 10;
 
-/// What a long value on its way holds: a frame or a chunk and its piece where it comes from, a chunk and its pieces
-/// where it goes.
+/// What a long value on its way holds: a frame or a chunk and its piece where it comes from, a chunk and its
+/// pieces where it goes.
 const STREAM_BYTES: u64 = 4 * (64 << 10);
 
 /// How output tables are built.

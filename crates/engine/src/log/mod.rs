@@ -15,11 +15,11 @@
 //!   8  4  birth tag                    32 bits that only this life of the file has
 //! ```
 //!
-//! A record is one frame, or a first, any number of middle ones and a last; all of these but the last are full. *Promises* make damage
-//! decidable: a bad frame at offset `x` is corruption if some valid promise is of more than `x`, wherever it
-//! is, and a torn tail otherwise, even if valid records follow it (page write-back is unordered). [`survey`]
-//! finds the highest promise; [`reader`] gives the records up to the first damage; whoever reads the file
-//! compares the two.
+//! A record is one frame, or a first, any number of middle ones and a last; all of these but the last are
+//! full. *Promises* make damage decidable: a bad frame at offset `x` is corruption if some valid promise is
+//! of more than `x`, wherever it is, and a torn tail otherwise, even if valid records follow it (page
+//! write-back is unordered). [`survey`] finds the highest promise; [`reader`] gives the records up to the
+//! first damage; whoever reads the file compares the two.
 //!
 //! A promise's checksum is salted with the file's number, which its name tells, not with the birth id: it
 //! survives the loss of the file header. It is written after a sync and, from then on, again before the first

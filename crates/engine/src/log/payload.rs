@@ -1,7 +1,7 @@
 //! The payload of a record of several frames, read front to back one frame at a time.
 //!
-//! Such a record may be longer than anybody wants to hold. Its frames are full but for the last one, so any place in
-//! its payload is found without walking there. Every frame is checked when it is read.
+//! Such a record may be longer than anybody wants to hold. Its frames are full but for the last one, so any
+//! place in its payload is found without walking there. Every frame is checked when it is read.
 //!
 //! Not here: what the payload says ([`crate::wal::stream`]); whether the record is whole ([`super::reader`]).
 

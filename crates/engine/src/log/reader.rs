@@ -1,10 +1,10 @@
 //! Reading frames back as records, up to the end or the first damage.
 //!
-//! The reader judges nothing: whether damage is corruption or a torn tail depends on promises that may be
-//! in other files. It reports where the damaged record begins and stays there; asking again gives the same
-//! answer. Half-read records live in the call, not in the reader, so nothing is left over after an error.
-//! A record may be longer than what should be in memory: all its frames are checked when it is met, and its payload is
-//! read again, a frame at a time ([`super::payload`]).
+//! The reader judges nothing: whether damage is corruption or a torn tail depends on promises that may be in
+//! other files. It reports where the damaged record begins and stays there; asking again gives the same
+//! answer. Half-read records live in the call, not in the reader, so nothing is left over after an error. A
+//! record may be longer than what should be in memory: all its frames are checked when it is met, and its
+//! payload is read again, a frame at a time ([`super::payload`]).
 
 use bytes::Bytes;
 use shamba_table::BirthId;
@@ -81,7 +81,8 @@ impl FrameReader {
         Self { window, file, offset, limit, held_bytes_max: u64::MAX }
     }
 
-    /// Gives records of several frames without their payload, checked all the same: [`Self::payload_of`] reads it.
+    /// Gives records of several frames without their payload, checked all the same: [`Self::payload_of`]
+    /// reads it.
     pub(crate) fn hold_one_frame(&mut self) {
         self.held_bytes_max = PAYLOAD_BYTES_MAX as u64;
     }

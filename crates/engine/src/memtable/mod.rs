@@ -1,15 +1,15 @@
 //! Memtables: the newest writes of a keyspace, in memory, until a flush makes a table of them.
 //!
-//! Databases use [`ChunkedMemtable`]: entries in an arena, a digest index for lookups, sorted chunks for scans.
-//! Tests hold it against a simple ordered map behind the same trait. One writer at a time, any number of readers
-//! beside it.
+//! Databases use [`ChunkedMemtable`]: entries in an arena, a digest index for lookups, sorted chunks for
+//! scans. Tests hold it against a simple ordered map behind the same trait. One writer at a time, any number
+//! of readers beside it.
 //!
 //! What readers rely on: an entry is in the memtable before its sequence number becomes visible, and is never
 //! changed or taken out. So a reader at sequence `s` always sees the same entries up to `s`, whatever is
 //! inserted meanwhile, and it skips newer ones.
 //!
-//! A long value stays in the log: its entry has the kind [`EntryKind::ValueRef`] and the place ([`ValuePlace`]) where
-//! other entries have the value.
+//! A long value stays in the log: its entry has the kind [`EntryKind::ValueRef`] and the place
+//! ([`ValuePlace`]) where other entries have the value.
 //!
 //! Not here: which memtables a reader sees ([`crate::view`]), when one is full (`write`).
 
@@ -77,8 +77,8 @@ pub(crate) trait Memtable: Send + Sync {
     /// The largest sequence number of an entry or range tombstone; [`SeqNo::ZERO`] when empty.
     fn largest_seq(&self) -> SeqNo;
 
-    /// Walks the entries in internal order. Entries inserted later may or may not appear. Of a value that lies in a
-    /// log it gives the place: `entries_iter` reads it.
+    /// Walks the entries in internal order. Entries inserted later may or may not appear. Of a value that
+    /// lies in a log it gives the place: `entries_iter` reads it.
     fn iter(self: Arc<Self>) -> Box<dyn EntryIter>;
 
     /// The logs that values of entries lie in; a memtable only keeps this.

@@ -16,10 +16,10 @@
 //! 4. only then append to the log and acknowledge; unlink the old logs when convenient.
 //!
 //! A crash before 3 leaves a log without predecessor and with nothing but a head, which replay ignores; a
-//! crash after it leaves the old logs dead. A new database does the same with a manifest whose `first_log`
-//! is the log that it is about to create. Later, a log follows another with [`WalWriter::predecessor`] and
-//! `first_log` moves to a log whose name is durable; a flush is installed after the log is synced through it, with
-//! the promise in the same edit.
+//! crash after it leaves the old logs dead. A new database does the same with a manifest whose `first_log` is
+//! the log that it is about to create. Later, a log follows another with [`WalWriter::predecessor`] and
+//! `first_log` moves to a log whose name is durable; a flush is installed after the log is synced through it,
+//! with the promise in the same edit.
 //!
 //! Not here: the manifest, and what to do with a batch.
 //!

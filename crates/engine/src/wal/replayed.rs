@@ -45,7 +45,8 @@ impl Replayed<'_> {
     /// Gives every operation, in order, to `apply`.
     ///
     /// # Errors
-    /// What reading says, what `apply` says; the record was checked, so that nothing else can be wrong with it.
+    /// What reading says, what `apply` says; the record was checked, so that nothing else can be wrong with
+    /// it.
     pub(crate) fn for_each(
         self,
         apply: &mut dyn FnMut(SeqNo, KeyspaceId, ReplayedOp<'_>) -> Result<()>,

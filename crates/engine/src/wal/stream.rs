@@ -1,7 +1,7 @@
 //! The operations of a record that is too long to be held, decoded as it is read.
 //!
-//! [`OpStream`] gives one operation after the other, long values as places. A record is streamed twice: once to check
-//! all of it ([`check`]), so that it is applied entirely or not at all, once to apply it.
+//! [`OpStream`] gives one operation after the other, long values as places. A record is streamed twice: once
+//! to check all of it ([`check`]), so that it is applied entirely or not at all, once to apply it.
 //!
 //! Not here: the encoding, which is that of [`super::record`].
 

@@ -1,12 +1,14 @@
 //! Values that stay in a log: where they lie, and reading them back.
 //!
 //! A value that would fill much of a write buffer is not copied into it: its memtable entry has the kind
-//! [`shamba_key::EntryKind::ValueRef`] and says where in the log the value is ([`ValuePlace`]). Only values of records
-//! of several frames stay there; such a record's frames are full, but for the last one, so that a place in its payload
-//! tells the frame. The frames' own checksums, salted with file and place, are checked on every read.
+//! [`shamba_key::EntryKind::ValueRef`] and says where in the log the value is ([`ValuePlace`]). Only values
+//! of records of several frames stay there; such a record's frames are full, but for the last one, so that a
+//! place in its payload tells the frame. The frames' own checksums, salted with file and place, are checked
+//! on every read.
 //!
-//! A [`ValueLog`] is one file that memtables refer to, a log or, in a database without one, a file for nothing else
-//! ([`crate::write::side`]). As long as anybody holds it the file is not removed ([`crate::garbage`]).
+//! A [`ValueLog`] is one file that memtables refer to, a log or, in a database without one, a file for
+//! nothing else ([`crate::write::side`]). As long as anybody holds it the file is not removed
+//! ([`crate::garbage`]).
 //!
 //! Not here: which values stay (the commit path and recovery).
 

@@ -95,8 +95,8 @@ impl WalWriter {
     }
 
     /// Buffers one batch of `count` operations (as [`super::encode_op`] wrote them) that take the sequence
-    /// numbers from `first_seq` on. Batches share records until the next flush; one that does not fit one frame has a
-    /// record of its own, and is told where.
+    /// numbers from `first_seq` on. Batches share records until the next flush; one that does not fit one
+    /// frame has a record of its own, and is told where.
     ///
     /// # Errors
     /// The cause of the seal, if the log is sealed; as [`Self::append_large`] for a batch that does not fit

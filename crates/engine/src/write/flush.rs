@@ -28,8 +28,8 @@ impl Core {
         let log_promise = self.sync_generation_log(generation)?;
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
         for (keyspace, memtable) in &generation.members {
-            // Gone from the list means that the drop is durable. Not so the mark on the keyspace: the log must
-            // not be given up for a drop that a crash may still undo.
+            // Gone from the list means that the drop is durable. Not so the mark on the keyspace: the log
+            // must not be given up for a drop that a crash may still undo.
             if !self.keyspaces.load().contains_key(&keyspace.id) {
                 continue;
             }
@@ -44,7 +44,8 @@ impl Core {
         let tables: u64 = outputs.values().map(|uses| uses.len() as u64).sum();
         let bytes: u64 = outputs.values().flatten().map(|table| table.meta.file_bytes).sum();
         if tables == 0 && generation.log.is_some() {
-            // The edit says that the next log is there, so its name must be durable. Tables have seen to that.
+            // The edit says that the next log is there, so its name must be durable. Tables have seen to
+            // that.
             let synced = self.env.vfs.sync_dir(&self.dir);
             synced.map_err(|error| Error::io("sync directory", &self.dir, error))?;
         }
@@ -80,8 +81,8 @@ impl Core {
         Ok(())
     }
 
-    /// How much of the active log is durable, if any of it is and nobody is busy with it: whoever holds it may
-    /// be waiting for this very flush, as an ingest does.
+    /// How much of the active log is durable, if any of it is and nobody is busy with it: whoever holds it
+    /// may be waiting for this very flush, as an ingest does.
     fn active_log_promise(&self) -> Option<(LogNo, u64)> {
         let writing = match self.writing.try_lock() {
             Ok(writing) => writing,

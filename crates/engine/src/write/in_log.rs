@@ -1,7 +1,8 @@
-//! Which values of a group stay in a log: longer ones than a memtable should hold, of batches that do not fit a frame.
+//! Which values of a group stay in a log: longer ones than a memtable should hold, of batches that do not fit
+//! a frame.
 //!
-//! Such a batch is a group by itself, so the places that are noted while it is appended are asked for in the order of
-//! its operations. Without a log the values go to a file of their own.
+//! Such a batch is a group by itself, so the places that are noted while it is appended are asked for in the
+//! order of its operations. Without a log the values go to a file of their own.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use crate::ids::LogNo;
 use crate::wal::{LargeRecord, OpRef, SHARED_BYTES_MAX, ValueLog, ValuePlace, encoded_ops_and_ends};
 
 impl Work<'_> {
-    /// Calls `each` with every value longer than `held_bytes_max`, and where it ends in the encoded operations if
-    /// there is more than one.
+    /// Calls `each` with every value longer than `held_bytes_max`, and where it ends in the encoded
+    /// operations if there is more than one.
     fn long_values(&self, held_bytes_max: u64, each: &mut dyn FnMut(Option<usize>, &[u8])) {
         let is_long = |value: &[u8]| value.len() as u64 > held_bytes_max;
         match self {
@@ -69,7 +70,8 @@ impl InLog {
         self.places.as_slice().iter().map(|place| u64::from(place.bytes)).sum()
     }
 
-    /// The place of the operation's value, if that stays in the log; each operation is asked for once, in order.
+    /// The place of the operation's value, if that stays in the log; each operation is asked for once, in
+    /// order.
     pub fn place_of(&mut self, op: OpRef<'_>) -> Option<ValuePlace> {
         match op {
             OpRef::Put { value, .. } if value.len() as u64 > self.held_bytes_max => self.places.next(),

@@ -52,8 +52,8 @@ impl ActiveMemtables {
 }
 
 impl Core {
-    /// The memtables that take writes now. Whoever changes them does so under the lock of [`Core::writing`] and
-    /// stores this anew in [`Writing::active`].
+    /// The memtables that take writes now. Whoever changes them does so under the lock of [`Core::writing`]
+    /// and stores this anew in [`Writing::active`].
     pub(crate) fn active_memtables(&self) -> ActiveMemtables {
         let active = |keyspace: &Arc<KeyspaceCore>| {
             keyspace.load().memtables.first().map(|memtable| (keyspace.id, Arc::clone(memtable)))

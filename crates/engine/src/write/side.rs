@@ -1,9 +1,9 @@
 //! Long values of a database without a log: kept in a file of their own until they are flushed.
 //!
-//! A value that would fill much of the write buffer goes to `NNNNNN.val`, framed as a log's records are ([`crate::log`]), and
-//! its memtable entry refers to it as to a value in a log ([`crate::wal::ValueLog`]). The file belongs to the memtables
-//! that are active while it is written; it is never synced, promises nothing, and is removed when they are flushed, or
-//! by the next open.
+//! A value that would fill much of the write buffer goes to `NNNNNN.val`, framed as a log's records are
+//! ([`crate::log`]), and its memtable entry refers to it as to a value in a log ([`crate::wal::ValueLog`]).
+//! The file belongs to the memtables that are active while it is written; it is never synced, promises
+//! nothing, and is removed when they are flushed, or by the next open.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

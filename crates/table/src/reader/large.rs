@@ -1,7 +1,8 @@
 //! Large values of a table: read in pieces, or put together for a caller.
 //!
-//! An entry of the kind [`shamba_key::EntryKind::ValueRef`] says where the chunks of its value lie; they are read from
-//! the file each time, past the cache of blocks: a value is many times what the cache keeps of anything else.
+//! An entry of the kind [`shamba_key::EntryKind::ValueRef`] says where the chunks of its value lie; they are
+//! read from the file each time, past the cache of blocks: a value is many times what the cache keeps of
+//! anything else.
 //!
 //! Not here: what a chunk looks like ([`crate::values`]).
 
@@ -19,7 +20,8 @@ impl TableReader {
         Ok(u64::from(self.loaded.value_ref(reference)?.value_bytes))
     }
 
-    /// Gives the large value at which `reference`, the value of an entry of this table, points, piece by piece.
+    /// Gives the large value at which `reference`, the value of an entry of this table, points, piece by
+    /// piece.
     ///
     /// # Errors
     /// What reading says, `Io` or `Corruption`, or what `sink` says, which then got a part of the value only.

@@ -61,6 +61,8 @@ fn values_around_every_boundary_come_back_by_every_way() {
         // The blocks themselves stay small, and a cut falls between large values.
         let described = describe(&rig.env, &rig.path(), None).expect("described");
         assert!(described.blocks.iter().all(|block| block.entries == 1 || block.payload_bytes < 4_096));
+        assert_eq!(described.large_values, 8);
+        assert!(described.large_value_bytes > 0 && described.to_string().contains("large values      8 in "));
     }
 }
 

@@ -1,10 +1,11 @@
 //! Large values: in chunks of their own beside the data blocks, so that neither writer nor reader ever
 //! holds more than a chunk or two of one.
 //!
-//! A put whose value is long ([`LargeValues`]) has its value cut into chunks, written one after the other right
-//! after the last data block; in the next data block, which they precede, its entry has the kind
-//! [`shamba_key::EntryKind::ValueRef`] and says where they are ([`ValueRef`]). So between two data blocks lie the
-//! chunks that the second one refers to, in the order of its entries, back to back; then zeros up to where it starts.
+//! A put whose value is long ([`LargeValues`]) has its value cut into chunks, written one after the other
+//! right after the last data block; in the next data block, which they precede, its entry has the kind
+//! [`shamba_key::EntryKind::ValueRef`] and says where they are ([`ValueRef`]). So between two data blocks lie
+//! the chunks that the second one refers to, in the order of its entries, back to back; then zeros up to
+//! where it starts.
 //!
 //! ```text
 //! reference  offset of the first chunk u64, bytes of all chunks u32, bytes of the value u32,
@@ -12,14 +13,14 @@
 //! chunk      length u32, piece of that length, compression u8, checksum u32 of all before
 //! ```
 //!
-//! A piece is stored as a block's payload is ([`crate::compression`]), and the checksum is salted with birth id
-//! and offset of the chunk. A length is never 0, so the chunks of a stretch can be told from the zeros behind
-//! them without the block that refers to them.
+//! A piece is stored as a block's payload is ([`crate::compression`]), and the checksum is salted with birth
+//! id and offset of the chunk. A length is never 0, so the chunks of a stretch can be told from the zeros
+//! behind them without the block that refers to them.
 //!
 //! Above the table a large value is that of a put: the content digest is the same as if it lay in the entry.
 //!
-//! Not here: which entry refers to what (the [writer](crate::writer) and the [reader](crate::reader)); values that wait
-//! in a log (the engine's).
+//! Not here: which entry refers to what (the [writer](crate::writer) and the [reader](crate::reader)); values
+//! that wait in a log (the engine's).
 
 mod read;
 mod write;
@@ -48,8 +49,8 @@ pub(crate) const REFERENCE_BYTES: usize = 20;
 
 /// Which values are cut into chunks, and into which.
 ///
-/// The default is the only choice outside tests: 16 KiB, four pages, from where copying a value through blocks and
-/// their cache costs more than one read beside them; chunks of 64 KiB.
+/// The default is the only choice outside tests: 16 KiB, so that a block is never much more than a few pages;
+/// chunks of 64 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LargeValues {
     /// Values from this length on, in bytes; at least 1.
@@ -102,8 +103,8 @@ impl ValueRef {
         bytes
     }
 
-    /// The reference in `bytes`, whose chunks lie in `data`. After this the lengths fit each other: a reader need
-    /// not fear a value that its bytes could not hold.
+    /// The reference in `bytes`, whose chunks lie in `data`. After this the lengths fit each other: a reader
+    /// need not fear a value that its bytes could not hold.
     pub(crate) fn decode(bytes: &[u8], data: Section) -> Result<Self, String> {
         let [o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, v0, v1, v2, v3, c0, c1, c2, c3] = bytes else {
             return Err(format!("{} bytes, expected {REFERENCE_BYTES}", bytes.len()));

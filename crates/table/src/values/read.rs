@@ -1,7 +1,8 @@
 //! Reading chunks back, one at a time, front to back.
 //!
-//! [`read`] gives the pieces of one value; [`walk`] checks a stretch of chunks without a reference to them, for
-//! the full check of a file whose data block is damaged. Both hold one chunk, and its piece if it is compressed.
+//! [`read`] gives the pieces of one value; [`walk`] checks a stretch of chunks without a reference to them,
+//! for the full check of a file whose data block is damaged. Both hold one chunk, and its piece if it is
+//! compressed.
 
 use std::borrow::Cow;
 
@@ -15,9 +16,9 @@ use crate::reader::TableFile;
 const READ_BYTES: usize = CHUNK_BYTES_MAX + CHUNK_OVERHEAD_BYTES;
 const LENGTH_BYTES: usize = 4;
 
-/// Gives the pieces of the value at `reference`, which was checked to lie in the file's data, to `sink`, and the
-/// damage in their place. A sink that lets damage pass gets the pieces behind it as well, as far as their chunks
-/// can be found.
+/// Gives the pieces of the value at `reference`, which was checked to lie in the file's data, to `sink`, and
+/// the damage in their place. A sink that lets damage pass gets the pieces behind it as well, as far as their
+/// chunks can be found.
 pub(crate) fn read(
     file: &TableFile,
     reference: ValueRef,
@@ -50,8 +51,8 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Checks the chunks that lie back to back from `start` on, up to zeros or `end`. Where they end, or `None` if
-/// that cannot be told.
+/// Checks the chunks that lie back to back from `start` on, up to zeros or `end`. Where they end, or `None`
+/// if that cannot be told.
 pub(crate) fn walk(file: &TableFile, start: u64, end: u64, damage: &mut Vec<Error>) -> Result<Option<u64>> {
     let mut stretch = Stretch::new(file, start, end);
     while stretch.peek(LENGTH_BYTES)?.iter().any(|byte| *byte != 0) {
@@ -156,8 +157,8 @@ impl<'a> Stretch<'a> {
         Ok(piece)
     }
 
-    /// Goes past a damaged chunk that says that it takes `chunk_bytes`, if something tells that this is right: the
-    /// stretch ends behind it, or a good chunk follows.
+    /// Goes past a damaged chunk that says that it takes `chunk_bytes`, if something tells that this is
+    /// right: the stretch ends behind it, or a good chunk follows.
     fn pass_damaged(&mut self, chunk_bytes: usize) -> bool {
         self.pass(chunk_bytes);
         self.at == self.end

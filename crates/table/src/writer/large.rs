@@ -1,8 +1,8 @@
 //! Long values on their way into a table: cut into chunks as they come, never held whole.
 //!
-//! The chunks go to the file before the block with the entry that refers to them, so what is written is in order
-//! whatever comes after it. A source that fails half-way leaves chunks that nothing refers to: the writer can only
-//! be abandoned then.
+//! The chunks go to the file before the block with the entry that refers to them, so what is written is in
+//! order whatever comes after it. A source that fails half-way leaves chunks that nothing refers to: the
+//! writer can only be abandoned then.
 //!
 //! Not here: what a chunk looks like ([`crate::values`]).
 
@@ -19,12 +19,12 @@ use crate::values::{REFERENCE_BYTES, ValueRef, seal};
 pub type ValueSource<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
 
 impl TableWriter {
-    /// [`Self::add`] for a put whose value comes in pieces from `source`, `value_bytes` in all; a large one is never
-    /// held whole. Gives the digest of the entry.
+    /// [`Self::add`] for a put whose value comes in pieces from `source`, `value_bytes` in all; a large one
+    /// is never held whole. Gives the digest of the entry.
     ///
     /// # Errors
-    /// As [`Self::add`], and what `source` says; `Invalid` when it gives more or less than it should. The writer can then
-    /// only be abandoned.
+    /// As [`Self::add`], and what `source` says; `Invalid` when it gives more or less than it should. The
+    /// writer can then only be abandoned.
     pub fn add_streamed(
         &mut self,
         key: &[u8],

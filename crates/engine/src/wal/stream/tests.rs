@@ -131,7 +131,8 @@ fn sequence_numbers_and_batch_beginnings_are_checked() {
     for after in [SeqNo::MAX.0 - 5, u64::MAX] {
         assert!(matches!(check(reader.payload_of(&record), SeqNo(after)), Err(Stop::Malformed(_))));
     }
-    // Checksums that are right over operations that are not: a batch that lacks its beginning, a value beyond the end.
+    // Checksums that are right over operations that are not: a batch that lacks its beginning, a value beyond
+    // the end.
     let filler = bytes_of(PAYLOAD_BYTES_MAX, 1);
     for bad in [&[1, 1, b'k', 1, b'v'][..], &[0x81, 1, b'k', 0xff, 0xff, 0x7f], &[0x89, 1, b'k']] {
         let env = new_env(2);

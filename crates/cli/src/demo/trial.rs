@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use shamba::{Builder, Db, Explanation, LevelStats, MemoryReport, MergePolicy, Stats};
+use shamba::{Builder, Db, Explanation, LevelStats, MemoryReport, MergePolicy, Sizing, Stats};
 
 use super::paths::Paths;
 use super::plan::Plan;
@@ -203,6 +203,7 @@ fn load(path: &Path, builder: Builder, plan: &Plan, paths: &Paths) -> Result<Loa
     let start = Instant::now();
     let db = builder
         .size_ratio(plan.size_ratio)
+        .sizing(Sizing::Manual) // Deep trees, as in the papers.
         .write_buffer(plan.buffer_bytes)
         .file_size(plan.file_bytes)
         .error_if_exists(true)

@@ -20,10 +20,7 @@ fn unknown_commands_and_options_are_usage_errors() {
         "--allocation",
         "--skipping",
         "--residency",
-        "--block-tags",
-        "--memtable-index",
         "--statistics",
-        "--direct-io",
         "--device-read-us",
         "--device-write-us",
         "--bogus",
@@ -44,6 +41,11 @@ fn unknown_commands_and_options_are_usage_errors() {
         ("--sync", "sometimes"),
         ("--memory-budget", "1KiB"),
         ("--file-size", "1"),
+        ("--block-tags", "some"),
+        ("--memtable-index", "1"),
+        ("--sizing", "large"),
+        ("--direct-io", "perhaps"),
+        ("--max-open-files", "3"),
     ] {
         run(["put", &db, "k", "v", option, value]).fails(64);
     }
@@ -84,6 +86,16 @@ fn every_engine_option_is_taken() {
         "1MiB",
         "--sync",
         "always",
+        "--block-tags",
+        "off",
+        "--memtable-index",
+        "off",
+        "--sizing",
+        "manual",
+        "--direct-io",
+        "on",
+        "--max-open-files",
+        "64",
     ])
     .ok();
     let design = &run(["stats", &db, "--json"]).json()["design"];

@@ -40,9 +40,7 @@ use crate::version::manifest::{
     ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
 };
 use crate::version::{Change, ManifestEdit, VersionEdit};
-use crate::wal::{
-    Recovery, ReplayOptions, ReplayReport, ReplayedOp, WalWriter, parse_log_file_name, replay,
-};
+use crate::wal::{Recovery, ReplayOptions, ReplayReport, ReplayedOp, WalWriter, parse_log_file_name, replay};
 use crate::write::commit::apply_op;
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;

@@ -315,7 +315,7 @@ impl<'a> Job<'a> {
             if made == 0 || self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let clocked = !self.workload.is_short() || number % CLOCKED_EVERY == 0;
+            let clocked = !self.workload.is_short() || number.is_multiple_of(CLOCKED_EVERY);
             number += 1;
             if self.workload.is_multi() {
                 batches.execute_multi(meter, self.options.multi_get as usize, clocked)?;

@@ -12,6 +12,7 @@
 
 mod builder;
 pub(crate) mod frame;
+mod pieces;
 mod plain;
 mod tagged;
 mod tags;

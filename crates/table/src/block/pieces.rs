@@ -1,0 +1,59 @@
+//! Short pieces of keys: compared, copied and read without a call.
+//!
+//! Not here: where the pieces lie ([`super::tagged`]).
+
+/// What is copied of a key at once, whatever its length.
+pub(super) const CHUNK_BYTES: usize = 16;
+
+/// Whether `key` is these three pieces. The suffix first: it is what tells keys with equal tags apart.
+#[inline(always)]
+pub(super) fn is_of(key: &[u8], common: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
+    if key.len() != common.len() + prefix.len() + suffix.len() {
+        return false;
+    }
+    let Some((start, end)) = key.split_at_checked(common.len() + prefix.len()) else {
+        return false;
+    };
+    let Some((start, middle)) = start.split_at_checked(common.len()) else {
+        return false;
+    };
+    is_same(end, suffix) && is_same(start, common) && is_same(middle, prefix)
+}
+
+/// Whether two pieces of one length are equal. They are short, often empty: a call of `memcmp` costs more (some of
+/// its versions, for an empty slice at no address, as much as a whole search).
+#[inline(always)]
+pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        // What the whole words leave is in the last one, which may overlap.
+        let differs = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) != u64::from_ne_bytes(*b);
+        return a_last == b_last && !a.as_chunks().0.iter().zip(b.as_chunks().0).any(differs);
+    }
+    a.len() == b.len() && !a.iter().zip(b).any(|(a, b)| a != b)
+}
+
+/// The bytes at `at`, if `length` of them are a chunk or less and a whole chunk is there: copied without a call.
+#[inline(always)]
+pub(super) fn chunk_at(bytes: &[u8], at: usize, length: usize) -> Option<[u8; CHUNK_BYTES]> {
+    if length > CHUNK_BYTES {
+        return None;
+    }
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// Appends the first `length` bytes of a chunk.
+#[inline(always)]
+pub(super) fn append_part(keys: &mut Vec<u8>, chunk: [u8; CHUNK_BYTES], length: usize) {
+    let end = keys.len() + length;
+    keys.extend_from_slice(&chunk);
+    keys.truncate(end);
+}
+
+/// As [`super::tagged::Tagged::number`], where fewer than eight bytes are left.
+#[cold]
+pub(super) fn number_near_the_end(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+    let found = bytes.get(at..)?.get(..width)?;
+    let mut word = [0; 8];
+    word.get_mut(..width)?.copy_from_slice(found);
+    Some(u64::from_le_bytes(word))
+}

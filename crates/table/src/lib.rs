@@ -87,4 +87,4 @@ pub use reader::{
 };
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 pub use values::LargeValues;
-pub use writer::{TableSummary, TableWriter, ValueSource, WriterOptions};
+pub use writer::{TableSummary, TableWriter, UnsyncedTable, ValueSource, WriterOptions};

@@ -15,6 +15,7 @@ mod finish;
 mod large;
 mod output;
 
+pub use self::finish::UnsyncedTable;
 pub use self::large::ValueSource;
 use self::output::Output;
 

@@ -7,3 +7,4 @@ pub(crate) mod policy;
 pub(crate) mod retention;
 #[cfg(test)]
 pub(crate) mod simulate;
+pub(crate) mod syncing;

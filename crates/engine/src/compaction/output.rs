@@ -15,6 +15,7 @@ use shamba_table::{
     TableWriter, WriterOptions, WrittenBlocks, table_file_name,
 };
 
+use crate::compaction::syncing::Syncing;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::range_delete::clip;
@@ -53,6 +54,7 @@ pub(crate) struct Output<'a> {
     empty_bytes: u64,
     expected: ContentDigest,
     finished: Vec<(TableSummary, WrittenBlocks)>,
+    syncing: Vec<Syncing<()>>,
     installed: bool,
     /// Memory of the table being built.
     charge: shamba_table::Charge,
@@ -77,6 +79,7 @@ impl<'a> Output<'a> {
             empty_bytes: 0,
             expected: ContentDigest::new(),
             finished: Vec::new(),
+            syncing: Vec::new(),
             installed: false,
             charge: shamba_table::Charge::new(&core.ledger, shamba_table::LedgerPart::WriteBuffers, 0),
         }
@@ -159,7 +162,18 @@ impl<'a> Output<'a> {
                 return Err(error.into());
             }
         }
-        self.finished.push(writer.finish_written()?);
+        let (summary, written, unsynced) = writer.finish_unsynced()?;
+        let bytes = summary.file_bytes;
+        self.finished.push((summary, written));
+        let spawner = self.core.env.spawner.as_ref();
+        self.syncing.push(Syncing::begin(spawner, bytes, move || Ok(unsynced.sync()?)));
+        // What failed at once is known at once; the others are waited for at the end.
+        if self.core.is_inline() { self.finish_syncs() } else { Ok(()) }
+    }
+
+    /// Waits until every finished table is durable.
+    fn finish_syncs(&mut self) -> Result<()> {
+        self.syncing.drain(..).try_for_each(Syncing::finish)?;
         self.charge.resize(0);
         Ok(())
     }
@@ -171,6 +185,7 @@ impl<'a> Output<'a> {
     pub fn finish(mut self) -> Result<Vec<TableUse>> {
         let upper = self.stretch.upper.clone();
         self.finish_table(upper)?;
+        self.finish_syncs()?;
         if !self.finished.is_empty() {
             let dir = &self.core.dir;
             self.core.env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
@@ -212,6 +227,7 @@ impl Drop for Output<'_> {
         if let Some(writer) = self.writer.take() {
             writer.abandon();
         }
+        self.syncing.clear();
         if !self.installed {
             for (summary, _) in &self.finished {
                 self.core.garbage.doom_file(self.core.dir.join(table_file_name(summary.id)));

@@ -1,13 +1,15 @@
 //! Flush: a generation of sealed memtables becomes runs of level 0, one per keyspace, in one edit.
 //!
-//! The log is synced through the generation's last entry before the edit is installed: otherwise a table
-//! could be durable while an earlier batch in the log is not. After the edit the log is dead.
+//! The log is synced through the generation's last entry, while the tables are written, before the edit is
+//! installed: otherwise a table could count while an earlier batch in the log is not durable. After the edit the
+//! log is dead.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, TryLockError};
 
 use crate::compaction::output::{Output, OutputOptions};
 use crate::compaction::retention::Retention;
+use crate::compaction::syncing::Syncing;
 use crate::core::{Core, Generation, lock};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -25,7 +27,11 @@ impl Core {
     pub(crate) fn flush_generation(&self, generation: &Generation) -> Result<()> {
         let begin_us = self.env.clock.now_us();
         self.events.emit(&Event::FlushBegin { bytes: generation.bytes });
-        let log_promise = self.sync_generation_log(generation)?;
+        let mut log_sync = self.begin_log_sync(generation);
+        let mut log_promise = None;
+        if self.is_inline() {
+            log_promise = self.end_log_sync(log_sync.take())?;
+        }
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
         for (keyspace, memtable) in &generation.members {
             // Gone from the list means that the drop is durable. Not so the mark on the keyspace: the log
@@ -48,6 +54,12 @@ impl Core {
             // that.
             let synced = self.env.vfs.sync_dir(&self.dir);
             synced.map_err(|error| Error::io("sync directory", &self.dir, error))?;
+        }
+        if log_sync.is_some() {
+            log_promise = self.end_log_sync(log_sync).inspect_err(|_| {
+                let tables = outputs.values().flatten().map(|table| Arc::clone(&table.meta));
+                self.garbage.doom_tables(tables);
+            })?;
         }
         // A promise about the active log covers every earlier one, and lets its loss be noticed.
         let log_promise = self.active_log_promise().or(log_promise);
@@ -92,25 +104,33 @@ impl Core {
         writing.wal.as_ref().map(|wal| (wal.number(), wal.synced())).filter(|(_, synced)| *synced > 0)
     }
 
-    /// Makes the log of the generation, and every earlier one, durable.
-    fn sync_generation_log(&self, generation: &Generation) -> Result<Option<(LogNo, u64)>> {
-        let Some(log) = &generation.log else { return Ok(None) };
+    /// Begins to make the log of the generation, and every earlier one, durable; says up to where it then is.
+    fn begin_log_sync(&self, generation: &Generation) -> Option<Syncing<(LogNo, u64)>> {
+        let log = generation.log.as_ref()?;
         if is_planted(Defect::FlushWithoutLogSync) {
-            return Ok(None);
+            return None;
         }
         // Generations are flushed in order, so every earlier log was synced by its own flush.
-        let mut wal = lock(log);
-        if wal.synced() < wal.flushed() {
+        let unsynced_bytes = {
+            let mut wal = lock(log);
+            wal.predecessor_is_synced();
+            wal.flushed().saturating_sub(wal.synced())
+        };
+        if unsynced_bytes > 0 {
             WorkCounters::add(&self.work.wal_syncs, 1);
         }
-        wal.predecessor_is_synced();
-        match wal.sync() {
-            Ok(()) => Ok(Some((wal.number(), wal.synced()))),
-            Err(error) => {
-                self.fail(&error);
-                Err(error)
-            }
-        }
+        let log = Arc::clone(log);
+        Some(Syncing::begin(self.env.spawner.as_ref(), unsynced_bytes, move || {
+            let mut wal = lock(&log);
+            wal.sync()?;
+            Ok((wal.number(), wal.synced()))
+        }))
+    }
+
+    /// Waits for the log to be durable. A failure turns writes off.
+    fn end_log_sync(&self, syncing: Option<Syncing<(LogNo, u64)>>) -> Result<Option<(LogNo, u64)>> {
+        let synced = syncing.map(Syncing::finish).transpose();
+        synced.inspect_err(|error| self.fail(error))
     }
 
     /// Writes one memtable as tables, without what no reader can see.

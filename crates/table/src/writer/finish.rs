@@ -30,10 +30,21 @@ impl TableWriter {
     ///
     /// # Errors
     /// As [`Self::finish`].
-    pub fn finish_written(mut self) -> Result<(TableSummary, WrittenBlocks)> {
+    pub fn finish_written(self) -> Result<(TableSummary, WrittenBlocks)> {
+        let (summary, written, unsynced) = self.finish_unsynced()?;
+        unsynced.sync()?;
+        Ok((summary, written))
+    }
+
+    /// [`Self::finish_written`], but for the sync, which the caller may have done elsewhere while it goes on.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_unsynced(mut self) -> Result<(TableSummary, WrittenBlocks, UnsyncedTable)> {
         let summary = self.write_rest()?;
-        self.keep = true;
-        Ok((summary, std::mem::take(&mut self.written)))
+        let written = std::mem::take(&mut self.written);
+        self.digests = Vec::new();
+        Ok((summary, written, UnsyncedTable(self)))
     }
 
     /// Gives up: closes the file and removes it as well as that goes.
@@ -77,7 +88,6 @@ impl TableWriter {
         let footer = Footer { sections: sections.done, digest: self.options.digest, required };
         let footer = footer.encode(self.options.birth, self.out.offset());
         self.out.append(&footer)?;
-        self.out.sync()?;
         let file_bytes = self.out.offset();
         Ok(TableSummary::of(self.options.id, self.options.birth, file_bytes, &properties))
     }
@@ -127,5 +137,21 @@ impl Sections {
             self.done.push(Section { kind, offset: self.next, bytes: end - self.next });
             self.next = end;
         }
+    }
+}
+
+/// A table that is whole, and not yet durable. Dropped so, its file is removed as well as that goes.
+#[derive(Debug)]
+pub struct UnsyncedTable(TableWriter);
+
+impl UnsyncedTable {
+    /// Makes the content durable (not the name: sync the directory).
+    ///
+    /// # Errors
+    /// `Io` when syncing fails. The file is then removed as well as that goes.
+    pub fn sync(mut self) -> Result<()> {
+        self.0.out.sync()?;
+        self.0.keep = true;
+        Ok(())
     }
 }

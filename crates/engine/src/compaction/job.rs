@@ -32,9 +32,10 @@ use crate::version::{KeyRange, ManifestEdit, TableUse, Version};
 const SLICE_TABLES: u64 = 4;
 /// The merge's own thread, with nothing to do, looks after its helpers this often.
 const HELPER_WAIT: Duration = Duration::from_millis(50);
-/// What a merge reads of each input at once: enough that the disk works in long strokes, little enough that some
-/// dozens of inputs fit into the memory of a merge.
-const READ_BYTES: u64 = 256 << 10;
+/// What a merge reads of an input at once: enough that the disk works in long strokes.
+const READ_BYTES_MAX: u64 = 256 << 10;
+/// All inputs of a slice together are read into this part of the budget.
+const READ_PART: u64 = 64;
 /// How often the rate limit and shutdown are looked at, in entries.
 const CHECK_EVERY_ENTRIES: u64 = 256;
 
@@ -207,6 +208,8 @@ impl Core {
         let MergePlan { version, job, .. } = plan;
         let mut bytes_read = 0;
         let mut sources: Vec<Source> = Vec::new();
+        let read_bytes = self.settings.memory_budget_bytes / READ_PART / job.inputs.len().max(1) as u64;
+        let read_bytes = read_bytes.min(READ_BYTES_MAX);
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
         for input in &job.inputs {
             let Some((_, run)) = version.run(input.run) else { continue };
@@ -231,7 +234,7 @@ impl Core {
             sources.push(Source::Tables(RunIter::new(
                 tables,
                 slice.clone(),
-                Walk::Whole { bytes: READ_BYTES },
+                Walk::Whole { bytes: read_bytes },
             )));
         }
         let snapshots =

@@ -27,6 +27,9 @@ use crate::view::{View, ViewSource};
 /// The most that [`ReadOptions::readahead_bytes`] can ask for.
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
+/// Where nobody asks for more, a scan reads ahead this part of the memory budget in each run at most.
+const AHEAD_PART: u64 = 128;
+
 /// How reads are done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -39,7 +42,7 @@ pub struct ReadOptions {
     /// Scans see no key from this one on.
     pub upper_bound: Option<Vec<u8>>,
     /// The most bytes that a scan reads from a table at once, after it has read a few blocks one after the other
-    /// that the cache did not hold; each run that it walks has a buffer of this size. Default `None`: 256 KiB.
+    /// that the cache did not hold; each run that it walks has a buffer of this size. Default `None`: 256 KiB, or less in a small memory budget.
     /// More helps where a read takes long whatever its size; 0 reads block by block, for many scans that may
     /// stop at any entry. More than 4 MiB counts as 4 MiB.
     pub readahead_bytes: Option<usize>,
@@ -50,10 +53,10 @@ impl ReadOptions {
     pub(crate) const DEFAULT: Self =
         Self { fill_cache: true, lower_bound: None, upper_bound: None, readahead_bytes: None };
 
-    /// How scans walk tables.
-    fn walk(&self) -> Walk {
-        let ahead_bytes =
-            self.readahead_bytes.map_or(AHEAD_BYTES, |bytes| (bytes as u64).min(AHEAD_BYTES_MAX));
+    /// How scans walk tables, within a memory budget.
+    fn walk(&self, budget_bytes: u64) -> Walk {
+        let unasked = AHEAD_BYTES.min(budget_bytes / AHEAD_PART);
+        let ahead_bytes = self.readahead_bytes.map_or(unasked, |bytes| (bytes as u64).min(AHEAD_BYTES_MAX));
         Walk::Parts { fill_cache: self.fill_cache, ahead_bytes }
     }
 }
@@ -210,7 +213,7 @@ impl ReadAt<'_> {
             views: Arc::clone(self.keyspace) as Arc<dyn ViewSource>,
             registry: Arc::clone(&self.core.iterators),
             seq,
-            walk: self.options.walk(),
+            walk: self.options.walk(self.core.settings.memory_budget_bytes),
         }
     }
 

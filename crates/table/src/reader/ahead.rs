@@ -12,6 +12,7 @@ use super::{DATA_BLOCK, ReadCounters, TableReader};
 use crate::cache::PinnedBlock;
 use crate::error::Result;
 use crate::index::{BlockNo, Handle};
+use crate::ledger::{Charge, LedgerPart};
 
 /// What a scan reads ahead at most when nobody says otherwise: above it a read takes as long as its bytes do.
 pub const AHEAD_BYTES: u64 = 256 << 10;
@@ -56,6 +57,7 @@ pub(super) struct ReadAhead {
     start: u64,
     filled: usize,
     buffer: Vec<u8>,
+    charge: Option<Charge>,
 }
 
 impl ReadAhead {
@@ -104,6 +106,7 @@ impl ReadAhead {
         self.next = None;
         self.filled = 0;
         self.buffer = Vec::new();
+        self.charge = None;
     }
 
     /// The frame at `handle`, if it was read ahead.
@@ -129,7 +132,13 @@ impl ReadAhead {
         let bytes = usize::try_from(end - handle.offset).unwrap_or(usize::MAX);
         self.filled = 0;
         // Only ever grows: a new buffer for each read would cost as much as the read.
-        self.buffer.resize(self.buffer.len().max(bytes), 0);
+        if bytes > self.buffer.len() {
+            let charge =
+                self.charge.get_or_insert_with(|| Charge::new(&table.ledger, LedgerPart::Iterators, 0));
+            charge.resize(bytes as u64);
+            self.buffer = Vec::new();
+            self.buffer.resize(bytes, 0);
+        }
         table.loaded.file.read_into(handle.offset, bytes, &mut self.buffer, DATA_BLOCK)?;
         (self.start, self.filled) = (handle.offset, bytes);
         Ok(true)

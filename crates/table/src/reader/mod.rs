@@ -100,6 +100,7 @@ pub struct TableReader {
     /// What the cache knows the table by; without it, no block is kept.
     cached: Option<CachedTable>,
     clock: Arc<dyn Clock>,
+    ledger: Arc<Ledger>,
     _charges: [Charge; 3],
 }
 
@@ -151,6 +152,7 @@ impl TableReader {
             cached: options.cache.add_table(options.id),
             cache: options.cache,
             clock: Arc::clone(&env.clock),
+            ledger: options.ledger,
             _charges: charges,
         }))
     }

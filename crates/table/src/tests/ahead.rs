@@ -53,7 +53,7 @@ fn a_scan_reads_less_and_less_often_and_a_merge_seldom_from_the_start() {
 #[test]
 fn lookups_here_and_there_and_what_is_cached_are_not_read_ahead_of() {
     let rows = rows();
-    let (_rig, faults, table) = counted(&rows, Compression::None);
+    let (rig, faults, table) = counted(&rows, Compression::None);
     let mut iter = table.iter(true);
     let found = reads(&faults, || {
         for row in rows.iter().step_by(100) {
@@ -65,6 +65,13 @@ fn lookups_here_and_there_and_what_is_cached_are_not_read_ahead_of() {
     check_all(table.iter(true), &rows);
     let again = reads(&faults, || check_all(table.iter(true), &rows));
     assert_eq!(again, 0, "the first walk has filled the cache");
+    assert_eq!(rig.ledger.bytes(LedgerPart::Iterators), 0);
+    let mut walk = table.walk(Walk::Whole { bytes: 64 << 10 });
+    walk.seek_to_first().expect("readable");
+    let charged = rig.ledger.bytes(LedgerPart::Iterators);
+    assert!((60 << 10..=64 << 10).contains(&charged), "{charged} bytes charged");
+    walk.let_go();
+    assert_eq!(rig.ledger.bytes(LedgerPart::Iterators), 0);
 }
 
 #[test]

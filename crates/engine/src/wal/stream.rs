@@ -105,7 +105,10 @@ impl<'w> OpStream<'w> {
                 StreamedOp::RangeDelete { start: &self.key, end }
             }
             _ => {
-                return Err(Stop::Malformed(format!("operation kind {} in a log", flags & !(FIRST | STATED))));
+                return Err(Stop::Malformed(format!(
+                    "operation kind {} in a log",
+                    flags & !(FIRST | STATED)
+                )));
             }
         };
         Ok(Some((flags & FIRST != 0, keyspace, op)))

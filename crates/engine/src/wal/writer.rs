@@ -17,8 +17,8 @@ use shamba_key::SeqNo;
 
 use super::head::{Head, Predecessor};
 use super::log_file_name;
-use super::value::ValueLog;
 use super::record::{GAP_BYTES_MAX, OpRef, encode_op, encode_op_head};
+use super::value::ValueLog;
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
 use crate::log::codec::put_varint;

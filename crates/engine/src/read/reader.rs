@@ -219,6 +219,9 @@ impl ReadAt<'_> {
 
     /// `range` within the options' bounds; the empty range where nothing is left.
     fn bounded(&self, range: Span) -> Span {
+        if self.options.lower_bound.is_none() && self.options.upper_bound.is_none() {
+            return range;
+        }
         let lower = self.options.lower_bound.clone().unwrap_or_default();
         let bounds = Span { lower: lower.into(), upper: self.options.upper_bound.clone().map(Bytes::from) };
         let empty = || Span { lower: Bytes::new(), upper: Some(Bytes::new()) };

@@ -8,7 +8,7 @@
 
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
-use super::{GATHER_BYTES, Output, TableWriter};
+use super::{Output, TableWriter};
 use crate::block::NewEntry;
 use crate::compression::Compressor;
 use crate::content::ContentDigest;
@@ -110,7 +110,7 @@ impl Output {
         let (stored, compression) = compressed.map_err(|error| Error::io(&self.path, "compress", error))?;
         let offset = self.offset();
         seal(&mut self.gathered, self.birth, offset, stored, compression);
-        self.spill(GATHER_BYTES)
+        self.spill()
     }
 }
 

@@ -29,7 +29,7 @@ impl Output {
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.gathered.extend_from_slice(bytes);
-        self.spill(GATHER_BYTES)
+        self.spill()
     }
 
     pub(super) fn pad_to(&mut self, alignment: u64) -> Result<()> {
@@ -57,22 +57,27 @@ impl Output {
     fn framed(&mut self, offset: u64, start: usize) -> Result<(u64, u32)> {
         let bytes = u32::try_from(self.gathered.len() - start)
             .map_err(|_| Error::Invalid("a block of 4 GiB or more".to_owned()))?;
-        self.spill(GATHER_BYTES)?;
+        self.spill()?;
         Ok((offset, bytes))
     }
 
-    pub(super) fn spill(&mut self, from_bytes: usize) -> Result<()> {
-        if self.gathered.len() >= from_bytes && !self.gathered.is_empty() {
-            append_all(self.file.as_mut(), &self.gathered)
-                .map_err(|error| Error::io(&self.path, "write", error))?;
-            self.written_bytes += self.gathered.len() as u64;
-            self.gathered.clear();
-        }
+    /// Gives the file what makes whole pieces.
+    pub(super) fn spill(&mut self) -> Result<()> {
+        let whole = self.gathered.len() / GATHER_BYTES * GATHER_BYTES;
+        if whole > 0 { self.write(whole) } else { Ok(()) }
+    }
+
+    /// Gives the file the first `bytes` of what is gathered.
+    fn write(&mut self, bytes: usize) -> Result<()> {
+        append_all(self.file.as_mut(), self.gathered.get(..bytes).unwrap_or_default())
+            .map_err(|error| Error::io(&self.path, "write", error))?;
+        self.written_bytes += bytes as u64;
+        self.gathered.drain(..bytes);
         Ok(())
     }
 
     pub(super) fn sync(&mut self) -> Result<()> {
-        self.spill(0)?;
+        self.write(self.gathered.len())?;
         self.file.sync_all().map_err(|error| Error::io(&self.path, "sync", error))
     }
 }

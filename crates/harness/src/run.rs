@@ -54,6 +54,9 @@ pub struct Options {
     pub multi_get: u32,
     /// Seed of everything random.
     pub seed: u64,
+    /// The workload's number among those of a run, from 0: each draws its items anew. Otherwise one that reads what the
+    /// one before it read, in the same order, finds a cache that this order has filled.
+    pub turn: u64,
 }
 
 impl Default for Options {
@@ -70,6 +73,7 @@ impl Default for Options {
             seek_nexts: 10,
             multi_get: 32,
             seed: 1,
+            turn: 0,
         }
     }
 }
@@ -419,7 +423,8 @@ impl<'a> Job<'a> {
     }
 
     fn picker(&self, thread: u64, distribution: Distribution) -> Picker {
-        Picker::new(distribution, self.options.num, mix2(self.options.seed, thread), self.options.seed)
+        let Options { num, seed, turn, .. } = *self.options;
+        Picker::new(distribution, num, mix2(mix2(seed, turn), thread), seed)
     }
 }
 

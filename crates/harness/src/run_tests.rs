@@ -134,15 +134,16 @@ fn threads_share_the_work() {
 
 #[test]
 fn the_same_seed_does_the_same() {
-    let contents = |seed| {
+    let contents = |seed, turn| {
         let db = open();
-        let options = Options { seed, ..options() };
+        let options = Options { seed, turn, ..options() };
         run_on(&db, Workload::FillRandom, &options);
         run_on(&db, Workload::DeleteRandom, &options);
         db.iter().map(|entry| entry.expect("reads")).collect::<Vec<_>>()
     };
-    assert_eq!(contents(5), contents(5));
-    assert_ne!(contents(5), contents(6));
+    assert_eq!(contents(5, 0), contents(5, 0));
+    assert_ne!(contents(5, 0), contents(6, 0));
+    assert_ne!(contents(5, 0), contents(5, 1));
 }
 
 #[test]

@@ -84,6 +84,7 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
         seek_nexts: args.seek_nexts,
         multi_get: args.multi_get,
         seed: args.seed,
+        turn: 0,
     };
     let db = open::create(&args.db, &args.engine)?;
     if !args.json {
@@ -91,7 +92,7 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
     }
     // Whether the database holds what a fill of this run wrote, so that what reads must find is known.
     let mut known = false;
-    for &workload in &args.names {
+    for (turn, &workload) in (0..).zip(&args.names) {
         if workload.is_fill() {
             let empty = db.iter().next().transpose()?.is_none();
             if !empty && !args.use_existing {
@@ -102,7 +103,7 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
             }
             known = empty;
         }
-        let result = watched(&db, workload, &options)?;
+        let result = watched(&db, workload, &Options { turn, ..options })?;
         if let Some(expected) = result.expected_found_share.filter(|_| known)
             && (result.found_share - expected).abs() > 1e-9
         {

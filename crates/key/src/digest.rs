@@ -12,6 +12,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 
+use twox_hash::{XxHash3_64, XxHash64};
+
 thread_local! {
     static HASHES: Cell<u64> = const { Cell::new(0) };
 }
@@ -162,13 +164,13 @@ impl DigestFn {
     #[inline]
     fn hash(self, key: &[u8]) -> u64 {
         match self.kind {
-            DigestKind::Xxh3 => xxhash_rust::xxh3::xxh3_64_with_seed(key, self.seed),
-            DigestKind::Xxh64 => xxhash_rust::xxh64::xxh64(key, self.seed),
+            DigestKind::Xxh3 => XxHash3_64::oneshot_with_seed(self.seed, key),
+            DigestKind::Xxh64 => XxHash64::oneshot(self.seed, key),
             DigestKind::Rapid => rapid(key, self.seed),
             DigestKind::Murmur64A => murmur64a(key, self.seed),
             DigestKind::City64 => cityhasher::hash_with_seed(key, self.seed),
             DigestKind::Crc32c => u64::from(crc32c::crc32c(key)) ^ self.seed,
-            DigestKind::TestFourBit => xxhash_rust::xxh3::xxh3_64_with_seed(key, self.seed) & 15,
+            DigestKind::TestFourBit => XxHash3_64::oneshot_with_seed(self.seed, key) & 15,
         }
     }
 }

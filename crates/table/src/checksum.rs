@@ -4,6 +4,8 @@
 //! are right in themselves but belong to another file or another place do not pass. These hashes are no key
 //! digests and are not counted as such.
 
+use twox_hash::XxHash3_64;
+
 use crate::id::BirthId;
 
 /// The checksum of `bytes` that lie at `offset` of the file born as `birth`.
@@ -11,7 +13,7 @@ use crate::id::BirthId;
 pub fn checksum(birth: BirthId, offset: u64, bytes: &[u8]) -> u32 {
     let salt = avalanche(birth.0 ^ avalanche(offset.wrapping_add(0x9e37_79b9_7f4a_7c15)));
     // The low half is the stored width: XXH3's bits are equally good everywhere.
-    (xxhash_rust::xxh3::xxh3_64(bytes) ^ salt) as u32
+    (XxHash3_64::oneshot(bytes) ^ salt) as u32
 }
 
 /// Every input bit reaches every output bit (the finaliser of SplitMix64).

@@ -4,7 +4,7 @@
 //! taking away what it dropped, and comparing with what it wrote, however both were cut into files.
 
 use shamba_key::{EntryKind, SeqNo};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128_with_seed};
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// A running digest of entries (key, sequence number, kind, value).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -44,7 +44,7 @@ impl ContentDigest {
 
     /// The digest of one entry whose value comes in pieces: the same as if it came whole.
     pub fn of_streamed(key: &[u8], seq: SeqNo, kind: EntryKind) -> StreamedEntry {
-        StreamedEntry(Box::new(Xxh3::with_seed(value_seed(key, seq, kind))))
+        StreamedEntry(Box::new(XxHash3_128::with_seed(value_seed(key, seq, kind))))
     }
 
     /// The 128 bits that are stored.
@@ -59,17 +59,17 @@ impl ContentDigest {
 }
 
 /// The digest of one entry on its way; made by [`ContentDigest::of_streamed`].
-pub struct StreamedEntry(Box<Xxh3>);
+pub struct StreamedEntry(Box<XxHash3_128>);
 
 impl StreamedEntry {
     /// Takes the next piece of the value.
     pub fn push(&mut self, piece: &[u8]) {
-        self.0.update(piece);
+        self.0.write(piece);
     }
 
     /// The digest of the entry with the value that was given.
     pub fn finish(self) -> ContentDigest {
-        ContentDigest(self.0.digest128())
+        ContentDigest(self.0.finish_128())
     }
 }
 
@@ -80,12 +80,12 @@ impl std::fmt::Debug for StreamedEntry {
 }
 
 fn entry_hash(key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> u128 {
-    xxh3_128_with_seed(value, value_seed(key, seq, kind))
+    XxHash3_128::oneshot_with_seed(value_seed(key, seq, kind), value)
 }
 
 /// The key and its trailer seed the hash of the value, so no part can move into another.
 fn value_seed(key: &[u8], seq: SeqNo, kind: EntryKind) -> u64 {
-    xxh3_64_with_seed(key, seq.0 << 8 | u64::from(kind.as_byte()))
+    XxHash3_64::oneshot_with_seed(seq.0 << 8 | u64::from(kind.as_byte()), key)
 }
 
 #[cfg(test)]

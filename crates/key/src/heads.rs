@@ -24,6 +24,8 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use crate::prefetch_slice;
+
 /// Key bytes in a head.
 const BYTES: usize = 7;
 /// What a head says of a key with more than [`BYTES`] left.
@@ -76,6 +78,12 @@ impl LayeredHeads {
         };
         builder.build(count);
         builder.finish()
+    }
+
+    /// Asks for what every search begins with.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        prefetch_slice(self.heads_of(&self.top));
     }
 
     /// The number of the first key at or after `wanted`; how many there are if there is none. `full` gives the

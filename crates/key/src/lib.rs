@@ -16,7 +16,7 @@ mod seqno;
 pub use digest::{DigestFn, DigestKind, KeyDigest, hashes_on_this_thread};
 pub use heads::LayeredHeads;
 pub use kind::EntryKind;
-pub use prefetch::{prefetch_address, prefetch_line};
+pub use prefetch::{prefetch_address, prefetch_line, prefetch_slice};
 pub use seqno::SeqNo;
 
 /// The longest key, in bytes.

@@ -19,6 +19,17 @@ pub fn prefetch_line(bytes: &[u8], offset: usize) {
     }
 }
 
+/// Asks the processor to load all the cache lines that `items` lie on: for few of them, soon needed.
+#[inline(always)]
+pub fn prefetch_slice<T>(items: &[T]) {
+    let std::ops::Range { start, end } = items.as_ptr_range();
+    let (mut line, end) = (start.cast::<u8>(), end.cast::<u8>());
+    while line < end {
+        prefetch_address(line);
+        line = line.wrapping_add(64);
+    }
+}
+
 /// Asks the processor to load the cache line at an address, whatever is there: nothing is read or checked.
 #[inline(always)]
 pub fn prefetch_address(address: *const u8) {

@@ -9,7 +9,7 @@
 
 use std::cmp::Ordering;
 
-use shamba_key::{LayeredHeads, SeqNo};
+use shamba_key::{LayeredHeads, SeqNo, prefetch_slice};
 
 use super::handle::{Handle, Handles};
 use super::slot::FrameSlot;
@@ -36,6 +36,9 @@ impl Partition {
     /// The first block whose separator is at or after `(key, seq)`; [`Self::len`] if there is none.
     #[inline]
     pub(super) fn find(&self, key: &[u8], seq: SeqNo) -> usize {
+        // What the end of the search will want: its dependent loads would wait for one line after another.
+        self.heads.prefetch();
+        prefetch_slice(&self.slots);
         let equal = self.heads.equal_range(key, |number| self.key(number));
         // Separators with one key: their numbers descend.
         let later = self.seqs.get(equal.clone()).unwrap_or_default();

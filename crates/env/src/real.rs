@@ -9,7 +9,6 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,7 +31,8 @@ struct RealRandomFile(File);
 
 impl RandomFile for RealRandomFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read_at(buf, offset)
+        // The system call itself: the C library's is a place where threads can be cancelled, which takes time.
+        Ok(rustix::io::pread(&self.0, buf, offset)?)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -54,13 +54,13 @@ enum BlockState {
     Loaded,
 }
 
-/// The values of `keys` in `view` at `seq`, in their order.
+/// The values of `keys` in `view` at `seq`, in their order. With `reads`, blocks that are not cached are read at once.
 pub(super) fn multi_get<K: AsRef<[u8]>>(
     view: &View,
     settings: LookupSettings<'_>,
     seq: SeqNo,
     keys: &[K],
-    reads: &ReadPool,
+    reads: Option<&ReadPool>,
     counts: &mut LookupCounts,
 ) -> Result<Vec<Option<Slice>>> {
     let mut answers = Vec::with_capacity(keys.len());
@@ -73,9 +73,11 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
         group.test_filters(counts);
         while !group.pending.is_empty() {
             group.locate(counts);
-            group.load_cold(reads, counts);
+            if let Some(reads) = reads {
+                group.load_cold(reads, counts);
+            }
             group.ask_for_entries();
-            group.search(reads, &mut answers, counts)?;
+            group.search(&mut answers, counts)?;
             group.test_filters(counts);
         }
     }
@@ -176,11 +178,11 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Reads the blocks that are not cached all at once, if that pays. What cannot be read now fails later,
+    /// Reads the blocks that are not cached all at once. What cannot be read now fails later,
     /// when the key's search reads it again.
     fn load_cold(&mut self, reads: &ReadPool, counts: &mut LookupCounts) {
         let is_cold = |pending: &Pending<'_>| pending.state == BlockState::Cold;
-        if !reads.pays() || self.pending.iter().filter(|pending| is_cold(pending)).count() < 2 {
+        if self.pending.iter().filter(|pending| is_cold(pending)).count() < 2 {
             return;
         }
         let mut blocks: Vec<(Arc<TableReader>, BlockNo)> = Vec::new();
@@ -197,11 +199,11 @@ impl<'a> Group<'a> {
             }
         }
         let cost = Arc::new(Mutex::new(ReadCounters::default()));
-        let (timer, sum) = (Arc::clone(&reads.timer), Arc::clone(&cost));
+        let sum = Arc::clone(&cost);
         reads.run(blocks.len(), move |number| {
             let Some((reader, block)) = blocks.get(number) else { return };
             let mut io = ReadCounters::default();
-            let _ = timer.timed(|| reader.load_block(*block, &mut io));
+            let _ = reader.load_block(*block, &mut io);
             lock(&sum).data_reads += io.data_reads;
         });
         counts.add_reads(&lock(&cost));
@@ -218,16 +220,11 @@ impl<'a> Group<'a> {
     }
 
     /// Searches every key's block; keys with an answer leave the group, the others go on behind it.
-    fn search(
-        &mut self,
-        reads: &ReadPool,
-        answers: &mut [Option<Value>],
-        counts: &mut LookupCounts,
-    ) -> Result<()> {
+    fn search(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
         let mut failed = None;
         self.pending.retain_mut(|pending| {
             let Some(candidate) = self.candidates.get(pending.from) else { return false };
-            match pending.search(candidate, reads, counts) {
+            match pending.search(candidate, counts) {
                 Ok(Some(entry)) => {
                     match visible_above(entry, pending.floor, candidate.home(), ValueMode::Copy) {
                         Ok(value) => answers[pending.place] = value,
@@ -251,15 +248,9 @@ impl<'a> Group<'a> {
 
 impl Pending<'_> {
     /// What the present candidate's block says.
-    fn search(
-        &self,
-        candidate: &Candidate<'_>,
-        reads: &ReadPool,
-        counts: &mut LookupCounts,
-    ) -> Result<Option<Entry>> {
+    fn search(&self, candidate: &Candidate<'_>, counts: &mut LookupCounts) -> Result<Option<Entry>> {
         let mut io = self.lookup.read_counters();
-        let mut search = || self.lookup.search_block(candidate, self.block, &mut io);
-        let found = if self.state == BlockState::Cold { reads.timer.timed(search) } else { search() };
+        let found = self.lookup.search_block(candidate, self.block, &mut io);
         if self.state == BlockState::Loaded {
             io.cache_hits = io.cache_hits.saturating_sub(1); // It counts as the read that it was.
         }

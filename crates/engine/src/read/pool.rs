@@ -1,6 +1,6 @@
 //! A few threads that read beside the caller: several cold blocks in the time of one.
 //!
-//! Only a device that is slow gains by it. So reads are timed, and the pool says whether they are slow enough
+//! Only a device that is slow gains by it. Given how long reads take, the pool says whether they are slow enough
 //! ([`ReadPool::pays`]): a read from the page cache takes a microsecond or two, waking a thread takes ten. Threads
 //! start when first needed, stay until the pool is dropped, and sleep in between. In a world without threads
 //! nothing is ever handed out.
@@ -11,10 +11,10 @@
 //! Not here: what is read ([`super::multi_get`]).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use shamba_env::{Clock, Env, JoinHandle, Spawner};
+use shamba_env::{Env, JoinHandle, Spawner};
 
 use crate::core::lock;
 
@@ -22,40 +22,12 @@ use crate::core::lock;
 const SLOW_READ_NS: u64 = 20_000;
 /// More reads at once than this gain nothing on one device.
 const THREADS_MAX: usize = 16;
-/// A new measurement counts one part in this many of the average.
-const WEIGHT: u64 = 8;
 
-/// Threads that read, and how long reads take.
+/// Threads that read.
 pub(crate) struct ReadPool {
     spawner: Arc<dyn Spawner>,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle>>,
-    /// How long reads take.
-    pub timer: Arc<ReadTimer>,
-}
-
-/// How long reads take, on average.
-pub(crate) struct ReadTimer {
-    clock: Arc<dyn Clock>,
-    /// Moving average.
-    read_ns: AtomicU64,
-}
-
-impl ReadTimer {
-    /// Does a read and takes its time.
-    pub fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
-        let begin_ns = self.clock.now_ns();
-        let answer = read();
-        self.note(self.clock.now_ns().saturating_sub(begin_ns));
-        answer
-    }
-
-    /// A read took this long. Measurements may be lost when threads note theirs at once.
-    pub(super) fn note(&self, ns: u64) {
-        let before = self.read_ns.load(Ordering::Relaxed);
-        let after = before.saturating_mul(WEIGHT - 1).saturating_add(ns) / WEIGHT;
-        self.read_ns.store(after, Ordering::Relaxed);
-    }
 }
 
 #[derive(Default)]
@@ -83,14 +55,12 @@ struct Batch {
 impl ReadPool {
     /// A pool without threads so far.
     pub fn new(env: &Env) -> Self {
-        let timer = Arc::new(ReadTimer { clock: Arc::clone(&env.clock), read_ns: AtomicU64::new(0) });
-        let spawner = Arc::clone(&env.spawner);
-        Self { spawner, shared: Arc::default(), threads: Mutex::default(), timer }
+        Self { spawner: Arc::clone(&env.spawner), shared: Arc::default(), threads: Mutex::default() }
     }
 
-    /// Whether reads have been so slow that several should be made at once.
-    pub fn pays(&self) -> bool {
-        self.timer.read_ns.load(Ordering::Relaxed) >= SLOW_READ_NS && !self.spawner.is_inline()
+    /// Whether several reads, which take `read_ns` each, should be made at once.
+    pub fn pays(&self, read_ns: u64) -> bool {
+        read_ns >= SLOW_READ_NS && !self.spawner.is_inline()
     }
 
     /// Calls `work` with each number below `count`, several at once, and returns when all calls are over.
@@ -237,24 +207,9 @@ mod tests {
     }
 
     #[test]
-    fn it_pays_when_reads_are_slow_and_no_longer_when_they_are_not() {
-        let pool = threads();
-        assert!(!pool.pays());
-        for _ in 0..10 {
-            pool.timer.note(2_000);
-        }
-        assert!(!pool.pays());
-        for _ in 0..10 {
-            pool.timer.note(100_000);
-        }
-        assert!(pool.pays());
-        for _ in 0..30 {
-            pool.timer.note(2_000);
-        }
-        assert!(!pool.pays());
-        let alone = inline();
-        alone.timer.note(1_000_000);
-        assert!(!alone.pays());
+    fn it_pays_where_reads_are_slow_and_threads_can_be_had() {
+        let pays = |pool: ReadPool| [0, 2_000, 100_000].map(|read_ns| pool.pays(read_ns));
+        assert_eq!((pays(threads()), pays(inline())), ([false, false, true], [false; 3]));
     }
 
     #[test]

@@ -160,7 +160,9 @@ impl ReadAt<'_> {
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<K> = keys.into_iter().collect();
         self.look_up(|view, seq, settings, counts| {
-            multi_get(view, settings, seq, &keys, &self.core.reads, counts)
+            let reads = &self.core.reads;
+            let reads = reads.pays(self.core.cache.read_ns()).then_some(reads);
+            multi_get(view, settings, seq, &keys, reads, counts)
         })
     }
 

@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::admission::Admission;
 use super::epoch::{Epoch, GRACE_PHASES};
 use super::slab::{FRAME_SIZE, HiddenSlab, RETIRED, Record, SlabKind, Slabs};
 use crate::ledger::{Ledger, LedgerPart};
@@ -37,6 +38,7 @@ pub(super) struct Shelf {
     pub(super) held_bytes: AtomicU64,
     /// Slabs that drain.
     pub(super) draining: AtomicUsize,
+    pub(super) admission: Admission,
     pub(super) ledger: std::sync::Arc<Ledger>,
 }
 
@@ -335,6 +337,7 @@ impl Hand {
         if slab == self.slabs.len() {
             self.slabs.push(Slab::default());
         }
+        shelf.admission.set_crowded(false);
         self.slabs[slab].kind = Some(kind);
         self.kind(kind).slabs += 1;
         let first = shelf.slabs.first(slab);
@@ -349,6 +352,7 @@ impl Hand {
 
     /// Retires frames until they are `wanted`, counted in frames (small) or bytes (large); how many it found.
     fn evict(&mut self, shelf: &Shelf, kind: SlabKind, wanted: usize) -> usize {
+        shelf.admission.set_crowded(true);
         let frames = self.kind(kind).slabs * shelf.slabs.frames();
         let (mut found, mut steps) = (0, 0);
         // Twice the bound: pinned frames may be many. Twice round: the first takes the marks.

@@ -6,8 +6,9 @@
 //! never is: a frame changes hands only after its key was taken away and everybody who saw it has left
 //! ([`epoch`]).
 //!
-//! A miss reads straight into a frame of its own ([`fill`]) and publishes it. If no frame can be had at once,
-//! the block is served from a buffer and not kept: nobody waits for memory here. A section never lasts over a
+//! A miss reads straight into a frame of its own ([`fill`]) and publishes it, if the block is to be kept
+//! ([`admission`]). If it is not, or no frame can be had at once, the block is served from a buffer: nobody waits
+//! for memory here. A section never lasts over a
 //! read or a caller's code; who needs a block for longer [pins](pin) its frame.
 //!
 //! What is published was verified and never changes. Blocks above a frame's size have allocations of their
@@ -20,9 +21,10 @@
 //!
 //! Why it is so, and what it costs: `docs/decisions/0007-block-cache.md`.
 //!
-//! Not here: which blocks are worth caching; compression and checksums (the reader's).
+//! Not here: compression and checksums (the reader's).
 #![allow(unsafe_code)] // Frames are shared between threads; each use says why it may.
 
+mod admission;
 mod epoch;
 mod fill;
 mod hand;
@@ -35,10 +37,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use self::admission::Miss;
 pub(crate) use self::fill::FreshFrame;
 pub(crate) use self::pin::{FramePin, PinnedBlock};
 pub(crate) use self::slab::{BlockKey, FRAME_SIZE};
 
+use self::admission::Admission;
 use self::epoch::Epoch;
 use self::hand::{Hand, Shelf};
 use self::slab::{NUMBERS_MAX, Slabs};
@@ -96,6 +100,7 @@ impl BlockCache {
             capacity_bytes: AtomicU64::new(capacity_bytes),
             held_bytes: AtomicU64::new(0),
             draining: AtomicUsize::new(0),
+            admission: Admission::default(),
             ledger,
         };
         Self { shelf, hand: Mutex::default(), next_table: AtomicU32::new(1), tables: Mutex::default() }
@@ -115,6 +120,7 @@ impl BlockCache {
     /// later, pinned blocks when they are let go.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.shelf.capacity_bytes.store(bytes, Ordering::Relaxed);
+        self.shelf.admission.set_crowded(false);
         self.hand().shrink(&self.shelf);
     }
 
@@ -131,6 +137,7 @@ impl BlockCache {
             slab += 1;
         }
         self.hand().reclaim(&self.shelf);
+        self.shelf.admission.set_crowded(false);
     }
 
     /// What the blocks of a newly opened table are kept by; `None` if the cache has seen too many tables to
@@ -174,6 +181,7 @@ impl BlockCache {
                 }
             }
             hand.reclaim(&self.shelf);
+            self.shelf.admission.set_crowded(false);
         }
     }
 

@@ -3,7 +3,8 @@
 //! An uncompressed block is read straight into its frame, a compressed one into memory of the thread and
 //! decompressed into its frame. The checksum is salted with file and place and covers every byte, so it vouches
 //! for the structure: only the block's header and its count of entries are looked at. Accesses check their
-//! bounds, whatever the bytes are. When the cache has no frame to give, a buffer takes its place.
+//! bounds, whatever the bytes are. Where the cache does not want the block, or has no frame to give, a buffer takes
+//! its place: of the thread, if the block is only looked at.
 //!
 //! Not here: the search ([`super::lookup`]).
 
@@ -13,7 +14,7 @@ use shamba_key::KeyDigest;
 use super::{DATA_BLOCK, ReadCounters, TableReader, payload_limit_bytes};
 use crate::block::DataBlock;
 use crate::block::frame::{FRAME_BYTES, check};
-use crate::cache::{FreshFrame, PinnedBlock};
+use crate::cache::{FreshFrame, Miss, PinnedBlock};
 use crate::compression::{Compression, decompress, decompress_into, payload_bytes};
 use crate::error::{Error, Result};
 use crate::index::{BlockNo, Handle};
@@ -56,7 +57,7 @@ impl TableReader {
         }
     }
 
-    /// Reads block `number` into the cache, if it is not there and the cache has room.
+    /// Reads block `number` into the cache, if it is not there and the cache has a frame to give.
     ///
     /// # Errors
     /// What reading says: `Io` or `Corruption`.
@@ -64,7 +65,9 @@ impl TableReader {
         if !self.prefetch_block(number)
             && let Some(handle) = self.loaded.index.handle(number)
         {
-            let block = self.read_block(handle, true, io)?;
+            // Whoever asks comes back for it.
+            let miss = self.missed().but_keep(true);
+            let block = self.read_block(handle, miss, io)?;
             self.publish(number, block);
         }
         Ok(())
@@ -78,7 +81,8 @@ impl TableReader {
         fill_cache: bool,
         io: &mut ReadCounters,
     ) -> Result<PinnedBlock> {
-        let block = self.read_block(handle, fill_cache, io)?;
+        let miss = self.missed();
+        let block = self.read_block(handle, miss.but_keep(miss.keep && fill_cache), io)?;
         Ok(self.publish_pinned(number, block))
     }
 
@@ -98,8 +102,9 @@ impl TableReader {
         frame: &[u8],
         fill_cache: bool,
     ) -> Result<PinnedBlock> {
-        let block = self.decompress(handle, frame, fill_cache && self.cached.is_some())?;
-        self.check_header(handle, &block)?;
+        let keep = fill_cache && self.cached.is_some() && self.missed().keep;
+        let block = self.decompress(handle, frame, keep)?;
+        self.check_header(handle, block.payload())?;
         Ok(self.publish_pinned(number, block))
     }
 
@@ -125,15 +130,20 @@ impl TableReader {
         }
     }
 
+    /// A block is to be read: the cache does not have it.
+    pub(super) fn missed(&self) -> Miss {
+        self.cache.missed(self.clock.as_ref())
+    }
+
     /// Reads the block that `handle` says; into a frame if it is to be kept and one can be had.
     pub(super) fn read_block(
         &self,
         handle: Handle,
-        fill_cache: bool,
+        miss: Miss,
         io: &mut ReadCounters,
     ) -> Result<FreshBlock<'_>> {
         io.data_reads += 1;
-        let fill_cache = fill_cache && self.cached.is_some();
+        let fill_cache = miss.keep && self.cached.is_some();
         let block = if self.loaded.properties.compression == Compression::None {
             self.read_stored(handle, fill_cache)?
         } else {
@@ -141,12 +151,44 @@ impl TableReader {
             let read = |frame: &[u8]| self.decompress(handle, frame, fill_cache);
             self.loaded.file.read_briefly(handle.offset, frame_bytes, DATA_BLOCK, read)??
         };
-        self.check_header(handle, &block)?;
+        self.check_header(handle, block.payload())?;
+        self.cache.was_read(miss, self.clock.as_ref());
         Ok(block)
     }
 
-    fn check_header(&self, handle: Handle, block: &FreshBlock<'_>) -> Result<()> {
-        match DataBlock::view(block.payload()) {
+    /// Shows `look` the payload of the block that `handle` says, read into memory of the thread and checked as all
+    /// are: for one look at a block that is not to be kept.
+    pub(super) fn read_block_briefly<T>(
+        &self,
+        handle: Handle,
+        miss: Miss,
+        io: &mut ReadCounters,
+        look: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
+        if self.loaded.properties.compression != Compression::None {
+            let block = self.read_block(handle, miss.but_keep(false), io)?;
+            return look(block.payload());
+        }
+        io.data_reads += 1;
+        let file = &self.loaded.file;
+        let looked = file.read_briefly(handle.offset, handle.bytes as usize, DATA_BLOCK, |frame| {
+            let (stored, compression) =
+                check(file.birth, handle.offset, frame).map_err(|detail| self.damaged(handle, detail))?;
+            if compression != Compression::None {
+                let block = self.decompress(handle, frame, false)?;
+                self.check_header(handle, block.payload())?;
+                return look(block.payload());
+            }
+            self.check_length(handle, stored.len())?;
+            self.check_header(handle, stored)?;
+            look(stored)
+        })?;
+        self.cache.was_read(miss, self.clock.as_ref());
+        looked
+    }
+
+    fn check_header(&self, handle: Handle, payload: &[u8]) -> Result<()> {
+        match DataBlock::view(payload) {
             Ok(view) if view.len() == handle.entries as usize => Ok(()),
             Ok(view) => {
                 Err(self.damaged(handle, format!("{} entries, expected {}", view.len(), handle.entries)))

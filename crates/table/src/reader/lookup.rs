@@ -151,7 +151,18 @@ impl TableReader {
         let Some(handle) = self.loaded.index.handle(number) else {
             return Ok(None);
         };
-        let block = self.read_block(handle, true, io)?;
+        let miss = self.missed();
+        if !miss.keep {
+            return self.read_block_briefly(handle, miss, io, |payload| {
+                let found = self.search_payload(number, payload, key, seq, tag)?;
+                Ok(found.map(|parts| Entry {
+                    seq: parts.seq,
+                    kind: parts.kind,
+                    value: mode.value_of(&parts, || None),
+                }))
+            });
+        }
+        let block = self.read_block(handle, miss, io)?;
         let Some(parts) = self.search_payload(number, block.payload(), key, seq, tag)? else {
             self.publish(number, block);
             return Ok(None);

@@ -156,6 +156,56 @@ fn every_way_to_a_block_gives_the_same_entry() {
 }
 
 #[test]
+fn a_full_cache_keeps_little_of_what_is_read_quickly_and_all_that_is_read_slowly() {
+    for compression in Compression::ALL {
+        let mut rig = Rig::new(compression, 1_000);
+        rig.cache = Arc::new(BlockCache::new(100_000, Arc::clone(&rig.ledger)));
+        rig.write(&rows(), &[]);
+        let table = rig.open().expect("opened");
+        check_everything(&rig, &table, &rows());
+        let dice = Dice::new(5);
+        // The share of blocks that are read although they were asked for just before.
+        let read_again = |reads: u64| {
+            let (mut io, rows) = (ReadCounters::default(), rows());
+            for _ in 0..reads {
+                let wanted = &rows[dice.below(rows.len())];
+                let digest = rig.options.digest.digest(&wanted.key);
+                let mode = [ValueMode::Copy, ValueMode::Pin][dice.below(2)];
+                for turn in 0..2 {
+                    let before = io.data_reads;
+                    let found = table.get(&wanted.key, SeqNo::MAX, digest, mode, &mut io).expect("a get");
+                    assert_eq!(&found.expect("there").value[..], &wanted.value[..]);
+                    io.data_reads = if turn == 0 { before } else { io.data_reads };
+                }
+            }
+            io.data_reads as f64 / reads as f64
+        };
+        rig.cache.note_read_ns(1_000);
+        let quick = read_again(2_000);
+        (0..50).for_each(|_| rig.cache.note_read_ns(1_000_000));
+        let slow = read_again(100);
+        assert!(quick > 0.7 && slow == 0.0, "{compression}: {quick} quickly, {slow} slowly");
+        (0..50).for_each(|_| rig.cache.note_read_ns(1_000));
+        let mut bytes = rig.bytes();
+        let described = describe(&rig.env, &rig.path(), None).expect("described");
+        described.blocks.iter().for_each(|block| bytes[block.offset as usize + 9] ^= 1);
+        rig.damage_in_place(&bytes);
+        let mut failed = 0;
+        for wanted in &rows() {
+            match rig.get(&table, &wanted.key, SeqNo::MAX) {
+                Ok(found) => assert_eq!(&found.expect("cached").value[..], &wanted.value[..]),
+                Err(error) => {
+                    let offset = offset_of(error);
+                    assert!(described.blocks.iter().any(|block| block.offset == offset));
+                    failed += 1;
+                }
+            }
+        }
+        assert!(failed > 2_000, "{failed} of 3,000 lookups met damage");
+    }
+}
+
+#[test]
 fn threads_share_tables_in_a_cache_that_changes_its_size() {
     let rig = Rig::new(Compression::Lz4, 4_096);
     let rows = rows();

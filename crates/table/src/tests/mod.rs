@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_env::{Env, MemFs, SeededRng, append_all};
+use shamba_env::{Env, MemFs, SeededRng, WriteFile, append_all};
 use shamba_key::{DigestFn, DigestKind, EntryKind, SeqNo};
 
 use crate::*;
@@ -122,6 +122,14 @@ impl Rig {
         append_all(file.as_mut(), bytes).expect("written");
     }
 
+    /// Puts other bytes into the table's file, which whoever has it open will read.
+    fn damage_in_place(&self, bytes: &[u8]) -> Box<dyn WriteFile> {
+        let mut file = self.env.vfs.open_append(&self.path()).expect("opened");
+        file.truncate(0).expect("emptied");
+        append_all(file.as_mut(), bytes).expect("written");
+        file
+    }
+
     /// A lookup; of a large value, what it points at.
     fn get(&self, table: &TableReader, key: &[u8], seq: SeqNo) -> Result<Option<Entry>> {
         let found = table.get(
@@ -141,6 +149,21 @@ impl Rig {
             found => Ok(found),
         }
     }
+}
+
+/// Where an error found damage; it must have.
+fn offset_of(error: Error) -> u64 {
+    match error {
+        Error::Corruption { offset, .. } => offset,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Where verification finds damage, ascending.
+fn damaged_offsets(table: &TableReader) -> Vec<u64> {
+    let mut found: Vec<u64> = table.verify().into_iter().map(offset_of).collect();
+    found.sort_unstable();
+    found
 }
 
 /// Random numbers that a printed seed brings back.

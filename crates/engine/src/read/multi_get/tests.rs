@@ -60,9 +60,9 @@ fn compare(env: &Env, seed: u64, memory_budget_bytes: u64, slow_reads: bool) -> 
     for _ in 0..40 {
         if slow_reads {
             for _ in 0..20 {
-                db.core().reads.timer.note(1_000_000);
+                db.core().cache.note_read_ns(1_000_000);
             }
-            assert!(db.core().reads.pays());
+            assert!(db.core().reads.pays(db.core().cache.read_ns()));
         }
         let keys: Vec<Vec<u8>> = (0..dice.below(100)).map(|_| key(dice.below(1_400))).collect();
         let before = db.stats();

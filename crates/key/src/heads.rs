@@ -80,10 +80,13 @@ impl LayeredHeads {
         builder.finish()
     }
 
-    /// Asks for what every search begins with.
+    /// Asks for all of it: for heads over few keys, searched soon.
     #[inline(always)]
     pub fn prefetch(&self) {
-        prefetch_slice(self.heads_of(&self.top));
+        prefetch_slice(&self.heads);
+        prefetch_slice(&self.below);
+        prefetch_slice(&self.prefixes);
+        prefetch_slice(&self.targets);
     }
 
     /// The number of the first key at or after `wanted`; how many there are if there is none. `full` gives the
@@ -136,6 +139,12 @@ impl LayeredHeads {
                 }
             }
         }
+    }
+
+    /// Whether keys have more in common than a head can tell apart: then searches often ask for a key.
+    #[inline(always)]
+    pub fn is_layered(&self) -> bool {
+        !self.below.is_empty()
     }
 
     /// Over how many keys it was made.

@@ -31,7 +31,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use shamba_key::{EntryKind, SeqNo, prefetch_line};
+use shamba_key::{EntryKind, SeqNo, prefetch_address, prefetch_line};
 
 use super::EntryParts;
 use super::pieces::{append_part, chunk_at, is_of, number_near_the_end};
@@ -326,6 +326,10 @@ impl<'a> Tagged<'a> {
     fn matched(&self, number: usize, key: &[u8], seq: SeqNo) -> Option<Option<EntryParts<'a>>> {
         let at = self.places()?;
         let entry = self.lying(&at, number)?;
+        // While the key is waited for: the value's end, where a short one is on other lines.
+        if let Some(last) = entry.value.last() {
+            prefetch_address(last);
+        }
         if !is_of(key, self.common(&at)?, self.group_prefix(&at, number)?, entry.suffix)
             || self.seq(&at, &entry)? > seq
         {

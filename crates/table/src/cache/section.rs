@@ -62,9 +62,10 @@ impl Section<'_> {
     fn look(&self, slot: &FrameSlot, key: BlockKey) -> Option<Hit<'_>> {
         let frame = slot.frame()?;
         let (record, data) = self.cache.shelf.slabs.frame(frame)?;
-        // Header, tags and offsets on their way while the record is waited for: it is the right frame as a rule.
+        // Header, tags, common prefix and offsets on their way while the record is waited for: it is the right frame as a rule.
         prefetch_address(data);
         prefetch_address(data.wrapping_add(64));
+        prefetch_address(data.wrapping_add(128));
         // Acquire: the bytes and the length were written before the key.
         if record.key.load(Ordering::Acquire) != key.0 {
             return None;

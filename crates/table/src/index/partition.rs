@@ -39,6 +39,9 @@ impl Partition {
         // What the end of the search will want: its dependent loads would wait for one line after another.
         self.heads.prefetch();
         prefetch_slice(&self.slots);
+        if self.heads.is_layered() {
+            prefetch_slice(&self.ends);
+        }
         let equal = self.heads.equal_range(key, |number| self.key(number));
         // Separators with one key: their numbers descend.
         let later = self.seqs.get(equal.clone()).unwrap_or_default();

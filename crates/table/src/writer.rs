@@ -237,43 +237,16 @@ impl TableWriter {
     /// `Invalid` for an entry out of order or too large, or a range delete; `Io` when writing fails, after
     /// which the writer can only be abandoned.
     pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
-        self.add_with(key, None, seq, kind, value).map(|_| ())
+        self.add_counted(key, None, seq, kind, value).map(|_| ())
     }
 
-    /// [`Self::add`] for a key whose `digest`, by the way of [`WriterOptions::digest`], is known: it is not hashed again.
-    ///
-    /// # Errors
-    /// As [`Self::add`].
-    pub fn add_hashed(
-        &mut self,
-        key: &[u8],
-        digest: KeyDigest,
-        seq: SeqNo,
-        kind: EntryKind,
-        value: &[u8],
-    ) -> Result<()> {
-        self.add_with(key, Some(digest), seq, kind, value).map(|_| ())
-    }
-
-    /// [`Self::add`] for a key whose digest may be known; gives the content digest of the entry, which is computed
-    /// once.
+    /// [`Self::add`] for a key whose digest, by the way of [`WriterOptions::digest`], may be known: then it is not
+    /// hashed again. Gives the content digest of the entry, which is computed once.
     ///
     /// # Errors
     /// As [`Self::add`].
     #[inline]
     pub fn add_counted(
-        &mut self,
-        key: &[u8],
-        digest: Option<KeyDigest>,
-        seq: SeqNo,
-        kind: EntryKind,
-        value: &[u8],
-    ) -> Result<ContentDigest> {
-        self.add_with(key, digest, seq, kind, value)
-    }
-
-    #[inline]
-    fn add_with(
         &mut self,
         key: &[u8],
         digest: Option<KeyDigest>,

@@ -75,20 +75,7 @@ impl<'a> Decoder<'a> {
     }
 
     pub(crate) fn varint(&mut self) -> Decoded<u64> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.u8()?;
-            let bits = u64::from(byte & 0x7f);
-            // The tenth byte has room for one bit.
-            if shift == 63 && bits > 1 {
-                break;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err("a varint of more than 64 bits".to_owned())
+        read_varint(|| self.u8())
     }
 
     /// A varint that must fit in 32 bits.
@@ -113,6 +100,24 @@ impl<'a> Decoder<'a> {
     pub(crate) fn finish(self) -> Decoded<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(format!("{} bytes too many", self.rest.len())) }
     }
+}
+
+/// The varint whose bytes `next` gives.
+pub(crate) fn read_varint<E: From<String>>(mut next: impl FnMut() -> Result<u8, E>) -> Result<u64, E> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = next()?;
+        let bits = u64::from(byte & 0x7f);
+        // The tenth byte has room for one bit.
+        if shift == 63 && bits > 1 {
+            break;
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err("a varint of more than 64 bits".to_owned().into())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
 
 use super::record::{FIRST, STATED};
 use crate::ids::KeyspaceId;
+use crate::log::codec::read_varint;
 use crate::log::payload::{PayloadReader, Stop};
 
 type Result<T> = std::result::Result<T, Stop>;
@@ -57,7 +58,7 @@ pub(crate) struct OpStream<'w> {
 impl<'w> OpStream<'w> {
     /// Values of up to `held_bytes_max` bytes are given, longer ones told.
     pub fn new(mut payload: PayloadReader<'w>, held_bytes_max: u64) -> Result<Self> {
-        let gap = varint(&mut payload)?;
+        let gap = read_varint(|| payload.u8())?;
         Ok(Self { payload, gap, held_bytes_max, key: Vec::new(), second: Vec::new() })
     }
 
@@ -71,14 +72,14 @@ impl<'w> OpStream<'w> {
         let keyspace = match flags & STATED {
             0 => KeyspaceId::DEFAULT,
             _ => {
-                let id = varint(payload)?;
+                let id = read_varint(|| payload.u8())?;
                 KeyspaceId(u32::try_from(id).map_err(|_| format!("{id} where 32 bits were due"))?)
             }
         };
         take_key(payload, &mut self.key)?;
         let op = match EntryKind::from_byte(flags & !(FIRST | STATED)) {
             Some(EntryKind::Put) => {
-                let bytes = varint(payload)?;
+                let bytes = read_varint(|| payload.u8())?;
                 let fits = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= MAX_VALUE_BYTES);
                 let value_bytes = fits.ok_or_else(|| format!("a value of {bytes} bytes"))?;
                 let at = payload.at();
@@ -150,28 +151,12 @@ pub(crate) fn check(payload: PayloadReader<'_>, after: SeqNo) -> Result<Checked>
 }
 
 fn take_key(payload: &mut PayloadReader<'_>, key: &mut Vec<u8>) -> Result<()> {
-    let bytes = varint(payload)?;
+    let bytes = read_varint(|| payload.u8())?;
     if bytes > MAX_KEY_BYTES as u64 {
         return Err(Stop::Malformed(format!("a key of {bytes} bytes")));
     }
     key.clear();
     payload.take(bytes, key)
-}
-
-fn varint(payload: &mut PayloadReader<'_>) -> Result<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = payload.u8()?;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            break;
-        }
-        value |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Ok(value);
-        }
-    }
-    Err(Stop::Malformed("a varint of more than 64 bits".to_owned()))
 }
 
 #[cfg(test)]

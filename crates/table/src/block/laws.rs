@@ -68,19 +68,24 @@ fn plain(rows: &[Row]) -> Vec<u8> {
     builder.finish()
 }
 
+/// The row as an entry after one with key `last`.
+fn entry_of<'a>(row: &'a Row, last: &[u8], tag: u16) -> NewEntry<'a> {
+    NewEntry {
+        key: &row.key,
+        shared_bytes: shared_bytes(last, &row.key),
+        seq: SeqNo(row.seq),
+        kind: row.kind,
+        value: &row.value,
+        tag,
+    }
+}
+
 fn tagged(builder: &mut DataBlockBuilder, rows: &[Row], digest: DigestFn) -> Vec<u8> {
     let mut out = b"before".to_vec();
     let mut last: &[u8] = &[];
     for row in rows {
-        let entry = NewEntry {
-            key: &row.key,
-            shared_bytes: shared_bytes(last, &row.key),
-            seq: SeqNo(row.seq),
-            kind: row.kind,
-            value: &row.value,
-            tag: digest.digest(&row.key).block_tag(),
-        };
-        assert!(builder.push(&entry, usize::MAX));
+        let tag = digest.digest(&row.key).block_tag();
+        assert!(builder.push(&entry_of(row, last, tag), usize::MAX));
         last = &row.key;
     }
     let predicted = builder.payload_bytes();
@@ -198,14 +203,7 @@ fn a_block_takes_what_fits_and_not_a_byte_more() {
         let mut start = 0;
         let mut last: &[u8] = &[];
         for (number, row) in rows.iter().enumerate() {
-            let entry = NewEntry {
-                key: &row.key,
-                shared_bytes: shared_bytes(last, &row.key),
-                seq: SeqNo(row.seq),
-                kind: row.kind,
-                value: &row.value,
-                tag: 0,
-            };
+            let entry = entry_of(row, last, 0);
             last = &row.key;
             if builder.push(&entry, limit_bytes) {
                 continue;

@@ -160,7 +160,7 @@ fn a_key_whose_digest_is_known_is_not_hashed_again() {
     let mut writer = TableWriter::create(&rig.env, Path::new(DIR), rig.options).expect("created");
     let before = shamba_key::hashes_on_this_thread();
     for (row, digest) in rows.iter().zip(digests) {
-        writer.add_hashed(&row.key, digest, row.seq, row.kind, &row.value).expect("added");
+        writer.add_counted(&row.key, Some(digest), row.seq, row.kind, &row.value).expect("added");
     }
     assert_eq!(shamba_key::hashes_on_this_thread(), before);
     writer.finish().expect("finished");

@@ -62,7 +62,7 @@ impl TableWriter {
             if got_bytes < value_bytes {
                 return Err(wrong_length(got_bytes, value_bytes));
             }
-            self.add_with(key, digest, seq, EntryKind::Put, &value)?;
+            self.add_counted(key, digest, seq, EntryKind::Put, &value)?;
             return Ok(content.finish());
         }
         let tag = self.hash(key, digest, order).block_tag();

@@ -61,6 +61,9 @@ pub struct EngineOptions {
     /// Size at which table files are cut (default: min(64MiB, memory budget / 16))
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     file_size: Option<u64>,
+    /// Threads that merge, at most one for every 32 MiB of the memory budget (default: one a core, up to 4)
+    #[arg(long, value_name = "COUNT")]
+    background_threads: Option<u32>,
     /// When writes are synced to the device: with each one, never, or within MS milliseconds (default: never)
     #[arg(long, value_name = "always|never|MS", value_parser = parse_sync)]
     sync: Option<Durability>,
@@ -120,6 +123,7 @@ impl EngineOptions {
         let builder = set(builder, self.block_tags.map(Switch::is_on), Builder::block_tags);
         let builder = set(builder, self.sizing, Builder::sizing);
         let builder = set(builder, self.file_size, Builder::file_size);
+        let builder = set(builder, self.background_threads, Builder::background_threads);
         set(builder, self.sync, Builder::durability)
     }
 }

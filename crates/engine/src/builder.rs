@@ -368,6 +368,7 @@ impl Builder {
                 self.direct_io(on)
             }
             "max-open-files" => self.max_open_files(number(name, value)?),
+            "background-threads" => self.background_threads(number(name, value)?),
             "sizing" => self.sizing(value.parse().map_err(parsed)?),
             "digest" => self.digest(value.parse().map_err(parsed)?),
             "compression" => {

@@ -232,6 +232,8 @@ pub(crate) struct Core {
     /// Held by whoever runs background work on the caller's thread.
     pub inline_work: Mutex<()>,
     pub garbage: Garbage,
+    /// Somebody was told that direct I/O, which was asked for, is not to be had.
+    pub is_direct_io_refused: AtomicBool,
     pub lookups: LookupCounters,
     pub reads: ReadPool,
     pub work: WorkCounters,

@@ -279,6 +279,7 @@ fn build_core(
         background: Background::default(),
         inline_work: Mutex::new(()),
         garbage: Garbage::default(),
+        is_direct_io_refused: AtomicBool::new(false),
         lookups: LookupCounters::new(),
         reads: ReadPool::new(&env),
         work: WorkCounters::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shamba::Db;
-use shamba_env::{Env, MemFs};
+use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 
 #[test]
 fn few_open_files_and_direct_reads_change_no_answer() -> shamba::Result<()> {
@@ -52,6 +52,27 @@ fn few_open_files_and_direct_reads_change_no_answer() -> shamba::Result<()> {
         }
         assert!(db.verify()?.is_clean(), "damage");
         db.close()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_system_without_direct_reads_is_a_warning_and_one_only() -> shamba::Result<()> {
+    for refused in [false, true] {
+        let faults = Arc::new(FaultFs::new(Arc::new(MemFs::new()), 1));
+        if refused {
+            faults.add_rule(FaultRule::storm(1.0, Effect::NoDirectReads).on(&[OpKind::OpenRead]));
+        }
+        let env = Env::deterministic(faults, 1);
+        let db = Db::builder("/db").env(env).direct_io(true).write_buffer(64 << 10).open()?;
+        for number in 0..4_000u32 {
+            db.put(number.to_be_bytes(), [7; 100])?;
+        }
+        db.flush()?;
+        assert_eq!(db.get(5u32.to_be_bytes())?.as_deref(), Some(&[7; 100][..]));
+        let warnings = db.warnings();
+        assert_eq!(warnings.len(), usize::from(refused), "{warnings:?}");
+        assert!(warnings.iter().all(|text| text.contains("direct I/O") && text.contains(".sst")));
     }
     Ok(())
 }

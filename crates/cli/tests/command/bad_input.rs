@@ -46,6 +46,7 @@ fn unknown_commands_and_options_are_usage_errors() {
         ("--sizing", "large"),
         ("--direct-io", "perhaps"),
         ("--max-open-files", "3"),
+        ("--background-threads", "0"),
     ] {
         run(["put", &db, "k", "v", option, value]).fails(64);
     }
@@ -96,6 +97,8 @@ fn every_engine_option_is_taken() {
         "on",
         "--max-open-files",
         "64",
+        "--background-threads",
+        "2",
     ])
     .ok();
     let design = &run(["stats", &db, "--json"]).json()["design"];

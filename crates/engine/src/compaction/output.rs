@@ -6,6 +6,7 @@
 //! with what went in before anybody may delete an input.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -265,7 +266,15 @@ pub(crate) fn open_reader(
         files: Arc::clone(&core.files),
         direct_io: core.settings.direct_io,
     };
-    Ok(TableReader::open(&core.env, &core.dir, options)?)
+    let reader = TableReader::open(&core.env, &core.dir, options)?;
+    if core.settings.direct_io
+        && !reader.is_direct()
+        && !core.is_direct_io_refused.swap(true, Ordering::Relaxed)
+    {
+        let path = reader.path().display();
+        core.warn(format!("direct I/O is refused for {path}: tables are read through the page cache"));
+    }
+    Ok(reader)
 }
 
 /// What the manifest says of a table just written.

@@ -131,8 +131,11 @@ impl Vfs for FaultFs {
     }
 
     fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
-        self.ask(OpKind::OpenRead, path)?;
-        let inner = self.inner.open_read_direct(path)?;
+        let refused = Some(Effect::NoDirectReads);
+        let inner = match self.before(&Call { kind: OpKind::OpenRead, path, to: None, bytes: 0 })? {
+            effect if effect == refused => self.inner.open_read(path)?,
+            _ => self.inner.open_read_direct(path)?,
+        };
         Ok(Arc::new(FaultRandomFile { fs: self.clone(), path: path.to_owned(), inner }))
     }
 

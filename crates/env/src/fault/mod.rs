@@ -90,6 +90,8 @@ pub enum Effect {
     /// Syncs: they say that they did, and did not. Nothing can stand that: it shows that a test would notice a
     /// sync that was forgotten.
     LieAboutSync,
+    /// Opening for direct reads: the file is opened for usual ones.
+    NoDirectReads,
 }
 
 /// When a rule strikes.
@@ -189,6 +191,7 @@ impl Effect {
             // A place to go astray to is more than the byte itself.
             Effect::MisdirectedRead => call.kind == Read && call.bytes > 1,
             Effect::LieAboutSync => matches!(call.kind, SyncData | SyncAll | SyncDir),
+            Effect::NoDirectReads => call.kind == OpenRead,
         }
     }
 
@@ -205,7 +208,8 @@ impl Effect {
             | Effect::LatencyUs(_)
             | Effect::FlipBitOnRead
             | Effect::MisdirectedRead
-            | Effect::LieAboutSync => None,
+            | Effect::LieAboutSync
+            | Effect::NoDirectReads => None,
         }
     }
 }

@@ -7,10 +7,13 @@
 //! Beside the tree, a view holds what lookups need of it in the order in which they need it: a flat list of
 //! runs ([`RunPlan`]), and for each of their tables one cache line with filter and reader ([`Probe`]). It is
 //! made when the view is installed, so that a lookup follows no chain of counted pointers from level to run
-//! to table to filter; a run that was in the view before keeps its list.
+//! to table to filter; a run that was in the view before keeps its list. The bounds of all runs' tables are joined
+//! ([`fences`]), so that one search finds the table of every run.
 //!
 //! Invariant: `memtables[0]` is the one that takes writes; everything in a later memtable is older than
 //! everything in an earlier one, and everything in the version is older than all of them.
+
+mod fences;
 
 use std::sync::Arc;
 
@@ -22,6 +25,8 @@ use crate::ids::KeyspaceId;
 use crate::memtable::Memtable;
 use crate::version::{Run, Version};
 
+use self::fences::{JoinedFences, Row};
+
 /// Memtables and tree of one keyspace at one moment.
 pub(crate) struct View {
     /// The keyspace.
@@ -31,6 +36,8 @@ pub(crate) struct View {
     /// The tree.
     pub version: Arc<Version>,
     plans: Box<[RunPlan]>,
+    /// `None`: each run is searched by itself.
+    fences: Option<Arc<JoinedFences>>,
     runs_have_range_deletes: bool,
 }
 
@@ -57,28 +64,36 @@ const _: () = assert!(size_of::<Probe>() == 64);
 impl View {
     /// The view of these memtables, newest first, and this tree.
     pub fn new(keyspace: KeyspaceId, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) -> Self {
-        Self::after(&[], keyspace, memtables, version)
+        Self::after(None, keyspace, memtables, version)
     }
 
     /// The view that follows this one.
     pub fn next(&self, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) -> Self {
-        Self::after(&self.plans, self.keyspace, memtables, version)
+        Self::after(Some(self), self.keyspace, memtables, version)
     }
 
     fn after(
-        before: &[RunPlan],
+        before: Option<&Self>,
         keyspace: KeyspaceId,
         memtables: Vec<Arc<dyn Memtable>>,
         version: Arc<Version>,
     ) -> Self {
+        let plans_before = before.map_or(&[][..], |before| &before.plans);
         let plans = version.runs().map(|(level, run)| {
-            let known = before.iter().find(|plan| Arc::ptr_eq(&plan.run, run) && plan.is_open());
+            let known = plans_before.iter().find(|plan| Arc::ptr_eq(&plan.run, run) && plan.is_open());
             let probes = known.map_or_else(|| probes(run), |plan| Arc::clone(&plan.probes));
             RunPlan { level, run: Arc::clone(run), probes }
         });
         let plans: Box<[RunPlan]> = plans.collect();
+        let same_runs = plans.iter().map(|plan| Arc::as_ptr(&plan.run));
+        let fences = match before {
+            Some(before) if same_runs.eq(plans_before.iter().map(|plan| Arc::as_ptr(&plan.run))) => {
+                before.fences.clone()
+            }
+            _ => JoinedFences::new(&plans).map(Arc::new),
+        };
         let runs_have_range_deletes = plans.iter().any(|plan| plan.run.has_range_deletes());
-        Self { keyspace, memtables, version, plans, runs_have_range_deletes }
+        Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes }
     }
 
     /// Every run, in lookup order.
@@ -87,10 +102,32 @@ impl View {
         &self.plans
     }
 
+    /// Which table of each run may hold `key`.
+    #[inline]
+    pub fn places(&self, key: &[u8]) -> Places<'_> {
+        Places(self.fences.as_ref().map(|fences| fences.row(&self.plans, key)))
+    }
+
     /// Whether any run has range tombstones.
     #[inline]
     pub fn runs_have_range_deletes(&self) -> bool {
         self.runs_have_range_deletes
+    }
+}
+
+/// For one key, the table of each run that may hold it.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a>(Option<Row<'a>>);
+
+impl Places<'_> {
+    /// The number of the table in the run at `place` among the view's plans, whose plan is `plan`. `key` must be the
+    /// one that the places are of.
+    #[inline]
+    pub fn number(self, place: usize, plan: &RunPlan, key: &[u8]) -> Option<usize> {
+        match self.0 {
+            Some(row) => row.number(place),
+            None => plan.run.number_for(key),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::metrics::LookupCounts;
 use crate::planted::{Defect, is_planted};
-use crate::view::{Probe, RunPlan, View};
+use crate::view::{Places, Probe, RunPlan, View};
 
 /// How lookups are done.
 #[derive(Clone, Copy)]
@@ -91,11 +91,12 @@ impl<'a> Lookup<'a> {
         if let Some((entry, memtable)) = self.in_memtables(counts, recorder) {
             return visible_above(entry, floor, Home::Memtable(memtable), self.mode);
         }
-        let mut plans = self.view.plans().iter();
+        let places = self.view.places(self.key);
+        let mut plans = self.view.plans().iter().enumerate();
         let mut consulted = 0; // Filters tested so far, over all rounds.
         loop {
             let mut candidates = [None; CANDIDATES];
-            let gathered = self.gather(&mut plans, &mut candidates, recorder)?; // All cache misses at once...
+            let gathered = self.gather(places, &mut plans, &mut candidates, recorder)?; // All cache misses at once...
             for candidate in candidates.iter().take(gathered).flatten() {
                 // ...then the tests, newest first.
                 if self.may_be_in(candidate, &mut consulted, counts, recorder)
@@ -153,15 +154,17 @@ impl<'a> Lookup<'a> {
     #[inline(always)]
     fn gather<R: Recorder>(
         &self,
-        plans: &mut std::slice::Iter<'a, RunPlan>,
+        places: Places<'_>,
+        plans: &mut std::iter::Enumerate<std::slice::Iter<'a, RunPlan>>,
         candidates: &mut [Option<Candidate<'a>>],
         recorder: &mut R,
     ) -> Result<usize> {
         let mut gathered = 0;
         while let Some(place) = candidates.get_mut(gathered)
-            && let Some(plan) = plans.next()
+            && let Some((at, plan)) = plans.next()
         {
-            if let Some(candidate) = self.candidate(plan, recorder)? {
+            let number = places.number(at, plan, self.key);
+            if let Some(candidate) = self.candidate(plan, number, recorder)? {
                 *place = Some(candidate);
                 gathered += 1;
             }
@@ -169,14 +172,15 @@ impl<'a> Lookup<'a> {
         Ok(gathered)
     }
 
-    /// The one table of the run whose range holds the key, its filter line asked for.
+    /// Table `number` of the run, whose range holds the key, its filter line asked for.
     #[inline(always)] // A candidate that came back through memory would be copied, and the copy waits for it.
     pub(super) fn candidate<R: Recorder>(
         &self,
         plan: &'a RunPlan,
+        number: Option<usize>,
         recorder: &mut R,
     ) -> Result<Option<Candidate<'a>>> {
-        let Some(number) = plan.run.number_for(self.key) else {
+        let Some(number) = number else {
             recorder.step(|| Step::outside(plan.level, &plan.run));
             return Ok(None);
         };

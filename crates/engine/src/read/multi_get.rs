@@ -151,8 +151,10 @@ impl<'a> Group<'a> {
     fn gather(&mut self, view: &'a View) -> Result<()> {
         for pending in &mut self.pending {
             pending.from = self.candidates.len();
-            for plan in view.plans() {
-                self.candidates.extend(pending.lookup.candidate(plan, &mut Silent)?);
+            let places = view.places(pending.lookup.key);
+            for (at, plan) in view.plans().iter().enumerate() {
+                let number = places.number(at, plan, pending.lookup.key);
+                self.candidates.extend(pending.lookup.candidate(plan, number, &mut Silent)?);
             }
             pending.to = self.candidates.len();
         }

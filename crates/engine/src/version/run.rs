@@ -96,6 +96,16 @@ impl Run {
         self.fences_up_to(key) / 2
     }
 
+    /// How many bounds of tables stand in the list of fences.
+    pub fn fence_count(&self) -> usize {
+        self.fences.len()
+    }
+
+    /// The bound that fence `number` stands for.
+    pub fn fence(&self, number: usize) -> &[u8] {
+        fence(&self.tables, number)
+    }
+
     /// How many fences are at or below `key`.
     #[inline]
     fn fences_up_to(&self, key: &[u8]) -> usize {

@@ -42,6 +42,9 @@ use crate::write::rotate::ActiveMemtables;
 use crate::write::side::SideFile;
 use crate::write::stall::Room;
 
+/// Different warnings that are remembered; a listener hears of more.
+const WARNINGS_MAX: usize = 1_000;
+
 /// Locks a mutex whose data stays valid at every step, so that a panic elsewhere does not spread.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -232,6 +235,8 @@ pub(crate) struct Core {
     /// Held by whoever runs background work on the caller's thread.
     pub inline_work: Mutex<()>,
     pub garbage: Garbage,
+    /// Somebody was told that the memory budget leaves nothing to the block cache.
+    pub is_budget_used_up: AtomicBool,
     /// Somebody was told that direct I/O, which was asked for, is not to be had.
     pub is_direct_io_refused: AtomicBool,
     pub lookups: LookupCounters,
@@ -318,7 +323,10 @@ impl Core {
 
     pub fn warn(&self, text: String) {
         self.events.emit(&Event::Warning(text.clone()));
-        lock(&self.warnings).push(text);
+        let mut warnings = lock(&self.warnings);
+        if warnings.len() < WARNINGS_MAX && !warnings.contains(&text) {
+            warnings.push(text);
+        }
     }
 
     /// Whether background work should stop.

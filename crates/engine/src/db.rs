@@ -432,7 +432,8 @@ impl Db {
         self.core().path()
     }
 
-    /// What was wrong, but not in the way of a right answer, since the open: dropped log tails, damaged filters.
+    /// What was wrong, but not in the way of a right answer, since the open: dropped log tails, damaged filters. Each once,
+    /// and the first thousand.
     pub fn warnings(&self) -> Vec<String> {
         lock(&self.core().warnings).clone()
     }

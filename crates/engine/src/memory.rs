@@ -12,6 +12,7 @@
 //! Not here: the counting ([`shamba_table::Ledger`]).
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 
 use shamba_table::{Charge, LedgerPart};
 
@@ -78,7 +79,8 @@ impl Core {
         if share_bytes < capacity_bytes || share_bytes > capacity_bytes + budget_bytes / SLACK_PART {
             self.cache.set_capacity_bytes(share_bytes);
         }
-        if share_bytes == 0 && capacity_bytes > 0 {
+        // Once for an open: at the edge it comes and goes.
+        if share_bytes == 0 && capacity_bytes > 0 && !self.is_budget_used_up.swap(true, Ordering::Relaxed) {
             self.warn(format!(
                 "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes beside the block \
                  cache: blocks are not cached"

@@ -1,14 +1,16 @@
 //! Opening: from whatever a process left behind to a database that can promise again.
 //!
 //! In order: the lock; the manifest, or a new database; the options, checked against what is fixed and
-//! adopted over what is recorded; the tables; the logs, replayed into memtables. Then, unless read-only:
-//! what was replayed goes into tables, a new log is made and synced, and a new manifest with all of it is put
+//! adopted over what is recorded; the tables; the logs, replayed into memtables and, unless read-only, from
+//! there into tables ([`rebuild`]). Then a new log is made and synced, and a new manifest with all of it is put
 //! in force by one rename. Only then may anything be acknowledged. So a crash at any point of an open
 //! leaves either the state before, which recovers alike, or the state after; nothing is ever appended to
 //! an old log, and a dropped tail cannot come back.
 //!
 //! Files that the manifest in force does not name are removed at the end: whatever they were, no version
 //! needs them.
+
+mod rebuild;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -29,22 +31,23 @@ use crate::event::{Event, Events};
 use crate::garbage::Garbage;
 use crate::ids::{KeyspaceId, LogNo};
 use crate::memory::cache_share_bytes;
-use crate::memtable::{ChunkedMemtable, Memtable};
+use crate::memtable::ChunkedMemtable;
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::pool::ReadPool;
 use crate::read::scan::IterRegistry;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
+use crate::version::ManifestEdit;
 use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
 use crate::version::manifest::{
     ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
 };
-use crate::version::{Change, ManifestEdit, VersionEdit};
-use crate::wal::{Recovery, ReplayOptions, ReplayReport, ReplayedOp, WalWriter, parse_log_file_name, replay};
-use crate::write::commit::apply_op;
+use crate::wal::{ReplayReport, WalWriter, parse_log_file_name};
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
 use crate::write::side::parse_side_file_name;
+
+use self::rebuild::Rebuilt;
 
 /// The file that is locked.
 pub(crate) const LOCK: &str = "LOCK";
@@ -77,7 +80,7 @@ pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
     open_tables(&core, &state)?;
-    let (replayed, report) = replay_logs(&core, &state, &files)?;
+    let (replayed, report) = rebuild::replay_logs(&core, &state, &files)?;
     warnings.extend(report.warnings.iter().map(ToString::to_string));
     let tables: u64 = state.keyspaces.values().map(|keyspace| keyspace.version.tables().count() as u64).sum();
     begin(&core, state, replayed, &report, &files, is_new)?;
@@ -279,6 +282,7 @@ fn build_core(
         background: Background::default(),
         inline_work: Mutex::new(()),
         garbage: Garbage::default(),
+        is_budget_used_up: AtomicBool::new(false),
         is_direct_io_refused: AtomicBool::new(false),
         lookups: LookupCounters::new(),
         reads: ReadPool::new(&env),
@@ -345,51 +349,11 @@ fn warn_of_filters(core: &Core) {
     }
 }
 
-/// Memtables of one keyspace, oldest first.
-type Replayed = BTreeMap<KeyspaceId, Vec<Arc<dyn Memtable>>>;
-
-/// Replays the logs into memtables of about the write buffer's size.
-fn replay_logs(core: &Core, state: &ManifestState, files: &[String]) -> Result<(Replayed, ReplayReport)> {
-    let logs: Vec<LogNo> = files.iter().filter_map(|name| parse_log_file_name(name)).collect();
-    let options = ReplayOptions {
-        first_log: state.first_log,
-        promise: state.log_promise,
-        known_seq: state.last_seq,
-        recovery: if core.point_in_time { Recovery::PointInTime } else { Recovery::Strict },
-        held_bytes_max: core.settings.held_value_bytes_max(),
-    };
-    let mut replayed = Replayed::new();
-    let report = replay(&core.env, &core.dir, &logs, &options, &mut |batch| {
-        batch.for_each(&mut |seq, id, op| {
-            // A dropped keyspace's operations may still be in the log; what is in tables must not come twice.
-            if state.keyspaces.get(&id).is_none_or(|keyspace| seq <= keyspace.flushed) {
-                return Ok(());
-            }
-            let memtables = replayed.entry(id).or_default();
-            if memtables
-                .last()
-                .is_none_or(|last| last.is_full() || last.bytes() >= core.settings.memtable_bytes())
-            {
-                memtables.push(Arc::new(ChunkedMemtable::new(core.settings.memtable_index)));
-            }
-            match (memtables.last(), op) {
-                (Some(active), ReplayedOp::Op(op)) => apply_op(active.as_ref(), core.digest, seq, op),
-                (Some(active), ReplayedOp::PutInLog { key, log, place }) => {
-                    active.insert_in_log(core.digest.digest(key), key, seq, log, place);
-                }
-                (None, _) => {}
-            }
-            Ok(())
-        })
-    })?;
-    Ok((replayed, report))
-}
-
 /// Makes the recovered state the one in force; read-only, only shows it.
 fn begin(
     core: &Arc<Core>,
     mut state: ManifestState,
-    replayed: Replayed,
+    replayed: Rebuilt<'_>,
     report: &ReplayReport,
     files: &[String],
     is_new: bool,
@@ -398,27 +362,12 @@ fn begin(
     lock(&core.writing).last_seq = last_seq;
     core.visible_seq.store(last_seq.0, std::sync::atomic::Ordering::Release);
     if core.read_only {
-        for (id, memtables) in replayed {
-            let Some(keyspace) = core.keyspace(id) else { continue };
-            keyspace.publish(|view| {
-                // Nothing will ever be written.
-                view.next(memtables.into_iter().rev().collect(), Arc::clone(&view.version))
-            });
-        }
+        replayed.show();
         return Ok(());
     }
-    let mut edit =
+    let edit =
         ManifestEdit { settings: core.settings.to_pairs(), last_seq: Some(last_seq), ..Default::default() };
-    if let Err(error) = write_replayed(core, replayed, last_seq, &mut edit) {
-        // No manifest names them: the next try, on a disk that may be full, must not find them in its way.
-        let added = edit.versions.into_iter().flat_map(|version| version.changes);
-        core.garbage.doom_tables(added.filter_map(|change| match change {
-            Change::Add { table, .. } => Some(table.meta),
-            _ => None,
-        }));
-        core.collect_garbage();
-        return Err(error);
-    }
+    let mut edit = replayed.into_edit(last_seq, edit)?;
     let log = core.new_log_no();
     edit.first_log = Some(log);
     let wal = if is_new {
@@ -454,20 +403,6 @@ fn begin(
         lock(&core.writing).wal = Some(wal);
     }
     remove_left_overs(core, &state, log, files);
-    Ok(())
-}
-
-/// Writes what was replayed as runs of level 0, older ones first.
-fn write_replayed(core: &Core, replayed: Replayed, last_seq: SeqNo, edit: &mut ManifestEdit) -> Result<()> {
-    for (id, memtables) in replayed {
-        for memtable in memtables {
-            let uses = core.write_memtable(&memtable)?;
-            let (run, age) = core.new_run();
-            let changes = uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
-            edit.versions.push(VersionEdit { keyspace: id, changes });
-        }
-        edit.flushed.push((id, last_seq));
-    }
     Ok(())
 }
 

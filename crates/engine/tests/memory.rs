@@ -62,3 +62,57 @@ fn what_is_counted_stays_within_the_budget() {
         assert!(peak >= (budget_bytes / 2).min(16 << 20), "{policy} {sizing}: {peak} of {budget_bytes}");
     }
 }
+
+/// A copy of the files as they are now: what a crash of the process leaves.
+fn copy_of(dir: &TempDir) -> TempDir {
+    let copy = TempDir::new().expect("a directory");
+    for entry in std::fs::read_dir(dir.path()).expect("readable") {
+        let entry = entry.expect("readable");
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("copied");
+    }
+    copy
+}
+
+#[test]
+fn a_log_larger_than_the_budget_is_replayed_within_it() {
+    const ENTRIES: u64 = 120_000;
+    let dir = TempDir::new().expect("a directory");
+    let db = Db::builder(dir.path()).memory_budget(1 << 30).write_buffer(256 << 20).open().expect("opens");
+    let other = db.keyspace("other").expect("made");
+    // Two keyspaces, so that neither fills the write buffer alone; keys written twice, with range deletes between.
+    for number in 0..ENTRIES {
+        db.put(key(number), [1; 100]).expect("put");
+        other.put(key(number % (ENTRIES / 2)), number.to_be_bytes()).expect("put");
+        if number == ENTRIES / 2 {
+            db.delete_range(key(3).min(key(4)).as_slice()..key(3).max(key(4)).as_slice()).expect("deleted");
+        }
+    }
+    let expected: Vec<_> = db.iter().collect::<shamba::Result<_>>().expect("reads");
+    assert_eq!(db.stats().flushes, 0, "everything is in the log");
+    let [crashed, read_only] = [copy_of(&dir), copy_of(&dir)];
+    db.close().expect("close");
+
+    let budget_bytes = 4 << 20;
+    let db = Db::builder(crashed.path()).memory_budget(budget_bytes).open().expect("opens");
+    let memory = db.memory();
+    assert!(memory.peak_bytes <= budget_bytes, "{memory}");
+    let check = |db: &Db| {
+        assert!(db.iter().collect::<shamba::Result<Vec<_>>>().expect("reads") == expected);
+        let other = db.keyspace("other").expect("there");
+        assert_eq!(other.iter().count() as u64, ENTRIES / 2);
+        for number in (0..ENTRIES / 2).step_by(997) {
+            let value = other.get(key(number)).expect("get");
+            assert_eq!(value.as_deref(), Some(&(number + ENTRIES / 2).to_be_bytes()[..]));
+        }
+    };
+    check(&db);
+    db.close().expect("close");
+
+    // Nothing can be written here: it takes what it takes, and says so.
+    let db = Db::builder(read_only.path()).memory_budget(budget_bytes).read_only(true).open().expect("opens");
+    let memory = db.memory();
+    let memtables = memory.parts.iter().find(|(name, _)| name == "memtables").map_or(0, |(_, bytes)| *bytes);
+    assert!(memtables > 20 << 20, "{memory}");
+    assert!(db.warnings().iter().any(|text| text.contains("budget")), "{:?}", db.warnings());
+    check(&db);
+}

@@ -295,3 +295,64 @@ fn memtables_do_not_grow_without_end_while_no_log_can_be_made() -> Result<()> {
     assert!(!db.contains_key(format!("key{taken:05}"))?);
     Ok(())
 }
+
+/// The next log's name must be durable before a manifest names it, whatever became of the one before.
+#[test]
+fn no_space_for_the_first_write_and_a_power_loss_leave_a_database() -> Result<()> {
+    let disk = SimFs::new();
+    let (faults, env) = faulty(Arc::new(disk.clone()));
+    let open = || builder(&env).durability(Durability::NoSync).open();
+    let db = open()?;
+    db.put_with("kept", "1", &Durability::Sync.into())?;
+    db.close()?;
+    let db = open()?;
+    faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".log"));
+    assert_eq!(kind(db.put("refused", "2")), Err(ErrorKind::NoSpace));
+    db.put("later", "3")?;
+    for ops in 0..=disk.op_count() {
+        let env = Env::deterministic(Arc::new(disk.crash(ops, &CrashPolicy::None)), 2);
+        let opened = builder(&env).open().unwrap_or_else(|error| panic!("after {ops} operations: {error}"));
+        assert!(ops < disk.op_count() || opened.contains_key("kept")?);
+    }
+    Ok(())
+}
+
+/// Whichever read fails on the way to a large value, what is shown is the value or an error, not where it lies.
+#[test]
+fn a_read_error_on_the_way_back_to_a_large_value_shows_no_reference() -> Result<()> {
+    let (faults, env) = faulty(Arc::new(MemFs::new()));
+    let open = || builder(&env).large_values(200, 64).block_bytes(128).auto_compaction(false).open();
+    let db = open()?;
+    let value = |i: usize| vec![i as u8; 300 + i];
+    for round in 0..2 {
+        for i in (round..40).step_by(2) {
+            db.put(format!("key{i:03}"), value(i))?;
+        }
+        db.flush()?;
+    }
+    db.close()?;
+    let mut failed = 0;
+    for i in 0..40 {
+        for nth in 0.. {
+            let db = open()?;
+            faults.clear_rules();
+            let before = faults.faults_injected();
+            faults.add_rule(FaultRule::nth(nth, Effect::Eio).on(&[OpKind::Read]).at_path(".sst"));
+            let mut cursor = db.cursor();
+            match cursor.seek_for_prev(format!("key{i:03}")) {
+                Ok(found) => {
+                    assert!(found, "key {i}, read {nth}");
+                    assert_eq!(cursor.value(), Some(&value(i)[..]), "key {i}, read {nth}");
+                }
+                Err(_) => failed += 1,
+            }
+            let was_hit = faults.faults_injected() > before;
+            faults.clear_rules();
+            if !was_hit {
+                break;
+            }
+        }
+    }
+    assert!(failed > 40, "{failed} seeks met an error");
+    Ok(())
+}

@@ -219,7 +219,8 @@ impl Memtable for ChunkedMemtable {
     }
 
     fn largest_seq(&self) -> SeqNo {
-        SeqNo(self.largest_seq.load(Ordering::Relaxed))
+        // Acquire: who sees a number sees its entry in whatever he looks at next.
+        SeqNo(self.largest_seq.load(Ordering::Acquire))
     }
 
     fn values(&self) -> &ValueLogs {
@@ -242,7 +243,7 @@ impl ChunkedMemtable {
         }
         self.bytes.store(bytes, Ordering::Relaxed);
         let largest = self.largest_seq.load(Ordering::Relaxed).max(seq.0);
-        self.largest_seq.store(largest, Ordering::Relaxed);
+        self.largest_seq.store(largest, Ordering::Release);
         if writer.cursor.is_full() {
             self.is_full.store(true, Ordering::Relaxed);
         }

@@ -328,8 +328,8 @@ impl VisibleIter {
                 }
                 Some((seq, EntryKind::ValueRef)) => {
                     // The merge has left it: a large value is worth going back, and not worth reading before it
-                    // is known to be the newest.
-                    self.merge.seek(&self.key, seq)?;
+                    // is known to be the newest. Until then `out` has a reference in its place, which nobody may see.
+                    self.merge.seek(&self.key, seq).inspect_err(|_| out.pop())?;
                     self.put_together(out)?;
                     self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
                     return Ok(true);

@@ -43,17 +43,20 @@ impl Core {
                 Ok(uses) => _ = outputs.insert(keyspace.id, uses),
                 Err(error) => {
                     self.garbage.doom_tables(outputs.into_values().flatten().map(|table| table.meta));
+                    let _ = self.end_log_sync(log_sync); // Its failure must not go unnoticed.
                     return Err(error);
                 }
             }
         }
         let tables: u64 = outputs.values().map(|uses| uses.len() as u64).sum();
         let bytes: u64 = outputs.values().flatten().map(|table| table.meta.file_bytes).sum();
-        if tables == 0 && generation.log.is_some() {
+        if tables == 0 && !self.settings.no_wal {
             // The edit says that the next log is there, so its name must be durable. Tables have seen to
-            // that.
-            let synced = self.env.vfs.sync_dir(&self.dir);
-            synced.map_err(|error| Error::io("sync directory", &self.dir, error))?;
+            // that. Whether this generation has a log of its own makes no difference.
+            if let Err(error) = self.env.vfs.sync_dir(&self.dir) {
+                let _ = self.end_log_sync(log_sync);
+                return Err(Error::io("sync directory", &self.dir, error));
+            }
         }
         if log_sync.is_some() {
             log_promise = self.end_log_sync(log_sync).inspect_err(|_| {

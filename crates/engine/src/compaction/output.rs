@@ -29,6 +29,9 @@ const OPEN_TABLE_BYTES: u64 = 8 << 10;
 /// pieces where it goes.
 const STREAM_BYTES: u64 = 4 * (64 << 10);
 
+/// Tables of one output that are made durable at once: more would gain nothing on one device, and each holds its writer.
+const SYNCS_MAX: usize = 4;
+
 /// How output tables are built.
 #[derive(Clone)]
 pub(crate) struct OutputOptions {
@@ -167,6 +170,9 @@ impl<'a> Output<'a> {
         let bytes = summary.file_bytes;
         self.finished.push((summary, written));
         let spawner = self.core.env.spawner.as_ref();
+        if self.syncing.len() >= SYNCS_MAX {
+            self.syncing.remove(0).finish()?;
+        }
         self.syncing.push(Syncing::begin(spawner, bytes, move || Ok(unsynced.sync()?)));
         // What failed at once is known at once; the others are waited for at the end.
         if self.core.is_inline() { self.finish_syncs() } else { Ok(()) }

@@ -129,7 +129,7 @@ impl TableReader {
     }
 
     /// Where the chunks of a block's values end: from `next` on they lie back to back, in the order of the entries.
-    fn chunks_end(&self, block: DataBlock<'_>, handle: Handle, next: u64) -> Result<u64> {
+    pub(super) fn chunks_end(&self, block: DataBlock<'_>, handle: Handle, next: u64) -> Result<u64> {
         let mut end = next;
         let mut key = Vec::new();
         for place in 0..block.len() {
@@ -175,7 +175,7 @@ impl TableReader {
     }
 
     /// Between blocks there are zeros.
-    fn verify_padding(&self, start: u64, next: Handle) -> Result<()> {
+    pub(super) fn verify_padding(&self, start: u64, next: Handle) -> Result<()> {
         let bytes = self.loaded.file.read(start, next.offset.saturating_sub(start), PADDING)?;
         match bytes.iter().position(|byte| *byte != 0) {
             None => Ok(()),

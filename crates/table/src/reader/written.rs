@@ -67,15 +67,7 @@ impl TableReader {
         let mut next = HEADER_BYTES as u64;
         for (_, handle) in index.blocks() {
             let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
-            if self.loaded.has_values() {
-                let mut damage = Vec::new();
-                values::walk(file, next, handle.offset, &mut damage)?;
-                if let Some(error) = damage.pop() {
-                    return Err(error);
-                }
-            }
-            next = handle.end();
-            if next > piece_at + piece.len() as u64 {
+            if handle.end() > piece_at + piece.len() as u64 {
                 let least = u64::from(handle.bytes);
                 piece_at = handle.offset;
                 let bytes = READ_BYTES.min(data_end.saturating_sub(piece_at)).max(least);
@@ -84,6 +76,10 @@ impl TableReader {
             let from = usize::try_from(handle.offset - piece_at).unwrap_or(usize::MAX);
             let frame = piece.get(from..).and_then(|rest| rest.get(..handle.bytes as usize));
             let frame = frame.ok_or_else(|| damaged("it ends beyond the data".to_owned()))?;
+            if self.loaded.has_values() {
+                self.check_chunks(next, handle, frame)?;
+            }
+            next = handle.end();
             match samples.next_if(|sample| sample.offset == handle.offset) {
                 Some(sample) if self.content_of(handle, frame)? != sample.content => {
                     return Err(damaged("its entries are not those that were written".to_owned()));
@@ -98,6 +94,24 @@ impl TableReader {
                 Err(file.damaged(sample.offset, DATA_BLOCK, "it was written and is not in the index"))
             }
         }
+    }
+
+    /// Reads the chunks of the values to which a block refers. They lie back to back from `start` on, and what is
+    /// between them and the block is nothing.
+    fn check_chunks(&self, start: u64, handle: Handle, frame: &[u8]) -> Result<()> {
+        let damaged = |detail: String| self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail);
+        let (payload, _) = self.loaded.decode_block(handle, frame.to_vec())?;
+        let block = DataBlock::view(&payload).map_err(damaged)?;
+        let chunks_end = self.chunks_end(block, handle, start)?;
+        let mut damage = Vec::new();
+        let end = values::walk(&self.loaded.file, start, chunks_end, &mut damage)?;
+        if let Some(error) = damage.pop() {
+            return Err(error);
+        }
+        if end != Some(chunks_end) {
+            return Err(damaged(format!("chunks of its values before {chunks_end} are missing")));
+        }
+        self.verify_padding(chunks_end, handle)
     }
 
     /// The digest of the entries of a block, its large values read from their chunks.

@@ -85,3 +85,27 @@ fn entries_other_than_those_that_went_in_are_found() {
     let error = rig.open().expect("opened").check_written(&of_others).expect_err("another table");
     assert!(error.to_string().contains("its entries are not those that were written"), "{error}");
 }
+
+#[test]
+fn chunks_that_never_reached_the_file_are_found_before_any_block() {
+    for compression in [Compression::None, Compression::Zstd] {
+        let rig = rig(compression, 2_000);
+        write(&rig, &rows());
+        let table = rig.open().expect("opened");
+        // No block is a sample: what a check does with most of them.
+        table.check_written(&WrittenBlocks::default()).expect("as it was written");
+        let described = describe(&rig.env, &rig.path(), None).expect("described");
+        let (mut bytes, mut ends, mut emptied) = (rig.bytes(), PAGE_BYTES, Vec::new());
+        for block in &described.blocks {
+            let start = block.offset as usize;
+            if bytes[ends..start].iter().any(|byte| *byte != 0) {
+                bytes[ends..start].fill(0);
+                emptied.push(block.offset);
+            }
+            ends = start + block.bytes as usize;
+        }
+        rig.damage_in_place(&bytes);
+        let error = table.check_written(&WrittenBlocks::default()).expect_err("chunks are missing");
+        assert_eq!(Some(offset_of(error)), emptied.first().copied());
+    }
+}

@@ -1,15 +1,21 @@
-//! The design knobs of a tree, and (later) the cost model over them: pure mathematics, no I/O.
+//! The design knobs of a tree and the cost model over them: pure mathematics, no I/O.
 //!
 //! A [`Design`] is a point in the space of fluid LSM-trees: size ratio T, at most K runs on inner levels
 //! and Z on the last, the write buffer, and filter bits per key. The classical merge policies are values of
 //! (K, Z), which [`MergePolicy`] names. The engine obeys a design, the manifest records it, and figures and
 //! command line compute with the same functions.
 //!
+//! [`allocation`] says how many filter bits each file gets; [`monkey`] holds the paper's closed forms, which
+//! figures and tests compare with.
+//!
 //! Not here: what moves data between levels (crate `shamba`, `compaction/policy`).
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod allocation;
 mod design;
+mod input;
+pub mod monkey;
 mod sizing;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};

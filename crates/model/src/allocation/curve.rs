@@ -1,0 +1,199 @@
+//! Rate curves: how a filter's false-positive rate falls with its bits per key.
+//!
+//! [`Theory`] is Monkey's equation 2, `e^(-bits_per_key * ln2^2)`. [`Measured`] is any other curve that never
+//! rises, as a table: between its points the *logarithm* of the rate runs straight, which is what theory does
+//! everywhere and real filters do nearly.
+//!
+//! The one rule asks a curve only one thing: up to where does a further bit per key still lower the rate by
+//! more than a given slope? That has one answer on a convex curve. Real curves bend the wrong way in places (a
+//! filter of a tenth of a bit per key does nothing at all), so a measured curve answers for its *lower convex
+//! hull*. Inside a straight piece of the hull a filter does a little worse than the hull says: by 6 % at
+//! most, for the standard filter at half a bit per key.
+//!
+//! Not here: where the measured rates come from (crate `shamba-filter`).
+
+use super::LN2_SQUARED;
+use crate::input;
+
+/// How the false-positive rate of a filter falls with its bits per key.
+pub trait RateCurve {
+    /// The rate at `bits_per_key`: 1 without bits, and never rising.
+    fn fpr(&self, bits_per_key: f64) -> f64;
+
+    /// The most bits per key that still lower the rate; infinite if there is no end.
+    fn largest_bits_per_key(&self) -> f64;
+
+    /// The bits per key up to which one more lowers the rate (its hull) by more than e^`ln_slope`. As a
+    /// logarithm, because slopes of many bits per key are smaller than the smallest float.
+    fn bits_at_ln_slope(&self, ln_slope: f64) -> f64;
+}
+
+/// The best Bloom filter in theory: `e^(-bits_per_key * ln2^2)` (Monkey, equation 2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Theory;
+
+impl RateCurve for Theory {
+    fn fpr(&self, bits_per_key: f64) -> f64 {
+        // `max` also turns NaN into 0.
+        (-bits_per_key.max(0.0) * LN2_SQUARED).exp()
+    }
+
+    fn largest_bits_per_key(&self) -> f64 {
+        f64::INFINITY
+    }
+
+    fn bits_at_ln_slope(&self, ln_slope: f64) -> f64 {
+        // The slope at b is -ln2^2 * e^(-b ln2^2).
+        ((LN2_SQUARED.ln() - ln_slope) / LN2_SQUARED).max(0.0)
+    }
+}
+
+/// A measured curve, or any other that is given by points.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    /// Bits per key, ascending from 0, and the logarithm of the rate there.
+    points: Vec<(f64, f64)>,
+    /// The corners of the lower convex hull: their bits per key.
+    corners: Vec<f64>,
+    /// The logarithm of the slope (as a positive number) from each corner to the next; falling.
+    ln_slopes: Vec<f64>,
+}
+
+/// How finely a function is asked: the table of [`Measured::from_fn`].
+const ASKED_PER_BIT: u32 = 8;
+/// How finely the hull is cut: bits per key come out in steps of 1/32, and their cost is within
+/// (ln2^2 / 32)^2 / 8 = 0.003 % of the least.
+const CORNERS_PER_BIT: f64 = 32.0;
+/// A table beyond this is a mistake of units.
+const MOST_BITS_PER_KEY: f64 = 1024.0;
+
+impl Measured {
+    /// The curve through `points`: bits per key and rate, with bits ascending and rates never rising. A rate of
+    /// 1 at 0 bits goes without saying. After the last point the rate stays what it is.
+    ///
+    /// # Errors
+    /// No points; bits that do not ascend or are out of bounds; a rate that rises, is above 1, or is 0 (which
+    /// no filter has: give the bound that was measured).
+    pub fn new(points: &[(f64, f64)]) -> Result<Self, String> {
+        let mut checked = vec![(0.0, 0.0)];
+        let mut before = (0.0, 1.0);
+        for (at, &(bits_per_key, rate)) in points.iter().enumerate() {
+            let first_at_zero = at == 0 && bits_per_key == 0.0;
+            if !(first_at_zero || (bits_per_key > before.0 && bits_per_key <= MOST_BITS_PER_KEY)) {
+                return Err(format!(
+                    "point {at} of a rate curve is at {bits_per_key} bits per key: points must ascend from \
+                     {} to at most {MOST_BITS_PER_KEY}",
+                    before.0
+                ));
+            }
+            if !(rate > 0.0 && rate <= before.1) || (first_at_zero && rate < 1.0) {
+                return Err(format!(
+                    "a rate curve is {rate} at {bits_per_key} bits per key: rates must be above 0, never \
+                     rise (before it stands {}), and be 1 without bits",
+                    before.1
+                ));
+            }
+            before = (bits_per_key, rate);
+            if !first_at_zero {
+                checked.push((bits_per_key, rate.ln()));
+            }
+        }
+        if checked.len() == 1 {
+            return Err("a rate curve needs at least one point above 0 bits per key".to_owned());
+        }
+        let (corners, ln_slopes) = hull(&cut(&checked));
+        Ok(Self { points: checked, corners, ln_slopes })
+    }
+
+    /// The curve that `rate` computes, from 0 to `largest_bits_per_key`. Each answer is held down to the one
+    /// before it, so that the ripples of whole probe counts do not count as rising.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn from_fn(rate: impl Fn(f64) -> f64, largest_bits_per_key: f64) -> Result<Self, String> {
+        if !(largest_bits_per_key > 0.0 && largest_bits_per_key <= MOST_BITS_PER_KEY) {
+            return Err(format!(
+                "a rate curve must end above 0 and at most at {MOST_BITS_PER_KEY} bits per key, not at \
+                 {largest_bits_per_key}"
+            ));
+        }
+        let mut points = Vec::new();
+        let mut lowest = 1.0;
+        for step in 1.. {
+            let bits_per_key = (f64::from(step) / f64::from(ASKED_PER_BIT)).min(largest_bits_per_key);
+            let asked = rate(bits_per_key);
+            // Not `min`, which would pass over NaN in silence.
+            lowest = if asked > lowest { lowest } else { asked };
+            points.push((bits_per_key, lowest));
+            if bits_per_key == largest_bits_per_key {
+                break;
+            }
+        }
+        Self::new(&points)
+    }
+}
+
+impl RateCurve for Measured {
+    fn fpr(&self, bits_per_key: f64) -> f64 {
+        let after = self.points.partition_point(|(bits, _)| *bits <= bits_per_key.max(0.0));
+        let (bits, ln_rate) = self.points[after - 1];
+        let next = self.points.get(after).copied();
+        let ln_rate = next.map_or(ln_rate, |next| between((bits, ln_rate), next, bits_per_key));
+        ln_rate.exp()
+    }
+
+    fn largest_bits_per_key(&self) -> f64 {
+        // A flat end saves nothing: its slope is 0, of logarithm minus infinity.
+        self.bits_at_ln_slope(f64::NEG_INFINITY)
+    }
+
+    fn bits_at_ln_slope(&self, ln_slope: f64) -> f64 {
+        self.corners[self.ln_slopes.partition_point(|slope| *slope > ln_slope)]
+    }
+}
+
+/// The logarithm of the rate at `bits_per_key` on the straight line between two points.
+fn between(from: (f64, f64), to: (f64, f64), bits_per_key: f64) -> f64 {
+    from.1 + (to.1 - from.1) * (bits_per_key.max(0.0) - from.0) / (to.0 - from.0)
+}
+
+/// Points and rates (no longer logarithms) so close that straight pieces between them are the curve.
+fn cut(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut cut = vec![(0.0, 1.0)];
+    for pair in points.windows(2) {
+        let [from, to] = [pair[0], pair[1]];
+        let pieces = ((to.0 - from.0) * CORNERS_PER_BIT).ceil().max(1.0);
+        let mut piece = 1.0;
+        while piece < pieces {
+            let bits_per_key = from.0 + (to.0 - from.0) * piece / pieces;
+            cut.push((bits_per_key, between(from, to, bits_per_key).exp()));
+            piece += 1.0;
+        }
+        cut.push((to.0, to.1.exp()));
+    }
+    cut
+}
+
+/// The lower convex hull of points that ascend: the bits per key of its corners, and the logarithms of the
+/// slopes between them.
+fn hull(points: &[(f64, f64)]) -> (Vec<f64>, Vec<f64>) {
+    let slope = |from: (f64, f64), to: (f64, f64)| (from.1 - to.1) / (to.0 - from.0);
+    let mut corners: Vec<(f64, f64)> = Vec::new();
+    for &point in points {
+        // A corner stands only while the curve falls less after it than before it.
+        while let [.., before, last] = corners[..] {
+            if slope(last, point) < slope(before, last) {
+                break;
+            }
+            corners.pop();
+        }
+        corners.push(point);
+    }
+    let ln_slopes = corners.windows(2).map(|pair| slope(pair[0], pair[1]).ln()).collect();
+    (corners.into_iter().map(|(bits_per_key, _)| bits_per_key).collect(), ln_slopes)
+}
+
+/// Refuses bits per key that no curve can be asked for.
+pub(super) fn check_bits_per_key(what: &str, bits_per_key: f64) -> Result<(), String> {
+    if bits_per_key == f64::INFINITY { Ok(()) } else { input::not_negative(what, bits_per_key) }
+}

@@ -1,0 +1,177 @@
+//! A call fails, life goes on, and then the power goes: what a fault leaves half done must not meet a crash badly.
+//!
+//! The other suites cut lives without faults, or let faults end without a crash. Here each writing call of a short
+//! life fails once, with no space or an I/O error, and the disk is cut at several places after it, in the ways that
+//! the simulation knows. Every image must open, hold a prefix of the writes with all that was acknowledged as durable,
+//! each batch whole.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, OpKind, SimFs, Vfs};
+use shamba::{Builder, Db, Durability, WriteOptions};
+use shamba_tests::seed::mixed;
+use shamba_tests::tally::Tally;
+use shamba_tests::{pool, seed};
+
+/// Writes of a life; each puts its number under `LAST` and under a key of its own.
+const WRITES: usize = 24;
+const LAST: &str = "last";
+/// Places at which a life is cut.
+const CUTS: u64 = 10;
+/// Ways of cutting that are tried at each place, about.
+const WAYS: usize = 8;
+const CALLS: [OpKind; 7] = [
+    OpKind::Append,
+    OpKind::Create,
+    OpKind::SyncData,
+    OpKind::SyncAll,
+    OpKind::SyncDir,
+    OpKind::Rename,
+    OpKind::Unlink,
+];
+
+fn value(number: usize) -> Vec<u8> {
+    vec![number as u8; [10, 300, 70_000, 900][number % 4]]
+}
+
+fn builder(env: &Env, no_wal: bool) -> Builder {
+    let builder = Db::builder("/db").env(env.clone()).no_wal(no_wal).durability(Durability::NoSync);
+    let builder = builder.write_buffer(4 << 10).file_size(1 << 10).block_bytes(128);
+    builder.large_values(200, 64).info_log(false)
+}
+
+/// What a life has promised: after so many operations of the disk, this write is durable.
+struct Life {
+    disk: SimFs,
+    start: u64,
+    durable: Vec<(u64, usize)>,
+    acknowledged: Vec<usize>,
+}
+
+/// A life whose call number `nth` fails; `None` if it has fewer.
+fn life(effect: Effect, nth: u64, no_wal: bool) -> Result<Option<Life>, String> {
+    let failed = |error: shamba::Error| format!("before the fault: {error}");
+    let disk = SimFs::new();
+    let faults = Arc::new(FaultFs::new(Arc::new(disk.clone()), 1));
+    let env = Env::deterministic(Arc::clone(&faults) as Arc<dyn Vfs>, 1);
+    let db = builder(&env, no_wal).open().map_err(failed)?;
+    db.put(LAST, value(0)).map_err(failed)?;
+    db.close().map_err(failed)?;
+    let mut life = Life { start: disk.op_count(), disk, durable: Vec::new(), acknowledged: Vec::new() };
+    faults.add_rule(FaultRule::nth(nth, effect).on(&CALLS));
+    // The open itself may be what fails, once.
+    let db = builder(&env, no_wal).open().or_else(|_| builder(&env, no_wal).open());
+    let db = db.map_err(|error| format!("second open: {error}"))?;
+    let other = db.keyspace("other").ok();
+    for number in 1..WRITES {
+        let options: WriteOptions = match number {
+            _ if no_wal => Durability::NoSync.into(),
+            _ if number % 3 == 0 => Durability::Sync.into(),
+            _ if number % 7 == 0 => Durability::Buffered.into(),
+            _ => Durability::NoSync.into(),
+        };
+        let mut batch = db.batch();
+        batch.put(LAST, value(number)).put(format!("k{number:03}"), value(number));
+        if let Some(other) = other.as_ref().filter(|_| number % 5 == 0) {
+            batch.put_in(other, format!("k{number:03}"), value(number));
+        }
+        if batch.commit_with(options).is_ok() {
+            life.acknowledged.push(number);
+            if number % 3 == 0 && !no_wal {
+                life.durable.push((life.disk.op_count(), number));
+            }
+        }
+        // Whether these succeed is another suite's; what they do must stand a crash.
+        match number {
+            10 => _ = db.sync(),
+            11 | 20 if db.flush().is_ok() => {
+                let last = life.acknowledged.last().copied().unwrap_or(0);
+                life.durable.push((life.disk.op_count(), last));
+            }
+            15 => _ = db.drop_keyspace("other"),
+            18 => _ = db.ingest([(b"zz".to_vec(), vec![1u8])]),
+            _ => {}
+        }
+    }
+    Ok((faults.faults_injected() > 0).then_some(life))
+}
+
+/// What is wrong with the disk of `life` after `ops` operations.
+fn check(life: &Life, ops: u64, image: SimFs) -> Result<(), String> {
+    let env = Env::deterministic(Arc::new(image), 2);
+    let db = Db::builder("/db").env(env).info_log(false).create_if_missing(false).open();
+    let db = db.map_err(|error| format!("open: {error}"))?;
+    let get = |key: &str| db.get(key).map_err(|error| format!("get {key}: {error}"));
+    let last = get(LAST)?.ok_or("the write before the fault is lost")?;
+    let number = usize::from(last.first().copied().unwrap_or(0));
+    if *last != *value(number) {
+        return Err(format!("write {number} has {} bytes", last.len()));
+    }
+    let durable = life.durable.iter().filter(|(at, _)| *at <= ops).map(|(_, number)| *number).max();
+    if durable.is_some_and(|durable| number < durable) {
+        return Err(format!("write {durable:?} was durable, {number} is the last"));
+    }
+    let mut due: Vec<usize> = life.acknowledged.iter().copied().filter(|one| *one <= number).collect();
+    due.extend((number > 0).then_some(number)); // Its batch came whole, acknowledged or not.
+    for one in due {
+        if get(&format!("k{one:03}"))?.as_deref() != Some(&value(one)[..]) {
+            return Err(format!("write {one} is missing and {number} is there"));
+        }
+    }
+    Ok(())
+}
+
+fn case(base: u64, effect: Effect, nth: u64, no_wal: bool) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    let Some(life) = life(effect, nth, no_wal)? else { return Ok(tally) };
+    tally.add("lives", 1);
+    let end = life.disk.op_count();
+    let mut seen = HashSet::new();
+    for cut in 0..CUTS {
+        let ops = end.saturating_sub(cut * (1 + nth % 7)).max(life.start);
+        let policies = life.disk.policies_for(ops, mixed(base, nth * CUTS + cut));
+        let step = policies.len().div_ceil(WAYS).max(1);
+        let some = policies.into_iter().skip(nth as usize % step).step_by(step);
+        for policy in some.chain([CrashPolicy::None]) {
+            let image = life.disk.crash(ops, &policy);
+            if seen.insert(image.image_hash()) {
+                tally.add("images", 1);
+                check(&life, ops, image)
+                    .map_err(|error| format!("cut at {ops} of {end}, {policy:?}: {error}"))?;
+            }
+        }
+    }
+    Ok(tally)
+}
+
+fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
+    /// More than any life has.
+    const CALLS_MAX: usize = 600;
+    let effects = [Effect::Enospc, Effect::Eio];
+    let tallies = pool::run(effects.len() * CALLS_MAX, |index| {
+        let (effect, nth) = (effects[index % 2], index as u64 / 2);
+        case(base, effect, nth, no_wal)
+            .map_err(|error| format!("seed {base}, {effect:?} at call {nth}, no_wal {no_wal}: {error}"))
+    });
+    let tallies = tallies.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        tallies.last().map(|tally| tally.get("lives")),
+        Some(0),
+        "a life has more calls than are tried"
+    );
+    let mut total = Tally::default();
+    tallies.iter().for_each(|tally| total.merge(tally));
+    println!("fault, then crash, seed {base}, no_wal {no_wal}:\n{total}");
+    total.require(minima);
+}
+
+#[test]
+fn every_call_fails_and_then_the_power() {
+    all_calls(seed::base(0xfc01), false, &[("lives", 300), ("images", 4_000)]);
+}
+
+#[test]
+fn every_call_fails_without_a_log_and_then_the_power() {
+    all_calls(seed::base(0xfc02), true, &[("lives", 200), ("images", 2_000)]);
+}

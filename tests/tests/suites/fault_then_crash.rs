@@ -17,10 +17,11 @@ use shamba_tests::{pool, seed};
 /// Writes of a life; each puts its number under `LAST` and under a key of its own.
 const WRITES: usize = 24;
 const LAST: &str = "last";
-/// Places at which a life is cut.
-const CUTS: u64 = 10;
+/// A life is cut after each of so many writes from the fault on, and at so many places at its end.
+const CUTS_AFTER: usize = 6;
+const CUTS_AT_END: u64 = 4;
 /// Ways of cutting that are tried at each place, about.
-const WAYS: usize = 8;
+const WAYS: usize = 5;
 const CALLS: [OpKind; 7] = [
     OpKind::Append,
     OpKind::Create,
@@ -45,6 +46,8 @@ fn builder(env: &Env, no_wal: bool) -> Builder {
 struct Life {
     disk: SimFs,
     start: u64,
+    /// Where the writes from the fault on ended.
+    since_fault: Vec<u64>,
     durable: Vec<(u64, usize)>,
     acknowledged: Vec<usize>,
 }
@@ -58,7 +61,13 @@ fn life(effect: Effect, nth: u64, no_wal: bool) -> Result<Option<Life>, String> 
     let db = builder(&env, no_wal).open().map_err(failed)?;
     db.put(LAST, value(0)).map_err(failed)?;
     db.close().map_err(failed)?;
-    let mut life = Life { start: disk.op_count(), disk, durable: Vec::new(), acknowledged: Vec::new() };
+    let mut life = Life {
+        start: disk.op_count(),
+        disk,
+        since_fault: Vec::new(),
+        durable: Vec::new(),
+        acknowledged: Vec::new(),
+    };
     faults.add_rule(FaultRule::nth(nth, effect).on(&CALLS));
     // The open itself may be what fails, once.
     let db = builder(&env, no_wal).open().or_else(|_| builder(&env, no_wal).open());
@@ -81,6 +90,9 @@ fn life(effect: Effect, nth: u64, no_wal: bool) -> Result<Option<Life>, String> 
             if number % 3 == 0 && !no_wal {
                 life.durable.push((life.disk.op_count(), number));
             }
+        }
+        if faults.faults_injected() > 0 {
+            life.since_fault.push(life.disk.op_count());
         }
         // Whether these succeed is another suite's; what they do must stand a crash.
         match number {
@@ -128,9 +140,9 @@ fn case(base: u64, effect: Effect, nth: u64, no_wal: bool) -> Result<Tally, Stri
     tally.add("lives", 1);
     let end = life.disk.op_count();
     let mut seen = HashSet::new();
-    for cut in 0..CUTS {
-        let ops = end.saturating_sub(cut * (1 + nth % 7)).max(life.start);
-        let policies = life.disk.policies_for(ops, mixed(base, nth * CUTS + cut));
+    let at_end = (0..CUTS_AT_END).map(|cut| end.saturating_sub(cut * (1 + nth % 7)).max(life.start));
+    for ops in life.since_fault.iter().copied().take(CUTS_AFTER).chain(at_end) {
+        let policies = life.disk.policies_for(ops, mixed(base, nth << 32 | ops));
         let step = policies.len().div_ceil(WAYS).max(1);
         let some = policies.into_iter().skip(nth as usize % step).step_by(step);
         for policy in some.chain([CrashPolicy::None]) {

@@ -31,7 +31,7 @@
 //! ```
 //!
 //! Not here: the paper's closed forms ([`crate::monkey`]); which modules of what was written are in memory
-//! (the plan of residency).
+//! ([`crate::residency`]).
 
 mod curve;
 mod rule;

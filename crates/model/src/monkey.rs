@@ -13,29 +13,29 @@
 //! The paper's v, non-zero-result lookups per zero-result lookup, is written `empty_fraction` = 1 / (v + 1), so
 //! v / (v + 1) = 1 - `empty_fraction`. Filter memory is in bits.
 //!
-//! Source: Dayan, Athanassoulis, Idreos: Monkey (TODS 2018); numbers in brackets are its equations. The paper's
+//! Source: Dayan, Athanassoulis, Idreos: Monkey (TODS 2018); the equations are its. The paper's
 //! symbols: N `entries`, T `size_ratio`, L `levels`, M_filt `filter_bits`, R `zero_result_cost`, Z `mixed_cost`,
 //! V `found_cost`, L_unfiltered `unfiltered_levels`, c' `last_level_weight` with tiering.
 //!
-//! Not here: real trees ([`crate::allocation`]); updates, ranges and filters against buffer, [10] to [12] and [21] to
-//! [28].
+//! Not here: real trees ([`crate::allocation`]); updates, ranges and filters against buffer, equations 10 to 12 and 21 to
+//! 28.
 
 use crate::MergePolicy;
 use crate::allocation::{LN2_SQUARED, Limits, Site, Theory, solve};
 use crate::design::{MAX_LEVELS, MAX_SIZE_RATIO};
 use crate::input;
 
-/// [2] The false-positive rate of the best Bloom filter at `bits_per_key`.
+/// Equation 2: the false-positive rate of the best Bloom filter at `bits_per_key`.
 pub fn bloom_fpr(bits_per_key: f64) -> f64 {
     (-bits_per_key * LN2_SQUARED).exp()
 }
 
-/// [2] the other way round: the bits per key that give the rate `fpr`.
+/// Equation 2 the other way round: the bits per key that give the rate `fpr`.
 pub fn bloom_bits_per_key(fpr: f64) -> f64 {
     -fpr.ln() / LN2_SQUARED
 }
 
-/// [1] The levels that `data_bytes` (N * E) need below a buffer: ceil(log_T(N E / M_buf * (T-1) / T)), at least 1.
+/// Equation 1: the levels that `data_bytes` (N * E) need below a buffer: ceil(log_T(N E / M_buf * (T-1) / T)), at least 1.
 /// [`crate::Design::levels_for`] sums the real capacities instead of taking the limit.
 ///
 /// # Errors
@@ -98,13 +98,13 @@ impl PaperTree {
         self.entries * (t - 1.0) / t / self.above(level) / (1.0 - 1.0 / self.power(self.levels))
     }
 
-    /// [3] R = sum of p_i (leveling) or (T-1) * sum of p_i (tiering), p_i the rate of a run of level i: the I/Os of
+    /// Equation 3: R = sum of p_i (leveling) or (T-1) * sum of p_i (tiering), p_i the rate of a run of level i: the I/Os of
     /// a lookup that finds nothing.
     pub fn zero_result_cost(&self, fprs: &[f64]) -> f64 {
         self.runs_per_level() * fprs.iter().sum::<f64>()
     }
 
-    /// [4] The filter bits that these rates take, in the limit of many levels: -N / ln2^2 * (T-1) / T *
+    /// Equation 4: the filter bits that these rates take, in the limit of many levels: -N / ln2^2 * (T-1) / T *
     /// sum of ln(p_i) / T^(L-i).
     pub fn filter_bits_closed(&self, fprs: &[f64]) -> f64 {
         let t = self.size_ratio;
@@ -112,19 +112,19 @@ impl PaperTree {
         -self.entries / LN2_SQUARED * (t - 1.0) / t * sum
     }
 
-    /// [4] for this L: -sum of n_i * ln(p_i) / ln2^2.
+    /// Equation 4 for this L: -sum of n_i * ln(p_i) / ln2^2.
     pub fn filter_bits_exact(&self, fprs: &[f64]) -> f64 {
         (1..).zip(fprs).map(|(level, fpr)| self.level_entries(level) * bloom_bits_per_key(*fpr)).sum()
     }
 
-    /// [5] (leveling), [6] (tiering): the best rates of levels 1 to L at zero-result cost R; 1 on the deepest
+    /// Equations 5 (leveling) and 6 (tiering): the best rates of levels 1 to L at zero-result cost R; 1 on the deepest
     /// `unfiltered` levels.
     pub fn fprs_closed(&self, zero_result_cost: f64, unfiltered: u32) -> Vec<f64> {
         let largest = (self.size_ratio - 1.0) / self.size_ratio;
         self.fprs(zero_result_cost, unfiltered, largest)
     }
 
-    /// [32] (leveling), [33] (tiering): [5] and [6] for this L.
+    /// Equations 32 (leveling) and 33 (tiering): 5 and 6 for this L.
     pub fn fprs_exact(&self, zero_result_cost: f64, unfiltered: u32) -> Vec<f64> {
         let t = self.size_ratio;
         let filtered = self.levels.saturating_sub(unfiltered);
@@ -144,12 +144,12 @@ impl PaperTree {
         (1..=self.levels).map(fpr).collect()
     }
 
-    /// [8] M_threshold = N / ln2^2 * ln T / (T-1): the bits below which the last level has no filter.
+    /// Equation 8: M_threshold = N / ln2^2 * ln T / (T-1): the bits below which the last level has no filter.
     pub fn threshold_bits(&self) -> f64 {
         self.entries / LN2_SQUARED * self.size_ratio.ln() / (self.size_ratio - 1.0)
     }
 
-    /// [8] L_unfiltered: how many of the deepest levels have no filter, all without bits.
+    /// Equation 8: L_unfiltered: how many of the deepest levels have no filter, all without bits.
     pub fn unfiltered_levels(&self, filter_bits: f64) -> u32 {
         // The smallest u with M * T^u at least the threshold.
         let (mut unfiltered, mut reached) = (0, filter_bits);
@@ -160,7 +160,7 @@ impl PaperTree {
         unfiltered
     }
 
-    /// [7] R with Monkey's filters: R_filtered + R_unfiltered. Where no level has a filter it is the number of
+    /// Equation 7: R with Monkey's filters: R_filtered + R_unfiltered. Where no level has a filter it is the number of
     /// runs: the paper's formula does not hold there.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl PaperTree {
         Ok(self.runs_per_level() * self.geometric() * (-exponent).exp() + without)
     }
 
-    /// [7] for this L, by the one rule.
+    /// Equation 7 for this L, by the one rule.
     ///
     /// # Errors
     /// Bits that are no number or negative.
@@ -184,7 +184,7 @@ impl PaperTree {
         Ok(self.zero_result_cost(&self.best_fprs_exact(filter_bits, 1.0)?))
     }
 
-    /// [56] R with the same bits per key in all filters: L * e^(-M/N * ln2^2), times T - 1 with tiering.
+    /// Equation 56: R with the same bits per key in all filters: L * e^(-M/N * ln2^2), times T - 1 with tiering.
     ///
     /// # Errors
     /// Bits that are no number or negative.
@@ -193,12 +193,12 @@ impl PaperTree {
         Ok(f64::from(self.levels) * self.runs_per_level() * bloom_fpr(filter_bits / self.entries))
     }
 
-    /// [9] V = R - p_L + 1: the I/Os of a lookup that finds its key in the oldest run.
+    /// Equation 9: V = R - p_L + 1: the I/Os of a lookup that finds its key in the oldest run.
     pub fn found_cost(&self, fprs: &[f64]) -> f64 {
         self.zero_result_cost(fprs) - fprs.last().copied().unwrap_or(0.0) + 1.0
     }
 
-    /// [13] Z, the I/Os of a lookup when a share `empty_fraction` of them finds nothing, and the others find their
+    /// Equation 13: Z, the I/Os of a lookup when a share `empty_fraction` of them finds nothing, and the others find their
     /// key on the last level (after half of its runs, with tiering).
     pub fn mixed_cost(&self, fprs: &[f64], empty_fraction: f64) -> f64 {
         let largest = fprs.last().copied().unwrap_or(0.0);
@@ -207,14 +207,14 @@ impl PaperTree {
     }
 
     /// How often an empty probe reaches a run of the last level, against 1 for any other run: 1 / (v+1) with
-    /// leveling; c' = 1 - v / (v+1) * T / (2 (T-1)) with tiering [15].
+    /// leveling; c' = 1 - v / (v+1) * T / (2 (T-1)) with tiering (equation 15).
     pub fn last_level_weight(&self, empty_fraction: f64) -> f64 {
         let t = self.size_ratio;
         let spared = if self.tiering { t / (2.0 * (t - 1.0)) } else { 1.0 };
         1.0 - (1.0 - empty_fraction) * spared
     }
 
-    /// [14] to [17] The best rates of levels 1 to L at mixed cost Z, where every level has a filter.
+    /// Equations 14 to 17: the best rates of levels 1 to L at mixed cost Z, where every level has a filter.
     pub fn mixed_fprs_closed(&self, mixed_cost: f64, empty_fraction: f64) -> Vec<f64> {
         let t = self.size_ratio;
         let largest = (mixed_cost - (1.0 - empty_fraction)) * (t - 1.0) / t / self.runs_per_level();
@@ -225,14 +225,14 @@ impl PaperTree {
         (1..=self.levels).map(fpr).collect()
     }
 
-    /// [18] The bits below which the last level has no filter: N / ln2^2 * (ln T / (T-1) - ln(w) / T), w the last
+    /// Equation 18: the bits below which the last level has no filter: N / ln2^2 * (ln T / (T-1) - ln(w) / T), w the last
     /// level's weight. Infinite where nothing reaches it in vain.
     pub fn mixed_threshold_bits(&self, empty_fraction: f64) -> f64 {
         let weight = self.last_level_weight(empty_fraction);
         self.threshold_bits() - self.entries / LN2_SQUARED * weight.ln() / self.size_ratio
     }
 
-    /// [19] (leveling), [20] (tiering): Z with Monkey's filters for these lookups, where every level has one.
+    /// Equations 19 (leveling) and 20 (tiering): Z with Monkey's filters for these lookups, where every level has one.
     ///
     /// # Errors
     /// Input that is no number or out of bounds, or fewer bits than [`Self::mixed_threshold_bits`]: then the formula does
@@ -250,7 +250,7 @@ impl PaperTree {
         Ok(rates * weight + (1.0 - empty_fraction))
     }
 
-    /// [19] and [20] for this L and any number of bits, by the one rule.
+    /// Equations 19 and 20 for this L and any number of bits, by the one rule.
     ///
     /// # Errors
     /// Input that is no number or out of bounds.
@@ -259,7 +259,7 @@ impl PaperTree {
     }
 
     /// The best rates of levels 1 to L for this L, by the one rule with the paper's weights: 1, and
-    /// [`Self::last_level_weight`]. Covers every branch of [5], [6] and [14] to [17].
+    /// [`Self::last_level_weight`]. Covers every branch of equations 5, 6 and 14 to 17.
     ///
     /// # Errors
     /// Input that is no number or out of bounds.
@@ -276,7 +276,7 @@ impl PaperTree {
         Ok(bits_per_key.into_iter().map(bloom_fpr).collect())
     }
 
-    /// T^(T/(T-1)) / (T-1): c of [7] with leveling; with tiering c is that for each run.
+    /// T^(T/(T-1)) / (T-1): c of (7) with leveling; with tiering c is that for each run.
     fn geometric(&self) -> f64 {
         let t = self.size_ratio;
         t.powf(t / (t - 1.0)) / (t - 1.0)

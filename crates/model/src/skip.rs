@@ -1,0 +1,288 @@
+//! Skipping: which modules of a filter are worth consulting.
+//!
+//! A filter of D modules over the same keys is asked in order until one says no. A probe of a file is *empty* if the
+//! file does not hold the key; with `w` empty and `v` other probes a second, and f_j the rate of module j:
+//!
+//! ```text
+//! module d is reached by             v + w * f_1 ... f_(d-1)         probes a second
+//! it saves                               w * f_1 ... f_(d-1) * (1 - f_d)     searches a second
+//! with the first d modules there are v + w * f_1 ... f_d             searches a second
+//! ```
+//!
+//! For equal modules that is w * f^(d-1) * (1 - f): each saves less than the one before it. A module is skipped when it
+//! saves less than its threshold; once one is skipped the answer is "maybe", so those after it are skipped too.
+//!
+//! Source: "Modular Bloom filters" (SHaMBa slides, 2022; our notes' section 2), with q = w + v its access frequency and
+//! a = w / q the empty share: q * ((1-a) + a * f^d) I/Os, utility q * a * f^(d-1) * (1-f).
+//!
+//! Not here: what a search costs ([`crate::value`]); which modules are in memory ([`crate::residency`]).
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::input;
+
+/// Which modules a lookup may leave out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Skipping {
+    /// None: every module is consulted until one says no.
+    None,
+    /// Any but the first.
+    Partial,
+    /// Any: a lookup may go straight to the index.
+    #[default]
+    Full,
+}
+
+impl Skipping {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::None, Self::Partial, Self::Full];
+
+    /// The name in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Partial => "partial",
+            Self::Full => "full",
+        }
+    }
+
+    /// How many modules, from the first on, are consulted when module d saves `savings[d]` and costs
+    /// `thresholds[d]`, in one unit: as many as save most in all after their thresholds, and the more on a tie. For
+    /// savings that shrink and one threshold that means: up to the last that saves at least the threshold.
+    ///
+    /// # Errors
+    /// Lists of different lengths, or values that are no number or negative.
+    pub fn modules_consulted(self, savings: &[f64], thresholds: &[f64]) -> Result<usize, String> {
+        if savings.len() != thresholds.len() {
+            return Err(format!("{} modules have {} thresholds", savings.len(), thresholds.len()));
+        }
+        for (at, (saving, threshold)) in savings.iter().zip(thresholds).enumerate() {
+            input::of_list("module", at, input::not_negative("its saving", *saving))?;
+            input::of_list("module", at, input::not_negative("its threshold", *threshold))?;
+        }
+        let fewest = match self {
+            Self::None => savings.len(),
+            Self::Partial => savings.len().min(1),
+            Self::Full => 0,
+        };
+        let (mut best, mut most, mut net) = (fewest, 0.0, 0.0);
+        for at in fewest..savings.len() {
+            net += savings[at] - thresholds[at];
+            if net >= most {
+                (best, most) = (at + 1, net);
+            }
+        }
+        Ok(best)
+    }
+}
+
+impl fmt::Display for Skipping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Skipping {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|skipping| skipping.name() == name).ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            format!("unknown module skipping {name:?} (known: {known})")
+        })
+    }
+}
+
+/// The probes that reach one file.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FileProbes {
+    /// For keys that it does not hold: w.
+    pub empty_per_second: f64,
+    /// For keys that it holds, and where therefore no filter can help.
+    pub found_per_second: f64,
+}
+
+impl FileProbes {
+    /// As the slides have it: an access frequency q, and the share of it that is empty.
+    pub fn of_share(probes_per_second: f64, empty_fraction: f64) -> Self {
+        Self {
+            empty_per_second: probes_per_second * empty_fraction,
+            found_per_second: probes_per_second * (1.0 - empty_fraction),
+        }
+    }
+
+    /// Whether both rates are numbers of at least 0.
+    ///
+    /// # Errors
+    /// The one that is not.
+    pub fn validate(&self) -> Result<(), String> {
+        input::not_negative("empty probes per second", self.empty_per_second)?;
+        input::not_negative("probes per second that find their key", self.found_per_second)
+    }
+
+    /// How many probes a second reach each module: what a module costs is paid so often.
+    ///
+    /// # Errors
+    /// Rates that are none.
+    pub fn reaching_per_second(&self, module_fprs: &[f64]) -> Result<Vec<f64>, String> {
+        check(self, module_fprs)?;
+        let reaching = |passed: f64| self.found_per_second + self.empty_per_second * passed;
+        Ok(passed(module_fprs).map(reaching).take(module_fprs.len()).collect())
+    }
+
+    /// How many searches a second each module saves: its utility.
+    ///
+    /// # Errors
+    /// Rates that are none.
+    pub fn searches_saved_per_second(&self, module_fprs: &[f64]) -> Result<Vec<f64>, String> {
+        check(self, module_fprs)?;
+        let saved = |(passed, fpr): (f64, &f64)| self.empty_per_second * passed * (1.0 - fpr);
+        Ok(passed(module_fprs).zip(module_fprs).map(saved).collect())
+    }
+
+    /// The searches a second that remain when the first `consulted` modules are (the slides' expected I/Os).
+    ///
+    /// # Errors
+    /// Rates that are none.
+    pub fn searches_per_second(&self, module_fprs: &[f64], consulted: usize) -> Result<f64, String> {
+        check(self, module_fprs)?;
+        let passed: f64 = module_fprs.iter().take(consulted).product();
+        Ok(self.found_per_second + self.empty_per_second * passed)
+    }
+}
+
+/// The modules that an empty probe reads on average: the first, and each next if all before it say "maybe".
+///
+/// # Errors
+/// Rates that are none.
+pub fn modules_per_empty_probe(module_fprs: &[f64]) -> Result<f64, String> {
+    FileProbes { empty_per_second: 1.0, found_per_second: 0.0 }
+        .reaching_per_second(module_fprs)
+        .map(|reaching| reaching.iter().sum())
+}
+
+/// The bits that an empty probe of a half-full Bloom filter of `probes` probes reads on average: 2 - 2^(1-k).
+pub fn bits_per_empty_probe(probes: u8) -> f64 {
+    (0..probes).map(|before| 0.5f64.powi(i32::from(before))).sum()
+}
+
+/// The share of empty probes that the modules before each let pass, from 1 before the first.
+fn passed(module_fprs: &[f64]) -> impl Iterator<Item = f64> {
+    let products = module_fprs.iter().scan(1.0, |passed, fpr| {
+        *passed *= fpr;
+        Some(*passed)
+    });
+    std::iter::once(1.0).chain(products)
+}
+
+fn check(probes: &FileProbes, module_fprs: &[f64]) -> Result<(), String> {
+    probes.validate()?;
+    let of_module = |(at, fpr): (usize, &f64)| {
+        input::of_list("module", at, input::share("its false-positive rate", *fpr))
+    };
+    module_fprs.iter().enumerate().try_for_each(of_module)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monkey::bloom_fpr;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn near(value: f64, expected: f64, within: f64) {
+        assert!((value - expected).abs() <= within, "{value} is not {expected}");
+    }
+
+    #[test]
+    fn the_slides_formulas() {
+        let (q, a, f) = (100.0, 0.8, 0.1);
+        let probes = FileProbes::of_share(q, a);
+        let fprs = [f; 3];
+        let saved = probes.searches_saved_per_second(&fprs).unwrap();
+        for d in 1..=3usize {
+            let utility = q * a * f.powi(d as i32 - 1) * (1.0 - f);
+            near(saved[d - 1], utility, 1e-9);
+            let ios = |d: usize| q * ((1.0 - a) + a * f.powi(d as i32));
+            near(probes.searches_per_second(&fprs, d).unwrap(), ios(d), 1e-9);
+            near(ios(d - 1) - ios(d), utility, 1e-9);
+        }
+        assert_eq!(probes.reaching_per_second(&[0.5, 0.25]).unwrap(), [100.0, 60.0]);
+        near(
+            probes.searches_per_second(&fprs, 99).unwrap(),
+            probes.searches_per_second(&fprs, 3).unwrap(),
+            0.0,
+        );
+    }
+
+    #[test]
+    fn an_empty_probe_reads_little() {
+        // Ten bits per key in D equal modules; by theory, 1.09, 1.25 and 1.99 were measured.
+        for (modules, read) in [(1, 1.0), (2, 1.09), (3, 1.24), (7, 2.00)] {
+            let fprs = vec![bloom_fpr(10.0 / f64::from(modules)); modules as usize];
+            near(modules_per_empty_probe(&fprs).unwrap(), read, 0.005);
+        }
+        assert_eq!([0, 1, 2, 7].map(bits_per_empty_probe), [0.0, 1.0, 1.5, 2.0 - 1.0 / 64.0]);
+    }
+
+    #[test]
+    fn modules_are_consulted_down_to_their_threshold() {
+        let savings = [0.9, 0.09, 0.009];
+        for (threshold, none, partial, full) in
+            [(1.0, 3, 1, 0), (0.9, 3, 1, 1), (0.1, 3, 1, 1), (0.05, 3, 2, 2), (0.0, 3, 3, 3)]
+        {
+            let consulted =
+                Skipping::ALL.map(|skipping| skipping.modules_consulted(&savings, &[threshold; 3]));
+            assert_eq!(consulted, [Ok(none), Ok(partial), Ok(full)], "{threshold}");
+        }
+        // A small first module that does not pay alone is consulted if what comes after it makes up for it.
+        assert_eq!(Skipping::Full.modules_consulted(&[1.0, 9.0], &[2.0, 2.0]), Ok(2));
+        assert_eq!(Skipping::Full.modules_consulted(&[1.0, 2.5], &[2.0, 2.0]), Ok(0));
+        assert_eq!(Skipping::Partial.modules_consulted(&[], &[]), Ok(0));
+    }
+
+    #[test]
+    fn skipping_names_round_trip() {
+        for skipping in Skipping::ALL {
+            assert_eq!(skipping.to_string().parse(), Ok(skipping));
+        }
+        let error = "half".parse::<Skipping>().unwrap_err();
+        assert!(error.contains("half") && error.contains("partial"), "{error}");
+    }
+
+    #[test]
+    fn bad_input_is_refused_with_its_reason() {
+        let probes = FileProbes::of_share(1.0, 0.5);
+        let error = probes.searches_saved_per_second(&[0.5, 1.5]).unwrap_err();
+        assert!(error.contains("module 1") && error.contains("1.5"), "{error}");
+        assert!(modules_per_empty_probe(&[f64::NAN]).unwrap_err().contains("module 0"));
+        for rate in [f64::NAN, -1.0, f64::INFINITY] {
+            let probes = FileProbes { empty_per_second: rate, found_per_second: 0.0 };
+            assert!(probes.reaching_per_second(&[]).unwrap_err().contains("empty probes"));
+            let probes = FileProbes { empty_per_second: 0.0, found_per_second: rate };
+            assert!(probes.searches_per_second(&[], 0).unwrap_err().contains("find their key"));
+            assert!(Skipping::Full.modules_consulted(&[rate], &[0.0]).unwrap_err().contains("saving"));
+            assert!(Skipping::Full.modules_consulted(&[0.0], &[rate]).unwrap_err().contains("threshold"));
+        }
+        assert!(Skipping::None.modules_consulted(&[1.0], &[]).unwrap_err().contains("1 modules"));
+    }
+
+    proptest! {
+        #[test]
+        fn savings_add_up_to_the_searches_that_are_gone(
+            empty in 0.0..1e6f64, found in 0.0..1e6f64, fprs in prop::collection::vec(0.0..=1.0f64, 0..8),
+        ) {
+            let probes = FileProbes { empty_per_second: empty, found_per_second: found };
+            let saved = probes.searches_saved_per_second(&fprs).unwrap();
+            for d in 0..=fprs.len() {
+                let left = probes.searches_per_second(&fprs, d).unwrap();
+                prop_assert!((left + saved[..d].iter().sum::<f64>() - empty - found).abs() < 1e-6);
+            }
+            let consulted =
+                |skipping: Skipping| skipping.modules_consulted(&saved, &vec![10.0; fprs.len()]).unwrap();
+            prop_assert!(consulted(Skipping::Full) <= consulted(Skipping::Partial));
+            prop_assert!(consulted(Skipping::Partial) <= consulted(Skipping::None));
+        }
+    }
+}

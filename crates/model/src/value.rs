@@ -1,0 +1,236 @@
+//! Value: what a byte of each kind of memory saves, in expected nanoseconds per second.
+//!
+//! One currency for all of them, so that memory can move to where it saves most:
+//!
+//! ```text
+//! filter module     searches saved a second * search_ns, less its probes
+//! index partition   lookups of its range a second * read_ns
+//! data blocks       hits a second * read_ns
+//! write buffer      merges spared a second: dW / dM_buf
+//! ```
+//!
+//! A search of a file costs its CPU time and, if the block is not cached, a read. [`Prices::COUNTING_IOS`] is the
+//! currency of the papers: CPU costs nothing, every search reads, and a read costs 1, so that savings are I/Os.
+//!
+//! The write buffer follows Monkey's equations 10 and 11: with L = log_T(N E / M_buf * (T-1) / T) not rounded up, every
+//! update is merged L * (T-1) / (K+1) times in pages of B entries, each read and written, and a range lookup visits
+//! L * K runs. Hence dL/dM = -1 / (M ln T), and `gamma` / M saved per byte, with the gamma of equations 25 to 28.
+//!
+//! Not here: who gets the memory (the arbiter).
+
+use crate::design::Design;
+use crate::input;
+
+/// What reads, writes and computing cost.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Prices {
+    /// One page read from storage.
+    pub read_ns: f64,
+    /// One page written.
+    pub write_ns: f64,
+    /// Searching the index and the block, once both are in memory.
+    pub search_cpu_ns: f64,
+    /// Probing one filter module in memory.
+    pub probe_ns: f64,
+    /// Take every search for a read, whatever is cached.
+    pub every_search_reads: bool,
+}
+
+impl Prices {
+    /// I/Os instead of nanoseconds, a write as dear as a read: what the papers count.
+    pub const COUNTING_IOS: Self =
+        Self { read_ns: 1.0, write_ns: 1.0, search_cpu_ns: 0.0, probe_ns: 0.0, every_search_reads: true };
+
+    /// Whether every price is a number of at least 0.
+    ///
+    /// # Errors
+    /// The one that is not.
+    pub fn validate(&self) -> Result<(), String> {
+        input::not_negative("the price of a read", self.read_ns)?;
+        input::not_negative("the price of a write", self.write_ns)?;
+        input::not_negative("the price of a search", self.search_cpu_ns)?;
+        input::not_negative("the price of a probe", self.probe_ns)
+    }
+
+    /// What one search of a file costs when its block must be read with this probability.
+    ///
+    /// # Errors
+    /// A price or a probability that is none.
+    pub fn search_ns(&self, read_probability: f64) -> Result<f64, String> {
+        self.validate()?;
+        input::share("the probability of a read", read_probability)?;
+        let read_probability = if self.every_search_reads { 1.0 } else { read_probability };
+        Ok(read_probability * self.read_ns + self.search_cpu_ns)
+    }
+
+    /// What holding blocks saves, in nanoseconds per second: so many reads a second. For an index partition, the
+    /// lookups of its range; for data blocks, their hits (for blocks that were dropped: the hits that would have
+    /// been, which ghost entries count).
+    ///
+    /// # Errors
+    /// A price or a rate that is none.
+    pub fn reads_saved_ns_per_second(&self, reads_per_second: f64) -> Result<f64, String> {
+        self.validate()?;
+        input::not_negative("reads per second", reads_per_second)?;
+        Ok(reads_per_second * self.read_ns)
+    }
+}
+
+/// What a tree's writes and scans make of its write buffer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WriteBuffer {
+    /// gamma: the nanoseconds per second that a buffer e times as large saves.
+    per_ln_bytes: f64,
+}
+
+impl WriteBuffer {
+    /// The buffer of a tree of this design, into which `updates_per_second` come (pages hold `entries_per_page`), and which
+    /// `scans_per_second` go through, at one search of `search_ns` a run.
+    ///
+    /// # Errors
+    /// A design out of bounds, or a rate or price that is none.
+    pub fn new(
+        design: &Design,
+        prices: &Prices,
+        updates_per_second: f64,
+        entries_per_page: f64,
+        scans_per_second: f64,
+        search_ns: f64,
+    ) -> Result<Self, String> {
+        design.validate()?;
+        prices.validate()?;
+        input::not_negative("updates per second", updates_per_second)?;
+        input::not_negative("scans per second", scans_per_second)?;
+        input::not_negative("the cost of a search", search_ns)?;
+        if !(1.0..f64::INFINITY).contains(&entries_per_page) {
+            return Err(format!("entries per page must be a number of at least 1, not {entries_per_page}"));
+        }
+        let (t, k) = (design.size_ratio, f64::from(design.inner_runs));
+        let merged_pages_per_second = updates_per_second * (t - 1.0) / (k + 1.0) / entries_per_page;
+        let level_ns_per_second =
+            merged_pages_per_second * (prices.read_ns + prices.write_ns) + scans_per_second * k * search_ns;
+        let per_ln_bytes = level_ns_per_second / t.ln();
+        if per_ln_bytes.is_infinite() {
+            return Err("the write buffer's savings are more than a float can hold".to_owned());
+        }
+        Ok(Self { per_ln_bytes })
+    }
+
+    /// What a buffer of `to_bytes` saves against one of `from_bytes`, in nanoseconds per second; each counts as at
+    /// least a byte.
+    pub fn saved_ns_per_second(&self, from_bytes: u64, to_bytes: u64) -> f64 {
+        self.per_ln_bytes * (to_bytes.max(1) as f64 / from_bytes.max(1) as f64).ln()
+    }
+
+    /// -dW/dM_buf, in nanoseconds per second per byte.
+    pub fn per_byte(&self, buffer_bytes: u64) -> f64 {
+        self.per_ln_bytes / buffer_bytes.max(1) as f64
+    }
+
+    /// What `step_bytes` more would save, in nanoseconds per second per byte.
+    pub fn gain_per_byte(&self, buffer_bytes: u64, step_bytes: u64) -> f64 {
+        self.saved_ns_per_second(buffer_bytes, buffer_bytes.saturating_add(step_bytes))
+            / step_bytes.max(1) as f64
+    }
+
+    /// What the last `step_bytes` save, in nanoseconds per second per byte; of a buffer no larger than that, all
+    /// but the last byte.
+    pub fn loss_per_byte(&self, buffer_bytes: u64, step_bytes: u64) -> f64 {
+        let given = step_bytes.min(buffer_bytes.saturating_sub(1));
+        self.saved_ns_per_second(buffer_bytes - given, buffer_bytes) / given.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MergePolicy;
+    use proptest::prelude::*;
+
+    const PRICES: Prices = Prices {
+        read_ns: 80_000.0,
+        write_ns: 20_000.0,
+        search_cpu_ns: 300.0,
+        probe_ns: 20.0,
+        every_search_reads: false,
+    };
+
+    #[test]
+    fn a_search_costs_its_cpu_and_perhaps_a_read() {
+        assert_eq!(PRICES.search_ns(0.0), Ok(300.0));
+        assert_eq!(PRICES.search_ns(0.25), Ok(20_300.0));
+        assert_eq!(PRICES.reads_saved_ns_per_second(3.0), Ok(240_000.0));
+        for probability in [0.0, 0.5, 1.0] {
+            assert_eq!(Prices::COUNTING_IOS.search_ns(probability), Ok(1.0));
+        }
+        assert_eq!(Prices::COUNTING_IOS.reads_saved_ns_per_second(7.0), Ok(7.0));
+    }
+
+    /// Monkey's [10] in I/Os per update (reads count 1, writes phi) and [11] in I/Os per range lookup, beside the pages
+    /// of its range; L not rounded up.
+    fn papers_costs(tiering: bool, t: f64, page_entries: f64, phi: f64, data_over_buffer: f64) -> (f64, f64) {
+        let levels = (data_over_buffer * (t - 1.0) / t).ln() / t.ln();
+        let merges = if tiering { (t - 1.0) / t } else { (t - 1.0) / 2.0 };
+        let runs = if tiering { t - 1.0 } else { 1.0 };
+        (levels / page_entries * merges * (1.0 + phi), levels * runs)
+    }
+
+    #[test]
+    fn the_write_buffer_saves_what_equations_10_and_11_lose() {
+        let prices = Prices { write_ns: 3.0, ..Prices::COUNTING_IOS };
+        for (policy, tiering) in [(MergePolicy::Leveling, false), (MergePolicy::Tiering, true)] {
+            let design = Design::new(policy, 5.0, 1 << 20, 10.0);
+            let cost = |buffer_bytes: u64| {
+                let (update, scan) = papers_costs(tiering, 5.0, 4.0, 3.0, 1e12 / buffer_bytes as f64);
+                1_000.0 * update + 10.0 * scan
+            };
+            let buffer = WriteBuffer::new(&design, &prices, 1_000.0, 4.0, 10.0, 1.0).unwrap();
+            let saved = buffer.saved_ns_per_second(1 << 20, 3 << 20);
+            assert!((saved - (cost(1 << 20) - cost(3 << 20))).abs() < 1e-9 * saved);
+            let per_byte = (cost(1 << 20) - cost((1 << 20) + 64)) / 64.0;
+            assert!((buffer.per_byte(1 << 20) / per_byte - 1.0).abs() < 1e-4);
+        }
+    }
+
+    #[test]
+    fn bad_input_is_refused_with_its_reason() {
+        let design = Design::default();
+        for bad in [f64::NAN, -1.0, f64::INFINITY] {
+            for prices in [
+                Prices { read_ns: bad, ..PRICES },
+                Prices { write_ns: bad, ..PRICES },
+                Prices { search_cpu_ns: bad, ..PRICES },
+                Prices { probe_ns: bad, ..PRICES },
+            ] {
+                assert!(prices.search_ns(0.5).unwrap_err().contains("the price of"));
+                assert!(WriteBuffer::new(&design, &prices, 1.0, 1.0, 1.0, 1.0).is_err());
+            }
+            assert!(PRICES.search_ns(bad).unwrap_err().contains("probability"));
+            assert!(PRICES.reads_saved_ns_per_second(bad).unwrap_err().contains("reads per second"));
+            let refused = |updates, entries, scans, search| {
+                WriteBuffer::new(&design, &PRICES, updates, entries, scans, search).unwrap_err()
+            };
+            assert!(refused(bad, 1.0, 1.0, 1.0).contains("updates per second"));
+            assert!(refused(1.0, bad, 1.0, 1.0).contains("entries per page"));
+            assert!(refused(1.0, 1.0, bad, 1.0).contains("scans per second"));
+            assert!(refused(1.0, 1.0, 1.0, bad).contains("cost of a search"));
+        }
+        let design = Design { size_ratio: 1.0, ..design };
+        assert!(WriteBuffer::new(&design, &PRICES, 1.0, 1.0, 1.0, 1.0).unwrap_err().contains("size_ratio"));
+        assert!(
+            WriteBuffer::new(&Design::default(), &PRICES, 1e308, 1.0, 0.0, 0.0)
+                .unwrap_err()
+                .contains("float")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_larger_buffer_saves_less_per_byte(bytes: u64, step in 1u64..1 << 40) {
+            let buffer = WriteBuffer::new(&Design::default(), &PRICES, 1e5, 40.0, 10.0, 500.0).unwrap();
+            let (gain, loss) = (buffer.gain_per_byte(bytes, step), buffer.loss_per_byte(bytes, step));
+            prop_assert!(gain >= 0.0 && gain <= loss * (1.0 + 1e-6) + 1e-9 || bytes <= 1, "{gain} {loss}");
+            prop_assert!(buffer.per_byte(bytes).is_finite());
+        }
+    }
+}

@@ -77,7 +77,8 @@ pub struct Lookups {
     /// The share of lookups that find nothing. 1 gives Monkey for zero-result lookups.
     pub empty_fraction: f64,
     /// For [`Allocation::Workload`]: as if so many more lookups came, spread evenly over the keys. So a file
-    /// that nobody has asked for yet still gets some bits, and without measurements it is Monkey. 0: measured only.
+    /// that nobody has asked for yet still gets some bits, and without measurements it is Monkey. 0: measured
+    /// only.
     pub prior_per_second: f64,
 }
 

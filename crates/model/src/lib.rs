@@ -6,8 +6,8 @@
 //! command line compute with the same functions.
 //!
 //! [`allocation`] says how many filter bits each file gets; [`monkey`] holds the paper's closed forms, which
-//! figures and tests compare with. [`skip`] says which modules of a filter are worth consulting, [`residency`] which are
-//! worth their memory, and [`value`] what a byte of each kind of memory saves.
+//! figures and tests compare with. [`skip`] says which modules of a filter are worth consulting, [`residency`]
+//! which are worth their memory, and [`value`] what a byte of each kind of memory saves.
 //!
 //! Not here: what moves data between levels (crate `shamba`, `compaction/policy`).
 #![forbid(unsafe_code)]

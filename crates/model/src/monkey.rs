@@ -17,8 +17,8 @@
 //! symbols: N `entries`, T `size_ratio`, L `levels`, M_filt `filter_bits`, R `zero_result_cost`, Z `mixed_cost`,
 //! V `found_cost`, L_unfiltered `unfiltered_levels`, c' `last_level_weight` with tiering.
 //!
-//! Not here: real trees ([`crate::allocation`]); updates, ranges and filters against buffer, equations 10 to 12 and 21 to
-//! 28.
+//! Not here: real trees ([`crate::allocation`]); updates, ranges and filters against buffer, equations 10 to 12
+//! and 21 to 28.
 
 use crate::MergePolicy;
 use crate::allocation::{LN2_SQUARED, Limits, Site, Theory, solve};
@@ -35,8 +35,8 @@ pub fn bloom_bits_per_key(fpr: f64) -> f64 {
     -fpr.ln() / LN2_SQUARED
 }
 
-/// Equation 1: the levels that `data_bytes` (N * E) need below a buffer: ceil(log_T(N E / M_buf * (T-1) / T)), at least 1.
-/// [`crate::Design::levels_for`] sums the real capacities instead of taking the limit.
+/// Equation 1: the levels that `data_bytes` (N * E) need below a buffer: ceil(log_T(N E / M_buf * (T-1) / T)),
+/// at least 1. [`crate::Design::levels_for`] sums the real capacities instead of taking the limit.
 ///
 /// # Errors
 /// A size ratio out of bounds, or a buffer of no bytes.
@@ -98,8 +98,8 @@ impl PaperTree {
         self.entries * (t - 1.0) / t / self.above(level) / (1.0 - 1.0 / self.power(self.levels))
     }
 
-    /// Equation 3: R = sum of p_i (leveling) or (T-1) * sum of p_i (tiering), p_i the rate of a run of level i: the I/Os of
-    /// a lookup that finds nothing.
+    /// Equation 3: R = sum of p_i (leveling) or (T-1) * sum of p_i (tiering), p_i the rate of a run of level i:
+    /// the I/Os of a lookup that finds nothing.
     pub fn zero_result_cost(&self, fprs: &[f64]) -> f64 {
         self.runs_per_level() * fprs.iter().sum::<f64>()
     }
@@ -117,8 +117,8 @@ impl PaperTree {
         (1..).zip(fprs).map(|(level, fpr)| self.level_entries(level) * bloom_bits_per_key(*fpr)).sum()
     }
 
-    /// Equations 5 (leveling) and 6 (tiering): the best rates of levels 1 to L at zero-result cost R; 1 on the deepest
-    /// `unfiltered` levels.
+    /// Equations 5 (leveling) and 6 (tiering): the best rates of levels 1 to L at zero-result cost R; 1 on the
+    /// deepest `unfiltered` levels.
     pub fn fprs_closed(&self, zero_result_cost: f64, unfiltered: u32) -> Vec<f64> {
         let largest = (self.size_ratio - 1.0) / self.size_ratio;
         self.fprs(zero_result_cost, unfiltered, largest)
@@ -160,8 +160,8 @@ impl PaperTree {
         unfiltered
     }
 
-    /// Equation 7: R with Monkey's filters: R_filtered + R_unfiltered. Where no level has a filter it is the number of
-    /// runs: the paper's formula does not hold there.
+    /// Equation 7: R with Monkey's filters: R_filtered + R_unfiltered. Where no level has a filter it is the
+    /// number of runs: the paper's formula does not hold there.
     ///
     /// # Errors
     /// Bits that are no number or negative.
@@ -198,8 +198,8 @@ impl PaperTree {
         self.zero_result_cost(fprs) - fprs.last().copied().unwrap_or(0.0) + 1.0
     }
 
-    /// Equation 13: Z, the I/Os of a lookup when a share `empty_fraction` of them finds nothing, and the others find their
-    /// key on the last level (after half of its runs, with tiering).
+    /// Equation 13: Z, the I/Os of a lookup when a share `empty_fraction` of them finds nothing, and the others
+    /// find their key on the last level (after half of its runs, with tiering).
     pub fn mixed_cost(&self, fprs: &[f64], empty_fraction: f64) -> f64 {
         let largest = fprs.last().copied().unwrap_or(0.0);
         let not_probed = if self.tiering { largest * self.size_ratio / 2.0 } else { largest };
@@ -225,18 +225,19 @@ impl PaperTree {
         (1..=self.levels).map(fpr).collect()
     }
 
-    /// Equation 18: the bits below which the last level has no filter: N / ln2^2 * (ln T / (T-1) - ln(w) / T), w the last
-    /// level's weight. Infinite where nothing reaches it in vain.
+    /// Equation 18: the bits below which the last level has no filter: N / ln2^2 * (ln T / (T-1) - ln(w) / T),
+    /// w the last level's weight. Infinite where nothing reaches it in vain.
     pub fn mixed_threshold_bits(&self, empty_fraction: f64) -> f64 {
         let weight = self.last_level_weight(empty_fraction);
         self.threshold_bits() - self.entries / LN2_SQUARED * weight.ln() / self.size_ratio
     }
 
-    /// Equations 19 (leveling) and 20 (tiering): Z with Monkey's filters for these lookups, where every level has one.
+    /// Equations 19 (leveling) and 20 (tiering): Z with Monkey's filters for these lookups, where every level
+    /// has one.
     ///
     /// # Errors
-    /// Input that is no number or out of bounds, or fewer bits than [`Self::mixed_threshold_bits`]: then the formula does
-    /// not hold, but [`Self::mixed_cost_exact`] does.
+    /// Input that is no number or out of bounds, or fewer bits than [`Self::mixed_threshold_bits`]: then the
+    /// formula does not hold, but [`Self::mixed_cost_exact`] does.
     pub fn mixed_cost_closed(&self, filter_bits: f64, empty_fraction: f64) -> Result<f64, String> {
         check_mixed(filter_bits, empty_fraction)?;
         let threshold_bits = self.mixed_threshold_bits(empty_fraction);
@@ -276,7 +277,7 @@ impl PaperTree {
         Ok(bits_per_key.into_iter().map(bloom_fpr).collect())
     }
 
-    /// T^(T/(T-1)) / (T-1): c of (7) with leveling; with tiering c is that for each run.
+    /// T^(T/(T-1)) / (T-1): c of equation 7 with leveling; with tiering c is that for each run.
     fn geometric(&self) -> f64 {
         let t = self.size_ratio;
         t.powf(t / (t - 1.0)) / (t - 1.0)

@@ -1,19 +1,22 @@
 //! Residency: which filter modules are to be in memory for a number of bytes.
 //!
-//! Module d of a file saves w * f_1 ... f_(d-1) * (1 - f_d) searches a second ([`crate::skip`]), each worth what a search
-//! of that file costs, and costs its probe whenever one reaches it. The plan takes the modules that save most per
-//! byte, each file's in order. Because each saves less than the one before it, the best next is the best altogether:
-//! with lookups spread evenly this is Monkey, with skewed ones it follows the skew, and what it leaves out is what
-//! skipping would skip.
+//! Module d of a file saves w * f_1 ... f_(d-1) * (1 - f_d) searches a second ([`crate::skip`]), each worth
+//! what a search of that file costs, and costs its probe whenever one reaches it. The plan takes the modules
+//! that save most per byte, each file's in order. Because each saves less than the one before it, the best next
+//! is the best altogether: with lookups spread evenly this is Monkey, with skewed ones it follows the skew, and
+//! what it leaves out is what skipping would skip.
 //!
-//! Where a small module stands before a large one, the later may save more per byte than the earlier; such modules
-//! are weighed as one, so that savings per byte never rise along a file (the concave hull of its savings).
+//! Where a small module stands before a large one, the later may save more per byte than the earlier; such
+//! modules are weighed as one, so that savings per byte never rise along a file (the concave hull of its
+//! savings).
 //!
-//! A module is cut in equal slices, which hold equal shares of its keys: half of the slices save half. The one module
-//! that does not fit as a whole is taken in part, as many slices as fit; what is then left is less than a slice, and
-//! goes to whatever smaller things still fit. So the plan is within one slice of the best of all plans.
+//! A module is cut in equal slices, which hold equal shares of its keys: half of the slices save half. The one
+//! module that does not fit as a whole is taken in part, as many slices as fit; what is then left is less than
+//! a slice, and goes to whatever smaller things still fit. So the plan is within one slice of the best of all
+//! plans.
 //!
-//! Invariants: never more bytes than the budget; a module has slices only if all of the modules before it are whole.
+//! Invariants: never more bytes than the budget; a module has slices only if all of the modules before it are
+//! whole.
 //!
 //! Not here: how many bits are written ([`crate::allocation`]); who moves slices in and out (crate `shamba`).
 

@@ -1,7 +1,7 @@
 //! Savings curves: what the first so many bytes of some kind of memory save.
 //!
-//! Things to be held in memory (filter modules, index partitions, stretches of a block cache's hits) each take bytes
-//! and save nanoseconds per second. Held in the order of savings per byte they make a curve that is
+//! Things to be held in memory (filter modules, index partitions, stretches of a block cache's hits) each take
+//! bytes and save nanoseconds per second. Held in the order of savings per byte they make a curve that is
 //! concave: each byte saves at most as much as the one before it. Between whole things it runs straight.
 //!
 //! Not here: what each kind of thing saves ([`crate::value`], [`crate::residency`]); who gets memory

@@ -1,7 +1,8 @@
 //! Skipping: which modules of a filter are worth consulting.
 //!
-//! A filter of D modules over the same keys is asked in order until one says no. A probe of a file is *empty* if the
-//! file does not hold the key; with `w` empty and `v` other probes a second, and f_j the rate of module j:
+//! A filter of D modules over the same keys is asked in order until one says no. A probe of a file is *empty*
+//! if the file does not hold the key; with `w` empty and `v` other probes a second, and f_j the rate of module
+//! j:
 //!
 //! ```text
 //! module d is reached by             v + w * f_1 ... f_(d-1)         probes a second
@@ -9,11 +10,12 @@
 //! with the first d modules there are v + w * f_1 ... f_d             searches a second
 //! ```
 //!
-//! For equal modules that is w * f^(d-1) * (1 - f): each saves less than the one before it. A module is skipped when it
-//! saves less than its threshold; once one is skipped the answer is "maybe", so those after it are skipped too.
+//! For equal modules that is w * f^(d-1) * (1 - f): each saves less than the one before it. A module is skipped
+//! when it saves less than its threshold; once one is skipped the answer is "maybe", so those after it are
+//! skipped too.
 //!
-//! Source: "Modular Bloom filters" (SHaMBa slides, 2022; our notes' section 2), with q = w + v its access frequency and
-//! a = w / q the empty share: q * ((1-a) + a * f^d) I/Os, utility q * a * f^(d-1) * (1-f).
+//! Source: "Modular Bloom filters" (SHaMBa slides, 2022; our notes' section 2), with q = w + v its access
+//! frequency and a = w / q the empty share: q * ((1-a) + a * f^d) I/Os, utility q * a * f^(d-1) * (1-f).
 //!
 //! Not here: what a search costs ([`crate::value`]); which modules are in memory ([`crate::residency`]).
 
@@ -48,8 +50,8 @@ impl Skipping {
     }
 
     /// How many modules, from the first on, are consulted when module d saves `savings[d]` and costs
-    /// `thresholds[d]`, in one unit: as many as save most in all after their thresholds, and the more on a tie. For
-    /// savings that shrink and one threshold that means: up to the last that saves at least the threshold.
+    /// `thresholds[d]`, in one unit: as many as save most in all after their thresholds, and the more on a tie.
+    /// For savings that shrink and one threshold that means: up to the last that saves at least the threshold.
     ///
     /// # Errors
     /// Lists of different lengths, or values that are no number or negative.

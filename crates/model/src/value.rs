@@ -12,9 +12,10 @@
 //! A search of a file costs its CPU time and, if the block is not cached, a read. [`Prices::COUNTING_IOS`] is the
 //! currency of the papers: CPU costs nothing, every search reads, and a read costs 1, so that savings are I/Os.
 //!
-//! The write buffer follows Monkey's equations 10 and 11: with L = log_T(N E / M_buf * (T-1) / T) not rounded up, every
-//! update is merged L * (T-1) / (K+1) times in pages of B entries, each read and written, and a range lookup visits
-//! L * K runs. Hence dL/dM = -1 / (M ln T), and `gamma` / M saved per byte, with the gamma of equations 25 to 28.
+//! The write buffer follows Monkey's equations 10 and 11: with L = log_T(N E / M_buf * (T-1) / T) not rounded
+//! up, every update is merged L * (T-1) / (K+1) times in pages of B entries, each read and written, and a range
+//! lookup visits L * K runs. Hence dL/dM = -1 / (M ln T), and `gamma` / M saved per byte, with the gamma of
+//! equations 25 to 28.
 //!
 //! Not here: who gets the memory (the arbiter).
 
@@ -84,8 +85,8 @@ pub struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// The buffer of a tree of this design, into which `updates_per_second` come (pages hold `entries_per_page`), and which
-    /// `scans_per_second` go through, at one search of `search_ns` a run.
+    /// The buffer of a tree of this design, into which `updates_per_second` come (pages hold
+    /// `entries_per_page`), and which `scans_per_second` go through, at one search of `search_ns` a run.
     ///
     /// # Errors
     /// A design out of bounds, or a rate or price that is none.
@@ -116,8 +117,8 @@ impl WriteBuffer {
         Ok(Self { per_ln_bytes })
     }
 
-    /// What a buffer of `to_bytes` saves against one of `from_bytes`, in nanoseconds per second; each counts as at
-    /// least a byte.
+    /// What a buffer of `to_bytes` saves against one of `from_bytes`, in nanoseconds per second; each counts as
+    /// at least a byte.
     pub fn saved_ns_per_second(&self, from_bytes: u64, to_bytes: u64) -> f64 {
         self.per_ln_bytes * (to_bytes.max(1) as f64 / from_bytes.max(1) as f64).ln()
     }
@@ -166,8 +167,8 @@ mod tests {
         assert_eq!(Prices::COUNTING_IOS.reads_saved_ns_per_second(7.0), Ok(7.0));
     }
 
-    /// Monkey's [10] in I/Os per update (reads count 1, writes phi) and [11] in I/Os per range lookup, beside the pages
-    /// of its range; L not rounded up.
+    /// Monkey's [10] in I/Os per update (reads count 1, writes phi) and [11] in I/Os per range lookup, beside
+    /// the pages of its range; L not rounded up.
     fn papers_costs(tiering: bool, t: f64, page_entries: f64, phi: f64, data_over_buffer: f64) -> (f64, f64) {
         let levels = (data_over_buffer * (t - 1.0) / t).ln() / t.ln();
         let merges = if tiering { (t - 1.0) / t } else { (t - 1.0) / 2.0 };

@@ -6,13 +6,13 @@
 //!
 //! w_i is how often an *empty* probe reaches filter i, n_i its entries, p the rate curve. At the optimum a
 //! further bit saves equally much wherever it goes: w_i * p'(b_i) / n_i is the same for all filters between
-//! their bounds. In theory that reads p_i = min(1, lambda * n_i / w_i). The multiplier is found by bisection (of its
-//! logarithm: it spans hundreds of powers of ten), because the total falls as it rises.
+//! their bounds. In theory that reads p_i = min(1, lambda * n_i / w_i). The multiplier is found by bisection
+//! (of its logarithm: it spans hundreds of powers of ten), because the total falls as it rises.
 //!
 //! What is left after bisection is shared out evenly: each filter goes the same part of the way between its
-//! bits just above and just below the multiplier. In theory that way is shorter than rounding; on a measured curve
-//! it may be a straight piece of the hull, and filters that are tied there end up alike. So the answer does not
-//! depend on the order of the filters, except for the last whole bit of each.
+//! bits just above and just below the multiplier. In theory that way is shorter than rounding; on a measured
+//! curve it may be a straight piece of the hull, and filters that are tied there end up alike. So the answer
+//! does not depend on the order of the filters, except for the last whole bit of each.
 //!
 //! Filters that no empty probe reaches get the smallest, and what nobody can use stays unspent.
 //!

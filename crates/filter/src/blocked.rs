@@ -4,37 +4,24 @@
 //! The price is a false-positive rate a little above the standard filter's, since lines fill unevenly
 //! ([`crate::fpr::blocked_fpr`]): 0.97 % instead of 0.82 % at 10 bits per key.
 //!
-//! Where a key goes is decided by the 64 bits of the module's own remix of the digest:
-//!
-//! ```text
-//!  63                      63-s                  31-s              0
-//! +------------------------+---------------------+-----------------+
-//! | s bits: the slice      | 32 bits: the line   | the rest        |   h = digest.module(0)
-//! +------------------------+---------------------+-----------------+
-//!                            line = bits * lines_per_slice >> 32
-//!
-//!  p = (h * PROBE_MULTIPLIER) >> 32          32 bits to which every bit of h contributes
-//!  bit i of the key in its line = (p * PROBE_LANES[i] mod 2^32) >> 23, a number below 512
-//! ```
-//!
-//! Bit `b` of a line is bit `b & 7` (the lowest is 0) of byte `b >> 3`. Each probe is one 32-bit multiply, so
-//! that eight or sixteen lanes of a vector register can do them at once.
+//! Where a key goes is decided by the 64 bits of the remix of module 0 ([`crate::place`]): this family is the modular
+//! one with a single module, in its first and simplest form.
 //!
 //! Invariants: every slice has `lines_per_slice` whole lines; there are `2^slices_log2` places for slices,
 //! some possibly empty. A filter is never changed after it was made, so threads share it freely.
 //!
 //! Not here: the formulas behind the number of probes ([`crate::fpr`]); the stored description
-//! ([`FilterShape`]).
+//! ([`FilterShape`]); filters of more modules, or whose slices somebody else keeps ([`crate::Filter`],
+//! [`crate::FilterGeometry`]).
 
+use crate::place::Place;
+use crate::question::Question;
 use crate::shape::{FilterFamily, FilterShape};
-use crate::simd::lines::{Line, Lines};
-use crate::simd::{Prober, bits};
-use shamba_key::{KeyDigest, prefetch_line};
+use crate::simd::Prober;
+use crate::simd::lines::Lines;
+use shamba_key::KeyDigest;
 use std::fmt;
 use std::sync::Arc;
-
-/// Makes the probe bits another function of the remix than slice and line, which are its own top bits.
-const PROBE_MULTIPLIER: u64 = 0x9fb2_1c65_1e98_df25;
 
 /// A filter that costs one cache line per lookup. A clone shares the lines.
 #[derive(Clone)]
@@ -43,24 +30,6 @@ pub struct BlockedFilter {
     prober: Prober,
     /// As many as the shape says; those that are absent are empty.
     slices: Arc<[Lines]>,
-}
-
-/// A key's line in one filter, asked for and not yet looked at: [`BlockedFilter::ask`].
-#[derive(Clone, Copy)]
-pub struct Question<'a> {
-    /// `None` when the slice is absent.
-    line: Option<&'a Line>,
-    probe: u32,
-    probes: u8,
-    prober: Prober,
-}
-
-impl Question<'_> {
-    /// Whether the key may be among those that the filter was built from; `false` is certain.
-    #[inline(always)]
-    pub fn maybe(self) -> bool {
-        self.line.is_none_or(|line| self.prober.all_set(line, self.probe, self.probes))
-    }
 }
 
 impl fmt::Debug for BlockedFilter {
@@ -72,15 +41,6 @@ impl fmt::Debug for BlockedFilter {
     }
 }
 
-/// Where a key's bits are.
-#[derive(Clone, Copy)]
-struct Place {
-    slice: usize,
-    /// The line within the slice.
-    line: usize,
-    probe: u32,
-}
-
 impl BlockedFilter {
     /// The filter of `digests` at `bits_per_key` (fractions count; at most [`crate::MAX_BITS_PER_KEY`]);
     /// `None` when there are no keys or no bits. Equal digests in a row, which versions of one key are,
@@ -90,11 +50,9 @@ impl BlockedFilter {
         let shape = FilterShape::blocked(digests.len() - repeated, bits_per_key)?;
         let mut slices = vec![Lines::zeroed(shape.lines_per_slice as usize); shape.slices()];
         for digest in digests {
-            let place = Place::of(shape, *digest);
+            let place = place(shape, *digest);
             if let Some(line) = slices.get_mut(place.slice).and_then(|lines| lines.line_mut(place.line)) {
-                for bit in bits(place.probe, shape.probes) {
-                    line.0[bit >> 3] |= 1 << (bit & 7);
-                }
+                line.set(place.probe, shape.probes);
             }
         }
         Some(Self { shape, prober: Prober::best(), slices: slices.into() })
@@ -155,18 +113,16 @@ impl BlockedFilter {
     #[inline]
     pub fn ask(&self, digest: KeyDigest) -> Question<'_> {
         let question = self.find(digest);
-        if let Some(Line(bytes)) = question.line {
-            prefetch_line(bytes, 0);
-        }
+        question.prefetch();
         question
     }
 
     /// The same without asking the processor yet.
     #[inline]
     pub fn find(&self, digest: KeyDigest) -> Question<'_> {
-        let place = Place::of(self.shape, digest);
+        let place = place(self.shape, digest);
         let line = self.slices.get(place.slice).and_then(|lines| lines.line(place.line));
-        Question { line, probe: place.probe, probes: self.shape.probes, prober: self.prober }
+        Question::new(line, place.probe, self.shape.probes, self.prober)
     }
 
     /// The bytes that the filter takes in memory, alignment and bookkeeping included.
@@ -176,19 +132,10 @@ impl BlockedFilter {
     }
 }
 
-impl Place {
-    #[inline]
-    fn of(shape: FilterShape, digest: KeyDigest) -> Self {
-        debug_assert_eq!(shape.family, FilterFamily::Blocked);
-        let bits = digest.module(0);
-        let slices_log2 = u32::from(shape.slices_log2);
-        // Shifted twice because with one slice a single shift would be by all 64 bits.
-        let slice = bits >> 1 >> (63 - slices_log2);
-        let line_bits = (bits << slices_log2) >> 32;
-        let line = (line_bits * u64::from(shape.lines_per_slice)) >> 32;
-        let probe = bits.wrapping_mul(PROBE_MULTIPLIER) >> 32;
-        Self { slice: slice as usize, line: line as usize, probe: probe as u32 }
-    }
+#[inline]
+fn place(shape: FilterShape, digest: KeyDigest) -> Place {
+    debug_assert_eq!(shape.family, FilterFamily::Blocked);
+    Place::at(digest.module(0), shape.slices_log2, shape.lines_per_slice)
 }
 
 #[cfg(test)]

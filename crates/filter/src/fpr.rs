@@ -9,9 +9,13 @@
 //! more than their share cost more than the others save: hence the loss against the standard filter,
 //! which grows with the bits.
 //!
+//! The modular filter: modules fail independently, so the rates multiply. Splitting *lowers* the rate of a blocked
+//! filter: a key in a crowded line of one module has an ordinary line in the next.
+//!
 //! Not here: how many bits a file should get (crate `shamba-model`).
 
 use crate::LINE_BITS;
+use crate::layout::FilterLayout;
 use crate::shape::{MAX_BITS_PER_KEY, MAX_PROBES};
 
 /// The false-positive rate of a standard Bloom filter with `probes` probes; 1 without bits or probes.
@@ -68,6 +72,26 @@ pub fn best_probes(bits_per_key: f64) -> u8 {
         }
     }
     best
+}
+
+/// The number of probes, 1 to 16, with the lowest [`standard_fpr`].
+pub fn best_standard_probes(bits_per_key: f64) -> u8 {
+    let rate = |probes: u8| standard_fpr(bits_per_key, probes);
+    (1..=MAX_PROBES).min_by(|a, b| rate(*a).total_cmp(&rate(*b))).unwrap_or(1)
+}
+
+/// The false-positive rate of a filter with `bits_per_key` over all its modules, each with its best number of probes.
+pub fn layout_fpr(layout: FilterLayout, bits_per_key: f64) -> f64 {
+    let module = |share: f64| {
+        let bits_per_key = bits_per_key * share;
+        match layout {
+            FilterLayout::Standard(_) => standard_fpr(bits_per_key, best_standard_probes(bits_per_key)),
+            FilterLayout::Blocked | FilterLayout::Modular(_) => {
+                blocked_fpr(bits_per_key, best_probes(bits_per_key))
+            }
+        }
+    };
+    layout.modules().shares().map(module).product()
 }
 
 /// A line's weight, relative to the likeliest, below which it no longer counts. Far below the rates of

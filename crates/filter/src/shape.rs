@@ -1,4 +1,4 @@
-//! The shape of a filter: what a file must remember to put a filter together again.
+//! The shape of a blocked filter: what a file must remember to put it together again.
 //!
 //! ```text
 //! +--------+--------+-------------+----------+-----------------------+
@@ -11,7 +11,8 @@
 //! the limits below allow, so whoever holds a [`FilterShape`] that was decoded or built may multiply its
 //! fields without fear of overflow.
 //!
-//! Not here: the bits themselves ([`crate::BlockedFilter`]).
+//! Not here: the bits themselves ([`crate::BlockedFilter`]); the same for filters of any family
+//! ([`crate::FilterGeometry`], whose stored form begins with the same eight bytes).
 
 use crate::{LINE_BITS, LINE_BYTES, MAX_SLICE_BYTES};
 
@@ -27,20 +28,28 @@ pub(crate) const MAX_LINES_PER_SLICE: u32 = (MAX_SLICE_BYTES / LINE_BYTES) as u3
 
 const _: () = assert!(MAX_SLICE_BYTES == 1024 * LINE_BYTES);
 
-/// The families of filters. The byte values are stored in tables: never reuse one. 1 is kept for the
-/// standard Bloom filter of the papers.
+/// The families of filters. The byte values are stored in tables: never reuse one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum FilterFamily {
+    /// The papers' filter: probes all over a slice, by bit rotation.
+    StandardRotation = 1,
     /// One 64-byte line per key.
     Blocked = 2,
+    /// Two to seven blocked modules.
+    Modular = 3,
+    /// The papers' filter: probes all over a slice, by double hashing.
+    StandardDoubleHashing = 4,
 }
 
 impl FilterFamily {
     /// The family that a stored byte means; `None` for an unknown one.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
+            1 => Some(Self::StandardRotation),
             2 => Some(Self::Blocked),
+            3 => Some(Self::Modular),
+            4 => Some(Self::StandardDoubleHashing),
             _ => None,
         }
     }
@@ -48,12 +57,15 @@ impl FilterFamily {
     /// The name in output.
     pub fn name(self) -> &'static str {
         match self {
+            Self::StandardRotation => "standard",
             Self::Blocked => "blocked",
+            Self::Modular => "modular",
+            Self::StandardDoubleHashing => "standard-double",
         }
     }
 }
 
-/// Family, probes and size of a filter.
+/// Family, probes and size of a blocked filter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FilterShape {
     /// How the bits are laid out.
@@ -77,18 +89,12 @@ impl FilterShape {
             return None;
         }
         let bits_per_key = bits_per_key.min(MAX_BITS_PER_KEY);
-        let lines = (keys as f64 * bits_per_key / LINE_BITS as f64).max(1.0);
-        let largest = f64::from(MAX_LINES_PER_SLICE);
-        let mut slices_log2 = 0u8;
-        while slices_log2 < MAX_SLICES_LOG2 && (lines / f64::from(1u32 << slices_log2)).round() > largest {
-            slices_log2 += 1;
-        }
-        let per_slice = (lines / f64::from(1u32 << slices_log2)).round().clamp(1.0, largest);
+        let (slices_log2, lines_per_slice) = cut(keys as f64 * bits_per_key / LINE_BITS as f64);
         Some(Self {
             family: FilterFamily::Blocked,
             probes: crate::fpr::best_probes(bits_per_key),
             slices_log2,
-            lines_per_slice: per_slice as u32,
+            lines_per_slice,
         })
     }
 
@@ -127,6 +133,9 @@ impl FilterShape {
         };
         let family =
             FilterFamily::from_byte(family).ok_or_else(|| format!("unknown filter family {family}"))?;
+        if family != FilterFamily::Blocked {
+            return Err(format!("the filter is {}, expected a blocked one", family.name()));
+        }
         if module != 0 {
             return Err(format!("a blocked filter has module 0 only, not {module}"));
         }
@@ -137,18 +146,34 @@ impl FilterShape {
 
     /// Whether every field is within its limits (the fields are public, so a shape may be made by hand).
     pub(crate) fn check(self) -> Result<(), String> {
-        if !(1..=MAX_PROBES).contains(&self.probes) {
-            return Err(format!("{} probes, expected 1 to {MAX_PROBES}", self.probes));
+        if self.family != FilterFamily::Blocked {
+            return Err(format!("the filter is {}, expected a blocked one", self.family.name()));
         }
-        if self.slices_log2 > MAX_SLICES_LOG2 {
-            return Err(format!("2^{} slices, expected at most 2^{MAX_SLICES_LOG2}", self.slices_log2));
-        }
-        if !(1..=MAX_LINES_PER_SLICE).contains(&self.lines_per_slice) {
-            let lines = self.lines_per_slice;
-            return Err(format!("{lines} lines in a slice, expected 1 to {MAX_LINES_PER_SLICE}"));
-        }
-        Ok(())
+        check(self.probes, self.slices_log2, self.lines_per_slice)
     }
+}
+
+/// The fewest equal slices, and the lines of each, that come nearest to `lines` lines: at least one line.
+pub(crate) fn cut(lines: f64) -> (u8, u32) {
+    let largest = f64::from(MAX_LINES_PER_SLICE);
+    let per_slice = |slices_log2: u8| (lines / f64::from(1u32 << slices_log2)).round();
+    let slices_log2 =
+        (0..MAX_SLICES_LOG2).find(|log2| per_slice(*log2) <= largest).unwrap_or(MAX_SLICES_LOG2);
+    (slices_log2, per_slice(slices_log2).clamp(1.0, largest) as u32)
+}
+
+/// Whether these are within their limits.
+pub(crate) fn check(probes: u8, slices_log2: u8, lines_per_slice: u32) -> Result<(), String> {
+    if !(1..=MAX_PROBES).contains(&probes) {
+        return Err(format!("{probes} probes, expected 1 to {MAX_PROBES}"));
+    }
+    if slices_log2 > MAX_SLICES_LOG2 {
+        return Err(format!("2^{slices_log2} slices, expected at most 2^{MAX_SLICES_LOG2}"));
+    }
+    if !(1..=MAX_LINES_PER_SLICE).contains(&lines_per_slice) {
+        return Err(format!("{lines_per_slice} lines in a slice, expected 1 to {MAX_LINES_PER_SLICE}"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -181,6 +206,8 @@ mod tests {
         };
         assert!(change(0, 0).contains("family 0"));
         assert!(change(0, 255).contains("family 255"));
+        assert!(change(0, 1).contains("standard, expected a blocked one"));
+        assert!(change(0, 3).contains("modular, expected a blocked one"));
         assert!(change(1, 0).contains("0 probes"));
         assert!(change(1, 17).contains("17 probes"));
         assert!(change(2, 21).contains("2^21 slices"));

@@ -88,7 +88,7 @@ fn the_rate_does_not_depend_on_the_slice_that_a_key_falls_into() {
     assert_eq!(slices, 32);
     let (mut asked, mut passed) = (vec![0u32; slices], vec![0u32; slices]);
     for digest in Digests(2).take(4_000_000) {
-        let slice = Place::of(filter.shape(), digest).slice;
+        let slice = place(filter.shape(), digest).slice;
         asked[slice] += 1;
         passed[slice] += u32::from(filter.may_contain(digest));
     }
@@ -104,7 +104,7 @@ fn lines_and_bits_are_all_used() {
     let shape = FilterShape { family: FilterFamily::Blocked, probes: 16, slices_log2: 2, lines_per_slice: 3 };
     let (mut lines, mut bits) = (HashSet::new(), HashSet::new());
     for digest in Digests(3).take(5_000) {
-        let place = Place::of(shape, digest);
+        let place = place(shape, digest);
         lines.insert((place.slice, place.line));
         assert!(place.slice < 4 && place.line < shape.lines_per_slice as usize);
         bits.extend(crate::simd::bits(place.probe, shape.probes));
@@ -122,7 +122,7 @@ fn extreme_digests_have_a_place_in_every_shape() {
                 FilterShape { family: FilterFamily::Blocked, probes: 16, slices_log2, lines_per_slice };
             for raw in [0, 1, u64::MAX, 1 << 63].into_iter().chain(Digests(4).map(KeyDigest::raw).take(1000))
             {
-                let place = Place::of(shape, KeyDigest::from_raw(raw));
+                let place = place(shape, KeyDigest::from_raw(raw));
                 assert!(
                     place.slice < shape.slices() && place.line < shape.lines_per_slice as usize,
                     "{shape:?} {raw:#x}"
@@ -178,7 +178,7 @@ fn an_absent_slice_denies_nothing_and_others_still_filter() {
     assert!(partial.resident_bytes() < whole.resident_bytes() * 4 / 5);
     let mut waved_through = 0;
     for digest in keys.iter().copied().chain(Digests(10).take(100_000)) {
-        let absent = Place::of(whole.shape(), digest).slice == 2;
+        let absent = place(whole.shape(), digest).slice == 2;
         assert_eq!(partial.ask(digest).maybe(), absent || whole.may_contain(digest));
         waved_through += u32::from(absent && !whole.may_contain(digest));
     }
@@ -217,9 +217,8 @@ fn the_format_page_shows_what_is_written() {
 
     let mut text = String::new();
     for (key, digest) in keys.iter().zip(digests) {
-        let bits: Vec<String> = crate::simd::bits(Place::of(shape, digest).probe, shape.probes)
-            .map(|bit| bit.to_string())
-            .collect();
+        let bits: Vec<String> =
+            crate::simd::bits(place(shape, digest).probe, shape.probes).map(|bit| bit.to_string()).collect();
         let (raw, remix) = (digest.raw(), digest.module(0));
         writeln!(text, "{key:<8} {raw:016x}  {remix:016x}  {}", bits.join(" ")).unwrap();
     }

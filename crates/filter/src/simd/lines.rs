@@ -4,14 +4,48 @@
 //! and the vector loads of [`super`] want theirs aligned too. The type says it: [`Line`] is aligned to its
 //! size.
 //!
-//! Not here: which slice and which line a key belongs to ([`crate::BlockedFilter`]).
+//! Not here: which slice and which line a key belongs to ([`crate::place`]).
 
+use super::bits;
 use crate::LINE_BYTES;
 
-/// One line, on one cache line.
+/// One line of a filter, on one cache line. A slice of a filter is a `[Line]`, whoever keeps it.
 #[derive(Clone)]
 #[repr(C, align(64))]
-pub(crate) struct Line(pub(crate) [u8; LINE_BYTES]);
+pub struct Line(pub(crate) [u8; LINE_BYTES]);
+
+impl Line {
+    /// A slice's lines, copied to where they are aligned; bytes beyond the last whole line are dropped.
+    pub fn boxed(slice: &[u8]) -> Box<[Self]> {
+        slice.as_chunks().0.iter().map(|line| Self(*line)).collect()
+    }
+
+    /// A slice's lines where they lie; `None` unless `slice` is whole lines and begins where a line may.
+    pub fn view(slice: &[u8]) -> Option<&[Self]> {
+        let at = slice.as_ptr().cast::<Self>();
+        if !at.is_aligned() || !slice.len().is_multiple_of(LINE_BYTES) {
+            return None;
+        }
+        // SAFETY: a `Line` is 64 bytes of any content (asserted below). The address was found to be aligned, and
+        // the borrowed bytes are exactly this many lines, which the result borrows in their place.
+        Some(unsafe { std::slice::from_raw_parts(at, slice.len() / LINE_BYTES) })
+    }
+
+    /// Lines as they are stored.
+    pub fn bytes(lines: &[Self]) -> &[u8] {
+        // SAFETY: a `Line` is 64 bytes, all of them initialised and none of them padding (asserted below), so
+        // the lines are this many bytes in one allocation, which the result borrows in their place.
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast::<u8>(), size_of_val(lines)) }
+    }
+
+    /// Sets the bits of a key.
+    #[inline]
+    pub(crate) fn set(&mut self, probe: u32, probes: u8) {
+        for bit in bits(probe, probes) {
+            self.0[bit >> 3] |= 1 << (bit & 7);
+        }
+    }
+}
 
 const _: () = assert!(size_of::<Line>() == LINE_BYTES && align_of::<Line>() == LINE_BYTES);
 
@@ -27,12 +61,23 @@ impl Lines {
 
     /// Lines that hold `content`; bytes beyond the last whole line are dropped.
     pub(crate) fn of(content: &[u8]) -> Self {
-        Self(content.as_chunks().0.iter().map(|line| Line(*line)).collect())
+        Self(Line::boxed(content))
     }
 
     /// Whether the slice is absent.
     pub(crate) fn is_absent(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The lines; `None` when the slice is absent.
+    #[inline]
+    pub(crate) fn present(&self) -> Option<&[Line]> {
+        (!self.is_absent()).then_some(&*self.0)
+    }
+
+    /// All lines, to set bits in.
+    pub(crate) fn all_mut(&mut self) -> &mut [Line] {
+        &mut self.0
     }
 
     /// The line of this number; `None` when the slice is absent.
@@ -49,10 +94,7 @@ impl Lines {
 
     /// The lines as they are stored.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        let bytes = self.0.len() * LINE_BYTES;
-        // SAFETY: a `Line` is 64 bytes, all of them initialised and none of them padding (asserted above),
-        // so the boxed lines are `bytes` bytes in one allocation, which lives as long as the borrow of `self`.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<u8>(), bytes) }
+        Line::bytes(&self.0)
     }
 
     /// What the slice takes in memory.
@@ -64,6 +106,20 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_viewed_only_where_they_are_aligned_and_whole() {
+        let lines = Line::boxed(&(0..=255).collect::<Vec<u8>>());
+        let bytes = Line::bytes(&lines);
+        assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
+        for (from, to) in (0..=256usize).flat_map(|from| (from..=256).map(move |to| (from, to))) {
+            let whole = from.is_multiple_of(LINE_BYTES) && to.is_multiple_of(LINE_BYTES);
+            let view = Line::view(&bytes[from..to]);
+            // Nothing is whole lines too, wherever its address is.
+            assert!(view.is_some() == whole || from == to, "{from}..{to}");
+            assert!(view.is_none_or(|view| Line::bytes(view) == &bytes[from..to]));
+        }
+    }
 
     #[test]
     fn lines_are_aligned_and_kept() {

@@ -7,7 +7,7 @@
 //! Invariant: a [`Prober`] exists only for a way that the running processor has. The memory that is probed is
 //! in [`lines`]: aligned, so that a load never straddles two cache lines.
 //!
-//! Not here: which line a key belongs to ([`crate::BlockedFilter`]); what the bits mean (`docs/formats/filter.md`).
+//! Not here: which line a key belongs to ([`crate::place`]); what the bits mean (`docs/formats/filter.md`).
 #![allow(unsafe_code)]
 
 pub(crate) mod lines;

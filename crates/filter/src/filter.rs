@@ -1,0 +1,140 @@
+//! A filter of any family that keeps its own slices.
+//!
+//! What a table's writer builds, and what a reader holds that has all slices in memory, or all but the damaged ones.
+//! A clone shares the lines; a filter is never changed after it was made, so threads share it freely.
+//!
+//! Not here: the same with slices that come and go, which is for whoever decides on it: [`FilterGeometry`] says where
+//! a digest's bits are, and he holds the slices.
+
+use crate::geometry::{ALL_MODULES, FilterGeometry, ModuleShape};
+use crate::layout::FilterLayout;
+use crate::simd::lines::{Line, Lines};
+use shamba_key::KeyDigest;
+use std::fmt;
+use std::iter::repeat_n;
+use std::sync::Arc;
+
+/// A filter of any family, in memory.
+#[derive(Clone)]
+pub struct Filter {
+    geometry: FilterGeometry,
+    /// As many as the geometry says; those that are absent are empty.
+    slices: Arc<[Lines]>,
+}
+
+impl Filter {
+    /// The filter of `digests` as `layout` has it, at `bits_per_key` over all modules together (fractions count;
+    /// at most [`crate::MAX_BITS_PER_KEY`]); `None` when there are no keys or no bits. Equal digests in a row, which
+    /// versions of one key are, count as one key.
+    pub fn build(digests: &[KeyDigest], layout: FilterLayout, bits_per_key: f64) -> Option<Self> {
+        let repeated = digests.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        let geometry = FilterGeometry::new(digests.len() - repeated, bits_per_key, layout)?;
+        let mut slices: Vec<Lines> = Vec::with_capacity(geometry.slices());
+        for module in geometry.modules() {
+            slices.resize_with(slices.len() + module.slices(), || Lines::zeroed(module.lines_per_slice()));
+        }
+        // Module by module, so that one module's lines are in the processor's cache at a time.
+        for module in 0..geometry.modules().len() {
+            for digest in digests {
+                if let Some(site) = geometry.site(*digest, module) {
+                    let line = slices.get_mut(site.slice()).and_then(|lines| lines.line_mut(site.line()));
+                    if let Some(line) = line {
+                        site.set(line);
+                    }
+                } else if let Some(site) = geometry.standard_site(*digest)
+                    && let Some(lines) = slices.get_mut(site.slice())
+                {
+                    site.set(lines.all_mut());
+                }
+            }
+        }
+        Some(Self { geometry, slices: slices.into() })
+    }
+
+    /// The filter of `geometry` whose slices were read from a file, in order; `None` for those that are absent, be
+    /// it that they are damaged or that memory is short: they deny nothing.
+    ///
+    /// # Errors
+    /// Slices that do not match the geometry in number or size.
+    pub fn from_slices(geometry: FilterGeometry, slices: Vec<Option<Box<[u8]>>>) -> Result<Self, String> {
+        if slices.len() != geometry.slices() {
+            return Err(format!("{} filter slices, expected {}", slices.len(), geometry.slices()));
+        }
+        let sizes_of = |module: &ModuleShape| repeat_n(module.slice_bytes(), module.slices());
+        let sizes = geometry.modules().iter().flat_map(sizes_of);
+        for (number, (slice, expected)) in slices.iter().zip(sizes).enumerate() {
+            let found = slice.as_ref().map_or(expected, |slice| slice.len());
+            if found != expected {
+                return Err(format!("filter slice {number} has {found} bytes, expected {expected}"));
+            }
+        }
+        let slices = slices.into_iter().map(|slice| Lines::of(&slice.unwrap_or_default())).collect();
+        Ok(Self { geometry, slices })
+    }
+
+    /// What the filter was built as.
+    pub fn geometry(&self) -> &FilterGeometry {
+        &self.geometry
+    }
+
+    /// The slices that are present, with their numbers, in order.
+    pub fn slices(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let numbered = self.slices.iter().enumerate();
+        numbered.filter(|(_, lines)| !lines.is_absent()).map(|(number, lines)| (number, lines.as_bytes()))
+    }
+
+    /// The lines of slice number `slice`; `None` when it is absent.
+    #[inline]
+    pub fn lines(&self, slice: usize) -> Option<&[Line]> {
+        self.slices.get(slice).and_then(Lines::present)
+    }
+
+    /// How many slices are absent.
+    pub fn absent_slices(&self) -> usize {
+        self.slices.iter().filter(|lines| lines.is_absent()).count()
+    }
+
+    /// Whether the key of `digest` may be among those that the filter was built from; `false` is certain.
+    #[inline]
+    pub fn may_contain(&self, digest: KeyDigest) -> bool {
+        self.modules_may_contain(digest, ALL_MODULES)
+    }
+
+    /// The same by the modules alone whose bit (the lowest for the first) is set in `asked`, one after the other up
+    /// to the first no. A standard filter has one module.
+    #[inline]
+    pub fn modules_may_contain(&self, digest: KeyDigest, asked: u8) -> bool {
+        if let Some(site) = self.geometry.standard_site(digest) {
+            return asked & 1 == 0 || site.maybe(self.lines(site.slice()));
+        }
+        let mut sites = self.geometry.sites(digest, asked);
+        sites.all(|site| site.question(self.lines(site.slice())).maybe())
+    }
+
+    /// Asks the processor for the lines of `digest` in all modules.
+    #[inline]
+    pub fn prefetch(&self, digest: KeyDigest) {
+        for site in self.geometry.sites(digest, ALL_MODULES) {
+            site.question(self.lines(site.slice())).prefetch();
+        }
+        if let Some(site) = self.geometry.standard_site(digest) {
+            site.prefetch(self.lines(site.slice()));
+        }
+    }
+
+    /// The bytes that the filter takes in memory, alignment and bookkeeping included.
+    pub fn resident_bytes(&self) -> usize {
+        let content: usize = self.slices.iter().map(Lines::resident_bytes).sum();
+        content + size_of_val(&*self.slices) + size_of::<Self>()
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut filter = f.debug_struct("Filter");
+        filter.field("geometry", &self.geometry).field("absent_slices", &self.absent_slices()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

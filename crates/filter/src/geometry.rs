@@ -1,0 +1,319 @@
+//! The geometry of a filter of any family: which slices it has, and which of them a digest needs.
+//!
+//! A filter is one to seven modules. Each is cut into a power of two of equal slices of at most 64 KiB, numbered
+//! through the whole filter, module by module. Whoever holds the slices decides which of them are in memory; the
+//! geometry says where to look, and an absent module or slice means "maybe":
+//!
+//! ```
+//! # use shamba_filter::{Filter, FilterGeometry, FilterLayout, Line, Modules};
+//! # use shamba_key::KeyDigest;
+//! # let digests: Vec<KeyDigest> = (0..1000).map(KeyDigest::from_raw).collect();
+//! # let layout = FilterLayout::Modular(Modules::equal(3).unwrap());
+//! # let filter = Filter::build(&digests, layout, 10.0).unwrap();
+//! # let slices: Vec<Option<Box<[Line]>>> = filter.slices().map(|(_, slice)| Some(Line::boxed(slice))).collect();
+//! # let (geometry, digest, resident) = (*filter.geometry(), digests[7], 0b101);
+//! let mut questions = [None; shamba_filter::MAX_MODULES];
+//! for (question, site) in questions.iter_mut().zip(geometry.sites(digest, resident)) {
+//!     let asked = site.question(slices[site.slice()].as_deref()); // One load of a pointer.
+//!     asked.prefetch();
+//!     *question = Some(asked);
+//! }
+//! // ...and when every other filter was asked for its lines too:
+//! let maybe = questions.iter().flatten().all(|question| question.maybe());
+//! assert!(maybe);
+//! ```
+//!
+//! Invariants: every field is within the limits of [`crate::FilterShape`], so sizes never overflow; 32 bytes, so that
+//! residency mask, pointer to slice pointers and more fit beside it on one cache line.
+//!
+//! Not here: the stored form ([`mod@encode`]); where a key is within a module ([`crate::place`]); a filter that keeps
+//! its own slices ([`crate::Filter`]).
+
+mod encode;
+
+use crate::fpr::{best_probes, best_standard_probes};
+use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};
+use crate::place::Place;
+use crate::question::Question;
+use crate::shape::{FilterFamily, FilterShape, MAX_BITS_PER_KEY, check, cut};
+use crate::simd::Prober;
+use crate::simd::lines::Line;
+use crate::standard::StandardSite;
+use crate::{LINE_BITS, LINE_BYTES};
+use shamba_key::KeyDigest;
+
+/// Asks every module: the mask for [`FilterGeometry::sites`] of a filter that is all in memory.
+pub const ALL_MODULES: u8 = u8::MAX;
+
+/// Size and probes of one module.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ModuleShape {
+    lines_per_slice: u16,
+    slices_log2: u8,
+    probes: u8,
+}
+
+/// Family, modules and their shapes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FilterGeometry {
+    /// The first `count` are in use.
+    modules: [ModuleShape; MAX_MODULES],
+    count: u8,
+    family: FilterFamily,
+    prober: Prober,
+}
+
+const _: () = assert!(size_of::<FilterGeometry>() == 32);
+
+/// Where a digest's bits are in one module: [`FilterGeometry::sites`].
+#[derive(Clone, Copy)]
+pub struct Site {
+    slice: u32,
+    line: u32,
+    probe: u32,
+    probes: u8,
+    module: u8,
+    prober: Prober,
+}
+
+const _: () = assert!(size_of::<Site>() == 16);
+
+impl ModuleShape {
+    fn new(probes: u8, slices_log2: u8, lines_per_slice: u32) -> Result<Self, String> {
+        check(probes, slices_log2, lines_per_slice)?;
+        Ok(Self { lines_per_slice: lines_per_slice as u16, slices_log2, probes })
+    }
+
+    /// The bits that each key sets, 1 to 16.
+    pub fn probes(self) -> u8 {
+        self.probes
+    }
+
+    /// The number of slices, a power of two.
+    pub fn slices(self) -> usize {
+        1 << self.slices_log2
+    }
+
+    /// The bytes of each slice.
+    pub fn slice_bytes(self) -> usize {
+        self.lines_per_slice() * LINE_BYTES
+    }
+
+    /// The lines of each slice, 1 to 1024.
+    pub fn lines_per_slice(self) -> usize {
+        usize::from(self.lines_per_slice)
+    }
+
+    /// The bytes of all slices.
+    pub fn total_bytes(self) -> u64 {
+        self.slices() as u64 * self.slice_bytes() as u64
+    }
+}
+
+impl FilterGeometry {
+    /// The geometry of a filter for `keys` keys at `bits_per_key` (fractions count; at most [`MAX_BITS_PER_KEY`]);
+    /// `None` when there is nothing to build.
+    ///
+    /// The bits are kept over all modules together: what one module gains or loses by whole lines and equal slices
+    /// the next one makes up for, so the sum is off by at most half a line for each slice of the last module. A
+    /// filter too small to give each module a line gets fewer modules.
+    pub fn new(keys: usize, bits_per_key: f64, layout: FilterLayout) -> Option<Self> {
+        if keys == 0 || bits_per_key.is_nan() || bits_per_key <= 0.0 {
+            return None;
+        }
+        let bits_per_key = bits_per_key.min(MAX_BITS_PER_KEY);
+        let lines = keys as f64 * bits_per_key / LINE_BITS as f64;
+        let (mut sizes, mut cuts) = (layout.modules(), cut_all(layout.modules(), lines));
+        while cuts.is_none() {
+            sizes = sizes.one_fewer();
+            cuts = cut_all(sizes, lines);
+        }
+        let mut geometry = Self::empty(match layout {
+            FilterLayout::Standard(Probing::Rotation) => FilterFamily::StandardRotation,
+            FilterLayout::Standard(Probing::DoubleHashing) => FilterFamily::StandardDoubleHashing,
+            FilterLayout::Modular(_) if sizes.count() > 1 => FilterFamily::Modular,
+            FilterLayout::Blocked | FilterLayout::Modular(_) => FilterFamily::Blocked,
+        });
+        for ((slices_log2, lines_per_slice), share) in cuts?.into_iter().zip(sizes.shares()) {
+            let probes = match layout {
+                FilterLayout::Standard(_) => best_standard_probes(share * bits_per_key),
+                FilterLayout::Blocked | FilterLayout::Modular(_) => best_probes(share * bits_per_key),
+            };
+            geometry.push(ModuleShape::new(probes, slices_log2, lines_per_slice).ok()?);
+        }
+        Some(geometry)
+    }
+
+    fn empty(family: FilterFamily) -> Self {
+        let modules = [ModuleShape::default(); MAX_MODULES];
+        Self { modules, count: 0, family, prober: Prober::best() }
+    }
+
+    /// Adds a module; the caller sees to it that there is room.
+    fn push(&mut self, module: ModuleShape) {
+        if let Some(place) = self.modules.get_mut(usize::from(self.count)) {
+            *place = module;
+            self.count += 1;
+        }
+    }
+
+    /// The family. A modular filter of one module is a blocked one.
+    pub fn family(&self) -> FilterFamily {
+        self.family
+    }
+
+    /// The modules, in the order in which they are asked.
+    pub fn modules(&self) -> &[ModuleShape] {
+        &self.modules[..usize::from(self.count)]
+    }
+
+    /// The number of slices of all modules together.
+    pub fn slices(&self) -> usize {
+        self.modules().iter().map(|module| module.slices()).sum()
+    }
+
+    /// The numbers of the slices of module `module`; none beyond the last module.
+    pub fn slices_of(&self, module: usize) -> std::ops::Range<usize> {
+        let before = self.modules().iter().take(module).map(|module| module.slices()).sum();
+        before..before + self.modules().get(module).map_or(0, |module| module.slices())
+    }
+
+    /// The module that slice number `slice` belongs to; `None` beyond the last slice.
+    pub fn module_of(&self, slice: usize) -> Option<usize> {
+        (0..self.modules().len()).find(|module| self.slices_of(*module).contains(&slice))
+    }
+
+    /// The bytes of slice number `slice`; `None` beyond the last one.
+    pub fn slice_bytes(&self, slice: usize) -> Option<usize> {
+        self.module_of(slice).map(|module| self.modules[module].slice_bytes())
+    }
+
+    /// The bytes of all slices, checksums not counted.
+    pub fn total_bytes(&self) -> u64 {
+        self.modules().iter().map(|module| module.total_bytes()).sum()
+    }
+
+    /// Where the bits of `digest` are, in each module whose bit (the lowest for the first) is set in `asked`: the
+    /// mask of those that memory holds any of. The key is certainly absent when any of the sites says so. Nothing
+    /// comes from a standard filter: see [`Self::standard_site`].
+    #[inline(always)]
+    pub fn sites(&self, digest: KeyDigest, asked: u8) -> impl Iterator<Item = Site> {
+        let count = if self.standard_probing().is_none() { usize::from(self.count) } else { 0 };
+        let mut first_slice = 0;
+        let modules = self.modules.iter().take(count).enumerate();
+        modules.filter_map(move |(module, shape)| {
+            let first = first_slice;
+            first_slice += 1 << shape.slices_log2;
+            (asked >> module & 1 == 1).then(|| self.site_at(module as u8, first, *shape, digest))
+        })
+    }
+
+    /// Where the bits of `digest` are in module `module` alone; `None` when there is no such module, or in a
+    /// standard filter.
+    #[inline]
+    pub fn site(&self, digest: KeyDigest, module: usize) -> Option<Site> {
+        if module >= MAX_MODULES {
+            return None;
+        }
+        self.sites(digest, 1 << module).next()
+    }
+
+    #[inline(always)]
+    fn site_at(&self, module: u8, first_slice: u32, shape: ModuleShape, digest: KeyDigest) -> Site {
+        let bits = digest.module(module);
+        let place = Place::at(bits, shape.slices_log2, u32::from(shape.lines_per_slice));
+        Site {
+            slice: first_slice + place.slice as u32,
+            line: place.line as u32,
+            probe: place.probe,
+            probes: shape.probes,
+            module,
+            prober: self.prober,
+        }
+    }
+
+    /// Where the bits of `digest` are in a standard filter; `None` in one of another family.
+    pub fn standard_site(&self, digest: KeyDigest) -> Option<StandardSite> {
+        let (probing, shape) = (self.standard_probing()?, self.modules().first()?);
+        let lines = u32::from(shape.lines_per_slice);
+        Some(StandardSite::new(digest, probing, shape.probes, shape.slices_log2, lines))
+    }
+
+    #[inline(always)]
+    fn standard_probing(&self) -> Option<Probing> {
+        match self.family {
+            FilterFamily::StandardRotation => Some(Probing::Rotation),
+            FilterFamily::StandardDoubleHashing => Some(Probing::DoubleHashing),
+            FilterFamily::Blocked | FilterFamily::Modular => None,
+        }
+    }
+}
+
+/// Slices and lines of each module when all together are to have `lines`. What one has too much or too little the
+/// next one makes up for. `None` when a module that is not the only one would have no line.
+fn cut_all(sizes: Modules, lines: f64) -> Option<Vec<(u8, u32)>> {
+    let (mut wanted, mut given) = (0.0, 0.0);
+    let module = |share: f64| {
+        wanted += share * lines;
+        let left = wanted - given;
+        let (slices_log2, lines_per_slice) = cut(left);
+        given += f64::from(lines_per_slice) * f64::from(1u32 << slices_log2);
+        (left >= 0.5 || sizes.count() == 1).then_some((slices_log2, lines_per_slice))
+    };
+    sizes.shares().map(module).collect()
+}
+
+impl std::fmt::Debug for FilterGeometry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut geometry = f.debug_struct("FilterGeometry");
+        geometry.field("family", &self.family).field("modules", &self.modules()).finish()
+    }
+}
+
+/// # Errors
+/// A field outside its limits, or another family than blocked.
+impl TryFrom<FilterShape> for FilterGeometry {
+    type Error = String;
+
+    fn try_from(shape: FilterShape) -> Result<Self, String> {
+        shape.check()?;
+        let mut geometry = Self::empty(shape.family);
+        geometry.push(ModuleShape::new(shape.probes, shape.slices_log2, shape.lines_per_slice)?);
+        Ok(geometry)
+    }
+}
+
+impl Site {
+    /// The number of the slice, counted through all modules.
+    #[inline]
+    pub fn slice(self) -> usize {
+        self.slice as usize
+    }
+
+    /// The module.
+    #[inline]
+    pub fn module(self) -> usize {
+        usize::from(self.module)
+    }
+
+    /// The number of the line within the slice.
+    #[inline]
+    pub fn line(self) -> usize {
+        self.line as usize
+    }
+
+    /// The question to put, given the lines of the slice. Without them it is answered by "maybe".
+    #[inline(always)]
+    pub fn question(self, lines: Option<&[Line]>) -> Question<'_> {
+        let line = lines.and_then(|lines| lines.get(self.line()));
+        Question::new(line, self.probe, self.probes, self.prober)
+    }
+
+    /// Sets the bits of the key in its line.
+    pub(crate) fn set(self, line: &mut Line) {
+        line.set(self.probe, self.probes);
+    }
+}
+
+#[cfg(test)]
+mod tests;

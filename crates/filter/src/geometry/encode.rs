@@ -1,0 +1,112 @@
+//! The stored form of a geometry: eight bytes for each module.
+//!
+//! ```text
+//! +--------+--------+-------------+--------+-----------------------+
+//! | family | probes | slices_log2 | number | lines_per_slice (LE)  |   for each module
+//! +--------+--------+-------------+--------+-----------------------+
+//!  0        1        2             3          4                     8
+//! ```
+//!
+//! `number` is 0 but in the modular family: there the low four bits are the module's number, from 0, and the high
+//! four the number of modules, 2 to 7. So the first eight bytes say how many belong to it, and a blocked filter's are
+//! those of [`FilterShape`](crate::FilterShape), from before there were modules. One geometry has one stored form.
+//!
+//! A page with an example is `docs/formats/filter.md`.
+
+use super::{FilterGeometry, ModuleShape};
+use crate::layout::MAX_MODULES;
+use crate::shape::FilterFamily;
+
+const MODULE_BYTES: usize = 8;
+
+/// One module's eight bytes, taken apart.
+struct Record {
+    family: FilterFamily,
+    probes: u8,
+    slices_log2: u8,
+    number: u8,
+    count: u8,
+    lines_per_slice: u32,
+}
+
+impl FilterGeometry {
+    /// The stored size of a module; a geometry is one to [`MAX_MODULES`] of them.
+    pub const ENCODED_MODULE_BYTES: usize = MODULE_BYTES;
+
+    /// The stored form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.modules().len() * MODULE_BYTES);
+        for (number, module) in self.modules().iter().enumerate() {
+            let number = match self.family {
+                FilterFamily::Modular => self.count << 4 | number as u8,
+                _ => 0,
+            };
+            bytes.extend([self.family as u8, module.probes, module.slices_log2, number]);
+            bytes.extend(u32::from(module.lines_per_slice).to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The length of the stored form that begins with `head`, of which the first
+    /// [`Self::ENCODED_MODULE_BYTES`] are looked at: 8 to 56.
+    ///
+    /// # Errors
+    /// What is wrong with them: too few, an unknown family, or a number of modules that it cannot have.
+    pub fn encoded_bytes(head: &[u8]) -> Result<usize, String> {
+        let Some((head, _)) = head.split_first_chunk() else {
+            return Err(format!("a filter's module takes {MODULE_BYTES} bytes, not {}", head.len()));
+        };
+        Ok(usize::from(Record::parse(head)?.count) * MODULE_BYTES)
+    }
+
+    /// The geometry that `bytes` encode, which must be all of them. It may speak of up to 64 GiB a module: compare
+    /// [`Self::total_bytes`] with what the file has before allocating.
+    ///
+    /// # Errors
+    /// What is wrong with them: another length than they say, an unknown family, modules out of order, or a field
+    /// outside its limits.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let expected = Self::encoded_bytes(bytes)?;
+        if bytes.len() != expected {
+            return Err(format!("a filter's geometry has {} bytes, expected {expected}", bytes.len()));
+        }
+        let mut geometry: Option<Self> = None;
+        for (number, record) in bytes.as_chunks().0.iter().enumerate() {
+            let record = Record::parse(record)?;
+            let geometry = geometry.get_or_insert_with(|| Self::empty(record.family));
+            let count = expected / MODULE_BYTES;
+            if record.family != geometry.family || usize::from(record.count) != count {
+                let (family, expected) = (record.family.name(), geometry.family.name());
+                return Err(format!(
+                    "module {number} is {family} of {} modules, expected {expected} of {count}",
+                    record.count
+                ));
+            }
+            if usize::from(record.number) != number {
+                return Err(format!("module {number} says that it is {}", record.number));
+            }
+            let module = ModuleShape::new(record.probes, record.slices_log2, record.lines_per_slice)
+                .map_err(|what| if count > 1 { format!("module {number}: {what}") } else { what })?;
+            geometry.push(module);
+        }
+        geometry.ok_or_else(|| "a filter without modules".to_owned())
+    }
+}
+
+impl Record {
+    fn parse(bytes: &[u8; MODULE_BYTES]) -> Result<Self, String> {
+        let [family, probes, slices_log2, number, a, b, c, d] = *bytes;
+        let family =
+            FilterFamily::from_byte(family).ok_or_else(|| format!("unknown filter family {family}"))?;
+        let (number, count) = match family {
+            FilterFamily::Modular => (number & 15, number >> 4),
+            _ if number == 0 => (0, 1),
+            _ => return Err(format!("a {} filter has module 0 only, not {number}", family.name())),
+        };
+        if family == FilterFamily::Modular && !(2..=MAX_MODULES).contains(&usize::from(count)) {
+            return Err(format!("a modular filter of {count} modules, expected 2 to {MAX_MODULES}"));
+        }
+        let lines_per_slice = u32::from_le_bytes([a, b, c, d]);
+        Ok(Self { family, probes, slices_log2, number, count, lines_per_slice })
+    }
+}

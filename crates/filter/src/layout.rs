@@ -1,0 +1,159 @@
+//! What filter to build: the family, and how a modular one divides its bits.
+//!
+//! A modular filter of b bits per key is D modules over the same keys whose shares of b add up to 1. Sizes are
+//! - *equal*: each module has the share 1/D;
+//! - *proportional*: the first module has a share of its own, the others equal parts of the rest. This is the
+//!   papers' "proportional" (with two modules, all that their code knows: `bits * prop` and what is left), carried
+//!   on to more. A small first module stays in memory when little else does.
+//!
+//! Shares are of fractional bits and nothing is rounded here; whole lines are made in [`crate::FilterGeometry`].
+//!
+//! Not here: how many bits a filter gets (crate `shamba-model`).
+
+use std::fmt;
+
+/// The most modules of a filter.
+pub const MAX_MODULES: usize = 7;
+
+/// A family of filters, with what there is to choose in it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FilterLayout {
+    /// The papers' filter: a cache miss for each probe. For their experiments.
+    Standard(Probing),
+    /// One 64-byte line per key: the cheapest probe.
+    Blocked,
+    /// Blocked modules that are read one after the other until one says no. One module is [`Self::Blocked`].
+    Modular(Modules),
+}
+
+/// How a standard filter makes its probes from one digest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Probing {
+    /// The step between probes is the hash itself, rotated by 17 bits.
+    Rotation,
+    /// The step between probes is a second hash.
+    DoubleHashing,
+}
+
+/// The number of modules, 1 to [`MAX_MODULES`], and their sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Modules {
+    count: u8,
+    /// `None`: equal sizes.
+    first_share_permille: Option<u16>,
+}
+
+impl Modules {
+    /// `count` modules of equal size; `None` unless there are 1 to [`MAX_MODULES`].
+    pub fn equal(count: usize) -> Option<Self> {
+        let known = (1..=MAX_MODULES).contains(&count);
+        known.then_some(Self { count: count as u8, first_share_permille: None })
+    }
+
+    /// `count` modules, the first with `first_share_permille` thousandths of the bits, the others with equal parts
+    /// of the rest. `None` unless there are 1 to [`MAX_MODULES`] and the share is 1 to 999. A single module has all
+    /// bits whatever the share.
+    pub fn proportional(count: usize, first_share_permille: u16) -> Option<Self> {
+        if !(1..=999).contains(&first_share_permille) {
+            return None;
+        }
+        let equal = Self::equal(count)?;
+        Some(if count == 1 {
+            equal
+        } else {
+            Self { first_share_permille: Some(first_share_permille), ..equal }
+        })
+    }
+
+    /// How many there are.
+    pub fn count(self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// The first module's share in thousandths; `None` when all have the same.
+    pub fn first_share_permille(self) -> Option<u16> {
+        self.first_share_permille
+    }
+
+    /// Each module's share of the bits, first module first. They add up to 1.
+    pub fn shares(self) -> impl ExactSizeIterator<Item = f64> {
+        let count = f64::from(self.count);
+        let (first, others) = match self.first_share_permille {
+            Some(permille) => {
+                let first = f64::from(permille) / 1000.0;
+                (first, (1.0 - first) / (count - 1.0))
+            }
+            None => (1.0 / count, 1.0 / count),
+        };
+        (0..self.count()).map(move |module| if module == 0 { first } else { others })
+    }
+
+    /// The same with one module fewer; the last one stays.
+    pub(crate) fn one_fewer(self) -> Self {
+        match self.count {
+            0..=2 => Self { count: 1, first_share_permille: None },
+            count => Self { count: count - 1, ..self },
+        }
+    }
+}
+
+impl FilterLayout {
+    /// The modules: one unless the layout is modular.
+    pub fn modules(self) -> Modules {
+        match self {
+            Self::Modular(modules) => modules,
+            Self::Standard(_) | Self::Blocked => Modules { count: 1, first_share_permille: None },
+        }
+    }
+}
+
+/// As in output: `blocked`, `standard`, `standard-double`, `modular(3)`, `modular(2, first 20.0 %)`.
+impl fmt::Display for FilterLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Standard(Probing::Rotation) => f.write_str("standard"),
+            Self::Standard(Probing::DoubleHashing) => f.write_str("standard-double"),
+            Self::Blocked => f.write_str("blocked"),
+            Self::Modular(Modules { count, first_share_permille: None }) => write!(f, "modular({count})"),
+            Self::Modular(Modules { count, first_share_permille: Some(permille) }) => {
+                write!(f, "modular({count}, first {}.{} %)", permille / 10, permille % 10)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_and_are_what_was_asked() {
+        for count in 1..=MAX_MODULES {
+            let equal = Modules::equal(count).unwrap();
+            assert!(equal.shares().all(|share| (share - 1.0 / count as f64).abs() < 1e-15));
+            for permille in [1, 142, 200, 500, 999] {
+                let modules = Modules::proportional(count, permille).unwrap();
+                let shares: Vec<f64> = modules.shares().collect();
+                assert_eq!(shares.len(), count);
+                assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{modules:?}: {shares:?}");
+                if count > 1 {
+                    assert!((shares[0] - f64::from(permille) / 1000.0).abs() < 1e-15);
+                    assert!(shares[1..].iter().all(|share| (share - shares[1]).abs() < 1e-15));
+                }
+                assert_eq!(modules.one_fewer().count(), (count - 1).max(1));
+            }
+        }
+        assert_eq!((Modules::equal(0), Modules::equal(8)), (None, None));
+        assert_eq!((Modules::proportional(2, 0), Modules::proportional(2, 1000)), (None, None));
+    }
+
+    #[test]
+    fn layouts_say_what_they_are() {
+        let proportional = FilterLayout::Modular(Modules::proportional(2, 205).unwrap());
+        assert_eq!(proportional.to_string(), "modular(2, first 20.5 %)");
+        assert_eq!(FilterLayout::Modular(Modules::equal(7).unwrap()).to_string(), "modular(7)");
+        assert_eq!(FilterLayout::Blocked.to_string(), "blocked");
+        assert_eq!(FilterLayout::Standard(Probing::Rotation).to_string(), "standard");
+        assert_eq!(FilterLayout::Standard(Probing::DoubleHashing).to_string(), "standard-double");
+    }
+}

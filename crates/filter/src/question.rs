@@ -1,0 +1,43 @@
+//! A question put to one module of a filter: the key's line, asked for and not yet looked at.
+//!
+//! Between the two lies the wait for memory, which a lookup fills by asking all its other filters first.
+//!
+//! Not here: which line it is ([`crate::BlockedFilter::ask`], [`crate::Site::question`]).
+
+use crate::simd::Prober;
+use crate::simd::lines::Line;
+use shamba_key::prefetch_line;
+
+/// A key's line in one filter or module; [`Question::maybe`] answers.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// `None` when the slice is absent.
+    line: Option<&'a Line>,
+    probe: u32,
+    probes: u8,
+    prober: Prober,
+}
+
+// A lookup holds one for each module of each candidate: they are passed in two registers.
+const _: () = assert!(size_of::<Question<'_>>() == 16);
+
+impl<'a> Question<'a> {
+    #[inline]
+    pub(crate) fn new(line: Option<&'a Line>, probe: u32, probes: u8, prober: Prober) -> Self {
+        Self { line, probe, probes, prober }
+    }
+
+    /// Whether the key may be among those that the filter was built from; `false` is certain.
+    #[inline(always)]
+    pub fn maybe(self) -> bool {
+        self.line.is_none_or(|line| self.prober.all_set(line, self.probe, self.probes))
+    }
+
+    /// Asks the processor for the line.
+    #[inline(always)]
+    pub fn prefetch(self) {
+        if let Some(Line(bytes)) = self.line {
+            prefetch_line(bytes, 0);
+        }
+    }
+}

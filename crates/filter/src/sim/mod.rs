@@ -1,0 +1,52 @@
+//! Measuring filters: what theory promises and tests hold them to, found out by building them and asking.
+//!
+//! - [`raw`]: the standard filter over digests handed in as they are, for the papers' tables of hash functions.
+//!
+//! Everything follows from a seed, so that a failure repeats. Used by the crate's tests and by `cargo xtask`.
+
+pub mod raw;
+
+use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};
+
+/// Pseudo-random numbers from a seed (SplitMix64). All numbers of one stream differ: whoever builds a filter from
+/// some may ask it for the next ones as strangers.
+#[derive(Clone, Debug)]
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// The next number as one from 0 up to 1.
+    pub fn share(&mut self) -> f64 {
+        (self.draw() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+impl Iterator for Numbers {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        Some(self.draw())
+    }
+}
+
+/// Every family, every number of modules, and two proportional divisions for each number.
+pub fn every_layout() -> Vec<FilterLayout> {
+    let mut layouts = vec![
+        FilterLayout::Standard(Probing::Rotation),
+        FilterLayout::Standard(Probing::DoubleHashing),
+        FilterLayout::Blocked,
+    ];
+    layouts.extend((1..=MAX_MODULES).filter_map(Modules::equal).map(FilterLayout::Modular));
+    let proportional = (2..=MAX_MODULES).flat_map(|count| [(count, 100), (count, 600)]);
+    let proportional = proportional.filter_map(|(count, permille)| Modules::proportional(count, permille));
+    layouts.extend(proportional.map(FilterLayout::Modular));
+    layouts
+}

@@ -2,12 +2,13 @@
 # Measures the rows of docs/results/speed.md: `measure.sh DIR OUT NAME=SHAMBA [NAME=SHAMBA ...]`.
 #
 # DIR takes the databases (some 6 GiB for each binary; they should fit the page cache), OUT the raw lines, one file for
-# each binary and row. Binaries take turns, ROUNDS times (default 3). ROWS picks rows: random path large small levels threads.
+# each binary and row. Binaries take turns, ROUNDS times (default 3). ROWS picks rows: random path large small warm levels
+# threads; the last three use databases of the others, `random` foremost.
 # Wants a machine with nothing else to do. A binary without the option --sizing is given none.
 set -eu
 dir=$1 out=$2
 shift 2
-rows=${ROWS:-random path large small levels threads}
+rows=${ROWS:-random path large small warm levels threads}
 reads="readrandom readrandom readmissing readmissing multireadmissing multireadrandom seekrandom readseq"
 mkdir -p "$dir" "$out"
 
@@ -47,6 +48,16 @@ for round in $(seq "${ROUNDS:-3}"); do
             path) shape path --num 10000000 --key-shape path ;;
             large) shape large --num 2000000 --key-size 512 --value-size 512 ;;
             small) shape small --num 1000000 ;;
+            warm) # Hits in memory: in the last of these, nearly every block has been read before.
+                again="readrandom readrandom readrandom readrandom readrandom"
+                more="--reads 1000000 --use-existing --memory-budget 4GiB"
+                # shellcheck disable=SC2086
+                {
+                    bench warm-random random "$again" --num 10000000 $more
+                    bench warm-path path "$again" --num 10000000 --key-shape path $more
+                    bench warm-large large "$again readrandom readrandom" --num 2000000 --key-size 512 --value-size 512 $more
+                }
+                ;;
             levels)
                 # Small files move down a few at a time, so that all eight levels have some.
                 sizing=$("$shamba" bench --help | grep -q -- --sizing && echo "--sizing manual" || true)

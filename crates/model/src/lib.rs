@@ -5,15 +5,17 @@
 //! (K, Z), which [`MergePolicy`] names. The engine obeys a design, the manifest records it, and figures and
 //! command line compute with the same functions.
 //!
-//! [`allocation`] says how many filter bits each file gets; [`monkey`] holds the paper's closed forms, which
-//! figures and tests compare with. [`skip`] says which modules of a filter are worth consulting, [`residency`]
-//! which are worth their memory, and [`value`] what a byte of each kind of memory saves.
+//! [`allocation`] says how many filter bits each file gets; [`monkey`] holds Monkey's closed forms, which
+//! figures and tests compare with. [`skip`] says which modules of
+//! a filter are worth consulting, [`residency`] which are worth their memory, [`value`] what a byte of each
+//! kind of memory saves, and [`arbiter`] moves memory to where it saves most.
 //!
 //! Not here: what moves data between levels (crate `shamba`, `compaction/policy`).
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 pub mod allocation;
+pub mod arbiter;
 mod design;
 mod input;
 pub mod monkey;

@@ -93,6 +93,28 @@ impl ResidencyPlanner {
         Ok(Self { steps, files: files.iter().map(|file| file.modules.clone()).collect(), curve })
     }
 
+    /// The same, but what is `resident` now stays unless something saves more than `1 + margin` times as much
+    /// per byte: so measurements that waver do not exchange modules of about the same worth again and again. A
+    /// plan then saves at least 1 / (1 + margin) of the best one.
+    ///
+    /// # Errors
+    /// A margin that is none, or a residency of other files or modules.
+    pub fn keeping(mut self, resident: &Residency, margin: f64) -> Result<Self, String> {
+        input::not_negative("the margin", margin)?;
+        if !self.files.iter().map(Vec::len).eq(resident.slices.iter().map(Vec::len)) {
+            return Err("what is resident are modules of other files".to_owned());
+        }
+        let files = &self.files;
+        let per_byte = |step: &Step| {
+            // From the first on, so that savings still never rise along a file.
+            let mut modules = 0..step.end;
+            let whole = modules.all(|at| resident.slices[step.file][at] == files[step.file][at].slices);
+            step.holding.per_byte() * if whole { 1.0 + margin } else { 1.0 }
+        };
+        self.steps.sort_by(|a, b| per_byte(b).total_cmp(&per_byte(a)));
+        Ok(self)
+    }
+
     /// What filters save as a function of their bytes: what the arbiter weighs against other memory.
     pub fn savings(&self) -> &SavingsCurve {
         &self.curve

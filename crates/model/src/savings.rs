@@ -5,7 +5,7 @@
 //! concave: each byte saves at most as much as the one before it. Between whole things it runs straight.
 //!
 //! Not here: what each kind of thing saves ([`crate::value`], [`crate::residency`]); who gets memory
-//! (the arbiter).
+//! ([`crate::arbiter`]).
 
 use crate::input;
 
@@ -137,7 +137,8 @@ mod tests {
     proptest! {
         #[test]
         fn curves_are_concave_and_never_fall(
-            holdings in prop::collection::vec((1u64..1000, -10.0..1000.0f64), 0..20), bytes in 0u64..10_000, step in 1u64..500,
+            holdings in prop::collection::vec((1u64..1000, -10.0..1000.0f64), 0..20),
+            bytes in 0u64..10_000, step in 1u64..500,
         ) {
             let holdings: Vec<Holding> = holdings.into_iter().map(|(bytes, saved)| holding(bytes, saved)).collect();
             let curve = SavingsCurve::new(&holdings).unwrap();

@@ -17,7 +17,7 @@
 //! lookup visits L * K runs. Hence dL/dM = -1 / (M ln T), and `gamma` / M saved per byte, with the gamma of
 //! equations 25 to 28.
 //!
-//! Not here: who gets the memory (the arbiter).
+//! Not here: who gets the memory ([`crate::arbiter`]).
 
 use crate::design::Design;
 use crate::input;

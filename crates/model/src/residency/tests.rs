@@ -105,6 +105,23 @@ fn even_lookups_make_monkey_of_it() {
 }
 
 #[test]
+fn what_is_resident_stays_while_it_is_worth_about_as_much() {
+    let files = |first, second| [first, second].map(|empty| file(empty, 0.0, 1.0, &[(10, 0.1), (10, 0.1)]));
+    let plan = |files: &[FileModules]| ResidencyPlanner::new(files, 0.0).unwrap();
+    let resident = plan(&files(11.0, 10.0)).plan(10);
+    assert_eq!(resident.slices, [[1, 0], [0, 0]]);
+    for (second, slices) in [(13.0, [[1, 0], [0, 0]]), (15.0, [[0, 0], [1, 0]])] {
+        let planner = plan(&files(11.0, second));
+        assert_eq!(planner.plan(10).slices, [[0, 0], [1, 0]]);
+        assert_eq!(planner.keeping(&resident, 0.3).unwrap().plan(10).slices, slices);
+    }
+    let refused = |files: &[FileModules], margin| plan(files).keeping(&resident, margin).unwrap_err();
+    assert!(refused(&files(1.0, 1.0), f64::NAN).contains("margin"));
+    assert!(refused(&files(1.0, 1.0)[..1], 0.3).contains("other files"));
+    assert!(refused(&files(1.0, 1.0).map(|_| file(1.0, 1.0, 1.0, &[(9, 0.5)])), 0.3).contains("other files"));
+}
+
+#[test]
 fn bad_input_is_refused_with_its_reason() {
     for (bytes, slices) in [(0, 1), (5, 0), (5, 6)] {
         let mut files = [file(1.0, 1.0, 1.0, &[(1, 0.5), (1, 0.5)])];
@@ -166,6 +183,27 @@ proptest! {
         prop_assert!(plan.saved_ns_per_second <= best + 1e-9 && best <= bound + 1e-9);
         let largest = planner.steps.iter().map(|step| step.holding.saved_ns_per_second).fold(0.0, f64::max);
         prop_assert!(bound - plan.saved_ns_per_second <= largest + 1e-9);
+    }
+
+    #[test]
+    fn keeping_what_is_resident_costs_no_more_than_the_margin(
+        files in files(Just(4)), other in prop::collection::vec(0.0..100.0f64, 5), budget in 0u64..60,
+        fpr in 0.0..1.0f64, margin in 0.0..1.0f64,
+    ) {
+        let mut files = files;
+        for module in files.iter_mut().flat_map(|file| &mut file.modules) {
+            module.fpr = fpr;
+        }
+        let mut before = files.clone();
+        for (file, empty_per_second) in before.iter_mut().zip(other) {
+            file.probes.empty_per_second = empty_per_second;
+        }
+        let resident = ResidencyPlanner::new(&before, 0.0).unwrap().plan(budget);
+        let planner = ResidencyPlanner::new(&files, 0.0).unwrap();
+        let best = planner.plan(budget);
+        let kept = planner.keeping(&resident, margin).unwrap().plan(budget);
+        prop_assert!(kept.bytes <= budget);
+        prop_assert!(kept.saved_ns_per_second * (1.0 + margin) >= best.saved_ns_per_second - 1e-9);
     }
 
     #[test]

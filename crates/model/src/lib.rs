@@ -6,7 +6,7 @@
 //! command line compute with the same functions.
 //!
 //! [`allocation`] says how many filter bits each file gets; [`monkey`] holds Monkey's closed forms, which
-//! figures and tests compare with. [`skip`] says which modules of
+//! figures and tests compare with, and [`sharing`] those of one hash per lookup. [`skip`] says which modules of
 //! a filter are worth consulting, [`residency`] which are worth their memory, [`value`] what a byte of each
 //! kind of memory saves, and [`arbiter`] moves memory to where it saves most.
 //!
@@ -21,6 +21,7 @@ mod input;
 pub mod monkey;
 pub mod residency;
 pub mod savings;
+pub mod sharing;
 mod sizing;
 pub mod skip;
 pub mod value;

@@ -326,8 +326,14 @@ proptest! {
         if shares.unspent_bits == 0 {
             let cost = |bits: &[u64]| false_positives_per_second(&filters, bits, &Theory);
             let (ours, theirs) = (cost(&shares.bits), cost(&algorithm_2(&filters, total_bits)));
+            // What rounding to whole bits may cost: the curve's bend over one bit of each filter.
+            let rounding = |(filter, bits): (&FilterLoad, &u64)| {
+                let bit = LN2_SQUARED / filter.entries as f64;
+                filter.empty_probes_per_second * Theory.fpr(*bits as f64 / filter.entries as f64) * bit * bit
+            };
+            let rounding: f64 = filters.iter().zip(&shares.bits).map(rounding).sum();
             // Theirs is no more than a local search: it may come close, and from one side only.
-            prop_assert!(ours <= theirs * (1.0 + 1e-9), "{ours} {theirs}");
+            prop_assert!(ours <= theirs + rounding + 1e-9 * theirs, "{ours} {theirs}");
             prop_assert!(theirs <= ours * 1.01 + 1e-12, "{ours} {theirs}");
         }
     }

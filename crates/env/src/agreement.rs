@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{
-    AlignedBuf, FaultFs, LockKind, MemFs, RandomFile, RealFs, SimFs, Vfs, WriteFile, append_all,
-    read_aligned_at, read_file,
+    AlignedBuf, FaultFs, LockKind, ManualClock, MemFs, RandomFile, RealFs, SimFs, SlowFs, Vfs, WriteFile,
+    append_all, read_aligned_at, read_file,
 };
 
 const CALLS_PER_SCRIPT: usize = 400;
@@ -122,6 +122,12 @@ fn without_rules_the_faulty_one_changes_nothing() {
     compare("FaultFs", |seed| Arc::new(FaultFs::new(Arc::new(MemFs::new()), seed)));
 }
 
+#[test]
+fn the_slow_one_changes_nothing_but_time() {
+    let clock = || Arc::new(ManualClock::new());
+    compare("SlowFs", |_| Arc::new(SlowFs::new(Arc::new(MemFs::new()), clock(), 7_000, 9_000)));
+}
+
 /// Runs the same checks of locks on each kind of file system.
 fn check_locks(vfs: &dyn Vfs, root: &Path) {
     let path = root.join("LOCK");
@@ -163,6 +169,8 @@ fn locks_exclude_each_other_within_a_process() {
     check_locks(&MemFs::new(), Path::new("/"));
     check_locks(&SimFs::new(), Path::new("/"));
     check_locks(&FaultFs::new(Arc::new(MemFs::new()), 0), Path::new("/"));
+    let slow = SlowFs::new(Arc::new(MemFs::new()), Arc::new(ManualClock::new()), 1, 1);
+    check_locks(&slow, Path::new("/"));
 }
 
 #[test]

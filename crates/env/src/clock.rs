@@ -21,7 +21,13 @@ pub trait Clock: Send + Sync + Debug {
     fn unix_ms(&self) -> u64;
     /// Waits for `us` microseconds.
     fn sleep_us(&self, us: u64);
+    /// Waits for `ns` nanoseconds and hardly longer, at the price of processor time: what a sleep would overrun is spent
+    /// looking at the clock.
+    fn wait_ns(&self, ns: u64);
 }
+
+/// How much later than asked a sleep may end, about.
+const SLEEP_LATE: Duration = Duration::from_micros(60);
 
 /// The machine's clock; `now_us` counts from its making.
 #[derive(Debug)]
@@ -59,6 +65,16 @@ impl Clock for RealClock {
 
     fn sleep_us(&self, us: u64) {
         std::thread::sleep(Duration::from_micros(us));
+    }
+
+    fn wait_ns(&self, ns: u64) {
+        let (start, wanted) = (Instant::now(), Duration::from_nanos(ns));
+        if let Some(sleep) = wanted.checked_sub(SLEEP_LATE) {
+            std::thread::sleep(sleep);
+        }
+        while start.elapsed() < wanted {
+            std::hint::spin_loop();
+        }
     }
 }
 
@@ -99,6 +115,10 @@ impl Clock for ManualClock {
     fn sleep_us(&self, us: u64) {
         self.advance_us(us);
     }
+
+    fn wait_ns(&self, ns: u64) {
+        self.advance_us(ns.div_ceil(1_000));
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +142,11 @@ mod tests {
         let before_us = clock.now_us();
         clock.sleep_us(1_000);
         assert!(clock.now_us() >= before_us + 1_000);
+        for ns in [0, 900, 70_000, 300_000] {
+            let before_ns = clock.now_ns();
+            clock.wait_ns(ns);
+            assert!(clock.now_ns() >= before_ns + ns);
+        }
         // 2020-01-01: a machine that shows less has no clock at all.
         assert!(clock.unix_ms() > 1_577_836_800_000);
     }

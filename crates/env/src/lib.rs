@@ -19,6 +19,7 @@ mod memory;
 mod random;
 mod real;
 mod sim;
+mod slow;
 mod spawn;
 mod tree;
 mod vfs;
@@ -31,6 +32,7 @@ pub use memory::MemFs;
 pub use random::{RealRng, Rng, SeededRng};
 pub use real::RealFs;
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
+pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
 pub use vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 

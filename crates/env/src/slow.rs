@@ -1,0 +1,207 @@
+//! A slower device: reads and writes of another file system that take longer.
+//!
+//! For experiments with devices that a machine does not have. Each read of a file takes so long more, whatever its
+//! length, and so does each append and each sync: a latency, not a bandwidth. The bytes still come from where the
+//! inner file system has them, so an emulated device should be given data that the page cache holds, and a time well
+//! above what that takes.
+//!
+//! Delays are exact ([`Clock::wait_ns`]) and partly cost processor time, which figures of an emulated device should
+//! not be read for. [`Vfs::is_emulated`] says so to whoever reports.
+//!
+//! Not here: failing calls ([`crate::FaultFs`]).
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+
+/// How much longer calls take.
+#[derive(Clone, Debug)]
+struct Delay {
+    clock: Arc<dyn Clock>,
+    read_ns: u64,
+    write_ns: u64,
+}
+
+impl Delay {
+    fn read(&self) {
+        self.wait(self.read_ns);
+    }
+
+    fn write(&self) {
+        self.wait(self.write_ns);
+    }
+
+    fn wait(&self, ns: u64) {
+        if ns > 0 {
+            self.clock.wait_ns(ns);
+        }
+    }
+}
+
+/// A file system whose reads and writes take longer.
+#[derive(Clone, Debug)]
+pub struct SlowFs {
+    inner: Arc<dyn Vfs>,
+    delay: Delay,
+}
+
+impl SlowFs {
+    /// `inner` with `read_ns` more for each read, and `write_ns` more for each append and sync; nanoseconds by
+    /// `clock`.
+    pub fn new(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64, write_ns: u64) -> Self {
+        Self { inner, delay: Delay { clock, read_ns, write_ns } }
+    }
+
+    fn slow_read(&self, inner: Arc<dyn RandomFile>) -> Arc<dyn RandomFile> {
+        Arc::new(SlowRandomFile { inner, delay: self.delay.clone() })
+    }
+
+    fn slow_write(&self, inner: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
+        Box::new(SlowWriteFile { inner, delay: self.delay.clone() })
+    }
+}
+
+#[derive(Debug)]
+struct SlowRandomFile {
+    inner: Arc<dyn RandomFile>,
+    delay: Delay,
+}
+
+impl RandomFile for SlowRandomFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.delay.read();
+        self.inner.read_at(offset, buf)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn alignment_bytes(&self) -> usize {
+        self.inner.alignment_bytes()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+}
+
+#[derive(Debug)]
+struct SlowWriteFile {
+    inner: Box<dyn WriteFile>,
+    delay: Delay,
+}
+
+impl WriteFile for SlowWriteFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.delay.write();
+        self.inner.append(bytes)
+    }
+
+    fn sync_data(&mut self) -> io::Result<()> {
+        self.delay.write();
+        self.inner.sync_data()
+    }
+
+    fn sync_all(&mut self) -> io::Result<()> {
+        self.delay.write();
+        self.inner.sync_all()
+    }
+
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        self.inner.truncate(bytes)
+    }
+}
+
+impl Vfs for SlowFs {
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        self.inner.open_read(path).map(|file| self.slow_read(file))
+    }
+
+    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        self.inner.open_read_direct(path).map(|file| self.slow_read(file))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.inner.create(path).map(|file| self.slow_write(file))
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.inner.open_append(path).map(|file| self.slow_write(file))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.inner.unlink(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.link(from, to)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.list(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock(path, kind)
+    }
+
+    fn disk_free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.inner.disk_free_bytes(path)
+    }
+
+    fn is_emulated(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ManualClock, MemFs, append_all, read_file};
+
+    #[test]
+    fn reads_and_writes_take_their_time_and_nothing_else_does() {
+        let (clock, inner) = (Arc::new(ManualClock::new()), Arc::new(MemFs::new()));
+        let slow = SlowFs::new(inner.clone(), clock.clone(), 3_000, 5_000);
+        assert!(slow.is_emulated() && !inner.is_emulated());
+        let took = |act: &mut dyn FnMut()| {
+            let before_us = clock.now_us();
+            act();
+            clock.now_us() - before_us
+        };
+        let path = Path::new("/file");
+        let mut file = slow.create(path).expect("created");
+        assert_eq!(took(&mut || append_all(file.as_mut(), b"some bytes").expect("appended")), 5);
+        assert_eq!(took(&mut || file.sync_data().expect("synced")), 5);
+        assert_eq!(took(&mut || file.truncate(4).expect("cut")), 0);
+        let reader = slow.open_read(path).expect("opened");
+        assert_eq!(took(&mut || assert_eq!(reader.read_at(0, &mut [0; 9]).expect("read"), 4)), 3);
+        assert_eq!(took(&mut || assert_eq!(reader.len().expect("length"), 4)), 0);
+        assert_eq!(read_file(inner.as_ref(), path).expect("read"), b"some");
+        assert_eq!(clock.now_us(), 13);
+    }
+}

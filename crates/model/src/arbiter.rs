@@ -26,6 +26,25 @@
 //! be weighed every minute and the caches every second. Memory is taken away altogether by one more consumer
 //! with nothing but a floor.
 //!
+//! ```
+//! use shamba_model::arbiter::{ArbiterRules, Consumer, Move, moves};
+//!
+//! let rules =
+//!     ArbiterRules { step_bytes: 1 << 20, moving_ns_per_byte: 25.0, payback_seconds: 60.0, margin: 0.1 };
+//! let holding = |bytes, gain_per_byte, loss_per_byte| Consumer {
+//!     bytes,
+//!     floor_bytes: 4 << 20,
+//!     reserved_bytes: 0,
+//!     most_bytes: u64::MAX,
+//!     gain_per_byte,
+//!     loss_per_byte,
+//! };
+//! let window = [holding(64 << 20, 1.0, 1.5), holding(8 << 20, 9.0, 12.0)];
+//! assert_eq!(moves(&rules, None, &window)?, []);
+//! assert_eq!(moves(&rules, Some(&window), &window)?, [Move { from: 0, to: 1, bytes: 1 << 20 }]);
+//! # Ok::<(), String>(())
+//! ```
+//!
 //! Not here: the values ([`crate::value`], [`crate::residency`]); windows, measuring and moving (crate `shamba`).
 
 use crate::input;

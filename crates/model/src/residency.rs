@@ -18,6 +18,25 @@
 //! Invariants: never more bytes than the budget; a module has slices only if all of the modules before it are
 //! whole.
 //!
+//! ```
+//! use shamba_model::residency::{FileModules, Module, ResidencyPlanner};
+//! use shamba_model::skip::FileProbes;
+//! use shamba_model::value::Prices;
+//!
+//! let search_ns = Prices::COUNTING_IOS.search_ns(0.5)?;
+//! let file = |empty_per_second| FileModules {
+//!     probes: FileProbes { empty_per_second, found_per_second: 5.0 },
+//!     search_ns,
+//!     modules: vec![Module { bytes: 64 << 10, slices: 1, fpr: 0.1 }; 2],
+//! };
+//! let planner = ResidencyPlanner::new(&[file(100.0), file(1.0), file(20.0)], 0.0)?;
+//! let plan = planner.plan(192 << 10);
+//! // 90 and 9 searches a second of the first file and 18 of the third; 1.8 and less are left out.
+//! assert_eq!(plan.slices, [[1, 1], [0, 0], [1, 0]]);
+//! assert_eq!(plan.saved_ns_per_second, 117.0);
+//! # Ok::<(), String>(())
+//! ```
+//!
 //! Not here: how many bits are written ([`crate::allocation`]); who moves slices in and out (crate `shamba`).
 
 use crate::input;

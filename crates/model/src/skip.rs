@@ -53,6 +53,11 @@ impl Skipping {
     /// `thresholds[d]`, in one unit: as many as save most in all after their thresholds, and the more on a tie.
     /// For savings that shrink and one threshold that means: up to the last that saves at least the threshold.
     ///
+    /// In nanoseconds: what a module saves are its searches ([`FileProbes::searches_saved_per_second`]) at
+    /// their price, and its threshold are the probes that reach it ([`FileProbes::reaching_per_second`]) at the
+    /// price of a probe if it is in memory, or of a read if it is not. The papers compare I/Os per lookup with
+    /// a fixed threshold.
+    ///
     /// # Errors
     /// Lists of different lengths, or values that are no number or negative.
     pub fn modules_consulted(self, savings: &[f64], thresholds: &[f64]) -> Result<usize, String> {

@@ -1,6 +1,11 @@
 //! Moves, floors and hysteresis by example; by property: nothing lost, nothing swings, the optimum is reached.
 
 use super::*;
+use crate::Design;
+use crate::residency::{FileModules, Module, ResidencyPlanner};
+use crate::savings::{Holding, SavingsCurve};
+use crate::skip::FileProbes;
+use crate::value::{Prices, WriteBuffer};
 use proptest::prelude::*;
 
 const RULES: ArbiterRules =
@@ -117,6 +122,70 @@ fn bad_input_is_refused_with_its_reason() {
     assert!(refused(&RULES, &[Consumer { floor_bytes: 5, most_bytes: 4, ..good }]).contains("floor"));
     let error = moves(&RULES, Some(&[good]), &[good; 2]).unwrap_err();
     assert!(error.contains("1 consumers") && error.contains("has 2"), "{error}");
+}
+
+#[test]
+fn filters_cache_and_write_buffer_come_to_equal_marginal_values() {
+    const MIB: u64 = 1 << 20;
+    let prices = Prices {
+        read_ns: 100_000.0,
+        write_ns: 20_000.0,
+        search_cpu_ns: 300.0,
+        probe_ns: 0.0,
+        every_search_reads: false,
+    };
+    let search_ns = prices.search_ns(0.9).unwrap();
+    // Forty files, the later the hotter, of 2 MiB of filters each.
+    let file = |at: u32| FileModules {
+        probes: FileProbes { empty_per_second: f64::from(at * at), found_per_second: 1.0 },
+        search_ns,
+        modules: vec![Module { bytes: MIB / 2, slices: 8, fpr: 0.3 }; 4],
+    };
+    let files: Vec<FileModules> = (1..=40).map(file).collect();
+    let planner = ResidencyPlanner::new(&files, prices.probe_ns).unwrap();
+    // A block cache whose n-th MiB has 3,000 / n hits a second.
+    let stretch = |n: u32| {
+        let saved_ns_per_second = prices.reads_saved_ns_per_second(3_000.0 / f64::from(n)).unwrap();
+        Holding { bytes: MIB, saved_ns_per_second }
+    };
+    let blocks = SavingsCurve::new(&(1..=400).map(stretch).collect::<Vec<_>>()).unwrap();
+    let buffer = WriteBuffer::new(&Design::default(), &prices, 50_000.0, 32.0, 0.0, search_ns).unwrap();
+    let rules =
+        ArbiterRules { step_bytes: MIB / 4, moving_ns_per_byte: 0.01, payback_seconds: 60.0, margin: 0.0 };
+    let step = rules.step_bytes;
+    let floor = |floor_bytes, consumer| Consumer { floor_bytes, ..consumer };
+    let window = |bytes: &[u64]| {
+        let curve = |curve: &SavingsCurve, bytes| {
+            consumer(bytes, curve.gain_per_byte(bytes, step), curve.loss_per_byte(bytes, step))
+        };
+        let written = bytes[2];
+        [
+            floor(MIB, curve(planner.savings(), bytes[0])),
+            floor(MIB, curve(&blocks, bytes[1])),
+            floor(
+                MIB,
+                consumer(written, buffer.gain_per_byte(written, step), buffer.loss_per_byte(written, step)),
+            ),
+        ]
+    };
+    for start in [[2, 2, 96], [96, 2, 2], [33, 33, 34]] {
+        let mut bytes = start.map(|mib| mib * MIB);
+        let mut last = window(&bytes);
+        for _ in 0..2_000 {
+            let now = window(&bytes);
+            for moved in moves(&rules, Some(&last), &now).unwrap() {
+                bytes[moved.from] -= moved.bytes;
+                bytes[moved.to] += moved.bytes;
+            }
+            last = now;
+        }
+        let end = window(&bytes);
+        assert_eq!(bytes.iter().sum::<u64>(), 100 * MIB);
+        let dearest = end.iter().map(|of| of.gain_per_byte).fold(0.0, f64::max);
+        let cheapest = end.iter().map(|of| of.loss_per_byte).fold(f64::INFINITY, f64::min);
+        assert!(dearest <= cheapest + 0.01, "{bytes:?}: {dearest} against {cheapest}");
+        assert!(end.iter().all(|of| of.bytes > MIB), "{bytes:?}");
+    }
 }
 
 /// Savings that shrink: `height * (1 - e^(-bytes / scale))`.

@@ -34,17 +34,19 @@ impl Filter {
             slices.resize_with(slices.len() + module.slices(), || Lines::zeroed(module.lines_per_slice()));
         }
         // Module by module, so that one module's lines are in the processor's cache at a time.
-        for module in 0..geometry.modules().len() {
+        for (module, shape) in geometry.modules().iter().enumerate() {
+            let first_slice = geometry.slices_of(module).start;
             for digest in digests {
-                if let Some(site) = geometry.site(*digest, module) {
-                    let line = slices.get_mut(site.slice()).and_then(|lines| lines.line_mut(site.line()));
-                    if let Some(line) = line {
-                        site.set(line);
+                if let Some(site) = geometry.standard_site(*digest) {
+                    if let Some(lines) = slices.get_mut(site.slice()) {
+                        site.set(lines.all_mut());
                     }
-                } else if let Some(site) = geometry.standard_site(*digest)
-                    && let Some(lines) = slices.get_mut(site.slice())
+                    continue;
+                }
+                let site = geometry.site_at(module as u8, first_slice as u32, *shape, *digest);
+                if let Some(line) = slices.get_mut(site.slice()).and_then(|lines| lines.line_mut(site.line()))
                 {
-                    site.set(lines.all_mut());
+                    site.set(line);
                 }
             }
         }

@@ -12,7 +12,7 @@
 //! The modular filter: modules fail independently, so the rates multiply. Splitting *lowers* the rate of a blocked
 //! filter: a key in a crowded line of one module has an ordinary line in the next.
 //!
-//! Not here: how many bits a file should get (crate `shamba-model`).
+//! Not here: the rates as measured ([`crate::measured`]); how many bits a file should get (crate `shamba-model`).
 
 use crate::LINE_BITS;
 use crate::layout::FilterLayout;

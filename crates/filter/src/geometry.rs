@@ -218,8 +218,15 @@ impl FilterGeometry {
         self.sites(digest, 1 << module).next()
     }
 
+    /// Where the bits of `digest` are in a blocked module of this number and shape.
     #[inline(always)]
-    fn site_at(&self, module: u8, first_slice: u32, shape: ModuleShape, digest: KeyDigest) -> Site {
+    pub(crate) fn site_at(
+        &self,
+        module: u8,
+        first_slice: u32,
+        shape: ModuleShape,
+        digest: KeyDigest,
+    ) -> Site {
         let bits = digest.module(module);
         let place = Place::at(bits, shape.slices_log2, u32::from(shape.lines_per_slice));
         Site {

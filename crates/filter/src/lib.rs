@@ -13,7 +13,7 @@
 //! when somebody else does, and has a stored form from which a filter is put together again. [`BlockedFilter`] with
 //! [`FilterShape`] is the blocked family by itself.
 //!
-//! [`fpr`] holds the theory of false positives.
+//! [`fpr`] holds the theory of false positives, [`measured`] the rates that were found; [`sim`] is how.
 //!
 //! Not here: where slices lie in a file and their checksums (crate `shamba-table`), how many bits a file gets
 //! and which slices stay in memory (crates `shamba-model` and `shamba`).
@@ -25,6 +25,7 @@ mod filter;
 pub mod fpr;
 mod geometry;
 mod layout;
+pub mod measured;
 mod place;
 mod question;
 mod shape;

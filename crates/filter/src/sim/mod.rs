@@ -1,9 +1,15 @@
 //! Measuring filters: what theory promises and tests hold them to, found out by building them and asking.
 //!
+//! - [`rates`]: false-positive rates of a layout, with their standard error;
+//! - [`membership`]: no filter denies a key that it was built from, over all layouts and kinds of keys;
 //! - [`raw`]: the standard filter over digests handed in as they are, for the papers' tables of hash functions.
 //!
 //! Everything follows from a seed, so that a failure repeats. Used by the crate's tests and by `cargo xtask`.
+//!
+//! Not here: the rates once measured ([`crate::measured`]).
 
+pub mod membership;
+pub mod rates;
 pub mod raw;
 
 use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};

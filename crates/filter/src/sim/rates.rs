@@ -1,0 +1,77 @@
+//! Measuring false-positive rates: filters of random keys, asked for random strangers.
+//!
+//! Two things scatter: which strangers are asked, and which keys crowd which lines of a filter. The second does not
+//! shrink with more strangers, so several filters are built, and the standard error of the mean is taken from the
+//! spread of their rates, which holds both.
+//!
+//! Not here: the rates once measured ([`crate::measured`]).
+
+use crate::filter::Filter;
+use crate::fpr::layout_fpr;
+use crate::layout::FilterLayout;
+use crate::sim::Numbers;
+use shamba_key::KeyDigest;
+
+/// How hard to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Filters to build, two at least.
+    pub filters: u32,
+    /// Keys of each. With a multiple of 4,096, eighths of bits per key are whole lines.
+    pub keys_per_filter: usize,
+    /// Strangers are asked until about so many should have passed...
+    pub passes_wanted: f64,
+    /// ...but not more than this, over all filters.
+    pub strangers_most: u64,
+}
+
+impl Effort {
+    /// What the checked-in table is measured with: errors of 0.4 % up to 14 bits per key.
+    pub const FULL: Self =
+        Self { filters: 16, keys_per_filter: 409_600, passes_wanted: 100_000.0, strangers_most: 150_000_000 };
+    /// For a look in seconds: errors of some 2 %.
+    pub const QUICK: Self =
+        Self { filters: 16, keys_per_filter: 40_960, passes_wanted: 5_000.0, strangers_most: 1_500_000 };
+}
+
+/// A measured rate.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// The share of strangers that passed.
+    pub fpr: f64,
+    /// Its standard error.
+    pub error: f64,
+    /// Strangers asked.
+    pub strangers: u64,
+}
+
+impl Rate {
+    /// How many standard errors, of both taken together, lie between this rate and another with an error of its own.
+    pub fn departure_in_errors(self, fpr: f64, error: f64) -> f64 {
+        // Rates that are all but 1 have errors of 0: then what matters is far below one in a million.
+        (self.fpr - fpr).abs() / self.error.hypot(error).max(1e-9)
+    }
+}
+
+/// The rate of `layout` at `bits_per_key`; 1 when there are no bits.
+pub fn measure(layout: FilterLayout, bits_per_key: f64, seed: u64, effort: Effort) -> Rate {
+    let filters = effort.filters.max(2);
+    let strangers = effort.passes_wanted / layout_fpr(layout, bits_per_key);
+    let per_filter = (strangers.min(effort.strangers_most as f64) / f64::from(filters)).max(1000.0) as u64;
+    let rates: Vec<f64> = (0..filters)
+        .map(|number| {
+            // One stream for keys and strangers, so that none of them are the same.
+            let mut numbers = Numbers(Numbers(seed ^ bits_per_key.to_bits() ^ u64::from(number)).draw());
+            let mut digests = std::iter::repeat_with(move || KeyDigest::from_raw(numbers.draw()));
+            let keys: Vec<KeyDigest> = digests.by_ref().take(effort.keys_per_filter).collect();
+            let filter = Filter::build(&keys, layout, bits_per_key);
+            let may_contain = |digest| filter.as_ref().is_none_or(|filter| filter.may_contain(digest));
+            let passed = (0..per_filter).zip(digests).filter(|(_, digest)| may_contain(*digest)).count();
+            passed as f64 / per_filter as f64
+        })
+        .collect();
+    let count = f64::from(filters);
+    let mean = rates.iter().sum::<f64>() / count;
+    let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    Rate { fpr: mean, error: (variance / count).sqrt(), strangers: per_filter * u64::from(filters) }
+}

@@ -1,21 +1,33 @@
 //! The project's own tasks: `cargo xtask check` is the whole gate, `cargo xtask tidy` the house rules.
 //!
-//! Plain standard library, so that it builds in a second. Not here: the suites (`tests/`).
+//! `cargo xtask fpr-table` and `cargo xtask membership` measure filters and print JSON.
+//!
+//! Plain standard library and the filters' crate, so that it builds in seconds. Not here: the suites (`tests/`).
 
 mod check;
+mod filters;
 mod tidy;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
   check   the whole gate: tests, format, lints, docs, tidy
-  tidy    the house rules: file headers and lengths, forbidden calls and words, order of crates";
+  tidy    the house rules: file headers and lengths, forbidden calls and words, order of crates
+  fpr-table [--quick] [--seed N]
+          measures false-positive rates again; fails where the checked-in table differs by more than chance
+  fpr-table --write
+          measures them and writes the table
+  membership [CHECKS] [--seed N]
+          asks filters for keys that they hold, 100 million times; fails on a denial";
 
 fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(2).collect();
     let command = std::env::args().nth(1);
     let result = match command.as_deref() {
         Some("check") => check::run(),
         Some("tidy") => tidy::run(),
+        Some("fpr-table") => filters::fpr_table(&arguments),
+        Some("membership") => filters::membership(&arguments),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);

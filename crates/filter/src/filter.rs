@@ -106,11 +106,18 @@ impl Filter {
     /// to the first no. A standard filter has one module.
     #[inline]
     pub fn modules_may_contain(&self, digest: KeyDigest, asked: u8) -> bool {
-        if let Some(site) = self.geometry.standard_site(digest) {
-            return asked & 1 == 0 || site.maybe(self.lines(site.slice()));
+        if self.geometry.is_standard() {
+            return asked & 1 == 0 || self.standard_may_contain(digest);
         }
         let mut sites = self.geometry.sites(digest, asked);
         sites.all(|site| site.question(self.lines(site.slice())).maybe())
+    }
+
+    /// Apart, so that the other families' way is short.
+    #[cold]
+    fn standard_may_contain(&self, digest: KeyDigest) -> bool {
+        let site = self.geometry.standard_site(digest);
+        site.is_none_or(|site| site.maybe(self.lines(site.slice())))
     }
 
     /// Asks the processor for the lines of `digest` in all modules.

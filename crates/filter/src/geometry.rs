@@ -198,7 +198,7 @@ impl FilterGeometry {
     /// comes from a standard filter: see [`Self::standard_site`].
     #[inline(always)]
     pub fn sites(&self, digest: KeyDigest, asked: u8) -> impl Iterator<Item = Site> {
-        let count = if self.standard_probing().is_none() { usize::from(self.count) } else { 0 };
+        let count = if self.is_standard() { 0 } else { usize::from(self.count) };
         let mut first_slice = 0;
         let modules = self.modules.iter().take(count).enumerate();
         modules.filter_map(move |(module, shape)| {
@@ -244,6 +244,12 @@ impl FilterGeometry {
         let (probing, shape) = (self.standard_probing()?, self.modules().first()?);
         let lines = u32::from(shape.lines_per_slice);
         Some(StandardSite::new(digest, probing, shape.probes, shape.slices_log2, lines))
+    }
+
+    /// Whether the filter is of a standard family, which has a [`Self::standard_site`] in place of sites.
+    #[inline(always)]
+    pub fn is_standard(&self) -> bool {
+        self.standard_probing().is_some()
     }
 
     #[inline(always)]

@@ -20,6 +20,9 @@ use std::path::Path;
 
 use shamba::ErrorKind;
 
+/// The exit code of wrong input data.
+pub const BAD_INPUT: u8 = 65;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
@@ -59,7 +62,7 @@ impl Failure {
         match self {
             Self::Engine(error) => code_of(error),
             Self::Usage(_) => 64,
-            Self::Data(_) => 65,
+            Self::Data(_) => BAD_INPUT,
             Self::Io(_, error) => code_of_io(error.kind()),
             Self::Missing(_) => 3,
             Self::Reported(code) => *code,

@@ -45,6 +45,19 @@ fn open(builder: Builder) -> Result<Db, Failure> {
     Ok(db)
 }
 
+/// Whether there is a database at `path`, or what is left of one.
+///
+/// # Errors
+/// What looking there says.
+pub fn has_any(path: &Path) -> Result<bool, Failure> {
+    let failed = |error| Failure::io(path.display().to_string(), error);
+    if !path.try_exists().map_err(failed)? {
+        return Ok(false);
+    }
+    // What is no directory, or one of somebody else's, is the engine's to refuse.
+    Ok(!path.is_dir() || std::fs::read_dir(path).map_err(failed)?.next().is_some())
+}
+
 /// A path that does not exist at all has no database; what else is wrong with one, the engine tells.
 fn must_exist(path: &Path) -> Result<(), Failure> {
     match path.try_exists() {

@@ -70,6 +70,11 @@ pub fn show_count(count: u64) -> String {
     out
 }
 
+/// So many things: "1 table", "2,000 tables".
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", show_count(count), if count == 1 { one } else { many })
+}
+
 /// A time in nanoseconds for people.
 pub fn show_ns(ns: f64) -> String {
     if ns < 9_999.5 {
@@ -128,6 +133,9 @@ mod tests {
         assert_eq!(show_size(u64::MAX), "16777216 TiB");
         for (count, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(show_count(count), shown);
+        }
+        for (count, shown) in [(0, "0 entries"), (1, "1 entry"), (2000, "2,000 entries")] {
+            assert_eq!(counted(count, "entry", "entries"), shown);
         }
         for (ns, shown) in
             [(0.4, "0 ns"), (812.0, "812 ns"), (12_345.0, "12.3 us"), (4e7, "40.0 ms"), (6e10, "60.0 s")]

@@ -9,7 +9,8 @@
 //! A line is split at single spaces; the value of `put` is the rest of the line and may be empty. Replies:
 //! `ok` once the operation is acknowledged, `queued` between `begin` and `commit`, `err KIND message`. A
 //! line that got `err` has no effect and the others go on; the exit code is then that of the first one. The
-//! end of input closes the database cleanly and drops an open `begin`.
+//! end of input closes the database cleanly. A `begin` that is still open then is an error of its line:
+//! input that was cut off must not pass for input that was stored. No input at all makes no database.
 
 use std::io::{self, BufRead};
 use std::path::PathBuf;
@@ -17,16 +18,18 @@ use std::path::PathBuf;
 use clap::Args;
 use shamba::{Batch, Db, ErrorKind};
 
-use crate::exit::{Failure, code_of};
+use crate::exit::{BAD_INPUT, Failure, code_of};
 use crate::open;
 use crate::options::EngineOptions;
-use crate::output::Out;
+use crate::output::{Out, note};
+use crate::sizes::counted;
 use crate::text::Notation;
 
 const LINES: &str = "\
     Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded); begin and commit, between which the operations \
     are one atomic batch; flush, compact, sync. A line is split at single spaces; the value is the rest of the \
-    line. Replies: ok, queued (after begin), or err KIND MESSAGE. The exit code is that of the first error.";
+    line. Replies: ok, queued (after begin), or err KIND MESSAGE. The exit code is that of the first error; a begin \
+    without its commit at the end of input is one (65), and nothing of it is stored.";
 
 /// Arguments of `batch`.
 #[derive(Args)]
@@ -42,10 +45,21 @@ pub struct BatchArgs {
 }
 
 pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
+    let mut input = io::stdin().lock();
+    // Who has nothing to store gets no new database; one that is there is opened (and locked) at once.
+    if !open::has_any(&args.db)? && input.fill_buf().map_err(input_failed)?.is_empty() {
+        return Ok(());
+    }
     let db = open::create(&args.db, &args.engine)?;
-    let mut session =
-        Session { db: &db, notation: Notation::from_switch(args.hex), queue: None, first_error: None };
-    let result = session.run(&mut io::stdin().lock(), out);
+    let mut session = Session {
+        db: &db,
+        notation: Notation::from_switch(args.hex),
+        lines: 0,
+        queue: None,
+        begun_at: 0,
+        first_error: None,
+    };
+    let result = session.run(&mut input, out);
     let first_error = session.first_error;
     // Whether or not somebody still reads the replies, the database is closed cleanly.
     db.close()?;
@@ -53,11 +67,19 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
     first_error.map_or(Ok(()), |code| Err(Failure::Reported(code)))
 }
 
+fn input_failed(error: io::Error) -> Failure {
+    Failure::io("standard input", error)
+}
+
 struct Session<'a> {
     db: &'a Db,
     notation: Notation,
+    /// Lines read so far.
+    lines: u64,
     /// Operations since `begin`.
     queue: Option<Batch>,
+    /// The line of the last `begin`.
+    begun_at: u64,
     first_error: Option<u8>,
 }
 
@@ -80,10 +102,11 @@ impl Session<'_> {
         let mut line = Vec::new();
         loop {
             line.clear();
-            if input.read_until(b'\n', &mut line).map_err(|error| Failure::io("standard input", error))? == 0
-            {
+            if input.read_until(b'\n', &mut line).map_err(input_failed)? == 0 {
+                self.end();
                 return Ok(());
             }
+            self.lines += 1;
             if line.last() == Some(&b'\n') {
                 line.pop();
             }
@@ -91,7 +114,7 @@ impl Session<'_> {
                 Ok(reply) => reply.to_string(),
                 Err(refusal) => {
                     let (kind, message, code) = match refusal {
-                        Refusal::Line(reason) => (ErrorKind::Invalid, reason, 65),
+                        Refusal::Line(reason) => (ErrorKind::Invalid, reason, BAD_INPUT),
                         Refusal::Engine(error) => (error.kind(), error.to_string(), code_of(&error)),
                     };
                     self.first_error.get_or_insert(code);
@@ -101,6 +124,15 @@ impl Session<'_> {
             };
             out.line(reply)?;
             out.flush()?;
+        }
+    }
+
+    /// What is queued at the end of input never is committed. There is no line left to reply to.
+    fn end(&mut self) {
+        if let Some(batch) = self.queue.take() {
+            let (line, queued) = (self.begun_at, counted(batch.len() as u64, "operation", "operations"));
+            note(format!("shamba: line {line}: begin without commit: {queued} not stored"));
+            self.first_error.get_or_insert(BAD_INPUT);
         }
     }
 
@@ -133,6 +165,7 @@ impl Session<'_> {
             (b"begin", None) if self.queue.is_some() => Err(Refusal::Line("begin inside begin".into())),
             (b"begin", None) => {
                 self.queue = Some(self.db.batch());
+                self.begun_at = self.lines;
                 Ok("ok")
             }
             (b"commit", None) => match self.queue.take() {

@@ -50,11 +50,40 @@ fn a_wrong_line_has_no_effect_and_the_others_go_on() {
 }
 
 #[test]
-fn the_end_of_input_drops_an_open_begin() {
+fn a_begin_that_is_open_at_the_end_of_input_is_an_error_of_its_line() {
     let dir = Dir::new();
     let db = dir.path("db");
-    run_with(["batch", &db], b"put a 1\nbegin\nput b 2\ndel a\n").ok();
+    let cut = run_with(["batch", &db], b"put a 1\nbegin\nput b 2\ndel a\n");
+    assert_eq!(cut.out, "ok\nok\nqueued\nqueued\n");
+    assert_eq!(cut.fails(65), "shamba: line 2: begin without commit: 2 operations not stored\n");
     assert_eq!(run(["scan", &db]).ok(), "a\t1\n");
+    let second = run_with(["batch", &db], b"begin\nput b 2\ncommit\nbegin\nput c 3");
+    assert!(second.fails(65).contains("line 4: begin without commit: 1 operation not stored"));
+    assert_eq!(run(["scan", &db]).ok(), "a\t1\nb\t2\n");
+    let worse = run_with(["batch", &db], format!("put {} v\nbegin\n", "k".repeat(65_536)).as_bytes());
+    assert!(
+        worse.fails(64).contains("line 2"),
+        "the first error has the code, and this one is told all the same"
+    );
+    run_with(["batch", &db], b"del b\n").ok();
+}
+
+#[test]
+fn without_input_no_database_is_made() {
+    let dir = Dir::new();
+    let (none, empty) = (dir.path("none"), dir.path("empty"));
+    std::fs::create_dir(&empty).expect("mkdir");
+    for db in [&none, &empty] {
+        assert_eq!(run_with(["batch", db], b"").ok(), "");
+    }
+    assert!(!std::fs::exists(&none).expect("readable"));
+    assert_eq!(crate::support::contents(&empty), []);
+}
+
+#[test]
+fn the_last_line_needs_no_end() {
+    let dir = Dir::new();
+    let db = dir.path("db");
     run_with(["batch", &db], b"put last 1").ok();
     assert_eq!(run(["get", &db, "last"]).ok(), "1\n", "a last line without its end counts");
     assert_eq!(run_with(["batch", &db], b"").ok(), "");

@@ -13,7 +13,7 @@ use shamba_model::Design;
 
 use crate::builder::Builder;
 use crate::core::{Core, KeyspaceCore, lock};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::key_range::KeyRange;
 use crate::memory::MemoryReport;
@@ -21,9 +21,11 @@ use crate::metrics::Stats;
 use crate::read::cursor::{Cursor, Iter};
 use crate::read::explain::Explanation;
 use crate::read::reader::{HashedKey, ReadAt, ReadOptions};
+use crate::settings::Settings;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::verify::CheckReport;
+use crate::version::current::CURRENT;
 use crate::wal::OpRef;
 use crate::write::batch::{Batch, Operations, WriteOptions, with_range_delete};
 
@@ -233,6 +235,7 @@ impl Db {
     }
 
     pub(crate) fn open_with(builder: Builder) -> Result<Self> {
+        look_before_making(&builder)?;
         let core = crate::recovery::open(builder)?;
         let keyspace = core
             .keyspace(crate::ids::KeyspaceId(0))
@@ -341,11 +344,11 @@ impl Db {
         self.core().wait_idle()
     }
 
-    /// Makes a copy of the database as of now in `dir`, which must not exist or be empty. Tables are
-    /// hard-linked where the file system allows; the copy is a database of its own.
+    /// Makes a copy of the database as of now in `dir`, which must not exist or be empty; the directory above it
+    /// must exist. Tables are hard-linked where the file system allows; the copy is a database of its own.
     ///
     /// # Errors
-    /// `Invalid` if `dir` holds anything; as [`Db::flush`]; `Io`, `NoSpace`.
+    /// `Invalid` if `dir` holds anything; `Io` if the directory above it is not there; as [`Db::flush`]; `NoSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.core().checkpoint(dir.as_ref())
     }
@@ -445,6 +448,27 @@ impl Db {
     pub fn check_invariants(&self) -> std::result::Result<(), String> {
         self.core().check_invariants()
     }
+}
+
+/// Where `CURRENT` is not, whoever would write looks first as a reader does: a database that lost it is damaged and
+/// no place for a new one, and where none is made, not even a file to lock is.
+///
+/// # Errors
+/// As a read-only open; `Invalid` for options that a new database could not have.
+fn look_before_making(builder: &Builder) -> Result<()> {
+    let (env, dir) = (&builder.env, &builder.path);
+    let is_missing = |path: &Path| matches!(env.vfs.exists(path), Ok(false));
+    if builder.read_only || !is_missing(&dir.join(CURRENT)) {
+        return Ok(());
+    }
+    if !is_missing(dir) {
+        match crate::recovery::open(Builder::new(dir).env(env.clone()).read_only(true)) {
+            // That there is none is what was expected; what else cannot be read, making one tells.
+            Err(error) if error.kind() == ErrorKind::Io && builder.create_if_missing => {}
+            looked => drop(looked?), // Another process has made one since.
+        }
+    }
+    builder.settings_over(Settings::default()).validate()
 }
 
 /// A keyspace: a tree of its own beside the others, sharing log, batches and memory. `Clone + Send + Sync`.

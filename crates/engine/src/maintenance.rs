@@ -144,6 +144,15 @@ impl Core {
                 return Err(Error::invalid(format!("{} is not empty", target.display())));
             }
         }
+        // One directory is made, not what a mistyped path would have above it.
+        let above = target.parent().filter(|above| !above.as_os_str().is_empty());
+        if let Some(above) = above
+            && !vfs.exists(above).map_err(|error| Error::io("look at", above, error))?
+        {
+            let detail = format!("{} is not there", above.display());
+            let source = std::io::Error::new(std::io::ErrorKind::NotFound, detail);
+            return Err(Error::io("create directory", target, source));
+        }
         // What is in memory goes into tables first: the copy then needs no log.
         self.flush_now()?;
         vfs.create_dir_all(target).map_err(|error| Error::io("create directory", target, error))?;

@@ -13,7 +13,7 @@ use crate::options::EngineOptions;
 pub struct CheckpointArgs {
     /// The database
     db: PathBuf,
-    /// Where the checkpoint goes; must be empty or not exist
+    /// Where the checkpoint goes; must be empty or not exist, in a directory that exists
     dir: PathBuf,
 }
 

@@ -9,3 +9,4 @@ mod json_page;
 mod load;
 mod put_get_scan;
 mod support;
+mod traces;

@@ -1,8 +1,9 @@
 //! Logs, manifests and tables in words: what `shamba wal FILE`, `manifest DB` and `table FILE` print.
 //!
-//! One file at a time, nothing but the file: whether an odd end is a torn tail or corruption is judged by
-//! the promises in the file itself, so a log that later logs say more about may be worse than it looks here
-//! (opening the database tells). Nothing is written.
+//! One file at a time. Whether an odd end is a torn tail or corruption is judged as an open judges it: by the
+//! promises in the file itself, a manifest also by its snapshot, which is whole before it comes into force, and
+//! a log among the files of its database also by what those promise, unless a writer is at work beside. Nothing
+//! is written.
 //!
 //! Not here: how tables are described (crate `shamba-table`), the check of a whole database.
 
@@ -161,7 +162,11 @@ fn describe_file(
     if kind == FileKind::Wal {
         reader.hold_one_frame();
     }
-    let mut records = Vec::new();
+    let mut records: Vec<RecordDescription> = Vec::new();
+    // A manifest's first edit is its snapshot.
+    let snapshot_is_due = |read: &[RecordDescription]| {
+        kind == FileKind::Manifest && read.iter().all(|record| record.kind != EDIT)
+    };
     let mut ended = false;
     let ending = loop {
         let at = reader.offset();
@@ -181,13 +186,17 @@ fn describe_file(
                 }
                 continue;
             }
-            Step::End if at < promise => (at, "it ends here".to_owned()),
+            Step::End if at < promise || snapshot_is_due(&records) => (at, "it ends here".to_owned()),
             Step::End if ended => break Ending::Clean,
             Step::End => break Ending::Open,
             Step::Damage { offset, detail } => (offset, detail),
         };
         break match at < promise {
             true => Ending::Corrupt { offset, detail },
+            false if snapshot_is_due(&records) => {
+                let why = "the snapshot was synced before the manifest came into force";
+                Ending::Corrupt { offset, detail: format!("{detail}; {why}") }
+            }
             false => Ending::Torn { offset: at, bytes: bytes.saturating_sub(at), detail },
         };
     };
@@ -203,6 +212,9 @@ fn describe_file(
         ending,
     })
 }
+
+/// The kind of a manifest's records that say something.
+const EDIT: &str = "edit";
 
 type Fields = Vec<(&'static str, String)>;
 /// What a record is and what it says, or why it cannot be decoded.

@@ -1,20 +1,23 @@
 //! `verify`: reads every byte of every file and reports all damage, not just the first.
 //!
-//! Tables are verified section by section, and the trees' invariants checked. The log and the manifest in force are
+//! Tables are verified section by section, and the trees' invariants checked. The logs and the manifest in force are
 //! read as recovery would read them; what the log gained since its last sync is no promise, and no damage. Works
-//! beside readers and writers; installs wait while log and manifest are read.
+//! beside readers and writers; installs wait while logs and manifest are read.
+//!
+//! Damage to a filter is a warning: every answer is right without it. All other damage is a problem.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use shamba_env::Env;
 use shamba_table::TableReader;
 
 use crate::core::{Core, Installing, lock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::version::current::CURRENT;
-use crate::version::manifest::ManifestReader;
-use crate::wal::{Recovery, ReplayOptions, parse_log_file_name, replay};
+use crate::version::current::{CURRENT, read_current};
+use crate::version::manifest::{ManifestReader, ManifestState, manifest_file_name};
+use crate::wal::{Recovery, ReplayOptions, ReplayReport, parse_log_file_name, replay};
 
 /// One damaged place.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,16 +52,29 @@ pub struct CheckReport {
     pub tables: u64,
     /// Entries in them.
     pub entries: u64,
-    /// Bytes read.
+    /// Logs checked.
+    pub logs: u64,
+    /// Batches in them.
+    pub log_batches: u64,
+    /// Operations of those.
+    pub log_operations: u64,
+    /// Bytes read: tables, logs and the manifest.
     pub bytes_checked: u64,
     /// What is wrong but not in the way of a right answer.
     pub warnings: Vec<String>,
 }
 
 impl CheckReport {
-    /// Whether nothing is damaged.
+    /// Whether nothing is damaged but filters.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
+    }
+
+    /// Adds a warning that is not there yet.
+    fn warn(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
     }
 
     /// Adds an error as a problem.
@@ -102,50 +118,85 @@ impl Core {
             }
         }
         self.verify_logs(&mut report);
-        report.warnings.extend(lock(&self.warnings).iter().cloned());
+        for warning in lock(&self.warnings).iter() {
+            report.warn(warning.clone());
+        }
         Ok(report)
     }
 
-    /// Reads manifest and logs again. Read-only, the open has just done it.
+    /// Reads manifest and logs again.
     fn verify_logs(&self, report: &mut CheckReport) {
-        // While this is held no log that the state names is given up.
+        // While this is held no log that the state names is given up. Read-only there is nobody who could.
         let installing = lock(&self.installing);
-        let Some(Installing { manifest, state }) = installing.as_ref() else { return };
-        let affected = || "the whole database".to_owned();
-        match ManifestReader::load(&self.env, &self.dir) {
-            Ok(Some(_)) => report.bytes_checked += manifest.bytes(),
-            Ok(None) => {
-                let error = Error::corruption(&self.dir.join(CURRENT), 0, CURRENT, "it is missing");
-                report.add(&error, affected());
-            }
-            Err(error) => report.add(&error, affected()),
-        }
-        let options = ReplayOptions {
-            first_log: state.first_log,
-            promise: state.log_promise,
-            known_seq: state.last_seq,
-            recovery: Recovery::Strict,
-            held_bytes_max: self.settings.held_value_bytes_max(),
+        let loaded = match ManifestReader::load(&self.env, &self.dir) {
+            Ok(Some(loaded)) => Ok(loaded.state),
+            Ok(None) => Err(Error::corruption(&self.dir.join(CURRENT), 0, CURRENT, "it is missing")),
+            Err(error) => Err(error),
         };
-        let listed = self.env.vfs.list(&self.dir).map_err(|error| Error::io("list", &self.dir, error));
-        let read = listed.and_then(|entries| {
-            let logs: Vec<_> = entries.iter().filter_map(|entry| parse_log_file_name(&entry.name)).collect();
-            replay(&self.env, &self.dir, &logs, &options, &mut |_| Ok(()))
-        });
-        match read {
+        let in_files = match loaded {
+            Ok(state) => {
+                report.bytes_checked += self.manifest_bytes();
+                Some(state)
+            }
+            Err(error) => {
+                report.add(&error, "the whole database".to_owned());
+                None
+            }
+        };
+        let in_force = installing.as_ref().map(|Installing { state, .. }| state);
+        let Some(state) = in_force.or(in_files.as_ref()) else { return };
+        match replay_strictly(&self.env, &self.dir, state, self.settings.held_value_bytes_max()) {
             Ok(replayed) => {
+                report.logs += replayed.logs.len() as u64;
+                report.log_batches += replayed.batches;
+                report.log_operations += replayed.ops;
                 report.bytes_checked += replayed.logs.iter().map(|log| log.file_bytes).sum::<u64>()
             }
             Err(error) => report.add(&error, "writes since the last flush".to_owned()),
         }
     }
+
+    /// Length of the manifest in force, which was read just now; 0 if it cannot be told.
+    fn manifest_bytes(&self) -> u64 {
+        let current = read_current(&self.env, &self.dir).ok().flatten();
+        let path = current.map(|current| self.dir.join(manifest_file_name(current.number)));
+        path.and_then(|path| self.env.vfs.open_read(&path).ok()).and_then(|file| file.len().ok()).unwrap_or(0)
+    }
 }
 
-/// Damage to a filter leaves every answer right; everything else is a problem.
+/// Reads the logs of the database in `dir` as an open does that accepts no damage, and keeps nothing of them.
+///
+/// # Errors
+/// As [`replay`].
+pub(crate) fn replay_strictly(
+    env: &Env,
+    dir: &Path,
+    state: &ManifestState,
+    held_bytes_max: u64,
+) -> Result<ReplayReport> {
+    let options = ReplayOptions {
+        first_log: state.first_log,
+        promise: state.log_promise,
+        known_seq: state.last_seq,
+        recovery: Recovery::Strict,
+        held_bytes_max,
+    };
+    let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    let logs: Vec<_> = entries.iter().filter_map(|entry| parse_log_file_name(&entry.name)).collect();
+    replay(env, dir, &logs, &options, &mut |_| Ok(()))
+}
+
 fn verify_table(reader: &Arc<TableReader>, affected: &str, report: &mut CheckReport) {
     for error in reader.verify() {
         let error = Error::from(error);
-        let in_filter = error.damage().is_some_and(|damage| damage.structure.contains("filter"));
-        report.add(&error, if in_filter { "nothing but speed".into() } else { affected.to_owned() });
+        match error.damage() {
+            Some(damage) if damage.structure.contains("filter") => {
+                let text = error.to_string();
+                // What loading the filter found has the consequence beside it, and may have been told at the open.
+                let loaded = reader.filter_warnings().into_iter().find(|warning| warning.starts_with(&text));
+                report.warn(loaded.unwrap_or(text));
+            }
+            _ => report.add(&error, affected.to_owned()),
+        }
     }
 }

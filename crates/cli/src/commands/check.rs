@@ -1,22 +1,23 @@
 //! `shamba check DB`: reads every byte and reports all damage; exit code 2 if there is any.
 //!
-//! A database that cannot even be opened for its damage is still checked file by file, so that one report
-//! names everything that is wrong.
+//! A database that cannot even be opened for its damage, or because this build does not know the version of a
+//! file, is still checked file by file, so that one report names everything that is wrong. A version that is
+//! not known is no damage: if nothing else is wrong the exit code is 5.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
 use shamba::env::Env;
-use shamba::inspect::{Ending, manifest_file, table_file, wal_file};
-use shamba::{CheckReport, Db, ErrorKind, Problem};
+use shamba::inspect::{Ending, LogDescription, manifest_file, table_file, wal_file};
+use shamba::{CheckReport, ErrorKind, Problem};
 
 use crate::exit::Failure;
 use crate::json;
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::{Out, Table, warn};
-use crate::sizes::{show_count, show_size};
+use crate::sizes::{counted, show_count, show_size};
 
 /// Arguments of `check`.
 #[derive(Args)]
@@ -33,8 +34,10 @@ pub struct CheckArgs {
 
 pub fn run(args: &CheckArgs, out: &mut Out) -> Result<(), Failure> {
     let (findings, opened) = match open::reader(&args.db, &ReaderOptions::default()) {
-        Ok(db) => (Findings::of_report(&verify(&db)?), true),
-        Err(Failure::Engine(error)) if error.kind() == ErrorKind::Corruption => {
+        Ok(db) => (Findings::of_report(&db.verify()?, db.warnings()), true),
+        Err(Failure::Engine(error))
+            if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported) =>
+        {
             (Findings::file_by_file(&args.db, &error)?, false)
         }
         Err(failure) => return Err(failure),
@@ -47,34 +50,21 @@ pub fn run(args: &CheckArgs, out: &mut Out) -> Result<(), Failure> {
             out.text(layout_table(files).to_string())?;
             out.line("")?;
         }
-        findings.warnings.iter().for_each(warn);
+        // What opening warned of is on standard error already.
+        findings.warnings.iter().filter(|warning| !findings.said.contains(warning)).for_each(warn);
         for damage in &findings.problems {
             out.line(damage.to_string())?;
         }
-        out.line(format!(
-            "{}: {} tables, {} entries, {} checked",
-            match findings.problems.len() {
-                0 => "no damage".to_string(),
-                1 => "1 problem".to_string(),
-                count => format!("{} problems", show_count(count as u64)),
-            },
-            show_count(findings.tables),
-            show_count(findings.entries),
-            show_size(findings.bytes_checked)
-        ))?;
+        out.line(findings.summary())?;
     }
-    if findings.problems.is_empty() { Ok(()) } else { Err(Failure::Reported(2)) }
+    match findings.problems.as_slice() {
+        [] => Ok(()),
+        problems if problems.iter().all(|problem| problem.is_unsupported) => Err(Failure::Reported(5)),
+        _ => Err(Failure::Reported(2)),
+    }
 }
 
-fn verify(db: &Db) -> Result<CheckReport, Failure> {
-    let mut report = db.verify()?;
-    // What opening warned of is on standard error already.
-    let said = db.warnings();
-    report.warnings.retain(|warning| !said.contains(warning));
-    Ok(report)
-}
-
-/// One damaged place.
+/// One damaged place, or a file that this build cannot read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Damage {
     file: PathBuf,
@@ -82,6 +72,8 @@ struct Damage {
     structure: String,
     detail: String,
     affected: String,
+    /// The file is of a version, or has a feature, that this build does not know.
+    is_unsupported: bool,
 }
 
 impl Damage {
@@ -93,6 +85,7 @@ impl Damage {
             structure: structure.clone(),
             detail: detail.clone(),
             affected: affected.clone(),
+            is_unsupported: false,
         }
     }
 
@@ -101,7 +94,14 @@ impl Damage {
             Some(damage) => (damage.file.clone(), damage.offset, damage.structure.to_string()),
             None => (file.to_path_buf(), 0, "file".to_string()),
         };
-        Self { file, offset, structure, detail: error.to_string(), affected: affected.to_string() }
+        Self {
+            file,
+            offset,
+            structure,
+            detail: error.to_string(),
+            affected: affected.to_string(),
+            is_unsupported: error.kind() == ErrorKind::Unsupported,
+        }
     }
 }
 
@@ -121,33 +121,65 @@ impl std::fmt::Display for Damage {
 struct Findings {
     problems: Vec<Damage>,
     warnings: Vec<String>,
+    /// Those of the warnings that opening gave.
+    said: Vec<String>,
     tables: u64,
     entries: u64,
+    logs: u64,
+    log_batches: u64,
+    log_operations: u64,
     bytes_checked: u64,
 }
 
 impl Findings {
-    fn of_report(report: &CheckReport) -> Self {
+    fn of_report(report: &CheckReport, said: Vec<String>) -> Self {
         Self {
             problems: report.problems.iter().map(Damage::of_problem).collect(),
             warnings: report.warnings.clone(),
+            said,
             tables: report.tables,
             entries: report.entries,
+            logs: report.logs,
+            log_batches: report.log_batches,
+            log_operations: report.log_operations,
             bytes_checked: report.bytes_checked,
         }
+    }
+
+    /// What was found and read, in a line.
+    fn summary(&self) -> String {
+        let found = match self.problems.len() {
+            0 => "no damage".to_string(),
+            count => counted(count as u64, "problem", "problems"),
+        };
+        format!(
+            "{found}: {} with {}, {} with {} of {}, {} checked",
+            counted(self.tables, "table", "tables"),
+            counted(self.entries, "entry", "entries"),
+            counted(self.logs, "log", "logs"),
+            counted(self.log_batches, "batch", "batches"),
+            counted(self.log_operations, "operation", "operations"),
+            show_size(self.bytes_checked)
+        )
     }
 
     /// Every file by itself, where `error` keeps the database from being opened.
     fn file_by_file(dir: &Path, error: &shamba::Error) -> Result<Self, Failure> {
         let mut findings = Self::default();
-        findings.problems.push(Damage::of_error(dir, error, "the whole database: it cannot be opened"));
+        let files = files(dir)?;
+        // Of an unknown version only the text says which file it is.
+        let text = error.to_string();
+        let named = files.iter().find(|(file, ..)| text.starts_with(&format!("{}: ", file.display())));
+        let file = named.map_or(dir, |(file, ..)| file);
+        findings.problems.push(Damage::of_error(file, error, "the whole database: it cannot be opened"));
         let env = Env::real();
-        for (file, bytes, kind) in files(dir)? {
+        for (file, bytes, kind) in files {
             let problem = match kind {
                 Kind::Table => match table_file(&env, &file) {
                     Ok(table) => {
                         findings.tables += 1;
                         findings.entries += table.summary.entries;
+                        findings.warnings.extend(table.warnings);
                         None
                     }
                     Err(error) => Some(Damage::of_error(&file, &error, "the keys of this table")),
@@ -155,16 +187,25 @@ impl Findings {
                 Kind::Log | Kind::Manifest => {
                     let read = if kind == Kind::Log { wal_file } else { manifest_file };
                     match read(&env, &file) {
-                        Ok(log) => match &log.ending {
-                            Ending::Corrupt { offset, detail } => Some(Damage {
-                                offset: *offset,
-                                structure: format!("{} frame", log.kind),
-                                detail: detail.clone(),
-                                affected: "everything written from there on".to_string(),
-                                file,
-                            }),
-                            _ => None,
-                        },
+                        Ok(log) => {
+                            if kind == Kind::Log {
+                                findings.logs += 1;
+                                findings.log_batches += said(&log, |field| field == "batch");
+                                findings.log_operations +=
+                                    said(&log, |field| matches!(field, "put" | "delete" | "range_delete"));
+                            }
+                            match &log.ending {
+                                Ending::Corrupt { offset, detail } => Some(Damage {
+                                    offset: *offset,
+                                    structure: format!("{} frame", log.kind),
+                                    detail: detail.clone(),
+                                    affected: "everything written from there on".to_string(),
+                                    is_unsupported: false,
+                                    file,
+                                }),
+                                _ => None,
+                            }
+                        }
                         Err(error) => Some(Damage::of_error(&file, &error, "this file")),
                     }
                 }
@@ -206,6 +247,9 @@ impl Findings {
             "warnings": self.warnings,
             "tables": self.tables,
             "entries": self.entries,
+            "logs": self.logs,
+            "log_batches": self.log_batches,
+            "log_operations": self.log_operations,
             "bytes_checked": self.bytes_checked,
         });
         match layout {
@@ -216,6 +260,11 @@ impl Findings {
             None => object,
         }
     }
+}
+
+/// How many fields of its records have such a name.
+fn said(log: &LogDescription, is_meant: impl Fn(&str) -> bool) -> u64 {
+    log.records.iter().flat_map(|record| &record.fields).filter(|(name, _)| is_meant(name)).count() as u64
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

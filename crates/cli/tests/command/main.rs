@@ -10,3 +10,4 @@ mod load;
 mod put_get_scan;
 mod support;
 mod traces;
+mod verdicts;

@@ -4,43 +4,61 @@ use std::path::Path;
 
 use shamba_env::Env;
 
-use super::{Described, Fields, LogDescription, describe_file, escaped};
+use super::{EDIT, Fields, LogDescription, describe_file, escaped};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{FileKind, Record, RecordKind};
-use crate::version::current::read_current;
+use crate::log::{FileKind, RecordKind};
+use crate::version::current::{CURRENT, read_current};
 use crate::version::manifest::codec::{EditFault, decode_edit};
-use crate::version::manifest::manifest_file_name;
+use crate::version::manifest::load::no_database_without_current;
+use crate::version::manifest::{ManifestState, manifest_file_name};
 use crate::version::{Change, KeyRange, ManifestEdit};
 
 /// Describes the manifest at `path`; of a database directory, the manifest in force.
 ///
 /// # Errors
-/// `Corruption` when `CURRENT` or the file header is damaged (later damage is in
-/// [`LogDescription::ending`]), `Unsupported` for a newer version, `Io` when there is no database, what
-/// reading says.
+/// `Corruption` when `CURRENT` or the file header is damaged, or a database has no `CURRENT` or not the
+/// manifest that it names (later damage is in [`LogDescription::ending`]), `Unsupported` for a newer version,
+/// `Io` when there is no database, what reading says.
 pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
     // A path that can be listed is a directory.
     if env.vfs.list(path).is_err() {
-        return describe_file(env, path, FileKind::Manifest, &mut |_, record, _| Ok(describe(record)));
+        return describe_manifest(env, path);
     }
     let Some(current) = read_current(env, path)? else {
+        no_database_without_current(env, path)?;
         return Err(Error::new(ErrorKind::Io, format!("{}: no database here", path.display())));
     };
-    manifest_file(env, &path.join(manifest_file_name(current.number)))
+    let file = path.join(manifest_file_name(current.number));
+    if let Ok(false) = env.vfs.exists(&file) {
+        let detail = format!("it is missing, and {CURRENT} names it");
+        return Err(Error::corruption(&file, 0, "manifest", detail));
+    }
+    let described = describe_manifest(env, &file)?;
+    if described.birth != current.birth.0 {
+        let detail = format!("it is not the file that {CURRENT} names, but another of that name");
+        return Err(Error::corruption(&file, 0, FileKind::Manifest.header_structure(), detail));
+    }
+    Ok(described)
 }
 
-fn describe(record: &Record) -> Described {
-    match record.kind {
-        RecordKind::Promise => Ok(("promise", Vec::new())),
-        RecordKind::End => Ok(("end", Vec::new())),
-        RecordKind::Head => Err("a log's head in a manifest".to_owned()),
-        RecordKind::Data => {
-            let edit = decode_edit(&record.payload).map_err(|fault| match fault {
-                EditFault::Malformed(detail) | EditFault::Unsupported(detail) => detail,
-            })?;
-            Ok(("edit", fields(&edit)))
-        }
-    }
+fn describe_manifest(env: &Env, path: &Path) -> Result<LogDescription> {
+    // Edits are applied, too: one that does not fit what came before it is damage that no checksum shows.
+    let mut state = ManifestState::default();
+    describe_file(env, path, FileKind::Manifest, &mut |_, record, _| match record.kind {
+        RecordKind::Promise => Ok(Ok(("promise", Vec::new()))),
+        RecordKind::End => Ok(Ok(("end", Vec::new()))),
+        RecordKind::Head => Ok(Err("a log's head in a manifest".to_owned())),
+        RecordKind::Data => match decode_edit(&record.payload) {
+            Ok(edit) => {
+                let fits = state.apply(&edit).map_err(|detail| format!("it does not fit: {detail}"));
+                Ok(fits.map(|()| (EDIT, fields(&edit))))
+            }
+            Err(EditFault::Malformed(detail)) => Ok(Err(detail)),
+            Err(EditFault::Unsupported(detail)) => {
+                Err(Error::new(ErrorKind::Unsupported, format!("{}: {detail}", path.display())))
+            }
+        },
+    })
 }
 
 fn fields(edit: &ManifestEdit) -> Fields {

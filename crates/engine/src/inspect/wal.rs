@@ -2,17 +2,21 @@
 
 use std::path::Path;
 
-use shamba_env::Env;
+use shamba_env::{Env, LockKind};
 use shamba_key::SeqNo;
 
-use super::{Described, Fields, LogDescription, describe_file, escaped};
+use super::{Described, Ending, Fields, LogDescription, describe_file, escaped};
 use crate::error::Result;
 use crate::ids::{KeyspaceId, LogNo};
 use crate::log::payload::{Stop, decoded};
 use crate::log::{FileKind, FrameReader, Record, RecordKind};
+use crate::recovery::LOCK;
+use crate::settings::Settings;
+use crate::verify::replay_strictly;
+use crate::version::manifest::ManifestReader;
 use crate::wal::head::Head;
 use crate::wal::stream::{Checked, OpStream, StreamedOp, StreamedValue, check};
-use crate::wal::{OpRef, RecordView};
+use crate::wal::{OpRef, RecordView, log_file_name};
 
 /// Describes the log at `path`.
 ///
@@ -21,12 +25,37 @@ use crate::wal::{OpRef, RecordView};
 /// `Unsupported` for a newer version, what reading says.
 pub fn wal_file(env: &Env, path: &Path) -> Result<LogDescription> {
     let mut last_seq = SeqNo::ZERO;
-    describe_file(env, path, FileKind::Wal, &mut |reader, record, number| {
+    let mut described = describe_file(env, path, FileKind::Wal, &mut |reader, record, number| {
         if record.payload_bytes > record.payload.len() as u64 {
             return decoded(describe_streamed(reader, record, &mut last_seq));
         }
         Ok(describe(record, LogNo(number), &mut last_seq))
-    })
+    })?;
+    if !described.is_corrupt()
+        && let Some((offset, detail)) = damage_by_the_others(env, path, LogNo(described.number))
+    {
+        described.ending = Ending::Corrupt { offset, detail };
+    }
+    Ok(described)
+}
+
+/// What an open says against log `number`, where the file has its name in a database: the manifest and the logs
+/// beside it may promise more of it than it does itself. Nothing where they cannot be read, which is no fault of
+/// this log's, or where a writer changes them meanwhile.
+fn damage_by_the_others(env: &Env, path: &Path, number: LogNo) -> Option<(u64, String)> {
+    let (dir, name) = (path.parent()?, path.file_name()?);
+    if name != log_file_name(number).as_str() {
+        return None;
+    }
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let _no_writer = env.vfs.lock(&dir.join(LOCK), LockKind::Shared).ok()?;
+    let loaded = ManifestReader::load(env, dir).ok()??;
+    let error = replay_strictly(env, dir, &loaded.state, Settings::default().held_value_bytes_max()).err()?;
+    let damage = error.damage().filter(|damage| damage.file.file_name() == Some(name))?;
+    // File and place are told beside the detail.
+    let place = format!("damaged {} at offset {}: ", damage.structure, damage.offset);
+    let detail = error.context().split_once(&place).map_or(error.context(), |(_, detail)| detail);
+    Some((damage.offset, detail.to_owned()))
 }
 
 /// Describes a record that is too long to be held.

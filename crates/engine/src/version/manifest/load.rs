@@ -151,7 +151,10 @@ fn unsupported(path: &Path, detail: &str) -> Error {
 }
 
 /// Without `CURRENT` there may be what a creation leaves behind that did not end, and nothing else of ours.
-fn no_database_without_current(env: &Env, dir: &Path) -> Result<()> {
+///
+/// # Errors
+/// `Corruption` if there is more; what reading says.
+pub(crate) fn no_database_without_current(env: &Env, dir: &Path) -> Result<()> {
     let entries = match env.vfs.list(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

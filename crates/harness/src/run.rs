@@ -46,7 +46,8 @@ pub struct Options {
     pub threads: u32,
     /// How operations spread over items; the YCSB workloads have their own.
     pub distribution: Distribution,
-    /// Share of the lookups of `readrandom`, `seekrandom` and `readwhilewriting` that ask for absent keys.
+    /// Share of the lookups of `readrandom`, `multireadrandom`, `seekrandom` and `readwhilewriting` that ask for
+    /// absent keys.
     pub empty_fraction: f64,
     /// Entries that `seekrandom` reads after the one it seeks.
     pub seek_nexts: u32,
@@ -74,6 +75,56 @@ impl Default for Options {
             multi_get: 32,
             seed: 1,
             turn: 0,
+        }
+    }
+}
+
+/// The longest value that the engine takes.
+const VALUE_BYTES_MAX: usize = 256 << 20;
+
+impl Options {
+    /// Whether `workload` can be run with these options, so that a caller may ask before it makes a database.
+    ///
+    /// # Errors
+    /// [`Error::Options`] naming the option of `shamba bench`, its bounds and its value.
+    pub fn check(&self, workload: Workload) -> Result<(), Error> {
+        self.keys(workload).map(|_| ())
+    }
+
+    /// The keys of `workload`.
+    fn keys(&self, workload: Workload) -> Result<Keys, Error> {
+        let refused = |text: String| Err(Error::Options(text));
+        for (option, count) in [("--num", self.num), ("--reads", self.reads)] {
+            if count == 0 || count > 1 << 40 {
+                return refused(format!("{option} must be from 1 to 2^40, not {count}"));
+            }
+        }
+        if self.threads == 0 || self.threads > 1024 {
+            return refused(format!("--threads must be from 1 to 1024, not {}", self.threads));
+        }
+        if self.multi_get == 0 || self.multi_get > 1 << 16 {
+            return refused(format!("--multi-get must be from 1 to 65536, not {}", self.multi_get));
+        }
+        if !(0.0..=1.0).contains(&self.empty_fraction) {
+            return refused(format!("--empty-fraction must be from 0 to 1, not {}", self.empty_fraction));
+        }
+        if self.value_size > VALUE_BYTES_MAX {
+            return refused(format!("--value-size must be at most 256 MiB, not {} bytes", self.value_size));
+        }
+        let size = self.key_size.unwrap_or_else(|| self.key_shape.default_key_size());
+        if workload == Workload::Queue && size < 16 {
+            return refused(format!("--key-size must be at least 16 bytes for queue, not {size}"));
+        }
+        let inserts = matches!(workload, Workload::YcsbD | Workload::YcsbE);
+        let items = self.num + if inserts { self.ops(workload) } else { 0 };
+        Keys::new(self.key_shape, size, 2 * items).or_else(|detail| refused(format!("--key-size: {detail}")))
+    }
+
+    /// Operations of `workload`.
+    fn ops(&self, workload: Workload) -> u64 {
+        match workload {
+            Workload::FillSeq | Workload::FillRandom | Workload::Overwrite | Workload::Queue => self.num,
+            _ => self.reads,
         }
     }
 }
@@ -212,34 +263,8 @@ impl<'a> Job<'a> {
         options: &'a Options,
         progress: &'a Progress,
     ) -> Result<Self, Error> {
-        if options.num == 0 || options.num > 1 << 40 || options.reads > 1 << 40 {
-            return Err(Error::Options("the number of items and of reads must be from 1 to 2^40".into()));
-        }
-        if options.threads == 0 || options.threads > 1024 {
-            return Err(Error::Options(format!("threads must be from 1 to 1024, not {}", options.threads)));
-        }
-        if options.multi_get == 0 || options.multi_get > 1 << 16 {
-            return Err(Error::Options(format!(
-                "keys a call must be from 1 to 65536, not {}",
-                options.multi_get
-            )));
-        }
-        if !(0.0..=1.0).contains(&options.empty_fraction) {
-            let share = options.empty_fraction;
-            return Err(Error::Options(format!("the empty fraction must be from 0 to 1, not {share}")));
-        }
-        let ops = match workload {
-            Workload::FillSeq | Workload::FillRandom | Workload::Overwrite | Workload::Queue => options.num,
-            _ => options.reads,
-        };
-        let inserts = matches!(workload, Workload::YcsbD | Workload::YcsbE);
-        let items = options.num + if inserts { ops } else { 0 };
-        let size = options.key_size.unwrap_or_else(|| options.key_shape.default_key_size());
-        let keys = Keys::new(options.key_shape, size, 2 * items).map_err(Error::Options)?;
+        let keys = options.keys(workload)?;
         let sort = workload == Workload::FillSeq && options.key_shape != KeyShape::Sequential;
-        if workload == Workload::Queue && size < 16 {
-            return Err(Error::Options(format!("queue needs keys of at least 16 bytes, not {size}")));
-        }
         Ok(Self {
             db,
             workload,
@@ -247,7 +272,7 @@ impl<'a> Job<'a> {
             progress,
             keys,
             values: Values::new(options.value_size, options.seed),
-            ops,
+            ops: options.ops(workload),
             order: sort.then(|| sorted_items(&keys, options.num)),
             next_item: AtomicU64::new(options.num),
             stop: AtomicBool::new(false),

@@ -150,10 +150,13 @@ fn the_same_seed_does_the_same() {
 fn options_that_cannot_be_met_are_refused_before_anything_is_done() {
     let db = open();
     for (options, word) in [
-        (Options { num: 0, ..options() }, "number"),
-        (Options { threads: 0, ..options() }, "threads"),
-        (Options { empty_fraction: 1.5, ..options() }, "fraction"),
-        (Options { key_size: Some(1), ..options() }, "bytes"),
+        (Options { num: 0, ..options() }, "--num"),
+        (Options { reads: 0, ..options() }, "--reads"),
+        (Options { threads: 0, ..options() }, "--threads"),
+        (Options { empty_fraction: 1.5, ..options() }, "--empty-fraction"),
+        (Options { key_size: Some(1), ..options() }, "--key-size"),
+        (Options { value_size: 1 << 30, ..options() }, "--value-size"),
+        (Options { multi_get: 0, ..options() }, "--multi-get"),
     ] {
         let error = run(&db, Workload::FillSeq, &options, &Progress::default()).expect_err(word);
         assert!(matches!(&error, Error::Options(text) if text.contains(word)), "{error}");

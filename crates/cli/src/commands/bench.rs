@@ -45,7 +45,8 @@ pub struct BenchArgs {
     /// How operations spread over items: uniform, zipf, latest or hotspot
     #[arg(long, value_name = "NAME", default_value_t = Distribution::Uniform)]
     distribution: Distribution,
-    /// Share of the lookups of readrandom, seekrandom and readwhilewriting that ask for absent keys
+    /// Share of the lookups of readrandom, multireadrandom, seekrandom and readwhilewriting that ask for absent
+    /// keys
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     empty_fraction: f64,
     /// Entries that seekrandom reads after the one it seeks
@@ -86,10 +87,9 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
         seed: args.seed,
         turn: 0,
     };
+    // All of them before a database is made, or the first of them runs for an hour.
+    args.names.iter().try_for_each(|&workload| options.check(workload))?;
     let db = open::create(&args.db, &args.engine)?;
-    if !args.json {
-        out.line(HEADINGS)?;
-    }
     // Whether the database holds what a fill of this run wrote, so that what reads must find is known.
     let mut known = false;
     for (turn, &workload) in (0..).zip(&args.names) {
@@ -122,6 +122,9 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
         if args.json {
             out.json(&object(&result))?;
         } else {
+            if turn == 0 {
+                out.line(HEADINGS)?;
+            }
             out.line(line(&result))?;
         }
         out.flush()?;

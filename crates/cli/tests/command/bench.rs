@@ -143,12 +143,25 @@ fn options_that_make_no_sense_are_usage_errors() {
         vec!["fillslow"],
         vec![],
         vec!["fillseq", "--num", "0"],
+        vec!["fillseq", "readrandom", "--reads", "0"],
         vec!["fillseq", "--threads", "0"],
+        vec!["fillseq", "--multi-get", "0"],
+        vec!["fillseq", "--value-size", "1GiB"],
+        vec!["fillseq", "queue", "--num", "10", "--key-size", "8"],
         vec!["fillseq", "--num", "1000", "--key-size", "1"],
         vec!["readrandom", "--empty-fraction", "2"],
         vec!["fillseq", "--key-shape", "round"],
         vec!["fillseq", "--distribution", "normal"],
     ] {
-        run(["bench", &db].iter().copied().chain(args.iter().copied())).fails(64);
+        let refused = run(["bench", &db].iter().copied().chain(args.iter().copied()));
+        assert_eq!(refused.out, "", "{args:?}: not even a heading");
+        let err = refused.fails(64);
+        if let [.., option, _] = args[..] {
+            assert!(err.contains(option), "{args:?}: the option is named: {err}");
+        }
     }
+    assert!(!std::fs::exists(&db).expect("readable"), "no database was made");
+    run(["bench", &db, "fillseq", "--num", "10"]).ok();
+    assert_eq!(run(["bench", &db, "fillseq", "--num", "10"]).out, "", "nor a heading before a refused fill");
+    assert!(run(["bench", "--help"]).ok().contains("readrandom, multireadrandom, seekrandom"));
 }

@@ -31,6 +31,14 @@ impl Out {
         Ok(self.writer.write_all(b"\n")?)
     }
 
+    /// Writes bytes as they are. Long ones go past the buffer, from where the engine holds them.
+    ///
+    /// # Errors
+    /// As standard output fails.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        Ok(self.writer.write_all(bytes)?)
+    }
+
     /// Writes text that brings its own line ends; adds a last one if it is missing.
     ///
     /// # Errors

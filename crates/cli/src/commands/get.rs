@@ -1,4 +1,4 @@
-//! `shamba get DB KEY`: the value and a newline, or nothing and exit code 1.
+//! `shamba get DB KEY`: the value and a newline, or nothing and exit code 1; with `--raw` nothing but its bytes.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,9 +20,12 @@ pub struct GetArgs {
     db: PathBuf,
     /// The key
     key: OsString,
-    /// Key and value are hex
+    /// Key and value are hex; with --raw only the key
     #[arg(long)]
     hex: bool,
+    /// Print the bytes of the value as they are, and nothing else
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -35,6 +38,12 @@ pub fn run(args: &GetArgs, out: &mut Out) -> Result<(), Failure> {
     let key = argument("KEY", &args.key, notation)?;
     let db = open::reader(&args.db, &args.reader)?;
     let value = db.get(&key)?;
+    if args.raw {
+        return match &value {
+            Some(value) => out.bytes(value),
+            None => Err(Failure::Reported(1)),
+        };
+    }
     let shown = value.as_ref().map(|value| notation.show(value));
     if args.json {
         out.json(&json!({

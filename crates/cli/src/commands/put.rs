@@ -1,12 +1,17 @@
-//! `shamba put DB KEY VALUE`.
+//! `shamba put DB KEY VALUE`, or the value as a file or standard input has it.
+//!
+//! The engine takes a value whole, so a file is read whole, before the database is opened.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::argument;
 use crate::exit::Failure;
+use crate::load::VALUE_BYTES_MAX;
 use crate::open;
 use crate::options::EngineOptions;
 use crate::text::Notation;
@@ -19,8 +24,12 @@ pub struct PutArgs {
     /// The key
     key: OsString,
     /// The value
-    value: OsString,
-    /// Key and value are hex
+    #[arg(required_unless_present = "value_file")]
+    value: Option<OsString>,
+    /// Take the value from a file, byte by byte as it is; `-` is standard input
+    #[arg(long, value_name = "PATH", conflicts_with = "value")]
+    value_file: Option<PathBuf>,
+    /// Key and VALUE are hex
     #[arg(long)]
     hex: bool,
     #[command(flatten)]
@@ -30,8 +39,33 @@ pub struct PutArgs {
 pub fn run(args: &PutArgs) -> Result<(), Failure> {
     let notation = Notation::from_switch(args.hex);
     let key = argument("KEY", &args.key, notation)?;
-    let value = argument("VALUE", &args.value, notation)?;
+    let value = match (&args.value_file, &args.value) {
+        (Some(path), _) => value_of_file(path)?,
+        (None, Some(text)) => argument("VALUE", text, notation)?,
+        (None, None) => return Err(Failure::Usage("a VALUE or --value-file is needed".into())),
+    };
     let db = open::create(&args.db, &args.engine)?;
     db.put(key, value)?;
     Ok(db.close()?)
+}
+
+/// The bytes of a file, or of standard input.
+fn value_of_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    if path.as_os_str() == "-" {
+        return bounded("standard input", &mut io::stdin().lock());
+    }
+    let name = path.display().to_string();
+    let mut file = File::open(path).map_err(|error| Failure::io(&name, error))?;
+    bounded(&name, &mut file)
+}
+
+/// Everything that `input` has, or a refusal: no value is that long, and a device may never end.
+fn bounded(name: &str, input: &mut dyn Read) -> Result<Vec<u8>, Failure> {
+    let mut value = Vec::new();
+    let most = VALUE_BYTES_MAX as u64;
+    input.take(most + 1).read_to_end(&mut value).map_err(|error| Failure::io(name, error))?;
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(Failure::Data(format!("{name}: a value may have at most {} MiB", most >> 20)));
+    }
+    Ok(value)
 }

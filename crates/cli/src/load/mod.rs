@@ -20,9 +20,10 @@ use clap::ValueEnum;
 
 use crate::text::Notation;
 
-/// The longest key and value that a database takes.
+/// The longest key that a database takes.
 const KEY_BYTES_MAX: usize = 65_535;
-const VALUE_BYTES_MAX: usize = 256 << 20;
+/// The longest value.
+pub const VALUE_BYTES_MAX: usize = 256 << 20;
 
 /// How a file holds records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -33,6 +33,38 @@ fn text_and_hex_name_the_same_bytes() {
 }
 
 #[test]
+fn values_go_from_files_and_to_standard_output_byte_by_byte() {
+    let dir = Dir::new();
+    let (db, file) = (dir.path("db"), dir.path("value"));
+    // Long enough to be stored in chunks, with every byte in it, text escapes and an end that is no newline.
+    let value: Vec<u8> = (0..100_000u32).flat_map(|n| n.to_le_bytes()).chain(*b"\\x41\n\\").collect();
+    std::fs::write(&file, &value).expect("writable");
+    let raw = |args: &[&str]| {
+        let child = command(["get", &db, "--raw"].iter().chain(args)).spawn().expect("starts");
+        let output = child.wait_with_output().expect("ends");
+        (output.status.code(), output.stdout)
+    };
+    run(["put", &db, "from file", "--value-file", &file]).ok();
+    assert!(raw(&["from file"]) == (Some(0), value.clone()));
+    run_with(["put", &db, "--value-file", "-", "--hex", "0aff"], &value).ok();
+    assert!(raw(&["--hex", "0aff"]) == (Some(0), value), "--hex is for the key");
+    run_with(["put", &db, "empty", "--value-file", "-"], b"").ok();
+    assert_eq!(raw(&["empty"]), (Some(0), Vec::new()));
+    assert_eq!(raw(&["absent"]), (Some(1), Vec::new()));
+    let none = dir.path("none");
+    for (args, code) in [
+        (vec!["put", &none, "k", "--value-file", "/no/such/file"], 3),
+        (vec!["put", &none, "k", "v", "--value-file", &file], 64),
+        (vec!["put", &none, "k"], 64),
+        (vec!["put", &none, "k", "--value-file", "/dev/zero"], 65),
+        (vec!["get", &db, "k", "--raw", "--json"], 64),
+    ] {
+        run(&args).fails(code);
+    }
+    assert!(!std::fs::exists(&none).expect("readable"), "no database was made");
+}
+
+#[test]
 fn scans_take_bounds_prefix_limit_and_direction() {
     let dir = Dir::new();
     let db = dir.path("db");

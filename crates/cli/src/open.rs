@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use shamba::{Builder, Db, Event, EventListener};
+use shamba::{Builder, Db, ErrorKind, Event, EventListener};
 
 use crate::exit::Failure;
 use crate::options::{EngineOptions, ReaderOptions};
@@ -40,9 +40,22 @@ pub fn reader(path: &Path, options: &ReaderOptions) -> Result<Db, Failure> {
 
 fn open(builder: Builder) -> Result<Db, Failure> {
     let warnings = Arc::new(Warnings::default());
-    let db = builder.event_listener(warnings.clone()).open()?;
+    let db = builder.event_listener(warnings.clone()).open().map_err(as_typed)?;
     db.warnings().iter().for_each(|text| warnings.say(text));
     Ok(db)
+}
+
+/// An error that begins with an option's name gets it as it is typed.
+fn as_typed(error: shamba::Error) -> Failure {
+    if error.kind() == ErrorKind::Invalid
+        && let Some((name, rest)) = error.context().split_once(' ')
+    {
+        let name = name.replace('_', "-");
+        if EngineOptions::has(&name) {
+            return Failure::Usage(format!("--{name} {rest}"));
+        }
+    }
+    error.into()
 }
 
 /// Whether there is a database at `path`, or what is left of one.

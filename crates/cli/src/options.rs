@@ -6,7 +6,7 @@
 //!
 //! Not here: options whose part of the engine does not exist yet. They are unknown, never ignored.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use shamba::{Builder, Compression, DigestKind, Durability, MergePolicy, Sizing};
 
 use crate::sizes::parse_size;
@@ -26,9 +26,13 @@ impl Switch {
     }
 }
 
+/// One heading, because clap puts arguments under one heading together.
+const HEADING: &str = "Options of the engine (commands that write record them in the database, where they hold until \
+                       given anew, unless said otherwise; defaults are those of a new database)";
+
 /// Options of commands that write.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Options of the engine (defaults are those of a new database)")]
+#[command(next_help_heading = HEADING)]
 pub struct EngineOptions {
     #[command(flatten)]
     reader: ReaderOptions,
@@ -61,8 +65,9 @@ pub struct EngineOptions {
     /// Size at which table files are cut (default: min(64MiB, memory budget / 16))
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     file_size: Option<u64>,
-    /// Threads that merge, at most one for every 32 MiB of the memory budget (default: one a core, up to 4)
-    #[arg(long, value_name = "COUNT")]
+    /// Threads that merge, at most one for every 32 MiB of the memory budget; not recorded (default: one a
+    /// core, up to 4)
+    #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=256))]
     background_threads: Option<u32>,
     /// When writes are synced to the device: with each one, never, or within MS milliseconds (default: never)
     #[arg(long, value_name = "always|never|MS", value_parser = parse_sync)]
@@ -71,9 +76,11 @@ pub struct EngineOptions {
 
 /// Options of commands that read.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Options of the engine (defaults are those of a new database)")]
+#[command(next_help_heading = HEADING)]
 pub struct ReaderOptions {
-    /// Memory for the block cache and what is derived from it (default: 256MiB)
+    /// What the engine counts (block cache, memtables, filters, indexes, tables being built) is kept within
+    /// this, as far as filters and indexes of open tables leave room; the process takes some 10 to 20 MiB more
+    /// (default: 256MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_budget: Option<u64>,
     /// One hash per lookup, or (off) the baseline: one for every filter that is consulted (default: on)
@@ -85,11 +92,11 @@ pub struct ReaderOptions {
     /// Memtables answer lookups by an index of digests, or (off) the baseline: by their order (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     memtable_index: Option<Switch>,
-    /// Read tables past the system's page cache (default: off)
+    /// Read tables past the system's page cache; not recorded (default: off)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     direct_io: Option<Switch>,
-    /// Table files kept open at once (default: 1000)
-    #[arg(long, value_name = "COUNT")]
+    /// Table files kept open at once; not recorded (default: 1000)
+    #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(16..=1 << 20))]
     max_open_files: Option<u32>,
 }
 
@@ -110,6 +117,12 @@ impl ReaderOptions {
 }
 
 impl EngineOptions {
+    /// Whether there is an option of this name, without its dashes.
+    pub fn has(name: &str) -> bool {
+        let command = Self::augment_args(clap::Command::new("options"));
+        command.get_arguments().any(|argument| argument.get_long() == Some(name))
+    }
+
     /// Gives the options that were given to the builder.
     pub fn apply(&self, builder: Builder) -> Builder {
         let builder = self.reader.apply(builder);

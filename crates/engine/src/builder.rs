@@ -22,6 +22,11 @@ type Change = Box<dyn Fn(&mut Settings) + Send>;
 /// Options of a database, and the ways to open it.
 ///
 /// Every method returns the builder; see the crate's front page for an example.
+///
+/// Options are *recorded*: one that is given to an open that writes is kept in the database and holds for every
+/// later open that does not give it, so a memory budget, a merge policy or a durability need be given once. The
+/// digest and its seed are fixed at creation. Not recorded is what says "in this open" (direct I/O, open files,
+/// threads, no log), when merges run, how to open, and whom to tell.
 pub struct Builder {
     pub(crate) path: PathBuf,
     pub(crate) env: Env,
@@ -73,8 +78,11 @@ impl Builder {
         self
     }
 
-    /// Bytes that block cache and table size are derived from. Default 256 MiB, least 4 MiB. (Counted and
-    /// shown beside the process's resident size; not yet a bound on every part.)
+    /// Bytes that what the engine counts is kept within: block cache, memtables, filters and indexes of open
+    /// tables, tables being built, what walks read ahead. Each is charged to one ledger before it is allocated
+    /// ([`Db::memory`] shows it), and the budget holds as far as filters and indexes leave room: they do not give
+    /// way yet, in the next version they do. The process takes some 10 to 20 MiB more (allocator, stacks,
+    /// tables' metadata). Default 256 MiB, least 4 MiB; recorded.
     #[must_use]
     pub fn memory_budget(self, bytes: u64) -> Self {
         self.change(move |s| s.memory_budget_bytes = bytes)
@@ -224,7 +232,7 @@ impl Builder {
         self.change(move |s| s.block_bytes = bytes)
     }
 
-    /// What a write's acknowledgement means unless it says otherwise. Default [`Durability::NoSync`].
+    /// What a write's acknowledgement means unless it says otherwise. Default [`Durability::NoSync`]; recorded.
     #[must_use]
     pub fn durability(self, durability: Durability) -> Self {
         self.change(move |s| s.durability = durability)
@@ -280,7 +288,7 @@ impl Builder {
         self.change(move |s| s.background_threads = Some(count))
     }
 
-    /// Whether merges run by themselves (default) or only in [`Db::compact`].
+    /// Whether merges run by themselves (default), in this open, or only in [`Db::compact`].
     #[must_use]
     pub fn auto_compaction(self, on: bool) -> Self {
         self.change(move |s| s.auto_compaction = on)

@@ -11,6 +11,7 @@ mod commands;
 mod demo;
 mod exit;
 mod json;
+mod kind;
 mod load;
 mod open;
 mod options;
@@ -28,8 +29,10 @@ use crate::output::{Out, note};
 
 /// An embeddable key-value engine: one hash per lookup, one memory budget, an engine that explains itself.
 ///
-/// DB is a directory. Keys and values are text in which \xNN stands for any byte; --hex takes and prints
-/// hex instead. Sizes take suffixes such as 64KiB or 1MiB. A key that starts with a dash goes after `--`.
+/// DB is a directory. Keys and values are text in which \xNN stands for the byte with these two hex digits, in
+/// output for every byte that does not print; a backslash before anything else is a backslash, and is printed
+/// as \x5c. --hex takes and prints hex instead. Sizes take suffixes such as 64KiB or 1MiB. A key that starts
+/// with a dash goes after `--`.
 ///
 /// Exit codes: 0 ok, 1 not found, 2 corruption, 3 I/O or no such database, 4 locked, 5 unknown version,
 /// 6 no space, 7 read-only, 8 stalled, 64 usage, 65 bad input data.

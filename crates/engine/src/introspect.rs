@@ -51,8 +51,9 @@ impl Core {
         let mut text = String::new();
         for keyspace in self.keyspaces.load().values() {
             let view = keyspace.load_full();
+            let entries = |count: u64| if count == 1 { "1 entry".into() } else { format!("{count} entries") };
             let memtables: Vec<String> =
-                view.memtables.iter().map(|memtable| format!("{} entries", memtable.entries())).collect();
+                view.memtables.iter().map(|memtable| entries(memtable.entries())).collect();
             let _ = writeln!(text, "keyspace \"{}\"", keyspace.name.escape_default());
             let _ = writeln!(text, "memtables: {}", memtables.join(", "));
             let _ = writeln!(text, "{}", view.version);

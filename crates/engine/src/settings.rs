@@ -260,21 +260,30 @@ impl Settings {
     /// # Errors
     /// `Invalid` naming the option, its value and its bounds.
     pub fn validate(&self) -> Result<()> {
-        self.design.validate().map_err(Error::invalid)?;
         let inbox = self.inbox();
-        let bounds = [
+        let sizes = [
             ("memory-budget", self.memory_budget_bytes, 4 << 20, 1 << 50),
+            ("write-buffer", self.design.buffer_bytes, 1 << 10, 1 << 40),
             ("file-size", self.file_bytes.unwrap_or(64 << 20), 1 << 10, 1 << 40),
             ("block-size", self.block_bytes as u64, 64, 4096),
+            ("wal-bytes", self.wal_bytes, 1 << 10, 1 << 50),
+        ];
+        for (name, bytes, least, most) in sizes {
+            if bytes < least || bytes > most {
+                let [least, most, bytes] = [least, most, bytes].map(shown_size);
+                return Err(Error::invalid(format!("{name} must be from {least} to {most}, not {bytes}")));
+            }
+        }
+        self.design.validate().map_err(Error::invalid)?;
+        let counts = [
             ("inbox-trigger", u64::from(inbox.trigger_runs), 1, 1 << 16),
             ("inbox-soft-runs", u64::from(inbox.soft_runs), 1, 1 << 16),
             ("inbox-hard-runs", u64::from(inbox.hard_runs), 1, 1 << 16),
             ("background-threads", u64::from(self.background_threads.unwrap_or(1)), 1, 256),
             ("immutable-memtables", u64::from(self.immutable_memtables), 1, 1 << 10),
-            ("wal-bytes", self.wal_bytes, 1 << 10, 1 << 50),
             ("max-open-files", u64::from(self.max_open_files), 16, 1 << 20),
         ];
-        for (name, value, least, most) in bounds {
+        for (name, value, least, most) in counts {
             if value < least || value > most {
                 return Err(Error::invalid(format!("{name} must be from {least} to {most}, not {value}")));
             }
@@ -348,6 +357,16 @@ impl Settings {
     /// Where tables are cut.
     pub fn table_bytes(&self) -> u64 {
         self.file_bytes.unwrap_or_else(|| (self.memory_budget_bytes / 16).min(64 << 20))
+    }
+}
+
+/// A size in the largest binary unit that divides it, for limits that people chose.
+fn shown_size(bytes: u64) -> String {
+    let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let fitting = units.into_iter().find(|(log2, _)| bytes > 0 && bytes.trailing_zeros() >= *log2);
+    match fitting {
+        Some((log2, unit)) => format!("{} {unit}", bytes >> log2),
+        None => format!("{bytes} bytes"),
     }
 }
 

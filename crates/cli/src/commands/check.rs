@@ -320,9 +320,9 @@ fn layout(dir: &Path) -> Result<Vec<Layout>, Failure> {
                         })
                         .collect();
                     let text = format!(
-                        "{} entries in {} blocks; {}",
-                        table.summary.entries,
-                        table.blocks.len(),
+                        "{} in {}; {}",
+                        counted(table.summary.entries, "entry", "entries"),
+                        counted(table.blocks.len() as u64, "block", "blocks"),
                         sections.join(", ")
                     );
                     ("table", json::table(&table), text)
@@ -334,7 +334,8 @@ fn layout(dir: &Path) -> Result<Vec<Layout>, Failure> {
                     if kind == Kind::Log { ("log", wal_file) } else { ("manifest", manifest_file) };
                 match read(&env, &path) {
                     Ok(log) => {
-                        let text = format!("{} records, {} bytes promised", log.records.len(), log.promise);
+                        let records = counted(log.records.len() as u64, "record", "records");
+                        let text = format!("{records}, {} promised", counted(log.promise, "byte", "bytes"));
                         let object = json!({ "records": log.records.len(), "promise": log.promise });
                         (word, object, text)
                     }

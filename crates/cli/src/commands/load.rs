@@ -15,7 +15,7 @@ use crate::open;
 use crate::options::EngineOptions;
 use crate::output::{Out, warn};
 use crate::progress;
-use crate::sizes::show_count;
+use crate::sizes::counted;
 
 /// Records and bytes of a batch: large enough that commits do not count, small enough for any buffer.
 const BATCH_RECORDS: usize = 1000;
@@ -81,7 +81,7 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
     db.close()?;
     result?;
     if skipped > NAMED_MAX {
-        warn(format!("{name}: {} lines skipped in all", show_count(skipped)));
+        warn(format!("{name}: {} skipped in all", counted(skipped, "line", "lines")));
     }
     let seconds = start.elapsed().as_secs_f64();
     if args.json {
@@ -90,9 +90,9 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
         );
     }
     out.line(format!(
-        "{} records loaded, {} lines skipped, {seconds:.1} s",
-        show_count(loaded),
-        show_count(skipped)
+        "{} loaded, {} skipped, {seconds:.1} s",
+        counted(loaded, "record", "records"),
+        counted(skipped, "line", "lines")
     ))
 }
 
@@ -130,9 +130,9 @@ impl Load<'_> {
                 Ok(Some(Item::Malformed { line, reason })) => {
                     let before = self.loaded + batch.len() as u64;
                     break Err(Failure::Data(format!(
-                        "{}:{line}: {reason} (the {} records before it are loaded; --skip-bad skips such lines)",
+                        "{}:{line}: {reason} (loaded before it: {}; --skip-bad skips such lines)",
                         self.name,
-                        show_count(before)
+                        counted(before, "record", "records")
                     )));
                 }
                 Ok(None) => break Ok(()),

@@ -8,6 +8,7 @@ use shamba::inspect::manifest_file;
 
 use super::wal::print;
 use crate::exit::Failure;
+use crate::kind;
 use crate::output::Out;
 
 /// Arguments of `manifest`.
@@ -24,5 +25,7 @@ pub fn run(args: &ManifestArgs, out: &mut Out) -> Result<(), Failure> {
     if !args.db.exists() {
         return Err(Failure::missing(&args.db));
     }
-    print("shamba.manifest/1", &manifest_file(&Env::real(), &args.db)?, args.json, out)
+    let manifest =
+        manifest_file(&Env::real(), &args.db).map_err(|error| kind::explain(error, &args.db, b"SHAMBAMF"))?;
+    print("shamba.manifest/1", &manifest, args.json, out)
 }

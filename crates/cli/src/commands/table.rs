@@ -8,6 +8,7 @@ use shamba::inspect::table_file;
 
 use crate::exit::Failure;
 use crate::json;
+use crate::kind;
 use crate::output::{Out, warn};
 
 /// Arguments of `table`.
@@ -21,7 +22,8 @@ pub struct TableArgs {
 }
 
 pub fn run(args: &TableArgs, out: &mut Out) -> Result<(), Failure> {
-    let table = table_file(&Env::real(), &args.file)?;
+    let table = table_file(&Env::real(), &args.file)
+        .map_err(|error| kind::explain(error, &args.file, b"SHAMBAT1"))?;
     table.warnings.iter().for_each(warn);
     if args.json { out.json(&json::table(&table)) } else { out.text(table.to_string()) }
 }

@@ -8,6 +8,7 @@ use shamba::inspect::{LogDescription, wal_file};
 
 use crate::exit::Failure;
 use crate::json;
+use crate::kind;
 use crate::output::Out;
 
 /// Arguments of `wal`.
@@ -21,7 +22,9 @@ pub struct WalArgs {
 }
 
 pub fn run(args: &WalArgs, out: &mut Out) -> Result<(), Failure> {
-    print("shamba.wal/1", &wal_file(&Env::real(), &args.file)?, args.json, out)
+    let log =
+        wal_file(&Env::real(), &args.file).map_err(|error| kind::explain(error, &args.file, b"SHAMBAWL"))?;
+    print("shamba.wal/1", &log, args.json, out)
 }
 
 /// Prints a framed file; damage in what it promised is the exit code's concern.

@@ -11,7 +11,7 @@ use super::plan::{LEVELS, Plan};
 use super::trial::{Trial, Variant};
 use crate::exit::Failure;
 use crate::output::{Out, Table};
-use crate::sizes::{show_count, show_size};
+use crate::sizes::{counted, show_count, show_size};
 
 /// What is about to happen.
 pub fn opening(
@@ -62,11 +62,11 @@ pub fn progress(out: &mut Out, trial: &Trial) -> Result<(), Failure> {
         wrong => format!("{} WRONG", show_count(wrong)),
     };
     out.line(format!(
-        "  {:<14} {:>4.1} s: {} entries compared, {} lookups checked, {verdict}",
+        "  {:<14} {:>4.1} s: {} compared, {} checked, {verdict}",
         trial.policy.to_string(),
         trial.seconds,
-        show_count(checked.entries),
-        show_count(checked.lookups),
+        counted(checked.entries, "entry", "entries"),
+        counted(checked.lookups, "lookup", "lookups"),
     ))
 }
 
@@ -324,10 +324,10 @@ fn closing(out: &mut Out, story: &Story) -> Result<(), Failure> {
     out.heading("Verified")?;
     let sum = |of: fn(&Trial) -> u64| story.trials.iter().map(of).sum::<u64>();
     out.line(format!(
-        "  {} entries compared with the walk after reopening, {} lookups checked: {} mismatches.",
-        show_count(sum(|trial| trial.verification.entries)),
-        show_count(sum(|trial| trial.verification.lookups)),
-        show_count(story.mismatches())
+        "  {} compared with the walk after reopening, {} checked: {}.",
+        counted(sum(|trial| trial.verification.entries), "entry", "entries"),
+        counted(sum(|trial| trial.verification.lookups), "lookup", "lookups"),
+        counted(story.mismatches(), "mismatch", "mismatches")
     ))?;
     let shallow = story.trials.iter().map(|trial| trial.deepest_level).min().unwrap_or(0);
     if shallow < LEVELS {

@@ -13,7 +13,8 @@ pub fn record(line: &[u8], key_field: &str, hex: bool) -> Parsed {
         // The position within the line: the line itself is named by the caller.
         let text = error.to_string();
         let reason = text.split(" at line ").next().unwrap_or(&text);
-        format!("no JSON object: {reason} (column {})", error.column())
+        // Columns count from 1; what is wrong with the whole line comes with a 0.
+        format!("no JSON object: {reason} (column {})", error.column().max(1))
     })?;
     let key = match object.get(key_field) {
         None => return Err(format!("no field {key_field:?}")),

@@ -101,7 +101,7 @@ fn jsonl() {
             ok("7", "x"),
             bad("4: no field \"key\""),
             bad("5: field \"key\" is no text and no number"),
-            bad("6: no JSON object: invalid type: sequence, expected a map (column 0)"),
+            bad("6: no JSON object: invalid type: sequence, expected a map (column 1)"),
             bad("7: no JSON object: EOF while parsing a value (column 7)"),
             bad("8: empty line"),
         ]

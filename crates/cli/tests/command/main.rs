@@ -11,3 +11,4 @@ mod put_get_scan;
 mod support;
 mod traces;
 mod verdicts;
+mod wording;

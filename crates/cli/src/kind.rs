@@ -1,0 +1,34 @@
+//! What kind of file a command was given, where it was meant for another: by the magic that every file of a
+//! database begins with (`docs/formats/`), not by its name.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use shamba::{Error, ErrorKind};
+
+use crate::exit::Failure;
+
+/// Magics, and what to do with such a file.
+const KINDS: [(&[u8; 8], &str); 5] = [
+    (b"SHAMBAT1", "this is a table: see `shamba table`"),
+    (b"SHAMBAWL", "this is a log: see `shamba wal`"),
+    (b"SHAMBAMF", "this is a manifest: see `shamba manifest`"),
+    (b"SHAMBACU", "this names the manifest in force: see `shamba manifest` of its directory"),
+    (b"SHAMBAVL", "these are values of a flush that was under way: nothing describes them"),
+];
+
+/// Why `path` could not be described: that it is of another kind than the one that `own` begins, if it is, else
+/// what the engine says.
+pub fn explain(error: Error, path: &Path, own: &[u8; 8]) -> Failure {
+    let mut magic = [0; 8];
+    let mut is_read = || File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
+    if error.kind() == ErrorKind::Corruption
+        && is_read()
+        && magic != *own
+        && let Some((_, advice)) = KINDS.iter().find(|(known, _)| **known == magic)
+    {
+        return Failure::Usage(format!("{}: {advice}", path.display()));
+    }
+    error.into()
+}

@@ -1,0 +1,97 @@
+//! What messages and help say: options as they are typed, sizes and counts as people read them.
+
+use std::fs;
+
+use crate::support::{Dir, files, run, run_with};
+
+#[test]
+fn options_out_of_range_are_named_as_typed_in_readable_units() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    for (option, value, message) in [
+        ("--memory-budget", "1KiB", "--memory-budget must be from 4 MiB to 1 PiB, not 1 KiB"),
+        ("--memory-budget", "2PiB", "no size"),
+        ("--write-buffer", "1000", "--write-buffer must be from 1 KiB to 1 TiB, not 1000 bytes"),
+        ("--file-size", "1", "--file-size must be from 1 KiB to 1 TiB, not 1 bytes"),
+        ("--size-ratio", "1.5", "--size-ratio must be from 2 to"),
+        ("--bits-per-key", "-1", "--bits-per-key must be from 0 to"),
+        ("--max-open-files", "4294967296", "4294967296 is not in 16..=1048576"),
+        ("--max-open-files", "3", "--max-open-files"),
+        ("--background-threads", "0", "0 is not in 1..=256"),
+    ] {
+        let err = run(["put", &db, "k", "v", option, value]).fails(64);
+        assert!(err.contains(message), "{option} {value}: {err}");
+    }
+    // The bounds of the command line are those of the engine.
+    for (option, value) in [
+        ("--max-open-files", "16"),
+        ("--max-open-files", "1048576"),
+        ("--background-threads", "1"),
+        ("--background-threads", "256"),
+    ] {
+        run(["put", &db, "k", "v", option, value]).ok();
+    }
+    let err = run(["put", &db, "k", "v", "--digest", "md5"]).fails(64);
+    assert!(err.contains("crc32c") && !err.contains("test4bit"), "{err}");
+}
+
+#[test]
+fn what_an_open_was_given_is_recorded_and_help_says_so() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    run(["put", &db, "k", "v", "--memory-budget", "32MiB", "--policy", "tiering"]).ok();
+    run(["put", &db, "k", "w"]).ok();
+    assert_eq!(run(["memory", &db, "--json"]).json()["budget_bytes"], 32 << 20);
+    assert_eq!(run(["stats", &db, "--json"]).json()["design"]["policy"], "tiering");
+    for command in ["put", "batch", "compact", "get"] {
+        let help = run([command, "--help"]).ok();
+        assert!(help.contains("record them in the database"), "{help}");
+    }
+    let help = run(["--help"]).ok();
+    assert!(help.contains("\\xNN") && help.contains("backslash"), "{help}");
+}
+
+#[test]
+fn a_file_of_another_kind_is_told_where_it_belongs() {
+    let dir = Dir::new();
+    let db = dir.database("db", 100);
+    let first = |kind: &str| files(&db, kind).remove(0).display().to_string();
+    let (table, log, manifest) = (first("sst"), first("log"), first("MANIFEST-"));
+    for (command, file, advice) in [
+        ("table", &log, "this is a log: see `shamba wal`"),
+        ("table", &manifest, "this is a manifest: see `shamba manifest`"),
+        ("wal", &table, "this is a table: see `shamba table`"),
+        ("wal", &manifest, "this is a manifest: see `shamba manifest`"),
+        ("manifest", &table, "this is a table: see `shamba table`"),
+        ("manifest", &first("CURRENT"), "this names the manifest in force"),
+    ] {
+        let err = run([command, file]).fails(64);
+        assert!(err.contains(advice), "{command}: {err}");
+    }
+}
+
+#[test]
+fn one_is_singular() {
+    let dir = Dir::new();
+    let (db, file) = (dir.path("db"), dir.path("one.tsv"));
+    fs::write(&file, "k\tv\n").expect("writable");
+    let loaded = run(["load", &db, &file]);
+    let said = format!("{}{}", loaded.out, loaded.err);
+    assert!(said.starts_with("1 record loaded, 0 lines skipped"), "{said}");
+    run(["compact", &db]).ok();
+    assert!(
+        run(["check", &db]).ok().starts_with("no damage: 1 table with 1 entry, 1 log with 0 batches of 0 op")
+    );
+    assert!(run(["check", &db, "--layout"]).ok().contains("1 entry in 1 block; "));
+    run_with(["batch", &db], b"put a 1\n").ok();
+    assert!(run(["tree", &db]).ok().contains("memtables: 1 entry\n"));
+}
+
+#[test]
+fn columns_count_from_1() {
+    let dir = Dir::new();
+    let (db, file) = (dir.path("db"), dir.path("bad.jsonl"));
+    fs::write(&file, "[1]\n").expect("writable");
+    let err = run(["load", &db, &file]).fails(65);
+    assert!(err.contains("bad.jsonl:1: ") && err.contains("(column 1)"), "{err}");
+}

@@ -98,6 +98,12 @@ pub struct ReaderOptions {
     /// Table files kept open at once; not recorded (default: 1000)
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(16..=1 << 20))]
     max_open_files: Option<u32>,
+    /// Let each read of a file take so many microseconds longer, as on a slower device; not recorded (default: 0)
+    #[arg(long, value_name = "US", allow_negative_numbers = true)]
+    device_read_us: Option<f64>,
+    /// Let each append and sync take so many microseconds longer; not recorded (default: 0)
+    #[arg(long, value_name = "US", allow_negative_numbers = true)]
+    device_write_us: Option<f64>,
 }
 
 /// Compression by level. A type of its own, because to clap a `Vec` means an option given many times.
@@ -112,7 +118,9 @@ impl ReaderOptions {
         let builder = set(builder, self.prefetch.map(Switch::is_on), Builder::prefetch);
         let builder = set(builder, self.memtable_index.map(Switch::is_on), Builder::memtable_index);
         let builder = set(builder, self.direct_io.map(Switch::is_on), Builder::direct_io);
-        set(builder, self.max_open_files, Builder::max_open_files)
+        let builder = set(builder, self.max_open_files, Builder::max_open_files);
+        let us = |given: Option<f64>| given.unwrap_or(0.0);
+        builder.device_latency_us(us(self.device_read_us), us(self.device_write_us))
     }
 }
 

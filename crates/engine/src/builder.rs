@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shamba_env::Env;
+use shamba_env::{Env, SlowFs};
 use shamba_key::DigestKind;
 use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::{Compression, LargeValues};
@@ -30,6 +30,8 @@ type Change = Box<dyn Fn(&mut Settings) + Send>;
 pub struct Builder {
     pub(crate) path: PathBuf,
     pub(crate) env: Env,
+    /// Microseconds that each read, and each append and sync, takes longer.
+    device_us: (f64, f64),
     pub(crate) changes: Vec<Change>,
     pub(crate) digest: Option<DigestKind>,
     pub(crate) digest_seed: Option<u64>,
@@ -53,6 +55,7 @@ impl Builder {
         Self {
             path: path.to_path_buf(),
             env: Env::real(),
+            device_us: (0.0, 0.0),
             changes: Vec::new(),
             digest: None,
             digest_seed: None,
@@ -69,6 +72,33 @@ impl Builder {
     fn change(mut self, change: impl Fn(&mut Settings) + Send + 'static) -> Self {
         self.changes.push(Box::new(change));
         self
+    }
+
+    /// Lets each read of a file take `read_us` microseconds longer, and each append and sync `write_us`, in this open: a
+    /// device that the machine does not have, for experiments ([`shamba_env::SlowFs`]). [`crate::Stats::emulated`]
+    /// then says so. Fractions count; at most a second each. Default 0.
+    #[must_use]
+    pub fn device_latency_us(mut self, read_us: f64, write_us: f64) -> Self {
+        self.device_us = (read_us, write_us);
+        self
+    }
+
+    /// The world that the database lives in, its device emulated if that is wanted.
+    ///
+    /// # Errors
+    /// `Invalid` for latencies that cannot be.
+    pub(crate) fn world(&self) -> Result<Env> {
+        let ns = |name: &str, us: f64| match us {
+            us if (0.0..=1e6).contains(&us) => Ok((us * 1e3).round() as u64),
+            us => Err(Error::invalid(format!("{name} must be from 0 to 1000000 (a second), not {us}"))),
+        };
+        let read_ns = ns("device-read-us", self.device_us.0)?;
+        let write_ns = ns("device-write-us", self.device_us.1)?;
+        let mut env = self.env.clone();
+        if read_ns > 0 || write_ns > 0 {
+            env.vfs = Arc::new(SlowFs::new(env.vfs, Arc::clone(&env.clock), read_ns, write_ns));
+        }
+        Ok(env)
     }
 
     /// Files, clock, randomness and threads. Default: the real ones.

@@ -20,6 +20,7 @@ impl Core {
             levels.map(|(level, runs)| Self::level_stats(level, capacity_bytes(level), runs)).collect();
         stats.deepest_level = view.version.deepest_level();
         stats.runs = view.version.run_count() as u64;
+        stats.emulated = self.env.vfs.is_emulated();
         stats.debt_bytes = self.debt_bytes();
         stats.unsynced_bytes = self.unsynced_bytes.load(Ordering::Relaxed);
         stats.iterators_revoked = self.iterators.revoked();

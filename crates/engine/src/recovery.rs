@@ -56,7 +56,7 @@ pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
 /// Opens the database that the builder describes.
 pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
-    let env = builder.env.clone();
+    let env = builder.world()?;
     let dir = builder.path.clone();
     let file_lock = lock_directory(&env, &dir, &builder)?;
     let loaded = ManifestReader::load(&env, &dir)?;

@@ -76,3 +76,38 @@ fn a_file_system_without_direct_reads_is_a_warning_and_one_only() -> shamba::Res
     }
     Ok(())
 }
+
+#[test]
+fn an_emulated_device_takes_its_time_and_changes_no_answer() -> shamba::Result<()> {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let open = |read_us, write_us| {
+        let builder = Db::builder("/db").env(env.clone()).write_buffer(64 << 10).info_log(false);
+        builder.device_latency_us(read_us, write_us).open()
+    };
+    let db = open(0.0, 0.0)?;
+    for number in 0..4_000u32 {
+        db.put(number.to_be_bytes(), [7; 100])?;
+    }
+    db.flush()?;
+    assert!(!db.stats().emulated);
+    db.close()?;
+    let db = open(300.0, 2_000.0)?;
+    let took = |act: &dyn Fn() -> shamba::Result<()>| {
+        let before_us = env.clock.now_us();
+        act().map(|()| env.clock.now_us() - before_us)
+    };
+    let get = || db.get(5u32.to_be_bytes()).map(|value| assert_eq!(value.as_deref(), Some(&[7; 100][..])));
+    assert_eq!((took(&get)?, took(&get)?), (300, 0), "read once, then cached");
+    let synced_us = took(&|| db.put_with("new", "1", &shamba::Durability::Sync.into()))?;
+    assert!(
+        synced_us >= 4_000 && synced_us.is_multiple_of(2_000),
+        "{synced_us}: an append or two and a sync"
+    );
+    assert!(db.stats().emulated);
+    db.close()?;
+    for (read_us, write_us, name) in [(-1.0, 0.0, "read"), (0.0, f64::NAN, "write"), (1e7, 0.0, "read")] {
+        let error = open(read_us, write_us).expect_err("no latency");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    Ok(())
+}

@@ -47,6 +47,8 @@ fn unknown_commands_and_options_are_usage_errors() {
         ("--direct-io", "perhaps"),
         ("--max-open-files", "3"),
         ("--background-threads", "0"),
+        ("--device-read-us", "-1"),
+        ("--device-write-us", "nan"),
     ] {
         run(["put", &db, "k", "v", option, value]).fails(64);
     }
@@ -99,6 +101,10 @@ fn every_engine_option_is_taken() {
         "64",
         "--background-threads",
         "2",
+        "--device-read-us",
+        "0.5",
+        "--device-write-us",
+        "1",
     ])
     .ok();
     let design = &run(["stats", &db, "--json"]).json()["design"];

@@ -4,8 +4,8 @@
 //! that takes a field away or gives it another meaning needs a new schema number.
 
 use serde_json::{Value, json};
-use shamba::inspect::{Ending, LogDescription, TableDescription};
-use shamba::{Action, Db, Explanation, MemoryReport, Outcome, Place, Stats, Step};
+use shamba::inspect::{Ending, LogDescription, ModuleShape, TableDescription};
+use shamba::{Action, Db, Explanation, MemoryReport, ModuleStep, Outcome, Place, Stats, Step};
 
 use crate::text::{Notation, escape};
 
@@ -52,6 +52,8 @@ pub fn lookup_counters(stats: &Stats) -> Value {
         "modules_tested": stats.modules_tested,
         "false_positives": stats.false_positives,
         "filter_reads": stats.filter_reads,
+        "filter_hits": stats.filter_hits,
+        "modules_skipped": stats.modules_skipped,
         "index_reads": stats.index_reads,
         "data_reads": stats.data_reads,
         "cache_hits": stats.cache_hits,
@@ -100,8 +102,24 @@ pub fn explanation(explanation: &Explanation, notation: Notation) -> Value {
         "hashes": explanation.hashes,
         "filters_consulted": explanation.filters,
         "false_positives": explanation.false_positives,
+        "modules_skipped": explanation.modules_skipped,
+        "filter_reads": explanation.filter_reads,
+        "index_reads": explanation.index_reads,
         "data_reads": explanation.data_reads,
     })
+}
+
+fn module(module: &ModuleStep) -> Value {
+    match module {
+        ModuleStep::Held { module, maybe } => json!({ "module": module, "done": "asked", "maybe": maybe }),
+        ModuleStep::Fetched { module, maybe, read } => {
+            json!({ "module": module, "done": if *read { "read" } else { "fetched" }, "maybe": maybe })
+        }
+        ModuleStep::Skipped { module, why } => {
+            json!({ "module": module, "done": "skipped", "why": why.to_string() })
+        }
+        _ => json!({ "done": "other" }),
+    }
 }
 
 fn step(step: &Step) -> Value {
@@ -117,7 +135,14 @@ fn step(step: &Step) -> Value {
         Action::MemtableSearched { entries } => json!({ "action": "memtable searched", "entries": entries }),
         Action::OutOfRange => json!({ "action": "out of range" }),
         Action::NoFilter => json!({ "action": "no filter" }),
-        Action::FilterProbed { maybe } => json!({ "action": "filter probed", "maybe": maybe }),
+        Action::FilterProbed { maybe, modules } => {
+            let modules: Vec<Value> = modules.iter().map(module).collect();
+            json!({ "action": "filter probed", "maybe": maybe, "modules": modules })
+        }
+        Action::FilterSkipped { modules } => {
+            let modules: Vec<Value> = modules.iter().map(module).collect();
+            json!({ "action": "filter skipped", "modules": modules })
+        }
         Action::TableSearched { data_reads, cache_hits, index_reads, ns, .. } => json!({
             "action": "table searched", "data_reads": data_reads, "cache_hits": cache_hits,
             "index_reads": index_reads, "ns": ns,
@@ -155,13 +180,16 @@ pub fn table(table: &TableDescription) -> Value {
             })
         })
         .collect();
-    let filter = table.filter.as_ref().map(|shape| {
-        json!({
-            "family": shape.family.name(),
-            "probes": shape.probes,
-            "slices": shape.slices(),
-            "slice_bytes": shape.slice_bytes(),
-        })
+    let filter = table.filter.as_ref().map(|filter| {
+        let module = |module: &ModuleShape| {
+            json!({
+                "probes": module.probes(),
+                "slices": module.slices(),
+                "slice_bytes": module.slice_bytes(),
+            })
+        };
+        let modules: Vec<Value> = filter.modules().iter().map(module).collect();
+        json!({ "family": filter.family().name(), "modules": modules })
     });
     let tombstones: Vec<Value> = table
         .range_tombstones

@@ -7,7 +7,10 @@
 //! Not here: options whose part of the engine does not exist yet. They are unknown, never ignored.
 
 use clap::{Args, ValueEnum, value_parser};
-use shamba::{Builder, Compression, DigestKind, Durability, MergePolicy, Sizing};
+use shamba::{
+    Builder, Compression, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency, Sizing,
+    Skipping,
+};
 
 use crate::sizes::parse_size;
 
@@ -48,6 +51,14 @@ pub struct EngineOptions {
     /// Filter bits per key; 0 writes no filters (default: 10)
     #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
     bits_per_key: Option<f64>,
+    /// Family of filters: blocked (one cache line a key), modular:D (D blocked modules that share the bits, asked one
+    /// after the other), modular:D:S (the first with S thousandths of the bits), standard or standard-double (as
+    /// in the papers) (default: blocked)
+    #[arg(long, value_name = "FAMILY", value_parser = parse::<FilterLayout>)]
+    filter_layout: Option<FilterLayout>,
+    /// Short for --filter-layout modular:D, from 1 to 7
+    #[arg(long, value_name = "D", conflicts_with = "filter_layout", value_parser = parse_modules)]
+    modules: Option<FilterLayout>,
     /// Hash function of lookups and filters: xxh3, xxh64, rapid, murmur64a, city64 or crc32c; fixed when the
     /// database is created (default: xxh3)
     #[arg(long, value_name = "KIND", value_parser = parse::<DigestKind>)]
@@ -86,6 +97,14 @@ pub struct ReaderOptions {
     /// One hash per lookup, or (off) the baseline: one for every filter that is consulted (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     hash_sharing: Option<Switch>,
+    /// How filters and index partitions are held in memory: budgeted (those that save most), pinned (all) or
+    /// cached (in the block cache, as blocks) (default: budgeted)
+    #[arg(long, value_name = "KIND", value_parser = parse::<Residency>)]
+    residency: Option<Residency>,
+    /// Which modules of a filter a lookup may pass over where memory does not hold them: none, partial (any but
+    /// the first) or full (any) (default: full)
+    #[arg(long, value_name = "WHICH", value_parser = parse::<Skipping>)]
+    skipping: Option<Skipping>,
     /// Ask for the filter lines of all candidates before testing the first (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     prefetch: Option<Switch>,
@@ -115,6 +134,8 @@ impl ReaderOptions {
     pub fn apply(&self, builder: Builder) -> Builder {
         let builder = set(builder, self.memory_budget, Builder::memory_budget);
         let builder = set(builder, self.hash_sharing.map(Switch::is_on), Builder::hash_sharing);
+        let builder = set(builder, self.residency, Builder::filter_residency);
+        let builder = set(builder, self.skipping, Builder::module_skipping);
         let builder = set(builder, self.prefetch.map(Switch::is_on), Builder::prefetch);
         let builder = set(builder, self.memtable_index.map(Switch::is_on), Builder::memtable_index);
         let builder = set(builder, self.direct_io.map(Switch::is_on), Builder::direct_io);
@@ -138,6 +159,7 @@ impl EngineOptions {
         let builder = set(builder, self.policy, Builder::merge_policy);
         let builder = set(builder, self.write_buffer, Builder::write_buffer);
         let builder = set(builder, self.bits_per_key, Builder::bits_per_key);
+        let builder = set(builder, self.filter_layout.or(self.modules), Builder::filter_layout);
         let builder = set(builder, self.digest, Builder::digest);
         let builder =
             set(builder, self.compression.clone().map(|levels| levels.0), Builder::compression_per_level);
@@ -158,6 +180,11 @@ fn set<T>(builder: Builder, value: Option<T>, setter: impl FnOnce(Builder, T) ->
 
 fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn parse_modules(text: &str) -> Result<FilterLayout, String> {
+    let modules = text.parse().ok().and_then(Modules::equal);
+    modules.map(FilterLayout::Modular).ok_or_else(|| "must be from 1 to 7".into())
 }
 
 fn parse_compression(text: &str) -> Result<Levels, String> {

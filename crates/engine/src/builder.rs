@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba_env::{Env, SlowFs};
+use shamba_filter::{FilterLayout, MAX_MODULES, Modules};
 use shamba_key::DigestKind;
+use shamba_model::skip::Skipping;
 use shamba_model::{Design, MergePolicy, Sizing};
-use shamba_table::{Compression, LargeValues};
+use shamba_table::{Compression, LargeValues, Residency};
 
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -202,6 +204,24 @@ impl Builder {
     #[must_use]
     pub fn hash_sharing(self, on: bool) -> Self {
         self.change(move |s| s.hash_sharing = on)
+    }
+
+    /// The family of the filters that are built from now on, and how many modules share their bits. Default: blocked.
+    #[must_use]
+    pub fn filter_layout(self, layout: FilterLayout) -> Self {
+        self.change(move |s| s.filter_layout = layout)
+    }
+
+    /// How filters and index partitions are held in memory. Default: those that save most within the budget.
+    #[must_use]
+    pub fn filter_residency(self, residency: Residency) -> Self {
+        self.change(move |s| s.filter_residency = residency)
+    }
+
+    /// Which modules of a filter a lookup may pass over where memory does not hold them. Default: any.
+    #[must_use]
+    pub fn module_skipping(self, skipping: Skipping) -> Self {
+        self.change(move |s| s.module_skipping = skipping)
     }
 
     /// Ask for every candidate's filter line before testing the first (default), or not.
@@ -397,6 +417,10 @@ impl Builder {
                 let on = switch(name, value)?;
                 self.block_tags(on)
             }
+            "filter-layout" => self.filter_layout(value.parse().map_err(parsed)?),
+            "modules" => self.filter_layout(modules(value).map_err(parsed)?),
+            "residency" => self.filter_residency(value.parse().map_err(parsed)?),
+            "skipping" => self.module_skipping(value.parse().map_err(parsed)?),
             "memtable-index" => {
                 let on = switch(name, value)?;
                 self.memtable_index(on)
@@ -444,4 +468,10 @@ impl Builder {
         settings.apply_policy();
         settings
     }
+}
+
+/// The layout of so many equal modules.
+fn modules(count: &str) -> std::result::Result<FilterLayout, String> {
+    let count = count.parse().ok().and_then(Modules::equal);
+    count.map(FilterLayout::Modular).ok_or_else(|| format!("must be from 1 to {MAX_MODULES}"))
 }

@@ -24,6 +24,7 @@ mod tests;
 mod wal;
 
 pub use manifest::manifest_file;
+pub use shamba_filter::ModuleShape;
 pub use shamba_table::TableDescription;
 pub use wal::wal_file;
 

@@ -40,7 +40,7 @@ impl Core {
             stats.deletes += meta.deletes;
             stats.range_deletes += meta.range_deletes;
             let filter = meta.reader.get().and_then(|reader| reader.filter());
-            stats.filter_bytes += filter.map_or(0, |filter| filter.resident_bytes() as u64);
+            stats.filter_bytes += filter.map_or(0, |filter| filter.held_bytes());
             bits += meta.bits_per_key * meta.entries as f64;
         }
         stats.bits_per_key = if stats.entries == 0 { 0.0 } else { bits / stats.entries as f64 };

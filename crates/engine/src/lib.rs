@@ -75,7 +75,7 @@ pub use key_range::KeyRange;
 pub use memory::MemoryReport;
 pub use metrics::{LevelStats, Stats};
 pub use read::cursor::{Cursor, Iter};
-pub use read::explain::{Action, Explanation, Outcome, Place, Step};
+pub use read::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};
 pub use read::reader::{HashedKey, ReadOptions};
 pub use settings::Durability;
 pub use slice::Slice;
@@ -83,6 +83,8 @@ pub use verify::{CheckReport, Problem};
 pub use write::batch::{Batch, WriteOptions};
 
 pub use shamba_env as env;
+pub use shamba_filter::{FilterLayout, Modules};
 pub use shamba_key::DigestKind;
+pub use shamba_model::skip::Skipping;
 pub use shamba_model::{Design, MergePolicy, Sizing};
-pub use shamba_table::Compression;
+pub use shamba_table::{Compression, Residency};

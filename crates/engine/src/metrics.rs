@@ -42,6 +42,10 @@ macro_rules! work_counters {
             pub false_positives: u64,
             /// Filter slices read from files by lookups.
             pub filter_reads: u64,
+            /// Filter slices that lookups found in the block cache.
+            pub filter_hits: u64,
+            /// Filter modules passed over by lookups because memory does not hold them.
+            pub modules_skipped: u64,
             /// Index partitions read from files by lookups.
             pub index_reads: u64,
             /// Data blocks read from files by lookups.
@@ -95,6 +99,8 @@ macro_rules! work_counters {
                 lookup_fields!(modules_tested);
                 lookup_fields!(false_positives);
                 lookup_fields!(filter_reads);
+                lookup_fields!(filter_hits);
+                lookup_fields!(modules_skipped);
                 lookup_fields!(index_reads);
                 lookup_fields!(data_reads);
                 lookup_fields!(cache_hits);
@@ -204,6 +210,8 @@ impl Stats {
             modules_tested: total.modules,
             false_positives: total.false_positives,
             filter_reads: total.filter_reads,
+            filter_hits: total.filter_hits,
+            modules_skipped: total.modules_skipped,
             index_reads: total.index_reads,
             data_reads: total.data_reads,
             cache_hits: total.cache_hits,

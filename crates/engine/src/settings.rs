@@ -9,9 +9,11 @@
 
 use std::collections::BTreeMap;
 
+use shamba_filter::FilterLayout;
 use shamba_key::DigestKind;
+use shamba_model::skip::Skipping;
 use shamba_model::{Design, MergePolicy, Sizing};
-use shamba_table::{Compression, LargeValues};
+use shamba_table::{Compression, LargeValues, Residency};
 
 use crate::error::{Error, Result};
 
@@ -110,6 +112,12 @@ pub(crate) struct Settings {
     pub prefetch: bool,
     /// Recorded: data blocks are written with tags, by which lookups find entries in them.
     pub block_tags: bool,
+    /// Recorded: the family of filters, and their modules.
+    pub filter_layout: FilterLayout,
+    /// Recorded: how filters and index partitions are held in memory.
+    pub filter_residency: Residency,
+    /// Recorded: which modules of a filter a lookup may pass over.
+    pub module_skipping: Skipping,
     /// Recorded: memtables answer lookups by their digest index, or by their order (the baseline).
     pub memtable_index: bool,
     /// Recorded: where level capacities come from.
@@ -155,6 +163,9 @@ impl Default for Settings {
             hash_sharing: true,
             prefetch: true,
             block_tags: true,
+            filter_layout: FilterLayout::Blocked,
+            filter_residency: Residency::Budgeted,
+            module_skipping: Skipping::Full,
             memtable_index: true,
             sizing: Sizing::Auto,
             inbox_soft_runs: None,
@@ -190,6 +201,9 @@ impl Settings {
             ("hash-sharing".into(), on_off(self.hash_sharing)),
             ("prefetch".into(), on_off(self.prefetch)),
             ("block-tags".into(), on_off(self.block_tags)),
+            ("filter-layout".into(), self.filter_layout.to_option()),
+            ("residency".into(), self.filter_residency.to_string()),
+            ("skipping".into(), self.module_skipping.to_string()),
             ("memtable-index".into(), on_off(self.memtable_index)),
             ("sizing".into(), self.sizing.to_string()),
             ("inbox-soft-runs".into(), auto_or(self.inbox_soft_runs)),
@@ -239,6 +253,9 @@ impl Settings {
                 "hash-sharing" => settings.hash_sharing = switch(name, text)?,
                 "prefetch" => settings.prefetch = switch(name, text)?,
                 "block-tags" => settings.block_tags = switch(name, text)?,
+                "filter-layout" => settings.filter_layout = text.parse().map_err(Error::invalid)?,
+                "residency" => settings.filter_residency = text.parse().map_err(Error::invalid)?,
+                "skipping" => settings.module_skipping = text.parse().map_err(Error::invalid)?,
                 "memtable-index" => settings.memtable_index = switch(name, text)?,
                 "sizing" => settings.sizing = text.parse().map_err(Error::invalid)?,
                 "inbox-soft-runs" => settings.inbox_soft_runs = number_or_auto(name, text)?,

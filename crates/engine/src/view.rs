@@ -17,8 +17,7 @@ mod fences;
 
 use std::sync::Arc;
 
-use shamba_filter::BlockedFilter;
-use shamba_table::TableReader;
+use shamba_table::{ResidentFilter, TableReader};
 
 use crate::error::Result;
 use crate::ids::KeyspaceId;
@@ -54,7 +53,7 @@ pub(crate) struct RunPlan {
 #[repr(align(64))]
 pub(crate) struct Probe {
     /// `None`: every key may be contained.
-    pub filter: Option<BlockedFilter>,
+    pub filter: Option<ResidentFilter>,
     /// `None` in trees that exist only on paper, or whose tables are not open yet.
     pub reader: Option<Arc<TableReader>>,
 }
@@ -140,7 +139,7 @@ impl RunPlan {
 
 fn probes(run: &Run) -> Arc<[Probe]> {
     let probe = |reader: Option<&Arc<TableReader>>| Probe {
-        filter: reader.and_then(|reader| reader.filter()).cloned(),
+        filter: reader.and_then(|reader| reader.filter()),
         reader: reader.cloned(),
     };
     run.tables().iter().map(|table| probe(table.meta.reader.get())).collect()

@@ -208,6 +208,12 @@ impl FilterGeometry {
         })
     }
 
+    /// Where the bits of `digest` are in the first module, without the search for it. Of no use in a standard filter.
+    #[inline(always)]
+    pub fn first_site(&self, digest: KeyDigest) -> Site {
+        self.site_at(0, 0, self.modules[0], digest)
+    }
+
     /// Where the bits of `digest` are in module `module` alone; `None` when there is no such module, or in a
     /// standard filter.
     #[inline]

@@ -98,12 +98,55 @@ impl Modules {
 }
 
 impl FilterLayout {
+    /// As an option is written: `blocked`, `standard`, `standard-double`, `modular:3`, `modular:2:205` (the first
+    /// module's share in thousandths). Parsing takes this, and `modular` for two equal modules.
+    pub fn to_option(self) -> String {
+        match self {
+            Self::Modular(Modules { count, first_share_permille: None }) => format!("modular:{count}"),
+            Self::Modular(Modules { count, first_share_permille: Some(permille) }) => {
+                format!("modular:{count}:{permille}")
+            }
+            other => other.to_string(),
+        }
+    }
+
     /// The modules: one unless the layout is modular.
     pub fn modules(self) -> Modules {
         match self {
             Self::Modular(modules) => modules,
             Self::Standard(_) | Self::Blocked => Modules { count: 1, first_share_permille: None },
         }
+    }
+}
+
+impl std::str::FromStr for FilterLayout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unknown = || {
+            format!(
+                "filter-layout must be blocked, standard, standard-double, or modular:D for D from 1 to {MAX_MODULES} \
+                 modules, or modular:D:S with S thousandths of the bits in the first, not {text:?}"
+            )
+        };
+        let mut parts = text.split(':');
+        let known = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some("blocked"), None, ..) => Some(Self::Blocked),
+            (Some("standard"), None, ..) => Some(Self::Standard(Probing::Rotation)),
+            (Some("standard-double"), None, ..) => Some(Self::Standard(Probing::DoubleHashing)),
+            (Some("modular"), None, ..) => Modules::equal(2).map(Self::Modular),
+            (Some("modular"), Some(count), None, _) => {
+                count.parse().ok().and_then(Modules::equal).map(Self::Modular)
+            }
+            (Some("modular"), Some(count), Some(permille), None) => {
+                let numbers = count.parse().ok().zip(permille.parse().ok());
+                numbers
+                    .and_then(|(count, permille)| Modules::proportional(count, permille))
+                    .map(Self::Modular)
+            }
+            _ => None,
+        };
+        known.ok_or_else(unknown)
     }
 }
 
@@ -145,6 +188,37 @@ mod tests {
         }
         assert_eq!((Modules::equal(0), Modules::equal(8)), (None, None));
         assert_eq!((Modules::proportional(2, 0), Modules::proportional(2, 1000)), (None, None));
+    }
+
+    #[test]
+    fn options_come_back_and_nonsense_does_not() {
+        let modular = |modules: Option<Modules>| FilterLayout::Modular(modules.unwrap());
+        for layout in [
+            FilterLayout::Blocked,
+            FilterLayout::Standard(Probing::Rotation),
+            FilterLayout::Standard(Probing::DoubleHashing),
+            modular(Modules::equal(1)),
+            modular(Modules::equal(7)),
+            modular(Modules::proportional(2, 205)),
+        ] {
+            assert_eq!(layout.to_option().parse(), Ok(layout));
+        }
+        assert_eq!("modular".parse(), Ok(modular(Modules::equal(2))));
+        for bad in [
+            "",
+            "modular:0",
+            "modular:8",
+            "modular:2:1000",
+            "modular:2:5:1",
+            "blocked:1",
+            "bloom",
+            "modular:x",
+        ] {
+            assert!(
+                bad.parse::<FilterLayout>().is_err_and(|error| error.contains(&format!("{bad:?}"))),
+                "{bad}"
+            );
+        }
     }
 
     #[test]

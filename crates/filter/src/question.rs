@@ -27,10 +27,22 @@ impl<'a> Question<'a> {
         Self { line, probe, probes, prober }
     }
 
+    /// A question without a line: the slice is absent.
+    #[inline(always)]
+    pub fn unanswerable() -> Self {
+        Self { line: None, probe: 0, probes: 0, prober: Prober::SCALAR }
+    }
+
     /// Whether the key may be among those that the filter was built from; `false` is certain.
     #[inline(always)]
     pub fn maybe(self) -> bool {
         self.line.is_none_or(|line| self.prober.all_set(line, self.probe, self.probes))
+    }
+
+    /// Whether there is a line to look at; without one the answer is "maybe".
+    #[inline(always)]
+    pub fn is_answerable(self) -> bool {
+        self.line.is_some()
     }
 
     /// Asks the processor for the line.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::Env;
-use shamba_filter::FilterShape;
+use shamba_filter::{FilterGeometry, ModuleShape};
 use shamba_key::{DigestKind, EntryKind};
 
 use crate::block::DataBlock;
@@ -70,8 +70,8 @@ pub struct TableDescription {
     pub block_bytes: u32,
     /// Where the sections are.
     pub sections: Vec<Section>,
-    /// The filter; `None` if there is none, or its shape is damaged.
-    pub filter: Option<FilterShape>,
+    /// The filter; `None` if there is none, or its geometry is damaged.
+    pub filter: Option<FilterGeometry>,
     /// What is damaged in the filter.
     pub warnings: Vec<String>,
     /// The range tombstones.
@@ -121,6 +121,10 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
         });
     }
     let properties = &loaded.properties;
+    let mut damage: Vec<Error> = loaded.filter_damage.into_iter().collect();
+    if let Some(filter) = &loaded.filter {
+        damage.extend(filter.verify(&loaded.file)?);
+    }
     Ok(TableDescription {
         path: path.to_path_buf(),
         version: VERSION,
@@ -132,8 +136,8 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
         compression: properties.compression,
         block_bytes: properties.block_bytes,
         sections: loaded.footer.sections.clone(),
-        filter: loaded.filter.as_ref().map(|filter| filter.shape()),
-        warnings: loaded.filter_damage.iter().map(Error::to_string).collect(),
+        filter: loaded.filter.map(|filter| filter.geometry),
+        warnings: damage.iter().map(Error::to_string).collect(),
         range_tombstones: loaded.tombstones,
         blocks,
         large_values,
@@ -188,10 +192,7 @@ impl TableDescription {
     /// The properties as (name, text), in the order in which they are printed.
     fn properties(&self) -> Vec<(&'static str, String)> {
         let summary = &self.summary;
-        let filter = self.filter.map_or("none".to_owned(), |shape| {
-            let (family, probes, slices) = (shape.family.name(), shape.probes, shape.slices());
-            format!("{family}, {probes} probes, {slices} slices of {} bytes", shape.slice_bytes())
-        });
+        let filter = self.filter.as_ref().map_or("none".to_owned(), filter_text);
         let mut properties = vec![
             ("file bytes", summary.file_bytes.to_string()),
             ("entries", summary.entries.to_string()),
@@ -213,6 +214,19 @@ impl TableDescription {
             properties.push(("large values", text));
         }
         properties
+    }
+}
+
+/// `blocked, 6 probes, 1 slices of 64 bytes`; of several modules each by itself.
+fn filter_text(filter: &FilterGeometry) -> String {
+    let module = |module: &ModuleShape| {
+        let (probes, slices) = (module.probes(), module.slices());
+        format!("{probes} probes, {slices} slices of {} bytes", module.slice_bytes())
+    };
+    let modules: Vec<String> = filter.modules().iter().map(module).collect();
+    match &modules[..] {
+        [only] => format!("{}, {only}", filter.family().name()),
+        all => format!("{} of {} modules: {}", filter.family().name(), all.len(), all.join("; ")),
     }
 }
 

@@ -1,19 +1,22 @@
-//! The filter's section: its shape, then its slices, each with a checksum of its own.
+//! The filter's section: its geometry, then its slices, each with a checksum of its own.
 //!
 //! ```text
-//! +-------+---------------+---------+---------------+-----+---------+---------------+
-//! | shape | checksum  u32 | slice 0 | checksum  u32 | ... | slice n | checksum  u32 |
-//! +-------+---------------+---------+---------------+-----+---------+---------------+
-//!  0       8               12
+//! +----------+---------------+---------+---------------+-----+---------+---------------+
+//! | geometry | checksum  u32 | slice 0 | checksum  u32 | ... | slice n | checksum  u32 |
+//! +----------+---------------+---------+---------------+-----+---------+---------------+
+//!  0          8 a module
 //! ```
 //!
-//! Checksums are salted with birth id and the offset of what they cover. Damage to a slice takes that slice
-//! away and nothing else: its keys "may be contained". Damage to the shape takes the whole filter away. The
-//! answers stay right either way, so loading gives warnings, not errors.
+//! The slices of a module are equally long, those of the first module come first; so each is found by arithmetic
+//! ([`StoredFilter::place_of`]) and read on its own. Checksums are salted with birth id and the offset of what they
+//! cover. Damage to a slice takes that slice away and nothing else: its keys "may be contained". Damage to the
+//! geometry takes the whole filter away. The answers stay right either way.
 //!
-//! Not here: the bits ([`shamba_filter::BlockedFilter`]).
+//! Not here: the bits ([`shamba_filter::Filter`]); which slices are in memory ([`crate::reader`], `filter.rs`).
 
-use shamba_filter::{BlockedFilter, FilterShape};
+use std::sync::Arc;
+
+use shamba_filter::{Filter, FilterGeometry, Line};
 
 use crate::checksum::checksum;
 use crate::error::{Error, Result};
@@ -21,16 +24,31 @@ use crate::format::Section;
 use crate::id::BirthId;
 use crate::reader::TableFile;
 
-const SHAPE_BYTES: usize = FilterShape::ENCODED_BYTES;
 const CHECKSUM_BYTES: usize = 4;
-/// The shape as it is named in errors.
-pub(crate) const SHAPE: &str = "filter shape";
+/// The geometry as it is named in errors.
+pub(crate) const GEOMETRY: &str = "filter geometry";
 /// A slice as it is named in errors.
 pub(crate) const SLICE: &str = "filter slice";
 
+/// A filter as it lies in its file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredFilter {
+    pub(crate) geometry: FilterGeometry,
+    /// Where the first slice is.
+    slices_at: u64,
+}
+
+/// Where a slice lies, its checksum not counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlicePlace {
+    number: usize,
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+}
+
 /// Writes the section of `filter`, which starts at `offset`, piece by piece.
 pub(crate) fn write(
-    filter: &BlockedFilter,
+    filter: &Filter,
     birth: BirthId,
     offset: u64,
     mut write: impl FnMut(&[u8]) -> Result<()>,
@@ -42,57 +60,97 @@ pub(crate) fn write(
         at += (bytes.len() + CHECKSUM_BYTES) as u64;
         Ok(())
     };
-    piece(&filter.shape().encode())?;
-    filter.slices().try_for_each(piece)
+    piece(&filter.geometry().encode())?;
+    filter.slices().try_for_each(|(_, slice)| piece(slice))
 }
 
-/// The filter of `section`, as far as it is undamaged, and what is damaged.
-///
-/// # Errors
-/// A failed read only: damage is in the list.
-pub(crate) fn load(file: &TableFile, section: Section) -> Result<(Option<BlockedFilter>, Vec<Error>)> {
-    let bytes = file.read(section.offset, section.bytes, "filter")?;
-    let (shape, mut rest) = match decode_shape(file, section, &bytes) {
-        Ok(found) => found,
-        Err(error) => return Ok((None, vec![error])),
-    };
-    let mut damage = Vec::new();
-    let mut slices = Vec::with_capacity(shape.slices());
-    let mut at = section.offset.saturating_add((SHAPE_BYTES + CHECKSUM_BYTES) as u64);
-    for number in 0..shape.slices() {
-        // The section's length was compared with the shape's, so every piece is there.
-        let (slice, after) = rest.split_at_checked(shape.slice_bytes()).unwrap_or_default();
-        let (stated, after) = after.split_first_chunk::<CHECKSUM_BYTES>().unwrap_or((&[0; 4], &[]));
-        let (stated, found) = (u32::from_le_bytes(*stated), checksum(file.birth, at, slice));
-        if stated == found {
-            slices.push(Some(slice.into()));
-        } else {
-            let detail = format!("slice {number}: checksum {found:08x}, expected {stated:08x}");
-            damage.push(file.damaged(at, SLICE, detail));
-            slices.push(None);
+impl StoredFilter {
+    /// The filter in `section`, of which the geometry is read.
+    ///
+    /// # Errors
+    /// `Corruption` for damage to the geometry, without which there is no filter; `Io` when reading fails.
+    pub(crate) fn load(file: &TableFile, section: Section) -> Result<Self> {
+        let damaged = |detail: String| file.damaged(section.offset, GEOMETRY, detail);
+        let head_bytes = section.bytes.min(FilterGeometry::ENCODED_MODULE_BYTES as u64);
+        let head = file.read(section.offset, head_bytes, GEOMETRY)?;
+        let geometry_bytes = FilterGeometry::encoded_bytes(&head).map_err(damaged)?;
+        let first_bytes = (geometry_bytes + CHECKSUM_BYTES) as u64;
+        if section.bytes < first_bytes {
+            return Err(damaged(format!("{} bytes are no filter", section.bytes)));
         }
-        rest = after;
-        at = at.saturating_add((shape.slice_bytes() + CHECKSUM_BYTES) as u64);
+        let bytes = file.read(section.offset, first_bytes, GEOMETRY)?;
+        let (geometry, stated) = bytes.split_at_checked(geometry_bytes).unwrap_or_default();
+        check(file, section.offset, geometry, stated).map_err(damaged)?;
+        let geometry = FilterGeometry::decode(geometry).map_err(damaged)?;
+        let expected = geometry.total_bytes() + (geometry.slices() * CHECKSUM_BYTES) as u64;
+        let found = section.bytes - first_bytes;
+        if found != expected {
+            return Err(damaged(format!("{found} bytes of slices, expected {expected}")));
+        }
+        Ok(Self { geometry, slices_at: section.offset + first_bytes })
     }
-    match BlockedFilter::from_slices_partial(shape, slices) {
-        Ok(filter) => Ok((Some(filter), damage)),
-        Err(detail) => Ok((None, vec![file.damaged(section.offset, SHAPE, detail)])),
+
+    /// Where slice `number` lies; `None` beyond the last.
+    pub(crate) fn place_of(&self, number: usize) -> Option<SlicePlace> {
+        let mut offset = self.slices_at;
+        let mut first = 0;
+        for module in self.geometry.modules() {
+            let (slices, bytes) = (module.slices(), module.slice_bytes());
+            let stored_bytes = (bytes + CHECKSUM_BYTES) as u64;
+            if let Some(within) = number.checked_sub(first).filter(|within| *within < slices) {
+                return Some(SlicePlace { number, offset: offset + within as u64 * stored_bytes, bytes });
+            }
+            offset += slices as u64 * stored_bytes;
+            first += slices;
+        }
+        None
+    }
+
+    /// Reads a slice and shows its bytes, once they are found to be undamaged.
+    ///
+    /// # Errors
+    /// `Corruption` for a damaged slice; `Io` when reading fails.
+    pub(crate) fn read_slice<T>(
+        file: &TableFile,
+        place: SlicePlace,
+        show: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        let look = |bytes: &[u8]| {
+            let (slice, stated) = bytes.split_at_checked(place.bytes).unwrap_or_default();
+            check(file, place.offset, slice, stated).map(|()| show(slice))
+        };
+        let looked = file.read_briefly(place.offset, place.bytes + CHECKSUM_BYTES, SLICE, look)?;
+        looked
+            .map_err(|detail| file.damaged(place.offset, SLICE, format!("slice {}: {detail}", place.number)))
+    }
+
+    /// The lines of a slice, as they are kept in memory.
+    ///
+    /// # Errors
+    /// As [`Self::read_slice`].
+    pub(crate) fn read_lines(file: &TableFile, place: SlicePlace) -> Result<Arc<[Line]>> {
+        Self::read_slice(file, place, |slice| Line::boxed(slice).into())
+    }
+
+    /// Reads every slice and says which are damaged.
+    ///
+    /// # Errors
+    /// A failed read only.
+    pub(crate) fn verify(&self, file: &TableFile) -> Result<Vec<Error>> {
+        let mut damage = Vec::new();
+        for place in (0..self.geometry.slices()).filter_map(|number| self.place_of(number)) {
+            match Self::read_slice(file, place, |_| ()) {
+                Err(error @ Error::Corruption { .. }) => damage.push(error),
+                read => read?,
+            }
+        }
+        Ok(damage)
     }
 }
 
-fn decode_shape<'a>(file: &TableFile, section: Section, bytes: &'a [u8]) -> Result<(FilterShape, &'a [u8])> {
-    let damaged = |detail: String| file.damaged(section.offset, SHAPE, detail);
-    let cut = || damaged(format!("{} bytes are no filter", bytes.len()));
-    let (shape, rest) = bytes.split_first_chunk::<SHAPE_BYTES>().ok_or_else(cut)?;
-    let (stated, rest) = rest.split_first_chunk::<CHECKSUM_BYTES>().ok_or_else(cut)?;
-    let (stated, found) = (u32::from_le_bytes(*stated), checksum(file.birth, section.offset, shape));
-    if stated != found {
-        return Err(damaged(format!("checksum {found:08x}, expected {stated:08x}")));
-    }
-    let shape = FilterShape::decode(shape).map_err(damaged)?;
-    let expected = shape.total_bytes() + (shape.slices() * CHECKSUM_BYTES) as u64;
-    if rest.len() as u64 != expected {
-        return Err(damaged(format!("{} bytes of slices, expected {expected}", rest.len())));
-    }
-    Ok((shape, rest))
+/// Whether `bytes`, which lie at `offset`, have the checksum `stated`.
+fn check(file: &TableFile, offset: u64, bytes: &[u8], stated: &[u8]) -> std::result::Result<(), String> {
+    let stated = stated.first_chunk().map_or(0, |stated| u32::from_le_bytes(*stated));
+    let found = checksum(file.birth, offset, bytes);
+    if found == stated { Ok(()) } else { Err(format!("checksum {found:08x}, expected {stated:08x}")) }
 }

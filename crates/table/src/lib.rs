@@ -16,14 +16,15 @@
 //! ```
 //! use std::{path::Path, sync::Arc};
 //! use shamba_env::{Env, MemFs};
+//! use shamba_filter::FilterLayout;
 //! use shamba_key::{DigestFn, DigestKind, EntryKind, SeqNo};
 //! use shamba_table::*;
 //!
 //! let env = Env::deterministic(Arc::new(MemFs::new()), 1);
 //! let (id, birth, digest) = (TableId(1), BirthId(99), DigestFn::new(DigestKind::Xxh3, 42));
 //! let options = WriterOptions {
-//!     id, birth, digest, compression: Compression::Lz4, bits_per_key: 10.0, block_bytes: 4096, block_tags: true,
-//!     large_values: LargeValues::default(),
+//!     id, birth, digest, compression: Compression::Lz4, bits_per_key: 10.0,
+//!     filter_layout: FilterLayout::Blocked, block_bytes: 4096, block_tags: true, large_values: LargeValues::default(),
 //! };
 //! let mut writer = TableWriter::create(&env, Path::new("/"), options)?;
 //! writer.add(b"apple", SeqNo(7), EntryKind::Put, b"red")?;
@@ -32,7 +33,7 @@
 //! let ledger = Arc::new(Ledger::new());
 //! let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
 //! let files = Arc::new(OpenFiles::new(1_000));
-//! let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false };
+//! let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter: Residency::Pinned };
 //! let table = TableReader::open(&env, Path::new("/"), options)?;
 //! let (digest, mut cost) = (digest.digest(b"apple"), ReadCounters::default());
 //! let found = table.get(b"apple", SeqNo::MAX, digest, ValueMode::Copy, &mut cost)?;
@@ -83,7 +84,8 @@ pub use index::BlockNo;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
-    AHEAD_BYTES, ReadCounters, ReaderOptions, TableIter, TableReader, ValueMode, Walk, WrittenBlocks,
+    AHEAD_BYTES, Held, ReadCounters, ReaderOptions, Residency, ResidentFilter, TableIter, TableReader,
+    ValueMode, Walk, WrittenBlocks,
 };
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 pub use values::LargeValues;

@@ -24,6 +24,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use shamba_env::Env;
+use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
 
 use crate::block::frame::FRAME_BYTES;
@@ -61,6 +62,8 @@ pub struct WriterOptions {
     pub compression: Compression,
     /// Filter bits per distinct key; 0 writes no filter.
     pub bits_per_key: f64,
+    /// The family of the filter, and its modules.
+    pub filter_layout: FilterLayout,
     /// The most that a block of several entries takes decompressed, header, compression byte and checksum
     /// included, in bytes; 64 to 65,536, usually 4,096.
     pub block_bytes: usize,

@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
-    Compression, ContentDigest, EntryIter, RangeTombstone, ReaderOptions, TableReader, TableSummary,
-    TableWriter, WriterOptions, WrittenBlocks, table_file_name,
+    Compression, ContentDigest, EntryIter, RangeTombstone, ReaderOptions, Residency, TableReader,
+    TableSummary, TableWriter, WriterOptions, WrittenBlocks, table_file_name,
 };
 
 use crate::compaction::syncing::Syncing;
@@ -38,6 +39,7 @@ pub(crate) struct OutputOptions {
     pub digest: DigestFn,
     pub compression: Compression,
     pub bits_per_key: f64,
+    pub filter_layout: FilterLayout,
     pub block_bytes: usize,
     pub block_tags: bool,
     pub table_bytes: u64,
@@ -250,6 +252,7 @@ fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
         digest: options.digest,
         compression: options.compression,
         bits_per_key: options.bits_per_key,
+        filter_layout: options.filter_layout,
         block_bytes: options.block_bytes,
         block_tags: options.block_tags,
         large_values: core.settings.large_values,
@@ -271,8 +274,12 @@ pub(crate) fn open_reader(
         ledger: Arc::clone(&core.ledger),
         files: Arc::clone(&core.files),
         direct_io: core.settings.direct_io,
+        filter: core.settings.filter_residency,
     };
     let reader = TableReader::open(&core.env, &core.dir, options)?;
+    if core.settings.filter_residency == Residency::Budgeted {
+        reader.hold_whole_filter()?;
+    }
     if core.settings.direct_io
         && !reader.is_direct()
         && !core.is_direct_io_refused.swap(true, Ordering::Relaxed)

@@ -43,7 +43,7 @@ macro_rules! lookup_counts {
 // The first `OFTEN` are those that most lookups change.
 lookup_counts! {
     lookups, hashes, filters, modules, found,
-    memtable_hits, cache_hits, data_reads, false_positives, filter_reads, index_reads,
+    memtable_hits, cache_hits, data_reads, false_positives, filter_reads, filter_hits, index_reads, modules_skipped,
     hash_ns, probe_ns, index_ns, data_ns, total_ns,
 }
 
@@ -53,6 +53,7 @@ impl LookupCounts {
     /// What a search of a table cost.
     pub fn add_reads(&mut self, io: &ReadCounters) {
         self.filter_reads += io.filter_reads;
+        self.filter_hits += io.filter_hits;
         self.index_reads += io.index_reads;
         self.data_reads += io.data_reads;
         self.cache_hits += io.cache_hits;
@@ -61,7 +62,7 @@ impl LookupCounts {
     }
 }
 
-/// The counters of one thread; two cache lines, so that neighbours never share one.
+/// The counters of one thread; whole pairs of cache lines, so that neighbours never share one.
 #[repr(align(128))]
 struct Shard([AtomicU64; LookupCounts::COUNT]);
 

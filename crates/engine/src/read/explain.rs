@@ -6,8 +6,9 @@
 use std::fmt;
 
 use shamba_key::{EntryKind, SeqNo};
-use shamba_table::{Entry, ReadCounters};
+use shamba_table::{Entry, ReadCounters, ResidentFilter};
 
+use super::get::Verdict;
 use crate::slice::Slice;
 use crate::version::Run;
 use crate::view::RunPlan;
@@ -20,6 +21,10 @@ pub(crate) trait Recorder {
     fn step(&mut self, step: impl FnOnce() -> Step);
     /// The newest range tombstone over the key.
     fn floor(&mut self, floor: SeqNo);
+    /// What was done with one module of the filter that is being consulted.
+    fn module(&mut self, step: impl FnOnce() -> ModuleStep);
+    /// The filter of table `number` of the run has been consulted, module by module.
+    fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict);
 }
 
 /// Keeps nothing.
@@ -31,6 +36,10 @@ impl Recorder for Silent {
     fn step(&mut self, _: impl FnOnce() -> Step) {}
     #[inline(always)]
     fn floor(&mut self, _: SeqNo) {}
+    #[inline(always)]
+    fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
+    #[inline(always)]
+    fn filter(&mut self, _: &RunPlan, _: usize, _: Verdict) {}
 }
 
 /// Keeps everything.
@@ -38,6 +47,8 @@ impl Recorder for Silent {
 pub(crate) struct Trace {
     pub steps: Vec<Step>,
     pub floor: SeqNo,
+    /// Of the filter that is being consulted.
+    modules: Vec<ModuleStep>,
 }
 
 impl Recorder for Trace {
@@ -47,6 +58,13 @@ impl Recorder for Trace {
     }
     fn floor(&mut self, floor: SeqNo) {
         self.floor = floor;
+    }
+    fn module(&mut self, step: impl FnOnce() -> ModuleStep) {
+        self.modules.push(step());
+    }
+    fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict) {
+        let modules = std::mem::take(&mut self.modules);
+        self.steps.push(Step::filter(plan, number, verdict, modules));
     }
 }
 
@@ -90,10 +108,17 @@ pub enum Action {
     OutOfRange,
     /// The table has no filter (none was written, or it is damaged): it must be searched.
     NoFilter,
-    /// The filter's module was probed.
+    /// At least one module of the filter was asked.
     FilterProbed {
         /// False: the key is certainly not in the table, which was skipped.
         maybe: bool,
+        /// What was done with each module, up to the first no.
+        modules: Vec<ModuleStep>,
+    },
+    /// No module of the filter was asked: the table must be searched.
+    FilterSkipped {
+        /// Why, for each module.
+        modules: Vec<ModuleStep>,
     },
     /// Index and data block were searched.
     TableSearched {
@@ -108,6 +133,84 @@ pub enum Action {
         /// Whether a filter had said "maybe": nothing found is then a false positive.
         filtered: bool,
     },
+}
+
+/// What a lookup did with one module of a filter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ModuleStep {
+    /// It was asked in memory.
+    Held {
+        /// Its number, from 0.
+        module: usize,
+        /// False: the key is certainly not in the table.
+        maybe: bool,
+    },
+    /// It was asked in the block cache, or read from the file for it.
+    Fetched {
+        /// Its number, from 0.
+        module: usize,
+        /// False: the key is certainly not in the table.
+        maybe: bool,
+        /// Whether it was read from the file: the block cache did not have it.
+        read: bool,
+    },
+    /// It was passed over.
+    Skipped {
+        /// Its number, from 0.
+        module: usize,
+        /// Why.
+        why: SkipReason,
+    },
+}
+
+/// Why a module was passed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// Memory holds none of it: other things save more for their bytes.
+    NotResident,
+    /// Memory holds other slices of it, but not the key's.
+    SliceNotResident,
+}
+
+impl ModuleStep {
+    pub(crate) fn held(module: usize, maybe: bool) -> Self {
+        Self::Held { module, maybe }
+    }
+
+    pub(crate) fn fetched(module: usize, maybe: bool, io: &ReadCounters) -> Self {
+        Self::Fetched { module, maybe, read: io.filter_reads > 0 }
+    }
+
+    pub(crate) fn skipped(module: usize, filter: &ResidentFilter) -> Self {
+        let is_held = filter.held() >> module & 1 == 1;
+        let why = if is_held { SkipReason::SliceNotResident } else { SkipReason::NotResident };
+        Self::Skipped { module, why }
+    }
+}
+
+impl fmt::Display for ModuleStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = |maybe: &bool| if *maybe { "maybe" } else { "no" };
+        match self {
+            Self::Held { module, maybe } => write!(f, "module {} says {}", module + 1, said(maybe)),
+            Self::Fetched { module, maybe, read } => {
+                let from = if *read { "read from the file" } else { "from the block cache" };
+                write!(f, "module {}, {from}, says {}", module + 1, said(maybe))
+            }
+            Self::Skipped { module, why } => write!(f, "module {} skipped: {why}", module + 1),
+        }
+    }
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotResident => "not in memory, where other things save more",
+            Self::SliceNotResident => "the key's slice of it is not in memory",
+        })
+    }
 }
 
 /// One step of a lookup.
@@ -146,8 +249,14 @@ impl Step {
         Self { place: Self::table(plan, number), action: Action::NoFilter, found: None }
     }
 
-    pub(crate) fn filter(plan: &RunPlan, number: usize, maybe: bool) -> Self {
-        Self { place: Self::table(plan, number), action: Action::FilterProbed { maybe }, found: None }
+    fn filter(plan: &RunPlan, number: usize, verdict: Verdict, modules: Vec<ModuleStep>) -> Self {
+        let action = match verdict {
+            Verdict::Unasked => Action::FilterSkipped { modules },
+            Verdict::No | Verdict::Maybe => {
+                Action::FilterProbed { maybe: verdict == Verdict::Maybe, modules }
+            }
+        };
+        Self { place: Self::table(plan, number), action, found: None }
     }
 
     pub(crate) fn search(
@@ -201,8 +310,14 @@ pub struct Explanation {
     pub filters: u64,
     /// Tables searched in vain after their filter said "maybe".
     pub false_positives: u64,
+    /// Filter slices read from files.
+    pub filter_reads: u64,
+    /// Index partitions read from files.
+    pub index_reads: u64,
     /// Data blocks read from files.
     pub data_reads: u64,
+    /// Filter modules passed over: memory does not hold them.
+    pub modules_skipped: u64,
     /// Nanoseconds in all, the recording included.
     pub total_ns: u64,
 }
@@ -220,8 +335,16 @@ impl fmt::Display for Step {
             Action::MemtableSearched { entries } => write!(f, "searched among {entries} entries")?,
             Action::OutOfRange => f.write_str("no table has the key in its range; nothing touched")?,
             Action::NoFilter => f.write_str("no filter, so it must be searched")?,
-            Action::FilterProbed { maybe: false } => f.write_str("filter says no; skipped")?,
-            Action::FilterProbed { maybe: true } => f.write_str("filter says maybe")?,
+            Action::FilterProbed { maybe, modules } => {
+                f.write_str(if *maybe { "filter says maybe" } else { "filter says no; skipped" })?;
+                // Of a single module there is no more to say.
+                if !matches!(&modules[..], [ModuleStep::Held { .. }]) {
+                    write!(f, " ({})", joined(modules))?;
+                }
+            }
+            Action::FilterSkipped { modules } => {
+                write!(f, "filter not asked ({}), so it must be searched", joined(modules))?;
+            }
             Action::TableSearched { data_reads, cache_hits, index_reads, ns, .. } => {
                 write!(f, "searched: {data_reads} blocks read, {cache_hits} from the cache")?;
                 if *index_reads > 0 {
@@ -244,6 +367,10 @@ impl fmt::Display for Step {
     }
 }
 
+fn joined(modules: &[ModuleStep]) -> String {
+    modules.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "key       \"{}\" ({} bytes)", self.key.escape_ascii(), self.key.len())?;
@@ -264,8 +391,15 @@ impl fmt::Display for Explanation {
         writeln!(f, "outcome   {outcome}")?;
         write!(
             f,
-            "cost      filters probed {}, false positives {}, blocks read {}, {} ns (recording included)",
-            self.filters, self.false_positives, self.data_reads, self.total_ns
+            "cost      filters probed {}, modules skipped {}, false positives {}; read: {} filter slices, {} index \
+             partitions, {} blocks; {} ns (recording included)",
+            self.filters,
+            self.modules_skipped,
+            self.false_positives,
+            self.filter_reads,
+            self.index_reads,
+            self.data_reads,
+            self.total_ns
         )
     }
 }

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use shamba_env::Clock;
 use shamba_filter::Question;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
-use shamba_table::{BlockNo, Entry, ReadCounters, TableReader, Value, ValueMode};
+use shamba_table::{BlockNo, Entry, ReadCounters, ResidentFilter, TableReader, Value, ValueMode};
 
-use super::explain::{Recorder, Step};
+use super::explain::{ModuleStep, Recorder, Step};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::metrics::LookupCounts;
@@ -69,7 +69,26 @@ pub(super) struct Candidate<'a> {
     number: usize,
     reader: &'a Arc<TableReader>,
     /// `None` without a filter.
-    question: Option<Question<'a>>,
+    filter: Option<&'a ResidentFilter>,
+    /// To the filter's first module; unanswerable without one.
+    question: Question<'a>,
+}
+
+/// What a candidate's filter says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// The key is certainly not in the table.
+    No,
+    /// It may be.
+    Maybe,
+    /// There was nothing to ask: no filter, or no module of it in memory.
+    Unasked,
+}
+
+/// What a filter was asked and what came of it.
+struct Tested {
+    modules: u64,
+    maybe: bool,
 }
 
 impl<'a> Lookup<'a> {
@@ -99,8 +118,9 @@ impl<'a> Lookup<'a> {
             let gathered = self.gather(places, &mut plans, &mut candidates, recorder)?; // All cache misses at once...
             for candidate in candidates.iter().take(gathered).flatten() {
                 // ...then the tests, newest first.
-                if self.may_be_in(candidate, &mut consulted, counts, recorder)
-                    && let Some(entry) = self.search(candidate, counts, recorder)?
+                let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
+                if verdict != Verdict::No
+                    && let Some(entry) = self.search(candidate, verdict, counts, recorder)?
                 {
                     return visible_above(entry, floor, candidate.home(), self.mode);
                 }
@@ -187,10 +207,10 @@ impl<'a> Lookup<'a> {
         let Some(Probe { filter, reader: Some(reader) }) = plan.probes.get(number) else {
             return Err(Error::invalid(format!("table {number} of run {} is not open", plan.run.id)));
         };
-        let question = filter.as_ref().map(|filter| {
-            if self.settings.prefetch { filter.ask(self.digest) } else { filter.find(self.digest) }
-        });
-        Ok(Some(Candidate { plan, number, reader, question }))
+        let filter = filter.as_ref();
+        let question = filter.map(|filter| filter.ask(self.digest, self.settings.prefetch));
+        let question = question.unwrap_or_else(Question::unanswerable);
+        Ok(Some(Candidate { plan, number, reader, filter, question }))
     }
 
     /// Whether the candidate's filter lets the lookup through. `consulted` counts the filters asked.
@@ -201,45 +221,113 @@ impl<'a> Lookup<'a> {
         consulted: &mut u64,
         counts: &mut LookupCounts,
         recorder: &mut R,
-    ) -> bool {
-        let Some(question) = candidate.question else {
+    ) -> Result<Verdict> {
+        let Some(filter) = candidate.filter else {
             recorder.step(|| Step::no_filter(candidate.plan, candidate.number));
-            return true;
+            return Ok(Verdict::Unasked);
         };
-        *consulted += 1;
-        counts.filters += 1;
-        counts.modules += 1;
-        let maybe = if self.settings.clock.is_some() || !(self.settings.hash_sharing || *consulted == 1) {
-            self.test_slowly(candidate, question, *consulted == 1, counts)
+        let tested = if self.settings.clock.is_some() || !(self.settings.hash_sharing || *consulted == 0) {
+            self.test_slowly(candidate, filter, *consulted == 0, counts, recorder)?
         } else {
-            question.maybe()
+            self.test(candidate, filter, candidate.question, self.digest, counts, recorder)?
         };
-        recorder.step(|| Step::filter(candidate.plan, candidate.number, maybe));
-        maybe
+        counts.modules += tested.modules;
+        if tested.modules > 0 {
+            *consulted += 1;
+            counts.filters += 1;
+        }
+        let verdict = match (tested.maybe, tested.modules) {
+            (false, _) => Verdict::No,
+            (true, 0) => Verdict::Unasked,
+            (true, _) => Verdict::Maybe,
+        };
+        recorder.filter(candidate.plan, candidate.number, verdict);
+        Ok(verdict)
+    }
+
+    /// Asks module after module up to the first no.
+    #[inline(always)]
+    fn test<R: Recorder>(
+        &self,
+        candidate: &Candidate<'_>,
+        filter: &ResidentFilter,
+        first: Question<'_>,
+        digest: KeyDigest,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Tested> {
+        let mut tested = Tested { modules: 0, maybe: true };
+        if first.is_answerable() {
+            tested = Tested { modules: 1, maybe: first.maybe() };
+            recorder.module(|| ModuleStep::held(0, tested.maybe));
+        }
+        if tested.maybe && (filter.has_more() || tested.modules == 0) {
+            self.test_more(candidate, filter, digest, &mut tested, counts, recorder)?;
+        }
+        Ok(tested)
+    }
+
+    /// The modules that the first one leaves: asked where memory holds them, fetched if that is the plan, else skipped.
+    #[inline(never)] // Some nine of ten absent keys end at the first module.
+    fn test_more<R: Recorder>(
+        &self,
+        candidate: &Candidate<'_>,
+        filter: &ResidentFilter,
+        digest: KeyDigest,
+        tested: &mut Tested,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<()> {
+        let modules = filter.geometry().modules().len();
+        for module in tested.modules as usize..modules {
+            let maybe = match filter.module(digest, module) {
+                Some(maybe) => {
+                    recorder.module(|| ModuleStep::held(module, maybe));
+                    maybe
+                }
+                None if filter.fetched() >> module & 1 == 1 => {
+                    let mut io = ReadCounters::default();
+                    let maybe = candidate.reader.fetch_module(digest, module, &mut io)?;
+                    recorder.module(|| ModuleStep::fetched(module, maybe, &io));
+                    counts.add_reads(&io);
+                    maybe
+                }
+                None => {
+                    counts.modules_skipped += 1;
+                    recorder.module(|| ModuleStep::skipped(module, filter));
+                    continue;
+                }
+            };
+            tested.modules += 1;
+            tested.maybe = maybe;
+            if !maybe {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The test with a clock beside it, or without hash sharing, when each filter but the first hashes anew.
     #[cold]
-    fn test_slowly(
+    fn test_slowly<R: Recorder>(
         &self,
         candidate: &Candidate<'_>,
-        question: Question<'_>,
+        filter: &ResidentFilter,
         is_first: bool,
         counts: &mut LookupCounts,
-    ) -> bool {
+        recorder: &mut R,
+    ) -> Result<Tested> {
         let begin_ns = self.settings.now_ns();
-        let again = if self.settings.hash_sharing || is_first {
-            None
-        } else {
-            let filter = candidate.plan.probes.get(candidate.number).and_then(|probe| probe.filter.as_ref());
-            let digest = self.settings.digest.digest(self.key);
-            filter.map(|filter| filter.find(digest))
-        };
+        let (mut question, mut digest) = (candidate.question, self.digest);
+        if !self.settings.hash_sharing && !is_first {
+            digest = self.settings.digest.digest(self.key);
+            question = filter.ask(digest, false);
+        }
         let hashed_ns = self.settings.now_ns();
-        let maybe = again.unwrap_or(question).maybe();
+        let tested = self.test(candidate, filter, question, digest, counts, recorder);
         counts.hash_ns += hashed_ns.saturating_sub(begin_ns);
         counts.probe_ns += self.settings.now_ns().saturating_sub(hashed_ns);
-        maybe
+        tested
     }
 
     /// Searches the candidate's index and block.
@@ -247,6 +335,7 @@ impl<'a> Lookup<'a> {
     fn search<R: Recorder>(
         &self,
         candidate: &Candidate<'_>,
+        verdict: Verdict,
         counts: &mut LookupCounts,
         recorder: &mut R,
     ) -> Result<Option<Entry>> {
@@ -256,7 +345,7 @@ impl<'a> Lookup<'a> {
         let found = self.search_block(candidate, block, &mut io);
         counts.add_reads(&io);
         let entry = found?;
-        let filtered = candidate.question.is_some();
+        let filtered = verdict == Verdict::Maybe;
         counts.false_positives += u64::from(entry.is_none() && filtered);
         recorder.step(|| {
             let ns = self.settings.now_ns().saturating_sub(begin_ns);
@@ -286,11 +375,6 @@ impl<'a> Candidate<'a> {
     /// The table.
     pub(super) fn reader(&self) -> &'a Arc<TableReader> {
         self.reader
-    }
-
-    /// Whether it has a filter, which said "maybe".
-    pub(super) fn is_filtered(&self) -> bool {
-        self.question.is_some()
     }
 
     /// Where its entries' large values are.

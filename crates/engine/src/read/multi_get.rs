@@ -17,7 +17,7 @@ use shamba_key::SeqNo;
 use shamba_table::{BlockNo, Entry, ReadCounters, TableReader, Value, ValueMode};
 
 use super::explain::Silent;
-use super::get::{Candidate, Home, Lookup, LookupSettings, visible_above};
+use super::get::{Candidate, Home, Lookup, LookupSettings, Verdict, visible_above};
 use super::pool::ReadPool;
 use crate::core::lock;
 use crate::error::Result;
@@ -41,6 +41,8 @@ struct Pending<'a> {
     to: usize,
     /// Filters tested.
     consulted: u64,
+    /// What the filter of the present candidate says.
+    verdict: Verdict,
     /// The block of its present candidate.
     block: Option<BlockNo>,
     state: BlockState,
@@ -70,7 +72,7 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
         answers.resize_with(answers.len() + keys.len(), || None);
         group.ask_memtables(&mut answers, counts)?;
         group.gather(view)?;
-        group.test_filters(counts);
+        group.test_filters(counts)?;
         while !group.pending.is_empty() {
             group.locate(counts);
             if let Some(reads) = reads {
@@ -78,7 +80,7 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
             }
             group.ask_for_entries();
             group.search(&mut answers, counts)?;
-            group.test_filters(counts);
+            group.test_filters(counts)?;
         }
     }
     counts.found += answers.iter().flatten().count() as u64;
@@ -118,6 +120,7 @@ impl<'a> Group<'a> {
                 from: 0,
                 to: 0,
                 consulted: 0,
+                verdict: Verdict::Unasked,
                 block: None,
                 state: BlockState::Cached,
             });
@@ -162,9 +165,17 @@ impl<'a> Group<'a> {
     }
 
     /// Takes every key to its first candidate that may hold it; keys without one leave the group.
-    fn test_filters(&mut self, counts: &mut LookupCounts) {
+    fn test_filters(&mut self, counts: &mut LookupCounts) -> Result<()> {
         let candidates = &self.candidates;
-        self.pending.retain_mut(|pending| pending.advance(candidates, counts));
+        let mut failed = None;
+        self.pending.retain_mut(|pending| match pending.advance(candidates, counts) {
+            Ok(stays) => stays,
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        failed.map_or(Ok(()), Err)
     }
 
     /// Every key's block in its present candidate, asked for if it is cached.
@@ -258,19 +269,20 @@ impl Pending<'_> {
         }
         counts.add_reads(&io);
         let entry = found?;
-        counts.false_positives += u64::from(entry.is_none() && candidate.is_filtered());
+        counts.false_positives += u64::from(entry.is_none() && self.verdict == Verdict::Maybe);
         Ok(entry)
     }
 
     /// Goes on, from where it is, to a candidate that may hold the key; false if there is none.
-    fn advance(&mut self, candidates: &[Candidate<'_>], counts: &mut LookupCounts) -> bool {
+    fn advance(&mut self, candidates: &[Candidate<'_>], counts: &mut LookupCounts) -> Result<bool> {
         while let Some(candidate) = candidates.get(self.from).filter(|_| self.from < self.to) {
-            if self.lookup.may_be_in(candidate, &mut self.consulted, counts, &mut Silent) {
-                return true;
+            self.verdict = self.lookup.may_be_in(candidate, &mut self.consulted, counts, &mut Silent)?;
+            if self.verdict != Verdict::No {
+                return Ok(true);
             }
             self.from += 1;
         }
-        false
+        Ok(false)
     }
 }
 

@@ -200,7 +200,10 @@ impl ReadAt<'_> {
             outcome,
             filters: counts.filters,
             false_positives: counts.false_positives,
+            filter_reads: counts.filter_reads,
+            index_reads: counts.index_reads,
             data_reads: counts.data_reads,
+            modules_skipped: counts.modules_skipped,
             total_ns: counts.total_ns,
         })
     }

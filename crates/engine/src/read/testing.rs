@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use shamba_env::{Env, MemFs, Rng, SeededRng};
+use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
     BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, OpenFiles, RangeTombstone,
-    ReaderOptions, TableId, TableReader, TableWriter, Walk, WriterOptions, internal_cmp,
+    ReaderOptions, Residency, TableId, TableReader, TableWriter, Walk, WriterOptions, internal_cmp,
 };
 
 use super::merge::MergeIter;
@@ -422,6 +423,7 @@ impl Store {
             digest,
             compression,
             bits_per_key,
+            filter_layout: FilterLayout::Blocked,
             block_bytes,
             block_tags: true,
             large_values: LargeValues::default(),
@@ -436,7 +438,16 @@ impl Store {
         let summary = writer.finish().expect("memory");
         let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
         let files = Arc::new(OpenFiles::new(1));
-        let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false };
+        let options = ReaderOptions {
+            id,
+            birth,
+            digest,
+            cache,
+            ledger,
+            files,
+            direct_io: false,
+            filter: Residency::Pinned,
+        };
         let reader = TableReader::open(&self.env, Path::new(DIR), options).expect("just written");
         TableUse::whole(Arc::new(TableMeta {
             id,

@@ -167,6 +167,7 @@ impl Core {
             digest: self.digest,
             compression: self.settings.compression_for(level),
             bits_per_key: self.settings.design.bits_per_key,
+            filter_layout: self.settings.filter_layout,
             block_bytes: self.settings.block_bytes,
             block_tags: self.settings.block_tags,
             table_bytes: self.settings.table_bytes(),

@@ -10,7 +10,7 @@ use super::bits;
 use crate::LINE_BYTES;
 
 /// One line of a filter, on one cache line. A slice of a filter is a `[Line]`, whoever keeps it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Line(pub(crate) [u8; LINE_BYTES]);
 

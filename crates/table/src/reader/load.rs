@@ -1,14 +1,12 @@
 //! Loading: everything of a table that is held in memory while it is open.
 //!
-//! In the order header, footer, properties, index, range tombstones, filter: each is checked by its checksum
+//! In the order header, footer, properties, index, range tombstones, the filter's geometry: each is checked by its checksum
 //! and by what was read before it. The first damage ends loading, except in the filter, which the answers do
 //! not depend on.
 
-use shamba_filter::BlockedFilter;
-
 use super::file::TableFile;
 use crate::error::{Error, Result};
-use crate::filter_section;
+use crate::filter_section::StoredFilter;
 use crate::format::footer::{self, Footer};
 use crate::format::header::{self, Header};
 use crate::format::properties::Properties;
@@ -31,8 +29,9 @@ pub(crate) struct Loaded {
     pub(crate) properties: Properties,
     pub(crate) index: Index,
     pub(crate) tombstones: Vec<RangeTombstone>,
-    pub(crate) filter: Option<BlockedFilter>,
-    pub(crate) filter_damage: Vec<Error>,
+    /// `None`: none was written, or its geometry is damaged.
+    pub(crate) filter: Option<StoredFilter>,
+    pub(crate) filter_damage: Option<Error>,
 }
 
 /// Loads the table in `file`, whose birth id must be `birth` if one is given.
@@ -44,8 +43,12 @@ pub(crate) fn load(mut file: TableFile, birth: Option<BirthId>) -> Result<Loaded
     let index = load_index(&file, &footer, &properties)?;
     let tombstones = load_tombstones(&file, &footer, &properties)?;
     let (filter, filter_damage) = match footer.section(SectionKind::Filter) {
-        Some(section) => filter_section::load(&file, section)?,
-        None => (None, Vec::new()),
+        Some(section) => match StoredFilter::load(&file, section) {
+            Ok(filter) => (Some(filter), None),
+            Err(error) if error.is_corruption() => (None, Some(error)),
+            Err(error) => return Err(error),
+        },
+        None => (None, None),
     };
     Ok(Loaded { file, header, footer, properties, index, tombstones, filter, filter_damage })
 }

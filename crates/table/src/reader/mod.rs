@@ -4,13 +4,14 @@
 //! checks them against each other; from then on a lookup reads one data block at most, if the cache does not
 //! hold it. A reader never changes and is shared freely between threads.
 //!
-//! Not here: the file ([`file`]), loading ([`load`]), lookups ([`lookup`]) and the blocks that they bring in
+//! Not here: the file ([`file`]), loading ([`load`]), the filter ([`filter`]), lookups ([`lookup`]) and the blocks that they bring in
 //! ([`blocks`]), walking ([`iter`]) and reading ahead of it ([`ahead`]), large values ([`large`]), the
 //! checks of a table just written ([`written`]) and of any ([`verify`]).
 
 mod ahead;
 mod blocks;
 mod file;
+mod filter;
 mod iter;
 mod large;
 mod load;
@@ -21,17 +22,18 @@ mod written;
 
 pub use self::ahead::{AHEAD_BYTES, Walk};
 pub(crate) use self::file::TableFile;
+pub use self::filter::{Held, Residency, ResidentFilter};
+use self::filter::{TableFilter, warning};
 pub use self::iter::TableIter;
 pub(crate) use self::load::{Loaded, load};
 pub use self::lookup::ValueMode;
 pub use self::written::WrittenBlocks;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use shamba_env::{Clock, Env};
-use shamba_filter::BlockedFilter;
 use shamba_key::{DigestFn, SeqNo};
 
 use crate::block::frame::{FRAME_BYTES, unseal};
@@ -68,6 +70,8 @@ pub struct ReaderOptions {
     pub files: Arc<OpenFiles>,
     /// Whether to read past the operating system's cache, where the file system can.
     pub direct_io: bool,
+    /// How the filter is held. A budgeted one holds nothing until it is told to.
+    pub filter: Residency,
 }
 
 /// What reads cost. Add up over lookups by passing the same one.
@@ -77,8 +81,10 @@ pub struct ReadCounters {
     pub index_reads: u64,
     /// Data blocks read from the file.
     pub data_reads: u64,
-    /// Filter slices read from the file (none so far, likewise).
+    /// Filter slices read from the file.
     pub filter_reads: u64,
+    /// Filter slices found in the cache.
+    pub filter_hits: u64,
     /// Data blocks found in the cache.
     pub cache_hits: u64,
     /// Time in the index, if [`Self::timed`].
@@ -95,13 +101,15 @@ pub struct TableReader {
     loaded: Loaded,
     summary: TableSummary,
     digest: DigestFn,
-    warnings: Vec<String>,
+    filter: Option<TableFilter>,
+    /// What is damaged in the filter.
+    warnings: Mutex<Vec<String>>,
     cache: Arc<BlockCache>,
     /// What the cache knows the table by; without it, no block is kept.
     cached: Option<CachedTable>,
     clock: Arc<dyn Clock>,
     ledger: Arc<Ledger>,
-    _charges: [Charge; 3],
+    _charges: [Charge; 2],
 }
 
 impl TableReader {
@@ -130,9 +138,10 @@ impl TableReader {
             ));
         }
         let summary = TableSummary::of(options.id, options.birth, loaded.file.bytes, &loaded.properties);
-        let warnings =
-            loaded.filter_damage.iter().map(|error| format!("{error}; every key may be contained")).collect();
-        let filter_bytes = loaded.filter.as_ref().map_or(0, BlockedFilter::resident_bytes);
+        let warnings = Mutex::new(loaded.filter_damage.iter().map(warning).collect());
+        let held = |stored| TableFilter::new(stored, options.filter, &options.cache, options.id);
+        let filter = loaded.filter.map(held);
+        let filter_bytes = filter.as_ref().map_or(0, TableFilter::meta_bytes);
         let tombstone_bytes: usize = loaded
             .tombstones
             .iter()
@@ -140,21 +149,25 @@ impl TableReader {
             .sum();
         let charge = |part, bytes: usize| Charge::new(&options.ledger, part, bytes as u64);
         let charges = [
-            charge(LedgerPart::Filters, filter_bytes),
             charge(LedgerPart::Indexes, loaded.index.resident_bytes()),
-            charge(LedgerPart::TableMeta, size_of::<Self>() + tombstone_bytes),
+            charge(LedgerPart::TableMeta, size_of::<Self>() + tombstone_bytes + filter_bytes),
         ];
-        Ok(Arc::new(Self {
+        let reader = Arc::new(Self {
             loaded,
             summary,
             digest: options.digest,
+            filter,
             warnings,
             cached: options.cache.add_table(options.id),
             cache: options.cache,
             clock: Arc::clone(&env.clock),
             ledger: options.ledger,
             _charges: charges,
-        }))
+        });
+        if options.filter == Residency::Pinned {
+            reader.hold_whole_filter()?;
+        }
+        Ok(reader)
     }
 
     /// What is known of the table.
@@ -175,16 +188,6 @@ impl TableReader {
     /// Whether reads go past the operating system's cache: asked for, and possible there.
     pub fn is_direct(&self) -> bool {
         self.loaded.file.is_direct()
-    }
-
-    /// The filter; `None` if none was written or its shape is damaged, and then every key may be contained.
-    pub fn filter(&self) -> Option<&BlockedFilter> {
-        self.loaded.filter.as_ref()
-    }
-
-    /// What is damaged in the filter; the answers are right all the same.
-    pub fn filter_warnings(&self) -> Vec<String> {
-        self.warnings.clone()
     }
 
     /// The range tombstones, sorted by start, then newest first. Not fragmented: they may overlap.
@@ -259,6 +262,9 @@ impl Drop for TableReader {
             let index = &self.loaded.index;
             let slots = (0..index.len() as u32).filter_map(|n| Some((n, index.slot(BlockNo(n))?)));
             self.cache.close_table(self.summary.id, table, slots);
+        }
+        if let Some(filter) = &self.filter {
+            filter.close(&self.cache, self.summary.id);
         }
     }
 }

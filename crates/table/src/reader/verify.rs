@@ -13,7 +13,7 @@ use crate::compression::Compression;
 use crate::content::ContentDigest;
 use crate::entry::internal_cmp;
 use crate::error::{Error, Result};
-use crate::filter_section;
+use crate::filter_section::StoredFilter;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer};
 use crate::index::{self, BlockNo, Handle};
 use crate::values::{self, VALUE_REFERENCE};
@@ -64,8 +64,9 @@ impl TableReader {
         keep(damage, load_properties(file, &loaded.footer).map(|_| ()));
         keep(damage, load_tombstones(file, &loaded.footer, &loaded.properties).map(|_| ()));
         if let Some(section) = loaded.footer.section(SectionKind::Filter) {
-            match filter_section::load(file, section) {
-                Ok((_, found)) => damage.extend(found),
+            keep(damage, StoredFilter::load(file, section).map(|_| ()));
+            match self.verify_filter() {
+                Ok(found) => damage.extend(found),
                 Err(error) => damage.push(error),
             }
         }

@@ -56,9 +56,14 @@ impl TableReader {
     /// `Io` when reading fails.
     pub fn check_written(&self, blocks: &WrittenBlocks) -> Result<()> {
         let (file, index) = (&self.loaded.file, &self.loaded.index);
-        if let Some(damage) = self.loaded.filter_damage.first() {
+        // What is held was checked when it was read; but whoever reads the rest some day would find it too late.
+        let damage = match self.filter_warnings().into_iter().next() {
+            Some(warning) => Some(warning),
+            None => self.verify_filter()?.first().map(ToString::to_string),
+        };
+        if let Some(damage) = damage {
             let offset = self.loaded.footer.section(SectionKind::Filter).map_or(0, |section| section.offset);
-            return Err(file.damaged(offset, "filter", damage.to_string()));
+            return Err(file.damaged(offset, "filter", damage));
         }
         let data_end =
             self.loaded.footer.section(SectionKind::Data).map_or(0, |data| data.offset + data.bytes);

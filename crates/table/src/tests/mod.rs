@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::{Env, MemFs, SeededRng, WriteFile, append_all};
+use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, DigestKind, EntryKind, SeqNo};
 
 use crate::*;
@@ -72,6 +73,7 @@ impl Rig {
             digest: DigestFn::new(DigestKind::Xxh3, 42),
             compression,
             bits_per_key: 10.0,
+            filter_layout: FilterLayout::Blocked,
             block_bytes,
             block_tags: true,
             large_values: LargeValues::default(),
@@ -104,7 +106,8 @@ impl Rig {
         let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
         let (files, direct_io) = (Arc::clone(&self.files), self.direct_io);
         self.cache.remove_table(id);
-        let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io };
+        let options =
+            ReaderOptions { id, birth, digest, cache, ledger, files, direct_io, filter: Residency::Pinned };
         TableReader::open(&self.env, dir, options)
     }
 

@@ -3,7 +3,7 @@
 //! Not here: the entries ([`super`]), what each section looks like ([`crate::format`]).
 
 use bytes::Bytes;
-use shamba_filter::BlockedFilter;
+use shamba_filter::Filter;
 use shamba_key::SeqNo;
 
 use super::{TableSummary, TableWriter};
@@ -72,7 +72,9 @@ impl TableWriter {
             self.out.frame(&top, Compression::None)?;
             sections.close(SectionKind::IndexTop, self.out.offset());
         }
-        if let Some(filter) = BlockedFilter::build(&self.digests, self.options.bits_per_key) {
+        if let Some(filter) =
+            Filter::build(&self.digests, self.options.filter_layout, self.options.bits_per_key)
+        {
             let (birth, offset) = (self.options.birth, self.out.offset());
             filter_section::write(&filter, birth, offset, |piece| self.out.append(piece))?;
         }

@@ -18,6 +18,7 @@ pub mod allocation;
 pub mod arbiter;
 mod design;
 mod input;
+pub mod joint;
 pub mod monkey;
 pub mod residency;
 pub mod savings;

@@ -1,0 +1,329 @@
+//! Filters and indexes together: which modules and which index partitions are to be in memory.
+//!
+//! A search of a file costs more where its index partition has to be read first, so a filter module saves more there;
+//! and a file whose filter says no to nearly everything is searched seldom, so its index is worth less. With `w` empty
+//! and `v` other probes a second, modules 1 to d in memory and the share x of the index:
+//!
+//! ```text
+//! searches a second             S = v + w * f_1 ... f_d
+//! what they cost a second       S * (data_ns + (1 - x) * index_ns)
+//! the next module saves         w * f_1 ... f_d * (1 - f_{d+1}) * (data_ns + (1 - x) * index_ns)
+//! the rest of the index saves   (1 - x) * S * index_ns
+//! ```
+//!
+//! Each makes the other worth less and nothing makes anything worth more, so the best per byte is taken next, values
+//! being looked at anew when they come up: what has lost value meanwhile goes back into the queue. Modules that pay
+//! only together are weighed together, as in [`crate::residency`], of which this is the extension.
+//!
+//! A module and an index are cut in equal pieces, and the last thing that fits only in part is taken in part.
+//!
+//! Invariants: never more bytes than the budget; a module has slices only if the modules before it are whole; the
+//! answer depends on nothing but the arguments.
+//!
+//! Not here: who moves slices in and out, and what is measured (package `shamba`).
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::input;
+use crate::residency::Module;
+use crate::skip::FileProbes;
+
+/// A file's index: equal partitions, each of which is in memory or not.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct FileIndex {
+    /// What all of it takes in memory.
+    pub bytes: u64,
+    /// Its partitions.
+    pub partitions: u32,
+}
+
+/// One file and what memory could hold of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FileMemory {
+    /// The probes that reach the file.
+    pub probes: FileProbes,
+    /// What a search costs once the index is in memory.
+    pub data_ns: f64,
+    /// What it costs more if its index partition is not.
+    pub index_ns: f64,
+    /// The filter's modules, in the order in which they are asked.
+    pub modules: Vec<Module>,
+    /// The index; without partitions there is none to hold.
+    pub index: FileIndex,
+    /// How many of the modules are in memory now, from the first on.
+    pub held_modules: usize,
+    /// Whether the index is.
+    pub holds_index: bool,
+}
+
+/// How files are weighed.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Weighing {
+    /// What probing a module costs; 0 in the mode that counts I/Os.
+    pub probe_ns: f64,
+    /// What is in memory stays unless something saves more than `1 + margin` times as much per byte: so measurements
+    /// that waver do not exchange things of about the same worth again and again. A plan then saves at least
+    /// 1 / (1 + margin) of the best one.
+    pub margin: f64,
+}
+
+/// What is to be in memory.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct JointPlan {
+    /// Of each file, of each module: how many slices.
+    pub slices: Vec<Vec<u32>>,
+    /// Of each file: how many partitions.
+    pub partitions: Vec<u32>,
+    /// The bytes of all of them.
+    pub bytes: u64,
+    /// What lookups cost with them, in nanoseconds per second: searches and probes.
+    pub cost_ns_per_second: f64,
+    /// What the next bytes would save, in nanoseconds per second per byte: the price of memory here (margin included). 0
+    /// when nothing is left out that saves anything.
+    pub gain_per_byte: f64,
+    /// What the last bytes save.
+    pub loss_per_byte: f64,
+}
+
+/// Something that could be taken next.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Offer {
+    per_byte: f64,
+    file: usize,
+    /// Modules up to this one; `None`: the index.
+    end: Option<usize>,
+}
+
+impl Eq for Offer {}
+
+impl Ord for Offer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Among equals the first file first, and its filter before its index.
+        let order = self.per_byte.total_cmp(&other.per_byte);
+        order.then(other.file.cmp(&self.file)).then(self.end.is_some().cmp(&other.end.is_some()))
+    }
+}
+
+impl PartialOrd for Offer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// How far a file has got.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    modules: usize,
+    index: bool,
+    /// Part of something was taken: nothing more of that kind.
+    filter_ended: bool,
+    index_ended: bool,
+}
+
+/// What is to be in memory of `files` within `budget_bytes`.
+///
+/// # Errors
+/// A module or an index of no bytes in some pieces, or a rate or cost that is none.
+pub fn plan_jointly(
+    files: &[FileMemory],
+    weighing: Weighing,
+    budget_bytes: u64,
+) -> Result<JointPlan, String> {
+    input::not_negative("the cost of a probe", weighing.probe_ns)?;
+    input::not_negative("the margin", weighing.margin)?;
+    let mut rates = Vec::with_capacity(files.len());
+    for (at, file) in files.iter().enumerate() {
+        rates.push(Rates::of(file).map_err(|error| format!("file {at}: {error}"))?);
+    }
+    let mut taken = vec![Taken::default(); files.len()];
+    let mut plan = JointPlan {
+        slices: files.iter().map(|file| vec![0; file.modules.len()]).collect(),
+        partitions: vec![0; files.len()],
+        ..JointPlan::default()
+    };
+    let mut queue: BinaryHeap<Offer> = BinaryHeap::new();
+    for (at, file) in files.iter().enumerate() {
+        queue.extend(next_modules(at, file, &rates[at], taken[at], weighing));
+        queue.extend(whole_index(at, file, &rates[at], taken[at], weighing));
+    }
+    let mut left = budget_bytes;
+    plan.loss_per_byte = f64::INFINITY;
+    while let Some(offer) = queue.pop() {
+        let (at, file) = (offer.file, &files[offer.file]);
+        let now = match offer.end {
+            Some(_) => next_modules(at, file, &rates[at], taken[at], weighing),
+            None => whole_index(at, file, &rates[at], taken[at], weighing),
+        };
+        let Some(now) = now else { continue };
+        if now.per_byte < offer.per_byte {
+            queue.push(now); // It has lost value since.
+            continue;
+        }
+        let bytes = match now.end {
+            Some(end) => bytes_of(&file.modules[taken[at].modules..end]),
+            None => file.index.bytes,
+        };
+        let fits = bytes <= left;
+        plan.gain_per_byte = plan.gain_per_byte.max(if fits { 0.0 } else { now.per_byte });
+        match now.end {
+            Some(end) => {
+                let modules = &file.modules[taken[at].modules..end];
+                if fits {
+                    for (slices, module) in plan.slices[at][taken[at].modules..end].iter_mut().zip(modules) {
+                        *slices = module.slices;
+                    }
+                    taken[at].modules = end;
+                    left -= bytes;
+                    queue.extend(next_modules(at, file, &rates[at], taken[at], weighing));
+                } else {
+                    taken[at].filter_ended = true;
+                    if let [module] = modules {
+                        let slice_bytes = module.bytes.div_ceil(u64::from(module.slices));
+                        let fitting = (left / slice_bytes).min(u64::from(module.slices));
+                        plan.slices[at][taken[at].modules] = fitting as u32;
+                        left -= fitting * slice_bytes;
+                    }
+                }
+            }
+            None if fits => {
+                plan.partitions[at] = file.index.partitions;
+                taken[at].index = true;
+                left -= bytes;
+            }
+            None => {
+                taken[at].index_ended = true;
+                let partition_bytes = file.index.bytes.div_ceil(u64::from(file.index.partitions));
+                let fitting = (left / partition_bytes).min(u64::from(file.index.partitions));
+                plan.partitions[at] = fitting as u32;
+                left -= fitting * partition_bytes;
+            }
+        }
+        if fits {
+            plan.loss_per_byte = plan.loss_per_byte.min(now.per_byte);
+        }
+    }
+    plan.loss_per_byte = if plan.loss_per_byte.is_finite() { plan.loss_per_byte } else { 0.0 };
+    plan.bytes = budget_bytes - left;
+    plan.cost_ns_per_second = cost_ns_per_second(files, &plan.slices, &plan.partitions, weighing.probe_ns)?;
+    Ok(plan)
+}
+
+/// What lookups cost when so much is in memory, in nanoseconds per second.
+///
+/// # Errors
+/// A rate or cost that is none, or lists that do not match the files.
+pub fn cost_ns_per_second(
+    files: &[FileMemory],
+    slices: &[Vec<u32>],
+    partitions: &[u32],
+    probe_ns: f64,
+) -> Result<f64, String> {
+    if files.len() != slices.len() || files.len() != partitions.len() {
+        return Err("what is held is of other files".to_owned());
+    }
+    let mut sum = 0.0;
+    for ((file, slices), partitions) in files.iter().zip(slices).zip(partitions) {
+        let mut empty = file.probes.empty_per_second;
+        let mut probes = 0.0;
+        for (module, slices) in file.modules.iter().zip(slices) {
+            let share = f64::from((*slices).min(module.slices)) / f64::from(module.slices.max(1));
+            probes += share * (empty + file.probes.found_per_second);
+            empty *= 1.0 - share * (1.0 - module.fpr);
+        }
+        let held = f64::from((*partitions).min(file.index.partitions));
+        let absent =
+            if file.index.partitions == 0 { 0.0 } else { 1.0 - held / f64::from(file.index.partitions) };
+        let searches = empty + file.probes.found_per_second;
+        sum += searches * (file.data_ns + absent * file.index_ns) + probes * probe_ns;
+    }
+    Ok(sum)
+}
+
+/// Searches and probes a second with the first modules in memory.
+struct Rates {
+    /// With the first 0, 1, 2 ... modules: empty probes that pass them.
+    empty: Vec<f64>,
+    found: f64,
+}
+
+impl Rates {
+    fn of(file: &FileMemory) -> Result<Self, String> {
+        file.probes.validate()?;
+        input::not_negative("the cost of a search", file.data_ns)?;
+        input::not_negative("the cost of an index read", file.index_ns)?;
+        let mut empty = vec![file.probes.empty_per_second];
+        for (number, module) in file.modules.iter().enumerate() {
+            if module.bytes == 0 || module.slices == 0 || u64::from(module.slices) > module.bytes {
+                return Err(format!(
+                    "module {number} has {} bytes in {} slices",
+                    module.bytes, module.slices
+                ));
+            }
+            input::share("the false-positive rate of a module", module.fpr)?;
+            empty.extend(empty.last().map(|last| last * module.fpr));
+        }
+        let FileIndex { bytes, partitions } = file.index;
+        if partitions > 0 && bytes < u64::from(partitions) {
+            return Err(format!("an index of {bytes} bytes in {partitions} partitions"));
+        }
+        Ok(Self { empty, found: file.probes.found_per_second })
+    }
+
+    fn searches(&self, modules: usize) -> f64 {
+        self.found + self.empty[modules]
+    }
+}
+
+fn bytes_of(modules: &[Module]) -> u64 {
+    modules
+        .iter()
+        .map(|module| module.bytes.div_ceil(u64::from(module.slices)) * u64::from(module.slices))
+        .sum()
+}
+
+/// The next modules of a file: one, or as many as are worth most together.
+fn next_modules(
+    at: usize,
+    file: &FileMemory,
+    rates: &Rates,
+    taken: Taken,
+    weighing: Weighing,
+) -> Option<Offer> {
+    if taken.filter_ended {
+        return None;
+    }
+    let search_ns =
+        file.data_ns + if taken.index || file.index.partitions == 0 { 0.0 } else { file.index_ns };
+    let mut best: Option<Offer> = None;
+    let (mut bytes, mut saved) = (0, 0.0);
+    for end in taken.modules + 1..=file.modules.len() {
+        bytes += bytes_of(&file.modules[end - 1..end]);
+        saved += (rates.empty[end - 1] - rates.empty[end]) * search_ns
+            - rates.searches(end - 1) * weighing.probe_ns;
+        let kept = if end <= file.held_modules { 1.0 + weighing.margin } else { 1.0 };
+        let per_byte = kept * saved / bytes as f64;
+        if per_byte > best.map_or(0.0, |best| best.per_byte) {
+            best = Some(Offer { per_byte, file: at, end: Some(end) });
+        }
+    }
+    best
+}
+
+fn whole_index(
+    at: usize,
+    file: &FileMemory,
+    rates: &Rates,
+    taken: Taken,
+    weighing: Weighing,
+) -> Option<Offer> {
+    if taken.index || taken.index_ended || file.index.partitions == 0 {
+        return None;
+    }
+    let kept = if file.holds_index { 1.0 + weighing.margin } else { 1.0 };
+    let per_byte = kept * rates.searches(taken.modules) * file.index_ns / file.index.bytes as f64;
+    (per_byte > 0.0).then_some(Offer { per_byte, file: at, end: None })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! The joint plan against every possible plan of small cases, and against the filters' own planner.
+
+use super::*;
+use crate::residency::{FileModules, ResidencyPlanner};
+
+/// SplitMix64: fixed numbers without a dependency.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % bound
+    }
+
+    fn share(&mut self) -> f64 {
+        self.below(1_000_001) as f64 / 1e6
+    }
+}
+
+fn plain(probe_ns: f64) -> Weighing {
+    Weighing { probe_ns, margin: 0.0 }
+}
+
+fn random_file(dice: &mut Dice, pieces: u32) -> FileMemory {
+    let modules = (0..dice.below(4))
+        .map(|_| {
+            let slices = 1 + dice.below(u64::from(pieces)) as u32;
+            Module { bytes: u64::from(slices) * (1 + dice.below(40)), slices, fpr: 0.02 + 0.5 * dice.share() }
+        })
+        .collect();
+    let partitions = dice.below(u64::from(pieces) + 1) as u32;
+    FileMemory {
+        probes: FileProbes { empty_per_second: 100.0 * dice.share(), found_per_second: 60.0 * dice.share() },
+        data_ns: 500.0 + 1000.0 * dice.share(),
+        index_ns: 1500.0 * dice.share(),
+        modules,
+        index: FileIndex { bytes: u64::from(partitions) * (1 + dice.below(60)), partitions },
+        held_modules: 0,
+        holds_index: false,
+    }
+}
+
+/// The least cost of all plans of whole modules and whole indexes.
+fn best_of_all(files: &[FileMemory], probe_ns: f64, budget: u64) -> f64 {
+    fn go(
+        files: &[FileMemory],
+        at: usize,
+        left: u64,
+        slices: &mut Vec<Vec<u32>>,
+        partitions: &mut Vec<u32>,
+        probe_ns: f64,
+        best: &mut f64,
+    ) {
+        let Some(file) = files.get(at) else {
+            *best = best.min(cost_ns_per_second(files, slices, partitions, probe_ns).unwrap());
+            return;
+        };
+        for count in 0..=file.modules.len() {
+            for with_index in [false, true] {
+                let bytes = bytes_of(&file.modules[..count]) + if with_index { file.index.bytes } else { 0 };
+                if bytes > left {
+                    continue;
+                }
+                let held = file.modules.iter().enumerate();
+                slices.push(held.map(|(n, m)| if n < count { m.slices } else { 0 }).collect());
+                partitions.push(if with_index { file.index.partitions } else { 0 });
+                go(files, at + 1, left - bytes, slices, partitions, probe_ns, best);
+                slices.pop();
+                partitions.pop();
+            }
+        }
+    }
+    let mut best = f64::INFINITY;
+    go(files, 0, budget, &mut Vec::new(), &mut Vec::new(), probe_ns, &mut best);
+    best
+}
+
+#[test]
+fn plans_stay_within_the_budget_and_near_the_best_of_all() {
+    let mut worst: f64 = 1.0;
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let files: Vec<FileMemory> = (0..4).map(|_| random_file(&mut dice, 1)).collect();
+        let all: u64 = files.iter().map(|file| bytes_of(&file.modules) + file.index.bytes).sum();
+        let budget = dice.below(all + 20);
+        let plan = plan_jointly(&files, plain(5.0), budget).unwrap();
+        assert!(plan.bytes <= budget, "seed {seed}");
+        let nothing = best_of_all(&files, 5.0, 0);
+        let best = best_of_all(&files, 5.0, budget);
+        // What is saved, of what could be. Four files of few pieces are the worst case for the best next.
+        if nothing - best > 1e-9 {
+            worst = worst.min((nothing - plan.cost_ns_per_second) / (nothing - best));
+        }
+    }
+    println!("the worst plan saved {worst} of the best");
+    assert!(worst > 0.5);
+}
+
+#[test]
+fn many_small_pieces_come_within_a_few_hundredths_of_the_best() {
+    // A uniform tree: levels of one shape each, so that whole levels are what there is to choose.
+    for (budget_share, hits) in [(0.05, 0.0), (0.2, 0.0), (0.5, 0.0), (0.2, 0.5), (0.5, 1.0), (0.9, 0.9)] {
+        let level = |files: u64, run_files: u64| {
+            let empty = (1.0 - hits) / run_files as f64;
+            let module = Module { bytes: 640, slices: 10, fpr: 0.092 };
+            let file = FileMemory {
+                probes: FileProbes { empty_per_second: empty, found_per_second: hits / run_files as f64 },
+                data_ns: 1.0,
+                index_ns: 1.0,
+                modules: vec![module; 2],
+                index: FileIndex { bytes: 900, partitions: 5 },
+                held_modules: 0,
+                holds_index: false,
+            };
+            vec![file; files as usize]
+        };
+        let files: Vec<FileMemory> = [1, 10, 100].into_iter().flat_map(|files| level(files, files)).collect();
+        let all: u64 = files.iter().map(|file| bytes_of(&file.modules) + file.index.bytes).sum();
+        let budget = (all as f64 * budget_share) as u64;
+        let plan = plan_jointly(&files, plain(0.0), budget).unwrap();
+        // Each level as one file, of which parts can be taken: the best of all in 200 steps of a part.
+        let best = best_by_levels(&[1.0, 10.0, 100.0], 0.092, hits, budget as f64);
+        let ratio = plan.cost_ns_per_second / best;
+        assert!((0.999..1.06).contains(&ratio), "{budget_share} {hits}: {ratio}");
+    }
+}
+
+/// The least cost of three levels whose files are all alike, memory being divided finely: each level has some share of
+/// first modules, of second ones and of its index.
+fn best_by_levels(files: &[f64], fpr: f64, hits: f64, budget: f64) -> f64 {
+    // For a price of memory each level takes of (modules 0..2) x (index or not) what is cheapest; the price is
+    // bisected, and between the two plans at the price where it jumps a mixture fills the budget.
+    let options = |level: usize, price: f64| {
+        let mut best = (f64::INFINITY, 0.0, 0.0);
+        for modules in 0..=2 {
+            for index in [0.0, 1.0] {
+                let searches = hits + (1.0 - hits) * fpr.powi(modules);
+                let cost = searches * (2.0 - index);
+                let bytes = files[level] * (640.0 * f64::from(modules) + 900.0 * index);
+                if cost + price * bytes < best.0 {
+                    best = (cost + price * bytes, cost, bytes);
+                }
+            }
+        }
+        best
+    };
+    let at = |price: f64| {
+        (0..files.len())
+            .map(|level| options(level, price))
+            .fold((0.0, 0.0), |sum, one| (sum.0 + one.1, sum.1 + one.2))
+    };
+    let (mut dear, mut cheap) = (10.0, 0.0);
+    for _ in 0..200 {
+        let middle = (dear + cheap) / 2.0;
+        if at(middle).1 <= budget { dear = middle } else { cheap = middle }
+    }
+    let ((cost, bytes), (less, more)) = (at(dear), at(cheap));
+    if more <= bytes {
+        return cost;
+    }
+    let share = ((budget - bytes) / (more - bytes)).min(1.0);
+    cost + share * (less - cost)
+}
+
+#[test]
+fn without_an_index_it_is_the_filters_own_plan() {
+    for seed in 0..100 {
+        let mut dice = Dice(seed + 1000);
+        let files: Vec<FileMemory> = (0..20)
+            .map(|_| FileMemory { index: FileIndex::default(), ..random_file(&mut dice, 8) })
+            .collect();
+        let same = |file: &FileMemory| FileModules {
+            probes: file.probes,
+            search_ns: file.data_ns,
+            modules: file.modules.clone(),
+        };
+        let planner = ResidencyPlanner::new(&files.iter().map(same).collect::<Vec<_>>(), 3.0).unwrap();
+        let all: u64 = files.iter().map(|file| bytes_of(&file.modules)).sum();
+        for budget in [0, all / 7, all / 3, all / 2, all, 2 * all] {
+            let (joint, own) = (plan_jointly(&files, plain(3.0), budget).unwrap(), planner.plan(budget));
+            assert_eq!((joint.slices, joint.bytes), (own.slices, own.bytes), "seed {seed}, {budget} bytes");
+        }
+    }
+}
+
+#[test]
+fn prices_fall_as_memory_grows_and_end_at_nothing() {
+    let mut dice = Dice(7);
+    let files: Vec<FileMemory> = (0..200).map(|_| random_file(&mut dice, 8)).collect();
+    let all: u64 = files.iter().map(|file| bytes_of(&file.modules) + file.index.bytes).sum();
+    let mut last = f64::INFINITY;
+    for budget in (0..=20).map(|part| all * part / 20) {
+        let plan = plan_jointly(&files, plain(0.0), budget).unwrap();
+        assert!(plan.gain_per_byte <= last, "{budget} bytes");
+        assert!(plan.bytes <= budget);
+        last = plan.gain_per_byte;
+    }
+    assert_eq!(last, 0.0);
+}
+
+#[test]
+fn what_is_held_stays_unless_something_saves_clearly_more() {
+    for seed in 0..100 {
+        let mut dice = Dice(seed + 2000);
+        let mut files: Vec<FileMemory> = (0..30).map(|_| random_file(&mut dice, 1)).collect();
+        let all: u64 = files.iter().map(|file| bytes_of(&file.modules) + file.index.bytes).sum();
+        let first = plan_jointly(&files, plain(0.0), all / 2).unwrap();
+        for (at, file) in files.iter_mut().enumerate() {
+            file.held_modules = first.slices[at].iter().take_while(|slices| **slices > 0).count();
+            file.holds_index = first.partitions[at] > 0;
+            // Measured a little differently.
+            file.probes.empty_per_second *= 0.99 + 0.02 * dice.share();
+        }
+        let margin = 0.1;
+        let kept = plan_jointly(&files, Weighing { probe_ns: 0.0, margin }, all / 2).unwrap();
+        let anew = plan_jointly(&files, plain(0.0), all / 2).unwrap();
+        let moved =
+            |plan: &JointPlan| (0..files.len()).filter(|at| plan.slices[*at] != first.slices[*at]).count();
+        assert!(moved(&kept) <= moved(&anew), "seed {seed}");
+        assert!(kept.cost_ns_per_second <= anew.cost_ns_per_second * (1.0 + 2.0 * margin), "seed {seed}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let good = FileMemory {
+        probes: FileProbes { empty_per_second: 1.0, found_per_second: 1.0 },
+        data_ns: 1.0,
+        index_ns: 1.0,
+        modules: vec![Module { bytes: 64, slices: 1, fpr: 0.1 }],
+        index: FileIndex { bytes: 10, partitions: 2 },
+        held_modules: 0,
+        holds_index: false,
+    };
+    assert!(plan_jointly(std::slice::from_ref(&good), plain(0.0), 100).is_ok());
+    for bad in [
+        FileMemory { data_ns: f64::NAN, ..good.clone() },
+        FileMemory { index_ns: -1.0, ..good.clone() },
+        FileMemory { index: FileIndex { bytes: 1, partitions: 2 }, ..good.clone() },
+        FileMemory { modules: vec![Module { bytes: 0, slices: 1, fpr: 0.1 }], ..good.clone() },
+        FileMemory { modules: vec![Module { bytes: 64, slices: 1, fpr: 1.5 }], ..good.clone() },
+    ] {
+        let error = plan_jointly(&[good.clone(), bad], plain(0.0), 100).unwrap_err();
+        assert!(error.starts_with("file 1: "), "{error}");
+    }
+    assert!(plan_jointly(&[good], plain(f64::NAN), 100).is_err());
+}

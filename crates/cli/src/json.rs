@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 use shamba::inspect::{Ending, LogDescription, ModuleShape, TableDescription};
-use shamba::{Action, Db, Explanation, MemoryReport, ModuleStep, Outcome, Place, Stats, Step};
+use shamba::{Action, Db, Explanation, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, Stats, Step};
 
 use crate::text::{Notation, escape};
 
@@ -70,6 +70,28 @@ pub fn memory(report: &MemoryReport) -> Value {
         "peak_bytes": report.peak_bytes,
         "rss_bytes": report.rss_bytes,
         "parts": parts,
+        "levels": report.levels.iter().map(level_memory).collect::<Vec<_>>(),
+        "prices": {
+            "filter_gain_per_byte": report.prices.filter_gain_per_byte,
+            "filter_loss_per_byte": report.prices.filter_loss_per_byte,
+            "filter_useful_bytes": report.prices.filter_useful_bytes,
+            "model_cost_ns_per_second": report.prices.model_cost_ns_per_second,
+        },
+    })
+}
+
+fn level_memory(level: &LevelMemory) -> Value {
+    let module = |(held, all): &(u64, u64)| json!({ "slices_held": held, "slices": all });
+    json!({
+        "keyspace": level.keyspace,
+        "level": level.level,
+        "tables": level.tables,
+        "filter_held_bytes": level.filter_held_bytes,
+        "filter_bytes": level.filter_bytes,
+        "modules": level.modules.iter().map(module).collect::<Vec<_>>(),
+        "index_held_bytes": level.index_held_bytes,
+        "partitions_held": level.partitions.0,
+        "partitions": level.partitions.1,
     })
 }
 

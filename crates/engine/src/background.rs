@@ -12,6 +12,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use shamba_env::JoinHandle;
+use shamba_table::Residency;
 
 use crate::compaction::policy::{MergeJob, Rules, debt_bytes, pick, pick_full};
 use crate::core::{BackgroundState, Core, KeyspaceCore, lock};
@@ -37,6 +38,9 @@ const QUIET_US: u64 = 1_000_000;
 /// cost the rewrite of a large level.
 const QUIET_BYTES_PER_US: u64 = 64;
 
+/// A worker's name, what it does, and whether it gives way to other threads.
+type Worker = (&'static str, fn(&Core), bool);
+
 /// A merge to do next.
 struct NextMerge {
     keyspace: Arc<KeyspaceCore>,
@@ -52,20 +56,24 @@ impl Core {
     /// # Errors
     /// When a thread cannot be started.
     pub(crate) fn start_workers(self: &Arc<Self>) -> Result<Vec<JoinHandle>> {
-        if self.is_inline() || self.read_only {
+        if self.is_inline() {
             return Ok(Vec::new());
         }
         let mut handles = Vec::new();
         lock(&self.background.state).quiet_since_us = self.env.clock.now_us();
-        let mut workers = vec![
-            ("shamba-flush", Self::flush_worker as fn(&Self), false),
-            ("shamba-merge", Self::merge_worker, true),
-            ("shamba-sync", Self::sync_worker, false),
-        ];
-        // Nobody waits for a merge as long as flushes get on, so merges give way to whoever reads and writes.
-        workers.extend(
-            (1..self.merge_threads()).map(|_| ("shamba-help", Self::merge_helper as fn(&Self), true)),
-        );
+        let mut workers: Vec<Worker> = Vec::new();
+        if !self.read_only {
+            workers.push(("shamba-flush", Self::flush_worker, false));
+            workers.push(("shamba-merge", Self::merge_worker, true));
+            workers.push(("shamba-sync", Self::sync_worker, false));
+            // Nobody waits for a merge as long as flushes get on, so merges give way to whoever reads and writes.
+            workers.extend(
+                (1..self.merge_threads()).map(|_| ("shamba-help", Self::merge_helper as fn(&Self), true)),
+            );
+        }
+        if self.settings.filter_residency != Residency::Pinned {
+            workers.push(("shamba-memory", Self::memory_worker, true));
+        }
         for (name, work, yields) in workers {
             let core = Arc::clone(self);
             let body = Box::new(move || {
@@ -92,6 +100,7 @@ impl Core {
         lock(&self.background.state).shutdown = true;
         self.background.wake.notify_all();
         self.background.progress.notify_all();
+        self.background.memory_wake.notify_all();
         {
             // Under the lock under which the sync worker looks at `shutdown`: it is told or sees.
             let _due = lock(&self.background.sync_due_us);

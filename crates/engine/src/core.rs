@@ -31,6 +31,7 @@ use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::pool::ReadPool;
 use crate::read::scan::IterRegistry;
+use crate::residency::ResidencyCore;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::version::Version;
@@ -199,6 +200,8 @@ pub(crate) struct Background {
     pub wake: Condvar,
     /// Something was done.
     pub progress: Condvar,
+    /// What is in memory should be looked at again.
+    pub memory_wake: Condvar,
     /// When the log must be synced for the interval writer that waits longest, if any does.
     pub sync_due_us: Mutex<Option<u64>>,
     /// That time was set, or came nearer.
@@ -221,6 +224,8 @@ pub(crate) struct Core {
     pub cache: Arc<BlockCache>,
     /// Held while memory moves between the cache and the rest.
     pub balancing: Mutex<()>,
+    /// What filters and indexes hold in memory.
+    pub residency: ResidencyCore,
     pub files: Arc<OpenFiles>,
     pub keyspaces: ArcSwap<BTreeMap<KeyspaceId, Arc<KeyspaceCore>>>,
     /// The last sequence number that readers see.

@@ -64,6 +64,7 @@ impl Core {
         self.background.room.changed();
         self.garbage.doom_tables(dead);
         self.release_stale_views();
+        self.want_settlement();
         self.background.wake.notify_all();
         self.background.progress.notify_all();
         Ok(())
@@ -94,7 +95,7 @@ impl Core {
     pub(crate) fn release_stale_views(&self) {
         let keyspaces = self.keyspaces.load();
         self.iterators.revoke_idle(|view| match keyspaces.get(&view.keyspace) {
-            Some(keyspace) => !Arc::ptr_eq(&keyspace.load().version, &view.version),
+            Some(keyspace) => !view.is_like(&keyspace.load()),
             None => true,
         });
         self.collect_garbage();

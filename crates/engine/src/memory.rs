@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use shamba_table::{Charge, LedgerPart};
 
 use crate::core::{Core, Writing, lock};
+use crate::residency::{LevelMemory, MemoryPrices};
 
 /// Memtables are charged ahead in steps of this part of the budget, so that few writes move memory.
 const MEMTABLE_STEP_PART: u64 = 64;
@@ -26,7 +27,7 @@ const SLACK_PART: u64 = 64;
 const MEMTABLE_ENTRY_BYTES: u64 = 96;
 
 /// Counted bytes by part.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct MemoryReport {
     /// The budget that was set.
@@ -39,6 +40,10 @@ pub struct MemoryReport {
     pub peak_bytes: u64,
     /// What the operating system counts as resident for the whole process; `None` where it does not say.
     pub rss_bytes: Option<u64>,
+    /// What is held of filters and indexes, level by level.
+    pub levels: Vec<LevelMemory>,
+    /// What memory for them is worth.
+    pub prices: MemoryPrices,
 }
 
 /// What the block cache may hold when everything else holds `other_bytes` and `kept_bytes` stay free. A
@@ -49,6 +54,20 @@ pub(crate) fn cache_share_bytes(budget_bytes: u64, other_bytes: u64, kept_bytes:
 }
 
 impl Core {
+    /// What cache, filters and indexes may have when all others hold `other_bytes`.
+    pub(crate) fn shared_bytes(&self, other_bytes: u64) -> u64 {
+        cache_share_bytes(self.settings.memory_budget_bytes, other_bytes, self.kept_bytes())
+    }
+
+    /// What stays free for a flush and a merge, beyond what those at work hold already.
+    fn kept_bytes(&self) -> u64 {
+        if self.read_only {
+            return 0;
+        }
+        let at_work = self.ledger.bytes(LedgerPart::WriteBuffers) + self.ledger.bytes(LedgerPart::Iterators);
+        self.settings.work_bytes().saturating_sub(at_work)
+    }
+
     /// Gives the block cache what the others leave.
     pub(crate) fn balance_memory(&self) {
         let _balancing = lock(&self.balancing);
@@ -72,9 +91,13 @@ impl Core {
         let budget_bytes = self.settings.memory_budget_bytes;
         let cached_bytes = self.ledger.bytes(LedgerPart::BlockCache);
         let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
-        let at_work = self.ledger.bytes(LedgerPart::WriteBuffers) + self.ledger.bytes(LedgerPart::Iterators);
-        let kept_bytes = if self.read_only { 0 } else { self.settings.work_bytes().saturating_sub(at_work) };
-        let share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
+        let kept_bytes = self.kept_bytes();
+        let mut share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
+        let missing_bytes = (other_bytes + kept_bytes).saturating_sub(budget_bytes - budget_bytes / 32);
+        if share_bytes == 0 && missing_bytes > 0 && self.shed(missing_bytes) {
+            let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
+            share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
+        }
         let capacity_bytes = self.cache.capacity_bytes();
         if share_bytes < capacity_bytes || share_bytes > capacity_bytes + budget_bytes / SLACK_PART {
             self.cache.set_capacity_bytes(share_bytes);
@@ -110,6 +133,8 @@ impl Core {
             ledger_bytes,
             peak_bytes: self.ledger.peak(),
             rss_bytes: shamba_env::process_rss_bytes(),
+            levels: self.level_memory(),
+            prices: self.memory_prices(),
         }
     }
 }

@@ -270,6 +270,7 @@ fn build_core(
         point_in_time: builder.point_in_time,
         ledger,
         cache,
+        residency: crate::residency::ResidencyCore::default(),
         balancing: Mutex::new(()),
         files: Arc::new(OpenFiles::new(settings.max_open_files as usize)),
         keyspaces: ArcSwap::from_pointee(keyspaces),
@@ -327,6 +328,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     for keyspace in core.keyspaces.load().values() {
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
     }
+    core.want_settlement();
     Ok(())
 }
 

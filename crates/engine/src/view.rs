@@ -15,9 +15,10 @@
 
 mod fences;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use shamba_table::{ResidentFilter, TableReader};
+use shamba_table::{ResidentFilter, TableId, TableReader};
 
 use crate::error::Result;
 use crate::ids::KeyspaceId;
@@ -93,6 +94,32 @@ impl View {
         };
         let runs_have_range_deletes = plans.iter().any(|plan| plan.run.has_range_deletes());
         Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes }
+    }
+
+    /// The same view after memory came to hold other slices of the filters of these tables.
+    pub fn with_filters_of(&self, changed: &BTreeSet<TableId>) -> Self {
+        let has_changed =
+            |plan: &RunPlan| plan.run.tables().iter().any(|table| changed.contains(&table.meta.id));
+        let plans = self.plans.iter().map(|plan| RunPlan {
+            level: plan.level,
+            run: Arc::clone(&plan.run),
+            probes: if has_changed(plan) { probes(&plan.run) } else { Arc::clone(&plan.probes) },
+        });
+        Self {
+            keyspace: self.keyspace,
+            memtables: self.memtables.clone(),
+            version: Arc::clone(&self.version),
+            plans: plans.collect(),
+            fences: self.fences.clone(),
+            runs_have_range_deletes: self.runs_have_range_deletes,
+        }
+    }
+
+    /// Whether it keeps no tree, and nothing of filters, that the other does not.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let mut pairs = self.plans.iter().zip(&other.plans);
+        Arc::ptr_eq(&self.version, &other.version)
+            && pairs.all(|(own, new)| Arc::ptr_eq(&own.probes, &new.probes))
     }
 
     /// Every run, in lookup order.

@@ -258,6 +258,11 @@ impl FilterGeometry {
         self.standard_probing().is_some()
     }
 
+    /// The layout of a standard filter; `None` for one of another family.
+    pub fn standard_layout(&self) -> Option<FilterLayout> {
+        self.standard_probing().map(FilterLayout::Standard)
+    }
+
     #[inline(always)]
     fn standard_probing(&self) -> Option<Probing> {
         match self.family {

@@ -30,7 +30,39 @@ pub fn run(args: &MemoryArgs, out: &mut Out) -> Result<(), Failure> {
     if args.json {
         return out.json(&json::with(json!({ "schema": "shamba.memory/1" }), json::memory(&report)));
     }
-    out.text(memory_table(&report).to_string())
+    out.text(memory_table(&report).to_string())?;
+    if report.levels.is_empty() {
+        return Ok(());
+    }
+    out.text(format!("\nheld in memory\n{}", level_table(&report)))
+}
+
+/// What is held of filters and indexes, level by level.
+fn level_table(report: &shamba::MemoryReport) -> Table {
+    let mut table = Table::new([
+        "level",
+        "tables",
+        "filters",
+        "of",
+        "slices held, module by module",
+        "indexes",
+        "partitions",
+    ]);
+    let has_keyspaces = report.levels.iter().any(|level| level.keyspace != report.levels[0].keyspace);
+    for level in &report.levels {
+        let modules: Vec<String> = level.modules.iter().map(|(held, all)| format!("{held}/{all}")).collect();
+        let keyspace = if has_keyspaces { format!("{} ", level.keyspace) } else { String::new() };
+        table.row([
+            format!("{keyspace}{}", level.level),
+            level.tables.to_string(),
+            show_size(level.filter_held_bytes),
+            show_size(level.filter_bytes),
+            modules.join(" "),
+            show_size(level.index_held_bytes),
+            format!("{}/{}", level.partitions.0, level.partitions.1),
+        ]);
+    }
+    table
 }
 
 /// Parts, their sum, the budget and the process.

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
-    Compression, ContentDigest, EntryIter, RangeTombstone, ReaderOptions, Residency, TableReader,
-    TableSummary, TableWriter, WriterOptions, WrittenBlocks, table_file_name,
+    Compression, ContentDigest, EntryIter, RangeTombstone, ReaderOptions, TableReader, TableSummary,
+    TableWriter, WriterOptions, WrittenBlocks, table_file_name,
 };
 
 use crate::compaction::syncing::Syncing;
@@ -203,9 +203,8 @@ impl<'a> Output<'a> {
         let mut uses = Vec::with_capacity(self.finished.len());
         for (summary, written) in &self.finished {
             content.merge(summary.content);
-            // Its filter, the heads and separators of its blocks, its bounds.
-            let filter_bytes = (summary.entries as f64 * summary.bits_per_key / 8.0) as u64;
-            self.core.make_memory(filter_bytes + summary.file_bytes / 64 + OPEN_TABLE_BYTES);
+            // The heads and separators of its blocks, its bounds.
+            self.core.make_memory(summary.file_bytes / 64 + OPEN_TABLE_BYTES);
             let reader = open_reader(self.core, summary.id, summary.birth)?;
             if self.options.verify {
                 reader.check_written(written)?;
@@ -277,9 +276,7 @@ pub(crate) fn open_reader(
         filter: core.settings.filter_residency,
     };
     let reader = TableReader::open(&core.env, &core.dir, options)?;
-    if core.settings.filter_residency == Residency::Budgeted {
-        reader.hold_whole_filter()?;
-    }
+    core.hold_early(&reader)?;
     if core.settings.direct_io
         && !reader.is_direct()
         && !core.is_direct_io_refused.swap(true, Ordering::Relaxed)

@@ -1,0 +1,309 @@
+//! Residency: which filter slices and index partitions are in memory.
+//!
+//! With [`Residency::Budgeted`], filters and indexes have what the memory budget leaves beside memtables, work and the
+//! block cache's share. What is in it follows from one rule: whatever saves most for its bytes ([`survey`] says what
+//! each saves, [`shamba_model::joint`] who comes next). A settlement
+//!
+//! 1. looks at every table and makes the plan;
+//! 2. lets go of what the plan leaves out, and publishes views without it;
+//! 3. reads what the plan adds, as long as there is room, and publishes that.
+//!
+//! It comes after every install, about once a second while lookups go on, and, with nothing but its first two
+//! steps, whenever somebody needs memory that the block cache cannot give ([`Core::shed`]). Tables that are opened
+//! while there is room hold everything at once ([`Core::hold_early`]).
+//!
+//! Lookups never wait for any of it: a view says what is held, and does not change.
+//!
+//! Locks: the state's is taken after all others but the views'; whoever finds it taken goes on without.
+//!
+//! Not here: how memory is divided between filters, blocks and write buffers ([`arbiter`]); counting ([`crate::memory`]).
+
+mod report;
+mod survey;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
+use shamba_table::{LedgerPart, Residency, TableId, TableReader};
+
+pub use self::report::{LevelMemory, MemoryPrices};
+use self::survey::{Survey, fetched_modules};
+use crate::core::{Core, lock};
+use crate::error::Result;
+
+/// What is held is exchanged only for what saves so much more.
+const KEEP_MARGIN: f64 = 0.1;
+/// Of what is left beside memtables and work, the part that the block cache is left at first.
+const CACHE_PART: u64 = 8;
+/// Shedding makes room for this part of the budget more than was asked for, so that it is rare.
+const SHED_PART: u64 = 32;
+
+/// What residency remembers.
+#[derive(Default)]
+pub(crate) struct ResidencyState {
+    /// What the last plan says of the price of memory.
+    plan: PlanPrices,
+}
+
+/// What memory was worth in a plan, in nanoseconds per second per byte.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct PlanPrices {
+    /// What more memory would save.
+    pub gain_per_byte: f64,
+    /// What the least worthy of what is held saves.
+    pub loss_per_byte: f64,
+    /// What all that saves anything would take.
+    pub useful_bytes: u64,
+    /// What lookups cost with it.
+    pub cost_ns_per_second: f64,
+}
+
+/// The part of the core that belongs here.
+#[derive(Default)]
+pub(crate) struct ResidencyCore {
+    state: Mutex<ResidencyState>,
+    /// Something changed that the next settlement should look at.
+    wanted: AtomicBool,
+}
+
+impl ResidencyCore {
+    fn try_state(&self) -> Option<MutexGuard<'_, ResidencyState>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Takes the request for a settlement, if there is one.
+    pub fn take_wanted(&self) -> bool {
+        self.wanted.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// What a settlement may do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Everything.
+    Settle,
+    /// Only let go, so that so many bytes more are free.
+    Shed(u64),
+}
+
+impl Core {
+    /// Has what is in memory looked at again: by the memory worker soon, or at once where there are no threads.
+    pub(crate) fn want_settlement(&self) {
+        if self.settings.filter_residency == Residency::Pinned {
+            return;
+        }
+        if self.is_inline() {
+            self.settle();
+        } else {
+            self.residency.wanted.store(true, Ordering::Release);
+            self.background.memory_wake.notify_all();
+        }
+    }
+
+    /// Makes memory hold what saves most.
+    pub(crate) fn settle(&self) {
+        self.settle_with(Mode::Settle);
+    }
+
+    /// Lets go of what saves least until `bytes` more are free. Says whether it could try.
+    pub(crate) fn shed(&self, bytes: u64) -> bool {
+        self.settings.filter_residency == Residency::Budgeted
+            && self.settle_with(Mode::Shed(bytes + self.settings.memory_budget_bytes / SHED_PART))
+    }
+
+    /// Holds all of a table that was just opened, if there is room for it: no lookup then misses its filter.
+    pub(crate) fn hold_early(&self, reader: &TableReader) -> Result<()> {
+        if self.settings.filter_residency != Residency::Budgeted {
+            return Ok(());
+        }
+        let bytes = survey::whole_bytes(reader);
+        if bytes > self.pool_room_bytes() {
+            return Ok(());
+        }
+        self.make_memory(bytes);
+        let held = reader.hold_whole_filter()?;
+        held.warnings.into_iter().for_each(|warning| self.warn(warning));
+        Ok(())
+    }
+
+    /// What filters and indexes may have in all.
+    fn pool_bytes(&self) -> u64 {
+        let ledger = &self.ledger;
+        let [cached, filters, indexes] =
+            [LedgerPart::BlockCache, LedgerPart::Filters, LedgerPart::Indexes].map(|part| ledger.bytes(part));
+        let others = ledger.total().saturating_sub(cached + filters + indexes);
+        let left = self.shared_bytes(others);
+        left - left / CACHE_PART
+    }
+
+    /// What filters and indexes may have beyond what they hold.
+    fn pool_room_bytes(&self) -> u64 {
+        let held = self.ledger.bytes(LedgerPart::Filters) + self.ledger.bytes(LedgerPart::Indexes);
+        self.pool_bytes().saturating_sub(held)
+    }
+
+    /// False if another thread is at it.
+    fn settle_with(&self, mode: Mode) -> bool {
+        let Some(mut state) = self.residency.try_state() else {
+            self.residency.wanted.store(true, Ordering::Release);
+            return false;
+        };
+        let survey = self.survey();
+        if self.settings.filter_residency == Residency::Cached {
+            self.settle_cached(&survey);
+            return true;
+        }
+        let may_have = match mode {
+            Mode::Settle => self.pool_bytes(),
+            Mode::Shed(bytes) => {
+                let held = self.ledger.bytes(LedgerPart::Filters) + self.ledger.bytes(LedgerPart::Indexes);
+                held.saturating_sub(bytes)
+            }
+        };
+        let weighing = Weighing { probe_ns: survey.prices.probe_ns, margin: KEEP_MARGIN };
+        let plan = match plan_jointly(&survey.files, weighing, may_have.saturating_sub(survey.fixed_bytes)) {
+            Ok(plan) => plan,
+            Err(detail) => {
+                // A defect, not a state of the world: what is held stays.
+                self.warn(format!("memory could not be planned: {detail}"));
+                return true;
+            }
+        };
+        state.plan = PlanPrices {
+            gain_per_byte: plan.gain_per_byte,
+            loss_per_byte: plan.loss_per_byte,
+            useful_bytes: survey.useful_bytes(),
+            cost_ns_per_second: plan.cost_ns_per_second,
+        };
+        if let Err(error) = self.carry_out(&survey, &plan, mode) {
+            self.warn(format!("filters stay as they are: {error}"));
+        }
+        true
+    }
+
+    fn carry_out(&self, survey: &Survey, plan: &JointPlan, mode: Mode) -> Result<()> {
+        let wanted = |at: usize| plan.slices.get(at).map_or(&[][..], |slices| slices);
+        let mut changed = BTreeSet::new();
+        for (at, reader) in survey.readers.iter().enumerate() {
+            let fetched = fetched_modules(self.settings.module_skipping, wanted(at));
+            let held = reader.filter().map_or_else(Vec::new, |filter| survey::held_slices(&filter));
+            if held == wanted(at) && reader.filter().is_some_and(|filter| filter.fetched() == fetched) {
+                continue;
+            }
+            let kept: Vec<u32> =
+                held.iter().zip(wanted(at)).map(|(held, wanted)| *held.min(wanted)).collect();
+            if reader.hold_filter(&kept, fetched)?.changed {
+                changed.insert(reader.id());
+            }
+        }
+        self.publish_filters(&changed);
+        if mode != Mode::Settle {
+            return Ok(());
+        }
+        changed.clear();
+        let outcome = self.read_in(survey, plan, &mut changed);
+        self.publish_filters(&changed);
+        outcome
+    }
+
+    /// Reads what the plan adds.
+    fn read_in(&self, survey: &Survey, plan: &JointPlan, changed: &mut BTreeSet<TableId>) -> Result<()> {
+        for (reader, wanted) in survey.readers.iter().zip(&plan.slices) {
+            let Some(filter) = reader.filter() else { continue };
+            let bytes = survey::missing_bytes(reader, &filter, wanted);
+            // Memory that was let go is free only when the last reader of an old view has gone.
+            if bytes == 0 || bytes > self.pool_room_bytes() + bytes / 8 {
+                continue;
+            }
+            self.make_memory(bytes);
+            let fetched = fetched_modules(self.settings.module_skipping, wanted);
+            let held = reader.hold_filter(wanted, fetched)?;
+            held.warnings.into_iter().for_each(|warning| self.warn(warning));
+            if held.changed {
+                changed.insert(reader.id());
+            }
+        }
+        Ok(())
+    }
+
+    /// In the cached mode nothing is held; a module that would save less than the memory that it drives out of the
+    /// cache is skipped.
+    fn settle_cached(&self, survey: &Survey) {
+        let mut changed = BTreeSet::new();
+        for (reader, file) in survey.readers.iter().zip(&survey.files) {
+            let fetched =
+                survey::worth_fetching(self.settings.module_skipping, file, self.cache_gain_per_byte());
+            match reader.hold_filter(&[], fetched) {
+                Ok(held) if held.changed => _ = changed.insert(reader.id()),
+                Ok(_) | Err(_) => {} // Nothing is read for it.
+            }
+        }
+        self.publish_filters(&changed);
+    }
+
+    /// What more memory for the block cache would save, in nanoseconds per second per byte.
+    fn cache_gain_per_byte(&self) -> f64 {
+        0.0
+    }
+
+    /// Publishes views with what these tables hold now.
+    fn publish_filters(&self, changed: &BTreeSet<TableId>) {
+        if changed.is_empty() {
+            return;
+        }
+        for keyspace in self.keyspaces.load().values() {
+            let is_in =
+                keyspace.load().version.tables().any(|(_, _, table)| changed.contains(&table.meta.id));
+            if is_in {
+                keyspace.publish(|view| view.with_filters_of(changed));
+            }
+        }
+        // Idle iterators would keep what was let go.
+        self.release_stale_views();
+    }
+
+    /// The memory worker: settles when somebody wants it, and now and then.
+    pub(crate) fn memory_worker(&self) {
+        let mut last_us = self.env.clock.now_us();
+        let mut last_lookups = 0;
+        while !self.is_stopping() {
+            self.wait_for_memory_work();
+            let now_us = self.env.clock.now_us();
+            let wanted = self.residency.take_wanted();
+            let is_due = now_us.saturating_sub(last_us) >= survey::WINDOW_US;
+            if !(wanted || is_due) {
+                continue;
+            }
+            // Without lookups nothing has become worth more or less.
+            let lookups = self.lookups.total().lookups;
+            if wanted || lookups != last_lookups {
+                self.settle();
+            }
+            (last_us, last_lookups) = (now_us, lookups);
+        }
+    }
+
+    fn wait_for_memory_work(&self) {
+        let state = lock(&self.background.state);
+        if !state.shutdown && !self.residency.wanted.load(Ordering::Acquire) {
+            let wait = std::time::Duration::from_micros(survey::WINDOW_US / 4);
+            drop(self.background.memory_wake.wait_timeout(state, wait));
+        }
+    }
+
+    pub(crate) fn plan_prices(&self) -> PlanPrices {
+        lock(&self.residency.state).plan
+    }
+
+    fn survey(&self) -> Survey {
+        let views: Vec<Arc<crate::view::View>> =
+            self.keyspaces.load().values().map(|keyspace| keyspace.load_full()).collect();
+        Survey::of(&views, survey::Prices::of(self))
+    }
+}

@@ -1,0 +1,93 @@
+//! What memory holds of each level's filters and indexes: for people.
+
+use shamba_table::TableReader;
+
+use super::PlanPrices;
+use crate::core::Core;
+
+/// What memory holds of one level of one keyspace.
+#[derive(Clone, PartialEq, Debug, Default)]
+#[non_exhaustive]
+pub struct LevelMemory {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The level; 0 is the inbox of flushed runs.
+    pub level: u32,
+    /// Its tables.
+    pub tables: u64,
+    /// Bytes of the filters' slices that memory holds.
+    pub filter_held_bytes: u64,
+    /// Bytes of all slices.
+    pub filter_bytes: u64,
+    /// For each module in the order in which they are asked: slices held, and slices in all.
+    pub modules: Vec<(u64, u64)>,
+    /// Bytes that index partitions hold.
+    pub index_held_bytes: u64,
+    /// Index partitions held, and in all.
+    pub partitions: (u64, u64),
+}
+
+/// What memory for filters and indexes is worth, in expected nanoseconds saved per second and byte, as of the last time
+/// that it was planned; all 0 before, and where residency is not budgeted.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[non_exhaustive]
+pub struct MemoryPrices {
+    /// What one byte more would save.
+    pub filter_gain_per_byte: f64,
+    /// What the least worthy byte of what is held saves.
+    pub filter_loss_per_byte: f64,
+    /// What all filters and indexes that save anything would take.
+    pub filter_useful_bytes: u64,
+    /// What lookups cost beyond memtables, in nanoseconds per second, by the model.
+    pub model_cost_ns_per_second: f64,
+}
+
+impl LevelMemory {
+    fn add(&mut self, reader: &TableReader) {
+        self.tables += 1;
+        if let Some(filter) = reader.filter() {
+            self.filter_held_bytes += filter.held_bytes();
+            self.filter_bytes += filter.geometry().total_bytes();
+            for (number, module) in filter.geometry().modules().iter().enumerate() {
+                if self.modules.len() <= number {
+                    self.modules.push((0, 0));
+                }
+                if let Some((held, all)) = self.modules.get_mut(number) {
+                    *held += filter.held_slices(number) as u64;
+                    *all += module.slices() as u64;
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Level by level, keyspace by keyspace.
+    pub(crate) fn level_memory(&self) -> Vec<LevelMemory> {
+        let mut levels = Vec::new();
+        for keyspace in self.keyspaces.load().values() {
+            let view = keyspace.load_full();
+            for (level, runs) in view.version.levels() {
+                let keyspace = keyspace.name.clone();
+                let mut memory = LevelMemory { keyspace, level, ..LevelMemory::default() };
+                let tables = runs.iter().flat_map(|run| run.tables());
+                tables.filter_map(|table| table.meta.reader.get()).for_each(|reader| memory.add(reader));
+                if memory.tables > 0 {
+                    levels.push(memory);
+                }
+            }
+        }
+        levels
+    }
+
+    pub(crate) fn memory_prices(&self) -> MemoryPrices {
+        let PlanPrices { gain_per_byte, loss_per_byte, useful_bytes, cost_ns_per_second } =
+            self.plan_prices();
+        MemoryPrices {
+            filter_gain_per_byte: gain_per_byte,
+            filter_loss_per_byte: loss_per_byte,
+            filter_useful_bytes: useful_bytes,
+            model_cost_ns_per_second: cost_ns_per_second,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What there is to hold in memory, and what each piece of it saves.
+//!
+//! Every table of every keyspace, once: the probes that reach it, what a search of it costs, its filter's modules with
+//! their measured false-positive rates, and its index.
+//!
+//! Not here: the plan that is made of it ([`shamba_model::joint`]); carrying it out ([`super`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use shamba_filter::{FilterGeometry, measured};
+use shamba_model::joint::{FileIndex, FileMemory};
+use shamba_model::residency::Module;
+use shamba_model::skip::{FileProbes, Skipping};
+use shamba_table::{ResidentFilter, TableReader};
+
+use crate::core::Core;
+use crate::view::View;
+
+/// How often what is held is looked at again while lookups go on.
+pub(super) const WINDOW_US: u64 = 1_000_000;
+/// A read before any was timed: out of the system's page cache.
+const READ_NS: f64 = 1_000.0;
+/// The search of an index and a block that are in memory.
+const SEARCH_CPU_NS: f64 = 400.0;
+/// The search of an index partition that was read for it, beside the read.
+const PARTITION_CPU_NS: f64 = 400.0;
+/// One probe of a module.
+const PROBE_NS: f64 = 8.0;
+
+/// What things cost now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prices {
+    pub probe_ns: f64,
+    /// A search whose index partition is in memory.
+    pub data_ns: f64,
+    /// What it costs more if it is not.
+    pub index_ns: f64,
+}
+
+impl Prices {
+    pub fn of(core: &Core) -> Self {
+        let read_ns = match core.cache.read_ns() {
+            0 => READ_NS,
+            ns => ns as f64,
+        };
+        let lookups = core.lookups.total();
+        let blocks = lookups.data_reads + lookups.cache_hits;
+        let read_share = if blocks == 0 { 1.0 } else { lookups.data_reads as f64 / blocks as f64 };
+        Self {
+            probe_ns: PROBE_NS,
+            data_ns: read_share * read_ns + SEARCH_CPU_NS,
+            index_ns: read_ns + PARTITION_CPU_NS,
+        }
+    }
+}
+
+/// All tables and what they are worth.
+pub(super) struct Survey {
+    pub prices: Prices,
+    pub readers: Vec<Arc<TableReader>>,
+    /// One for each of `readers`.
+    pub files: Vec<FileMemory>,
+    /// What is held whatever the plan.
+    pub fixed_bytes: u64,
+}
+
+impl Survey {
+    pub fn of(views: &[Arc<View>], prices: Prices) -> Self {
+        let mut survey = Self { prices, readers: Vec::new(), files: Vec::new(), fixed_bytes: 0 };
+        let mut seen = BTreeSet::new();
+        for view in views {
+            let tree_entries: u64 = view.version.tables().map(|(_, _, table)| table.meta.entries).sum();
+            for (_, run) in view.version.runs() {
+                let run_entries: u64 = run.tables().iter().map(|table| table.meta.entries).sum();
+                for table in run.tables() {
+                    let Some(reader) = table.meta.reader.get() else { continue };
+                    if !seen.insert(reader.id()) {
+                        continue; // Runs may share a file.
+                    }
+                    let entries = table.meta.entries as f64;
+                    let probes = FileProbes {
+                        empty_per_second: entries / run_entries.max(1) as f64,
+                        found_per_second: entries / tree_entries.max(1) as f64,
+                    };
+                    survey.files.push(file_memory(reader, table.meta.entries, probes, prices));
+                    survey.readers.push(Arc::clone(reader));
+                }
+            }
+        }
+        survey
+    }
+
+    /// What all of it takes.
+    pub fn useful_bytes(&self) -> u64 {
+        let modules = |file: &FileMemory| file.modules.iter().map(|module| module.bytes).sum::<u64>();
+        self.files.iter().map(|file| modules(file) + file.index.bytes).sum()
+    }
+}
+
+fn file_memory(reader: &TableReader, entries: u64, probes: FileProbes, prices: Prices) -> FileMemory {
+    let geometry = reader.filter_geometry();
+    let bytes = reader.filter_module_bytes();
+    let rates = geometry.map_or_else(Vec::new, |geometry| module_fprs(&geometry, entries));
+    let modules: Vec<Module> =
+        bytes.into_iter().zip(rates).map(|((bytes, slices), fpr)| Module { bytes, slices, fpr }).collect();
+    let held = reader.filter().map_or_else(Vec::new, |filter| held_slices(&filter));
+    let held_modules = held.iter().zip(&modules).take_while(|(held, module)| **held == module.slices).count();
+    FileMemory {
+        probes,
+        data_ns: prices.data_ns,
+        index_ns: prices.index_ns,
+        modules,
+        index: FileIndex::default(),
+        held_modules,
+        holds_index: false,
+    }
+}
+
+/// The false-positive rate of each module, as measured.
+fn module_fprs(geometry: &FilterGeometry, keys: u64) -> Vec<f64> {
+    let bits = |bytes: u64| bytes as f64 * 8.0 / keys.max(1) as f64;
+    if geometry.is_standard() {
+        let layout = geometry.standard_layout();
+        return vec![layout.map_or(1.0, |layout| measured::fpr(layout, bits(geometry.total_bytes())))];
+    }
+    geometry.modules().iter().map(|module| measured::module_fpr(bits(module.total_bytes()))).collect()
+}
+
+/// How many slices of each module are held.
+pub(super) fn held_slices(filter: &ResidentFilter) -> Vec<u32> {
+    (0..filter.geometry().modules().len()).map(|module| filter.held_slices(module) as u32).collect()
+}
+
+/// What holding all of a table takes.
+pub(super) fn whole_bytes(reader: &TableReader) -> u64 {
+    reader.filter_module_bytes().into_iter().map(|(bytes, _)| bytes).sum()
+}
+
+/// What reading in the slices that the plan wants takes.
+pub(super) fn missing_bytes(reader: &TableReader, filter: &ResidentFilter, wanted: &[u32]) -> u64 {
+    let modules = reader.filter_module_bytes().into_iter().zip(held_slices(filter)).zip(wanted);
+    let missing = |((all, held), wanted): (((u64, u32), u32), &u32)| {
+        let (bytes, slices) = all;
+        bytes / u64::from(slices.max(1)) * u64::from(wanted.saturating_sub(held))
+    };
+    modules.map(missing).sum()
+}
+
+/// The modules that lookups fetch where they are not held whole: those that may not be skipped.
+pub(super) fn fetched_modules(skipping: Skipping, wanted: &[u32]) -> u8 {
+    match skipping {
+        Skipping::Full => 0,
+        Skipping::Partial => u8::from(!wanted.is_empty()),
+        Skipping::None => mask_of(wanted.len()),
+    }
+}
+
+/// In the cached mode: the modules that save more than the memory that they take would elsewhere, and those that may
+/// not be skipped.
+pub(super) fn worth_fetching(skipping: Skipping, file: &FileMemory, gain_per_byte: f64) -> u8 {
+    let must = match skipping {
+        Skipping::None => return mask_of(file.modules.len()),
+        Skipping::Partial => u8::from(!file.modules.is_empty()),
+        Skipping::Full => 0,
+    };
+    let mut empty = file.probes.empty_per_second;
+    let mut mask = must;
+    for (number, module) in file.modules.iter().enumerate() {
+        let saved = empty * (1.0 - module.fpr) * (file.data_ns + file.index_ns);
+        if saved / (module.bytes as f64) < gain_per_byte {
+            break; // Those after it save less.
+        }
+        mask |= 1 << number;
+        empty *= module.fpr;
+    }
+    mask
+}
+
+fn mask_of(modules: usize) -> u8 {
+    ((1u16 << modules.min(8)) - 1) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(empty_per_second: f64) -> FileMemory {
+        let module = Module { bytes: 1000, slices: 1, fpr: 0.1 };
+        FileMemory {
+            probes: FileProbes { empty_per_second, found_per_second: 1.0 },
+            data_ns: 500.0,
+            index_ns: 500.0,
+            modules: vec![module; 3],
+            index: FileIndex::default(),
+            held_modules: 0,
+            holds_index: false,
+        }
+    }
+
+    #[test]
+    fn modules_are_fetched_as_far_as_they_pay_and_may_be_skipped() {
+        // 900, 90 and 9 ns per second of 1,000 bytes.
+        for (gain, full) in [(0.0, 0b111), (0.01, 0b11), (0.5, 0b1), (2.0, 0)] {
+            assert_eq!(worth_fetching(Skipping::Full, &file(1.0), gain), full, "{gain}");
+            assert_eq!(worth_fetching(Skipping::Partial, &file(1.0), gain), full | 1, "{gain}");
+            assert_eq!(worth_fetching(Skipping::None, &file(1.0), gain), 0b111, "{gain}");
+        }
+        assert_eq!(fetched_modules(Skipping::None, &[1, 0]), 0b11);
+        assert_eq!(fetched_modules(Skipping::Partial, &[1, 0]), 0b1);
+        assert_eq!(fetched_modules(Skipping::Full, &[1, 0]), 0);
+        assert_eq!(fetched_modules(Skipping::Partial, &[]), 0);
+    }
+}

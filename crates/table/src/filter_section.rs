@@ -129,7 +129,7 @@ impl StoredFilter {
     /// # Errors
     /// As [`Self::read_slice`].
     pub(crate) fn read_lines(file: &TableFile, place: SlicePlace) -> Result<Arc<[Line]>> {
-        Self::read_slice(file, place, |slice| Line::boxed(slice).into())
+        Self::read_slice(file, place, Line::shared)
     }
 
     /// Reads every slice and says which are damaged.

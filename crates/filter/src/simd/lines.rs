@@ -6,6 +6,8 @@
 //!
 //! Not here: which slice and which line a key belongs to ([`crate::place`]).
 
+use std::sync::Arc;
+
 use super::bits;
 use crate::LINE_BYTES;
 
@@ -17,6 +19,11 @@ pub struct Line(pub(crate) [u8; LINE_BYTES]);
 impl Line {
     /// A slice's lines, copied to where they are aligned; bytes beyond the last whole line are dropped.
     pub fn boxed(slice: &[u8]) -> Box<[Self]> {
+        slice.as_chunks().0.iter().map(|line| Self(*line)).collect()
+    }
+
+    /// As [`Self::boxed`], for several holders.
+    pub fn shared(slice: &[u8]) -> Arc<[Self]> {
         slice.as_chunks().0.iter().map(|line| Self(*line)).collect()
     }
 

@@ -21,8 +21,9 @@ use crate::error::{Error, Result};
 use crate::files::OpenFiles;
 use crate::format::{Section, VERSION};
 use crate::id::{BirthId, TableId};
+use crate::ledger::Ledger;
 use crate::range::RangeTombstone;
-use crate::reader::{TableFile, load};
+use crate::reader::{ListedBlock, Residency, TableFile, load};
 use crate::writer::TableSummary;
 
 /// Keys are printed up to this many bytes: a screen's width.
@@ -90,35 +91,39 @@ pub struct TableDescription {
 /// As [`crate::TableReader::open`] and for every data block: `Io`, `Unsupported`, `Corruption`.
 pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableDescription> {
     let file = TableFile::open(&env.vfs, path, false, &Arc::new(OpenFiles::new(1)))?;
-    let loaded = load(file, birth)?;
+    // One partition of the index at a time.
+    let loaded = load(file, birth, Residency::Budgeted, &Arc::new(Ledger::new()))?;
     let mut blocks = Vec::with_capacity(loaded.index.len());
     let (mut large_values, mut large_value_bytes) = (0, 0);
-    for (_, handle) in loaded.index.blocks() {
-        let bytes = loaded.file.read(handle.offset, u64::from(handle.bytes), "data block")?;
-        let (payload, compression) = loaded.decode_block(handle, bytes)?;
-        let damaged = |detail: String| loaded.file.damaged(handle.offset, "data block", detail);
-        let block = DataBlock::view(&payload).map_err(damaged)?;
-        let mut first_key = Vec::new();
-        if block.len() > 0 {
-            block.entry(0, &mut first_key).map_err(damaged)?;
-        }
-        let mut key = Vec::new();
-        for place in (0..block.len()).take_while(|_| loaded.has_values()) {
-            let entry = block.entry(place, &mut key).map_err(damaged)?;
-            if entry.kind == EntryKind::ValueRef {
-                large_values += 1;
-                large_value_bytes += u64::from(loaded.value_ref(entry.value)?.stored_bytes);
+    for number in 0..loaded.index.partitions() {
+        let partition = loaded.partition(number)?;
+        for ListedBlock { handle, .. } in loaded.blocks_of(number, &partition) {
+            let bytes = loaded.file.read(handle.offset, u64::from(handle.bytes), "data block")?;
+            let (payload, compression) = loaded.decode_block(handle, bytes)?;
+            let damaged = |detail: String| loaded.file.damaged(handle.offset, "data block", detail);
+            let block = DataBlock::view(&payload).map_err(damaged)?;
+            let mut first_key = Vec::new();
+            if block.len() > 0 {
+                block.entry(0, &mut first_key).map_err(damaged)?;
             }
+            let mut key = Vec::new();
+            for place in (0..block.len()).take_while(|_| loaded.has_values()) {
+                let entry = block.entry(place, &mut key).map_err(damaged)?;
+                if entry.kind == EntryKind::ValueRef {
+                    large_values += 1;
+                    large_value_bytes += u64::from(loaded.value_ref(entry.value)?.stored_bytes);
+                }
+            }
+            blocks.push(BlockDescription {
+                offset: handle.offset,
+                bytes: u64::from(handle.bytes),
+                payload_bytes: payload.len() as u64,
+                entries: u64::from(handle.entries),
+                first_key: Bytes::from(first_key),
+                layout: block.layout(),
+                compression,
+            });
         }
-        blocks.push(BlockDescription {
-            offset: handle.offset,
-            bytes: u64::from(handle.bytes),
-            payload_bytes: payload.len() as u64,
-            entries: u64::from(handle.entries),
-            first_key: Bytes::from(first_key),
-            layout: block.layout(),
-            compression,
-        });
     }
     let properties = &loaded.properties;
     let mut damage: Vec<Error> = loaded.filter_damage.into_iter().collect();

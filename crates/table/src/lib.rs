@@ -33,7 +33,8 @@
 //! let ledger = Arc::new(Ledger::new());
 //! let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
 //! let files = Arc::new(OpenFiles::new(1_000));
-//! let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter: Residency::Pinned };
+//! let (filter, index) = (Residency::Pinned, Residency::Pinned);
+//! let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index };
 //! let table = TableReader::open(&env, Path::new("/"), options)?;
 //! let (digest, mut cost) = (digest.digest(b"apple"), ReadCounters::default());
 //! let found = table.get(b"apple", SeqNo::MAX, digest, ValueMode::Copy, &mut cost)?;
@@ -80,12 +81,12 @@ pub use error::{Error, Result};
 pub use files::OpenFiles;
 pub use format::{FIXED_BYTES, Section, SectionKind};
 pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
-pub use index::BlockNo;
+pub use index::Located;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
-    AHEAD_BYTES, Held, ReadCounters, ReaderOptions, Residency, ResidentFilter, TableIter, TableReader,
-    ValueMode, Walk, WrittenBlocks,
+    AHEAD_BYTES, Held, LoadedBlock, ReadCounters, ReaderOptions, Residency, ResidentFilter, TableIter,
+    TableReader, ValueMode, Walk, WrittenBlocks,
 };
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 pub use values::LargeValues;

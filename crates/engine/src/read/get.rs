@@ -19,7 +19,9 @@ use std::sync::Arc;
 use shamba_env::Clock;
 use shamba_filter::Question;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
-use shamba_table::{BlockNo, Entry, ReadCounters, ResidentFilter, TableReader, Value, ValueMode};
+use shamba_table::{
+    Entry, LoadedBlock, Located, ReadCounters, ResidentFilter, TableReader, Value, ValueMode,
+};
 
 use super::explain::{ModuleStep, Recorder, Step};
 use crate::error::{Error, ErrorKind, Result};
@@ -341,8 +343,8 @@ impl<'a> Lookup<'a> {
     ) -> Result<Option<Entry>> {
         let begin_ns = if R::RECORDS { self.settings.now_ns() } else { 0 };
         let mut io = self.read_counters();
-        let block = candidate.reader.locate(self.key, self.seq, &mut io);
-        let found = self.search_block(candidate, block, &mut io);
+        let located = candidate.reader.locate(self.key, self.seq, &mut io);
+        let found = located.map_err(Error::from).and_then(|at| self.search_block(candidate, at, &mut io));
         counts.add_reads(&io);
         let entry = found?;
         let filtered = verdict == Verdict::Maybe;
@@ -363,11 +365,23 @@ impl<'a> Lookup<'a> {
     pub(super) fn search_block(
         &self,
         candidate: &Candidate<'_>,
-        block: Option<BlockNo>,
+        located: Option<Located>,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        let Some(block) = block else { return Ok(None) };
-        Ok(candidate.reader.get_at(block, self.key, self.seq, self.digest, self.mode, io)?)
+        let Some(located) = located else { return Ok(None) };
+        Ok(candidate.reader.get_at(located, self.key, self.seq, self.digest, self.mode, io)?)
+    }
+
+    /// As [`Self::search_block`], of a block that was read for it.
+    pub(super) fn search_loaded(
+        &self,
+        candidate: &Candidate<'_>,
+        block: &LoadedBlock,
+        located: Located,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Entry>> {
+        let Self { key, seq, digest, mode, .. } = *self;
+        Ok(candidate.reader.get_from(block, located, key, seq, digest, mode, io)?)
     }
 }
 

@@ -14,7 +14,7 @@
 use std::sync::{Arc, Mutex};
 
 use shamba_key::SeqNo;
-use shamba_table::{BlockNo, Entry, ReadCounters, TableReader, Value, ValueMode};
+use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
 
 use super::explain::Silent;
 use super::get::{Candidate, Home, Lookup, LookupSettings, Verdict, visible_above};
@@ -44,7 +44,9 @@ struct Pending<'a> {
     /// What the filter of the present candidate says.
     verdict: Verdict,
     /// The block of its present candidate.
-    block: Option<BlockNo>,
+    block: Option<Located>,
+    /// The same, if it was read and the cache does not keep it.
+    loaded: Option<LoadedBlock>,
     state: BlockState,
 }
 
@@ -74,7 +76,7 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
         group.gather(view)?;
         group.test_filters(counts)?;
         while !group.pending.is_empty() {
-            group.locate(counts);
+            group.locate(counts)?;
             if let Some(reads) = reads {
                 group.load_cold(reads, counts);
             }
@@ -85,6 +87,13 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
     }
     counts.found += answers.iter().flatten().count() as u64;
     Ok(answers.into_iter().map(|value| value.map(Slice::from_value)).collect())
+}
+
+/// What reads beside each other brought: the blocks that the cache does not keep, and what all of them cost.
+#[derive(Default)]
+struct Loads {
+    blocks: Vec<Option<LoadedBlock>>,
+    cost: ReadCounters,
 }
 
 struct Group<'a> {
@@ -122,6 +131,7 @@ impl<'a> Group<'a> {
                 consulted: 0,
                 verdict: Verdict::Unasked,
                 block: None,
+                loaded: None,
                 state: BlockState::Cached,
             });
         }
@@ -179,16 +189,20 @@ impl<'a> Group<'a> {
     }
 
     /// Every key's block in its present candidate, asked for if it is cached.
-    fn locate(&mut self, counts: &mut LookupCounts) {
+    fn locate(&mut self, counts: &mut LookupCounts) -> Result<()> {
         for pending in &mut self.pending {
             let Some(candidate) = self.candidates.get(pending.from) else { continue };
             let Lookup { key, seq, .. } = pending.lookup;
             let mut io = pending.lookup.read_counters();
-            pending.block = candidate.reader().locate(key, seq, &mut io);
+            let located = candidate.reader().locate(key, seq, &mut io);
             counts.add_reads(&io);
-            let is_cold = pending.block.is_some_and(|block| !candidate.reader().prefetch_block(block));
+            pending.block = located?;
+            pending.loaded = None;
+            let is_cold =
+                pending.block.as_ref().is_some_and(|block| !candidate.reader().prefetch_block(block));
             pending.state = if is_cold { BlockState::Cold } else { BlockState::Cached };
         }
+        Ok(())
     }
 
     /// Reads the blocks that are not cached all at once. What cannot be read now fails later,
@@ -198,35 +212,52 @@ impl<'a> Group<'a> {
         if self.pending.iter().filter(|pending| is_cold(pending)).count() < 2 {
             return;
         }
-        let mut blocks: Vec<(Arc<TableReader>, BlockNo)> = Vec::new();
-        for pending in self.pending.iter_mut().filter(|pending| is_cold(pending)) {
+        let mut blocks: Vec<(Arc<TableReader>, Located)> = Vec::new();
+        let mut sharers: Vec<(usize, usize)> = Vec::new(); // Pending, block.
+        for (at, pending) in self.pending.iter_mut().enumerate().filter(|(_, pending)| is_cold(pending)) {
             let candidate = self.candidates.get(pending.from);
-            let Some((reader, number)) = candidate.map(Candidate::reader).zip(pending.block) else {
+            let Some((reader, located)) = candidate.map(Candidate::reader).zip(pending.block) else {
                 continue;
             };
-            let is_same = |(other, block): &(_, _)| Arc::ptr_eq(other, reader) && *block == number;
-            // Whoever shares a block with an earlier key finds it in the cache.
-            if !blocks.iter().any(is_same) {
-                blocks.push((Arc::clone(reader), number));
+            let is_same =
+                |(other, block): &(_, Located)| Arc::ptr_eq(other, reader) && block.is_same_block(&located);
+            // Whoever shares a block with an earlier key does not read it once more.
+            let block = blocks.iter().position(is_same).unwrap_or_else(|| {
+                blocks.push((Arc::clone(reader), located));
                 pending.state = BlockState::Loaded;
-            }
+                blocks.len() - 1
+            });
+            sharers.push((at, block));
         }
-        let cost = Arc::new(Mutex::new(ReadCounters::default()));
-        let sum = Arc::clone(&cost);
-        reads.run(blocks.len(), move |number| {
+        let count = blocks.len();
+        let done: Arc<Mutex<Loads>> = Arc::default();
+        lock(&done).blocks.resize(count, None);
+        let into = Arc::clone(&done);
+        reads.run(count, move |number| {
             let Some((reader, block)) = blocks.get(number) else { return };
             let mut io = ReadCounters::default();
-            let _ = reader.load_block(*block, &mut io);
-            lock(&sum).data_reads += io.data_reads;
+            let loaded = reader.load_block(block, &mut io);
+            let mut into = lock(&into);
+            into.cost.data_reads += io.data_reads;
+            into.cost.index_reads += io.index_reads;
+            if let (Ok(loaded), Some(place)) = (loaded, into.blocks.get_mut(number)) {
+                *place = loaded;
+            }
         });
-        counts.add_reads(&lock(&cost));
+        let done = lock(&done);
+        counts.add_reads(&done.cost);
+        for (at, block) in sharers {
+            if let (Some(pending), Some(loaded)) = (self.pending.get_mut(at), done.blocks.get(block)) {
+                pending.loaded.clone_from(loaded);
+            }
+        }
     }
 
     /// Asks for the entries that the searches will look at: the blocks' tags are here by now.
     fn ask_for_entries(&self) {
         let cached = self.pending.iter().filter(|pending| pending.state == BlockState::Cached);
         for pending in cached.filter(|pending| pending.lookup.settings.prefetch) {
-            if let (Some(candidate), Some(block)) = (self.candidates.get(pending.from), pending.block) {
+            if let (Some(candidate), Some(block)) = (self.candidates.get(pending.from), &pending.block) {
                 candidate.reader().prefetch_entry(block, pending.lookup.digest);
             }
         }
@@ -263,7 +294,10 @@ impl Pending<'_> {
     /// What the present candidate's block says.
     fn search(&self, candidate: &Candidate<'_>, counts: &mut LookupCounts) -> Result<Option<Entry>> {
         let mut io = self.lookup.read_counters();
-        let found = self.lookup.search_block(candidate, self.block, &mut io);
+        let found = match (&self.loaded, self.block) {
+            (Some(loaded), Some(located)) => self.lookup.search_loaded(candidate, loaded, located, &mut io),
+            (_, located) => self.lookup.search_block(candidate, located, &mut io),
+        };
         if self.state == BlockState::Loaded {
             io.cache_hits = io.cache_hits.saturating_sub(1); // It counts as the read that it was.
         }

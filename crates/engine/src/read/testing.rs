@@ -447,6 +447,7 @@ impl Store {
             files,
             direct_io: false,
             filter: Residency::Pinned,
+            index: Residency::Pinned,
         };
         let reader = TableReader::open(&self.env, Path::new(DIR), options).expect("just written");
         TableUse::whole(Arc::new(TableMeta {

@@ -23,13 +23,12 @@ mod laws;
 mod tests;
 
 pub(crate) use self::builder::{DataBlockBuilder, NewEntry, shared_bytes};
-pub(crate) use self::plain::{Block, BlockBuilder, LARGEST_PAYLOAD_BYTES};
+pub(crate) use self::plain::{Block, BlockBuilder, LARGEST_PAYLOAD_BYTES, PlainView};
 
 use std::ops::Range;
 
 use shamba_key::{EntryKind, SeqNo};
 
-use self::plain::PlainView;
 use self::tagged::Tagged;
 
 /// An entry of a data block, its key apart.

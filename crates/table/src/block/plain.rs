@@ -173,7 +173,7 @@ pub(crate) struct PlainView<'a> {
 
 impl<'a> PlainView<'a> {
     /// Checks the header: layout, flags, and that the offsets fit.
-    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, String> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, String> {
         let Some(([layout, flags, 0, 0, c0, c1, c2, c3], _)) =
             bytes.split_first_chunk::<BLOCK_HEADER_BYTES>()
         else {
@@ -197,7 +197,7 @@ impl<'a> PlainView<'a> {
     }
 
     /// Checks the structure: offsets that ascend without gaps, entries that fit.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let mut expected = BLOCK_HEADER_BYTES;
         for number in 0..self.count {
             if self.offset(number) != Some(expected) {
@@ -221,12 +221,12 @@ impl<'a> PlainView<'a> {
         Ok(())
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 
     /// Entry `number`; `None` past the end or where it is damaged.
-    fn entry(&self, number: usize) -> Option<EntryRef<'a>> {
+    pub(crate) fn entry(&self, number: usize) -> Option<EntryRef<'a>> {
         if number >= self.count {
             return None;
         }
@@ -251,7 +251,7 @@ impl<'a> PlainView<'a> {
     }
 
     /// The number of the first entry at or after `(key, seq)`; the count if there is none.
-    pub(super) fn lower_bound(&self, key: &[u8], seq: SeqNo) -> Result<usize, String> {
+    pub(crate) fn lower_bound(&self, key: &[u8], seq: SeqNo) -> Result<usize, String> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low.midpoint(high);

@@ -150,14 +150,17 @@ impl BlockCache {
         Some(table)
     }
 
-    /// Forgets a table that is closed, and its blocks: `slots` are those of its blocks by number.
-    pub(crate) fn close_table<'s>(
+    /// Forgets a table that is closed. Its blocks are [retired](Self::retire_blocks) by whoever has their slots.
+    pub(crate) fn close_table(&self, id: TableId, table: CachedTable) {
+        locked(&self.tables).remove(&(id, table));
+    }
+
+    /// Makes the frames of blocks free that nobody will ask for: `slots` are theirs, by the blocks' numbers.
+    pub(crate) fn retire_blocks<'s>(
         &self,
-        id: TableId,
         table: CachedTable,
         slots: impl Iterator<Item = (u32, &'s FrameSlot)>,
     ) {
-        locked(&self.tables).remove(&(id, table));
         let has = |frame: u32, key: BlockKey| {
             let record = self.shelf.slabs.record(frame)?;
             (record.key.load(Ordering::Relaxed) == key.0).then_some(record)

@@ -35,22 +35,28 @@ impl BlockCache {
     }
 
     /// Whether the block is in the cache; if so, its first two cache lines are asked for.
-    pub(crate) fn prefetch(self: &Arc<Self>, slot: &FrameSlot, key: BlockKey) -> bool {
-        self.enter().look(slot, key).is_some()
+    pub(crate) fn prefetch(self: &Arc<Self>, frame: u32, key: BlockKey) -> bool {
+        self.enter().look(frame, key).is_some()
     }
 }
 
 impl Section<'_> {
-    /// The bytes of the block if the cache has it; no mark that it was asked for.
+    /// The bytes of the block if `frame` has it; no mark that it was asked for.
     #[inline]
-    pub(crate) fn peek(&self, slot: &FrameSlot, key: BlockKey) -> Option<&[u8]> {
-        self.look(slot, key).map(|hit| hit.payload)
+    pub(crate) fn peek(&self, frame: u32, key: BlockKey) -> Option<&[u8]> {
+        self.look(frame, key).map(|hit| hit.payload)
     }
 
     /// The block if the cache has it, and a mark that it was asked for.
     #[inline]
     pub(crate) fn find(&self, slot: &FrameSlot, key: BlockKey) -> Option<Hit<'_>> {
-        let hit = self.look(slot, key)?;
+        self.find_in(slot.frame()?, key)
+    }
+
+    /// As [`Self::find`], where a slot said `frame` some time ago.
+    #[inline]
+    pub(crate) fn find_in(&self, frame: u32, key: BlockKey) -> Option<Hit<'_>> {
+        let hit = self.look(frame, key)?;
         // Looked at first: a store would take the cache line from all other readers of a popular block.
         if hit.record.mark.load(Ordering::Relaxed) == 0 {
             hit.record.mark.store(1, Ordering::Relaxed);
@@ -59,8 +65,7 @@ impl Section<'_> {
     }
 
     #[inline]
-    fn look(&self, slot: &FrameSlot, key: BlockKey) -> Option<Hit<'_>> {
-        let frame = slot.frame()?;
+    fn look(&self, frame: u32, key: BlockKey) -> Option<Hit<'_>> {
         let (record, data) = self.cache.shelf.slabs.frame(frame)?;
         // Header, tags, common prefix and offsets on their way while the record is waited for: it is the right frame as a rule.
         prefetch_address(data);

@@ -12,250 +12,348 @@
 //! a lookup still goes straight to the block of its sequence number. Where the next block starts with
 //! another key, the separator is the shortest such key, with sequence number 0 (the last place of a key).
 //!
-//! In memory, the partitions one by one, loaded at open, under heads of their last separators. A block is
-//! named by its [number](BlockNo) over the whole table.
+//! In memory, the [top level](top) always; the partitions [as they are held](hold). When a table is opened all of
+//! them are read once, in long reads, and checked, whichever way they are held then. A block is named by its
+//! [number](BlockNo) over the whole table.
 //!
-//! Not here: reading the data blocks ([`crate::reader`]).
+//! Not here: reading partitions that are not in memory, and the data blocks ([`crate::reader`]).
 
 mod build;
 mod handle;
+mod hold;
+mod listed;
+mod load;
+mod located;
 mod partition;
+mod separators;
 mod slot;
+mod stored;
+mod top;
 
 pub(crate) use self::build::{IndexBuilder, separator};
 pub(crate) use self::handle::Handle;
+pub(crate) use self::hold::SlotRef;
+pub(crate) use self::listed::Listed;
+pub use self::located::Located;
+pub(crate) use self::located::{BlockNo, Find};
+pub(crate) use self::partition::Partition;
 pub(crate) use self::slot::FrameSlot;
+pub(crate) use self::stored::{Bounds, StoredPartition};
 
-use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use shamba_key::{LayeredHeads, SeqNo};
+use shamba_key::SeqNo;
 
-use self::partition::{Partition, PartitionBuilder};
-use crate::block::Block;
-use crate::entry::internal_cmp;
+use self::hold::{Cell, HeldPartitions};
+use self::partition::estimated_bytes;
+use self::top::Top;
+use crate::block::frame::check;
+use crate::compression::Compression;
 use crate::error::{Error, Result};
-use crate::format::Section;
-use crate::reader::TableFile;
+use crate::ledger::Ledger;
+use crate::reader::{Residency, TableFile};
 
 /// Index partitions as they are named in errors.
 pub(crate) const PARTITION: &str = "index partition";
 /// The top level as it is named in errors.
 pub(crate) const TOP: &str = "index top level";
 
-/// Blocks for each of the places that [`Index::partition_of`] starts looking at.
-const BLOCKS_PER_HINT: usize = 64;
+/// Sets the cache's keys of partitions apart from those of data blocks, whose numbers are below it.
+const PARTITION_KEY: u32 = 1 << 31;
 
-/// A data block of a table: its place among all of them, from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct BlockNo(pub(crate) u32);
-
-impl BlockNo {
-    /// The first block of a table that has one.
-    pub(crate) const FIRST: Self = Self(0);
-
-    /// The block after this one, if the table goes on.
-    pub(crate) fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-
-    /// The block before this one.
-    pub(crate) fn previous(self) -> Option<Self> {
-        self.0.checked_sub(1).map(Self)
-    }
-}
-
-/// The whole index in memory.
+/// What is in memory of an index.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Over the partitions' last separators.
-    top: LayeredHeads,
-    partitions: Vec<Partition>,
-    /// The number of each partition's first block.
-    firsts: Vec<u32>,
-    /// The partition of every [`BLOCKS_PER_HINT`]th block.
-    hints: Vec<u32>,
-    /// How many blocks there are: below [`LayeredHeads::KEYS_MAX`].
-    blocks: u32,
-    entries: u64,
-    /// Where the partitions lie in the file.
-    stored: Vec<Handle>,
+    top: Top,
+    held: HeldPartitions,
+}
+
+/// What a partition that was read is, over its payload: the view, and what it must be.
+pub(crate) struct Read<'a> {
+    pub(crate) stored: StoredPartition<'a>,
+    pub(crate) bounds: Bounds<'a>,
 }
 
 impl Index {
-    /// Loads the partitions in `section` over which `top` lies; their blocks lie in `data`.
-    pub(crate) fn load(file: &TableFile, top: Section, section: Section, data: Section) -> Result<Self> {
-        let mut index = Self { stored: load_top(file, top, section)?, ..Self::default() };
-        let mut next = data.offset;
-        for stored in index.stored.clone() {
-            let damaged = |detail: String| file.damaged(stored.offset, PARTITION, detail);
-            let block = load_partition(file, stored)?;
-            let mut partition = PartitionBuilder::default();
-            for entry in block.entries() {
-                let handle =
-                    Handle::decode(entry.value).ok_or_else(|| damaged("a malformed handle".into()))?;
-                if handle.offset < next || handle.end() > data.end() || handle.entries == 0 {
-                    return Err(damaged(format!(
-                        "a block of {} bytes at {}, expected between {next} and {}",
-                        handle.bytes,
-                        handle.offset,
-                        data.end()
-                    )));
-                }
-                next = handle.end();
-                index.entries = index.entries.saturating_add(u64::from(handle.entries));
-                if !partition.push(entry.key, entry.seq, handle) {
-                    return Err(damaged("separators out of order".into()));
-                }
-            }
-            index.push(partition.finish()).map_err(damaged)?;
-        }
-        if next != data.end() {
-            return Err(file.damaged(
-                top.offset,
-                TOP,
-                format!("blocks end at {next}, the data section at {}", data.end()),
-            ));
-        }
-        index.finish();
-        Ok(index)
+    fn of(top: Top, hold: Residency, partitions: Vec<Partition>) -> Self {
+        let held = HeldPartitions::new(hold, partitions, top.len(), top.blocks() as usize);
+        Self { top, held }
     }
 
-    /// Appends a partition, which must be after the last one.
-    fn push(&mut self, partition: Partition) -> std::result::Result<(), String> {
-        if let Some(last) = self.partitions.last() {
-            let ((last_key, last_seq), (key, seq)) = (last.last(), partition.separator(0));
-            if internal_cmp(last_key, last_seq, key, seq) != Ordering::Less {
-                return Err("separators out of order".to_owned());
-            }
-        }
-        let blocks = u32::try_from(partition.len()).ok().and_then(|more| self.blocks.checked_add(more));
-        let blocks = blocks.filter(|blocks| (*blocks as usize) < LayeredHeads::KEYS_MAX);
-        let blocks = blocks.ok_or_else(|| "more blocks than a table can have".to_owned())?;
-        let number = self.partitions.len() as u32;
-        self.hints.resize((blocks as usize).div_ceil(BLOCKS_PER_HINT), number);
-        self.firsts.push(self.blocks);
-        self.partitions.push(partition);
-        self.blocks = blocks;
-        Ok(())
-    }
-
-    /// Makes what lies over the partitions, once they are all there.
-    fn finish(&mut self) {
-        self.top = LayeredHeads::new(self.partitions.len(), |number| self.partitions[number].last().0);
-        self.partitions.shrink_to_fit();
-        self.firsts.shrink_to_fit();
-        self.hints.shrink_to_fit();
+    /// How the partitions are held.
+    pub(crate) fn hold(&self) -> Residency {
+        self.held.hold()
     }
 
     /// How many data blocks there are.
     pub(crate) fn len(&self) -> usize {
-        self.blocks as usize
-    }
-
-    /// All data blocks in order.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (BlockNo, Handle)> {
-        (0..self.blocks).map(BlockNo).filter_map(|number| Some((number, self.handle(number)?)))
-    }
-
-    /// The last data block.
-    pub(crate) fn last(&self) -> Option<BlockNo> {
-        self.blocks.checked_sub(1).map(BlockNo)
-    }
-
-    /// Where block `number` lies; `None` past the last.
-    pub(crate) fn handle(&self, number: BlockNo) -> Option<Handle> {
-        let (partition, within) = self.partition_of(number)?;
-        partition.handle(within)
-    }
-
-    /// Where the cache keeps block `number`; `None` past the last.
-    pub(crate) fn slot(&self, number: BlockNo) -> Option<&FrameSlot> {
-        let (partition, within) = self.partition_of(number)?;
-        partition.slot(within)
-    }
-
-    /// The separator after block `number`; `None` past the last.
-    pub(crate) fn separator(&self, number: BlockNo) -> Option<(&[u8], SeqNo)> {
-        let (partition, within) = self.partition_of(number)?;
-        Some(partition.separator(within))
-    }
-
-    /// The partition that has block `number`, and the block's place in it.
-    #[inline]
-    fn partition_of(&self, number: BlockNo) -> Option<(&Partition, usize)> {
-        if number.0 >= self.blocks {
-            return None;
-        }
-        let mut at = *self.hints.get(number.0 as usize / BLOCKS_PER_HINT)? as usize;
-        // Partitions mostly have more blocks than a hint is for: hardly ever a second turn.
-        while self.firsts.get(at + 1).is_some_and(|first| *first <= number.0) {
-            at += 1;
-        }
-        Some((self.partitions.get(at)?, number.0.checked_sub(*self.firsts.get(at)?)? as usize))
-    }
-
-    /// The first block that can hold an entry at or after `(key, seq)`.
-    #[inline]
-    pub(crate) fn find(&self, key: &[u8], seq: SeqNo) -> Option<BlockNo> {
-        let equal = self.top.equal_range(key, |number| self.partitions[number].last().0);
-        // Partitions may end within the versions of one key, whose sequence numbers descend.
-        let later = self.partitions.get(equal.clone()).unwrap_or_default();
-        let at = equal.start + later.partition_point(|partition| partition.last().1 > seq);
-        let within = self.partitions.get(at)?.find(key, seq) as u32;
-        Some(BlockNo(self.firsts.get(at)? + within))
-    }
-
-    /// Where the partitions lie.
-    pub(crate) fn stored(&self) -> &[Handle] {
-        &self.stored
-    }
-
-    /// What the index takes in memory.
-    pub(crate) fn resident_bytes(&self) -> usize {
-        self.top.memory_bytes()
-            + self.partitions.capacity() * size_of::<Partition>()
-            + self.partitions.iter().map(Partition::memory_bytes).sum::<usize>()
-            + (self.firsts.capacity() + self.hints.capacity()) * size_of::<u32>()
-            + self.stored.capacity() * size_of::<Handle>()
+        self.top.blocks() as usize
     }
 
     /// Entries of all blocks, as the handles count them.
     pub(crate) fn entries(&self) -> u64 {
-        self.entries
+        self.top.entries()
     }
-}
 
-/// The partitions that the top level lists: back to back, filling their section.
-fn load_top(file: &TableFile, top: Section, section: Section) -> Result<Vec<Handle>> {
-    let damaged = |detail: String| file.damaged(top.offset, TOP, detail);
-    let block = Block::parse(file.payload(top.offset, top.bytes, TOP)?).map_err(damaged)?;
-    let mut partitions: Vec<Handle> = Vec::with_capacity(block.len());
-    let mut next = section.offset;
-    for entry in block.entries() {
-        let handle = Handle::decode(entry.value).ok_or_else(|| damaged("a malformed handle".into()))?;
-        if handle.offset != next || handle.end() > section.end() {
-            let (bytes, offset) = (handle.bytes, handle.offset);
-            return Err(damaged(format!("a partition of {bytes} bytes at {offset}, expected at {next}")));
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> usize {
+        self.top.len()
+    }
+
+    /// The last data block.
+    pub(crate) fn last(&self) -> Option<BlockNo> {
+        self.top.blocks().checked_sub(1).map(BlockNo)
+    }
+
+    /// The number of a partition's first block.
+    pub(crate) fn first(&self, partition: usize) -> Option<BlockNo> {
+        self.top.first(partition).map(BlockNo)
+    }
+
+    /// Where a partition lies in the file; nowhere, if there is none of that number.
+    pub(crate) fn stored_at(&self, partition: usize) -> Handle {
+        self.top.stored(partition).unwrap_or(Handle { offset: 0, bytes: 0, entries: 0 })
+    }
+
+    /// What a partition must be.
+    pub(crate) fn bounds(&self, partition: usize) -> Option<Bounds<'_>> {
+        self.top.bounds(partition)
+    }
+
+    /// The partition that has block `number`, and the block's place in it.
+    #[inline]
+    pub(crate) fn partition_of(&self, number: BlockNo) -> Option<(usize, usize)> {
+        self.top.partition_of(number)
+    }
+
+    /// The partition that lists the first block that can hold an entry at or after `(key, seq)`.
+    pub(crate) fn partition_for(&self, key: &[u8], seq: SeqNo) -> Option<usize> {
+        Some(self.top.find(key, seq)).filter(|at| *at < self.top.len())
+    }
+
+    /// The first block that can hold an entry at or after `(key, seq)`, as far as that is in memory.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8], seq: SeqNo) -> Find {
+        let at = self.top.find(key, seq);
+        let Some(first) = self.top.first(at) else {
+            return Find::Beyond;
+        };
+        match &self.held {
+            HeldPartitions::Pinned(partitions) => match partitions.get(at) {
+                Some(partition) => find_in(partition, at, first, key, seq),
+                None => Find::Beyond,
+            },
+            HeldPartitions::Budgeted(cells) => {
+                match cells.get(at).map(|cell| cell.partition.load()).as_deref() {
+                    Some(Some(partition)) => find_in(partition, at, first, key, seq),
+                    _ => Find::Absent(at),
+                }
+            }
+            HeldPartitions::Cached(_) => Find::Absent(at),
         }
-        next = handle.end();
-        partitions.push(handle);
     }
-    if next != section.end() {
-        return Err(damaged(format!("partitions end at {next}, their section at {}", section.end())));
+
+    /// What `look` sees in partition `number`, if that is in memory.
+    #[inline]
+    pub(crate) fn with_resident<T>(
+        &self,
+        number: usize,
+        look: impl FnOnce(&Arc<Partition>) -> T,
+    ) -> Option<T> {
+        match &self.held {
+            HeldPartitions::Pinned(partitions) => partitions.get(number).map(look),
+            HeldPartitions::Budgeted(cells) => cells.get(number)?.partition.load().as_ref().map(look),
+            HeldPartitions::Cached(_) => None,
+        }
     }
-    Ok(partitions)
+
+    /// Where the cache keeps block `number`; `None` past the last, and where the partition is not in memory.
+    #[inline]
+    pub(crate) fn slot(&self, number: BlockNo) -> Option<SlotRef<'_>> {
+        if let HeldPartitions::Cached(slots) = &self.held {
+            return slots.blocks.get(number.0 as usize).map(SlotRef::Here);
+        }
+        let (at, within) = self.partition_of(number)?;
+        match &self.held {
+            HeldPartitions::Pinned(partitions) => partitions.get(at)?.slot(within).map(SlotRef::Here),
+            HeldPartitions::Budgeted(cells) => {
+                let partition = cells.get(at)?.partition.load();
+                partition.as_ref()?;
+                Some(SlotRef::Resident(partition, within))
+            }
+            HeldPartitions::Cached(_) => None,
+        }
+    }
+
+    /// Whether the cache can be told where it keeps block `number`.
+    pub(crate) fn has_slot(&self, number: BlockNo) -> bool {
+        self.slot(number).is_some()
+    }
+
+    /// Where the cache keeps partition `number`, and what is its key made of, if that is the way in which they are
+    /// held.
+    pub(crate) fn partition_slot(&self, number: usize) -> Option<(&FrameSlot, u32)> {
+        match &self.held {
+            HeldPartitions::Cached(slots) => {
+                Some((slots.partitions.get(number)?, number as u32 | PARTITION_KEY))
+            }
+            HeldPartitions::Pinned(_) | HeldPartitions::Budgeted(_) => None,
+        }
+    }
+
+    /// Calls `each` with the slots that are in memory, some at a time, and the number of the first of them as the
+    /// cache's keys have it; those of the others follow it.
+    pub(crate) fn each_slots(&self, mut each: impl FnMut(u32, &[FrameSlot])) {
+        if let HeldPartitions::Cached(slots) = &self.held {
+            each(0, &slots.blocks);
+            each(PARTITION_KEY, &slots.partitions);
+        }
+        for number in 0..self.partitions() {
+            if let Some(first) = self.top.first(number) {
+                self.with_resident(number, |partition| each(first, partition.slots()));
+            }
+        }
+    }
+
+    /// The view of partition `number`, whose frame is `frame`: its checksum, and what its header says, checked.
+    pub(crate) fn read<'a>(&'a self, file: &TableFile, number: usize, frame: &'a [u8]) -> Result<Read<'a>> {
+        let payload = payload_of(file, self.stored_at(number), frame)?;
+        self.view(file, number, payload)
+    }
+
+    /// As [`Self::read`], of a payload that was checked before.
+    pub(crate) fn view<'a>(&'a self, file: &TableFile, number: usize, payload: &'a [u8]) -> Result<Read<'a>> {
+        let bounds = self.bounds(number).unwrap_or(NOTHING);
+        let stored = StoredPartition::view(payload, bounds.separators)
+            .map_err(|detail| self.damaged(file, number, detail))?;
+        Ok(Read { stored, bounds })
+    }
+
+    /// The whole of partition `number`, read from the file and checked.
+    pub(crate) fn read_whole(&self, file: &TableFile, number: usize) -> Result<Bytes> {
+        let stored = self.stored_at(number);
+        let payload = file.payload(stored.offset, u64::from(stored.bytes), PARTITION)?;
+        self.check_view(file, number, self.view(file, number, &payload)?)?;
+        Ok(payload)
+    }
+
+    /// Checks the whole of partition `number`, whose frame is `frame`.
+    pub(crate) fn check(&self, file: &TableFile, number: usize, frame: &[u8]) -> Result<()> {
+        self.check_view(file, number, self.read(file, number, frame)?)
+    }
+
+    fn check_view(&self, file: &TableFile, number: usize, read: Read<'_>) -> Result<()> {
+        let checked = read.stored.check(&read.bounds);
+        checked.map(|_| ()).map_err(|detail| self.damaged(file, number, detail))
+    }
+
+    /// What is in a partition that was read and is to be used in parts.
+    pub(crate) fn located(&self, number: usize, within: usize, handle: Handle, goes_on: bool) -> Located {
+        let block = BlockNo(self.top.first(number).unwrap_or(0)).plus(within);
+        let frame = self.slot(block).and_then(|slot| slot.get()?.frame());
+        Located { number: block, partition: number as u32, frame, handle: Some(handle), goes_on }
+    }
+
+    /// Damage to partition `number`.
+    #[cold]
+    pub(crate) fn damaged(&self, file: &TableFile, number: usize, detail: String) -> Error {
+        file.damaged(self.stored_at(number).offset, PARTITION, detail)
+    }
+
+    /// What it takes in memory without the partitions, each of which is charged by itself.
+    pub(crate) fn base_bytes(&self) -> usize {
+        self.top.memory_bytes() + self.held.memory_bytes()
+    }
+
+    /// Takes a partition that was read into memory; nothing if it is already, or they are held in another way.
+    pub(crate) fn hold_partition(
+        &self,
+        file: &TableFile,
+        number: usize,
+        payload: &[u8],
+        ledger: &Arc<Ledger>,
+    ) -> Result<()> {
+        let Some(cell) = self.cell(number) else { return Ok(()) };
+        let Read { stored, bounds } = self.view(file, number, payload)?;
+        let decoded = stored.decode(&bounds, ledger);
+        cell.publish(decoded.map_err(|detail| self.damaged(file, number, detail))?);
+        Ok(())
+    }
+
+    /// Gives up a resident partition; what is found of it afterwards is its memory, until it is let go.
+    pub(crate) fn drop_partition(&self, number: usize) -> Option<Arc<Partition>> {
+        self.cell(number)?.partition.swap(None)
+    }
+
+    /// What a partition takes in memory when it is there, in bytes: exact once it was there, else about.
+    pub(crate) fn partition_bytes(&self, number: usize) -> u64 {
+        let known = self.cell(number).map_or(0, |cell| cell.bytes.load(Ordering::Relaxed));
+        if known > 0 {
+            return known.into();
+        }
+        let resident = self.with_resident(number, |partition| partition.memory_bytes() as u64);
+        resident.unwrap_or_else(|| {
+            let stored = self.stored_at(number);
+            estimated_bytes(stored.entries, stored.bytes.into())
+        })
+    }
+
+    /// Counts a search of a partition.
+    pub(crate) fn note_search(&self, number: usize) {
+        if let Some(cell) = self.cell(number) {
+            cell.searches.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many searches of a partition were counted since this was last asked.
+    pub(crate) fn take_searches(&self, number: usize) -> u32 {
+        self.cell(number).map_or(0, |cell| cell.searches.swap(0, Ordering::Relaxed))
+    }
+
+    fn cell(&self, number: usize) -> Option<&Cell> {
+        match &self.held {
+            HeldPartitions::Budgeted(cells) => cells.get(number),
+            HeldPartitions::Pinned(_) | HeldPartitions::Cached(_) => None,
+        }
+    }
 }
 
-/// Reads and checks one partition.
-pub(crate) fn load_partition(file: &TableFile, partition: Handle) -> Result<Block> {
-    let damaged = |detail: String| -> Error { file.damaged(partition.offset, PARTITION, detail) };
-    let payload: Bytes = file.payload(partition.offset, u64::from(partition.bytes), PARTITION)?;
-    let block = Block::parse(payload).map_err(damaged)?;
-    if block.len() != partition.entries as usize || block.len() == 0 {
-        return Err(damaged(format!("{} separators, expected {}", block.len(), partition.entries)));
+impl Partition {
+    /// Its slots and the number of the first of them.
+    pub(crate) fn slots_from(&self, first: BlockNo) -> impl Iterator<Item = (u32, &FrameSlot)> {
+        (first.0..).zip(self.slots())
     }
-    Ok(block)
+}
+
+/// Of a partition that there is not: nothing passes.
+const NOTHING: Bounds<'static> =
+    Bounds { separators: 0, start: 0, end: 0, is_end_known: true, after: None, last: (&[], SeqNo::ZERO) };
+
+#[inline]
+fn find_in(partition: &Partition, at: usize, first: u32, key: &[u8], seq: SeqNo) -> Find {
+    let found = partition.find(key, seq);
+    let Some(slot) = partition.slot(found.at) else {
+        // The partition ends where the top level says: this was checked when it was loaded.
+        return Find::Beyond;
+    };
+    Find::At(Located {
+        number: BlockNo(first + found.at as u32),
+        partition: at as u32,
+        frame: slot.frame(),
+        handle: None,
+        goes_on: found.goes_on,
+    })
+}
+
+/// What the frame of the partition at `handle` stores, its checksum compared.
+fn payload_of<'f>(file: &TableFile, handle: Handle, frame: &'f [u8]) -> Result<&'f [u8]> {
+    match check(file.birth, handle.offset, frame) {
+        Ok((payload, Compression::None)) => Ok(payload),
+        Ok((_, other)) => Err(file.damaged(handle.offset, PARTITION, format!("compressed with {other}"))),
+        Err(detail) => Err(file.damaged(handle.offset, PARTITION, detail)),
+    }
 }
 
 #[cfg(test)]

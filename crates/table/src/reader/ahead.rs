@@ -8,6 +8,7 @@
 //!
 //! Not here: the cache ([`crate::cache`]), which is asked before anything is read.
 
+use super::walked::IndexCursor;
 use super::{DATA_BLOCK, ReadCounters, TableReader};
 use crate::cache::PinnedBlock;
 use crate::error::Result;
@@ -70,10 +71,16 @@ impl ReadAhead {
         }
     }
 
+    /// Whether blocks that are read go into the cache.
+    pub(super) fn fills_cache(&self) -> bool {
+        self.fill_cache
+    }
+
     /// Block `number`, which lies at `handle`: from the cache, from what was read ahead, or from the file.
     pub(super) fn block(
         &mut self,
         table: &TableReader,
+        index: &IndexCursor,
         number: BlockNo,
         handle: Handle,
         io: &mut ReadCounters,
@@ -89,7 +96,7 @@ impl ReadAhead {
             self.bytes = FIRST_BYTES;
         }
         let scans = self.whole || self.in_a_row > ROWS_BEFORE;
-        if self.held(handle).is_none() && !(scans && self.read(table, number, handle)?) {
+        if self.held(handle).is_none() && !(scans && self.read(table, index, number, handle)?) {
             return table.read_pinned(number, handle, self.fill_cache, io);
         }
         io.data_reads += 1;
@@ -117,9 +124,16 @@ impl ReadAhead {
 
     /// Reads the frame at `handle` and what follows it into the buffer; false, and nothing read, if nothing would
     /// follow it.
-    fn read(&mut self, table: &TableReader, number: BlockNo, handle: Handle) -> Result<bool> {
+    fn read(
+        &mut self,
+        table: &TableReader,
+        index: &IndexCursor,
+        number: BlockNo,
+        handle: Handle,
+    ) -> Result<bool> {
         let (mut end, mut last) = (handle.end(), number);
-        while let Some(next) = table.loaded.index.handle(last.next())
+        // As far as is known: no partition of the index is read ahead.
+        while let Some(next) = index.known_handle(table, last.next())
             && next.end().saturating_sub(handle.offset) <= self.bytes.min(self.limit_bytes)
             && next.offset.saturating_sub(end) < GAP_MAX_BYTES
         {

@@ -8,6 +8,8 @@
 //!
 //! Not here: the search ([`super::lookup`]).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use shamba_key::KeyDigest;
 
@@ -17,7 +19,8 @@ use crate::block::frame::{FRAME_BYTES, check};
 use crate::cache::{FreshFrame, Miss, PinnedBlock};
 use crate::compression::{Compression, decompress, decompress_into, payload_bytes};
 use crate::error::{Error, Result};
-use crate::index::{BlockNo, Handle};
+use crate::index::{BlockNo, Handle, Located, SlotRef};
+use crate::ledger::{Charge, LedgerPart};
 
 /// A block that was just read and checked; nobody else has seen it.
 pub(super) enum FreshBlock<'a> {
@@ -35,21 +38,32 @@ impl FreshBlock<'_> {
     }
 }
 
+/// A block that was read for somebody who comes back for it ([`TableReader::get_from`]) and that the cache does not
+/// keep. Clones share it.
+#[derive(Clone, Debug)]
+pub struct LoadedBlock(Arc<(PinnedBlock, Charge)>);
+
+impl LoadedBlock {
+    pub(super) fn payload(&self) -> &PinnedBlock {
+        &self.0.0
+    }
+}
+
 impl TableReader {
-    /// Whether block `number` is in the cache; if so, its first lines are asked for.
-    pub fn prefetch_block(&self, number: BlockNo) -> bool {
-        match (self.cached, self.loaded.index.slot(number)) {
-            (Some(table), Some(slot)) => self.cache.prefetch(slot, table.key(number.0)),
+    /// Whether the block was in the cache when it was located and still is; if so, its first lines are asked for.
+    pub fn prefetch_block(&self, located: &Located) -> bool {
+        match (self.cached, located.frame) {
+            (Some(table), Some(frame)) => self.cache.prefetch(frame, table.key(located.number.0)),
             _ => false,
         }
     }
 
-    /// Asks for the entry that a search of block `number` for this digest will look at first, if the block is in
+    /// Asks for the entry that a search of the block for this digest will look at first, if the block is in
     /// the cache. To be called some time after [`Self::prefetch_block`], whose lines it looks at.
-    pub fn prefetch_entry(&self, number: BlockNo, digest: KeyDigest) {
-        if let (Some(table), Some(slot)) = (self.cached, self.loaded.index.slot(number)) {
+    pub fn prefetch_entry(&self, located: &Located, digest: KeyDigest) {
+        if let (Some(table), Some(frame)) = (self.cached, located.frame) {
             let section = self.cache.enter();
-            if let Some(payload) = section.peek(slot, table.key(number.0))
+            if let Some(payload) = section.peek(frame, table.key(located.number.0))
                 && let Ok(block) = DataBlock::view(payload)
             {
                 block.prefetch_found(digest.block_tag());
@@ -57,20 +71,28 @@ impl TableReader {
         }
     }
 
-    /// Reads block `number` into the cache, if it is not there and the cache has a frame to give.
+    /// Reads the block, if it is not in the cache: into it, if it has a frame to give and the block can be found there;
+    /// else it is given to whoever comes back for it.
     ///
     /// # Errors
     /// What reading says: `Io` or `Corruption`.
-    pub fn load_block(&self, number: BlockNo, io: &mut ReadCounters) -> Result<()> {
-        if !self.prefetch_block(number)
-            && let Some(handle) = self.loaded.index.handle(number)
-        {
-            // Whoever asks comes back for it.
-            let miss = self.missed().but_keep(true);
-            let block = self.read_block(handle, miss, io)?;
-            self.publish(number, block);
+    pub fn load_block(&self, located: &Located, io: &mut ReadCounters) -> Result<Option<LoadedBlock>> {
+        if self.prefetch_block(located) {
+            return Ok(None);
         }
-        Ok(())
+        let number = located.number;
+        let handle = self.handle_of(located, io)?;
+        let miss = self.missed().but_keep(self.loaded.index.has_slot(number));
+        match self.read_block(handle, miss, io)? {
+            FreshBlock::Heap(payload) => {
+                let charge = Charge::new(&self.ledger, LedgerPart::Iterators, payload.len() as u64);
+                Ok(Some(LoadedBlock(Arc::new((PinnedBlock::Heap(payload), charge)))))
+            }
+            block @ FreshBlock::Frame(..) => {
+                self.publish(number, block);
+                Ok(None)
+            }
+        }
     }
 
     /// Block `number` at `handle`, to be kept, from the file.
@@ -82,14 +104,15 @@ impl TableReader {
         io: &mut ReadCounters,
     ) -> Result<PinnedBlock> {
         let miss = self.missed();
-        let block = self.read_block(handle, miss.but_keep(miss.keep && fill_cache), io)?;
+        let keep = miss.keep && fill_cache && self.loaded.index.has_slot(number);
+        let block = self.read_block(handle, miss.but_keep(keep), io)?;
         Ok(self.publish_pinned(number, block))
     }
 
     /// Block `number`, to be kept, if the cache has it.
     pub(super) fn cached_block(&self, number: BlockNo, io: &mut ReadCounters) -> Option<PinnedBlock> {
         let (table, slot) = (self.cached?, self.loaded.index.slot(number)?);
-        let pin = self.cache.enter().find(slot, table.key(number.0))?.pin();
+        let pin = self.cache.enter().find(slot.get()?, table.key(number.0))?.pin();
         io.cache_hits += 1;
         Some(PinnedBlock::Frame(pin))
     }
@@ -102,7 +125,8 @@ impl TableReader {
         frame: &[u8],
         fill_cache: bool,
     ) -> Result<PinnedBlock> {
-        let keep = fill_cache && self.cached.is_some() && self.missed().keep;
+        let index = &self.loaded.index;
+        let keep = fill_cache && self.cached.is_some() && self.missed().keep && index.has_slot(number);
         let block = self.decompress(handle, frame, keep)?;
         self.check_header(handle, block.payload())?;
         Ok(self.publish_pinned(number, block))
@@ -112,6 +136,7 @@ impl TableReader {
     pub(super) fn publish(&self, number: BlockNo, block: FreshBlock<'_>) {
         if let (FreshBlock::Frame(frame, length), Some(table), Some(slot)) =
             (block, self.cached, self.loaded.index.slot(number))
+            && let Some(slot) = slot.get()
         {
             frame.publish(slot, table.key(number.0), length);
         }
@@ -119,7 +144,8 @@ impl TableReader {
 
     /// As [`Self::publish`], and keeps it.
     pub(super) fn publish_pinned(&self, number: BlockNo, block: FreshBlock<'_>) -> PinnedBlock {
-        match (block, self.cached, self.loaded.index.slot(number)) {
+        let slot = self.loaded.index.slot(number);
+        match (block, self.cached, slot.as_ref().and_then(SlotRef::get)) {
             (FreshBlock::Heap(bytes), ..) => PinnedBlock::Heap(bytes),
             (FreshBlock::Frame(frame, length), Some(table), Some(slot)) => {
                 frame.publish_pinned(slot, table.key(number.0), length)

@@ -271,7 +271,8 @@ impl TableFilter {
     /// Forgets what the cache has of it.
     pub(super) fn close(&self, cache: &BlockCache, id: crate::TableId) {
         if let Some(table) = self.cached {
-            cache.close_table(id, table, (0..).zip(&self.slots));
+            cache.close_table(id, table);
+            cache.retire_blocks(table, (0..).zip(&self.slots));
         }
     }
 }

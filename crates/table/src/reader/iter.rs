@@ -13,13 +13,14 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo, prefetch_line};
 
 use super::ahead::{ReadAhead, Walk};
+use super::walked::IndexCursor;
 use super::window::{ENTRIES_MAX, Window};
-use super::{ReadCounters, TableReader};
+use super::{DATA_BLOCK, ReadCounters, TableReader};
 use crate::block::DataBlock;
 use crate::cache::PinnedBlock;
 use crate::entry::{EntryIter, EntryView};
 use crate::error::Result;
-use crate::index::BlockNo;
+use crate::index::{BlockNo, Handle};
 
 /// How much more entries each window of a walk has than the one before: looking at a block's header costs about
 /// as much as a few entries.
@@ -35,6 +36,7 @@ pub struct TableIter {
     /// How many entries the next window of this walk takes.
     stride: usize,
     ahead: ReadAhead,
+    index: IndexCursor,
     counters: ReadCounters,
 }
 
@@ -42,6 +44,8 @@ pub struct TableIter {
 #[derive(Debug)]
 struct Held {
     number: BlockNo,
+    /// Where it lies in the file.
+    offset: u64,
     payload: PinnedBlock,
     /// How many entries it has.
     count: usize,
@@ -55,6 +59,7 @@ impl TableIter {
             window: Window::default(),
             stride: 1,
             ahead: ReadAhead::new(walk),
+            index: IndexCursor::default(),
             counters: ReadCounters::default(),
         }
     }
@@ -78,6 +83,7 @@ impl TableIter {
         self.block = None;
         self.window.clear();
         self.ahead.let_go();
+        self.index.let_go();
     }
 
     /// The table that it walks.
@@ -95,14 +101,37 @@ impl TableIter {
             return Ok(Some(held.count));
         }
         self.block = None;
-        let Some(handle) = self.table.loaded.index.handle(number) else {
+        let fill_cache = self.ahead.fills_cache();
+        match self.index.handle(&self.table, number, fill_cache, &mut self.counters)? {
+            Some(handle) => self.take(number, handle).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Self::enter`], the first block that can hold an entry at or after `(key, seq)`; says also which it is.
+    fn enter_at(&mut self, key: &[u8], seq: SeqNo) -> Result<Option<(BlockNo, usize)>> {
+        self.window.clear();
+        let fill_cache = self.ahead.fills_cache();
+        let found = self.index.find(&self.table, key, seq, fill_cache, &mut self.counters)?;
+        let Some((number, handle)) = found else {
             return Ok(None);
         };
-        let payload = self.ahead.block(&self.table, number, handle, &mut self.counters)?;
+        if let Some(held) = &self.block
+            && held.number == number
+        {
+            return Ok(Some((number, held.count)));
+        }
+        self.block = None;
+        Ok(Some((number, self.take(number, handle)?)))
+    }
+
+    /// Holds block `number`, which lies at `handle`.
+    fn take(&mut self, number: BlockNo, handle: Handle) -> Result<usize> {
+        let payload = self.ahead.block(&self.table, &self.index, number, handle, &mut self.counters)?;
         // A reader checks the count against the handle's when it reads the block.
         let count = handle.entries as usize;
-        self.block = Some(Held { number, payload, count });
-        Ok(Some(count))
+        self.block = Some(Held { number, offset: handle.offset, payload, count });
+        Ok(count)
     }
 
     /// What `ask` finds in the block held.
@@ -110,13 +139,13 @@ impl TableIter {
         &mut self,
         ask: impl FnOnce(DataBlock<'_>, &mut Window) -> std::result::Result<T, String>,
     ) -> Result<T> {
-        let (number, payload) = match &self.block {
-            Some(held) => (held.number, &held.payload[..]),
-            None => (BlockNo::FIRST, &[][..]),
+        let (offset, payload) = match &self.block {
+            Some(held) => (held.offset, &held.payload[..]),
+            None => (0, &[][..]),
         };
         let window = &mut self.window;
         let asked = DataBlock::view(payload).and_then(|block| ask(block, window));
-        asked.map_err(|detail| self.table.damaged_block(number, detail))
+        asked.map_err(|detail| self.table.loaded.file.damaged(offset, DATA_BLOCK, detail))
     }
 
     /// Takes entries of the block held from entry `number` on; the first is current.
@@ -202,10 +231,7 @@ impl EntryIter for TableIter {
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.stride = 1;
         self.window.clear();
-        let Some(number) = self.table.loaded.index.find(key, seq) else {
-            return Ok(());
-        };
-        let Some(count) = self.enter(number)? else {
+        let Some((number, count)) = self.enter_at(key, seq)? else {
             return Ok(());
         };
         let place = self.search(key, seq)?;
@@ -216,11 +242,8 @@ impl EntryIter for TableIter {
     fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.stride = 1;
         self.window.clear();
-        let Some(number) = self.table.loaded.index.find(key, seq) else {
+        let Some((number, count)) = self.enter_at(key, seq)? else {
             return self.seek_to_last();
-        };
-        let Some(count) = self.enter(number)? else {
-            return Ok(());
         };
         let place = self.search(key, seq)?;
         if place < count {

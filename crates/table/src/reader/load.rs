@@ -4,6 +4,9 @@
 //! and by what was read before it. The first damage ends loading, except in the filter, which the answers do
 //! not depend on.
 
+use std::sync::Arc;
+
+use super::Residency;
 use super::file::TableFile;
 use crate::error::{Error, Result};
 use crate::filter_section::StoredFilter;
@@ -13,6 +16,7 @@ use crate::format::properties::Properties;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
 use crate::id::BirthId;
 use crate::index::Index;
+use crate::ledger::Ledger;
 use crate::range::{self, RangeTombstone};
 
 /// Properties as they are named in errors.
@@ -34,13 +38,19 @@ pub(crate) struct Loaded {
     pub(crate) filter_damage: Option<Error>,
 }
 
-/// Loads the table in `file`, whose birth id must be `birth` if one is given.
-pub(crate) fn load(mut file: TableFile, birth: Option<BirthId>) -> Result<Loaded> {
+/// Loads the table in `file`, whose birth id must be `birth` if one is given. The index is held as `hold` says and
+/// charged to `ledger`.
+pub(crate) fn load(
+    mut file: TableFile,
+    birth: Option<BirthId>,
+    hold: Residency,
+    ledger: &Arc<Ledger>,
+) -> Result<Loaded> {
     let header = load_header(&file, birth)?;
     file.birth = header.birth;
     let footer = load_footer(&file)?;
     let properties = load_properties(&file, &footer)?;
-    let index = load_index(&file, &footer, &properties)?;
+    let index = load_index(&file, &footer, &properties, hold, ledger)?;
     let tombstones = load_tombstones(&file, &footer, &properties)?;
     let (filter, filter_damage) = match footer.section(SectionKind::Filter) {
         Some(section) => match StoredFilter::load(&file, section) {
@@ -82,14 +92,20 @@ pub(crate) fn load_properties(file: &TableFile, footer: &Footer) -> Result<Prope
     Properties::decode(payload).map_err(|detail| file.damaged(section.offset, PROPERTIES, detail))
 }
 
-pub(crate) fn load_index(file: &TableFile, footer: &Footer, properties: &Properties) -> Result<Index> {
+fn load_index(
+    file: &TableFile,
+    footer: &Footer,
+    properties: &Properties,
+    hold: Residency,
+    ledger: &Arc<Ledger>,
+) -> Result<Index> {
     if properties.entries == 0 && footer.section(SectionKind::Data).is_none() {
         return Ok(Index::default());
     }
     let top = required(file, footer, SectionKind::IndexTop)?;
     let partitions = required(file, footer, SectionKind::Index)?;
     let data = required(file, footer, SectionKind::Data)?;
-    let index = Index::load(file, top, partitions, data)?;
+    let index = Index::load(file, top, partitions, data, hold, ledger)?;
     let found = (index.len() as u64, index.entries());
     let expected = (properties.data_blocks, properties.entries);
     if found != expected {

@@ -8,12 +8,12 @@
 
 use shamba_key::{KeyDigest, SeqNo};
 
-use super::{ReadCounters, TableReader};
+use super::{LoadedBlock, ReadCounters, TableReader};
 use crate::block::{DataBlock, EntryParts};
 use crate::cache::PinnedBlock;
-use crate::entry::{Entry, internal_cmp};
+use crate::entry::Entry;
 use crate::error::Result;
-use crate::index::BlockNo;
+use crate::index::{FrameSlot, Located};
 use crate::value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 
 /// What a lookup wants of the value.
@@ -63,19 +63,10 @@ impl TableReader {
         mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        match self.locate(key, seq, io) {
-            Some(number) => self.get_at(number, key, seq, digest, mode, io),
+        match self.locate(key, seq, io)? {
+            Some(located) => self.get_at(located, key, seq, digest, mode, io),
             None => Ok(None),
         }
-    }
-
-    /// The block in which [`Self::get_at`] has to look; `None` if no block can have the key. Asks the index only.
-    #[inline]
-    pub fn locate(&self, key: &[u8], seq: SeqNo, io: &mut ReadCounters) -> Option<BlockNo> {
-        let start_ns = self.now_ns(io);
-        let found = self.loaded.index.find(key, seq);
-        io.index_ns += self.now_ns(io).saturating_sub(start_ns);
-        found
     }
 
     /// [`Self::get`] from the block that [`Self::locate`] says.
@@ -84,7 +75,7 @@ impl TableReader {
     /// As [`Self::get`].
     pub fn get_at(
         &self,
-        number: BlockNo,
+        located: Located,
         key: &[u8],
         seq: SeqNo,
         digest: KeyDigest,
@@ -92,41 +83,65 @@ impl TableReader {
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
         let start_ns = self.now_ns(io);
-        let (mut number, tag) = (number, digest.block_tag());
-        let mut found = self.search(number, key, seq, tag, mode, io)?;
-        while found.is_none() && self.goes_on(number, key) {
-            number = number.next();
-            found = self.search(number, key, seq, tag, mode, io)?;
+        let (mut located, tag) = (located, digest.block_tag());
+        let mut found = self.search(&located, key, seq, tag, mode, io)?;
+        // Hardly ever, as separators carry sequence numbers: only when one lies between the last version in its block
+        // and the next.
+        while found.is_none() && located.goes_on {
+            let Some(next) = self.locate_next(located.number.next(), key, io)? else { break };
+            located = next;
+            found = self.search(&located, key, seq, tag, mode, io)?;
         }
         io.data_ns += self.now_ns(io).saturating_sub(start_ns);
         Ok(found)
     }
 
-    /// Whether versions of `key` may lie in the block after `number`. Hardly ever, as separators carry sequence
-    /// numbers: only when one lies between the last version in its block and the next.
-    fn goes_on(&self, number: BlockNo, key: &[u8]) -> bool {
-        self.loaded
-            .index
-            .separator(number)
-            .is_some_and(|(separator, seq)| internal_cmp(separator, seq, key, SeqNo::ZERO).is_lt())
+    /// [`Self::get_at`] of a block that [`Self::load_block`] gave.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    #[expect(clippy::too_many_arguments, reason = "those of `get_at`, and the block")]
+    pub fn get_from(
+        &self,
+        block: &LoadedBlock,
+        located: Located,
+        key: &[u8],
+        seq: SeqNo,
+        digest: KeyDigest,
+        mode: ValueMode,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Entry>> {
+        io.cache_hits += 1; // Held for this lookup, and not read by it.
+        let payload = block.payload();
+        if let Some(parts) = self.search_payload(&located, payload, key, seq, digest.block_tag())? {
+            let value = mode.value_of(&parts, || Some(payload.clone()));
+            return Ok(Some(Entry { seq: parts.seq, kind: parts.kind, value }));
+        }
+        if !located.goes_on {
+            return Ok(None);
+        }
+        match self.locate_next(located.number.next(), key, io)? {
+            Some(next) => self.get_at(next, key, seq, digest, mode, io),
+            None => Ok(None),
+        }
     }
 
     /// The answer of one block.
     #[inline]
     fn search(
         &self,
-        number: BlockNo,
+        located: &Located,
         key: &[u8],
         seq: SeqNo,
         tag: u16,
         mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        if let (Some(table), Some(slot)) = (self.cached, self.loaded.index.slot(number)) {
+        if let (Some(table), Some(frame)) = (self.cached, located.frame) {
             let section = self.cache.enter();
-            if let Some(hit) = section.find(slot, table.key(number.0)) {
+            if let Some(hit) = section.find_in(frame, table.key(located.number.0)) {
                 io.cache_hits += 1;
-                let found = self.search_payload(number, hit.payload(), key, seq, tag)?;
+                let found = self.search_payload(located, hit.payload(), key, seq, tag)?;
                 return Ok(found.map(|parts| Entry {
                     seq: parts.seq,
                     kind: parts.kind,
@@ -134,27 +149,36 @@ impl TableReader {
                 }));
             }
         }
-        self.search_file(number, key, seq, tag, mode, io)
+        self.search_file(located, key, seq, tag, mode, io)
     }
 
-    /// As [`Self::search`], for a block that the cache does not have.
+    /// As [`Self::search`], for a block that was not in the cache when it was located.
     #[cold]
     fn search_file(
         &self,
-        number: BlockNo,
+        located: &Located,
         key: &[u8],
         seq: SeqNo,
         tag: u16,
         mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        let Some(handle) = self.loaded.index.handle(number) else {
-            return Ok(None);
-        };
+        let number = located.number;
+        let slot_frame = self.loaded.index.slot(number).map(|slot| slot.get().and_then(FrameSlot::frame));
+        if let Some(Some(frame)) = slot_frame
+            && Some(frame) != located.frame
+            && self.cached.is_some_and(|table| self.cache.prefetch(frame, table.key(number.0)))
+        {
+            // Somebody has read it meanwhile.
+            return self.search(&Located { frame: Some(frame), ..*located }, key, seq, tag, mode, io);
+        }
+        let handle = self.handle_of(located, io)?;
         let miss = self.missed();
+        // Without a place to note its frame, it would not be found again.
+        let miss = miss.but_keep(miss.keep && slot_frame.is_some());
         if !miss.keep {
             return self.read_block_briefly(handle, miss, io, |payload| {
-                let found = self.search_payload(number, payload, key, seq, tag)?;
+                let found = self.search_payload(located, payload, key, seq, tag)?;
                 Ok(found.map(|parts| Entry {
                     seq: parts.seq,
                     kind: parts.kind,
@@ -163,7 +187,7 @@ impl TableReader {
             });
         }
         let block = self.read_block(handle, miss, io)?;
-        let Some(parts) = self.search_payload(number, block.payload(), key, seq, tag)? else {
+        let Some(parts) = self.search_payload(located, block.payload(), key, seq, tag)? else {
             self.publish(number, block);
             return Ok(None);
         };
@@ -183,7 +207,7 @@ impl TableReader {
     #[inline]
     fn search_payload<'b>(
         &self,
-        number: BlockNo,
+        located: &Located,
         payload: &'b [u8],
         key: &[u8],
         seq: SeqNo,
@@ -191,7 +215,7 @@ impl TableReader {
     ) -> Result<Option<EntryParts<'b>>> {
         match DataBlock::view(payload).and_then(|block| block.find(key, seq, tag)) {
             Ok(found) => Ok(found),
-            Err(detail) => Err(self.damaged_block(number, detail)),
+            Err(detail) => Err(self.damaged_block(located, detail)),
         }
     }
 }

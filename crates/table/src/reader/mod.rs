@@ -16,17 +16,22 @@ mod iter;
 mod large;
 mod load;
 mod lookup;
+mod place;
+mod residency;
 mod verify;
+mod walked;
 mod window;
 mod written;
 
 pub use self::ahead::{AHEAD_BYTES, Walk};
+pub use self::blocks::LoadedBlock;
 pub(crate) use self::file::TableFile;
 pub use self::filter::{Held, Residency, ResidentFilter};
 use self::filter::{TableFilter, warning};
 pub use self::iter::TableIter;
 pub(crate) use self::load::{Loaded, load};
 pub use self::lookup::ValueMode;
+pub(crate) use self::walked::ListedBlock;
 pub use self::written::WrittenBlocks;
 
 use std::path::Path;
@@ -43,9 +48,9 @@ use crate::compression::Compression;
 use crate::error::{Error, Result};
 use crate::files::OpenFiles;
 use crate::format::properties::Properties;
-use crate::format::{FOOTER_BYTES, HEADER_BYTES, footer};
+use crate::format::{FOOTER_BYTES, footer};
 use crate::id::{BirthId, TableId, table_file_name};
-use crate::index::{BlockNo, Handle};
+use crate::index::{BlockNo, Bounds, Handle, Located};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
 use crate::writer::TableSummary;
@@ -72,12 +77,14 @@ pub struct ReaderOptions {
     pub direct_io: bool,
     /// How the filter is held. A budgeted one holds nothing until it is told to.
     pub filter: Residency,
+    /// How the index is held. A budgeted one holds no partition until it is told to.
+    pub index: Residency,
 }
 
 /// What reads cost. Add up over lookups by passing the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReadCounters {
-    /// Index blocks read from the file (none so far: the index is resident from open on).
+    /// Index partitions read from the file. (None with [`Residency::Pinned`], after the table was opened.)
     pub index_reads: u64,
     /// Data blocks read from the file.
     pub data_reads: u64,
@@ -122,7 +129,7 @@ impl TableReader {
     pub fn open(env: &Env, dir: &Path, options: ReaderOptions) -> Result<Arc<Self>> {
         let path = dir.join(table_file_name(options.id));
         let file = TableFile::open(&env.vfs, &path, options.direct_io, &options.files)?;
-        let loaded = load(file, Some(options.birth))?;
+        let loaded = load(file, Some(options.birth), options.index, &options.ledger)?;
         if loaded.footer.digest != options.digest {
             let (found, expected) = (loaded.footer.digest, options.digest);
             return Err(loaded.file.damaged(
@@ -149,7 +156,7 @@ impl TableReader {
             .sum();
         let charge = |part, bytes: usize| Charge::new(&options.ledger, part, bytes as u64);
         let charges = [
-            charge(LedgerPart::Indexes, loaded.index.resident_bytes()),
+            charge(LedgerPart::Indexes, loaded.index.base_bytes()),
             charge(LedgerPart::TableMeta, size_of::<Self>() + tombstone_bytes + filter_bytes),
         ];
         let reader = Arc::new(Self {
@@ -209,20 +216,29 @@ impl TableReader {
     /// Blocks count whole, to the side on which they start; index and filter are shared out in proportion.
     pub fn bytes_between(&self, lower: &[u8], upper: Option<&[u8]>) -> u64 {
         let index = &self.loaded.index;
-        let Some(last) = index.last().and_then(|last| index.handle(last)) else {
+        let last = index.partitions().checked_sub(1).and_then(|last| index.bounds(last));
+        let (Some(first), Some(last)) = (index.bounds(0), last) else {
             return self.summary.file_bytes;
         };
-        let first = HEADER_BYTES as u64;
-        // The chunks of large values lie before the block that refers to them, and count with it.
-        let start_of = |key: &[u8]| {
-            let Some(number) = index.find(key, SeqNo::MAX) else { return last.end() };
-            number.previous().and_then(|before| index.handle(before)).map_or(first, Handle::end)
-        };
-        let end = upper.map_or(last.end(), start_of);
-        let between = end.saturating_sub(start_of(lower));
-        let all = (last.end() - first).max(1);
+        let end = upper.map_or(last.end, |upper| self.data_before(upper, last.end));
+        let between = end.saturating_sub(self.data_before(lower, last.end));
+        let all = last.end.saturating_sub(first.start).max(1);
         let share = u128::from(between) * u128::from(self.summary.file_bytes) / u128::from(all);
         u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// Where the blocks end that have no key from `key` on; `all_end` if that is all of them. A partition that cannot be
+    /// read counts whole, as the figure is none to fail for.
+    fn data_before(&self, key: &[u8], all_end: u64) -> u64 {
+        let index = &self.loaded.index;
+        let Some(number) = index.partition_for(key, SeqNo::MAX) else { return all_end };
+        let start = index.bounds(number).map_or(0, |bounds| bounds.start);
+        // The chunks of large values lie before the block that refers to them, and count with it.
+        let found = self.look_at(number, &mut ReadCounters::default(), |listed| {
+            let before = listed.find(key, SeqNo::MAX)?.checked_sub(1);
+            before.map_or(Ok(start), |before| Ok(listed.handle(before)?.end()))
+        });
+        found.unwrap_or(start)
     }
 
     /// Keys that cut the table into pieces of about `every_bytes`, ascending, none of them the smallest key:
@@ -230,25 +246,48 @@ impl TableReader {
     pub fn split_keys(&self, every_bytes: u64) -> Vec<Bytes> {
         let index = &self.loaded.index;
         let mut cuts: Vec<Bytes> = Vec::new();
-        let (mut since, mut start) = (0, HEADER_BYTES as u64);
-        // After the last block there is nothing to cut.
-        for (number, handle) in index.blocks().take(index.len().saturating_sub(1)) {
-            since += handle.end().saturating_sub(start);
-            start = handle.end();
-            let Some((key, _)) = index.separator(number) else { break };
+        let mut since = 0;
+        let mut cut_after = |block: Option<BlockNo>, since: &mut u64, key: &[u8]| {
+            // After the last block there is nothing to cut.
+            if block == index.last() {
+                return;
+            }
             let last: &[u8] = cuts.last().map_or(&self.summary.smallest, |cut| cut);
-            if since >= every_bytes && key > last {
+            if *since >= every_bytes && key > last {
                 cuts.push(Bytes::copy_from_slice(key));
-                since = 0;
+                *since = 0;
+            }
+        };
+        for number in 0..index.partitions() {
+            let Some(Bounds { mut start, end, last, .. }) = index.bounds(number) else { break };
+            if since + end.saturating_sub(start) < every_bytes {
+                // No cut falls into it: it is not looked at.
+                since += end.saturating_sub(start);
+                continue;
+            }
+            let Ok(partition) = self.loaded.partition(number) else {
+                // Where a cut falls is nothing to fail for: whoever merges will meet the damage.
+                since += end.saturating_sub(start);
+                let next = index.first(number + 1);
+                cut_after(next.map_or(index.last(), BlockNo::previous), &mut since, last.0);
+                continue;
+            };
+            for block in self.loaded.blocks_of(number, &partition) {
+                since += block.handle.end().saturating_sub(start);
+                start = block.handle.end();
+                cut_after(Some(block.number), &mut since, block.separator.0);
             }
         }
         cuts
     }
 
-    /// Damage that an access to block `number` met.
-    fn damaged_block(&self, number: BlockNo, detail: String) -> Error {
-        let offset = self.loaded.index.handle(number).map_or(0, |handle| handle.offset);
-        self.loaded.file.damaged(offset, DATA_BLOCK, detail)
+    /// Damage that an access to a block met.
+    #[cold]
+    fn damaged_block(&self, located: &Located, detail: String) -> Error {
+        match self.handle_of(located, &mut ReadCounters::default()) {
+            Ok(handle) => self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail),
+            Err(error) => error,
+        }
     }
 
     fn now_ns(&self, io: &ReadCounters) -> u64 {
@@ -259,9 +298,10 @@ impl TableReader {
 impl Drop for TableReader {
     fn drop(&mut self) {
         if let Some(table) = self.cached {
-            let index = &self.loaded.index;
-            let slots = (0..index.len() as u32).filter_map(|n| Some((n, index.slot(BlockNo(n))?)));
-            self.cache.close_table(self.summary.id, table, slots);
+            self.cache.close_table(self.summary.id, table);
+            self.loaded.index.each_slots(|first, slots| {
+                self.cache.retire_blocks(table, (first..).zip(slots));
+            });
         }
         if let Some(filter) = &self.filter {
             filter.close(&self.cache, self.summary.id);

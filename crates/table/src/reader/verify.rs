@@ -6,8 +6,11 @@
 
 use shamba_key::{EntryKind, SeqNo};
 
+use std::collections::BTreeSet;
+
 use super::TableReader;
 use super::load::{load_footer, load_header, load_properties, load_tombstones};
+use super::walked::ListedBlock;
 use crate::block::DataBlock;
 use crate::compression::Compression;
 use crate::content::ContentDigest;
@@ -15,7 +18,7 @@ use crate::entry::internal_cmp;
 use crate::error::{Error, Result};
 use crate::filter_section::StoredFilter;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer};
-use crate::index::{self, BlockNo, Handle};
+use crate::index::{self, Handle};
 use crate::values::{self, VALUE_REFERENCE};
 use crate::writer::alignment;
 
@@ -30,8 +33,8 @@ impl TableReader {
         let mut damage = Vec::new();
         self.verify_length(&mut damage);
         self.verify_sections(&mut damage);
-        self.verify_index(&mut damage);
-        self.verify_data(&mut damage);
+        let unreadable = self.verify_index(&mut damage);
+        self.verify_data(&unreadable, &mut damage);
         damage
     }
 
@@ -82,34 +85,55 @@ impl TableReader {
         }
     }
 
-    fn verify_index(&self, damage: &mut Vec<Error>) {
+    /// Says which partitions are damaged in the file.
+    fn verify_index(&self, damage: &mut Vec<Error>) -> BTreeSet<usize> {
         let (file, index) = (&self.loaded.file, &self.loaded.index);
         if let Some(top) = self.loaded.footer.section(SectionKind::IndexTop) {
             keep(damage, file.payload(top.offset, top.bytes, index::TOP).map(|_| ()));
         }
-        for partition in index.stored() {
-            keep(damage, index::load_partition(file, *partition).map(|_| ()));
+        let mut unreadable = BTreeSet::new();
+        for number in 0..index.partitions() {
+            if let Err(error) = index.read_whole(file, number) {
+                damage.push(error);
+                unreadable.insert(number);
+            }
         }
+        unreadable
     }
 
-    fn verify_data(&self, damage: &mut Vec<Error>) {
-        let before = damage.len();
+    /// The blocks of a partition that is neither in memory nor readable cannot be found: it is reported for them.
+    fn verify_data(&self, unreadable: &BTreeSet<usize>, damage: &mut Vec<Error>) {
+        let (before, mut is_whole) = (damage.len(), true);
         let mut seen = Seen::default();
         let mut next = HEADER_BYTES as u64;
-        for (number, handle) in self.loaded.index.blocks() {
-            let chunks_end = match self.verify_block(number, handle, next, &mut seen, damage) {
-                Ok(chunks_end) => Some(chunks_end),
+        for number in 0..self.loaded.index.partitions() {
+            let partition = match self.loaded.partition(number) {
+                Ok(partition) => partition,
                 Err(error) => {
-                    damage.push(error);
-                    self.verify_chunks(next, handle, damage)
+                    if !unreadable.contains(&number) {
+                        damage.push(error);
+                    }
+                    is_whole = false;
+                    seen.last = None;
+                    next = self.loaded.index.bounds(number).map_or(next, |bounds| bounds.end);
+                    continue;
                 }
             };
-            if let Some(chunks_end) = chunks_end {
-                keep(damage, self.verify_padding(chunks_end, handle));
+            for block in self.loaded.blocks_of(number, &partition) {
+                let chunks_end = match self.verify_block(&block, next, &mut seen, damage) {
+                    Ok(chunks_end) => Some(chunks_end),
+                    Err(error) => {
+                        damage.push(error);
+                        self.verify_chunks(next, block.handle, damage)
+                    }
+                };
+                if let Some(chunks_end) = chunks_end {
+                    keep(damage, self.verify_padding(chunks_end, block.handle));
+                }
+                next = block.handle.end();
             }
-            next = handle.end();
         }
-        if damage.len() == before {
+        if is_whole && damage.len() == before {
             self.verify_totals(&seen, damage);
         }
     }
@@ -190,13 +214,12 @@ impl TableReader {
     /// Checks a block and the values that it refers to; where their chunks end.
     fn verify_block(
         &self,
-        number: BlockNo,
-        handle: Handle,
+        listed: &ListedBlock<'_>,
         next: u64,
         seen: &mut Seen,
         damage: &mut Vec<Error>,
     ) -> Result<u64> {
-        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        let (file, handle) = (&self.loaded.file, listed.handle);
         let damaged = |detail: String| file.damaged(handle.offset, super::DATA_BLOCK, detail);
         // Whatever this block turns out to be, the next one's keys are compared with separators only.
         let previous = std::mem::take(&mut seen.last);
@@ -215,8 +238,7 @@ impl TableReader {
         }
         let mut last = previous;
         if last.is_none() {
-            let before = number.previous().and_then(|before| index.separator(before));
-            last = before.map(|(key, seq)| (key.to_vec(), seq));
+            last = listed.before.map(|(key, seq)| (key.to_vec(), seq));
         }
         let mut key = Vec::new();
         let mut tag = None;
@@ -259,8 +281,7 @@ impl TableReader {
             *last_seq = entry.seq;
         }
         if let Some((key, seq)) = &last
-            && let Some((separator, separator_seq)) = index.separator(number)
-            && internal_cmp(key, *seq, separator, separator_seq).is_gt()
+            && internal_cmp(key, *seq, listed.separator.0, listed.separator.1).is_gt()
         {
             return Err(damaged("its last entry is beyond its separator".to_owned()));
         }

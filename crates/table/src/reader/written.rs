@@ -10,6 +10,7 @@
 
 use shamba_key::EntryKind;
 
+use super::walked::ListedBlock;
 use super::{DATA_BLOCK, TableReader};
 use crate::block::DataBlock;
 use crate::block::frame::check;
@@ -55,7 +56,7 @@ impl TableReader {
     /// `Corruption` for the first frame whose checksum is wrong, or block whose entries are not those that went in;
     /// `Io` when reading fails.
     pub fn check_written(&self, blocks: &WrittenBlocks) -> Result<()> {
-        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        let file = &self.loaded.file;
         // What is held was checked when it was read; but whoever reads the rest some day would find it too late.
         let damage = match self.filter_warnings().into_iter().next() {
             Some(warning) => Some(warning),
@@ -70,27 +71,30 @@ impl TableReader {
         let mut samples = blocks.samples.iter().peekable();
         let (mut piece, mut piece_at) = (Vec::new(), 0u64);
         let mut next = HEADER_BYTES as u64;
-        for (_, handle) in index.blocks() {
-            let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
-            if handle.end() > piece_at + piece.len() as u64 {
-                let least = u64::from(handle.bytes);
-                piece_at = handle.offset;
-                let bytes = READ_BYTES.min(data_end.saturating_sub(piece_at)).max(least);
-                piece = file.read(piece_at, bytes, DATA_BLOCK)?;
-            }
-            let from = usize::try_from(handle.offset - piece_at).unwrap_or(usize::MAX);
-            let frame = piece.get(from..).and_then(|rest| rest.get(..handle.bytes as usize));
-            let frame = frame.ok_or_else(|| damaged("it ends beyond the data".to_owned()))?;
-            if self.loaded.has_values() {
-                self.check_chunks(next, handle, frame)?;
-            }
-            next = handle.end();
-            match samples.next_if(|sample| sample.offset == handle.offset) {
-                Some(sample) if self.content_of(handle, frame)? != sample.content => {
-                    return Err(damaged("its entries are not those that were written".to_owned()));
+        for number in 0..self.loaded.index.partitions() {
+            let partition = self.loaded.partition(number)?;
+            for ListedBlock { handle, .. } in self.loaded.blocks_of(number, &partition) {
+                let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
+                if handle.end() > piece_at + piece.len() as u64 {
+                    let least = u64::from(handle.bytes);
+                    piece_at = handle.offset;
+                    let bytes = READ_BYTES.min(data_end.saturating_sub(piece_at)).max(least);
+                    piece = file.read(piece_at, bytes, DATA_BLOCK)?;
                 }
-                Some(_) => {}
-                None => _ = check(file.birth, handle.offset, frame).map_err(damaged)?,
+                let from = usize::try_from(handle.offset - piece_at).unwrap_or(usize::MAX);
+                let frame = piece.get(from..).and_then(|rest| rest.get(..handle.bytes as usize));
+                let frame = frame.ok_or_else(|| damaged("it ends beyond the data".to_owned()))?;
+                if self.loaded.has_values() {
+                    self.check_chunks(next, handle, frame)?;
+                }
+                next = handle.end();
+                match samples.next_if(|sample| sample.offset == handle.offset) {
+                    Some(sample) if self.content_of(handle, frame)? != sample.content => {
+                        return Err(damaged("its entries are not those that were written".to_owned()));
+                    }
+                    Some(_) => {}
+                    None => _ = check(file.birth, handle.offset, frame).map_err(damaged)?,
+                }
             }
         }
         match samples.next() {

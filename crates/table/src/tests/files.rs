@@ -118,29 +118,55 @@ fn another_file_under_the_path_of_a_closed_one_does_not_pass_for_it() {
 
 #[test]
 fn every_way_to_a_block_gives_the_same_entry() {
-    let rig = Rig::new(Compression::None, 4_096);
+    for hold in Residency::ALL {
+        every_way_to_a_block(hold);
+    }
+}
+
+fn every_way_to_a_block(hold: Residency) {
+    let mut rig = Rig::new(Compression::None, 4_096);
+    rig.hold = hold;
     rig.write(&rows(), &[]);
     let table = rig.open().expect("opened");
     let mut io = ReadCounters::default();
     for wanted in &rows() {
         let digest = rig.options.digest.digest(&wanted.key);
-        let at = table.locate(&wanted.key, SeqNo::MAX, &mut io).expect("a block");
+        let locate = || table.locate(&wanted.key, SeqNo::MAX, &mut ReadCounters::default());
+        let at = locate().expect("an index").expect("a block");
         for mode in [ValueMode::Absent, ValueMode::Copy, ValueMode::Pin] {
             let expected = if mode == ValueMode::Absent { &[] } else { &wanted.value[..] };
             rig.cache.remove_table(rig.options.id);
-            assert!(!table.prefetch_block(at));
+            assert!(!table.prefetch_block(&at));
             for hit in 0..2 {
                 let reads = io.data_reads;
                 let entry = table.get_at(at, &wanted.key, SeqNo::MAX, digest, mode, &mut io).expect("a get");
                 let entry = entry.expect("there");
                 assert_eq!((entry.seq, entry.kind, &entry.value[..]), (wanted.seq, wanted.kind, expected));
-                assert_eq!(io.data_reads - reads, 1 - hit, "the second comes from the cache");
+                let is_kept = hold != Residency::Budgeted;
+                let read = if is_kept { 1 - hit } else { 1 };
+                assert_eq!(
+                    io.data_reads - reads,
+                    read,
+                    "the second comes from the cache, if it is found there"
+                );
                 rig.cache.set_capacity_bytes(0);
                 assert_eq!(&entry.value[..], expected, "a value outlives its block's stay in the cache");
                 assert_eq!(entry.value.clone().into_bytes(), expected);
                 rig.cache.set_capacity_bytes(1 << 20);
-                table.load_block(at, &mut io).expect("loaded");
-                assert!(table.prefetch_block(at));
+                let loaded = table.load_block(&at, &mut io).expect("loaded");
+                assert_eq!(loaded.is_some(), !is_kept);
+                let again = locate().expect("an index").expect("a block");
+                assert!(again.is_same_block(&at) && table.prefetch_block(&again) == is_kept);
+                if let Some(loaded) = loaded {
+                    let reads = io.data_reads;
+                    let entry = table.get_from(&loaded, at, &wanted.key, SeqNo::MAX, digest, mode, &mut io);
+                    let entry = entry.expect("a get").expect("there");
+                    assert_eq!(
+                        (entry.seq, entry.kind, &entry.value[..]),
+                        (wanted.seq, wanted.kind, expected)
+                    );
+                    assert_eq!(io.data_reads, reads);
+                }
             }
         }
         let sequence = SeqNo(wanted.seq.0.wrapping_sub(1));

@@ -162,6 +162,7 @@ fn random_tables_answer_as_a_sorted_list_does() {
             let mut rig = Rig::new(compression, block_bytes);
             rig.options.digest = DigestFn::new(DigestKind::ALL[dice.below(7)], seed);
             rig.options.block_tags = dice.below(3) > 0;
+            rig.hold = Residency::ALL[dice.below(3)];
             let summary = rig.write(&rows, &[]);
             let table = rig.open().expect("opened");
             check_summary(&summary, &table, &rows);

@@ -10,6 +10,7 @@ mod large;
 mod laws;
 mod limits;
 mod page;
+mod residency;
 mod written;
 
 use std::path::Path;
@@ -56,6 +57,8 @@ struct Rig {
     cache: Arc<BlockCache>,
     files: Arc<OpenFiles>,
     direct_io: bool,
+    /// How the index is held.
+    hold: Residency,
 }
 
 const DIR: &str = "/db";
@@ -78,7 +81,8 @@ impl Rig {
             block_tags: true,
             large_values: LargeValues::default(),
         };
-        Self { env, options, ledger, cache, files: Arc::new(OpenFiles::new(10)), direct_io: false }
+        let (files, hold) = (Arc::new(OpenFiles::new(10)), Residency::Pinned);
+        Self { env, options, ledger, cache, files, direct_io: false, hold }
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -106,8 +110,8 @@ impl Rig {
         let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
         let (files, direct_io) = (Arc::clone(&self.files), self.direct_io);
         self.cache.remove_table(id);
-        let options =
-            ReaderOptions { id, birth, digest, cache, ledger, files, direct_io, filter: Residency::Pinned };
+        let (filter, index) = (Residency::Pinned, self.hold);
+        let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io, filter, index };
         TableReader::open(&self.env, dir, options)
     }
 

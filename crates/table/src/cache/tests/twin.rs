@@ -70,7 +70,8 @@ impl Blocks {
 
     /// Whether the cache has it, without a mark.
     pub(super) fn peek(&self, cache: &Arc<BlockCache>, number: u32) -> bool {
-        cache.prefetch(&self.slots[number as usize], self.table.key(number))
+        let frame = self.slots[number as usize].frame();
+        frame.is_some_and(|frame| cache.prefetch(frame, self.table.key(number)))
     }
 
     pub(super) fn pin(&self, cache: &Arc<BlockCache>, number: u32) -> Option<FramePin> {
@@ -83,7 +84,8 @@ impl Blocks {
 
     pub(super) fn close(self, cache: &BlockCache) {
         let slots = self.slots.iter().enumerate().map(|(number, slot)| (number as u32, slot));
-        cache.close_table(self.id, self.table, slots);
+        cache.close_table(self.id, self.table);
+        cache.retire_blocks(self.table, slots);
     }
 
     fn check(&self, number: u32, found: &[u8]) {

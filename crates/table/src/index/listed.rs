@@ -1,0 +1,53 @@
+//! A partition as those see it who do not care whether it is in memory.
+//!
+//! Not here: the two forms ([`super::partition`], [`super::stored`]).
+
+use shamba_key::SeqNo;
+
+use super::handle::Handle;
+use super::partition::Partition;
+use super::stored::{Bounds, StoredPartition};
+
+/// Some partition of a table: in memory, or as it was read.
+#[derive(Clone, Copy)]
+pub(crate) enum Listed<'a> {
+    Decoded(&'a Partition),
+    Stored(StoredPartition<'a>, Bounds<'a>),
+}
+
+impl<'a> Listed<'a> {
+    /// How many blocks it lists.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::Decoded(partition) => partition.len(),
+            Self::Stored(partition, _) => partition.len(),
+        }
+    }
+
+    /// The place of the first block that can hold an entry at or after `(key, seq)`.
+    ///
+    /// # Errors
+    /// What is wrong with the partition; so below.
+    pub(crate) fn find(self, key: &[u8], seq: SeqNo) -> std::result::Result<usize, String> {
+        match self {
+            Self::Decoded(partition) => Ok(partition.find(key, seq).at),
+            Self::Stored(partition, bounds) => Ok(partition.find(key, seq, &bounds)?.0.at),
+        }
+    }
+
+    pub(crate) fn handle(self, within: usize) -> std::result::Result<Handle, String> {
+        match self {
+            Self::Decoded(partition) => {
+                partition.handle(within).ok_or_else(|| "a block is missing".to_owned())
+            }
+            Self::Stored(partition, bounds) => partition.handle(within, &bounds),
+        }
+    }
+
+    pub(crate) fn separator(self, within: usize) -> std::result::Result<(&'a [u8], SeqNo), String> {
+        match self {
+            Self::Decoded(partition) => Ok(partition.separator(within)),
+            Self::Stored(partition, _) => partition.separator(within),
+        }
+    }
+}

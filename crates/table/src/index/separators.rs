@@ -1,0 +1,113 @@
+//! Separators of consecutive blocks, or partitions, one behind the other.
+//!
+//! Keys in one buffer with the end of each; sequence numbers only if one of them is not 0. A search goes by
+//! [heads](LayeredHeads) over the keys and reads a key only where those leave the question open.
+//!
+//! Not here: what the separators stand for ([`super::partition`], [`super::top`]).
+
+use std::cmp::Ordering;
+
+use shamba_key::{LayeredHeads, SeqNo, prefetch_slice};
+
+use crate::entry::internal_cmp;
+
+/// Where a search ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    /// The first separator at or after what was sought.
+    pub(crate) at: usize,
+    /// Whether versions of the key may lie behind it, too: it lies between two of them.
+    pub(crate) goes_on: bool,
+}
+
+/// Ascending separators: key ascending, then sequence number descending.
+#[derive(Debug, Default)]
+pub(super) struct Separators {
+    keys: Box<[u8]>,
+    /// Where each key ends.
+    ends: Box<[u32]>,
+    /// The separators' numbers; empty if all are 0.
+    seqs: Box<[SeqNo]>,
+}
+
+impl Separators {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn get(&self, number: usize) -> (&[u8], SeqNo) {
+        (self.key(number), self.seqs.get(number).copied().unwrap_or(SeqNo::ZERO))
+    }
+
+    #[inline]
+    fn key(&self, number: usize) -> &[u8] {
+        key_at(&self.keys, &self.ends, number)
+    }
+
+    /// Heads over the keys.
+    pub(super) fn heads(&self) -> LayeredHeads {
+        LayeredHeads::new(self.len(), |number| self.key(number))
+    }
+
+    /// Asks for where the keys end, which a search that compares a key looks at.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch_slice(&self.ends);
+    }
+
+    /// The first separator at or after `(key, seq)`, by `heads` over these; [`Self::len`] if there is none.
+    #[inline]
+    pub(super) fn find(&self, heads: &LayeredHeads, key: &[u8], seq: SeqNo) -> Found {
+        let equal = heads.equal_range(key, |number| self.key(number));
+        // Separators with one key: their numbers descend.
+        let later = self.seqs.get(equal.clone()).unwrap_or_default();
+        let skipped = later.partition_point(|held| *held > seq);
+        let goes_on = later.get(skipped).is_some_and(|held| *held > SeqNo::ZERO);
+        Found { at: equal.start + skipped, goes_on }
+    }
+
+    /// Bytes held on the heap.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.keys.len() + size_of_val(&*self.ends) + size_of_val(&*self.seqs)
+    }
+}
+
+fn key_at<'a>(keys: &'a [u8], ends: &[u32], number: usize) -> &'a [u8] {
+    let start = number.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |end| *end as usize);
+    let end = ends.get(number).map_or(start, |end| *end as usize);
+    keys.get(start..end).unwrap_or_default()
+}
+
+/// Gathers separators.
+#[derive(Default)]
+pub(super) struct SeparatorsBuilder {
+    keys: Vec<u8>,
+    ends: Vec<u32>,
+    seqs: Vec<SeqNo>,
+}
+
+impl SeparatorsBuilder {
+    /// Appends a separator; false if it is not after the last one.
+    pub(super) fn push(&mut self, key: &[u8], seq: SeqNo) -> bool {
+        if let Some(last) = self.seqs.last() {
+            let last_key = key_at(&self.keys, &self.ends, self.ends.len() - 1);
+            if internal_cmp(last_key, *last, key, seq) != Ordering::Less {
+                return false;
+            }
+        }
+        self.keys.extend_from_slice(key);
+        // What lists them is one frame, whose length has four bytes.
+        self.ends.push(u32::try_from(self.keys.len()).unwrap_or(u32::MAX));
+        self.seqs.push(seq);
+        true
+    }
+
+    pub(super) fn finish(self) -> Separators {
+        let numbered = self.seqs.iter().any(|seq| *seq != SeqNo::ZERO);
+        Separators {
+            keys: self.keys.into(),
+            ends: self.ends.into(),
+            seqs: if numbered { self.seqs.into() } else { Box::default() },
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What of the index is always in memory: where the partitions lie, and which of them has a place of the order.
+//!
+//! For each partition its last separator, under heads; the number of its first block; where it lies in the file
+//! and where its blocks end. With that, a partition that was read is checked against its neighbours without
+//! them. Some 80 bytes a partition, of which each lists about a hundred blocks.
+//!
+//! Not here: the partitions ([`super::partition`], [`super::stored`]).
+
+use shamba_key::{LayeredHeads, SeqNo};
+
+use super::BlockNo;
+use super::handle::Handle;
+use super::separators::{Separators, SeparatorsBuilder};
+use super::stored::{Bounds, Checked};
+
+/// Blocks for each of the places that [`Top::partition_of`] starts looking at.
+const BLOCKS_PER_HINT: usize = 64;
+
+/// The top level of an index. Never changes.
+#[derive(Debug, Default)]
+pub(super) struct Top {
+    /// Over the partitions' last separators.
+    heads: LayeredHeads,
+    lasts: Separators,
+    /// The number of each partition's first block.
+    firsts: Box<[u32]>,
+    /// The partition of every [`BLOCKS_PER_HINT`]th block.
+    hints: Box<[u32]>,
+    /// Where the partitions lie in the file; as entries, how many separators they have.
+    stored: Box<[Handle]>,
+    /// Where the first block may start.
+    data_start: u64,
+    /// Where the last block of each partition ends.
+    data_ends: Box<[u64]>,
+    /// How many blocks there are: below [`LayeredHeads::KEYS_MAX`].
+    blocks: u32,
+    entries: u64,
+}
+
+impl Top {
+    /// How many partitions there are.
+    pub(super) fn len(&self) -> usize {
+        self.firsts.len()
+    }
+
+    pub(super) fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    pub(super) fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// The partition that has the first block that can hold an entry at or after `(key, seq)`; the number of
+    /// partitions if there is none.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8], seq: SeqNo) -> usize {
+        // Partitions may end within the versions of one key, whose sequence numbers descend.
+        self.lasts.find(&self.heads, key, seq).at
+    }
+
+    /// The number of a partition's first block.
+    #[inline]
+    pub(super) fn first(&self, partition: usize) -> Option<u32> {
+        self.firsts.get(partition).copied()
+    }
+
+    pub(super) fn stored(&self, partition: usize) -> Option<Handle> {
+        self.stored.get(partition).copied()
+    }
+
+    /// What a partition must be.
+    pub(super) fn bounds(&self, partition: usize) -> Option<Bounds<'_>> {
+        let before = partition.checked_sub(1);
+        Some(Bounds {
+            separators: self.stored.get(partition)?.entries,
+            start: before.map_or(self.data_start, |before| self.data_ends.get(before).copied().unwrap_or(0)),
+            end: *self.data_ends.get(partition)?,
+            is_end_known: true,
+            after: before.map(|before| self.lasts.get(before)),
+            last: self.lasts.get(partition),
+        })
+    }
+
+    /// The partition that has block `number`, and the block's place in it.
+    #[inline]
+    pub(super) fn partition_of(&self, number: BlockNo) -> Option<(usize, usize)> {
+        if number.0 >= self.blocks {
+            return None;
+        }
+        let mut at = *self.hints.get(number.0 as usize / BLOCKS_PER_HINT)? as usize;
+        // Partitions mostly have more blocks than a hint is for: hardly ever a second turn.
+        while self.firsts.get(at + 1).is_some_and(|first| *first <= number.0) {
+            at += 1;
+        }
+        Some((at, number.0.checked_sub(*self.firsts.get(at)?)? as usize))
+    }
+
+    /// Bytes held on the heap.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.heads.memory_bytes()
+            + self.lasts.memory_bytes()
+            + size_of_val(&*self.firsts)
+            + size_of_val(&*self.hints)
+            + size_of_val(&*self.stored)
+            + size_of_val(&*self.data_ends)
+    }
+}
+
+/// Gathers the top level while the partitions are looked at one after the other.
+pub(super) struct TopBuilder {
+    stored: Vec<Handle>,
+    lasts: SeparatorsBuilder,
+    last: Option<(Vec<u8>, SeqNo)>,
+    firsts: Vec<u32>,
+    hints: Vec<u32>,
+    data_start: u64,
+    data_end: u64,
+    data_ends: Vec<u64>,
+    blocks: u32,
+    entries: u64,
+}
+
+impl TopBuilder {
+    /// Of a table whose blocks lie in `data_start..data_end`.
+    pub(super) fn new(data_start: u64, data_end: u64) -> Self {
+        Self {
+            stored: Vec::new(),
+            lasts: SeparatorsBuilder::default(),
+            last: None,
+            firsts: Vec::new(),
+            hints: Vec::new(),
+            data_start,
+            data_end,
+            data_ends: Vec::new(),
+            blocks: 0,
+            entries: 0,
+        }
+    }
+
+    /// What the next partition must be, which has `separators` and ends with `last`.
+    pub(super) fn bounds<'a>(&'a self, separators: u32, last: (&'a [u8], SeqNo)) -> Bounds<'a> {
+        Bounds {
+            separators,
+            start: self.blocks_end(),
+            end: self.data_end,
+            is_end_known: false,
+            after: self.last.as_ref().map(|(key, seq)| (key.as_slice(), *seq)),
+            last,
+        }
+    }
+
+    /// Appends a partition that was checked against [`Self::bounds`].
+    pub(super) fn push(
+        &mut self,
+        stored: Handle,
+        last: (&[u8], SeqNo),
+        checked: Checked,
+    ) -> Result<(), String> {
+        let blocks = self.blocks.checked_add(stored.entries);
+        let blocks = blocks.filter(|blocks| (*blocks as usize) < LayeredHeads::KEYS_MAX);
+        let blocks = blocks.ok_or("more blocks than a table can have")?;
+        if !self.lasts.push(last.0, last.1) {
+            return Err("separators out of order".to_owned());
+        }
+        let number = self.stored.len() as u32;
+        self.hints.resize((blocks as usize).div_ceil(BLOCKS_PER_HINT), number);
+        self.firsts.push(self.blocks);
+        self.stored.push(stored);
+        self.data_ends.push(checked.end);
+        self.entries = self.entries.saturating_add(checked.entries);
+        self.last = Some((last.0.to_vec(), last.1));
+        self.blocks = blocks;
+        Ok(())
+    }
+
+    /// Where the blocks end that are there so far.
+    pub(super) fn blocks_end(&self) -> u64 {
+        self.data_ends.last().copied().unwrap_or(self.data_start)
+    }
+
+    pub(super) fn finish(self) -> Top {
+        let lasts = self.lasts.finish();
+        Top {
+            heads: lasts.heads(),
+            lasts,
+            firsts: self.firsts.into(),
+            hints: self.hints.into(),
+            stored: self.stored.into(),
+            data_start: self.data_start,
+            data_ends: self.data_ends.into(),
+            blocks: self.blocks,
+            entries: self.entries,
+        }
+    }
+}

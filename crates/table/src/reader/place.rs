@@ -1,0 +1,132 @@
+//! Which block has a key: the index, asked in memory, in the cache, or in the file.
+//!
+//! What a search of the index found out goes along with the block ([`Located`]), so that no later step of the same
+//! lookup asks again; in particular a partition that is not in memory is read once for a lookup. It is read into memory of the
+//! thread and searched as it lies there, not taken apart. (Twice only if versions of the key go on in the next block,
+//! which they hardly ever do, or if the partition was resident when the block was found and is not any more when
+//! the block has to be read.)
+//!
+//! Not here: what is searched ([`crate::index`]), walks ([`super::walked`]).
+
+use shamba_key::SeqNo;
+
+use super::{ReadCounters, TableReader};
+use crate::block::frame::FRAME_BYTES;
+use crate::entry::internal_cmp;
+use crate::error::Result;
+use crate::index::{self, BlockNo, Find, Handle, Listed, Located, Read};
+
+impl TableReader {
+    /// The block in which [`Self::get_at`] has to look; `None` if no block can have the key. Asks the index only.
+    ///
+    /// # Errors
+    /// `Io` or `Corruption`, where the index has to be read.
+    #[inline]
+    pub fn locate(&self, key: &[u8], seq: SeqNo, io: &mut ReadCounters) -> Result<Option<Located>> {
+        let start_ns = self.now_ns(io);
+        let found = match self.loaded.index.find(key, seq) {
+            Find::At(located) => Ok(Some(located)),
+            Find::Beyond => Ok(None),
+            Find::Absent(partition) => self.locate_stored(partition, key, seq, io),
+        };
+        io.index_ns += self.now_ns(io).saturating_sub(start_ns);
+        found
+    }
+
+    /// As [`Self::locate`], by partition `number`, which is not in memory.
+    #[inline(never)]
+    fn locate_stored(
+        &self,
+        number: usize,
+        key: &[u8],
+        seq: SeqNo,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Located>> {
+        let index = &self.loaded.index;
+        self.look_at_stored(number, io, |read| {
+            let (found, handle) = read.stored.find(key, seq, &read.bounds)?;
+            Ok(Some(index.located(number, found.at, handle, found.goes_on)))
+        })
+    }
+
+    /// Block `number` for a lookup of `key` that goes on with it; `None` past the last.
+    #[cold]
+    pub(super) fn locate_next(
+        &self,
+        number: BlockNo,
+        key: &[u8],
+        io: &mut ReadCounters,
+    ) -> Result<Option<Located>> {
+        let index = &self.loaded.index;
+        let Some((partition, within)) = index.partition_of(number) else { return Ok(None) };
+        self.look_at(partition, io, |listed| {
+            let (separator, seq) = listed.separator(within)?;
+            let goes_on = internal_cmp(separator, seq, key, SeqNo::ZERO).is_lt();
+            Ok(Some(index.located(partition, within, listed.handle(within)?, goes_on)))
+        })
+    }
+
+    /// Where a block lies.
+    pub(super) fn handle_of(&self, located: &Located, io: &mut ReadCounters) -> Result<Handle> {
+        match (located.handle, self.loaded.index.partition_of(located.number)) {
+            (Some(handle), _) => Ok(handle),
+            (None, Some((partition, within))) => self.look_at(partition, io, |listed| listed.handle(within)),
+            (None, None) => Err(self.loaded.file.damaged(0, index::TOP, "a block is missing")),
+        }
+    }
+
+    /// What `look` sees in partition `number`; it says what is wrong with it.
+    pub(super) fn look_at<T>(
+        &self,
+        number: usize,
+        io: &mut ReadCounters,
+        look: impl Fn(Listed<'_>) -> std::result::Result<T, String>,
+    ) -> Result<T> {
+        let index = &self.loaded.index;
+        match index.with_resident(number, |partition| look(Listed::Decoded(partition))) {
+            Some(looked) => looked.map_err(|detail| index.damaged(&self.loaded.file, number, detail)),
+            None => self.look_at_stored(number, io, |read| look(Listed::Stored(read.stored, read.bounds))),
+        }
+    }
+
+    /// What `look` sees in partition `number`, of the cache or of the file; it says what is wrong with it.
+    fn look_at_stored<T>(
+        &self,
+        number: usize,
+        io: &mut ReadCounters,
+        look: impl FnOnce(Read<'_>) -> std::result::Result<T, String>,
+    ) -> Result<T> {
+        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        let stored = index.stored_at(number);
+        let bytes = stored.bytes as usize;
+        let look = |read: Read<'_>| look(read).map_err(|detail| index.damaged(file, number, detail));
+        let (Some((slot, place)), Some(table)) = (index.partition_slot(number), self.cached) else {
+            io.index_reads += 1;
+            return file.read_briefly(stored.offset, bytes, index::PARTITION, |frame| {
+                look(index.read(file, number, frame)?)
+            })?;
+        };
+        let key = table.key(place);
+        {
+            let section = self.cache.enter();
+            if let Some(hit) = section.find(slot, key) {
+                return look(index.view(file, number, hit.payload())?);
+            }
+        }
+        io.index_reads += 1;
+        let miss = self.missed();
+        let looked = match miss.keep.then(|| self.cache.fresh(bytes)).flatten() {
+            Some(mut fresh) => {
+                file.read_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
+                let looked = look(index.read(file, number, fresh.get(..bytes).unwrap_or_default())?)?;
+                fresh.publish(slot, key, bytes.saturating_sub(FRAME_BYTES));
+                looked
+            }
+            None => file.read_briefly(stored.offset, bytes, index::PARTITION, |frame| {
+                look(index.read(file, number, frame)?)
+            })??,
+        };
+        self.cache.was_read(miss, self.clock.as_ref());
+        Ok(looked)
+    }
+}

@@ -1,0 +1,202 @@
+//! The index as walks use it: partition after partition, whichever of them are in memory.
+//!
+//! A walk looks at a resident partition where it is, each time anew, so that it may be dropped meanwhile. One that is
+//! not resident is read once for all blocks that it lists, checked in whole, and kept as it was read until the
+//! walk leaves it; it is charged to the walk. What looks at a table as a whole (its check, its description, cuts
+//! for a merge) has one partition at a time likewise.
+//!
+//! Not here: lookups ([`super::place`]).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::SeqNo;
+
+use super::{Loaded, ReadCounters, TableReader};
+use crate::block::frame::FRAME_BYTES;
+use crate::cache::PinnedBlock;
+use crate::error::Result;
+use crate::index::{self, BlockNo, Handle, Listed, Partition};
+use crate::ledger::{Charge, LedgerPart};
+
+/// The place of a walk in the index.
+#[derive(Debug, Default)]
+pub(super) struct IndexCursor {
+    /// The partition that was last read for it.
+    read: Option<ReadPartition>,
+}
+
+/// A partition that is not resident, for as long as somebody needs it.
+#[derive(Debug)]
+pub(super) struct ReadPartition {
+    number: usize,
+    payload: PinnedBlock,
+    /// Without one, the cache has it in its books.
+    _charge: Option<Charge>,
+}
+
+impl IndexCursor {
+    /// The first block that can hold an entry at or after `(key, seq)`, and where it lies.
+    pub(super) fn find(
+        &mut self,
+        table: &TableReader,
+        key: &[u8],
+        seq: SeqNo,
+        fill_cache: bool,
+        io: &mut ReadCounters,
+    ) -> Result<Option<(BlockNo, Handle)>> {
+        let index = &table.loaded.index;
+        let Some(number) = index.partition_for(key, seq) else { return Ok(None) };
+        let first = index.first(number).unwrap_or(BlockNo::FIRST);
+        self.ask(table, number, fill_cache, io, |listed| {
+            let within = listed.find(key, seq)?;
+            Ok(Some((first.plus(within), listed.handle(within)?)))
+        })
+    }
+
+    /// Where block `number` lies; `None` past the last.
+    pub(super) fn handle(
+        &mut self,
+        table: &TableReader,
+        number: BlockNo,
+        fill_cache: bool,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Handle>> {
+        match table.loaded.index.partition_of(number) {
+            Some((partition, within)) => {
+                self.ask(table, partition, fill_cache, io, |listed| listed.handle(within).map(Some))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Where block `number` lies, if that is known without reading.
+    pub(super) fn known_handle(&self, table: &TableReader, number: BlockNo) -> Option<Handle> {
+        let index = &table.loaded.index;
+        let (partition, within) = index.partition_of(number)?;
+        let resident =
+            index.with_resident(partition, |partition| Listed::Decoded(partition).handle(within).ok());
+        resident.unwrap_or_else(|| {
+            let read = self.read.as_ref().filter(|read| read.number == partition)?;
+            let read = index.view(&table.loaded.file, partition, &read.payload).ok()?;
+            read.stored.handle(within, &read.bounds).ok()
+        })
+    }
+
+    /// Gives up what was read.
+    pub(super) fn let_go(&mut self) {
+        self.read = None;
+    }
+
+    fn ask<T>(
+        &mut self,
+        table: &TableReader,
+        number: usize,
+        fill_cache: bool,
+        io: &mut ReadCounters,
+        ask: impl Fn(Listed<'_>) -> std::result::Result<T, String>,
+    ) -> Result<T> {
+        let (file, index) = (&table.loaded.file, &table.loaded.index);
+        let damaged = |detail: String| index.damaged(file, number, detail);
+        if let Some(answer) = index.with_resident(number, |partition| ask(Listed::Decoded(partition))) {
+            self.read = None;
+            return answer.map_err(damaged);
+        }
+        let read = match self.read.take() {
+            Some(read) if read.number == number => read,
+            _ => table.read_partition(number, fill_cache, io)?,
+        };
+        let read = self.read.insert(read);
+        let view = index.view(file, number, &read.payload)?;
+        ask(Listed::Stored(view.stored, view.bounds)).map_err(damaged)
+    }
+}
+
+impl TableReader {
+    /// Partition `number`, which is not resident, from the cache or from the file.
+    fn read_partition(
+        &self,
+        number: usize,
+        fill_cache: bool,
+        io: &mut ReadCounters,
+    ) -> Result<ReadPartition> {
+        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        let place = index.partition_slot(number).zip(self.cached);
+        let place = place.map(|((slot, place), table)| (slot, table.key(place)));
+        if let Some((slot, key)) = place
+            && let Some(hit) = self.cache.enter().find(slot, key)
+        {
+            return Ok(ReadPartition { number, payload: PinnedBlock::Frame(hit.pin()), _charge: None });
+        }
+        let stored = index.stored_at(number);
+        let charge = Charge::new(&self.ledger, LedgerPart::Iterators, stored.bytes.into());
+        io.index_reads += 1;
+        if let Some((slot, key)) = place.filter(|_| fill_cache) {
+            let miss = self.missed();
+            let bytes = stored.bytes as usize;
+            if let Some(mut fresh) = miss.keep.then(|| self.cache.fresh(bytes)).flatten() {
+                file.read_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
+                index.check(file, number, fresh.get(..bytes).unwrap_or_default())?;
+                self.cache.was_read(miss, self.clock.as_ref());
+                let payload = fresh.publish_pinned(slot, key, bytes.saturating_sub(FRAME_BYTES));
+                return Ok(ReadPartition { number, payload, _charge: None });
+            }
+        }
+        let payload = PinnedBlock::Heap(index.read_whole(file, number)?);
+        Ok(ReadPartition { number, payload, _charge: Some(charge) })
+    }
+}
+
+/// A partition that somebody looks at from the first to the last block.
+pub(crate) enum WholePartition {
+    Resident(Arc<Partition>),
+    Read(Bytes),
+}
+
+/// A block as its partition lists it.
+pub(crate) struct ListedBlock<'a> {
+    pub(crate) number: BlockNo,
+    pub(crate) handle: Handle,
+    pub(crate) separator: (&'a [u8], SeqNo),
+    /// The separator of the block before, if the table has one.
+    pub(crate) before: Option<(&'a [u8], SeqNo)>,
+}
+
+impl Loaded {
+    /// Partition `number`, in memory or checked in whole.
+    pub(crate) fn partition(&self, number: usize) -> Result<WholePartition> {
+        match self.index.with_resident(number, Arc::clone) {
+            Some(partition) => Ok(WholePartition::Resident(partition)),
+            None => Ok(WholePartition::Read(self.index.read_whole(&self.file, number)?)),
+        }
+    }
+
+    /// The blocks of partition `number`.
+    pub(crate) fn blocks_of<'a>(
+        &'a self,
+        number: usize,
+        partition: &'a WholePartition,
+    ) -> impl Iterator<Item = ListedBlock<'a>> {
+        let listed = match partition {
+            WholePartition::Resident(partition) => Some(Listed::Decoded(partition)),
+            WholePartition::Read(payload) => {
+                let view = self.index.view(&self.file, number, payload).ok();
+                view.map(|view| Listed::Stored(view.stored, view.bounds))
+            }
+        };
+        let first = self.index.first(number).unwrap_or(BlockNo::FIRST);
+        let mut before = self.index.bounds(number).and_then(|bounds| bounds.after);
+        // It was checked: none is missing.
+        let blocks = listed.into_iter().flat_map(|listed| {
+            (0..listed.len()).map_while(move |within| {
+                Some((within, listed.handle(within).ok()?, listed.separator(within).ok()?))
+            })
+        });
+        blocks.map(move |(within, handle, separator)| ListedBlock {
+            number: first.plus(within),
+            handle,
+            separator,
+            before: before.replace(separator),
+        })
+    }
+}

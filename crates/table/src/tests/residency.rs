@@ -1,0 +1,383 @@
+//! Index partitions on demand: the same answers whichever of them are in memory, in every way to hold them, while that
+//! changes; what each lookup costs; what the ledger says; damage that is met when a partition is read.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// Rows of so many small blocks that the index has many partitions; keys with versions that span blocks among them.
+fn rows() -> Vec<Row> {
+    let mut rows: Vec<Row> = (0..9_000u32).map(|i| row(format!("key{i:06}"), 1, [i as u8; 24])).collect();
+    for key in ["key001000", "key004444"] {
+        rows.extend((2..400u64).map(|seq| row(key, 3 * seq, [seq as u8; 24])));
+    }
+    sorted(rows)
+}
+
+fn rig(hold: Residency) -> Rig {
+    let mut rig = Rig::new(Compression::None, 128);
+    rig.hold = hold;
+    rig
+}
+
+/// A table of [`rows`] whose index is held in this way.
+fn table(hold: Residency) -> (Rig, Arc<TableReader>) {
+    let rig = rig(hold);
+    rig.write(&rows(), &[]);
+    let table = rig.open().expect("opened");
+    assert!(table.index_partitions() > 20, "{} partitions", table.index_partitions());
+    (rig, table)
+}
+
+/// What the ledger must say of the index, to the byte.
+fn check_ledger(rig: &Rig, table: &TableReader) {
+    assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), table.index_resident_bytes());
+}
+
+fn change_residency(table: &TableReader, dice: &Dice) {
+    let number = dice.below(table.index_partitions());
+    match dice.below(2) {
+        0 => table.hold_partition(number).expect("held"),
+        _ => table.drop_partition(number),
+    }
+}
+
+/// Asks one thing of the table and compares the answer.
+fn ask(rig: &Rig, table: &Arc<TableReader>, iter: &mut TableIter, rows: &[Row], dice: &Dice) {
+    let place = dice.below(rows.len());
+    let mut key = rows[place].key.clone();
+    if dice.below(4) == 0 {
+        key.push(b'x');
+    }
+    let seq = SeqNo([0, 1, 7, 500, 1_200, SeqNo::MAX.0][dice.below(6)]);
+    if dice.below(2) == 0 {
+        let found = rig.get(table, &key, seq).expect("a get");
+        let expected = newest(rows, &key, seq);
+        assert_eq!(
+            found.map(|entry| (entry.seq, entry.value.to_vec())),
+            expected.map(|r| (r.seq, r.value.clone()))
+        );
+        return;
+    }
+    let lower = rows.partition_point(|row| internal_cmp(&row.key, row.seq, &key, seq).is_lt());
+    let upper = rows.partition_point(|row| internal_cmp(&row.key, row.seq, &key, seq).is_le());
+    let mut at = match dice.below(2) {
+        0 => {
+            iter.seek(&key, seq).expect("a seek");
+            (lower < rows.len()).then_some(lower)
+        }
+        _ => {
+            iter.seek_for_prev(&key, seq).expect("a seek");
+            upper.checked_sub(1)
+        }
+    };
+    let forward = dice.below(2) == 0;
+    for _ in 0..dice.below(60) {
+        assert_eq!(current(iter).as_ref(), at.map(|at| &rows[at]));
+        let Some(place) = at else { break };
+        at = if forward {
+            iter.next().expect("next");
+            Some(place + 1).filter(|next| *next < rows.len())
+        } else {
+            iter.prev().expect("prev");
+            place.checked_sub(1)
+        };
+    }
+    assert_eq!(current(iter).as_ref(), at.map(|at| &rows[at]));
+}
+
+#[test]
+fn lookups_and_walks_agree_with_a_sorted_list_whatever_is_resident() {
+    let rows = rows();
+    for hold in Residency::ALL {
+        let (rig, table) = table(hold);
+        for seed in 0..4u64 {
+            println!("seed {seed}, {hold}");
+            let dice = Dice::new(seed);
+            // With little memory partitions and blocks drive each other out.
+            rig.cache.set_capacity_bytes([1 << 20, 40 << 10, 0][dice.below(3)]);
+            let mut iters = [table.iter(true), table.iter(false), table.walk(Walk::Whole { bytes: 2_000 })];
+            for _ in 0..1_500 {
+                change_residency(&table, &dice);
+                check_ledger(&rig, &table);
+                ask(&rig, &table, &mut iters[dice.below(3)], &rows, &dice);
+            }
+            iters.iter_mut().for_each(TableIter::let_go);
+            assert_eq!(rig.ledger.bytes(LedgerPart::Iterators), 0);
+        }
+        drop(table);
+        rig.cache.set_capacity_bytes(0);
+        assert_eq!(rig.ledger.total(), 0, "{hold}");
+    }
+}
+
+#[test]
+fn readers_are_right_while_partitions_come_and_go() {
+    let rows = rows();
+    for hold in [Residency::Budgeted, Residency::Cached] {
+        let (rig, table) = table(hold);
+        rig.cache.set_capacity_bytes(200 << 10);
+        let is_over = AtomicBool::new(false);
+        let (rig, table_ref, rows, is_over) = (&rig, &table, &rows, &is_over);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..3u64)
+                .map(|seed| {
+                    scope.spawn(move || {
+                        let dice = Dice::new(seed);
+                        let mut iter = table_ref.iter(seed == 0);
+                        (0..4_000).for_each(|_| ask(rig, table_ref, &mut iter, rows, &dice));
+                    })
+                })
+                .collect();
+            scope.spawn(move || {
+                let dice = Dice::new(99);
+                while !is_over.load(Ordering::Relaxed) {
+                    change_residency(table_ref, &dice);
+                    table_ref.note_index_search(dice.below(4));
+                    table_ref.take_index_searches(dice.below(4));
+                }
+            });
+            let results: Vec<_> = readers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(results.iter().all(|result| result.is_ok()), "a reader failed");
+        });
+        check_ledger(rig, &table);
+        drop(table);
+        rig.cache.set_capacity_bytes(0);
+        assert_eq!(rig.ledger.total(), 0, "{hold}");
+    }
+}
+
+#[test]
+fn a_lookup_reads_an_absent_partition_once_and_a_resident_one_never() {
+    let rows = rows();
+    for hold in Residency::ALL {
+        let (rig, table) = table(hold);
+        let reads = |wanted: &Row| {
+            let mut io = ReadCounters::default();
+            let digest = rig.options.digest.digest(&wanted.key);
+            let found = table.get(&wanted.key, wanted.seq, digest, ValueMode::Copy, &mut io).expect("a get");
+            assert_eq!(found.map(|entry| entry.seq), Some(wanted.seq));
+            (io.index_reads, io.data_reads, io.cache_hits)
+        };
+        for wanted in rows.iter().step_by(301) {
+            let again = match hold {
+                Residency::Pinned => [(0, 1, 0), (0, 0, 1)],
+                Residency::Cached => [(1, 1, 0), (0, 0, 1)],
+                Residency::Budgeted => [(1, 1, 0), (1, 1, 0)],
+            };
+            let first = reads(wanted);
+            // Another row of the same partition may have brought it in.
+            assert!(
+                first == again[0] || hold == Residency::Cached && first == (0, 1, 0),
+                "{hold}: {first:?}"
+            );
+            assert_eq!(reads(wanted), again[1], "{hold}");
+        }
+        if hold != Residency::Budgeted {
+            continue;
+        }
+        for number in 0..table.index_partitions() {
+            assert!(!table.is_partition_resident(number));
+            table.hold_partition(number).expect("held");
+            assert!(table.is_partition_resident(number));
+        }
+        for wanted in rows.iter().step_by(301) {
+            assert_eq!([reads(wanted), reads(wanted)], [(0, 1, 0), (0, 0, 1)]);
+        }
+        // What is dropped takes its blocks' places in the cache along.
+        (0..table.index_partitions()).for_each(|number| table.drop_partition(number));
+        for wanted in rows.iter().step_by(301) {
+            assert_eq!(reads(wanted), (1, 1, 0));
+        }
+    }
+}
+
+#[test]
+fn walks_read_each_absent_partition_once_and_hold_one_at_a_time() {
+    let rows = rows();
+    for walk in [Walk::Parts { fill_cache: false, ahead_bytes: AHEAD_BYTES }, Walk::Whole { bytes: 64 << 10 }]
+    {
+        let (rig, table) = table(Residency::Budgeted);
+        let before = rig.ledger.bytes(LedgerPart::Indexes);
+        let mut iter = table.walk(walk);
+        iter.seek_to_first().expect("readable");
+        let mut most = 0;
+        for row in &rows {
+            assert_eq!((iter.key(), iter.seq()), (&row.key[..], row.seq));
+            most = most.max(rig.ledger.bytes(LedgerPart::Iterators));
+            iter.next().expect("readable");
+        }
+        assert!(!iter.valid());
+        assert_eq!(iter.counters().index_reads, table.index_partitions() as u64);
+        // The partition at hand, and what is read ahead: at most what one partition lists.
+        assert!(most <= (4 << 10) + (64 << 10), "{most} bytes");
+        assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), before, "a walk takes nothing into memory");
+    }
+}
+
+#[test]
+fn cuts_and_sizes_do_not_depend_on_what_is_resident() {
+    let (_pinned_rig, pinned) = table(Residency::Pinned);
+    for hold in [Residency::Budgeted, Residency::Cached] {
+        let (rig, table) = table(hold);
+        for every_bytes in [1, 4_000, 60_000, 300_000, u64::MAX] {
+            let before = rig.ledger.bytes(LedgerPart::Indexes);
+            let cuts = table.split_keys(every_bytes);
+            assert_eq!(cuts, pinned.split_keys(every_bytes), "every {every_bytes} bytes");
+            assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), before);
+            for pair in cuts.windows(2).step_by(1 + cuts.len() / 50) {
+                let between = |table: &TableReader| table.bytes_between(&pair[0], Some(&pair[1]));
+                assert_eq!(between(&table), between(&pinned));
+            }
+        }
+        assert!(table.verify().is_empty());
+    }
+}
+
+#[test]
+fn a_table_in_the_budget_opens_with_nothing_resident_and_knows_what_it_would_take() {
+    let (rig, table) = table(Residency::Budgeted);
+    let (_pinned_rig, pinned) = self::table(Residency::Pinned);
+    let nothing = rig.ledger.bytes(LedgerPart::Indexes);
+    let partitions = table.index_partitions();
+    assert_eq!(partitions, pinned.index_partitions());
+    assert!(nothing < 150 * partitions as u64, "{nothing} bytes for {partitions} partitions");
+    let mut sum = nothing;
+    for number in 0..partitions {
+        let about = table.partition_bytes(number);
+        table.hold_partition(number).expect("held");
+        let exact = table.partition_bytes(number);
+        assert_eq!(exact, pinned.partition_bytes(number));
+        assert!(about.abs_diff(exact) * 4 < exact, "about {about}, {exact} in truth");
+        sum += exact;
+        assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), sum);
+        table.hold_partition(number).expect("held already");
+        assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), sum);
+    }
+    assert!(table.partition_stored_bytes(0) > 0);
+    for number in 0..partitions {
+        sum -= table.partition_bytes(number);
+        table.drop_partition(number);
+        assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), sum);
+    }
+    assert_eq!(sum, nothing);
+    // Beyond the last one there is nothing to hold, to drop or to count.
+    table.hold_partition(partitions).expect("nothing");
+    table.drop_partition(partitions);
+    table.note_index_search(partitions);
+    assert_eq!((table.partition_stored_bytes(partitions), table.take_index_searches(partitions)), (0, 0));
+    (0..3).for_each(|_| table.note_index_search(1));
+    assert_eq!([table.take_index_searches(1), table.take_index_searches(1)], [3, 0]);
+    // In the other ways nothing can be decided.
+    pinned.drop_partition(0);
+    pinned.note_index_search(0);
+    assert!(pinned.is_partition_resident(0) && pinned.take_index_searches(0) == 0);
+}
+
+#[test]
+fn a_dropped_partition_leaves_no_unfindable_blocks_in_the_cache() {
+    let (rig, table) = table(Residency::Budgeted);
+    // A cache with room for the blocks of one partition and a few more.
+    table.hold_partition(0).expect("held");
+    let of_first = |row: &&Row| {
+        let at = table.locate(&row.key, row.seq, &mut ReadCounters::default()).expect("an index");
+        at.expect("a block").partition() == 0
+    };
+    let rows = rows();
+    let firsts: Vec<&Row> = rows.iter().take_while(of_first).collect();
+    for _ in 0..20 {
+        for row in &firsts {
+            rig.get(&table, &row.key, row.seq).expect("a get");
+        }
+        let full = rig.cache.bytes();
+        table.drop_partition(0);
+        table.hold_partition(0).expect("held");
+        for row in &firsts {
+            rig.get(&table, &row.key, row.seq).expect("a get");
+        }
+        assert!(rig.cache.bytes() <= full + full / 8, "{} bytes after {full}", rig.cache.bytes());
+    }
+}
+
+#[test]
+fn a_damaged_partition_is_an_error_where_it_is_met_and_nowhere_else() {
+    let rows = rows();
+    for hold in [Residency::Budgeted, Residency::Cached] {
+        let (rig, table) = table(hold);
+        let intact = rig.bytes();
+        let described = describe(&rig.env, &rig.path(), None).expect("described");
+        let section = described.sections.iter().find(|section| section.kind == SectionKind::Index);
+        let start = section.expect("an index").offset;
+        // The second partition: after the first, whose length is stored.
+        let offset = start + table.partition_stored_bytes(0);
+        for at in [0, 5, 900, table.partition_stored_bytes(1) - 1] {
+            let mut bytes = intact.clone();
+            bytes[(offset + at) as usize] ^= 0x04;
+            let file = rig.damage_in_place(&bytes);
+            rig.cache.remove_table(rig.options.id);
+            let met = |error: Error| match error {
+                Error::Corruption { file, offset: found, structure, .. } => {
+                    assert_eq!((file, found, structure), (rig.path(), offset, "index partition"));
+                }
+                other => panic!("{other:?}"),
+            };
+            let (mut right, mut damaged) = (0, 0);
+            for row in rows.iter().step_by(7) {
+                match rig.get(&table, &row.key, row.seq) {
+                    Ok(found) => {
+                        assert_eq!(found.expect("there").value, row.value[..]);
+                        right += 1;
+                    }
+                    Err(error) => {
+                        met(error);
+                        damaged += 1;
+                    }
+                }
+            }
+            assert!(damaged > 0 && right > 10 * damaged, "{right} right, {damaged} damaged");
+            for walk in [Walk::Parts { fill_cache: true, ahead_bytes: 0 }, Walk::Whole { bytes: 9_000 }] {
+                let mut iter = table.walk(walk);
+                let mut result = iter.seek_to_first();
+                let mut steps = 0;
+                while result.is_ok() && iter.valid() {
+                    assert_eq!(iter.value(), rows[steps].value);
+                    steps += 1;
+                    result = iter.next();
+                }
+                met(result.expect_err("damage"));
+                assert!(!iter.valid() && steps > 0);
+            }
+            if hold == Residency::Budgeted {
+                met(table.hold_partition(1).expect_err("damage"));
+                assert!(!table.is_partition_resident(1));
+            }
+            assert_eq!(damaged_offsets(&table), [offset], "reported once, and nothing else is damaged");
+            // What merges ask for no more than a figure is given without an error.
+            assert!(table.split_keys(20_000).len() > 5);
+            assert!(table.bytes_between(b"key", None) > 0);
+            met(rig.open().expect_err("damage"));
+            drop(file);
+            drop(rig.damage_in_place(&intact));
+            let healed = rows.iter().step_by(7).all(|row| rig.get(&table, &row.key, row.seq).is_ok());
+            assert!(healed && table.verify().is_empty(), "damage that is gone is not remembered");
+        }
+    }
+}
+
+#[test]
+fn a_partition_resident_when_its_file_was_damaged_still_answers() {
+    let rows = rows();
+    let (rig, table) = table(Residency::Budgeted);
+    (0..table.index_partitions()).for_each(|number| table.hold_partition(number).expect("held"));
+    let described = describe(&rig.env, &rig.path(), None).expect("described");
+    let mut bytes = rig.bytes();
+    let section = described.sections.iter().find(|section| section.kind == SectionKind::Index);
+    let section = *section.expect("an index");
+    bytes[section.offset as usize..section.end() as usize].fill(0xa5);
+    let _file = rig.damage_in_place(&bytes);
+    for row in rows.iter().step_by(11) {
+        assert_eq!(rig.get(&table, &row.key, row.seq).expect("a get").expect("there").value, row.value[..]);
+    }
+    assert_eq!(table.verify().len(), table.index_partitions(), "every partition of the file, and no data");
+}

@@ -7,7 +7,10 @@ use std::path::Path;
 
 use fastrand::Rng;
 use shamba::env::Env;
-use shamba::{Builder, Compression, DigestKind, Durability, MergePolicy, Sizing};
+use shamba::{
+    Builder, Compression, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency, Sizing,
+    Skipping,
+};
 
 use crate::seed::mixed;
 
@@ -52,6 +55,14 @@ pub struct Vector {
     pub hash_sharing: bool,
     /// Prefetch before probing.
     pub prefetch: bool,
+    /// Family of the filters, and their modules.
+    pub filter_layout: FilterLayout,
+    /// How filters and indexes are held.
+    pub residency: Residency,
+    /// Which modules may be passed over.
+    pub skipping: Skipping,
+    /// The most that filters and indexes hold.
+    pub resident_limit: Option<u64>,
     /// Of a commit that does not say.
     pub durability: Durability,
     /// Without a log.
@@ -86,6 +97,10 @@ impl Vector {
             digest_seed: 7,
             hash_sharing: true,
             prefetch: true,
+            filter_layout: FilterLayout::Blocked,
+            residency: Residency::Budgeted,
+            skipping: Skipping::Full,
+            resident_limit: None,
             durability: Durability::NoSync,
             no_wal: false,
             max_wal_bytes: None,
@@ -147,6 +162,11 @@ impl Vector {
             inbox: (rng.u8(..3) == 0).then(|| (rng.u32(2..5), rng.u32(5..12))),
             immutable: (rng.u8(..3) == 0).then(|| rng.u32(1..4)),
             large_values: [None, Some((30, 64)), Some((100, 100)), Some((1, 200)), None][index % 5],
+            filter_layout: *pick(&mut rng, &every_layout()),
+            residency: Residency::ALL[index / 2 % 3],
+            skipping: *pick(&mut rng, &Skipping::ALL),
+            // Tables of this size have filters of a few lines: often some of them, seldom all are held.
+            resident_limit: (rng.u8(..2) == 0).then(|| rng.u64(..4 << 10)),
         }
     }
 
@@ -165,6 +185,9 @@ impl Vector {
             .digest_seed(self.digest_seed)
             .hash_sharing(self.hash_sharing)
             .prefetch(self.prefetch)
+            .filter_layout(self.filter_layout)
+            .filter_residency(self.residency)
+            .module_skipping(self.skipping)
             .durability(self.durability)
             .no_wal(self.no_wal);
         builder = match self.shape {
@@ -175,6 +198,9 @@ impl Vector {
             [one] => builder.compression(*one),
             levels => builder.compression_per_level(levels.to_vec()),
         };
+        if let Some(bytes) = self.resident_limit {
+            builder = builder.resident_limit(bytes);
+        }
         if let Some(bytes) = self.max_wal_bytes {
             builder = builder.max_wal_bytes(bytes);
         }
@@ -217,6 +243,13 @@ impl Vector {
     pub fn survives_kill(&self) -> bool {
         !self.no_wal && self.durability != Durability::Buffered
     }
+}
+
+/// Every family, one to seven modules, equal and not.
+pub fn every_layout() -> Vec<FilterLayout> {
+    let names = ["blocked", "standard", "standard-double", "modular:2:200", "modular:3:100", "modular:7:500"];
+    let named = names.iter().filter_map(|name| name.parse().ok());
+    named.chain((1..=7).filter_map(Modules::equal).map(FilterLayout::Modular)).collect()
 }
 
 fn pick<'a, T>(rng: &mut Rng, of: &'a [T]) -> &'a T {

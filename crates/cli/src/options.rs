@@ -101,6 +101,10 @@ pub struct ReaderOptions {
     /// cached (in the block cache, as blocks) (default: budgeted)
     #[arg(long, value_name = "KIND", value_parser = parse::<Residency>)]
     residency: Option<Residency>,
+    /// The most that filters and indexes hold, where residency is budgeted; not recorded (default: what pays within
+    /// the memory budget)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    resident_limit: Option<u64>,
     /// Which modules of a filter a lookup may pass over where memory does not hold them: none, partial (any but
     /// the first) or full (any) (default: full)
     #[arg(long, value_name = "WHICH", value_parser = parse::<Skipping>)]
@@ -135,6 +139,7 @@ impl ReaderOptions {
         let builder = set(builder, self.memory_budget, Builder::memory_budget);
         let builder = set(builder, self.hash_sharing.map(Switch::is_on), Builder::hash_sharing);
         let builder = set(builder, self.residency, Builder::filter_residency);
+        let builder = set(builder, self.resident_limit, Builder::resident_limit);
         let builder = set(builder, self.skipping, Builder::module_skipping);
         let builder = set(builder, self.prefetch.map(Switch::is_on), Builder::prefetch);
         let builder = set(builder, self.memtable_index.map(Switch::is_on), Builder::memtable_index);

@@ -218,6 +218,13 @@ impl Builder {
         self.change(move |s| s.filter_residency = residency)
     }
 
+    /// Filters and indexes hold at most so many bytes, where residency is budgeted, however much of the memory budget is
+    /// free: for experiments, and for who wants to see what less memory costs. Not recorded. Default: what pays.
+    #[must_use]
+    pub fn resident_limit(self, bytes: u64) -> Self {
+        self.change(move |s| s.resident_bytes_max = Some(bytes))
+    }
+
     /// Which modules of a filter a lookup may pass over where memory does not hold them. Default: any.
     #[must_use]
     pub fn module_skipping(self, skipping: Skipping) -> Self {
@@ -419,6 +426,7 @@ impl Builder {
             }
             "filter-layout" => self.filter_layout(value.parse().map_err(parsed)?),
             "modules" => self.filter_layout(modules(value).map_err(parsed)?),
+            "resident-limit" => self.resident_limit(number(name, value)?),
             "residency" => self.filter_residency(value.parse().map_err(parsed)?),
             "skipping" => self.module_skipping(value.parse().map_err(parsed)?),
             "memtable-index" => {

@@ -139,7 +139,7 @@ impl Core {
             [LedgerPart::BlockCache, LedgerPart::Filters, LedgerPart::Indexes].map(|part| ledger.bytes(part));
         let others = ledger.total().saturating_sub(cached + filters + indexes);
         let left = self.shared_bytes(others);
-        left - left / CACHE_PART
+        (left - left / CACHE_PART).min(self.settings.resident_bytes_max.unwrap_or(u64::MAX))
     }
 
     /// What filters and indexes may have beyond what they hold.

@@ -134,6 +134,8 @@ pub(crate) struct Settings {
     pub wal_bytes: u64,
     /// Recorded: bytes a second that merges may write; 0: no limit.
     pub rate_limit_bytes_per_s: u64,
+    /// Of this open: filters and indexes hold at most so much, where residency is budgeted; `None`: what pays.
+    pub resident_bytes_max: Option<u64>,
     /// Of this open: no log at all.
     pub no_wal: bool,
     /// Of this open: read tables past the system's page cache.
@@ -174,6 +176,7 @@ impl Default for Settings {
             immutable_memtables: 2,
             wal_bytes: 1 << 30,
             rate_limit_bytes_per_s: 0,
+            resident_bytes_max: None,
             no_wal: false,
             direct_io: false,
             max_open_files: 1000,

@@ -13,6 +13,7 @@ mod fault_then_crash;
 mod faults;
 mod hash_sharing;
 mod kill;
+mod membership;
 mod model;
 mod planted;
 mod stress;

@@ -129,7 +129,7 @@ impl Core {
         self.make_memory(bytes);
         let held = reader.hold_whole_filter()?;
         held.warnings.into_iter().for_each(|warning| self.warn(warning));
-        Ok(())
+        (0..reader.index_partitions()).try_for_each(|number| Ok(reader.hold_partition(number)?))
     }
 
     /// What filters and indexes may have in all.
@@ -191,6 +191,7 @@ impl Core {
         let wanted = |at: usize| plan.slices.get(at).map_or(&[][..], |slices| slices);
         let mut changed = BTreeSet::new();
         for (at, reader) in survey.readers.iter().enumerate() {
+            self.let_partitions_go(reader, plan.partitions.get(at).map_or(0, |count| *count as usize));
             let fetched = fetched_modules(self.settings.module_skipping, wanted(at));
             let held = reader.filter().map_or_else(Vec::new, |filter| survey::held_slices(&filter));
             if held == wanted(at) && reader.filter().is_some_and(|filter| filter.fetched() == fetched) {
@@ -212,9 +213,34 @@ impl Core {
         outcome
     }
 
+    /// Lets go of partitions beyond so many.
+    fn let_partitions_go(&self, reader: &TableReader, wanted: usize) {
+        if survey::held_partitions(reader) > wanted {
+            let kept = survey::choose_partitions(reader, wanted);
+            let all = 0..reader.index_partitions();
+            all.filter(|number| !kept.contains(number)).for_each(|number| reader.drop_partition(number));
+        }
+    }
+
+    /// Reads the index partitions that the plan adds.
+    fn read_partitions(&self, reader: &TableReader, wanted: usize) -> Result<()> {
+        if survey::held_partitions(reader) >= wanted {
+            return Ok(());
+        }
+        for number in survey::choose_partitions(reader, wanted) {
+            let bytes = reader.partition_bytes(number);
+            if !reader.is_partition_resident(number) && bytes <= self.pool_room_bytes() + bytes / 8 {
+                self.make_memory(bytes);
+                reader.hold_partition(number)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads what the plan adds.
     fn read_in(&self, survey: &Survey, plan: &JointPlan, changed: &mut BTreeSet<TableId>) -> Result<()> {
-        for (reader, wanted) in survey.readers.iter().zip(&plan.slices) {
+        for ((reader, wanted), partitions) in survey.readers.iter().zip(&plan.slices).zip(&plan.partitions) {
+            self.read_partitions(reader, *partitions as usize)?;
             let Some(filter) = reader.filter() else { continue };
             let bytes = survey::missing_bytes(reader, &filter, wanted);
             // Memory that was let go is free only when the last reader of an old view has gone.

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
-    Compression, ContentDigest, EntryIter, RangeTombstone, ReaderOptions, Residency, TableReader,
-    TableSummary, TableWriter, WriterOptions, WrittenBlocks, table_file_name,
+    Compression, ContentDigest, EntryIter, RangeTombstone, ReaderOptions, TableReader, TableSummary,
+    TableWriter, WriterOptions, WrittenBlocks, table_file_name,
 };
 
 use crate::compaction::syncing::Syncing;
@@ -274,7 +274,7 @@ pub(crate) fn open_reader(
         files: Arc::clone(&core.files),
         direct_io: core.settings.direct_io,
         filter: core.settings.filter_residency,
-        index: Residency::Pinned,
+        index: core.settings.filter_residency,
     };
     let reader = TableReader::open(&core.env, &core.dir, options)?;
     core.hold_early(&reader)?;

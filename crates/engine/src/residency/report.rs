@@ -1,8 +1,9 @@
 //! What memory holds of each level's filters and indexes: for people.
 
-use shamba_table::TableReader;
+use shamba_table::{Residency, TableReader};
 
 use super::PlanPrices;
+use super::survey::held_partitions;
 use crate::core::Core;
 
 /// What memory holds of one level of one keyspace.
@@ -21,7 +22,7 @@ pub struct LevelMemory {
     pub filter_bytes: u64,
     /// For each module in the order in which they are asked: slices held, and slices in all.
     pub modules: Vec<(u64, u64)>,
-    /// Bytes that index partitions hold.
+    /// Bytes that memory holds of the indexes.
     pub index_held_bytes: u64,
     /// Index partitions held, and in all.
     pub partitions: (u64, u64),
@@ -45,6 +46,13 @@ pub struct MemoryPrices {
 impl LevelMemory {
     fn add(&mut self, reader: &TableReader) {
         self.tables += 1;
+        self.index_held_bytes += reader.index_resident_bytes();
+        let partitions = reader.index_partitions() as u64;
+        let held = match reader.index_residency() {
+            Residency::Pinned => partitions,
+            Residency::Budgeted | Residency::Cached => held_partitions(reader) as u64,
+        };
+        self.partitions = (self.partitions.0 + held, self.partitions.1 + partitions);
         if let Some(filter) = reader.filter() {
             self.filter_held_bytes += filter.held_bytes();
             self.filter_bytes += filter.geometry().total_bytes();

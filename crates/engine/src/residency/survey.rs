@@ -12,7 +12,7 @@ use shamba_filter::{FilterGeometry, measured};
 use shamba_model::joint::{FileIndex, FileMemory};
 use shamba_model::residency::Module;
 use shamba_model::skip::{FileProbes, Skipping};
-use shamba_table::{ResidentFilter, TableReader};
+use shamba_table::{Residency, ResidentFilter, TableReader};
 
 use crate::core::Core;
 use crate::view::View;
@@ -83,6 +83,7 @@ impl Survey {
                         empty_per_second: entries / run_entries.max(1) as f64,
                         found_per_second: entries / tree_entries.max(1) as f64,
                     };
+                    survey.fixed_bytes += reader.index_base_bytes();
                     survey.files.push(file_memory(reader, table.meta.entries, probes, prices));
                     survey.readers.push(Arc::clone(reader));
                 }
@@ -111,10 +112,39 @@ fn file_memory(reader: &TableReader, entries: u64, probes: FileProbes, prices: P
         data_ns: prices.data_ns,
         index_ns: prices.index_ns,
         modules,
-        index: FileIndex::default(),
+        index: index_of(reader),
         held_modules,
-        holds_index: false,
+        holds_index: held_partitions(reader) == reader.index_partitions(),
     }
+}
+
+/// The index as something that can be held; nothing where it is held otherwise.
+fn index_of(reader: &TableReader) -> FileIndex {
+    if reader.index_residency() == Residency::Pinned {
+        return FileIndex::default();
+    }
+    let partitions = reader.index_partitions();
+    let bytes = (0..partitions).map(|number| reader.partition_bytes(number)).sum();
+    FileIndex { bytes, partitions: partitions as u32 }
+}
+
+/// How many partitions of the index are held.
+pub(super) fn held_partitions(reader: &TableReader) -> usize {
+    (0..reader.index_partitions()).filter(|number| reader.is_partition_resident(*number)).count()
+}
+
+/// Which partitions are to be held if so many are: those that were searched most since this was last asked, and those that
+/// are held already among equals.
+pub(super) fn choose_partitions(reader: &TableReader, wanted: usize) -> BTreeSet<usize> {
+    let count = reader.index_partitions();
+    if wanted >= count {
+        return (0..count).collect();
+    }
+    let mut by_worth: Vec<(u32, bool, usize)> = (0..count)
+        .map(|number| (reader.take_index_searches(number), reader.is_partition_resident(number), number))
+        .collect();
+    by_worth.sort_by_key(|(searches, is_held, number)| (std::cmp::Reverse((*searches, *is_held)), *number));
+    by_worth.into_iter().take(wanted).map(|(_, _, number)| number).collect()
 }
 
 /// The false-positive rate of each module, as measured.
@@ -134,7 +164,8 @@ pub(super) fn held_slices(filter: &ResidentFilter) -> Vec<u32> {
 
 /// What holding all of a table takes.
 pub(super) fn whole_bytes(reader: &TableReader) -> u64 {
-    reader.filter_module_bytes().into_iter().map(|(bytes, _)| bytes).sum()
+    let filter: u64 = reader.filter_module_bytes().into_iter().map(|(bytes, _)| bytes).sum();
+    filter + index_of(reader).bytes
 }
 
 /// What reading in the slices that the plan wants takes.

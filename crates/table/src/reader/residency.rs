@@ -74,6 +74,11 @@ impl TableReader {
         self.loaded.index.take_searches(number)
     }
 
+    /// What is always in memory of the index, in bytes: all but the partitions.
+    pub fn index_base_bytes(&self) -> u64 {
+        self.loaded.index.base_bytes() as u64
+    }
+
     /// What is in memory of the index, in bytes, as it is charged to the ledger: what always is, and the resident
     /// partitions. (Partitions in the block cache are in that one's books.)
     pub fn index_resident_bytes(&self) -> u64 {

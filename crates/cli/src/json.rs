@@ -36,6 +36,8 @@ pub fn levels(stats: &Stats) -> Value {
             "range_deletes": level.range_deletes,
             "filter_bytes": level.filter_bytes,
             "bits_per_key": level.bits_per_key,
+            "empty_probes_per_s": level.empty_probes_per_s,
+            "found_probes_per_s": level.found_probes_per_s,
         })
     });
     Value::Array(levels.collect())

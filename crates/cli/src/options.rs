@@ -115,6 +115,9 @@ pub struct ReaderOptions {
     /// Memtables answer lookups by an index of digests, or (off) the baseline: by their order (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     memtable_index: Option<Switch>,
+    /// Sample one lookup in 64 for what is known of each table's lookups (default: on)
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    statistics: Option<Switch>,
     /// Read tables past the system's page cache; not recorded (default: off)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     direct_io: Option<Switch>,
@@ -143,6 +146,7 @@ impl ReaderOptions {
         let builder = set(builder, self.skipping, Builder::module_skipping);
         let builder = set(builder, self.prefetch.map(Switch::is_on), Builder::prefetch);
         let builder = set(builder, self.memtable_index.map(Switch::is_on), Builder::memtable_index);
+        let builder = set(builder, self.statistics.map(Switch::is_on), Builder::statistics);
         let builder = set(builder, self.direct_io.map(Switch::is_on), Builder::direct_io);
         let builder = set(builder, self.max_open_files, Builder::max_open_files);
         let us = |given: Option<f64>| given.unwrap_or(0.0);

@@ -250,6 +250,13 @@ impl Builder {
         self.change(move |s| s.memtable_index = on)
     }
 
+    /// Sample one lookup in 64 for what is known of each table: how often lookups come to it, in vain or not (default),
+    /// or none. What filter bits and memory follow from is then the sizes of the tables alone.
+    #[must_use]
+    pub fn statistics(self, on: bool) -> Self {
+        self.change(move |s| s.statistics = on)
+    }
+
     /// Where level capacities come from: [`Sizing::Auto`] (default), from the size of the last level up, or
     /// [`Sizing::Manual`], from the write buffer down as in the papers.
     #[must_use]
@@ -432,6 +439,10 @@ impl Builder {
             "memtable-index" => {
                 let on = switch(name, value)?;
                 self.memtable_index(on)
+            }
+            "statistics" => {
+                let on = switch(name, value)?;
+                self.statistics(on)
             }
             "direct-io" => {
                 let on = switch(name, value)?;

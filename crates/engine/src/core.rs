@@ -34,6 +34,8 @@ use crate::read::scan::IterRegistry;
 use crate::residency::ResidencyCore;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
+use crate::statistics::TreeStatistics;
+use crate::statistics::file::Saved;
 use crate::version::Version;
 use crate::version::manifest::{ManifestState, ManifestWriter};
 use crate::view::{View, ViewSource};
@@ -59,6 +61,8 @@ pub(crate) struct KeyspaceCore {
     publishing: Mutex<()>,
     pub dropped: AtomicBool,
     closed: Arc<AtomicBool>,
+    /// What sampled lookups saw here.
+    pub statistics: TreeStatistics,
 }
 
 impl KeyspaceCore {
@@ -71,7 +75,15 @@ impl KeyspaceCore {
     ) -> Self {
         let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(memtable)];
         let view = ArcSwap::from_pointee(View::new(id, memtables, version));
-        Self { id, name, view, publishing: Mutex::new(()), dropped: AtomicBool::new(false), closed }
+        Self {
+            id,
+            name,
+            view,
+            publishing: Mutex::new(()),
+            dropped: AtomicBool::new(false),
+            closed,
+            statistics: TreeStatistics::default(),
+        }
     }
 
     /// What stands for a keyspace of another database: it cannot be used, and says why.
@@ -245,6 +257,8 @@ pub(crate) struct Core {
     /// Somebody was told that direct I/O, which was asked for, is not to be had.
     pub is_direct_io_refused: AtomicBool,
     pub lookups: LookupCounters,
+    /// What the file of statistics holds; held while it is written.
+    pub statistics_saved: Mutex<Saved>,
     pub reads: ReadPool,
     pub work: WorkCounters,
     pub unsynced_bytes: AtomicU64,

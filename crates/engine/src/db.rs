@@ -387,6 +387,7 @@ impl Db {
             return Err(Error::closed());
         }
         self.handle.stop();
+        core.save_statistics(true);
         let outcome = flushed.and(core.finish_log());
         core.iterators.revoke_idle(|_| true);
         core.release_stale_views();

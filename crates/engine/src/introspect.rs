@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::core::{Core, KeyspaceCore};
 use crate::metrics::{LevelStats, Stats};
+use crate::statistics::{Probes, Window};
 use crate::version::{Run, Version};
 
 impl Core {
@@ -15,9 +16,11 @@ impl Core {
         let view = keyspace.load_full();
         let capacities = self.rules(false).capacities(&view.version);
         let capacity_bytes = |level| if level == 0 { 0 } else { capacities.level_bytes(level) };
+        let window = keyspace.statistics.window(self.env.clock.now_us());
         let levels = view.version.levels();
-        stats.levels =
-            levels.map(|(level, runs)| Self::level_stats(level, capacity_bytes(level), runs)).collect();
+        stats.levels = levels
+            .map(|(level, runs)| Self::level_stats(level, capacity_bytes(level), runs, window))
+            .collect();
         stats.deepest_level = view.version.deepest_level();
         stats.runs = view.version.run_count() as u64;
         stats.emulated = self.env.vfs.is_emulated();
@@ -28,10 +31,11 @@ impl Core {
         stats
     }
 
-    fn level_stats(level: u32, capacity_bytes: u64, runs: &[Arc<Run>]) -> LevelStats {
+    fn level_stats(level: u32, capacity_bytes: u64, runs: &[Arc<Run>], window: Window) -> LevelStats {
         let mut stats =
             LevelStats { level, capacity_bytes, runs: runs.len() as u64, ..LevelStats::default() };
         let mut bits = 0.0;
+        let mut probes = Probes::ZERO;
         for table in runs.iter().flat_map(|run| run.tables()) {
             let meta = &table.meta;
             stats.tables += 1;
@@ -41,8 +45,11 @@ impl Core {
             stats.range_deletes += meta.range_deletes;
             let filter = meta.reader.get().and_then(|reader| reader.filter());
             stats.filter_bytes += filter.map_or(0, |filter| filter.held_bytes());
+            probes += meta.statistics.probes();
             bits += meta.bits_per_key * meta.entries as f64;
         }
+        stats.empty_probes_per_s = window.per_second(probes.empty);
+        stats.found_probes_per_s = window.per_second(probes.found);
         stats.bits_per_key = if stats.entries == 0 { 0.0 } else { bits / stats.entries as f64 };
         stats
     }

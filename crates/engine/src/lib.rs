@@ -62,6 +62,7 @@ mod residency;
 mod settings;
 mod slice;
 mod snapshot;
+mod statistics;
 mod verify;
 mod version;
 mod view;

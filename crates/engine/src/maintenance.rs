@@ -244,6 +244,7 @@ impl Core {
             count += 1;
         }
         let uses = output.finish()?;
+        self.begin_statistics(keyspace, &uses);
         let (run, age) = self.new_run();
         let changes = uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
         let edit = VersionEdit { keyspace: keyspace.id, changes };

@@ -198,6 +198,10 @@ pub struct LevelStats {
     pub filter_bytes: u64,
     /// Filter bits per key, weighted by entries.
     pub bits_per_key: f64,
+    /// Probes a second of its tables for keys that they do not hold, estimated from sampled lookups.
+    pub empty_probes_per_s: f64,
+    /// Probes a second of its tables that found their key, tombstones included, estimated alike.
+    pub found_probes_per_s: f64,
 }
 
 impl Stats {
@@ -271,7 +275,7 @@ mod tests {
 
     #[test]
     fn figures_add_up_over_threads_and_since_subtracts() {
-        let counters = LookupCounters::new();
+        let counters = LookupCounters::new(1);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

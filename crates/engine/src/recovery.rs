@@ -37,6 +37,7 @@ use crate::read::pool::ReadPool;
 use crate::read::scan::IterRegistry;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
+use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::version::ManifestEdit;
 use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
 use crate::version::manifest::{
@@ -80,6 +81,7 @@ pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
     open_tables(&core, &state)?;
+    core.load_statistics();
     let (replayed, report) = rebuild::replay_logs(&core, &state, &files)?;
     warnings.extend(report.warnings.iter().map(ToString::to_string));
     let tables: u64 = state.keyspaces.values().map(|keyspace| keyspace.version.tables().count() as u64).sum();
@@ -285,7 +287,8 @@ fn build_core(
         garbage: Garbage::default(),
         is_budget_used_up: AtomicBool::new(false),
         is_direct_io_refused: AtomicBool::new(false),
-        lookups: LookupCounters::new(),
+        lookups: LookupCounters::new(settings.digest_seed),
+        statistics_saved: Mutex::default(),
         reads: ReadPool::new(&env),
         work: WorkCounters::default(),
         unsynced_bytes: AtomicU64::new(0),
@@ -440,7 +443,8 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
             || parse_log_file_name(name).is_some_and(|log| log < first_log)
             || parse_side_file_name(name).is_some()
             || (parse_manifest_file_name(name).is_some() && Some(name) != manifest.as_ref())
-            || name == CURRENT_TEMPORARY;
+            || name == CURRENT_TEMPORARY
+            || name == STATISTICS_TEMPORARY;
         if is_dead {
             core.garbage.doom_file(core.dir.join(name));
         }

@@ -120,6 +120,8 @@ pub(crate) struct Settings {
     pub module_skipping: Skipping,
     /// Recorded: memtables answer lookups by their digest index, or by their order (the baseline).
     pub memtable_index: bool,
+    /// Recorded: one lookup in 64 is sampled for statistics.
+    pub statistics: bool,
     /// Recorded: where level capacities come from.
     pub sizing: Sizing,
     /// Recorded: the flushed runs that may wait before slowing writers; `None`: as the sizing has it.
@@ -169,6 +171,7 @@ impl Default for Settings {
             filter_residency: Residency::Budgeted,
             module_skipping: Skipping::Full,
             memtable_index: true,
+            statistics: true,
             sizing: Sizing::Auto,
             inbox_soft_runs: None,
             inbox_hard_runs: None,
@@ -208,6 +211,7 @@ impl Settings {
             ("residency".into(), self.filter_residency.to_string()),
             ("skipping".into(), self.module_skipping.to_string()),
             ("memtable-index".into(), on_off(self.memtable_index)),
+            ("statistics".into(), on_off(self.statistics)),
             ("sizing".into(), self.sizing.to_string()),
             ("inbox-soft-runs".into(), auto_or(self.inbox_soft_runs)),
             ("inbox-hard-runs".into(), auto_or(self.inbox_hard_runs)),
@@ -260,6 +264,7 @@ impl Settings {
                 "residency" => settings.filter_residency = text.parse().map_err(Error::invalid)?,
                 "skipping" => settings.module_skipping = text.parse().map_err(Error::invalid)?,
                 "memtable-index" => settings.memtable_index = switch(name, text)?,
+                "statistics" => settings.statistics = switch(name, text)?,
                 "sizing" => settings.sizing = text.parse().map_err(Error::invalid)?,
                 "inbox-soft-runs" => settings.inbox_soft_runs = number_or_auto(name, text)?,
                 "inbox-hard-runs" => settings.inbox_hard_runs = number_or_auto(name, text)?,

@@ -118,6 +118,10 @@ impl Core {
             }
         }
         self.verify_logs(&mut report);
+        match crate::statistics::file::read(&self.env, &self.dir) {
+            Ok(read) => report.bytes_checked += read.map_or(0, |(_, bytes)| bytes),
+            Err(error) => report.warn(crate::statistics::file::warning(&error)),
+        }
         for warning in lock(&self.warnings).iter() {
             report.warn(warning.clone());
         }

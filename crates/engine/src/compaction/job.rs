@@ -91,6 +91,7 @@ impl Core {
         if !outcome? {
             return Ok(());
         }
+        self.save_statistics(false);
         WorkCounters::add(&self.work.merges, 1);
         WorkCounters::add(&self.work.bytes_merged, tally.bytes_written);
         WorkCounters::add(&self.work.bytes_merge_read, tally.bytes_read);
@@ -151,6 +152,7 @@ impl Core {
         tally: &mut Tally,
     ) -> Result<bool> {
         let MergedSlice { tables, bytes_read, entries_dropped } = merged;
+        let handed = self.hand_over_statistics(plan, slice, &tables);
         tally.bytes_read += bytes_read;
         tally.bytes_written += tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
         tally.dropped += entries_dropped;
@@ -170,6 +172,9 @@ impl Core {
             return Ok(false); // Nothing failed: there is nothing left to merge.
         }
         installed?;
+        for (table, share) in handed {
+            table.statistics.keep(share);
+        }
         WorkCounters::add(&self.work.merge_slices, 1);
         Ok(true)
     }
@@ -310,7 +315,7 @@ fn slice_bytes(table_bytes: u64, input_bytes: u64, threads: usize) -> u64 {
 }
 
 /// About how many bytes of the table lie in `range`.
-fn live_bytes(table: &TableUse, range: &KeyRange) -> u64 {
+pub(crate) fn live_bytes(table: &TableUse, range: &KeyRange) -> u64 {
     match table.meta.reader.get() {
         Some(reader) => level_bytes(table, reader.bytes_between(&range.lower, range.upper.as_deref())),
         None => table.live_bytes,

@@ -303,6 +303,7 @@ pub(crate) fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<T
         largest_seq: summary.largest_seq,
         bits_per_key: summary.bits_per_key,
         reader: OnceLock::new(),
+        statistics: Default::default(),
     };
     let _ = meta.reader.set(reader); // Empty until now.
     Arc::new(meta)

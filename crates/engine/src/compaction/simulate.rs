@@ -324,6 +324,7 @@ impl Simulation {
                 largest_seq: seqs().max().unwrap_or_default(),
                 bits_per_key: 0.0,
                 reader: OnceLock::new(),
+                statistics: Default::default(),
             };
             self.files.insert(meta.id, entries.into());
             tables.push(TableUse::whole(Arc::new(meta)));

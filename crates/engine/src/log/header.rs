@@ -1,7 +1,8 @@
 //! The file header: who a file is, before its first frame. `CURRENT` is a file header and nothing else.
 //!
 //! ```text
-//!  0  8  magic            SHAMBAWL (log), SHAMBAMF (manifest), SHAMBACU (CURRENT), SHAMBAVL (values)
+//!  0  8  magic            SHAMBAWL (log), SHAMBAMF (manifest), SHAMBACU (CURRENT), SHAMBAVL (values),
+//!                           SHAMBAST (statistics)
 //!  8  4  version          1
 //! 12  8  required feature bits    an unknown one: the file must not be opened
 //! 20  8  optional feature bits    an unknown one: ignored
@@ -31,6 +32,7 @@ pub(crate) enum FileKind {
     Manifest,
     Current,
     Values,
+    Statistics,
 }
 
 impl FileKind {
@@ -40,6 +42,7 @@ impl FileKind {
             Self::Manifest => b"SHAMBAMF",
             Self::Current => b"SHAMBACU",
             Self::Values => b"SHAMBAVL",
+            Self::Statistics => b"SHAMBAST",
         }
     }
 
@@ -50,6 +53,7 @@ impl FileKind {
             Self::Manifest => "manifest header",
             Self::Current => "CURRENT",
             Self::Values => "value file header",
+            Self::Statistics => "statistics header",
         }
     }
 
@@ -59,6 +63,8 @@ impl FileKind {
             Self::Wal => "log frame",
             Self::Manifest | Self::Current => "manifest frame",
             Self::Values => "value frame",
+            // It has no frames.
+            Self::Statistics => "statistics",
         }
     }
 }

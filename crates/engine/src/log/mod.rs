@@ -41,6 +41,7 @@ pub(crate) mod tests;
 pub(crate) mod window;
 pub(crate) mod writer;
 
+pub(crate) use codec::{Decoded, Decoder};
 pub(crate) use header::{FileHeader, FileKind, HEADER_BYTES, HeaderFault};
 pub(crate) use reader::{FrameReader, Record, RecordKind, Step};
 pub(crate) use window::Window;

@@ -7,6 +7,10 @@
 //! A thread finds its shard in a list of its own, where the last used one comes first; when a thread ends,
 //! its shard keeps its figures and goes to the next thread that asks.
 //!
+//! In the shard is also the countdown to the thread's next *sampled* lookup ([`LookupCounters::next_sampled`]): the
+//! distances are random from 33 to 95, so that no rhythm of the caller's is met, and follow from the database's seed
+//! alone, so that runs that are alike sample alike.
+//!
 //! Not here: what the figures mean to callers ([`super::Stats`]).
 
 use std::cell::RefCell;
@@ -49,6 +53,10 @@ lookup_counts! {
 
 const OFTEN: usize = 5;
 
+/// Between one sampled lookup of a thread and the next: more than are looked up together.
+const LEAST_DISTANCE: u64 = 33;
+const DISTANCES: u64 = 63;
+
 impl LookupCounts {
     /// What a search of a table cost.
     pub fn add_reads(&mut self, io: &ReadCounters) {
@@ -64,22 +72,61 @@ impl LookupCounts {
 
 /// The counters of one thread; whole pairs of cache lines, so that neighbours never share one.
 #[repr(align(128))]
-struct Shard([AtomicU64; LookupCounts::COUNT]);
+struct Shard {
+    counts: [AtomicU64; LookupCounts::COUNT],
+    /// Lookups up to the next sampled one, that one included.
+    countdown: AtomicU64,
+    /// What the next distance follows from.
+    random: AtomicU64,
+}
 
 impl Shard {
-    fn new() -> Self {
-        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    fn new(seed: u64) -> Self {
+        let shard = Self {
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            countdown: AtomicU64::new(0),
+            random: AtomicU64::new(seed),
+        };
+        shard.countdown.store(shard.next_distance(), Ordering::Relaxed);
+        shard
+    }
+
+    /// The number among the next `lookups` of the one that is sampled. Fewer than the least distance, so one at most.
+    #[inline]
+    fn next_sampled(&self, lookups: u64) -> Option<u64> {
+        let left = self.countdown.load(Ordering::Relaxed);
+        if left > lookups {
+            self.countdown.store(left - lookups, Ordering::Relaxed);
+            return None;
+        }
+        Some(self.sample(left, lookups))
+    }
+
+    #[cold]
+    fn sample(&self, left: u64, lookups: u64) -> u64 {
+        self.countdown.store(left + self.next_distance() - lookups, Ordering::Relaxed);
+        left - 1
+    }
+
+    /// From 33 to 95, 64 on average.
+    fn next_distance(&self) -> u64 {
+        // SplitMix64.
+        let state = self.random.load(Ordering::Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.store(state, Ordering::Relaxed);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        LEAST_DISTANCE + (((mixed >> 32) * DISTANCES) >> 32)
     }
 
     /// Adds one lookup's figures. Only the owner calls this, so nothing is lost between load and store.
     #[inline]
     fn add(&self, counts: &LookupCounts) {
         let fields = counts.fields();
-        for (counter, value) in self.0.iter().zip(fields).take(OFTEN) {
+        for (counter, value) in self.counts.iter().zip(fields).take(OFTEN) {
             counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
         }
         if fields.iter().skip(OFTEN).fold(0, |any, value| any | value) != 0 {
-            for (counter, value) in self.0.iter().zip(fields).skip(OFTEN) {
+            for (counter, value) in self.counts.iter().zip(fields).skip(OFTEN) {
                 counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
             }
         }
@@ -104,12 +151,15 @@ static NEXT_COUNTERS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct LookupCounters {
     /// Tells these counters from those of another database.
     number: u64,
+    /// What the distances between sampled lookups follow from.
+    seed: u64,
     shards: Mutex<Vec<Arc<Shard>>>,
 }
 
 impl LookupCounters {
-    pub fn new() -> Self {
-        Self { number: NEXT_COUNTERS.fetch_add(1, Ordering::Relaxed), shards: Mutex::default() }
+    /// Counters at zero. From the seed follows which lookups are sampled.
+    pub fn new(seed: u64) -> Self {
+        Self { number: NEXT_COUNTERS.fetch_add(1, Ordering::Relaxed), seed, shards: Mutex::default() }
     }
 
     /// Adds one lookup's figures.
@@ -123,6 +173,19 @@ impl LookupCounters {
                 _ => self.claim(&mut claims).add(counts),
             }
         });
+    }
+
+    /// Of this thread's next `lookups`, 32 at most, the number of the one that is to be sampled, if one is.
+    #[inline]
+    pub fn next_sampled(&self, lookups: u64) -> Option<u64> {
+        let sampled = CLAIMS.try_with(|claims| {
+            let mut claims = claims.borrow_mut();
+            match claims.first() {
+                Some(claim) if claim.counters == self.number => claim.shard.next_sampled(lookups),
+                _ => self.claim(&mut claims).next_sampled(lookups),
+            }
+        });
+        sampled.ok().flatten()
     }
 
     /// This thread's shard, which is first in `claims` afterwards.
@@ -147,7 +210,7 @@ impl LookupCounters {
             fence(Ordering::Acquire);
             return Arc::clone(shard);
         }
-        let shard = Arc::new(Shard::new());
+        let shard = Arc::new(Shard::new(self.seed.wrapping_add(shards.len() as u64)));
         shards.push(Arc::clone(&shard));
         shard
     }
@@ -156,7 +219,7 @@ impl LookupCounters {
     pub fn total(&self) -> LookupCounts {
         let mut sums = [0u64; LookupCounts::COUNT];
         for shard in lock(&self.shards).iter() {
-            for (sum, counter) in sums.iter_mut().zip(&shard.0) {
+            for (sum, counter) in sums.iter_mut().zip(&shard.counts) {
                 *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
             }
         }
@@ -174,7 +237,7 @@ mod tests {
 
     #[test]
     fn figures_of_several_counters_on_several_threads_add_up() {
-        let all = [LookupCounters::new(), LookupCounters::new(), LookupCounters::new()];
+        let all = [1, 2, 3].map(LookupCounters::new);
         for round in 1..=3 {
             std::thread::scope(|scope| {
                 for _ in 0..4 {
@@ -195,9 +258,28 @@ mod tests {
     }
 
     #[test]
+    fn one_lookup_in_64_is_sampled_at_irregular_distances_that_the_seed_decides() {
+        let sampled = |seed: u64, at_once: u64| -> Vec<u64> {
+            let counters = LookupCounters::new(seed);
+            let groups = (0..64_000 / at_once)
+                .filter_map(|group| counters.next_sampled(at_once).map(|number| group * at_once + number));
+            groups.collect()
+        };
+        let one_by_one = sampled(7, 1);
+        assert!((900..1100).contains(&one_by_one.len()), "{}", one_by_one.len());
+        let distances: Vec<u64> = one_by_one.array_windows().map(|[a, b]| b - a).collect();
+        assert!(distances.iter().all(|distance| (33..=95).contains(distance)));
+        assert!((33..=95).all(|distance| distances.contains(&distance)), "every distance comes about");
+        // The same lookups, whatever else is looked up beside them, by whichever database, one by one or in groups.
+        assert_eq!(sampled(7, 1), one_by_one);
+        assert_eq!(sampled(7, 32), one_by_one);
+        assert_ne!(sampled(8, 1), one_by_one);
+    }
+
+    #[test]
     fn claims_on_counters_that_are_gone_are_given_up() {
         for _ in 0..100 {
-            let counters = LookupCounters::new();
+            let counters = LookupCounters::new(1);
             counters.add(&one());
             counters.add(&one());
             assert_eq!(counters.total().lookups, 2);

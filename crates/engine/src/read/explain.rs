@@ -25,6 +25,8 @@ pub(crate) trait Recorder {
     fn module(&mut self, step: impl FnOnce() -> ModuleStep);
     /// The filter of table `number` of the run has been consulted, module by module.
     fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict);
+    /// Table `number` of the run was searched, after its filter had this to say; whether it holds an entry of the key.
+    fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool);
 }
 
 /// Keeps nothing.
@@ -40,6 +42,8 @@ impl Recorder for Silent {
     fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
     #[inline(always)]
     fn filter(&mut self, _: &RunPlan, _: usize, _: Verdict) {}
+    #[inline(always)]
+    fn searched(&mut self, _: &RunPlan, _: usize, _: Verdict, _: bool) {}
 }
 
 /// Keeps everything.
@@ -66,6 +70,7 @@ impl Recorder for Trace {
         let modules = std::mem::take(&mut self.modules);
         self.steps.push(Step::filter(plan, number, verdict, modules));
     }
+    fn searched(&mut self, _: &RunPlan, _: usize, _: Verdict, _: bool) {} // Its step says more.
 }
 
 /// Where a step of a lookup happened.

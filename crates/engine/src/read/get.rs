@@ -349,6 +349,7 @@ impl<'a> Lookup<'a> {
         let entry = found?;
         let filtered = verdict == Verdict::Maybe;
         counts.false_positives += u64::from(entry.is_none() && filtered);
+        candidate.tell(verdict, entry.is_some(), recorder);
         recorder.step(|| {
             let ns = self.settings.now_ns().saturating_sub(begin_ns);
             Step::search(candidate.plan, candidate.number, &io, entry.as_ref(), ns, filtered)
@@ -389,6 +390,12 @@ impl<'a> Candidate<'a> {
     /// The table.
     pub(super) fn reader(&self) -> &'a Arc<TableReader> {
         self.reader
+    }
+
+    /// Tells what a search of it gave, after its filter had this to say.
+    #[inline(always)]
+    pub(super) fn tell<R: Recorder>(&self, verdict: Verdict, found: bool, recorder: &mut R) {
+        recorder.searched(self.plan, self.number, verdict, found);
     }
 
     /// Where its entries' large values are.

@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::metrics::LookupCounts;
 use crate::planted::{Defect, is_planted};
 use crate::slice::Slice;
+use crate::statistics::Sampler;
 use crate::view::View;
 
 /// Keys of a group: 32 overlap about all that the processor can; 64 gain nothing more.
@@ -48,6 +49,16 @@ struct Pending<'a> {
     /// The same, if it was read and the cache does not keep it.
     loaded: Option<LoadedBlock>,
     state: BlockState,
+    /// In the key that is sampled.
+    sampler: Option<Sampler>,
+}
+
+/// Which keys are sampled for statistics, and what becomes of what they saw.
+pub(super) struct Samples<'a> {
+    /// Of the next so many keys, the one that is sampled.
+    pub next: &'a dyn Fn(u64) -> Option<u64>,
+    /// Of a key that no memtable answered.
+    pub finish: &'a dyn Fn(Sampler),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,12 +76,18 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
     seq: SeqNo,
     keys: &[K],
     reads: Option<&ReadPool>,
+    samples: &Samples<'_>,
     counts: &mut LookupCounts,
 ) -> Result<Vec<Option<Slice>>> {
     let mut answers = Vec::with_capacity(keys.len());
-    let mut group = Group { pending: Vec::with_capacity(GROUP), candidates: Vec::new() };
+    let mut group = Group { pending: Vec::with_capacity(GROUP), candidates: Vec::new(), sampled: None };
     for keys in keys.chunks(GROUP) {
         group.begin(view, settings, seq, keys, answers.len(), counts);
+        if let Some(sampled) = (samples.next)(keys.len() as u64)
+            && let Some(pending) = group.pending.get_mut(sampled as usize)
+        {
+            pending.sampler = Some(Sampler::default());
+        }
         answers.resize_with(answers.len() + keys.len(), || None);
         group.ask_memtables(&mut answers, counts)?;
         group.gather(view)?;
@@ -84,6 +101,8 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
             group.search(&mut answers, counts)?;
             group.test_filters(counts)?;
         }
+        // At most one key of a group is.
+        group.sampled.take().into_iter().for_each(samples.finish);
     }
     counts.found += answers.iter().flatten().count() as u64;
     Ok(answers.into_iter().map(|value| value.map(Slice::from_value)).collect())
@@ -99,6 +118,8 @@ struct Loads {
 struct Group<'a> {
     pending: Vec<Pending<'a>>,
     candidates: Vec<Candidate<'a>>,
+    /// What the sampled key saw, once it has its answer from the tree.
+    sampled: Option<Sampler>,
 }
 
 impl<'a> Group<'a> {
@@ -133,6 +154,7 @@ impl<'a> Group<'a> {
                 block: None,
                 loaded: None,
                 state: BlockState::Cached,
+                sampler: None,
             });
         }
         counts.hash_ns += settings.now_ns().saturating_sub(begin_ns);
@@ -176,10 +198,14 @@ impl<'a> Group<'a> {
 
     /// Takes every key to its first candidate that may hold it; keys without one leave the group.
     fn test_filters(&mut self, counts: &mut LookupCounts) -> Result<()> {
-        let candidates = &self.candidates;
+        let (candidates, sampled) = (&self.candidates, &mut self.sampled);
         let mut failed = None;
         self.pending.retain_mut(|pending| match pending.advance(candidates, counts) {
-            Ok(stays) => stays,
+            Ok(true) => true,
+            Ok(false) => {
+                *sampled = pending.sampler.or(*sampled);
+                false
+            }
             Err(error) => {
                 failed = Some(error);
                 false
@@ -266,10 +292,12 @@ impl<'a> Group<'a> {
     /// Searches every key's block; keys with an answer leave the group, the others go on behind it.
     fn search(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
         let mut failed = None;
+        let sampled = &mut self.sampled;
         self.pending.retain_mut(|pending| {
             let Some(candidate) = self.candidates.get(pending.from) else { return false };
             match pending.search(candidate, counts) {
                 Ok(Some(entry)) => {
+                    *sampled = pending.sampler.or(*sampled);
                     match visible_above(entry, pending.floor, candidate.home(), ValueMode::Copy) {
                         Ok(value) => answers[pending.place] = value,
                         Err(error) => failed = Some(error),
@@ -292,7 +320,7 @@ impl<'a> Group<'a> {
 
 impl Pending<'_> {
     /// What the present candidate's block says.
-    fn search(&self, candidate: &Candidate<'_>, counts: &mut LookupCounts) -> Result<Option<Entry>> {
+    fn search(&mut self, candidate: &Candidate<'_>, counts: &mut LookupCounts) -> Result<Option<Entry>> {
         let mut io = self.lookup.read_counters();
         let found = match (&self.loaded, self.block) {
             (Some(loaded), Some(located)) => self.lookup.search_loaded(candidate, loaded, located, &mut io),
@@ -304,13 +332,19 @@ impl Pending<'_> {
         counts.add_reads(&io);
         let entry = found?;
         counts.false_positives += u64::from(entry.is_none() && self.verdict == Verdict::Maybe);
+        if let Some(sampler) = &mut self.sampler {
+            candidate.tell(self.verdict, entry.is_some(), sampler);
+        }
         Ok(entry)
     }
 
     /// Goes on, from where it is, to a candidate that may hold the key; false if there is none.
     fn advance(&mut self, candidates: &[Candidate<'_>], counts: &mut LookupCounts) -> Result<bool> {
         while let Some(candidate) = candidates.get(self.from).filter(|_| self.from < self.to) {
-            self.verdict = self.lookup.may_be_in(candidate, &mut self.consulted, counts, &mut Silent)?;
+            self.verdict = match &mut self.sampler {
+                None => self.lookup.may_be_in(candidate, &mut self.consulted, counts, &mut Silent)?,
+                Some(sampler) => self.lookup.may_be_in(candidate, &mut self.consulted, counts, sampler)?,
+            };
             if self.verdict != Verdict::No {
                 return Ok(true);
             }

@@ -13,7 +13,7 @@ use shamba_table::{AHEAD_BYTES, Value, ValueMode, Walk};
 use super::cursor::{Cursor, Iter};
 use super::explain::{Action, Explanation, Outcome, Silent, Trace};
 use super::get::{Lookup, LookupSettings};
-use super::multi_get::multi_get;
+use super::multi_get::{Samples, multi_get};
 use super::scan::ScanSource;
 use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, Result};
@@ -21,6 +21,7 @@ use crate::key_range::{KeyRange, half_open, prefix_range};
 use crate::metrics::LookupCounts;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
+use crate::statistics::Sampler;
 use crate::version::KeyRange as Span;
 use crate::view::{View, ViewSource};
 
@@ -121,8 +122,32 @@ impl ReadAt<'_> {
             let begin_ns = settings.now_ns();
             let digest = settings.digest.digest(key); // The only hash of this lookup.
             counts.hash_ns += settings.now_ns().saturating_sub(begin_ns);
-            Lookup { view, settings, key, digest, seq, mode }.run(counts, &mut Silent)
+            self.run(&Lookup { view, settings, key, digest, seq, mode }, counts)
         })
+    }
+
+    /// Carries out a lookup, which may be one that is sampled.
+    #[inline]
+    fn run(&self, lookup: &Lookup<'_>, counts: &mut LookupCounts) -> Result<Option<Value>> {
+        if self.core.settings.statistics && self.core.lookups.next_sampled(1).is_some() {
+            return self.run_sampled(lookup, counts);
+        }
+        lookup.run(counts, &mut Silent)
+    }
+
+    #[cold]
+    fn run_sampled(&self, lookup: &Lookup<'_>, counts: &mut LookupCounts) -> Result<Option<Value>> {
+        let mut sampler = Sampler::default();
+        let outcome = lookup.run(counts, &mut sampler);
+        if counts.memtable_hits == 0 {
+            self.finish_sample(sampler, lookup.view);
+        }
+        outcome
+    }
+
+    /// Adds a sampled lookup, which no memtable answered, to the figures of the tree.
+    fn finish_sample(&self, sampler: Sampler, view: &View) {
+        sampler.finish(&self.keyspace.statistics, &view.version, || self.core.env.clock.now_us());
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
@@ -150,8 +175,7 @@ impl ReadAt<'_> {
         }
         let value = self.look_up(|view, seq, settings, counts| {
             let HashedKey { key, digest, .. } = key;
-            let lookup = Lookup { view, settings, key, digest: *digest, seq, mode: ValueMode::Copy };
-            lookup.run(counts, &mut Silent)
+            self.run(&Lookup { view, settings, key, digest: *digest, seq, mode: ValueMode::Copy }, counts)
         })?;
         Ok(value.map(Slice::from_value))
     }
@@ -162,7 +186,10 @@ impl ReadAt<'_> {
         self.look_up(|view, seq, settings, counts| {
             let reads = &self.core.reads;
             let reads = reads.pays(self.core.cache.read_ns()).then_some(reads);
-            multi_get(view, settings, seq, &keys, reads, counts)
+            let samples =
+                |keys| self.core.settings.statistics.then(|| self.core.lookups.next_sampled(keys))?;
+            let finish = |sampler| self.finish_sample(sampler, view);
+            multi_get(view, settings, seq, &keys, reads, &Samples { next: &samples, finish: &finish }, counts)
         })
     }
 

@@ -463,6 +463,7 @@ impl Store {
             largest_seq: summary.largest_seq,
             bits_per_key: summary.bits_per_key,
             reader: OnceLock::from(reader),
+            statistics: Default::default(),
         }))
     }
 }

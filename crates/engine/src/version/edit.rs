@@ -11,6 +11,7 @@ use shamba_key::SeqNo;
 use shamba_table::{BirthId, TableId, TableReader};
 
 use crate::ids::{Age, KeyspaceId, LogNo, RunId};
+use crate::statistics::TableStatistics;
 
 /// Keys from `lower` up to `upper`, exclusive; `None` means no end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,6 +71,8 @@ pub struct TableMeta {
     pub bits_per_key: f64,
     /// The open file; empty in trees that exist only on paper (tests, simulation).
     pub reader: OnceLock<Arc<TableReader>>,
+    /// What sampled lookups saw there.
+    pub statistics: TableStatistics,
 }
 
 /// The part of a table that a run uses.

@@ -189,6 +189,7 @@ impl FromStr for TableUse {
             largest_seq: SeqNo::ZERO,
             bits_per_key: 0.0,
             reader: OnceLock::new(),
+            statistics: Default::default(),
         };
         for word in words {
             let (name, value) =

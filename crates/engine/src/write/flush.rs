@@ -78,6 +78,9 @@ impl Core {
                     self.garbage.doom_tables(uses.into_iter().map(|table| table.meta));
                     continue;
                 }
+                if let Some(keyspace) = self.keyspace(keyspace) {
+                    self.begin_statistics(&keyspace, &uses);
+                }
                 let (run, age) = self.new_run();
                 let add = |table| Change::Add { level: 0, run, age, table };
                 edit.versions.push(VersionEdit { keyspace, changes: uses.into_iter().map(add).collect() });
@@ -89,6 +92,7 @@ impl Core {
             self.garbage.doom_log(log.clone());
         }
         self.collect_garbage();
+        self.save_statistics(false);
         WorkCounters::add(&self.work.flushes, 1);
         WorkCounters::add(&self.work.bytes_flushed, bytes);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);

@@ -222,6 +222,7 @@ impl World {
             largest_seq: SeqNo::ZERO,
             bits_per_key: 0.0,
             reader: OnceLock::new(),
+            statistics: Default::default(),
         };
         TableUse::whole(Arc::new(meta))
     }

@@ -329,6 +329,7 @@ fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {
         largest_seq: SeqNo(decoder.varint()?),
         bits_per_key: f64::from_bits(decoder.u64()?),
         reader: OnceLock::new(),
+        statistics: Default::default(),
     };
     if !meta.bits_per_key.is_finite() || meta.bits_per_key < 0.0 {
         return Err(format!("{} filter bits per key", meta.bits_per_key));

@@ -1,0 +1,223 @@
+//! Statistics per table: how often lookups come to it, in vain or not, and how often its filter was wrong.
+//!
+//! One lookup in about 64 is *sampled* (a countdown of the thread, [`crate::metrics`]). It runs the same code as any
+//! other, with a recorder ([`Sampler`]) that adds what each table answered to the table's [`TableStatistics`], which
+//! lives as long as the file and is shared by every version that has it. What a lookup that is not sampled pays is the
+//! countdown.
+//!
+//! Old figures fade by the number of sampled lookups of the keyspace, not by time ([`rates`]): a quiet night tells nothing
+//! about the next day. How many lookups come in a second is reckoned apart, by time; the rate of a table is the product.
+//! The outputs of a merge take over what their inputs had ([`inherit`]). All of it outlives the process in a file of its
+//! own ([`file`]), best effort: to lose it is harmless.
+//!
+//! Units: everything counted here is in *sampled* lookups and probes, decayed; only rates "per second" are of all lookups.
+//!
+//! Not here: what follows from the figures ([`crate::allocation`]).
+
+pub(crate) mod file;
+pub(crate) mod inherit;
+pub(crate) mod rates;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use bytes::Bytes;
+
+use crate::compaction::job::live_bytes;
+use crate::compaction::plan::MergePlan;
+use crate::core::{Core, KeyspaceCore, lock};
+use crate::read::explain::{ModuleStep, Recorder, Step};
+use crate::read::get::Verdict;
+use crate::version::{KeyRange, TableMeta, TableUse, Version};
+use crate::view::RunPlan;
+
+use self::inherit::{Input, inherited, share_left, stretches};
+
+pub(crate) use self::rates::{Probes, Window};
+
+/// Sampled lookups after which old figures fade a step: often enough that the steps are small, seldom enough that
+/// walking all tables costs nothing that could be measured.
+const FOLD_EVERY: u64 = 1 << 12;
+
+/// What sampled lookups saw at one table.
+#[derive(Debug, Default)]
+pub struct TableStatistics {
+    /// Since the last fold.
+    empty: AtomicU64,
+    found: AtomicU64,
+    false_positives: AtomicU64,
+    /// Decayed, up to the last fold.
+    folded: Mutex<Probes>,
+}
+
+impl TableStatistics {
+    /// The figures now, in sampled probes.
+    pub(crate) fn probes(&self) -> Probes {
+        let folded = lock(&self.folded);
+        let fresh = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        *folded + Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives))
+    }
+
+    /// Lets everything before the last fold fade, and all of it to `share` of what it is.
+    fn fold(&self, fading: f64, share: f64) {
+        let mut folded = lock(&self.folded);
+        let fresh = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed) as f64;
+        let fresh = Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives));
+        *folded = (folded.scaled(fading) + fresh).scaled(share);
+    }
+
+    /// Keeps this share of the figures: the rest went to another table.
+    pub(crate) fn keep(&self, share: f64) {
+        self.fold(1.0, share);
+    }
+
+    /// Begins with these figures.
+    pub(crate) fn begin_with(&self, probes: Probes) {
+        *lock(&self.folded) = probes;
+    }
+}
+
+/// What sampled lookups saw in a keyspace's tree as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct TreeStatistics {
+    /// All sampled lookups of this process.
+    sampled: AtomicU64,
+    /// Since the last fold: sampled lookups that no memtable answered.
+    lookups: AtomicU64,
+    /// Those of them that a table answered.
+    found: AtomicU64,
+    window: Mutex<Window>,
+}
+
+impl TreeStatistics {
+    /// Counts a sampled lookup that no memtable answered; true if it is time to fold.
+    fn count(&self, found: bool) -> bool {
+        self.sampled.fetch_add(1, Ordering::Relaxed);
+        self.found.fetch_add(u64::from(found), Ordering::Relaxed);
+        (self.lookups.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FOLD_EVERY)
+    }
+
+    /// How many lookups were sampled since the open that no memtable answered.
+    pub fn sampled(&self) -> u64 {
+        self.sampled.load(Ordering::Relaxed)
+    }
+
+    /// The figures as of now.
+    pub fn window(&self, now_us: u64) -> Window {
+        let window = lock(&self.window);
+        let fresh = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        window.next(fresh(&self.lookups), fresh(&self.found), now_us)
+    }
+
+    /// Goes on from figures of an earlier process.
+    pub fn begin_with(&self, window: Window) {
+        *lock(&self.window) = window;
+    }
+
+    /// Lets old figures fade, here and at the tables of `version`, unless somebody is at it.
+    fn fold(&self, version: &Version, now_us: u64) {
+        let mut window = match self.window.try_lock() {
+            Ok(window) => window,
+            Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let lookups = self.lookups.swap(0, Ordering::Relaxed) as f64;
+        let found = self.found.swap(0, Ordering::Relaxed) as f64;
+        *window = window.next(lookups, found, now_us);
+        let fading = rates::fading(lookups);
+        for (_, _, table) in version.tables() {
+            table.meta.statistics.fold(fading, 1.0);
+        }
+    }
+}
+
+impl Core {
+    /// Gives the tables of a flush, or of an ingest, what they begin with.
+    pub(crate) fn begin_statistics(&self, keyspace: &KeyspaceCore, tables: &[TableUse]) {
+        let window = keyspace.statistics.window(self.env.clock.now_us());
+        let entries: u64 = tables.iter().map(|table| table.meta.entries).sum();
+        let version = Arc::clone(&keyspace.load().version);
+        let tree_entries = entries + version.tables().map(|(_, _, table)| table.meta.entries).sum::<u64>();
+        for TableUse { meta, .. } in tables {
+            meta.statistics.begin_with(window.of_flush(meta.entries, entries, tree_entries));
+        }
+    }
+
+    /// Gives the outputs of a merged slice, which is about to be installed, what its inputs know of its keys. Says which
+    /// share stays with each input once it is.
+    pub(crate) fn hand_over_statistics(
+        &self,
+        plan: &MergePlan,
+        slice: &KeyRange,
+        outputs: &[TableUse],
+    ) -> Vec<(Arc<TableMeta>, f64)> {
+        let version = Arc::clone(&plan.keyspace.load().version);
+        // As it is now: earlier slices have taken their parts.
+        let inputs = plan.job.uses(&version);
+        let inputs: Vec<Input<'_>> = inputs
+            .into_iter()
+            .map(|(_, run, table)| Input { run: run.id.0, table, probes: table.meta.statistics.probes() })
+            .collect();
+        let lowers: Vec<Bytes> = outputs.iter().map(|output| output.range.lower.clone()).collect();
+        for (output, stretch) in outputs.iter().zip(stretches(slice, &lowers)) {
+            output.meta.statistics.begin_with(inherited(&inputs, &stretch, &live_bytes));
+        }
+        let kept =
+            |input: &Input<'_>| (Arc::clone(&input.table.meta), share_left(input.table, slice, &live_bytes));
+        inputs.iter().map(kept).collect()
+    }
+}
+
+/// The recorder of a sampled lookup.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Sampler {
+    found: bool,
+}
+
+impl Sampler {
+    /// Adds the lookup, which no memtable answered, to the figures of the tree.
+    pub fn finish(self, tree: &TreeStatistics, version: &Version, now_us: impl FnOnce() -> u64) {
+        if tree.count(self.found) {
+            tree.fold(version, now_us());
+        }
+    }
+}
+
+impl Recorder for Sampler {
+    const RECORDS: bool = false;
+    #[inline(always)]
+    fn step(&mut self, _: impl FnOnce() -> Step) {}
+    #[inline(always)]
+    fn floor(&mut self, _: shamba_key::SeqNo) {}
+    #[inline(always)]
+    fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
+
+    fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict) {
+        if verdict == Verdict::No
+            && let Some(table) = plan.run.tables().get(number)
+        {
+            add_one(&table.meta.statistics.empty);
+        }
+    }
+
+    fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool) {
+        self.found |= found;
+        let Some(table) = plan.run.tables().get(number) else { return };
+        let statistics = &table.meta.statistics;
+        if found {
+            add_one(&statistics.found);
+            return;
+        }
+        add_one(&statistics.empty);
+        if verdict == Verdict::Maybe {
+            add_one(&statistics.false_positives);
+        }
+    }
+}
+
+fn add_one(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! Statistics of whole databases: what is sampled, kept over merges and opens, and left alone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use shamba_env::{Env, MemFs, append_all, read_file};
+
+use super::file::STATISTICS;
+use super::*;
+use crate::db::Db;
+
+const DIR: &str = "/db";
+const KEYS: u32 = 20_000;
+
+fn new_env() -> Env {
+    Env::deterministic(Arc::new(MemFs::new()), 1)
+}
+
+fn open(env: &Env) -> Db {
+    let builder = Db::builder(DIR).env(env.clone()).digest_seed(5).write_buffer(64 << 10);
+    let builder = builder.size_ratio(4.0).sizing(crate::Sizing::Manual).file_size(64 << 10);
+    builder.bits_per_key(4.0).open().expect("open")
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key{number:07}").into_bytes()
+}
+
+/// Even numbers are there, in an order that makes every flush overlap every level.
+fn fill(db: &Db) {
+    for number in 0..KEYS {
+        db.put(key(number.wrapping_mul(7_919) % KEYS * 2), [7; 20]).expect("put");
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+}
+
+fn probes(db: &Db) -> Probes {
+    let keyspace = db.core().keyspace(crate::ids::KeyspaceId::DEFAULT).expect("the default one");
+    let version = Arc::clone(&keyspace.load().version);
+    version.tables().map(|(_, _, table)| table.meta.statistics.probes()).sum()
+}
+
+fn window(db: &Db) -> Window {
+    let keyspace = db.core().keyspace(crate::ids::KeyspaceId::DEFAULT).expect("the default one");
+    keyspace.statistics.window(0)
+}
+
+/// Looks up keys of which three in four are absent, one by one or in groups.
+fn look_up(db: &Db, lookups: u32, together: usize) {
+    let keys = (0..lookups).map(|number| {
+        let even = number.wrapping_mul(104_729) % KEYS * 2;
+        if number % 4 == 0 { key(even) } else { key(even + 1) }
+    });
+    let keys: Vec<Vec<u8>> = keys.collect();
+    for group in keys.chunks(together) {
+        match group {
+            [one] => _ = db.get(one).expect("get"),
+            group => _ = db.multi_get(group).expect("multi_get"),
+        }
+    }
+}
+
+/// Sixty-four times what was sampled is what was counted, within some standard errors of a count.
+fn is_estimate(sampled: f64, counted: u64) -> bool {
+    (sampled * 64.0 - counted as f64).abs() <= 4.0 * 64.0 * (sampled + 1.0).sqrt()
+}
+
+#[test]
+fn samples_estimate_what_all_lookups_did_one_by_one_and_together() {
+    for together in [1, 32, 100] {
+        let db = open(&new_env());
+        fill(&db);
+        let begun = probes(&db);
+        assert_eq!(begun, Probes::ZERO, "nobody has looked yet");
+        let before = db.stats();
+        look_up(&db, 60_000, together);
+        let (seen, stats) = (probes(&db), db.stats().since(&before));
+        let searches = stats.found + stats.false_positives;
+        assert!(stats.false_positives > 5_000 && stats.found == 15_000, "{stats:?}");
+        assert!(is_estimate(seen.found, stats.found), "{together}: {seen:?}");
+        assert!(is_estimate(seen.false_positives, stats.false_positives), "{together}: {seen:?}");
+        let empty = stats.filters_consulted - (searches - stats.false_positives);
+        assert!(is_estimate(seen.empty, empty), "{together}: {seen:?} {empty}");
+        let window = window(&db);
+        assert!(is_estimate(window.lookups, stats.lookups), "{together}: {window:?}");
+        assert!(is_estimate(window.found, stats.found), "{together}: {window:?}");
+        // The same lookups again in a database that is alike sample alike.
+        let twin = open(&new_env());
+        fill(&twin);
+        look_up(&twin, 60_000, together);
+        assert_eq!(probes(&twin), seen);
+    }
+}
+
+#[test]
+fn what_memtables_answer_says_nothing_of_tables() {
+    let db = open(&new_env());
+    for number in 0..100 {
+        db.put(key(number), "value").expect("put");
+    }
+    for _ in 0..100 {
+        (0..100).for_each(|number| _ = db.get(key(number)).expect("get"));
+    }
+    assert_eq!((window(&db).lookups, probes(&db)), (0.0, Probes::ZERO));
+}
+
+#[test]
+fn merges_and_moves_keep_what_is_known() {
+    let db = open(&new_env());
+    fill(&db);
+    look_up(&db, 60_000, 1);
+    let (known, window_before) = (probes(&db), window(&db));
+    let merges = db.stats().merges;
+    db.compact().expect("compacted");
+    let merged = probes(&db);
+    assert!(db.stats().merges > merges && db.stats().runs == 1);
+    // One run is left, to which every lookup comes once.
+    // Bytes are known by blocks; and of a table's few samples not each lay where a part of its bytes does.
+    let is_near = |figure: f64, wanted: f64, error: f64| (figure / wanted - 1.0).abs() < error;
+    assert!(is_near(merged.found, known.found, 0.002), "{known:?} {merged:?}");
+    assert!(is_near(merged.lookups(), window_before.lookups, 0.05), "{window_before:?} {known:?} {merged:?}");
+    // A flush begins with what will come to it.
+    db.put(key(1), "value").expect("put");
+    db.flush().expect("flush");
+    let flushed = probes(&db);
+    assert!((flushed.lookups() - merged.lookups() - window_before.lookups).abs() < 1e-6, "{flushed:?}");
+    assert_eq!(window(&db), window_before);
+}
+
+#[test]
+fn figures_outlive_the_process_and_their_loss_is_harmless() {
+    let env = new_env();
+    let path = Path::new(DIR).join(STATISTICS);
+    let there = || env.vfs.exists(&path).expect("asked");
+    let db = open(&env);
+    fill(&db);
+    db.close().expect("close");
+    assert!(!there(), "nothing was learned");
+    let db = open(&env);
+    look_up(&db, 60_000, 1);
+    let (known, seen) = (probes(&db), window(&db));
+    db.close().expect("close");
+    let bytes = read_file(env.vfs.as_ref(), &path).expect("saved");
+
+    let again = open(&env);
+    assert_eq!((probes(&again), window(&again)), (known, seen));
+    assert!(again.verify().expect("verified").warnings.is_empty());
+    again.close().expect("close");
+    assert_eq!(read_file(env.vfs.as_ref(), &path).expect("left"), bytes, "nothing was learned since");
+
+    // Read-only it is read, and not written.
+    let reader = Db::builder(DIR).env(env.clone()).read_only(true).open().expect("open");
+    assert_eq!(probes(&reader), known);
+    look_up(&reader, 10_000, 1);
+    assert_ne!(probes(&reader), known);
+    drop(reader);
+    assert_eq!(read_file(env.vfs.as_ref(), &path).expect("left"), bytes);
+
+    // Damage is a warning, of the open and of a check, and is gone with the next save.
+    env.vfs.unlink(&path).expect("removed");
+    let mut file = env.vfs.create(&path).expect("created");
+    append_all(file.as_mut(), &bytes[..bytes.len() - 1]).expect("written");
+    drop(file);
+    let db = open(&env);
+    assert_eq!(probes(&db), Probes::ZERO);
+    let is_warned = |warnings: &[String]| warnings.len() == 1 && warnings[0].contains("STATISTICS");
+    assert!(is_warned(&db.warnings()), "{:?}", db.warnings());
+    let report = db.verify().expect("verified");
+    assert!(report.is_clean() && is_warned(&report.warnings), "{report:?}");
+    look_up(&db, 10_000, 1);
+    db.close().expect("close");
+    let db = open(&env);
+    assert!(db.warnings().is_empty() && probes(&db).empty > 0.0);
+    db.close().expect("close");
+
+    // Tables that are others by now are not taken for those of the file.
+    let db = open(&env);
+    let known = probes(&db);
+    let bytes = read_file(env.vfs.as_ref(), &path).expect("read");
+    db.compact().expect("compacted");
+    let merged = probes(&db);
+    db.close().expect("close");
+    let db = open(&env);
+    assert_eq!(probes(&db), merged, "what merges made of it is saved");
+    db.close().expect("close");
+    env.vfs.unlink(&path).expect("removed");
+    let mut file = env.vfs.create(&path).expect("created");
+    append_all(file.as_mut(), &bytes).expect("written");
+    drop(file);
+    let db = open(&env);
+    assert!(known.empty > 0.0 && probes(&db) == Probes::ZERO);
+}
+
+#[test]
+fn switched_off_nothing_is_sampled_read_or_written() {
+    let env = new_env();
+    let builder = Db::builder(DIR).env(env.clone()).digest_seed(5).write_buffer(64 << 10);
+    let db = builder.statistics(false).open().expect("open");
+    fill(&db);
+    look_up(&db, 10_000, 1);
+    look_up(&db, 10_000, 32);
+    assert_eq!((probes(&db), window(&db).lookups), (Probes::ZERO, 0.0));
+    db.close().expect("close");
+    assert!(!env.vfs.exists(&Path::new(DIR).join(STATISTICS)).expect("asked"));
+    // It is recorded.
+    let db = open(&env);
+    look_up(&db, 10_000, 1);
+    assert_eq!(probes(&db), Probes::ZERO);
+}
+
+#[test]
+fn old_figures_fade() {
+    let db = open(&new_env());
+    fill(&db);
+    let fold = |lookups: u64| {
+        let keyspace = db.core().keyspace(crate::ids::KeyspaceId::DEFAULT).expect("the default one");
+        keyspace.statistics.lookups.fetch_add(lookups, Ordering::Relaxed);
+        keyspace.statistics.fold(&keyspace.load().version, 0);
+    };
+    look_up(&db, 30_000, 1);
+    fold(0);
+    let known = probes(&db);
+    fold(1 << 17);
+    let faded = probes(&db);
+    assert!((faded.empty / known.empty - 0.5).abs() < 1e-9, "{known:?} {faded:?}");
+}

@@ -107,6 +107,17 @@ impl LayeredHeads {
     /// [`Self::lower_bound`].
     #[inline]
     pub fn equal_range<'k>(&self, wanted: &[u8], full: impl FnOnce(usize) -> &'k [u8]) -> Range<usize> {
+        self.equal_range_by_rest(wanted, |number, known| full(number).get(known..).unwrap_or_default())
+    }
+
+    /// As [`Self::equal_range`], for whoever holds only what heads do not say of a key: `rest` gives what key `number`
+    /// has behind its first `known` bytes, and is asked at most once. For the same key it is always the same `known`.
+    #[inline]
+    pub fn equal_range_by_rest<'k>(
+        &self,
+        wanted: &[u8],
+        rest_of: impl FnOnce(usize, usize) -> &'k [u8],
+    ) -> Range<usize> {
         let (mut layer, mut rest) = (&self.top, wanted);
         loop {
             let prefix = self.prefix(layer);
@@ -131,7 +142,7 @@ impl LayeredHeads {
                 None => {
                     // One key, the same up to here.
                     let known = wanted.len() - rest.len();
-                    return match full(from).get(known..).unwrap_or_default().cmp(rest) {
+                    return match rest_of(from, known).cmp(rest) {
                         Ordering::Less => from + 1..from + 1,
                         Ordering::Equal => from..from + 1,
                         Ordering::Greater => from..from,

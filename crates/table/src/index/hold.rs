@@ -34,13 +34,18 @@ pub(super) enum HeldPartitions {
 #[derive(Debug, Default)]
 pub(super) struct Cell {
     pub(super) partition: ArcSwapOption<Partition>,
-    /// What it takes in memory, once that is known; 0 before.
+    /// What it takes in memory: about, until it was there once.
     pub(super) bytes: AtomicU32,
     /// Searches that were counted and not yet taken.
     pub(super) searches: AtomicU32,
 }
 
 impl Cell {
+    fn new(expected_bytes: u64) -> Self {
+        let bytes = AtomicU32::new(u32::try_from(expected_bytes).unwrap_or(u32::MAX));
+        Self { bytes, ..Self::default() }
+    }
+
     /// Makes the partition resident; false if another one is already.
     pub(super) fn publish(&self, partition: Partition) -> bool {
         let bytes = u32::try_from(partition.memory_bytes()).unwrap_or(u32::MAX);
@@ -64,14 +69,14 @@ impl Default for HeldPartitions {
 }
 
 impl HeldPartitions {
-    /// Of an index without partitions so far.
-    pub(super) fn new(hold: Residency, partitions: Vec<Partition>, count: usize, blocks: usize) -> Self {
+    /// Of the `partitions`, if all of them are held, else of as many as there are figures of what they will take.
+    pub(super) fn new(hold: Residency, partitions: Vec<Partition>, expected: &[u64], blocks: usize) -> Self {
         let slots = |count| (0..count).map(|_| FrameSlot::new()).collect();
         match hold {
             Residency::Pinned => Self::Pinned(partitions.into_iter().map(Arc::new).collect()),
-            Residency::Budgeted => Self::Budgeted((0..count).map(|_| Cell::default()).collect()),
+            Residency::Budgeted => Self::Budgeted(expected.iter().map(|bytes| Cell::new(*bytes)).collect()),
             Residency::Cached => {
-                Self::Cached(CachedSlots { partitions: slots(count), blocks: slots(blocks) })
+                Self::Cached(CachedSlots { partitions: slots(expected.len()), blocks: slots(blocks) })
             }
         }
     }

@@ -44,10 +44,22 @@ impl<'a> Listed<'a> {
         }
     }
 
-    pub(crate) fn separator(self, within: usize) -> std::result::Result<(&'a [u8], SeqNo), String> {
+    /// The separator of a block: `None` in memory, which has only what searches need of it.
+    pub(crate) fn separator(self, within: usize) -> std::result::Result<Option<(&'a [u8], SeqNo)>, String> {
         match self {
-            Self::Decoded(partition) => Ok(partition.separator(within)),
-            Self::Stored(partition, _) => partition.separator(within),
+            Self::Decoded(_) => Ok(None),
+            Self::Stored(partition, _) => partition.separator(within).map(Some),
+        }
+    }
+
+    /// Whether the separator of a block lies between two versions of `key`.
+    pub(crate) fn goes_on(self, within: usize, key: &[u8]) -> std::result::Result<bool, String> {
+        match self {
+            Self::Decoded(partition) => Ok(partition.goes_on(within, key)),
+            Self::Stored(partition, _) => {
+                let (separator, seq) = partition.separator(within)?;
+                Ok(separator == key && seq > SeqNo::ZERO)
+            }
         }
     }
 }

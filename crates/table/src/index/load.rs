@@ -35,7 +35,7 @@ impl Index {
         let listed = Block::parse(file.payload(top.offset, top.bytes, TOP)?).map_err(damaged_top)?;
         let stored = listed_partitions(&listed, section).map_err(damaged_top)?;
         let mut builder = TopBuilder::new(data.offset, data.end());
-        let mut partitions = Vec::new();
+        let (mut partitions, mut expected) = (Vec::new(), Vec::new());
         let (mut piece, mut piece_at) = (Vec::new(), section.offset);
         for (handle, last) in stored.iter().zip(listed.entries()) {
             let damaged = |detail: String| file.damaged(handle.offset, PARTITION, detail);
@@ -54,13 +54,14 @@ impl Index {
             if hold == Residency::Pinned {
                 partitions.push(partition.decode(&bounds, ledger).map_err(damaged)?);
             }
+            expected.push(checked.memory_bytes);
             builder.push(*handle, last, checked).map_err(damaged)?;
         }
         if builder.blocks_end() != data.end() {
             let (found, expected) = (builder.blocks_end(), data.end());
             return Err(damaged_top(format!("blocks end at {found}, the data section at {expected}")));
         }
-        Ok(Self::of(builder.finish(), hold, partitions))
+        Ok(Self::of(builder.finish(), hold, partitions, &expected))
     }
 }
 

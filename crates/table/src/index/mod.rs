@@ -28,6 +28,7 @@ mod partition;
 mod separators;
 mod slot;
 mod stored;
+mod tails;
 mod top;
 
 pub(crate) use self::build::{IndexBuilder, separator};
@@ -47,7 +48,6 @@ use bytes::Bytes;
 use shamba_key::SeqNo;
 
 use self::hold::{Cell, HeldPartitions};
-use self::partition::estimated_bytes;
 use self::top::Top;
 use crate::block::frame::check;
 use crate::compression::Compression;
@@ -77,8 +77,9 @@ pub(crate) struct Read<'a> {
 }
 
 impl Index {
-    fn of(top: Top, hold: Residency, partitions: Vec<Partition>) -> Self {
-        let held = HeldPartitions::new(hold, partitions, top.len(), top.blocks() as usize);
+    /// Of these `partitions` if they are pinned; `expected` says what each of them takes.
+    fn of(top: Top, hold: Residency, partitions: Vec<Partition>, expected: &[u64]) -> Self {
+        let held = HeldPartitions::new(hold, partitions, expected, top.blocks() as usize);
         Self { top, held }
     }
 
@@ -287,17 +288,13 @@ impl Index {
         self.cell(number)?.partition.swap(None)
     }
 
-    /// What a partition takes in memory when it is there, in bytes: exact once it was there, else about.
+    /// What a partition takes in memory when it is there, in bytes: exact once it was there, else about; 0 where
+    /// it never is.
     pub(crate) fn partition_bytes(&self, number: usize) -> u64 {
-        let known = self.cell(number).map_or(0, |cell| cell.bytes.load(Ordering::Relaxed));
-        if known > 0 {
-            return known.into();
+        if let Some(cell) = self.cell(number) {
+            return cell.bytes.load(Ordering::Relaxed).into();
         }
-        let resident = self.with_resident(number, |partition| partition.memory_bytes() as u64);
-        resident.unwrap_or_else(|| {
-            let stored = self.stored_at(number);
-            estimated_bytes(stored.entries, stored.bytes.into())
-        })
+        self.with_resident(number, |partition| partition.memory_bytes() as u64).unwrap_or(0)
     }
 
     /// Counts a search of a partition.

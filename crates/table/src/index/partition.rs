@@ -1,20 +1,21 @@
 //! One partition of the index, as it is held in memory.
 //!
-//! [Heads](LayeredHeads) over the separators find the block; a separator itself is read only where heads leave
-//! the question open. Beside them lie the blocks' handles and a [slot](FrameSlot) for each, so that a block
+//! [Heads](LayeredHeads) over the separators find the block; of the separators themselves only [what heads do not
+//! say](super::tails) is kept, and read only where they leave the question open. Beside them lie the blocks' handles and a [slot](FrameSlot) for each, so that a block
 //! that is cached is found without a map. Sequence numbers are held only if one of them is not 0. What it
 //! takes is charged for as long as it lives, whoever holds it.
 //!
-//! Memory for each block, with keys of no pattern: a head of 8 bytes, a handle of 8, a slot of 4, the place of
-//! the separator 4 and the separator.
+//! Memory for each block, with keys of no pattern: a head of 8 bytes, a handle of 8, a slot of 4. With
+//! long keys that have much in common, the tail of the separator and 2 for its place.
 //!
 //! Not here: the form in the file, which is searched without being taken apart ([`super::stored`]).
 
 use shamba_key::{LayeredHeads, SeqNo, prefetch_slice};
 
 use super::handle::{Handle, Handles};
-use super::separators::{Found, Separators, SeparatorsBuilder};
+use super::separators::{Found, SeparatorsBuilder};
 use super::slot::FrameSlot;
+use super::tails::Tails;
 use crate::ledger::Charge;
 
 /// What a partition takes beside what it holds on the heap: itself, and the two counts of those who share it.
@@ -26,7 +27,7 @@ pub(crate) struct Partition {
     heads: LayeredHeads,
     slots: Box<[FrameSlot]>,
     handles: Handles,
-    separators: Separators,
+    tails: Tails,
     charge: Charge,
 }
 
@@ -42,13 +43,14 @@ impl Partition {
         self.heads.prefetch();
         prefetch_slice(&self.slots);
         if self.heads.is_layered() {
-            self.separators.prefetch();
+            self.tails.prefetch();
         }
-        self.separators.find(&self.heads, key, seq)
+        self.tails.find(&self.heads, key, seq)
     }
 
-    pub(super) fn separator(&self, number: usize) -> (&[u8], SeqNo) {
-        self.separators.get(number)
+    /// Whether the separator of block `number` lies between two versions of `key`.
+    pub(super) fn goes_on(&self, number: usize, key: &[u8]) -> bool {
+        self.tails.goes_on(&self.heads, number, key)
     }
 
     pub(super) fn handle(&self, number: usize) -> Option<Handle> {
@@ -72,13 +74,41 @@ impl Partition {
     }
 }
 
-/// About what a partition of so many blocks takes in memory, of which `stored_bytes` are stored: exact, if its
-/// separators carry no numbers and heads tell them apart.
-pub(super) fn estimated_bytes(blocks: u32, stored_bytes: u64) -> u64 {
-    // Head, slot, handle and end of each against its trailer, key length, handle and offset in the file.
-    let (held, stored) = (8 + 4 + 8 + 4, 8 + 1 + 16 + 2);
-    let keys = stored_bytes.saturating_sub(u64::from(blocks) * stored + 13); // A frame around it, a header before.
-    FIXED_BYTES as u64 + u64::from(blocks) * held + keys
+/// About what a partition takes in memory, told from its separators without taking it apart: exact, if heads in one layer
+/// tell them apart.
+pub(super) struct Estimate {
+    /// What all keys start with.
+    common: usize,
+    blocks: u64,
+    keys: u64,
+    tail_bytes: u64,
+    is_numbered: bool,
+}
+
+impl Estimate {
+    /// Of the partition that starts and ends with these keys.
+    pub(super) fn new(first: &[u8], last: &[u8]) -> Self {
+        let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        Self { common, blocks: 0, keys: 0, tail_bytes: 0, is_numbered: false }
+    }
+
+    /// Takes the next separator into account.
+    pub(super) fn add(&mut self, key: &[u8], seq: SeqNo, is_same_key: bool) {
+        self.blocks += 1;
+        self.is_numbered |= seq > SeqNo::ZERO;
+        if !is_same_key {
+            self.keys += 1;
+            // Seven bytes of each are in its head.
+            self.tail_bytes += key.len().saturating_sub(self.common + 7) as u64;
+        }
+    }
+
+    /// The sum.
+    pub(super) fn bytes(&self) -> u64 {
+        let slots_and_handles = self.blocks * (4 + 8);
+        let seqs = if self.is_numbered { self.blocks * size_of::<SeqNo>() as u64 } else { 0 };
+        FIXED_BYTES as u64 + slots_and_handles + self.keys * 8 + self.tail_bytes + seqs
+    }
 }
 
 /// Gathers the separators of one partition.
@@ -98,18 +128,19 @@ impl PartitionBuilder {
     /// The partition; `charge` becomes what it takes.
     pub(super) fn finish(self, charge: Charge) -> Partition {
         let separators = self.separators.finish();
+        let heads = separators.heads();
         let mut partition = Partition {
-            heads: separators.heads(),
+            tails: Tails::new(separators, &heads),
+            heads,
             slots: self.handles.iter().map(|_| FrameSlot::new()).collect(),
             handles: Handles::new(&self.handles),
-            separators,
             charge,
         };
         let bytes = FIXED_BYTES
             + partition.heads.memory_bytes()
             + size_of_val(&*partition.slots)
             + partition.handles.memory_bytes()
-            + partition.separators.memory_bytes();
+            + partition.tails.memory_bytes();
         partition.charge.resize(bytes as u64);
         partition
     }

@@ -3,11 +3,13 @@
 //! Keys in one buffer with the end of each; sequence numbers only if one of them is not 0. A search goes by
 //! [heads](LayeredHeads) over the keys and reads a key only where those leave the question open.
 //!
-//! Not here: what the separators stand for ([`super::partition`], [`super::top`]).
+//! Not here: what the separators stand for ([`super::partition`], [`super::top`]); what is kept of those
+//! of a partition ([`super::tails`]).
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
-use shamba_key::{LayeredHeads, SeqNo, prefetch_slice};
+use shamba_key::{LayeredHeads, SeqNo};
 
 use crate::entry::internal_cmp;
 
@@ -18,6 +20,19 @@ pub(crate) struct Found {
     pub(crate) at: usize,
     /// Whether versions of the key may lie behind it, too: it lies between two of them.
     pub(crate) goes_on: bool,
+}
+
+impl Found {
+    /// The first of the separators `equal`, whose key is the one sought and whose numbers are in `seqs`, at or after
+    /// `seq`; the one behind them if there is none.
+    #[inline]
+    pub(super) fn among(equal: Range<usize>, seqs: &[SeqNo], seq: SeqNo) -> Self {
+        // Separators with one key: their numbers descend.
+        let later = seqs.get(equal.clone()).unwrap_or_default();
+        let skipped = later.partition_point(|held| *held > seq);
+        let goes_on = later.get(skipped).is_some_and(|held| *held > SeqNo::ZERO);
+        Self { at: equal.start + skipped, goes_on }
+    }
 }
 
 /// Ascending separators: key ascending, then sequence number descending.
@@ -49,21 +64,15 @@ impl Separators {
         LayeredHeads::new(self.len(), |number| self.key(number))
     }
 
-    /// Asks for where the keys end, which a search that compares a key looks at.
-    #[inline]
-    pub(super) fn prefetch(&self) {
-        prefetch_slice(&self.ends);
-    }
-
     /// The first separator at or after `(key, seq)`, by `heads` over these; [`Self::len`] if there is none.
     #[inline]
     pub(super) fn find(&self, heads: &LayeredHeads, key: &[u8], seq: SeqNo) -> Found {
-        let equal = heads.equal_range(key, |number| self.key(number));
-        // Separators with one key: their numbers descend.
-        let later = self.seqs.get(equal.clone()).unwrap_or_default();
-        let skipped = later.partition_point(|held| *held > seq);
-        let goes_on = later.get(skipped).is_some_and(|held| *held > SeqNo::ZERO);
-        Found { at: equal.start + skipped, goes_on }
+        Found::among(heads.equal_range(key, |number| self.key(number)), &self.seqs, seq)
+    }
+
+    /// Their numbers; empty if all are 0.
+    pub(super) fn into_seqs(self) -> Box<[SeqNo]> {
+        self.seqs
     }
 
     /// Bytes held on the heap.

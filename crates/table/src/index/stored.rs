@@ -14,7 +14,7 @@ use std::sync::Arc;
 use shamba_key::SeqNo;
 
 use super::handle::Handle;
-use super::partition::{Partition, PartitionBuilder, estimated_bytes};
+use super::partition::{Estimate, Partition, PartitionBuilder};
 use super::separators::Found;
 use crate::block::PlainView;
 use crate::entry::internal_cmp;
@@ -43,6 +43,8 @@ pub(super) struct Checked {
     pub(super) end: u64,
     /// Their entries.
     pub(super) entries: u64,
+    /// About what the partition takes in memory, in bytes.
+    pub(super) memory_bytes: u64,
 }
 
 /// A partition over its payload. Errors say what is wrong with it.
@@ -97,6 +99,7 @@ impl<'a> StoredPartition<'a> {
     pub(super) fn check(&self, bounds: &Bounds<'_>) -> Result<Checked, String> {
         self.block.check()?;
         let (mut next, mut entries) = (bounds.start, 0u64);
+        let mut estimate = Estimate::new(self.separator(0)?.0, bounds.last.0);
         let mut last = bounds.after;
         for number in 0..self.len() {
             let handle = self.handle(number, bounds)?;
@@ -106,6 +109,7 @@ impl<'a> StoredPartition<'a> {
             next = handle.end();
             entries = entries.saturating_add(u64::from(handle.entries));
             let (key, seq) = self.separator(number)?;
+            estimate.add(key, seq, last.is_some_and(|(before, _)| before == key));
             if last.is_some_and(|(before, before_seq)| {
                 internal_cmp(before, before_seq, key, seq) != Ordering::Less
             }) {
@@ -119,13 +123,13 @@ impl<'a> StoredPartition<'a> {
         if bounds.is_end_known && next != bounds.end {
             return Err(format!("blocks end at {next}, expected at {}", bounds.end));
         }
-        Ok(Checked { end: next, entries })
+        Ok(Checked { end: next, entries, memory_bytes: estimate.bytes() })
     }
 
     /// Its form in memory, once it was checked.
     pub(super) fn decode(&self, bounds: &Bounds<'_>, ledger: &Arc<Ledger>) -> Result<Partition, String> {
-        let expected = estimated_bytes(bounds.separators, self.payload_bytes as u64);
-        let charge = Charge::new(ledger, LedgerPart::Indexes, expected);
+        // As a rule the stored form takes more.
+        let charge = Charge::new(ledger, LedgerPart::Indexes, self.payload_bytes as u64);
         let mut partition = PartitionBuilder::default();
         for number in 0..self.len() {
             let (key, seq) = self.separator(number)?;

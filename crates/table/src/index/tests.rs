@@ -31,7 +31,7 @@ fn index(separators: &[(Vec<u8>, u64)], sizes: &[usize]) -> Index {
         top.push(handle, last, checked).expect("in order");
         (rest, turn) = (after, turn + 1);
     }
-    let index = Index::of(top.finish(), Residency::Pinned, partitions);
+    let index = Index::of(top.finish(), Residency::Pinned, partitions, &[]);
     let held: usize = (0..index.partitions()).map(|number| index.partition_bytes(number) as usize).sum();
     assert_eq!(ledger.total() as usize, held);
     index
@@ -46,17 +46,17 @@ fn find(index: &Index, key: &[u8], seq: SeqNo) -> Option<Located> {
 }
 
 /// All blocks: partition by partition, as lookups and walks see them.
-fn blocks(index: &Index) -> Vec<(BlockNo, Handle, (Vec<u8>, SeqNo))> {
+fn blocks(index: &Index) -> Vec<(BlockNo, Handle)> {
     let mut found = Vec::new();
     for number in 0..index.partitions() {
         let first = index.first(number).expect("a block");
         index.with_resident(number, |partition| {
             let listed = Listed::Decoded(partition);
             for within in 0..listed.len() {
-                let (key, seq) = listed.separator(within).expect("a separator");
+                assert_eq!(listed.separator(within), Ok(None), "only what searches need");
                 let block = first.plus(within);
                 assert_eq!(index.partition_of(block), Some((number, within)));
-                found.push((block, listed.handle(within).expect("a handle"), (key.to_vec(), seq)));
+                found.push((block, listed.handle(within).expect("a handle")));
             }
         });
     }
@@ -109,9 +109,13 @@ fn every_block_has_its_own_handle_slot_and_separator() {
         assert_eq!(index.last(), Some(BlockNo(separators.len() as u32 - 1)));
         let found = blocks(&index);
         assert_eq!(found.len(), separators.len());
-        for ((number, handle, separator), (key, seq)) in found.into_iter().zip(&separators) {
+        for ((number, handle), (key, seq)) in found.into_iter().zip(&separators) {
             assert_eq!(handle.offset, u64::from(number.0) * 10);
-            assert_eq!(separator, (key.clone(), SeqNo(*seq)));
+            let (at, within) = index.partition_of(number).expect("a partition");
+            for (asked, expected) in [(key.as_slice(), *seq > 0), (b"another", false)] {
+                let goes_on = index.with_resident(at, |held| Listed::Decoded(held).goes_on(within, asked));
+                assert_eq!(goes_on, Some(Ok(expected)), "{number:?}");
+            }
             let slot = index.slot(number).expect("a slot");
             let slot = slot.get().expect("a slot");
             assert_eq!(slot.frame(), None, "another block's slot");
@@ -192,6 +196,6 @@ fn memory_for_a_block_is_what_the_page_says() {
     let index = index(&separators, &[128]);
     let held: u64 = (0..index.partitions()).map(|number| index.partition_bytes(number)).sum();
     let each = (index.base_bytes() as u64 + held) as f64 / separators.len() as f64;
-    // Head 8, handle 8, slot 4, end 4, separator 4; partitions and hints take little.
-    assert!((28.0..31.0).contains(&each), "{each} bytes a block");
+    // Head 8, handle 8, slot 4; partitions and hints take little.
+    assert!((20.0..23.0).contains(&each), "{each} bytes a block");
 }

@@ -275,7 +275,9 @@ impl TableReader {
             for block in self.loaded.blocks_of(number, &partition) {
                 since += block.handle.end().saturating_sub(start);
                 start = block.handle.end();
-                cut_after(Some(block.number), &mut since, block.separator.0);
+                if let Some((separator, _)) = block.separator {
+                    cut_after(Some(block.number), &mut since, separator);
+                }
             }
         }
         cuts

@@ -12,7 +12,6 @@ use shamba_key::SeqNo;
 
 use super::{ReadCounters, TableReader};
 use crate::block::frame::FRAME_BYTES;
-use crate::entry::internal_cmp;
 use crate::error::Result;
 use crate::index::{self, BlockNo, Find, Handle, Listed, Located, Read};
 
@@ -60,8 +59,7 @@ impl TableReader {
         let index = &self.loaded.index;
         let Some((partition, within)) = index.partition_of(number) else { return Ok(None) };
         self.look_at(partition, io, |listed| {
-            let (separator, seq) = listed.separator(within)?;
-            let goes_on = internal_cmp(separator, seq, key, SeqNo::ZERO).is_lt();
+            let goes_on = listed.goes_on(within, key)?;
             Ok(Some(index.located(partition, within, listed.handle(within)?, goes_on)))
         })
     }

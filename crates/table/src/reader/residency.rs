@@ -20,7 +20,7 @@ impl TableReader {
     }
 
     /// What partition `number` takes in memory when it is resident, in bytes: exact if it is or ever was, else a good
-    /// estimate. What is always in memory of the index is not in it.
+    /// estimate; 0 where it is a block of the cache. What is always in memory of the index is not in it.
     pub fn partition_bytes(&self, number: usize) -> u64 {
         self.loaded.index.partition_bytes(number)
     }
@@ -53,7 +53,7 @@ impl TableReader {
 
     /// Drops partition `number` from memory, which is released when the last lookup that is looking at it is done.
     /// Its data blocks that are in the cache could not be found any more: their frames are free at once for other
-    /// blocks.
+    /// blocks. (One that comes in at the same moment may stay until the cache needs its frame.)
     pub fn drop_partition(&self, number: usize) {
         let index = &self.loaded.index;
         let Some(dropped) = index.drop_partition(number) else { return };

@@ -281,7 +281,8 @@ impl TableReader {
             *last_seq = entry.seq;
         }
         if let Some((key, seq)) = &last
-            && internal_cmp(key, *seq, listed.separator.0, listed.separator.1).is_gt()
+            && let Some((separator, separator_seq)) = listed.separator
+            && internal_cmp(key, *seq, separator, separator_seq).is_gt()
         {
             return Err(damaged("its last entry is beyond its separator".to_owned()));
         }

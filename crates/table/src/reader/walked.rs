@@ -157,18 +157,23 @@ pub(crate) enum WholePartition {
 pub(crate) struct ListedBlock<'a> {
     pub(crate) number: BlockNo,
     pub(crate) handle: Handle,
-    pub(crate) separator: (&'a [u8], SeqNo),
-    /// The separator of the block before, if the table has one.
+    /// Its separator; `None` where the partition is known from memory alone.
+    pub(crate) separator: Option<(&'a [u8], SeqNo)>,
+    /// The separator of the block before, likewise.
     pub(crate) before: Option<(&'a [u8], SeqNo)>,
 }
 
 impl Loaded {
-    /// Partition `number`, in memory or checked in whole.
+    /// Partition `number` as it is in the file, checked in whole; where it is damaged or cannot be read, what memory has of
+    /// it.
+    ///
+    /// # Errors
+    /// What reading says, if memory does not have it.
     pub(crate) fn partition(&self, number: usize) -> Result<WholePartition> {
-        match self.index.with_resident(number, Arc::clone) {
-            Some(partition) => Ok(WholePartition::Resident(partition)),
-            None => Ok(WholePartition::Read(self.index.read_whole(&self.file, number)?)),
-        }
+        self.index.read_whole(&self.file, number).map(WholePartition::Read).or_else(|error| {
+            let resident = self.index.with_resident(number, Arc::clone);
+            resident.map(WholePartition::Resident).ok_or(error)
+        })
     }
 
     /// The blocks of partition `number`.
@@ -196,7 +201,7 @@ impl Loaded {
             number: first.plus(within),
             handle,
             separator,
-            before: before.replace(separator),
+            before: std::mem::replace(&mut before, separator),
         })
     }
 }

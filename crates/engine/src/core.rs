@@ -30,7 +30,7 @@ use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::pool::ReadPool;
-use crate::read::scan::IterRegistry;
+use crate::read::registry::IterRegistry;
 use crate::residency::ResidencyCore;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
@@ -170,6 +170,8 @@ pub(crate) struct Writing {
     pub active: ActiveMemtables,
     /// Memory of the active memtables, charged ahead of what they take.
     pub memtable_charge: Charge,
+    /// Memory of the active log's buffer.
+    pub log_charge: Charge,
     /// What [`Background::sync_due_us`] is, for whoever holds this lock.
     pub sync_due_us: Option<u64>,
 }
@@ -238,6 +240,8 @@ pub(crate) struct Core {
     pub balancing: Mutex<()>,
     /// What filters and indexes hold in memory.
     pub residency: ResidencyCore,
+    /// Memory of the trees as the newest views have them.
+    pub tree_charge: Mutex<Charge>,
     pub files: Arc<OpenFiles>,
     pub keyspaces: ArcSwap<BTreeMap<KeyspaceId, Arc<KeyspaceCore>>>,
     /// The last sequence number that readers see.

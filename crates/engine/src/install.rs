@@ -50,6 +50,7 @@ impl Core {
         let dead = dead_tables(state, &next, &edit);
         *state = next;
         self.publish_versions(state, &edit, flushed);
+        self.charge_trees();
         if manifest.is_outgrown(MANIFEST_BYTES_MAX) {
             // The old manifest stays in force if the new one cannot be written.
             match ManifestWriter::create(&self.env, &self.dir, self.new_id(), state) {

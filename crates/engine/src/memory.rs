@@ -64,7 +64,7 @@ impl Core {
         if self.read_only {
             return 0;
         }
-        let at_work = self.ledger.bytes(LedgerPart::WriteBuffers) + self.ledger.bytes(LedgerPart::Iterators);
+        let at_work = self.ledger.bytes(LedgerPart::WriteBuffers);
         self.settings.work_bytes().saturating_sub(at_work)
     }
 
@@ -81,6 +81,14 @@ impl Core {
         charge.resize(bytes);
     }
 
+    /// Charges what the newest views and their trees take. An older view that a reader still holds is not counted: it
+    /// shares nearly all with the newest.
+    pub(crate) fn charge_trees(&self) {
+        let keyspaces = self.keyspaces.load();
+        let bytes = keyspaces.values().map(|keyspace| keyspace.load().metadata_bytes() as u64).sum();
+        self.charge_memory(&mut lock(&self.tree_charge), bytes);
+    }
+
     /// Makes room in the cache for `bytes` that will be charged soon, by whoever opens a table.
     pub(crate) fn make_memory(&self, bytes: u64) {
         let _balancing = lock(&self.balancing);
@@ -90,6 +98,9 @@ impl Core {
     fn balance_for(&self, coming_bytes: u64) {
         let budget_bytes = self.settings.memory_budget_bytes;
         let cached_bytes = self.ledger.bytes(LedgerPart::BlockCache);
+        let iterators_ahead_bytes =
+            self.iterators.room_wanted_bytes().saturating_sub(self.ledger.bytes(LedgerPart::Iterators));
+        let coming_bytes = coming_bytes.saturating_add(iterators_ahead_bytes);
         let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
         let kept_bytes = self.kept_bytes();
         let mut share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
@@ -101,6 +112,11 @@ impl Core {
         let capacity_bytes = self.cache.capacity_bytes();
         if share_bytes < capacity_bytes || share_bytes > capacity_bytes + budget_bytes / SLACK_PART {
             self.cache.set_capacity_bytes(share_bytes);
+            // Blocks that iterators have pinned do not go: idle ones can do without.
+            if self.cache.bytes() > share_bytes.saturating_add(budget_bytes / SLACK_PART) {
+                self.iterators.revoke_all();
+                self.cache.set_capacity_bytes(share_bytes);
+            }
         }
         // Once for an open: at the edge it comes and goes.
         if share_bytes == 0 && capacity_bytes > 0 && !self.is_budget_used_up.swap(true, Ordering::Relaxed) {

@@ -34,7 +34,7 @@ use crate::memory::cache_share_bytes;
 use crate::memtable::ChunkedMemtable;
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::pool::ReadPool;
-use crate::read::scan::IterRegistry;
+use crate::read::registry::IterRegistry;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::file::STATISTICS_TEMPORARY;
@@ -237,6 +237,9 @@ fn build_core(
     file_lock: Box<dyn FileLock>,
 ) -> Result<Arc<Core>> {
     let ledger = Arc::new(Ledger::new());
+    // Reading ahead is the first that a walk does without.
+    ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
+    let iterators = IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes());
     let cache_bytes = cache_share_bytes(settings.memory_budget_bytes, 0, settings.work_bytes());
     let cache = Arc::new(BlockCache::new(cache_bytes, Arc::clone(&ledger)));
     let closed = Arc::new(AtomicBool::new(false));
@@ -253,6 +256,7 @@ fn build_core(
     let beyond_files =
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let events = Events::new(&env, &dir, builder.listener.clone(), builder.info_log && !builder.read_only);
+    let tree_charge = Mutex::new(Charge::new(&ledger, LedgerPart::TableMeta, 0));
     let writing = Writing {
         wal: None,
         predecessor: None,
@@ -263,9 +267,10 @@ fn build_core(
         last_seq: state.last_seq,
         active: ActiveMemtables::default(),
         memtable_charge: Charge::new(&ledger, LedgerPart::Memtables, 0),
+        log_charge: Charge::new(&ledger, LedgerPart::Logs, 0),
         sync_due_us: None,
     };
-    Ok(Arc::new(Core {
+    let core = Arc::new(Core {
         digest: DigestFn::new(settings.digest, settings.digest_seed),
         read_only: builder.read_only,
         timers: AtomicBool::new(builder.timers),
@@ -274,11 +279,12 @@ fn build_core(
         cache,
         residency: crate::residency::ResidencyCore::default(),
         balancing: Mutex::new(()),
+        tree_charge,
         files: Arc::new(OpenFiles::new(settings.max_open_files as usize)),
         keyspaces: ArcSwap::from_pointee(keyspaces),
         visible_seq: AtomicU64::new(state.last_seq.0),
         snapshots: SnapshotList::new(),
-        iterators: IterRegistry::new(),
+        iterators,
         commits: CommitQueue::default(),
         writing: Mutex::new(writing),
         installing: Mutex::new(None),
@@ -302,7 +308,14 @@ fn build_core(
         settings,
         env,
         dir,
-    }))
+    });
+    let of_iterators = Arc::downgrade(&core);
+    core.iterators.on_growth(Box::new(move || {
+        if let Some(core) = of_iterators.upgrade() {
+            core.balance_memory();
+        }
+    }));
+    Ok(core)
 }
 
 /// Opens every table that the manifest names.
@@ -313,7 +326,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
             if meta.reader.get().is_some() {
                 continue; // Runs may share a file.
             }
-            let reader = open_reader(core, meta.id, meta.birth);
+            let reader = open_reader(core, meta.id, meta.birth, (&meta.smallest, meta.upper.as_ref()));
             let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
             let summary = reader.summary();
             if summary.entries != meta.entries || summary.file_bytes != meta.file_bytes {
@@ -331,6 +344,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     for keyspace in core.keyspaces.load().values() {
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
     }
+    core.charge_trees();
     core.want_settlement();
     Ok(())
 }
@@ -400,6 +414,7 @@ fn begin(
         let version = Arc::new(keyspace_state.version.clone());
         keyspace.publish(|view| view.next(view.memtables.clone(), version));
     }
+    core.charge_trees();
     lock(&core.writing).active = core.active_memtables();
     if core.settings.no_wal {
         // The log stays as it is: a head and an end. It is what the manifest must find.

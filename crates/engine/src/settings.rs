@@ -374,6 +374,11 @@ impl Settings {
         2 * (WORK_BYTES_MIN.min(self.memory_budget_bytes / 32) + self.table_bytes() / 4)
     }
 
+    /// What open iterators may hold together, about; above it idle ones lose what they can do without.
+    pub fn iterator_bytes(&self) -> u64 {
+        self.memory_budget_bytes / 8
+    }
+
     /// Longer values stay in the log until they are flushed: a memtable is not filled by a few of them.
     pub fn held_value_bytes_max(&self) -> u64 {
         self.memtable_bytes() / 4

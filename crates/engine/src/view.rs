@@ -134,6 +134,15 @@ impl View {
         Places(self.fences.as_ref().map(|fences| fences.row(&self.plans, key)))
     }
 
+    /// Memory of what the tree is looked up by, beside the open tables: of the runs, and of what this view adds to them.
+    pub fn metadata_bytes(&self) -> usize {
+        let of_plan = |plan: &RunPlan| {
+            size_of::<RunPlan>() + plan.run.metadata_bytes() + size_of_val::<[Probe]>(&plan.probes)
+        };
+        let fences_bytes = self.fences.as_ref().map_or(0, |fences| fences.memory_bytes());
+        self.plans.iter().map(of_plan).sum::<usize>() + fences_bytes
+    }
+
     /// Whether any run has range tombstones.
     #[inline]
     pub fn runs_have_range_deletes(&self) -> bool {

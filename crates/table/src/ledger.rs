@@ -23,9 +23,10 @@ pub enum LedgerPart {
     Indexes,
     /// Open tables: bounds, properties, range tombstones.
     TableMeta,
-    /// Tables being built: gathered bytes, digests, filters, separators.
+    /// Flushes and merges at work: what merges read ahead; of tables being built gathered bytes, digests, filters,
+    /// separators.
     WriteBuffers,
-    /// What walks read ahead and pin: of iterators, flushes and merges.
+    /// Open iterators: themselves, what they found and read ahead, blocks that have no frame in the cache.
     Iterators,
     /// Log records on their way to the operating system.
     Logs,
@@ -71,6 +72,8 @@ pub struct Ledger {
     parts: [AtomicU64; LedgerPart::ALL.len()],
     total: AtomicU64,
     peak: AtomicU64,
+    /// What [`Charge::try_resize`] leaves a part at; 0: no limit.
+    limits: [AtomicU64; LedgerPart::ALL.len()],
 }
 
 impl Ledger {
@@ -93,6 +96,16 @@ impl Ledger {
         self.total.fetch_sub(bytes, Ordering::Relaxed);
         let before = self.parts[part as usize].fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{part}: released {bytes} of {before} bytes");
+    }
+
+    /// From now on [`Charge::try_resize`] does not take `part` beyond `bytes`.
+    pub fn limit(&self, part: LedgerPart, bytes: u64) {
+        self.limits[part as usize].store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    fn has_room(&self, part: LedgerPart, more_bytes: u64) -> bool {
+        let limit_bytes = self.limits[part as usize].load(Ordering::Relaxed);
+        limit_bytes == 0 || self.bytes(part).saturating_add(more_bytes) <= limit_bytes
     }
 
     /// What `part` holds now.
@@ -147,6 +160,19 @@ impl Charge {
     }
 }
 
+impl Charge {
+    /// [`Self::resize`], for what its user can do without: false, and nothing changed, if the part's limit stands against
+    /// it. Two at once may pass it by what one of them asks for.
+    #[must_use]
+    pub fn try_resize(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= self.bytes || self.ledger.has_room(self.part, bytes - self.bytes);
+        if fits {
+            self.resize(bytes);
+        }
+        fits
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         self.ledger.release(self.part, self.bytes);
@@ -172,5 +198,21 @@ mod tests {
         assert_eq!((ledger.total(), ledger.peak()), (0, 110));
         ledger.reset_peak();
         assert_eq!(ledger.peak(), 0);
+    }
+
+    #[test]
+    fn a_limit_binds_only_those_who_can_do_without() {
+        let ledger = Arc::new(Ledger::new());
+        let mut ahead = Charge::new(&ledger, LedgerPart::Iterators, 10);
+        assert!(ahead.try_resize(1_000), "no limit so far");
+        ahead.resize(10);
+        ledger.limit(LedgerPart::Iterators, 100);
+        assert!(ahead.try_resize(90) && ahead.try_resize(100) && !ahead.try_resize(101));
+        assert_eq!(ledger.bytes(LedgerPart::Iterators), 100);
+        let mut needed = Charge::new(&ledger, LedgerPart::Iterators, 0);
+        needed.resize(50);
+        assert!(!ahead.try_resize(101) && ahead.try_resize(40));
+        let mut filters = Charge::new(&ledger, LedgerPart::Filters, 0);
+        assert!(filters.try_resize(1_000), "each part has its own");
     }
 }

@@ -34,7 +34,8 @@
 //! let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
 //! let files = Arc::new(OpenFiles::new(1_000));
 //! let (filter, index) = (Residency::Pinned, Residency::Pinned);
-//! let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index };
+//! let options =
+//!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index, bounds: None };
 //! let table = TableReader::open(&env, Path::new("/"), options)?;
 //! let (digest, mut cost) = (digest.digest(b"apple"), ReadCounters::default());
 //! let found = table.get(b"apple", SeqNo::MAX, digest, ValueMode::Copy, &mut cost)?;

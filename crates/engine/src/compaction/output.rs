@@ -204,8 +204,10 @@ impl<'a> Output<'a> {
         for (summary, written) in &self.finished {
             content.merge(summary.content);
             // The heads and separators of its blocks, its bounds.
-            self.core.make_memory(summary.file_bytes / 64 + OPEN_TABLE_BYTES);
-            let reader = open_reader(self.core, summary.id, summary.birth)?;
+            let bounds = (&summary.smallest, summary.upper.as_ref());
+            let bounds_bytes = (bounds.0.len() + bounds.1.map_or(0, Bytes::len)) as u64;
+            self.core.make_memory(summary.file_bytes / 64 + OPEN_TABLE_BYTES + bounds_bytes);
+            let reader = open_reader(self.core, summary.id, summary.birth, bounds)?;
             if self.options.verify {
                 reader.check_written(written)?;
             }
@@ -259,11 +261,12 @@ fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
     Ok(TableWriter::create(&core.env, &core.dir, options)?)
 }
 
-/// Opens a table of the database for reading.
+/// Opens a table of the database for reading, which shares the bounds that the caller has of it.
 pub(crate) fn open_reader(
     core: &Core,
     id: shamba_table::TableId,
     birth: shamba_table::BirthId,
+    (smallest, upper): (&Bytes, Option<&Bytes>),
 ) -> Result<Arc<TableReader>> {
     let options = ReaderOptions {
         id,
@@ -275,6 +278,7 @@ pub(crate) fn open_reader(
         direct_io: core.settings.direct_io,
         filter: core.settings.filter_residency,
         index: core.settings.filter_residency,
+        bounds: Some((smallest.clone(), upper.cloned())),
     };
     let reader = TableReader::open(&core.env, &core.dir, options)?;
     core.hold_early(&reader)?;

@@ -24,7 +24,7 @@ use super::header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::error::{Error, Result};
 
 /// A buffer that grew past this for one large batch gives the memory back.
-const BUFFER_KEPT_BYTES: usize = 1 << 20;
+const BUFFER_KEPT_BYTES: usize = 256 << 10;
 /// A record of several frames goes to the operating system in pieces of at least this.
 const PIECE_BYTES: usize = 128 << 10;
 /// The unit in which a disk loses what was written.
@@ -351,6 +351,11 @@ impl FrameWriter {
     /// Bytes that a failure would lose.
     pub(crate) fn buffered(&self) -> u64 {
         self.begun_bytes + self.buffer.len() as u64
+    }
+
+    /// Memory of the buffer, whatever is in it.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// The checksum of the last record's last frame.

@@ -31,6 +31,7 @@ pub(crate) struct Batch {
     /// The value of the last entry, if it is long.
     long: Option<Slice>,
     wanted: usize,
+    full_bytes: usize,
 }
 
 /// Where the key and the value of an entry end.
@@ -43,15 +44,32 @@ struct Ends {
 impl Batch {
     /// Empties it, for up to `wanted` new entries.
     pub fn begin(&mut self, wanted: usize) {
+        self.begin_within(wanted, FULL_BYTES);
+    }
+
+    /// The same in little memory: what it has beyond that is given back.
+    pub fn begin_small(&mut self, wanted: usize) {
+        if self.bytes.capacity() > FIRST_BYTES {
+            (self.bytes, self.ends) = (Vec::new(), Vec::new());
+        }
+        self.begin_within(wanted, FIRST_BYTES / 2);
+    }
+
+    fn begin_within(&mut self, wanted: usize, full_bytes: usize) {
         self.bytes.clear();
         self.ends.clear();
         self.long = None;
-        self.wanted = wanted;
+        (self.wanted, self.full_bytes) = (wanted, full_bytes);
         if self.bytes.capacity() < FIRST_BYTES {
             // At once what a short scan needs: it would grow step by step, for each of a few entries.
             self.bytes.reserve(FIRST_BYTES);
             self.ends.reserve(FIRST_ENTRIES);
         }
+    }
+
+    /// Memory beside itself; a long value is the table's or the cache's.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<Ends>()
     }
 
     /// How many entries there are.
@@ -62,7 +80,7 @@ impl Batch {
     /// Whether no more entries should be added.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.ends.len() >= self.wanted || self.bytes.len() >= FULL_BYTES || self.long.is_some()
+        self.ends.len() >= self.wanted || self.bytes.len() >= self.full_bytes || self.long.is_some()
     }
 
     /// Adds an entry with a short value; false, and nothing is added, if the value is long.

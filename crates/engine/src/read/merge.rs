@@ -46,6 +46,11 @@ enum Direction {
 }
 
 impl MergeIter {
+    /// About the memory that it takes, blocks apart.
+    pub fn memory_bytes(&self) -> usize {
+        self.children.capacity() * size_of::<Child>() + self.order.capacity() * size_of::<u32>()
+    }
+
     /// A merge of `sources`, newest first. It stands nowhere until it is sought.
     pub fn new(sources: Vec<impl Into<Source>>) -> Self {
         let child = |iter: _| Child { iter: Into::into(iter), live: false, head: 0, seq: SeqNo::ZERO };

@@ -8,6 +8,7 @@ pub(crate) mod merge;
 mod multi_get;
 pub(crate) mod pool;
 pub(crate) mod reader;
+pub(crate) mod registry;
 pub(crate) mod run_iter;
 pub(crate) mod scan;
 pub(crate) mod source;

@@ -3,7 +3,7 @@
 //! A [`Scan`] owns what it must not lose: the sequence number it reads at (registered, so that merges keep
 //! what it sees), its range, and the key it stands at. Everything else (the view with its memtables and
 //! files, the blocks under its iterators) sits in a *slot*. Between two calls anybody may empty the slot
-//! ([`IterRegistry::revoke_idle`]); the next call then takes the newest view, seeks to its key at its
+//! ([`super::registry`]); the next call then takes the newest view, seeks to its key at its
 //! sequence number, and goes on. So a thousand idle scans keep no memtable, block or dead file alive, and a
 //! long scan over a busy database moves from view to view.
 //!
@@ -18,149 +18,27 @@
 //! entries allocates next to nothing while the view stays the same. To everybody else such a slot is that of an
 //! idle scan.
 //!
-//! Not here: what is visible ([`super::visible`]), the public faces ([`super::cursor`]).
+//! Not here: who takes views, and when ([`super::registry`]), what is visible ([`super::visible`]), the public faces ([`super::cursor`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use shamba_table::Walk;
+use shamba_table::{Charge, Walk};
 
 use super::batch::Batch;
+use super::registry::{IterRegistry, Live, Slot, Spare, lock};
 use super::visible::VisibleIter;
 use crate::error::Result;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::version::KeyRange;
-use crate::view::{View, ViewSource};
+use crate::view::ViewSource;
 
-/// Creating iterators on many threads must not queue at one lock.
-const SHARDS: usize = 16;
 /// The most entries that are found in one go: the lock and the calls around them are then cheap for each.
 const FOUND_AT_ONCE: usize = 64;
 /// How many times more entries a scan finds at each call after the first: what is found in vain, because the
 /// scan ends, is at most about twice what it used.
 const WANTED_GROWTH: usize = 3;
-/// What a shard keeps of scans that ended: a thread seldom has more of them open than this, and ends them all.
-const SPARE_MAX: usize = 4;
-/// A shard drops the places of ended iterators when it has at least so many.
-const SWEEP_AT_LEAST: usize = 64;
-
-/// All iterators of a database, so that their views can be taken from those that are idle.
-pub(crate) struct IterRegistry {
-    shards: [Mutex<Shard>; SHARDS],
-    revoked: AtomicU64,
-}
-
-#[derive(Default)]
-struct Shard {
-    slots: Vec<Weak<Slot>>,
-    /// Slots of scans that ended, for those that begin: with their iterators, whose view is the newest, or was
-    /// taken as from any idle scan.
-    spare: Vec<Spare>,
-    /// At this length ended iterators are swept out: twice what was left last time, so that each
-    /// registration pays for one place.
-    sweep_at: usize,
-}
-
-/// What a scan leaves behind.
-struct Spare {
-    slot: Arc<Slot>,
-    found: Batch,
-}
-
-/// Where a scan keeps what can be taken from it.
-#[derive(Default)]
-struct Slot {
-    live: Mutex<Option<VisibleIter>>,
-    /// Somebody wants the view, or has taken it since the scan last asked the iterator.
-    wanted: AtomicBool,
-}
-
-impl IterRegistry {
-    /// A registry without iterators.
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self { shards: std::array::from_fn(|_| Mutex::default()), revoked: AtomicU64::new(0) })
-    }
-
-    /// Takes the view and the blocks from every idle iterator whose view is `stale`; those in the middle of a
-    /// call give theirs up at its end. Tells how many were taken at once.
-    pub fn revoke_idle(&self, stale: impl Fn(&View) -> bool) -> usize {
-        let mut taken = Vec::new();
-        for slot in self.shards.iter().flat_map(slots) {
-            // The note comes first: a call that ends after the try below finds it.
-            slot.wanted.store(true, Ordering::SeqCst);
-            if let Ok(mut live) = slot.live.try_lock() {
-                // It stays where the view is taken: the scan asks for the newest before it goes on.
-                if live.as_ref().is_some_and(|iter| stale(iter.view())) {
-                    taken.extend(live.take());
-                } else if live.is_some() {
-                    slot.wanted.store(false, Ordering::SeqCst);
-                }
-            }
-        }
-        self.revoked.fetch_add(taken.len() as u64, Ordering::Relaxed);
-        // What was taken may be the last hold on files and memtables; it is let go here, outside all locks.
-        taken.len()
-    }
-
-    /// How many views have been taken from idle iterators so far.
-    pub fn revoked(&self) -> u64 {
-        self.revoked.load(Ordering::Relaxed)
-    }
-
-    /// How many iterators hold a view now.
-    #[cfg(test)]
-    pub fn pinned(&self) -> usize {
-        let holds = |slot: &Arc<Slot>| slot.live.try_lock().map_or(true, |live| live.is_some());
-        self.shards.iter().flat_map(slots).filter(holds).count()
-    }
-
-    /// A slot for a scan: the last one that a scan of this thread has left, or a new one.
-    fn take(&self) -> Spare {
-        let mut shard = lock(self.shard());
-        if let Some(spare) = shard.spare.pop() {
-            return spare;
-        }
-        let slot = Arc::<Slot>::default();
-        if shard.slots.len() >= shard.sweep_at.max(SWEEP_AT_LEAST) {
-            shard.slots.retain(|slot| slot.strong_count() > 0);
-            shard.sweep_at = 2 * shard.slots.len();
-        }
-        shard.slots.push(Arc::downgrade(&slot));
-        Spare { slot, found: Batch::default() }
-    }
-
-    /// Takes back what a scan has no more use for.
-    fn leave(&self, spare: Spare) {
-        if let Some(iter) = lock(&spare.slot.live).as_mut() {
-            iter.let_go();
-        }
-        let mut shard = lock(self.shard());
-        if shard.spare.len() < SPARE_MAX {
-            shard.spare.push(spare);
-        }
-    }
-
-    /// The shard of this thread.
-    fn shard(&self) -> &Mutex<Shard> {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
-        }
-        &self.shards[NUMBER.with(|number| *number)]
-    }
-}
-
-/// The slots of a shard's iterators, to be looked at without the shard's lock.
-fn slots(shard: &Mutex<Shard>) -> Vec<Arc<Slot>> {
-    lock(shard).slots.iter().filter_map(Weak::upgrade).collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Both a shard and a slot are whole at every point where a panic could unwind past them: an iterator
-    // that panicked in a call is sought anew before it is used again, or not used again.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What a scan needs to begin.
 #[derive(Clone)]
@@ -183,6 +61,8 @@ pub(crate) struct Scan {
     place: Place,
     /// What was found at the last move that asked the iterator, in the direction that it went.
     found: Batch,
+    /// Memory of what was found.
+    charge: Charge,
     /// Where the scan stands in `found` when `place` is `At`; otherwise of no meaning.
     at: usize,
     direction: Direction,
@@ -223,13 +103,14 @@ enum Move<'k> {
 impl Scan {
     /// A scan of `range` that stands nowhere and holds nothing yet.
     pub fn new(source: ScanSource, range: KeyRange) -> Self {
-        let Spare { slot, found } = source.registry.take();
+        let Spare { slot, found, charge } = source.registry.take();
         Self {
             source,
             range,
             slot,
             place: Place::Nowhere,
             found,
+            charge,
             at: 0,
             direction: Direction::Forward,
             wanted: 1,
@@ -315,6 +196,11 @@ impl Scan {
 
     fn go(&mut self, direction: Direction, step: &Move<'_>) -> Result<bool> {
         let moved = if self.range.is_empty() { Ok(false) } else { self.move_live(direction, step) };
+        let found_bytes = self.found.memory_bytes() as u64;
+        if found_bytes != self.charge.bytes() {
+            self.charge.resize(found_bytes);
+        }
+        self.source.registry.relieve(&self.slot);
         self.place = match (&moved, direction) {
             (Err(_), _) => Place::Nowhere,
             (Ok(true), _) => Place::At,
@@ -333,11 +219,14 @@ impl Scan {
         } else {
             1
         };
+        let crowded = self.source.registry.is_crowded();
         let mut live = lock(&self.slot.live);
         let (moved, failed) = match live.as_mut() {
             // The iterator stands at the last key found.
-            Some(iter) if on && self.direction == direction && self.at + 1 == self.found.len() => {
-                self.found.begin(self.wanted);
+            Some(Live { iter, .. })
+                if on && self.direction == direction && self.at + 1 == self.found.len() =>
+            {
+                begin_found(&mut self.found, self.wanted, crowded);
                 let moved = match direction {
                     Direction::Forward => iter.next(&mut self.found),
                     Direction::Backward => iter.prev(&mut self.found),
@@ -346,9 +235,9 @@ impl Scan {
             }
             _ => {
                 let key = if on { self.found.key(self.at).unwrap_or_default().to_vec() } else { Vec::new() };
-                self.found.begin(self.wanted);
+                begin_found(&mut self.found, self.wanted, crowded);
                 let iter = match live.as_mut() {
-                    Some(iter) if self.begun => iter,
+                    Some(Live { iter, .. }) if self.begun => iter,
                     _ => begin(&self.source, &self.range, &self.slot, &mut live)?,
                 };
                 self.begun = true;
@@ -379,9 +268,16 @@ impl Scan {
 
 impl Drop for Scan {
     fn drop(&mut self) {
-        let spare = Spare { slot: Arc::clone(&self.slot), found: std::mem::take(&mut self.found) };
-        self.source.registry.leave(spare);
+        let registry = &self.source.registry;
+        let charge = std::mem::replace(&mut self.charge, registry.charge());
+        let found = std::mem::take(&mut self.found);
+        registry.leave(Spare { slot: Arc::clone(&self.slot), found, charge });
     }
+}
+
+/// Makes ready for `wanted` entries: in little memory, when there is little.
+fn begin_found(found: &mut Batch, wanted: usize, crowded: bool) {
+    if crowded { found.begin_small(wanted) } else { found.begin(wanted) }
 }
 
 /// Puts an iterator over the newest view into the slot; the one that is there, if it has this view.
@@ -389,17 +285,20 @@ fn begin<'l>(
     source: &ScanSource,
     range: &KeyRange,
     slot: &Slot,
-    live: &'l mut Option<VisibleIter>,
+    live: &'l mut Option<Live>,
 ) -> Result<&'l mut VisibleIter> {
     // Whoever wanted a view before now wanted an older one than this: it was published before they asked.
     slot.wanted.swap(false, Ordering::SeqCst);
     let (view, seq) = (source.views.view()?, source.seq.seq());
     match live.take() {
-        Some(mut left) if Arc::ptr_eq(left.view(), &view) => {
-            left.restart(seq, range.clone(), source.walk);
-            Ok(live.insert(left))
+        Some(mut left) if Arc::ptr_eq(left.iter.view(), &view) => {
+            left.iter.restart(seq, range.clone(), source.walk);
+            Ok(&mut live.insert(left).iter)
         }
-        _ => Ok(live.insert(VisibleIter::new(view, seq, range.clone(), source.walk))),
+        _ => {
+            let iter = VisibleIter::new(view, seq, range.clone(), source.walk);
+            Ok(&mut live.insert(source.registry.live(iter)).iter)
+        }
     }
 }
 

@@ -19,8 +19,9 @@ use shamba_table::{
 };
 
 use super::merge::MergeIter;
+use super::registry::IterRegistry;
 use super::run_iter::RunIter;
-use super::scan::{IterRegistry, ScanSource};
+use super::scan::ScanSource;
 use crate::error::Result;
 use crate::ids::{Age, KeyspaceId, RunId};
 use crate::memtable::{ChunkedMemtable, Memtable};
@@ -227,7 +228,7 @@ pub(crate) enum Op {
 pub(crate) struct Store {
     env: Env,
     cache: Arc<BlockCache>,
-    ledger: Arc<Ledger>,
+    pub ledger: Arc<Ledger>,
     view: Mutex<Arc<View>>,
     history: Mutex<Vec<Op>>,
     next_id: Mutex<u64>,
@@ -247,6 +248,11 @@ impl ViewSource for Store {
 
 impl Store {
     pub fn new() -> Arc<Self> {
+        Self::with_iterator_bytes(1 << 30)
+    }
+
+    /// A store whose iterators may hold so much.
+    pub fn with_iterator_bytes(iterator_bytes: u64) -> Arc<Self> {
         let env = Env::deterministic(Arc::new(MemFs::new()), 1);
         env.vfs.create_dir_all(Path::new(DIR)).expect("memory");
         let ledger = Arc::new(Ledger::new());
@@ -255,12 +261,12 @@ impl Store {
         Arc::new(Self {
             env,
             cache: Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger))),
+            registry: IterRegistry::new(Arc::clone(&ledger), iterator_bytes),
             ledger,
             view: Mutex::new(Arc::new(view)),
             history: Mutex::default(),
             next_id: Mutex::new(1),
             snapshots: SnapshotList::new(),
-            registry: IterRegistry::new(),
         })
     }
 
@@ -448,6 +454,7 @@ impl Store {
             direct_io: false,
             filter: Residency::Pinned,
             index: Residency::Pinned,
+            bounds: None,
         };
         let reader = TableReader::open(&self.env, Path::new(DIR), options).expect("just written");
         TableUse::whole(Arc::new(TableMeta {

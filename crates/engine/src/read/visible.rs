@@ -107,6 +107,11 @@ impl VisibleIter {
         });
     }
 
+    /// About the memory that it takes, blocks apart.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.merge.memory_bytes()
+    }
+
     /// The view that the iterator keeps alive.
     pub fn view(&self) -> &Arc<View> {
         &self.view

@@ -13,6 +13,7 @@
 
 pub(crate) mod codec;
 pub(crate) mod load;
+mod pieces;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;

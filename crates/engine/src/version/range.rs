@@ -13,6 +13,9 @@ use bytes::Bytes;
 
 use super::edit::{KeyRange, TableMeta, TableUse};
 
+/// The reference counts of a table and of its two keys, and what the allocator adds.
+const COUNTS_BYTES: usize = 96;
+
 /// The order of two exclusive upper bounds.
 pub(crate) fn cmp_upper(a: Option<&Bytes>, b: Option<&Bytes>) -> Ordering {
     match (a, b) {
@@ -69,6 +72,15 @@ impl TableUse {
     pub fn whole(meta: Arc<TableMeta>) -> Self {
         let (range, live_bytes) = (meta.key_range(), meta.file_bytes);
         Self { meta, range, live_bytes }
+    }
+
+    /// Memory of this use and of what the manifest knows of the table, bounds apart: the open table counts those, and
+    /// shares them. Where less than the whole table counts, the range has keys of its own.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let own = |key: &Bytes, shared: Option<&Bytes>| if shared == Some(key) { 0 } else { key.len() };
+        let lower_bytes = own(&self.range.lower, Some(&self.meta.smallest));
+        let upper_bytes = self.range.upper.as_ref().map_or(0, |upper| own(upper, self.meta.upper.as_ref()));
+        size_of::<Self>() + size_of::<TableMeta>() + COUNTS_BYTES + lower_bytes + upper_bytes
     }
 
     /// Whether some of the file counts no longer.

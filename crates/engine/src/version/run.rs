@@ -32,6 +32,7 @@ pub struct Run {
     /// Over each table's lower and upper bound, in turn; without the last upper one if there is no end.
     fences: LayeredHeads,
     bytes: u64,
+    metadata_bytes: usize,
     has_range_deletes: bool,
     tombstones: OnceLock<Arc<FragmentedTombstones>>,
 }
@@ -55,10 +56,12 @@ impl Run {
         }
         let unbounded = tables.last().is_some_and(|table| table.range.upper.is_none());
         let count = (2 * tables.len()).saturating_sub(usize::from(unbounded));
+        let fences = LayeredHeads::new(count, |number| fence(&tables, number));
         Ok(Self {
             id,
             age,
-            fences: LayeredHeads::new(count, |number| fence(&tables, number)),
+            metadata_bytes: fences.memory_bytes() + tables.iter().map(TableUse::memory_bytes).sum::<usize>(),
+            fences,
             bytes: tables.iter().fold(0, |sum, table| sum.saturating_add(table.live_bytes)),
             has_range_deletes: tables.iter().any(|table| table.meta.range_deletes > 0),
             tables: tables.into_boxed_slice(),
@@ -74,6 +77,11 @@ impl Run {
     /// About how many bytes count.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Memory of the run and of what it says of its tables; not that of the open tables, which count their own.
+    pub fn metadata_bytes(&self) -> usize {
+        size_of::<Self>() + self.metadata_bytes
     }
 
     /// The one table whose range holds `key`.

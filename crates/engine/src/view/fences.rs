@@ -62,6 +62,11 @@ impl JoinedFences {
         Some(Self { heads, owners: owners.into(), rows: rows.into(), runs })
     }
 
+    /// Bytes held on the heap.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.heads.memory_bytes() + size_of_val(&*self.owners) + size_of_val(&*self.rows)
+    }
+
     /// For every run of `plans`, of which this was made, the table whose range holds `key`.
     #[inline]
     pub(super) fn row(&self, plans: &[RunPlan], key: &[u8]) -> Row<'_> {

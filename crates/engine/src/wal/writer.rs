@@ -306,6 +306,11 @@ impl WalWriter {
         self.frames.buffered()
     }
 
+    /// Memory that the log takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.frames.memory_bytes()
+    }
+
     /// The last sequence number appended.
     pub(crate) fn last_seq(&self) -> SeqNo {
         self.last_seq

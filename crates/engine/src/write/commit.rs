@@ -208,6 +208,10 @@ impl Core {
             return Err(self.log_append_failed(writing, error));
         }
         let bytes = wal.offset() - before;
+        // It seldom changes: what a buffer has grown to it keeps.
+        if wal.memory_bytes() as u64 != writing.log_charge.bytes() {
+            self.charge_memory(&mut writing.log_charge, wal.memory_bytes() as u64);
+        }
         let mut in_log = None;
         if !places.is_empty() {
             in_log = InLog::new(writing.values.get_or_insert_with(|| wal.values()), places, held_bytes_max);

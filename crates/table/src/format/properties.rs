@@ -99,6 +99,20 @@ impl Properties {
         Ok(properties)
     }
 
+    /// Takes these bounds in place of its own, which are equal, or leaves it.
+    pub(crate) fn share_bounds(&mut self, bounds: Option<(Bytes, Option<Bytes>)>) {
+        if let Some((smallest, upper)) = bounds
+            && (&smallest, &upper) == (&self.smallest, &self.upper)
+        {
+            (self.smallest, self.upper) = (smallest, upper);
+        }
+    }
+
+    /// Bytes of both bounds.
+    pub(crate) fn bounds_bytes(&self) -> usize {
+        self.smallest.len() + self.upper.as_ref().map_or(0, Bytes::len)
+    }
+
     /// What must hold whatever the entries are.
     fn check(&self) -> Result<(), String> {
         if self.deletes > self.entries || self.filter_keys > self.entries {

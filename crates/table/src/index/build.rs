@@ -31,6 +31,24 @@ pub(crate) fn separator<'a>(last: &'a [u8], next: &'a [u8], made: &'a mut Vec<u8
     }
 }
 
+/// Longer keys end a table with a shorter separator: it stays in memory, and a few bytes tell as much.
+const LAST_BYTES_MAX: usize = 64;
+
+/// A separator for the last block of a table, whose last key is `last`: that key or, where it is long, a short one
+/// after it.
+pub(crate) fn last_separator<'a>(last: &'a [u8], made: &'a mut Vec<u8>) -> &'a [u8] {
+    let start = last.get(..LAST_BYTES_MAX).unwrap_or_default();
+    match start.iter().rposition(|byte| *byte < u8::MAX) {
+        Some(at) if last.len() > LAST_BYTES_MAX => {
+            made.clear();
+            made.extend_from_slice(&start[..at]);
+            made.push(start[at] + 1);
+            made
+        }
+        _ => last,
+    }
+}
+
 /// Collects separators into partitions.
 #[derive(Default)]
 pub(crate) struct IndexBuilder {
@@ -83,6 +101,22 @@ impl IndexBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_separator_is_short_and_not_before_the_last_key() {
+        let mut made = Vec::new();
+        for (last, expected_bytes) in [
+            (vec![b'a'; LAST_BYTES_MAX], LAST_BYTES_MAX),
+            (vec![b'a'; LAST_BYTES_MAX + 1], LAST_BYTES_MAX),
+            ([&[7; 3][..], &[0xff; 65_532]].concat(), 3),
+            (vec![0xff; 65_535], 65_535),
+            (Vec::new(), 0),
+        ] {
+            let found = last_separator(&last, &mut made);
+            assert_eq!(found.len(), expected_bytes);
+            assert!(*last <= *found);
+        }
+    }
 
     #[test]
     fn separators_lie_between_and_are_short() {

@@ -31,7 +31,7 @@ mod stored;
 mod tails;
 mod top;
 
-pub(crate) use self::build::{IndexBuilder, separator};
+pub(crate) use self::build::{IndexBuilder, last_separator, separator};
 pub(crate) use self::handle::Handle;
 pub(crate) use self::hold::SlotRef;
 pub(crate) use self::listed::Listed;

@@ -41,6 +41,11 @@ pub enum Walk {
     },
 }
 
+/// Whose memory a walk is charged to: a merge's reads everything.
+pub(super) fn walk_part(is_whole: bool) -> LedgerPart {
+    if is_whole { LedgerPart::WriteBuffers } else { LedgerPart::Iterators }
+}
+
 /// How much a walk reads ahead, and what it has read.
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead {
@@ -123,7 +128,7 @@ impl ReadAhead {
     }
 
     /// Reads the frame at `handle` and what follows it into the buffer; false, and nothing read, if nothing would
-    /// follow it.
+    /// follow it, or if there is no memory for that.
     fn read(
         &mut self,
         table: &TableReader,
@@ -142,17 +147,22 @@ impl ReadAhead {
         if last == number {
             return Ok(false);
         }
-        self.bytes = (self.bytes * 2).min(self.limit_bytes);
         let bytes = usize::try_from(end - handle.offset).unwrap_or(usize::MAX);
         self.filled = 0;
         // Only ever grows: a new buffer for each read would cost as much as the read.
         if bytes > self.buffer.len() {
             let charge =
-                self.charge.get_or_insert_with(|| Charge::new(&table.ledger, LedgerPart::Iterators, 0));
-            charge.resize(bytes as u64);
+                self.charge.get_or_insert_with(|| Charge::new(&table.ledger, walk_part(self.whole), 0));
+            // A merge has memory kept for it; a scan can do without, and reads block by block.
+            if self.whole {
+                charge.resize(bytes as u64);
+            } else if !charge.try_resize(bytes as u64) {
+                return Ok(false);
+            }
             self.buffer = Vec::new();
             self.buffer.resize(bytes, 0);
         }
+        self.bytes = (self.bytes * 2).min(self.limit_bytes);
         table.loaded.file.read_into(handle.offset, bytes, &mut self.buffer, DATA_BLOCK)?;
         (self.start, self.filled) = (handle.offset, bytes);
         Ok(true)

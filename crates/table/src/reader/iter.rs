@@ -12,15 +12,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo, prefetch_line};
 
-use super::ahead::{ReadAhead, Walk};
+use super::ahead::{ReadAhead, Walk, walk_part};
 use super::walked::IndexCursor;
-use super::window::{ENTRIES_MAX, Window};
+use super::window::{ENTRIES_MAX, WINDOW_BYTES, Window};
 use super::{DATA_BLOCK, ReadCounters, TableReader};
 use crate::block::DataBlock;
 use crate::cache::PinnedBlock;
 use crate::entry::{EntryIter, EntryView};
 use crate::error::Result;
 use crate::index::{BlockNo, Handle};
+use crate::ledger::Charge;
 
 /// How much more entries each window of a walk has than the one before: looking at a block's header costs about
 /// as much as a few entries.
@@ -38,6 +39,8 @@ pub struct TableIter {
     ahead: ReadAhead,
     index: IndexCursor,
     counters: ReadCounters,
+    /// Its window, and the block at hand if that has no frame in the cache.
+    charge: Charge,
 }
 
 /// A block at hand.
@@ -53,8 +56,11 @@ struct Held {
 
 impl TableIter {
     pub(super) fn new(table: Arc<TableReader>, walk: Walk) -> Self {
+        let charge =
+            Charge::new(&table.ledger, walk_part(matches!(walk, Walk::Whole { .. })), WINDOW_BYTES as u64);
         Self {
             table,
+            charge,
             block: None,
             window: Window::default(),
             stride: 1,
@@ -84,6 +90,7 @@ impl TableIter {
         self.window.clear();
         self.ahead.let_go();
         self.index.let_go();
+        self.charge.resize(WINDOW_BYTES as u64);
     }
 
     /// The table that it walks.
@@ -130,8 +137,20 @@ impl TableIter {
         let payload = self.ahead.block(&self.table, &self.index, number, handle, &mut self.counters)?;
         // A reader checks the count against the handle's when it reads the block.
         let count = handle.entries as usize;
+        self.charge_block(&payload);
         self.block = Some(Held { number, offset: handle.offset, payload, count });
         Ok(count)
+    }
+
+    fn charge_block(&mut self, payload: &PinnedBlock) {
+        let block_bytes = match payload {
+            PinnedBlock::Frame(_) => 0, // The cache counts it.
+            PinnedBlock::Heap(bytes) => bytes.len(),
+        };
+        let bytes = (WINDOW_BYTES + block_bytes) as u64;
+        if bytes != self.charge.bytes() {
+            self.charge.resize(bytes);
+        }
     }
 
     /// What `ask` finds in the block held.

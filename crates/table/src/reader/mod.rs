@@ -55,6 +55,10 @@ use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
 use crate::writer::TableSummary;
 
+/// What an open table takes beside its filter, its index and its keys: itself, its path, its places among the open files
+/// and in the cache, and what the allocator adds to a dozen allocations.
+pub(crate) const OPEN_BYTES: usize = size_of::<TableReader>() + 512;
+
 /// Data blocks as they are named in errors.
 const DATA_BLOCK: &str = "data block";
 
@@ -79,6 +83,9 @@ pub struct ReaderOptions {
     pub filter: Residency,
     /// How the index is held. A budgeted one holds no partition until it is told to.
     pub index: Residency,
+    /// The first key and the bound behind the last one, if the caller keeps them: the table then has no copies of its
+    /// own. Others than the file's are ignored.
+    pub bounds: Option<(Bytes, Option<Bytes>)>,
 }
 
 /// What reads cost. Add up over lookups by passing the same one.
@@ -129,7 +136,8 @@ impl TableReader {
     pub fn open(env: &Env, dir: &Path, options: ReaderOptions) -> Result<Arc<Self>> {
         let path = dir.join(table_file_name(options.id));
         let file = TableFile::open(&env.vfs, &path, options.direct_io, &options.files)?;
-        let loaded = load(file, Some(options.birth), options.index, &options.ledger)?;
+        let mut loaded = load(file, Some(options.birth), options.index, &options.ledger)?;
+        loaded.properties.share_bounds(options.bounds);
         if loaded.footer.digest != options.digest {
             let (found, expected) = (loaded.footer.digest, options.digest);
             return Err(loaded.file.damaged(
@@ -157,7 +165,10 @@ impl TableReader {
         let charge = |part, bytes: usize| Charge::new(&options.ledger, part, bytes as u64);
         let charges = [
             charge(LedgerPart::Indexes, loaded.index.base_bytes()),
-            charge(LedgerPart::TableMeta, size_of::<Self>() + tombstone_bytes + filter_bytes),
+            charge(
+                LedgerPart::TableMeta,
+                OPEN_BYTES + loaded.properties.bounds_bytes() + tombstone_bytes + filter_bytes,
+            ),
         ];
         let reader = Arc::new(Self {
             loaded,

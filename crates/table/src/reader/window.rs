@@ -17,6 +17,9 @@ pub(super) const ENTRIES_MAX: usize = 16;
 /// What the keys of a window mostly fit into.
 const KEYS_BYTES: usize = 1024;
 
+/// What a window mostly takes.
+pub(super) const WINDOW_BYTES: usize = KEYS_BYTES + ENTRIES_MAX * size_of::<Taken>();
+
 /// Consecutive entries of a block, one of which is current.
 #[derive(Debug, Default)]
 pub(super) struct Window {

@@ -110,8 +110,9 @@ impl Rig {
         let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
         let (files, direct_io) = (Arc::clone(&self.files), self.direct_io);
         self.cache.remove_table(id);
-        let (filter, index) = (Residency::Pinned, self.hold);
-        let options = ReaderOptions { id, birth, digest, cache, ledger, files, direct_io, filter, index };
+        let (filter, index, bounds) = (Residency::Pinned, self.hold, None);
+        let options =
+            ReaderOptions { id, birth, digest, cache, ledger, files, direct_io, filter, index, bounds };
         TableReader::open(&self.env, dir, options)
     }
 

@@ -97,13 +97,14 @@ fn lookups_and_walks_agree_with_a_sorted_list_whatever_is_resident() {
             // With little memory partitions and blocks drive each other out.
             rig.cache.set_capacity_bytes([1 << 20, 40 << 10, 0][dice.below(3)]);
             let mut iters = [table.iter(true), table.iter(false), table.walk(Walk::Whole { bytes: 2_000 })];
+            let idle_bytes = rig.ledger.bytes(LedgerPart::Iterators);
             for _ in 0..1_500 {
                 change_residency(&table, &dice);
                 check_ledger(&rig, &table);
                 ask(&rig, &table, &mut iters[dice.below(3)], &rows, &dice);
             }
             iters.iter_mut().for_each(TableIter::let_go);
-            assert_eq!(rig.ledger.bytes(LedgerPart::Iterators), 0);
+            assert_eq!(rig.ledger.bytes(LedgerPart::Iterators), idle_bytes);
         }
         drop(table);
         rig.cache.set_capacity_bytes(0);

@@ -13,6 +13,7 @@ use crate::filter_section;
 use crate::format::footer::Footer;
 use crate::format::properties::Properties;
 use crate::format::{FEATURE_VALUES, HEADER_BYTES, Section, SectionKind};
+use crate::index::last_separator;
 use crate::range;
 use crate::reader::WrittenBlocks;
 
@@ -61,7 +62,8 @@ impl TableWriter {
         }
         self.cut_block()?;
         if let Some(handle) = self.unlisted.take() {
-            self.index.push(&self.last_key, SeqNo::ZERO, handle);
+            let last = last_separator(&self.last_key, &mut self.separator);
+            self.index.push(last, SeqNo::ZERO, handle);
         }
         let mut sections = Sections { done: Vec::new(), next: HEADER_BYTES as u64 };
         sections.close(SectionKind::Data, self.out.offset());
@@ -96,9 +98,8 @@ impl TableWriter {
 
     fn properties(&self) -> Properties {
         let last_upper = (self.entries > 0).then(|| {
-            let mut upper = self.last_key.clone();
-            upper.push(0);
-            Bytes::from(upper)
+            // Exactly as long as it is: it stays for as long as the table is open.
+            Bytes::from([&self.last_key[..], &[0]].concat())
         });
         let starts = self.tombstones.iter().map(|tombstone| tombstone.start.clone());
         let ends = self.tombstones.iter().map(|tombstone| tombstone.end.clone());

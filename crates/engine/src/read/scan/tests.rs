@@ -1,10 +1,12 @@
 //! Scans over a keyspace that changes under them, against the model frozen at their sequence number.
 
 use std::sync::Weak;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::read::testing::{Dice, Op, Store, random_range};
+use crate::view::View;
 
 /// A scan and what it must see.
 struct Watched {
@@ -202,13 +204,13 @@ fn a_thousand_idle_scans_keep_no_view_alive() {
         assert_eq!(scan.key(), Some(&b"051"[..]));
     }
     assert_eq!(revoke_stale(&store), 0, "they hold the newest view now");
-    let slots = || store.registry.shards.iter().map(|shard| lock(shard).slots.len()).sum::<usize>();
+    let slots = || store.registry.places();
     assert_eq!(slots(), 1_000);
     drop(scans);
     for _ in 0..2_000 {
         drop(Scan::new(store.scan_source(store.take()), KeyRange::everything()));
     }
-    assert!(slots() <= 2_000 + SHARDS, "{} places kept for ended scans", slots());
+    assert!(slots() <= 2_100, "{} places kept for ended scans", slots());
 }
 
 /// A source of views during which something else happens.
@@ -281,4 +283,46 @@ fn a_merge_keeps_what_registered_scans_see_and_drops_the_rest() {
     drop(scan);
     store.merge();
     assert_eq!(versions(&store), 1);
+}
+
+/// Open iterators hold no more than they may together, whoever moves next; and all of them go on where they were.
+#[test]
+fn many_open_scans_take_little_and_lose_nothing() {
+    let limit_bytes = 1 << 20;
+    let store = Store::with_iterator_bytes(limit_bytes);
+    for number in 0..4_000 {
+        store.put(&format!("k{number:05}"), "some value of some length");
+        if number % 400 == 399 {
+            store.rotate();
+            store.flush();
+        }
+    }
+    let ledger = Arc::clone(&store.ledger);
+    let held_bytes = || ledger.bytes(shamba_table::LedgerPart::Iterators);
+    let mut scans: Vec<(usize, Scan)> = (0..400)
+        .map(|number| {
+            let mut scan = Scan::new(store.scan_source(store.take()), KeyRange::everything());
+            let at = number * 10;
+            assert!(scan.seek(format!("k{at:05}").as_bytes()).expect("readable"));
+            (at, scan)
+        })
+        .collect();
+    let mut most_bytes = held_bytes();
+    for round in 0..30 {
+        for (at, scan) in &mut scans {
+            let forward = round < 20 || *at == 0;
+            *at = if forward { *at + 1 } else { *at - 1 };
+            let moved = if forward { scan.next() } else { scan.prev() }.expect("readable");
+            assert_eq!(moved, *at < 4_000, "round {round}, at {at}");
+            if moved {
+                assert_eq!(scan.key(), Some(format!("k{at:05}").as_bytes()));
+            } else {
+                *at = 4_000;
+            }
+            most_bytes = most_bytes.max(held_bytes());
+        }
+    }
+    assert!(store.registry.revoked() > 400, "{}", store.registry.revoked());
+    assert!(most_bytes < limit_bytes * 2, "{most_bytes} of {limit_bytes}");
+    drop(scans);
 }

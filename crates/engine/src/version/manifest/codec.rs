@@ -35,6 +35,7 @@ use bytes::Bytes;
 use shamba_key::{MAX_KEY_BYTES, SeqNo};
 use shamba_table::{BirthId, TableId};
 
+use super::pieces::Pieces;
 use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::log::codec::{Decoded, Decoder, put_prefixed, put_varint};
 use crate::version::edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
@@ -72,30 +73,30 @@ impl From<String> for EditFault {
 }
 
 /// The record of an edit.
-pub(crate) fn encode_edit(edit: &ManifestEdit) -> Vec<u8> {
-    let mut out = Vec::new();
+pub(crate) fn edit_pieces(edit: &ManifestEdit) -> Pieces {
+    let mut out = Pieces::default();
     for (name, value) in &edit.settings {
-        put_field(&mut out, SETTING, |body| put_texts(body, name, value));
+        put_field(&mut out, SETTING, |body| put_texts(&mut body.short, name, value));
     }
     for (id, name, settings) in &edit.keyspaces_created {
         put_field(&mut out, KEYSPACE_CREATED, |body| {
-            put_varint(body, u64::from(id.0));
-            put_prefixed(body, name.as_bytes());
-            put_settings(body, settings);
+            put_numbers(body, &[u64::from(id.0)]);
+            put_prefixed(&mut body.short, name.as_bytes());
+            put_settings(&mut body.short, settings);
         });
     }
     for (id, settings) in &edit.keyspace_settings {
         put_field(&mut out, KEYSPACE_SETTINGS, |body| {
-            put_varint(body, u64::from(id.0));
-            put_settings(body, settings);
+            put_numbers(body, &[u64::from(id.0)]);
+            put_settings(&mut body.short, settings);
         });
     }
     for id in &edit.keyspaces_dropped {
-        put_field(&mut out, KEYSPACE_DROPPED, |body| put_varint(body, u64::from(id.0)));
+        put_field(&mut out, KEYSPACE_DROPPED, |body| put_numbers(body, &[u64::from(id.0)]));
     }
     for version in &edit.versions {
         put_field(&mut out, TREE_CHANGES, |body| {
-            put_varint(body, u64::from(version.keyspace.0));
+            put_numbers(body, &[u64::from(version.keyspace.0)]);
             for change in &version.changes {
                 put_change(body, change);
             }
@@ -105,18 +106,24 @@ pub(crate) fn encode_edit(edit: &ManifestEdit) -> Vec<u8> {
         put_field(&mut out, FLUSHED, |body| put_numbers(body, &[u64::from(keyspace.0), seq.0]));
     }
     if let Some(log) = edit.first_log {
-        put_field(&mut out, FIRST_LOG, |body| put_varint(body, log.0));
+        put_field(&mut out, FIRST_LOG, |body| put_numbers(body, &[log.0]));
     }
     if let Some((log, offset)) = edit.log_promise {
         put_field(&mut out, LOG_PROMISE, |body| put_numbers(body, &[log.0, offset]));
     }
     if let Some(seq) = edit.last_seq {
-        put_field(&mut out, LAST_SEQ, |body| put_varint(body, seq.0));
+        put_field(&mut out, LAST_SEQ, |body| put_numbers(body, &[seq.0]));
     }
     if let Some(id) = edit.next_id {
-        put_field(&mut out, NEXT_ID, |body| put_varint(body, id));
+        put_field(&mut out, NEXT_ID, |body| put_numbers(body, &[id]));
     }
     out
+}
+
+/// The record of an edit, in one.
+#[cfg(test)]
+pub(crate) fn encode_edit(edit: &ManifestEdit) -> Vec<u8> {
+    edit_pieces(edit).parts().concat()
 }
 
 /// Decodes the record of an edit.
@@ -185,16 +192,16 @@ fn once<T>(place: &mut Option<T>, value: T) -> Decoded<()> {
     }
 }
 
-fn put_field(out: &mut Vec<u8>, tag: u8, fill: impl FnOnce(&mut Vec<u8>)) {
-    let mut body = Vec::new();
+fn put_field(out: &mut Pieces, tag: u8, fill: impl FnOnce(&mut Pieces)) {
+    let mut body = Pieces::default();
     fill(&mut body);
-    out.push(tag);
-    put_prefixed(out, &body);
+    out.short.push(tag);
+    out.put_prefixed(body);
 }
 
-fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
+fn put_numbers(out: &mut Pieces, numbers: &[u64]) {
     for &number in numbers {
-        put_varint(out, number);
+        put_varint(&mut out.short, number);
     }
 }
 
@@ -229,10 +236,10 @@ fn keyspace(decoder: &mut Decoder<'_>) -> Decoded<KeyspaceId> {
     Ok(KeyspaceId(decoder.varint_u32()?))
 }
 
-fn put_bound(out: &mut Vec<u8>, bound: Option<&Bytes>) {
-    out.push(u8::from(bound.is_some()));
+fn put_bound(out: &mut Pieces, bound: Option<&Bytes>) {
+    out.short.push(u8::from(bound.is_some()));
     if let Some(bound) = bound {
-        put_prefixed(out, bound);
+        out.put_key(bound);
     }
 }
 
@@ -253,8 +260,8 @@ fn key(decoder: &mut Decoder<'_>) -> Decoded<Bytes> {
     Ok(Bytes::copy_from_slice(key))
 }
 
-fn put_range(out: &mut Vec<u8>, range: &KeyRange) {
-    put_prefixed(out, &range.lower);
+fn put_range(out: &mut Pieces, range: &KeyRange) {
+    out.put_key(&range.lower);
     put_bound(out, range.upper.as_ref());
 }
 
@@ -262,13 +269,13 @@ fn range(decoder: &mut Decoder<'_>) -> Decoded<KeyRange> {
     Ok(KeyRange { lower: key(decoder)?, upper: bound(decoder)? })
 }
 
-fn put_change(out: &mut Vec<u8>, change: &Change) {
+fn put_change(out: &mut Pieces, change: &Change) {
     match change {
         Change::Add { level, run, age, table } => put_field(out, ADD, |body| {
             put_numbers(body, &[u64::from(*level), run.0, age.0]);
             put_table(body, &table.meta);
             put_range(body, &table.range);
-            put_varint(body, table.live_bytes);
+            put_numbers(body, &[table.live_bytes]);
         }),
         Change::Remove { level, run, table } => {
             put_field(out, REMOVE, |body| put_numbers(body, &[u64::from(*level), run.0, table.0]));
@@ -276,7 +283,7 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
         Change::Narrow { level, run, table, range, live_bytes } => put_field(out, NARROW, |body| {
             put_numbers(body, &[u64::from(*level), run.0, table.0]);
             put_range(body, range);
-            put_varint(body, *live_bytes);
+            put_numbers(body, &[*live_bytes]);
         }),
     }
 }
@@ -291,7 +298,7 @@ fn change(kind: u8, decoder: &mut Decoder<'_>) -> Decoded<Change> {
         ADD => {
             let age = Age(decoder.varint()?);
             let meta = Arc::new(table(decoder)?);
-            let range = range(decoder)?;
+            let range = shared_bounds(range(decoder)?, &meta);
             Change::Add { level, run, age, table: TableUse { meta, range, live_bytes: decoder.varint()? } }
         }
         REMOVE => Change::Remove { level, run, table: TableId(decoder.varint()?) },
@@ -305,14 +312,25 @@ fn change(kind: u8, decoder: &mut Decoder<'_>) -> Decoded<Change> {
     })
 }
 
-fn put_table(out: &mut Vec<u8>, meta: &TableMeta) {
-    put_varint(out, meta.id.0);
-    out.extend_from_slice(&meta.birth.0.to_le_bytes());
+/// The range with the table's own bounds in place of copies of them: most tables count as a whole.
+fn shared_bounds(mut range: KeyRange, meta: &TableMeta) -> KeyRange {
+    if range.lower == meta.smallest {
+        range.lower = meta.smallest.clone();
+    }
+    if range.upper == meta.upper {
+        range.upper = meta.upper.clone();
+    }
+    range
+}
+
+fn put_table(out: &mut Pieces, meta: &TableMeta) {
+    put_numbers(out, &[meta.id.0]);
+    out.short.extend_from_slice(&meta.birth.0.to_le_bytes());
     put_numbers(out, &[meta.file_bytes, meta.entries, meta.deletes, meta.range_deletes]);
-    put_prefixed(out, &meta.smallest);
+    out.put_key(&meta.smallest);
     put_bound(out, meta.upper.as_ref());
     put_numbers(out, &[meta.smallest_seq.0, meta.largest_seq.0]);
-    out.extend_from_slice(&meta.bits_per_key.to_bits().to_le_bytes());
+    out.short.extend_from_slice(&meta.bits_per_key.to_bits().to_le_bytes());
 }
 
 fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {

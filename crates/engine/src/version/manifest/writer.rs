@@ -8,7 +8,7 @@ use std::path::Path;
 
 use shamba_env::Env;
 
-use super::codec::encode_edit;
+use super::codec::edit_pieces;
 use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ impl ManifestWriter {
             env.vfs.unlink(&path).map_err(|error| Error::io("remove", &path, error))?;
         }
         let mut frames = FrameWriter::create(env, &path, FileKind::Manifest, number)?;
-        frames.append_record(&[&encode_edit(&state.snapshot_edit())])?;
+        frames.append_record(&edit_pieces(&state.snapshot_edit()).parts())?;
         frames.sync()?;
         // Before the rename: a CURRENT that survives a crash must not name a file that did not.
         env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
@@ -56,7 +56,7 @@ impl ManifestWriter {
     /// What the file system says; the edit may or may not be in force after a reopen, and every later call
     /// fails with the same error.
     pub(crate) fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
-        self.frames.append_record(&[&encode_edit(edit)])?;
+        self.frames.append_record(&edit_pieces(edit).parts())?;
         self.frames.sync()?;
         self.write_promise()
     }

@@ -1,10 +1,13 @@
 //! The project's own tasks: `cargo xtask check` is the whole gate, `cargo xtask tidy` the house rules.
 //!
-//! `cargo xtask fpr-table` and `cargo xtask membership` measure filters and print JSON.
+//! `cargo xtask fpr-table` and `cargo xtask membership` measure filters and print JSON. `cargo xtask overload`,
+//! `memory-situations` and the like start experiments with the engine.
 //!
-//! Plain standard library and the filters' crate, so that it builds in seconds. Not here: the suites (`tests/`).
+//! Plain standard library and the filters' crate, so that it builds in seconds. Not here: the suites (`tests/`), the
+//! experiments (`crates/harness`).
 
 mod check;
+mod experiments;
 mod filters;
 mod tidy;
 
@@ -18,7 +21,12 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fpr-table --write
           measures them and writes the table
   membership [CHECKS] [--seed N]
-          asks filters for keys that they hold, 100 million times; fails on a denial";
+          asks filters for keys that they hold, 100 million times; fails on a denial
+  overload [--budget SIZE] [--seconds N] [--json]
+          writers, scans, readers and 1,000 iterators under 16, 64 and 512 MiB; fails where memory, reads or writes do
+          not keep what is promised
+  memory-situations [NAME]
+          the ledger beside resident memory: entries, tables, keys, iterators";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(2).collect();
@@ -28,6 +36,8 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(),
         Some("fpr-table") => filters::fpr_table(&arguments),
         Some("membership") => filters::membership(&arguments),
+        Some("overload") => experiments::overload(&arguments),
+        Some("memory-situations") => experiments::situations(&arguments),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);

@@ -14,11 +14,15 @@ mod keys;
 mod measure;
 mod mix;
 mod ops;
+pub mod overload;
+mod overload_parts;
 mod permute;
 mod result;
 mod run;
+pub mod situations;
 mod sorted;
 mod values;
+pub mod watch;
 mod workload;
 
 pub use dist::{Distribution, Picker};

@@ -1,0 +1,65 @@
+//! Experiments with a process of their own; `cargo xtask` starts them. Each prints JSON lines and fails on a violation.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use shamba_harness::overload;
+use shamba_harness::situations::{self, Situation};
+
+const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
+       experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match words.first().map(String::as_str) {
+        Some("situation") => situation(&words[1..]),
+        Some("overload") => overload(&words[1..]),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The value after `name`, if it is there.
+fn option<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
+    let at = words.iter().position(|word| word == name)?;
+    words.get(at + 1).map(String::as_str)
+}
+
+fn parsed<T: std::str::FromStr>(words: &[String], name: &str, usual: T) -> Result<T, String> {
+    let parse = |text: &str| text.parse().map_err(|_| format!("{name} {text:?}: not understood"));
+    option(words, name).map_or(Ok(usual), parse)
+}
+
+/// A directory that goes with the value.
+fn scratch(words: &[String]) -> Result<tempfile::TempDir, String> {
+    let above = option(words, "--dir").map_or_else(std::env::temp_dir, PathBuf::from);
+    tempfile::tempdir_in(&above).map_err(|error| format!("{}: {error}", above.display()))
+}
+
+fn overload(words: &[String]) -> Result<(), String> {
+    let dir = scratch(words)?;
+    let outcome = overload::run(overload::Options {
+        dir: dir.path().join("db"),
+        budget_bytes: parsed(words, "--budget", 16 << 20)?,
+        seconds: parsed(words, "--seconds", 60)?,
+        items: parsed(words, "--items", 200_000)?,
+        seed: parsed(words, "--seed", 1)?,
+        judges_times: true,
+    })?;
+    println!("{}", outcome.to_json());
+    if outcome.violations.is_empty() { Ok(()) } else { Err(outcome.violations.join("\n")) }
+}
+
+fn situation(words: &[String]) -> Result<(), String> {
+    let name: Situation = words.first().map_or(Err(USAGE.to_owned()), |name| name.parse())?;
+    let dir = scratch(words)?;
+    let taken = situations::run(name, &dir.path().join("db"), parsed(words, "--scale", 1.0)?);
+    println!("{}", taken?.to_json());
+    Ok(())
+}

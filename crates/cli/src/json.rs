@@ -36,6 +36,9 @@ pub fn levels(stats: &Stats) -> Value {
             "range_deletes": level.range_deletes,
             "filter_bytes": level.filter_bytes,
             "bits_per_key": level.bits_per_key,
+            "bits_per_key_wanted": level.bits_per_key_wanted,
+            "bits_per_key_resident": level.bits_per_key_resident,
+            "tables_misfit": level.tables_misfit,
             "empty_probes_per_s": level.empty_probes_per_s,
             "found_probes_per_s": level.found_probes_per_s,
         })

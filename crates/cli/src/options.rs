@@ -8,8 +8,8 @@
 
 use clap::{Args, ValueEnum, value_parser};
 use shamba::{
-    Builder, Compression, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency, Sizing,
-    Skipping,
+    Allocation, Builder, Compression, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency,
+    Sizing, Skipping,
 };
 
 use crate::sizes::parse_size;
@@ -48,9 +48,16 @@ pub struct EngineOptions {
     /// Size at which the memtable is flushed, the unit of level capacities (default: 64MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     write_buffer: Option<u64>,
-    /// Filter bits per key; 0 writes no filters (default: 10)
-    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
+    /// Filter bits per key, in the mean over the tree; 0 writes no filters (default: 10)
+    #[arg(long, value_name = "BITS", allow_negative_numbers = true, conflicts_with = "filter_memory")]
     bits_per_key: Option<f64>,
+    /// Size of all filters together, in the place of --bits-per-key
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    filter_memory: Option<u64>,
+    /// What filter bits follow when tables are built: uniform (nothing), monkey (the sizes of the runs) or workload (the
+    /// lookups that each table gets) (default: monkey)
+    #[arg(long, value_name = "KIND", value_parser = parse::<Allocation>)]
+    allocation: Option<Allocation>,
     /// Family of filters: blocked (one cache line a key), modular:D (D blocked modules that share the bits, asked one
     /// after the other), modular:D:S (the first with S thousandths of the bits), standard or standard-double (as
     /// in the papers) (default: blocked)
@@ -168,6 +175,8 @@ impl EngineOptions {
         let builder = set(builder, self.policy, Builder::merge_policy);
         let builder = set(builder, self.write_buffer, Builder::write_buffer);
         let builder = set(builder, self.bits_per_key, Builder::bits_per_key);
+        let builder = set(builder, self.filter_memory, Builder::filter_memory);
+        let builder = set(builder, self.allocation, Builder::filter_allocation);
         let builder = set(builder, self.filter_layout.or(self.modules), Builder::filter_layout);
         let builder = set(builder, self.digest, Builder::digest);
         let builder =

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use shamba_env::{Env, SlowFs};
 use shamba_filter::{FilterLayout, MAX_MODULES, Modules};
 use shamba_key::DigestKind;
+use shamba_model::allocation::Allocation;
 use shamba_model::skip::Skipping;
 use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::{Compression, LargeValues, Residency};
@@ -159,10 +160,29 @@ impl Builder {
         self.change(move |s| s.design.buffer_bytes = bytes)
     }
 
-    /// Filter bits per key. Default 10 (0.96 % false positives); 0 writes no filters.
+    /// Filter bits per key, in the mean over the tree: [`Self::filter_allocation`] says which table gets more. Default 10;
+    /// 0 writes no filters. Takes the place of [`Self::filter_memory`].
     #[must_use]
     pub fn bits_per_key(self, bits: f64) -> Self {
-        self.change(move |s| s.design.bits_per_key = bits)
+        self.change(move |s| {
+            s.design.bits_per_key = bits;
+            s.filter_memory_bytes = None;
+        })
+    }
+
+    /// Bytes of all filters together, whatever the entries, up to 26 bits for each. Takes the place of
+    /// [`Self::bits_per_key`].
+    #[must_use]
+    pub fn filter_memory(self, bytes: u64) -> Self {
+        self.change(move |s| s.filter_memory_bytes = Some(bytes))
+    }
+
+    /// What filter bits follow whenever a table is built: nothing, so that all tables get the same; the sizes of the runs,
+    /// which makes the fewest false positives of lookups that are spread evenly; or the lookups that each table is
+    /// seen to get ([`Self::statistics`]). Default [`Allocation::Monkey`]. Tables that exist keep what they have.
+    #[must_use]
+    pub fn filter_allocation(self, allocation: Allocation) -> Self {
+        self.change(move |s| s.filter_allocation = allocation)
     }
 
     /// Size ratio, runs, buffer and filter bits at once.
@@ -419,6 +439,8 @@ impl Builder {
             "policy" => self.merge_policy(value.parse().map_err(parsed)?),
             "write-buffer" => self.write_buffer(number(name, value)?),
             "bits-per-key" => self.bits_per_key(number(name, value)?),
+            "filter-memory" => self.filter_memory(number(name, value)?),
+            "allocation" => self.filter_allocation(value.parse().map_err(parsed)?),
             "hash-sharing" => {
                 let on = switch(name, value)?;
                 self.hash_sharing(on)

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::allocation;
 use crate::core::{Core, KeyspaceCore};
 use crate::metrics::{LevelStats, Stats};
 use crate::statistics::{Probes, Window};
@@ -17,9 +18,11 @@ impl Core {
         let capacities = self.rules(false).capacities(&view.version);
         let capacity_bytes = |level| if level == 0 { 0 } else { capacities.level_bytes(level) };
         let window = keyspace.statistics.window(self.env.clock.now_us());
+        let wanted = allocation::wanted(self.allocation_rule(keyspace), &view.version);
+        let mut wanted = wanted.into_iter();
         let levels = view.version.levels();
         stats.levels = levels
-            .map(|(level, runs)| Self::level_stats(level, capacity_bytes(level), runs, window))
+            .map(|(level, runs)| Self::level_stats(level, capacity_bytes(level), runs, window, &mut wanted))
             .collect();
         stats.deepest_level = view.version.deepest_level();
         stats.runs = view.version.run_count() as u64;
@@ -31,10 +34,17 @@ impl Core {
         stats
     }
 
-    fn level_stats(level: u32, capacity_bytes: u64, runs: &[Arc<Run>], window: Window) -> LevelStats {
+    /// `wanted`: the bits per key of its tables, and of those of the levels below it.
+    fn level_stats(
+        level: u32,
+        capacity_bytes: u64,
+        runs: &[Arc<Run>],
+        window: Window,
+        wanted: &mut impl Iterator<Item = f64>,
+    ) -> LevelStats {
         let mut stats =
             LevelStats { level, capacity_bytes, runs: runs.len() as u64, ..LevelStats::default() };
-        let mut bits = 0.0;
+        let (mut bits, mut bits_wanted) = (0.0, 0.0);
         let mut probes = Probes::ZERO;
         for table in runs.iter().flat_map(|run| run.tables()) {
             let meta = &table.meta;
@@ -46,11 +56,19 @@ impl Core {
             let filter = meta.reader.get().and_then(|reader| reader.filter());
             stats.filter_bytes += filter.map_or(0, |filter| filter.held_bytes());
             probes += meta.statistics.probes();
+            let table_wanted = wanted.next().unwrap_or(meta.bits_per_key);
+            stats.tables_misfit += u64::from(allocation::is_misfit(meta.bits_per_key, table_wanted));
             bits += meta.bits_per_key * meta.entries as f64;
+            bits_wanted += table_wanted * meta.entries as f64;
         }
         stats.empty_probes_per_s = window.per_second(probes.empty);
         stats.found_probes_per_s = window.per_second(probes.found);
-        stats.bits_per_key = if stats.entries == 0 { 0.0 } else { bits / stats.entries as f64 };
+        let per_key = |bits: f64| if stats.entries == 0 { 0.0 } else { bits / stats.entries as f64 };
+        let (written, wanted) = (per_key(bits), per_key(bits_wanted));
+        let resident = per_key(stats.filter_bytes as f64 * 8.0);
+        stats.bits_per_key = written;
+        stats.bits_per_key_wanted = wanted;
+        stats.bits_per_key_resident = resident;
         stats
     }
 

@@ -36,6 +36,7 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod allocation;
 mod background;
 mod builder;
 mod compaction;
@@ -88,6 +89,7 @@ pub use write::batch::{Batch, WriteOptions};
 pub use shamba_env as env;
 pub use shamba_filter::{FilterLayout, Modules};
 pub use shamba_key::DigestKind;
+pub use shamba_model::allocation::Allocation;
 pub use shamba_model::skip::Skipping;
 pub use shamba_model::{Design, MergePolicy, Sizing};
 pub use shamba_table::{Compression, Residency};

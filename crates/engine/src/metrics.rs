@@ -196,8 +196,14 @@ pub struct LevelStats {
     pub range_deletes: u64,
     /// Bytes of filters in memory.
     pub filter_bytes: u64,
-    /// Filter bits per key, weighted by entries.
+    /// Filter bits per key that were written, weighted by entries.
     pub bits_per_key: f64,
+    /// Those that its tables would get if they were written now.
+    pub bits_per_key_wanted: f64,
+    /// Those in memory.
+    pub bits_per_key_resident: f64,
+    /// Tables that have many more or fewer bits than they would get now; the next merge that meets them puts it right.
+    pub tables_misfit: u64,
     /// Probes a second of its tables for keys that they do not hold, estimated from sampled lookups.
     pub empty_probes_per_s: f64,
     /// Probes a second of its tables that found their key, tombstones included, estimated alike.

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use shamba_filter::FilterLayout;
 use shamba_key::DigestKind;
+use shamba_model::allocation::Allocation;
 use shamba_model::skip::Skipping;
 use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::{Compression, LargeValues, Residency};
@@ -118,6 +119,10 @@ pub(crate) struct Settings {
     pub filter_residency: Residency,
     /// Recorded: which modules of a filter a lookup may pass over.
     pub module_skipping: Skipping,
+    /// Recorded: what filter bits follow when tables are built.
+    pub filter_allocation: Allocation,
+    /// Recorded: bytes of all filters together; `None`: as the design's bits per key have it.
+    pub filter_memory_bytes: Option<u64>,
     /// Recorded: memtables answer lookups by their digest index, or by their order (the baseline).
     pub memtable_index: bool,
     /// Recorded: one lookup in 64 is sampled for statistics.
@@ -170,6 +175,8 @@ impl Default for Settings {
             filter_layout: FilterLayout::Blocked,
             filter_residency: Residency::Budgeted,
             module_skipping: Skipping::Full,
+            filter_allocation: Allocation::Monkey,
+            filter_memory_bytes: None,
             memtable_index: true,
             statistics: true,
             sizing: Sizing::Auto,
@@ -210,6 +217,8 @@ impl Settings {
             ("filter-layout".into(), self.filter_layout.to_option()),
             ("residency".into(), self.filter_residency.to_string()),
             ("skipping".into(), self.module_skipping.to_string()),
+            ("allocation".into(), self.filter_allocation.to_string()),
+            ("filter-memory".into(), auto_or(self.filter_memory_bytes)),
             ("memtable-index".into(), on_off(self.memtable_index)),
             ("statistics".into(), on_off(self.statistics)),
             ("sizing".into(), self.sizing.to_string()),
@@ -263,6 +272,8 @@ impl Settings {
                 "filter-layout" => settings.filter_layout = text.parse().map_err(Error::invalid)?,
                 "residency" => settings.filter_residency = text.parse().map_err(Error::invalid)?,
                 "skipping" => settings.module_skipping = text.parse().map_err(Error::invalid)?,
+                "allocation" => settings.filter_allocation = text.parse().map_err(Error::invalid)?,
+                "filter-memory" => settings.filter_memory_bytes = number_or_auto(name, text)?,
                 "memtable-index" => settings.memtable_index = switch(name, text)?,
                 "statistics" => settings.statistics = switch(name, text)?,
                 "sizing" => settings.sizing = text.parse().map_err(Error::invalid)?,
@@ -292,6 +303,7 @@ impl Settings {
             ("file-size", self.file_bytes.unwrap_or(64 << 20), 1 << 10, 1 << 40),
             ("block-size", self.block_bytes as u64, 64, 4096),
             ("wal-bytes", self.wal_bytes, 1 << 10, 1 << 50),
+            ("filter-memory", self.filter_memory_bytes.unwrap_or(0), 0, 1 << 50),
         ];
         for (name, bytes, least, most) in sizes {
             if bytes < least || bytes > most {

@@ -377,6 +377,19 @@ impl TableWriter {
         self.entries
     }
 
+    /// Decides the filter bits per key anew, until the table is finished. Without effect on one that began with none: it
+    /// has not kept what a filter is made of.
+    pub fn set_bits_per_key(&mut self, bits_per_key: f64) {
+        if self.options.bits_per_key > 0.0 && bits_per_key.is_finite() {
+            self.options.bits_per_key = bits_per_key.max(0.0);
+        }
+    }
+
+    /// The key of the first entry.
+    pub fn first_key(&self) -> Option<&[u8]> {
+        self.first_key.as_deref()
+    }
+
     /// The key of the last entry.
     pub fn last_key(&self) -> Option<&[u8]> {
         (self.entries > 0).then_some(&self.last_key)

@@ -81,7 +81,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
 /// The levels as a table.
 pub fn levels_table(stats: &shamba::Stats) -> Table {
     let mut table = Table::new([
-        "level", "runs", "tables", "size", "capacity", "entries", "deletes", "filters", "bits/key",
+        "level", "runs", "tables", "size", "capacity", "entries", "deletes", "filters", "bits/key", "wanted",
     ]);
     for level in &stats.levels {
         let capacity = if level.capacity_bytes == 0 { "-".into() } else { show_size(level.capacity_bytes) };
@@ -95,6 +95,7 @@ pub fn levels_table(stats: &shamba::Stats) -> Table {
             show_count(level.deletes),
             show_size(level.filter_bytes),
             format!("{:.1}", level.bits_per_key),
+            format!("{:.1}", level.bits_per_key_wanted),
         ]);
     }
     table

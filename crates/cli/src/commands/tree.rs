@@ -1,15 +1,17 @@
-//! `shamba tree DB`: the notation of the tree, and its levels.
+//! `shamba tree DB`: the notation of the tree, and the filters of its levels.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use shamba::Stats;
 
 use crate::exit::Failure;
 use crate::json;
 use crate::open;
 use crate::options::ReaderOptions;
-use crate::output::Out;
+use crate::output::{Out, Table};
+use crate::sizes::show_count;
 
 /// Arguments of `tree`.
 #[derive(Args)]
@@ -24,7 +26,13 @@ pub struct TreeArgs {
 pub fn run(args: &TreeArgs, out: &mut Out) -> Result<(), Failure> {
     let db = open::reader(&args.db, &ReaderOptions::default())?;
     if !args.json {
-        return out.text(db.describe());
+        out.text(db.describe())?;
+        let stats = db.stats();
+        if stats.levels.is_empty() {
+            return Ok(());
+        }
+        out.line("")?;
+        return out.text(filters_table(&stats).to_string());
     }
     let stats = db.stats();
     out.json(&json!({
@@ -36,4 +44,21 @@ pub fn run(args: &TreeArgs, out: &mut Out) -> Result<(), Failure> {
         "levels": json::levels(&stats),
         "notation": db.describe(),
     }))
+}
+
+/// What the filters of each level have, should have and hold in memory, in bits per key.
+fn filters_table(stats: &Stats) -> Table {
+    let mut table =
+        Table::new(["level", "entries", "bits/key wanted", "written", "in memory", "tables that do not fit"]);
+    for level in &stats.levels {
+        table.row([
+            level.level.to_string(),
+            show_count(level.entries),
+            format!("{:.1}", level.bits_per_key_wanted),
+            format!("{:.1}", level.bits_per_key),
+            format!("{:.1}", level.bits_per_key_resident),
+            show_count(level.tables_misfit),
+        ]);
+    }
+    table
 }

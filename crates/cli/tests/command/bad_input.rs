@@ -17,7 +17,6 @@ fn unknown_commands_and_options_are_usage_errors() {
     for option in [
         "--filter-layout",
         "--modules",
-        "--allocation",
         "--skipping",
         "--residency",
         "--device-read-us",
@@ -36,6 +35,8 @@ fn unknown_commands_and_options_are_usage_errors() {
         ("--bits-per-key", "-1"),
         ("--hash-sharing", "maybe"),
         ("--statistics", "maybe"),
+        ("--allocation", "fair"),
+        ("--filter-memory", "lots"),
         ("--digest", "md5"),
         ("--compression", "gzip"),
         ("--sync", "sometimes"),
@@ -52,6 +53,8 @@ fn unknown_commands_and_options_are_usage_errors() {
     ] {
         run(["put", &db, "k", "v", option, value]).fails(64);
     }
+    let both = run(["put", &db, "k", "v", "--bits-per-key", "9", "--filter-memory", "1MiB"]).fails(64);
+    assert!(both.contains("--filter-memory") && both.contains("--bits-per-key"), "{both}");
     assert!(!fs::exists(&db).expect("readable") || files(&db, "CURRENT").is_empty(), "nothing was created");
     assert_eq!(run(["--help"]).code, 0);
     assert_eq!(run(["put", "--help"]).code, 0);

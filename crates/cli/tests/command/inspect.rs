@@ -54,6 +54,37 @@ fn the_sharing_switch_changes_hashes_and_nothing_else() {
 }
 
 #[test]
+fn filter_bits_follow_the_allocation_and_the_size_asked_for() {
+    let dir = Dir::new();
+    let input: String =
+        (0..4000).map(|number| format!("put key{:05} {number}\n", number * 1237 % 4000)).collect();
+    let input = input + "flush\n";
+    let bits_of = |name: &str, options: &[&str]| -> Vec<(u64, f64, f64)> {
+        let db = dir.path(name);
+        let tree =
+            ["--policy", "tiering", "--size-ratio", "4", "--write-buffer", "8KiB", "--sizing", "manual"];
+        run_with(["batch", &db].iter().chain(&tree).chain(options), input.as_bytes()).ok();
+        let levels = object(&["tree", &db], "shamba.tree/1")["levels"].clone();
+        let levels = levels.as_array().expect("levels").iter();
+        let levels = levels.filter(|level| level["entries"] != 0).map(|level| {
+            let bits = |name: &str| level[name].as_f64().expect("a number");
+            let entries = level["entries"].as_u64().expect("a count");
+            (entries, bits("bits_per_key"), bits("bits_per_key_wanted"))
+        });
+        levels.collect()
+    };
+    let uniform = bits_of("uniform", &["--allocation", "uniform", "--bits-per-key", "8"]);
+    assert!(uniform.iter().all(|(_, written, wanted)| (*written, *wanted) == (8.0, 8.0)), "{uniform:?}");
+    // The fewer entries a run has the more bits it gets.
+    let monkey = bits_of("monkey", &["--bits-per-key", "8"]);
+    let wanted = |at: usize| monkey.get(at).map_or(0.0, |level| level.2);
+    assert!(monkey.len() > 1 && wanted(0) > wanted(monkey.len() - 1) + 1.0, "{monkey:?}");
+    // 4 KiB for 4,000 entries.
+    let sum = bits_of("sum", &["--allocation", "uniform", "--filter-memory", "4KiB"]);
+    assert!(sum.iter().all(|(_, _, wanted)| (*wanted - 8.192).abs() < 0.01), "{sum:?}");
+}
+
+#[test]
 fn tree_stats_and_memory() {
     let dir = Dir::new();
     let db = dir.database("db", 2000);

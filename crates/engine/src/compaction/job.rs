@@ -78,7 +78,9 @@ impl Core {
         let threads = self.merge_threads();
         let slice_bytes = slice_bytes(self.settings.table_bytes(), job.input_bytes(&version), threads);
         let slices = slices(job, &version, slice_bytes, &split_keys);
-        let plan = MergePlan::new(Arc::clone(keyspace), version, job.clone(), slices, threads, begin_us);
+        let bits = Arc::new(self.merge_bits(keyspace, &version, job));
+        let plan =
+            MergePlan::new(Arc::clone(keyspace), version, job.clone(), bits, slices, threads, begin_us);
         let plan = Arc::new(plan);
         if threads > 1 && plan.slices().len() > 1 {
             lock(&self.background.state).sharing = Some(Arc::clone(&plan));
@@ -255,7 +257,7 @@ impl Core {
                 !retention.drops_range_tombstone(&range, tomb.seq)
             })
             .collect();
-        let options = self.output_options(job.target_level);
+        let options = self.output_options(job.target_level, Arc::clone(&plan.bits));
         let mut output = Output::new(self, options, slice.clone(), kept_tombstones);
         let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
         let mut merged = MergeIter::new(sources);

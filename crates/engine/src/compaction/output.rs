@@ -17,6 +17,7 @@ use shamba_table::{
     TableWriter, WriterOptions, WrittenBlocks, table_file_name,
 };
 
+use crate::allocation::JobBits;
 use crate::compaction::syncing::Syncing;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -38,7 +39,8 @@ const SYNCS_MAX: usize = 4;
 pub(crate) struct OutputOptions {
     pub digest: DigestFn,
     pub compression: Compression,
-    pub bits_per_key: f64,
+    /// How many filter bits each table gets.
+    pub bits: Arc<JobBits>,
     pub filter_layout: FilterLayout,
     pub block_bytes: usize,
     pub block_tags: bool,
@@ -168,6 +170,11 @@ impl<'a> Output<'a> {
                 return Err(error.into());
             }
         }
+        if let (Some(first), Some(last)) = (writer.first_key(), writer.last_key()) {
+            let earlier = self.finished.iter().map(|(summary, _)| summary.entries).sum();
+            let bits = self.options.bits.bits_per_key((first, last), &part, writer.entries(), earlier);
+            writer.set_bits_per_key(bits);
+        }
         let (summary, written, unsynced) = writer.finish_unsynced()?;
         let bytes = summary.file_bytes;
         self.finished.push((summary, written));
@@ -252,7 +259,7 @@ fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
         birth: core.new_birth(),
         digest: options.digest,
         compression: options.compression,
-        bits_per_key: options.bits_per_key,
+        bits_per_key: options.bits.about_bits_per_key(),
         filter_layout: options.filter_layout,
         block_bytes: options.block_bytes,
         block_tags: options.block_tags,

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use crate::allocation::JobBits;
 use crate::compaction::policy::MergeJob;
 use crate::core::{KeyspaceCore, lock};
 use crate::error::{Error, ErrorKind, Result};
@@ -35,6 +36,8 @@ pub(crate) struct MergePlan {
     /// The tree in which the job was chosen: its tables stay open.
     pub version: Arc<Version>,
     pub job: MergeJob,
+    /// How many filter bits its tables get.
+    pub bits: Arc<JobBits>,
     slices: Vec<KeyRange>,
     ahead: usize,
     /// When the merge began, for its rate.
@@ -67,6 +70,7 @@ impl MergePlan {
         keyspace: Arc<KeyspaceCore>,
         version: Arc<Version>,
         job: MergeJob,
+        bits: Arc<JobBits>,
         slices: Vec<KeyRange>,
         threads: usize,
         begin_us: u64,
@@ -75,6 +79,7 @@ impl MergePlan {
             keyspace,
             version,
             job,
+            bits,
             slices,
             ahead: threads.max(1).saturating_mul(AHEAD_PER_THREAD),
             begin_us,
@@ -171,6 +176,7 @@ impl Drop for Claim<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocation::Rule;
     use crate::compaction::policy::Rules;
     use crate::ids::KeyspaceId;
     use shamba_model::{Design, MergePolicy};
@@ -183,7 +189,8 @@ mod tests {
         let memtable = crate::memtable::ChunkedMemtable::new(false);
         let (name, closed) = (String::new(), Arc::default());
         let keyspace = KeyspaceCore::new(KeyspaceId(0), name, Arc::default(), memtable, closed);
-        MergePlan::new(Arc::new(keyspace), Arc::new(version), job, slices.into(), threads, 0)
+        let bits = Arc::new(JobBits::of_flush(Rule::TEST, &Version::empty(), 0));
+        MergePlan::new(Arc::new(keyspace), Arc::new(version), job, bits, slices.into(), threads, 0)
     }
 
     fn merged(bytes_read: u64) -> Result<MergedSlice> {

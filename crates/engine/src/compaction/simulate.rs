@@ -17,6 +17,8 @@ use shamba_key::SeqNo;
 use shamba_model::{Design, Sizing};
 use shamba_table::{BirthId, TableId};
 
+use crate::allocation::{JobBits, Rule};
+
 use super::policy::{MergeJob, Rules, debt_bytes, move_edit, pick, pick_full, slice_edit, slices};
 use crate::ids::{Age, KeyspaceId, RunId};
 use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
@@ -47,6 +49,8 @@ pub(crate) struct Settings {
     pub delete_one_in: u64,
     /// After one slice in so many the job is forgotten; 0 for never.
     pub crash_one_in: u64,
+    /// How filter bits are shared out; `None`: not at all.
+    pub rule: Option<Rule>,
     /// Seed of keys, tombstones and crashes.
     pub seed: u64,
 }
@@ -66,6 +70,7 @@ impl Settings {
             key_count: 1 << 40,
             delete_one_in: 0,
             crash_one_in: 0,
+            rule: None,
             seed,
         }
     }
@@ -168,7 +173,9 @@ impl Simulation {
             }
         }
         let entries: Vec<_> = buffer.into_values().collect();
-        let tables = self.write(&entries);
+        let rule = self.settings.rule;
+        let bits = rule.map(|rule| JobBits::of_flush(rule, &self.version, entries.len() as u64));
+        let tables = self.write(&entries, &KeyRange::everything(), bits.as_ref());
         let bytes = entries.len() as u64 * entry_bytes;
         self.report.flushes += 1;
         self.report.flushed_bytes += bytes;
@@ -257,6 +264,7 @@ impl Simulation {
         }
         self.report.merges += 1;
         let entry_bytes = self.settings.entry_bytes;
+        let bits = self.settings.rule.map(|rule| JobBits::of_merge(rule, &self.version, job));
         let files = &self.files;
         let split_keys = |table: &TableUse, every_bytes: u64| {
             let every = (every_bytes / entry_bytes).max(1) as usize;
@@ -269,7 +277,7 @@ impl Simulation {
         for slice in slices(job, &self.version, self.settings.slice_bytes, &split_keys) {
             let entries = self.merge(job, &slice)?;
             self.report.written_bytes += entries.len() as u64 * entry_bytes;
-            let outputs = self.write(&entries);
+            let outputs = self.write(&entries, &slice, bits.as_ref());
             let files = &self.files;
             let live = |table: &TableUse, range: &KeyRange| {
                 entries_in(files, table, range).len() as u64 * entry_bytes
@@ -306,10 +314,15 @@ impl Simulation {
     }
 
     /// Tables of sorted entries.
-    fn write(&mut self, entries: &[Entry]) -> Vec<TableUse> {
+    fn write(&mut self, entries: &[Entry], slice: &KeyRange, bits: Option<&JobBits>) -> Vec<TableUse> {
         let mut tables = Vec::new();
+        let mut earlier = 0;
         for entries in entries.chunks(self.settings.table_entries) {
             let (Some(first), Some(last)) = (entries.first(), entries.last()) else { continue };
+            let count = entries.len() as u64;
+            let ends = (&first.key.to_be_bytes()[..], &last.key.to_be_bytes()[..]);
+            let bits_per_key = bits.map_or(0.0, |bits| bits.bits_per_key(ends, slice, count, earlier));
+            earlier += count;
             let seqs = || entries.iter().map(|entry| SeqNo(entry.seq));
             let meta = TableMeta {
                 id: TableId(self.next_id()),
@@ -322,7 +335,7 @@ impl Simulation {
                 upper: Some(bytes_of(last.key + 1)),
                 smallest_seq: seqs().min().unwrap_or_default(),
                 largest_seq: seqs().max().unwrap_or_default(),
-                bits_per_key: 0.0,
+                bits_per_key,
                 reader: OnceLock::new(),
                 statistics: Default::default(),
             };

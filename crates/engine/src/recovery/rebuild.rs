@@ -14,7 +14,7 @@ use shamba_key::SeqNo;
 use shamba_table::{Charge, LedgerPart};
 
 use crate::core::{Core, lock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::version::manifest::ManifestState;
@@ -133,8 +133,10 @@ impl Rebuilt<'_> {
     /// Writes all memtables as runs of level 0, older ones first, and lets go of them.
     fn write(&mut self) -> Result<()> {
         for (id, memtables) in std::mem::take(&mut self.memtables) {
+            let keyspace = self.core.keyspace(id);
+            let keyspace = keyspace.ok_or_else(|| Error::invalid(format!("there is no keyspace {id}")))?;
             for memtable in memtables {
-                let uses = self.core.write_memtable(&memtable)?;
+                let uses = self.core.write_memtable(&keyspace, &memtable)?;
                 let (run, age) = self.core.new_run();
                 let changes =
                     uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, TryLockError};
 
+use crate::allocation::JobBits;
 use crate::compaction::output::{Output, OutputOptions};
 use crate::compaction::retention::Retention;
 use crate::compaction::syncing::Syncing;
-use crate::core::{Core, Generation, lock};
+use crate::core::{Core, Generation, KeyspaceCore, lock};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::ids::{KeyspaceId, LogNo};
@@ -39,7 +40,7 @@ impl Core {
             if !self.keyspaces.load().contains_key(&keyspace.id) {
                 continue;
             }
-            match self.write_memtable(memtable) {
+            match self.write_memtable(keyspace, memtable) {
                 Ok(uses) => _ = outputs.insert(keyspace.id, uses),
                 Err(error) => {
                     self.garbage.doom_tables(outputs.into_values().flatten().map(|table| table.meta));
@@ -141,13 +142,18 @@ impl Core {
     }
 
     /// Writes one memtable as tables, without what no reader can see.
-    pub(crate) fn write_memtable(&self, memtable: &Arc<dyn Memtable>) -> Result<Vec<TableUse>> {
+    pub(crate) fn write_memtable(
+        &self,
+        keyspace: &KeyspaceCore,
+        memtable: &Arc<dyn Memtable>,
+    ) -> Result<Vec<TableUse>> {
+        let bits = Arc::new(self.flush_bits(keyspace, memtable.entries()));
         let snapshots = self.snapshots.stripes();
         let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
         let mut retention = Retention::new(&snapshots, &fragments, &below);
         let tombstones = fragments.thinned(b"", None, &snapshots);
-        let mut output = Output::new(self, self.output_options(0), KeyRange::everything(), tombstones);
+        let mut output = Output::new(self, self.output_options(0, bits), KeyRange::everything(), tombstones);
         let mut iter = Arc::clone(memtable).entries_iter();
         iter.seek_to_first()?;
         let mut dropped = 0u64;
@@ -166,11 +172,11 @@ impl Core {
     }
 
     /// How tables of `level` are built.
-    pub(crate) fn output_options(&self, level: u32) -> OutputOptions {
+    pub(crate) fn output_options(&self, level: u32, bits: Arc<JobBits>) -> OutputOptions {
         OutputOptions {
             digest: self.digest,
             compression: self.settings.compression_for(level),
-            bits_per_key: self.settings.design.bits_per_key,
+            bits,
             filter_layout: self.settings.filter_layout,
             block_bytes: self.settings.block_bytes,
             block_tags: self.settings.block_tags,

@@ -21,6 +21,6 @@ mod tests;
 
 pub(crate) use fluid::{debt_bytes, pick};
 pub(crate) use full::pick_full;
-pub(crate) use job::{MergeJob, OutputRun};
+pub(crate) use job::{MergeJob, OutputRun, Target};
 pub(crate) use rules::Rules;
 pub(crate) use slices::{move_edit, slice_edit, slices};

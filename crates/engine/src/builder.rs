@@ -115,7 +115,8 @@ impl Builder {
     /// tables, tables being built, what walks read ahead. Each is charged to one ledger before it is allocated
     /// ([`Db::memory`] shows it), and the budget holds as far as filters and indexes leave room: they do not give
     /// way yet, in the next version they do. The process takes some 10 to 20 MiB more (allocator, stacks,
-    /// tables' metadata). Default 256 MiB, least 4 MiB; recorded.
+    /// tables' metadata). Default 256 MiB, least 4 MiB, or twice what the
+    /// metadata of all tables takes (2 KiB each and its first and last key): below it an open fails and names the least. Recorded.
     #[must_use]
     pub fn memory_budget(self, bytes: u64) -> Self {
         self.change(move |s| s.memory_budget_bytes = bytes)

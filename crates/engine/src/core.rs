@@ -256,6 +256,8 @@ pub(crate) struct Core {
     /// Held by whoever runs background work on the caller's thread.
     pub inline_work: Mutex<()>,
     pub garbage: Garbage,
+    /// Somebody was told that the tables have outgrown the memory budget.
+    pub is_budget_outgrown: AtomicBool,
     /// Somebody was told that the memory budget leaves nothing to the block cache.
     pub is_budget_used_up: AtomicBool,
     /// Somebody was told that direct I/O, which was asked for, is not to be had.

@@ -17,7 +17,9 @@ use std::sync::atomic::Ordering;
 use shamba_table::{Charge, LedgerPart};
 
 use crate::core::{Core, Writing, lock};
+use crate::error::{Error, Result};
 use crate::residency::{LevelMemory, MemoryPrices};
+use crate::version::{TableMeta, Version};
 
 /// Memtables are charged ahead in steps of this part of the budget, so that few writes move memory.
 const MEMTABLE_STEP_PART: u64 = 64;
@@ -25,6 +27,48 @@ const MEMTABLE_STEP_PART: u64 = 64;
 const SLACK_PART: u64 = 64;
 /// An entry may take this much in a memtable beside its key and value: header, index, order.
 const MEMTABLE_ENTRY_BYTES: u64 = 96;
+
+/// The least budget of any database.
+pub(crate) const BUDGET_BYTES_LEAST: u64 = 4 << 20;
+/// What an open table takes in any case, beside its bounds: reader, place in its run, fences.
+const TABLE_BYTES: u64 = 2 << 10;
+/// Of so many bytes of a table's file the top of its index has an entry, of about so many bytes.
+const INDEX_TOP_EVERY_BYTES: u64 = 256 << 10;
+const INDEX_TOP_ENTRY_BYTES: u64 = 64;
+/// Tables' metadata may take this part of the budget: the rest needs room, too.
+const TABLES_PART: u64 = 2;
+
+/// What a table takes in memory as long as it is open, whatever gives way.
+fn table_bytes(meta: &TableMeta) -> u64 {
+    let bounds_bytes = meta.smallest.len() + meta.upper.as_ref().map_or(0, bytes::Bytes::len);
+    TABLE_BYTES + bounds_bytes as u64 + meta.file_bytes / INDEX_TOP_EVERY_BYTES * INDEX_TOP_ENTRY_BYTES
+}
+
+/// The least budget under which the tables of `versions` can be open.
+pub(crate) fn least_budget_bytes<'v>(versions: impl Iterator<Item = &'v Version>) -> u64 {
+    let of_version =
+        |version: &Version| version.tables().map(|(_, _, table)| table_bytes(&table.meta)).sum::<u64>();
+    (versions.map(of_version).sum::<u64>() * TABLES_PART).max(BUDGET_BYTES_LEAST)
+}
+
+/// Whether `budget_bytes` is enough for the tables of `versions`.
+///
+/// # Errors
+/// `Invalid` naming the least budget.
+pub(crate) fn check_budget<'v>(
+    budget_bytes: u64,
+    versions: impl Iterator<Item = &'v Version> + Clone,
+) -> Result<()> {
+    let tables = versions.clone().map(|version| version.tables().count()).sum::<usize>();
+    let least_bytes = least_budget_bytes(versions);
+    if budget_bytes >= least_bytes {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "memory-budget must be at least {least_bytes} bytes, not {budget_bytes}: the {tables} tables of this \
+         database take half of that as long as they are open"
+    )))
+}
 
 /// Counted bytes by part.
 #[derive(Clone, PartialEq, Debug)]
@@ -87,6 +131,15 @@ impl Core {
         let keyspaces = self.keyspaces.load();
         let bytes = keyspaces.values().map(|keyspace| keyspace.load().metadata_bytes() as u64).sum();
         self.charge_memory(&mut lock(&self.tree_charge), bytes);
+        let budget_bytes = self.settings.memory_budget_bytes;
+        let views: Vec<_> = keyspaces.values().map(|keyspace| keyspace.load_full()).collect();
+        let least_bytes = least_budget_bytes(views.iter().map(|view| view.version.as_ref()));
+        if least_bytes > budget_bytes && !self.is_budget_outgrown.swap(true, Ordering::Relaxed) {
+            self.warn(format!(
+                "the tables have outgrown the memory budget of {budget_bytes} bytes: the next open needs at least \
+                 {least_bytes}"
+            ));
+        }
     }
 
     /// Makes room in the cache for `bytes` that will be charged soon, by whoever opens a table.
@@ -172,6 +225,23 @@ impl fmt::Display for MemoryReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_least_budget_follows_the_tables() {
+        let tables = |count: u32| -> Version {
+            let table = |n: u32| format!("{n:06}:k{n:06}..k{n:06}a 1");
+            let text = format!("L1: r1@1[{}]\n", (1..=count).map(table).collect::<Vec<_>>().join(", "));
+            text.parse().expect("notation")
+        };
+        let (few, many) = (tables(100), tables(10_000));
+        assert_eq!(least_budget_bytes([&few].into_iter()), BUDGET_BYTES_LEAST);
+        let least_bytes = least_budget_bytes([&few, &many].into_iter());
+        assert!((40 << 20..48 << 20).contains(&least_bytes), "{least_bytes}");
+        assert!(check_budget(least_bytes, [&few, &many].into_iter()).is_ok());
+        let error = check_budget(least_bytes - 1, [&few, &many].into_iter()).expect_err("too little");
+        assert_eq!(error.kind(), crate::ErrorKind::Invalid);
+        assert!(error.to_string().contains(&least_bytes.to_string()), "{error}");
+    }
 
     #[test]
     fn the_cache_has_what_the_others_leave() {

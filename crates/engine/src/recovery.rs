@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
 use crate::ids::{KeyspaceId, LogNo};
-use crate::memory::cache_share_bytes;
+use crate::memory::{cache_share_bytes, check_budget};
 use crate::memtable::ChunkedMemtable;
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::pool::ReadPool;
@@ -78,6 +78,8 @@ pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
         }
     };
     let settings = adopt(&builder, &state)?;
+    let versions = state.keyspaces.values().map(|keyspace| &keyspace.version);
+    check_budget(settings.memory_budget_bytes, versions)?;
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
     open_tables(&core, &state)?;
@@ -291,6 +293,7 @@ fn build_core(
         background: Background::default(),
         inline_work: Mutex::new(()),
         garbage: Garbage::default(),
+        is_budget_outgrown: AtomicBool::new(false),
         is_budget_used_up: AtomicBool::new(false),
         is_direct_io_refused: AtomicBool::new(false),
         lookups: LookupCounters::new(settings.digest_seed),

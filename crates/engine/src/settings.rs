@@ -17,6 +17,7 @@ use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::{Compression, LargeValues, Residency};
 
 use crate::error::{Error, Result};
+use crate::memory::BUDGET_BYTES_LEAST;
 
 /// What an acknowledged write has survived. See `DURABILITY.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -298,7 +299,7 @@ impl Settings {
     pub fn validate(&self) -> Result<()> {
         let inbox = self.inbox();
         let sizes = [
-            ("memory-budget", self.memory_budget_bytes, 4 << 20, 1 << 50),
+            ("memory-budget", self.memory_budget_bytes, BUDGET_BYTES_LEAST, 1 << 50),
             ("write-buffer", self.design.buffer_bytes, 1 << 10, 1 << 40),
             ("file-size", self.file_bytes.unwrap_or(64 << 20), 1 << 10, 1 << 40),
             ("block-size", self.block_bytes as u64, 64, 4096),

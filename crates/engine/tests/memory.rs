@@ -116,3 +116,29 @@ fn a_log_larger_than_the_budget_is_replayed_within_it() {
     assert!(db.warnings().iter().any(|text| text.contains("budget")), "{:?}", db.warnings());
     check(&db);
 }
+
+#[test]
+fn a_budget_too_small_for_the_tables_is_refused_by_its_least() {
+    let dir = TempDir::new().expect("a directory");
+    let db = Db::builder(dir.path()).memory_budget(4 << 20).auto_compaction(false).open().expect("opens");
+    // Two keys to a table of 65,000 bytes each: bounds that take memory as long as the tables are open.
+    for number in 0..40u32 {
+        let mut long = vec![b'k'; 65_000];
+        long[..4].copy_from_slice(&number.to_be_bytes());
+        db.put(&long, b"v").expect("put");
+        if number % 2 == 1 {
+            db.flush().expect("flush");
+        }
+    }
+    assert!(db.warnings().iter().any(|text| text.contains("outgrown")), "{:?}", db.warnings());
+    db.close().expect("close");
+    let error = Db::builder(dir.path()).open().expect_err("4 MiB are recorded");
+    assert_eq!(error.kind(), shamba::ErrorKind::Invalid);
+    let text = error.to_string();
+    let least =
+        text.split("at least ").nth(1).and_then(|rest| rest.split(' ').next()).expect("the least is named");
+    let least_bytes: u64 = least.parse().expect("a number");
+    assert!((4 << 20..8 << 20).contains(&least_bytes), "{text}");
+    let db = Db::builder(dir.path()).memory_budget(least_bytes).open().expect("enough");
+    assert_eq!(db.iter().count(), 40);
+}

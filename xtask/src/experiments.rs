@@ -30,6 +30,12 @@ pub fn overload(arguments: &[String]) -> Result<(), String> {
     all(budgets.iter().map(of))
 }
 
+/// Runs the curves; prints a JSON object for each point and for each comparison.
+pub fn memory_curves(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| *word != "--json").collect();
+    experiment(&[&["memory-curves"][..], &words].concat())
+}
+
 /// Runs the situations; prints one JSON object each.
 pub fn situations(arguments: &[String]) -> Result<(), String> {
     let named = arguments.first().filter(|word| !word.starts_with("--"));

@@ -25,6 +25,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   overload [--budget SIZE] [--seconds N] [--json]
           writers, scans, readers and 1,000 iterators under 16, 64 and 512 MiB; fails where memory, reads or writes do
           not keep what is promised
+  memory-curves [--scale quick|default|full] [--entry BYTES] [--size-ratio T]
+          reads of a lookup over memory, for the baseline and for each idea that saves it; fails on a wrong answer
   memory-situations [NAME]
           the ledger beside resident memory: entries, tables, keys, iterators";
 
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Some("fpr-table") => filters::fpr_table(&arguments),
         Some("membership") => filters::membership(&arguments),
         Some("overload") => experiments::overload(&arguments),
+        Some("memory-curves") => experiments::memory_curves(&arguments),
         Some("memory-situations") => experiments::situations(&arguments),
         _ => {
             eprintln!("{USAGE}");

@@ -3,16 +3,19 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use shamba_harness::curves;
 use shamba_harness::overload;
 use shamba_harness::situations::{self, Situation};
 
 const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
+       experiment memory-curves [--scale quick|default|full] [--entry BYTES] [--size-ratio T] [--seed N] [--dir PATH]
        experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match words.first().map(String::as_str) {
         Some("situation") => situation(&words[1..]),
+        Some("memory-curves") => memory_curves(&words[1..]),
         Some("overload") => overload(&words[1..]),
         _ => Err(USAGE.to_owned()),
     };
@@ -54,6 +57,19 @@ fn overload(words: &[String]) -> Result<(), String> {
     })?;
     println!("{}", outcome.to_json());
     if outcome.violations.is_empty() { Ok(()) } else { Err(outcome.violations.join("\n")) }
+}
+
+fn memory_curves(words: &[String]) -> Result<(), String> {
+    let dir = scratch(words)?;
+    let given = |name| option(words, name).map(|_| parsed(words, name, 0)).transpose();
+    let options = curves::Options {
+        dir: dir.path().to_path_buf(),
+        scale: parsed(words, "--scale", curves::Scale::Default)?,
+        entry_bytes: given("--entry")?,
+        size_ratio: given("--size-ratio")?.map(|ratio| ratio as u32),
+        seed: parsed(words, "--seed", 1)?,
+    };
+    curves::run(&options, &mut |line| println!("{line}"))
 }
 
 fn situation(words: &[String]) -> Result<(), String> {

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod curves;
 mod dist;
 mod keys;
 mod measure;

@@ -22,29 +22,38 @@ mod report;
 mod survey;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
 use shamba_table::{LedgerPart, Residency, TableId, TableReader};
 
 pub use self::report::{LevelMemory, MemoryPrices};
-use self::survey::{Survey, fetched_modules};
+use self::survey::{KnownTables, Survey, fetched_modules};
 use crate::core::{Core, lock};
 use crate::error::Result;
+use crate::statistics::Window;
+use crate::view::View;
 
 /// What is held is exchanged only for what saves so much more.
 const KEEP_MARGIN: f64 = 0.1;
 /// Of what is left beside memtables and work, the part that the block cache is left at first.
 const CACHE_PART: u64 = 8;
 /// Shedding makes room for this part of the budget more than was asked for, so that it is rare.
-const SHED_PART: u64 = 32;
+const SHED_PART: u64 = 16;
+/// What others needed at most counts for this share less in each window that passes: memory that a burst of writes took
+/// comes back to filters and indexes within half a minute, and the next burst within seconds finds it free.
+const PEAK_FADING_PART: u64 = 8;
+/// Settlements that installs ask for take this part of the time at most.
+const TIME_PART: u64 = 16;
 
 /// What residency remembers.
 #[derive(Default)]
 pub(crate) struct ResidencyState {
     /// What the last plan says of the price of memory.
     plan: PlanPrices,
+    /// What does not change of tables that were seen before.
+    known: KnownTables,
 }
 
 /// What memory was worth in a plan, in nanoseconds per second per byte.
@@ -66,6 +75,8 @@ pub(crate) struct ResidencyCore {
     state: Mutex<ResidencyState>,
     /// Something changed that the next settlement should look at.
     wanted: AtomicBool,
+    /// The most that everything but cache, filters and indexes took lately.
+    others_peak_bytes: AtomicU64,
 }
 
 impl ResidencyCore {
@@ -78,8 +89,21 @@ impl ResidencyCore {
     }
 
     /// Takes the request for a settlement, if there is one.
-    pub fn take_wanted(&self) -> bool {
+    fn take_wanted(&self) -> bool {
         self.wanted.swap(false, Ordering::AcqRel)
+    }
+
+    /// All but cache, filters and indexes take so much, or are about to.
+    pub fn note_others(&self, bytes: u64) {
+        if bytes > self.others_peak_bytes.load(Ordering::Relaxed) {
+            self.others_peak_bytes.fetch_max(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// A window has passed.
+    fn fade_peak(&self) {
+        let bytes = self.others_peak_bytes.load(Ordering::Relaxed);
+        self.others_peak_bytes.store(bytes - bytes / PEAK_FADING_PART, Ordering::Relaxed);
     }
 }
 
@@ -138,7 +162,8 @@ impl Core {
         let [cached, filters, indexes] =
             [LedgerPart::BlockCache, LedgerPart::Filters, LedgerPart::Indexes].map(|part| ledger.bytes(part));
         let others = ledger.total().saturating_sub(cached + filters + indexes);
-        let left = self.shared_bytes(others);
+        let peak = self.residency.others_peak_bytes.load(Ordering::Relaxed);
+        let left = self.shared_bytes(others.max(peak));
         (left - left / CACHE_PART).min(self.settings.resident_bytes_max.unwrap_or(u64::MAX))
     }
 
@@ -154,7 +179,7 @@ impl Core {
             self.residency.wanted.store(true, Ordering::Release);
             return false;
         };
-        let survey = self.survey();
+        let survey = self.survey(&mut state.known);
         if self.settings.filter_residency == Residency::Cached {
             self.settle_cached(&survey);
             return true;
@@ -296,29 +321,36 @@ impl Core {
 
     /// The memory worker: settles when somebody wants it, and now and then.
     pub(crate) fn memory_worker(&self) {
-        let mut last_us = self.env.clock.now_us();
+        let clock = &self.env.clock;
+        let (mut last_us, mut window_us, mut took_us) = (0, clock.now_us(), 0);
         let mut last_lookups = 0;
         while !self.is_stopping() {
             self.wait_for_memory_work();
-            let now_us = self.env.clock.now_us();
-            let wanted = self.residency.take_wanted();
-            let is_due = now_us.saturating_sub(last_us) >= survey::WINDOW_US;
-            if !(wanted || is_due) {
+            let now_us = clock.now_us();
+            let is_due = now_us.saturating_sub(window_us) >= survey::WINDOW_US;
+            let may_settle = now_us.saturating_sub(last_us) >= took_us * TIME_PART;
+            let is_wanted = may_settle && self.residency.take_wanted();
+            if !(is_wanted || is_due) {
                 continue;
             }
-            // Without lookups nothing has become worth more or less.
+            if is_due {
+                window_us = now_us;
+                self.residency.fade_peak();
+            }
+            // Without lookups nothing has become worth more or less; but what was taken may have come back.
             let lookups = self.lookups.total().lookups;
-            if wanted || lookups != last_lookups {
+            if is_wanted || lookups != last_lookups || self.pool_room_bytes() > 0 {
                 self.settle();
             }
-            (last_us, last_lookups) = (now_us, lookups);
+            last_us = clock.now_us();
+            (last_lookups, took_us) = (lookups, last_us.saturating_sub(now_us));
         }
     }
 
     fn wait_for_memory_work(&self) {
         let state = lock(&self.background.state);
-        if !state.shutdown && !self.residency.wanted.load(Ordering::Acquire) {
-            let wait = std::time::Duration::from_micros(survey::WINDOW_US / 4);
+        if !state.shutdown {
+            let wait = std::time::Duration::from_micros(survey::WINDOW_US / 16);
             drop(self.background.memory_wake.wait_timeout(state, wait));
         }
     }
@@ -327,9 +359,13 @@ impl Core {
         lock(&self.residency.state).plan
     }
 
-    fn survey(&self) -> Survey {
-        let views: Vec<Arc<crate::view::View>> =
-            self.keyspaces.load().values().map(|keyspace| keyspace.load_full()).collect();
-        Survey::of(&views, survey::Prices::of(self))
+    fn survey(&self, known: &mut KnownTables) -> Survey {
+        let now_us = self.env.clock.now_us();
+        let keyspaces = self.keyspaces.load();
+        let views: Vec<(Arc<View>, Window)> = keyspaces
+            .values()
+            .map(|keyspace| (keyspace.load_full(), keyspace.statistics.window(now_us)))
+            .collect();
+        Survey::of(&views, survey::Prices::of(self), known)
     }
 }

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use bytes::Bytes;
+use shamba_table::TableReader;
 
 use crate::compaction::job::live_bytes;
 use crate::compaction::plan::MergePlan;
@@ -198,6 +199,10 @@ impl Recorder for Sampler {
         {
             add_one(&table.meta.statistics.empty);
         }
+    }
+
+    fn partition(&mut self, reader: &TableReader, number: usize) {
+        reader.note_index_search(number);
     }
 
     fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool) {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use shamba_key::{EntryKind, SeqNo};
-use shamba_table::{Entry, ReadCounters, ResidentFilter};
+use shamba_table::{Entry, ReadCounters, ResidentFilter, TableReader};
 
 use super::get::Verdict;
 use crate::slice::Slice;
@@ -27,6 +27,8 @@ pub(crate) trait Recorder {
     fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict);
     /// Table `number` of the run was searched, after its filter had this to say; whether it holds an entry of the key.
     fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool);
+    /// The search went through index partition `number` of this table.
+    fn partition(&mut self, reader: &TableReader, number: usize);
 }
 
 /// Keeps nothing.
@@ -44,6 +46,8 @@ impl Recorder for Silent {
     fn filter(&mut self, _: &RunPlan, _: usize, _: Verdict) {}
     #[inline(always)]
     fn searched(&mut self, _: &RunPlan, _: usize, _: Verdict, _: bool) {}
+    #[inline(always)]
+    fn partition(&mut self, _: &TableReader, _: usize) {}
 }
 
 /// Keeps everything.
@@ -71,6 +75,7 @@ impl Recorder for Trace {
         self.steps.push(Step::filter(plan, number, verdict, modules));
     }
     fn searched(&mut self, _: &RunPlan, _: usize, _: Verdict, _: bool) {} // Its step says more.
+    fn partition(&mut self, _: &TableReader, _: usize) {}
 }
 
 /// Where a step of a lookup happened.

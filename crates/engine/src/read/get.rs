@@ -344,6 +344,9 @@ impl<'a> Lookup<'a> {
         let begin_ns = if R::RECORDS { self.settings.now_ns() } else { 0 };
         let mut io = self.read_counters();
         let located = candidate.reader.locate(self.key, self.seq, &mut io);
+        if let Ok(Some(located)) = &located {
+            recorder.partition(candidate.reader, located.partition());
+        }
         let found = located.map_err(Error::from).and_then(|at| self.search_block(candidate, at, &mut io));
         counts.add_reads(&io);
         let entry = found?;

@@ -5,16 +5,17 @@
 //!
 //! Not here: the plan that is made of it ([`shamba_model::joint`]); carrying it out ([`super`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shamba_filter::{FilterGeometry, measured};
 use shamba_model::joint::{FileIndex, FileMemory};
 use shamba_model::residency::Module;
 use shamba_model::skip::{FileProbes, Skipping};
-use shamba_table::{Residency, ResidentFilter, TableReader};
+use shamba_table::{Residency, ResidentFilter, TableId, TableReader};
 
 use crate::core::Core;
+use crate::statistics::{Probes, Window};
 use crate::view::View;
 
 /// How often what is held is looked at again while lookups go on.
@@ -27,6 +28,9 @@ const SEARCH_CPU_NS: f64 = 400.0;
 const PARTITION_CPU_NS: f64 = 400.0;
 /// One probe of a module.
 const PROBE_NS: f64 = 8.0;
+
+/// As many sampled lookups as this count for as much as what is believed without any.
+const PRIOR_LOOKUPS: f64 = 256.0;
 
 /// What things cost now.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +59,9 @@ impl Prices {
     }
 }
 
+/// The modules of tables that were surveyed before: they do not change.
+pub(super) type KnownTables = BTreeMap<TableId, Arc<[Module]>>;
+
 /// All tables and what they are worth.
 pub(super) struct Survey {
     pub prices: Prices,
@@ -66,10 +73,11 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub fn of(views: &[Arc<View>], prices: Prices) -> Self {
+    pub fn of(views: &[(Arc<View>, Window)], prices: Prices, known: &mut KnownTables) -> Self {
+        let known_before = std::mem::take(known);
         let mut survey = Self { prices, readers: Vec::new(), files: Vec::new(), fixed_bytes: 0 };
         let mut seen = BTreeSet::new();
-        for view in views {
+        for (view, window) in views {
             let tree_entries: u64 = view.version.tables().map(|(_, _, table)| table.meta.entries).sum();
             for (_, run) in view.version.runs() {
                 let run_entries: u64 = run.tables().iter().map(|table| table.meta.entries).sum();
@@ -78,13 +86,15 @@ impl Survey {
                     if !seen.insert(reader.id()) {
                         continue; // Runs may share a file.
                     }
-                    let entries = table.meta.entries as f64;
-                    let probes = FileProbes {
-                        empty_per_second: entries / run_entries.max(1) as f64,
-                        found_per_second: entries / tree_entries.max(1) as f64,
-                    };
+                    let part_of = |all: u64| table.meta.entries as f64 / all.max(1) as f64;
+                    let measured = table.meta.statistics.probes();
+                    let probes = probes(measured, *window, part_of(run_entries), part_of(tree_entries));
                     survey.fixed_bytes += reader.index_base_bytes();
-                    survey.files.push(file_memory(reader, table.meta.entries, probes, prices));
+                    let modules = known_before
+                        .get(&reader.id())
+                        .map_or_else(|| modules_of(reader, table.meta.entries).into(), Arc::clone);
+                    survey.files.push(file_memory(reader, &modules, probes, prices));
+                    known.insert(reader.id(), modules);
                     survey.readers.push(Arc::clone(reader));
                 }
             }
@@ -99,19 +109,39 @@ impl Survey {
     }
 }
 
-fn file_memory(reader: &TableReader, entries: u64, probes: FileProbes, prices: Prices) -> FileMemory {
+/// The probes that reach a table in a second: as sampled, and as many again as [`PRIOR_LOOKUPS`] lookups would be that
+/// come to all keys alike, so that a few samples do not decide and a table without any counts for something. The table
+/// has the share `of_run` of its run's entries, and `of_tree` of all.
+fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FileProbes {
+    let found_share = if window.lookups > 0.0 { (window.found / window.lookups).min(1.0) } else { 0.5 };
+    let found = PRIOR_LOOKUPS * found_share * of_tree;
+    // Whoever finds its key above does not come this far; how many do is not known, so half of them.
+    let empty = (PRIOR_LOOKUPS * of_run - found).max(0.0) * (1.0 - found_share / 2.0);
+    // Before the first lookups any rate will do: only what is worth more than what matters.
+    let per_second = if window.lookups_per_second > 0.0 { window.lookups_per_second } else { 1.0 };
+    let rate = |sampled: f64| sampled / (window.lookups + PRIOR_LOOKUPS) * per_second;
+    FileProbes {
+        empty_per_second: rate(measured.empty + empty),
+        found_per_second: rate(measured.found + found),
+    }
+}
+
+/// The modules of a table's filter.
+fn modules_of(reader: &TableReader, entries: u64) -> Vec<Module> {
     let geometry = reader.filter_geometry();
     let bytes = reader.filter_module_bytes();
     let rates = geometry.map_or_else(Vec::new, |geometry| module_fprs(&geometry, entries));
-    let modules: Vec<Module> =
-        bytes.into_iter().zip(rates).map(|((bytes, slices), fpr)| Module { bytes, slices, fpr }).collect();
+    bytes.into_iter().zip(rates).map(|((bytes, slices), fpr)| Module { bytes, slices, fpr }).collect()
+}
+
+fn file_memory(reader: &TableReader, modules: &[Module], probes: FileProbes, prices: Prices) -> FileMemory {
     let held = reader.filter().map_or_else(Vec::new, |filter| held_slices(&filter));
-    let held_modules = held.iter().zip(&modules).take_while(|(held, module)| **held == module.slices).count();
+    let held_modules = held.iter().zip(modules).take_while(|(held, module)| **held == module.slices).count();
     FileMemory {
         probes,
         data_ns: prices.data_ns,
         index_ns: prices.index_ns,
-        modules,
+        modules: modules.to_vec(),
         index: index_of(reader),
         held_modules,
         holds_index: held_partitions(reader) == reader.index_partitions(),
@@ -227,6 +257,22 @@ mod tests {
             held_modules: 0,
             holds_index: false,
         }
+    }
+
+    #[test]
+    fn samples_take_over_from_what_is_believed_without_any() {
+        // A tenth of a run of half the tree; nothing is known: half of the lookups find something.
+        let unknown = probes(Probes::ZERO, Window::default(), 0.1, 0.05);
+        assert!((unknown.found_per_second - 0.025).abs() < 1e-12, "{unknown:?}");
+        assert!(unknown.empty_per_second > unknown.found_per_second && unknown.empty_per_second < 0.1);
+        // A million samples, all of them in vain, a quarter of them here, 1,000 lookups a second.
+        let window = Window { lookups: 1e6, found: 0.0, lookups_per_second: 1000.0, as_of_us: 1 };
+        let known = probes(Probes::new(250_000.0, 0.0, 2_000.0), window, 0.1, 0.05);
+        assert!((known.empty_per_second / 250.0 - 1.0).abs() < 1e-3, "{known:?}");
+        assert_eq!(known.found_per_second, 0.0);
+        // No samples came here at all: next to nothing, but not nothing.
+        let quiet = probes(Probes::ZERO, window, 0.1, 0.05);
+        assert!(quiet.empty_per_second > 0.0 && quiet.empty_per_second < 0.1, "{quiet:?}");
     }
 
     #[test]

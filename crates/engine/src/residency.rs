@@ -18,6 +18,7 @@
 //!
 //! Not here: how memory is divided between filters, blocks and write buffers ([`arbiter`]); counting ([`crate::memory`]).
 
+mod arbiter;
 mod report;
 mod survey;
 
@@ -28,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
 use shamba_table::{LedgerPart, Residency, TableId, TableReader};
 
+use self::arbiter::Arbiter;
 pub use self::report::{LevelMemory, MemoryPrices};
 use self::survey::{KnownTables, Survey, fetched_modules};
 use crate::core::{Core, lock};
@@ -54,6 +56,8 @@ pub(crate) struct ResidencyState {
     plan: PlanPrices,
     /// What does not change of tables that were seen before.
     known: KnownTables,
+    /// What the consumers of memory were worth in the last windows.
+    arbiter: Arbiter,
 }
 
 /// What memory was worth in a plan, in nanoseconds per second per byte.
@@ -77,6 +81,10 @@ pub(crate) struct ResidencyCore {
     wanted: AtomicBool,
     /// The most that everything but cache, filters and indexes took lately.
     others_peak_bytes: AtomicU64,
+    /// What the arbiter keeps for the block cache; 0: it has not said so yet.
+    cache_bytes: AtomicU64,
+    /// Where memtables are sealed, as the arbiter has it; 0: where the settings say.
+    memtable_bytes: AtomicU64,
 }
 
 impl ResidencyCore {
@@ -117,6 +125,14 @@ enum Mode {
 }
 
 impl Core {
+    /// Where memtables are sealed.
+    pub(crate) fn memtable_limit_bytes(&self) -> u64 {
+        match self.residency.memtable_bytes.load(Ordering::Relaxed) {
+            0 => self.settings.memtable_bytes(),
+            bytes => bytes,
+        }
+    }
+
     /// Has what is in memory looked at again: by the memory worker soon, or at once where there are no threads.
     pub(crate) fn want_settlement(&self) {
         if self.settings.filter_residency == Residency::Pinned {
@@ -164,7 +180,11 @@ impl Core {
         let others = ledger.total().saturating_sub(cached + filters + indexes);
         let peak = self.residency.others_peak_bytes.load(Ordering::Relaxed);
         let left = self.shared_bytes(others.max(peak));
-        (left - left / CACHE_PART).min(self.settings.resident_bytes_max.unwrap_or(u64::MAX))
+        let cache_bytes = match self.residency.cache_bytes.load(Ordering::Relaxed) {
+            0 => left / CACHE_PART,
+            bytes => bytes,
+        };
+        left.saturating_sub(cache_bytes).min(self.settings.resident_bytes_max.unwrap_or(u64::MAX))
     }
 
     /// What filters and indexes may have beyond what they hold.
@@ -181,7 +201,7 @@ impl Core {
         };
         let survey = self.survey(&mut state.known);
         if self.settings.filter_residency == Residency::Cached {
-            self.settle_cached(&survey);
+            self.settle_cached(&survey, &state);
             return true;
         }
         let may_have = match mode {
@@ -285,22 +305,20 @@ impl Core {
 
     /// In the cached mode nothing is held; a module that would save less than the memory that it drives out of the
     /// cache is skipped.
-    fn settle_cached(&self, survey: &Survey) {
+    fn settle_cached(&self, survey: &Survey, state: &ResidencyState) {
         let mut changed = BTreeSet::new();
         for (reader, file) in survey.readers.iter().zip(&survey.files) {
-            let fetched =
-                survey::worth_fetching(self.settings.module_skipping, file, self.cache_gain_per_byte());
+            let fetched = survey::worth_fetching(
+                self.settings.module_skipping,
+                file,
+                state.arbiter.cache_gain_per_byte(),
+            );
             match reader.hold_filter(&[], fetched) {
                 Ok(held) if held.changed => _ = changed.insert(reader.id()),
                 Ok(_) | Err(_) => {} // Nothing is read for it.
             }
         }
         self.publish_filters(&changed);
-    }
-
-    /// What more memory for the block cache would save, in nanoseconds per second per byte.
-    fn cache_gain_per_byte(&self) -> f64 {
-        0.0
     }
 
     /// Publishes views with what these tables hold now.
@@ -336,6 +354,7 @@ impl Core {
             if is_due {
                 window_us = now_us;
                 self.residency.fade_peak();
+                self.arbitrate(now_us);
             }
             // Without lookups nothing has become worth more or less; but what was taken may have come back.
             let lookups = self.lookups.total().lookups;

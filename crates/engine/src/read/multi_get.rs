@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use shamba_key::SeqNo;
 use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
 
-use super::explain::Silent;
+use super::explain::{Recorder, Silent};
 use super::get::{Candidate, Home, Lookup, LookupSettings, Verdict, visible_above};
 use super::pool::ReadPool;
 use crate::core::lock;
@@ -333,6 +333,9 @@ impl Pending<'_> {
         let entry = found?;
         counts.false_positives += u64::from(entry.is_none() && self.verdict == Verdict::Maybe);
         if let Some(sampler) = &mut self.sampler {
+            if let Some(located) = &self.block {
+                sampler.partition(candidate.reader(), located.partition());
+            }
             candidate.tell(self.verdict, entry.is_some(), sampler);
         }
         Ok(entry)

@@ -121,7 +121,7 @@ impl Core {
         shares: impl Iterator<Item = Share<'a>> + Clone,
     ) -> Result<()> {
         self.check_writable()?;
-        if writing.active.bytes() >= self.settings.memtable_bytes().saturating_mul(2) {
+        if writing.active.bytes() >= self.memtable_limit_bytes().saturating_mul(2) {
             // Rotations after acknowledged writes failed again and again: memory must not grow without end.
             self.rotate(writing)?;
         }

@@ -65,7 +65,7 @@ impl Core {
     pub(crate) fn is_rotation_due(&self, writing: &Writing) -> bool {
         let log_bytes = writing.wal.as_ref().map_or(0, WalWriter::offset);
         let log_bytes = log_bytes.max(writing.side.as_ref().map_or(0, SideFile::bytes));
-        writing.active.bytes() >= self.settings.memtable_bytes()
+        writing.active.bytes() >= self.memtable_limit_bytes()
             || log_bytes >= self.settings.wal_bytes
             || writing.active.is_full()
     }

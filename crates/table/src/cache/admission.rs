@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use shamba_env::Clock;
 
 use super::BlockCache;
+use super::slab::BlockKey;
 
 /// From this average on every missed block is kept: some ten times what keeping one costs.
 const SLOW_READ_NS: u64 = 5_000;
@@ -69,15 +70,19 @@ fn averaged(before_ns: u64, ns: u64) -> u64 {
 }
 
 impl BlockCache {
-    /// A block is about to be read that the cache does not have.
-    pub(crate) fn missed(&self, clock: &dyn Clock) -> Miss {
+    /// A block is about to be read that the cache does not have; `key` if it could keep it.
+    pub(crate) fn missed(&self, key: Option<BlockKey>, clock: &dyn Clock) -> Miss {
         let admission = &self.shelf.admission;
         let number = admission.misses.fetch_add(1, Ordering::Relaxed);
         let crowded = admission.crowded.load(Ordering::Relaxed);
-        Miss {
-            keep: !crowded || is_kept(number, self.read_ns()),
-            begin_ns: number.is_multiple_of(TIMED_IN).then(|| clock.now_ns()),
+        let keep = !crowded || is_kept(number, self.read_ns());
+        if let Some(key) = key {
+            self.shelf.ghosts.missed(key);
+            if !keep {
+                self.shelf.ghosts.note(key);
+            }
         }
+        Miss { keep, begin_ns: number.is_multiple_of(TIMED_IN).then(|| clock.now_ns()) }
     }
 
     /// It was read.

@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::admission::Admission;
 use super::epoch::{Epoch, GRACE_PHASES};
-use super::slab::{FRAME_SIZE, HiddenSlab, RETIRED, Record, SlabKind, Slabs};
+use super::ghosts::Ghosts;
+use super::slab::{BlockKey, FRAME_SIZE, HiddenSlab, RETIRED, Record, SlabKind, Slabs};
 use crate::ledger::{Ledger, LedgerPart};
 
 /// Frames retired at once: the walk's cost is shared, and a grace period covers them all.
@@ -39,6 +40,7 @@ pub(super) struct Shelf {
     /// Slabs that drain.
     pub(super) draining: AtomicUsize,
     pub(super) admission: Admission,
+    pub(super) ghosts: Ghosts,
     pub(super) ledger: std::sync::Arc<Ledger>,
 }
 
@@ -373,6 +375,7 @@ impl Hand {
                 continue;
             }
             found += if kind == SlabKind::Small { 1 } else { record.large_bytes().max(1) };
+            shelf.ghosts.note(BlockKey(record.key.load(Ordering::Relaxed)));
             self.retire(shelf, frame, record);
         }
         found

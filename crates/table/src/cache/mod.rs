@@ -27,6 +27,7 @@
 mod admission;
 mod epoch;
 mod fill;
+mod ghosts;
 mod hand;
 mod pin;
 mod section;
@@ -44,6 +45,7 @@ pub(crate) use self::slab::{BlockKey, FRAME_SIZE};
 
 use self::admission::Admission;
 use self::epoch::Epoch;
+use self::ghosts::Ghosts;
 use self::hand::{Hand, Shelf};
 use self::slab::{NUMBERS_MAX, Slabs};
 use crate::id::TableId;
@@ -101,6 +103,7 @@ impl BlockCache {
             held_bytes: AtomicU64::new(0),
             draining: AtomicUsize::new(0),
             admission: Admission::default(),
+            ghosts: Ghosts::new(capacity_bytes),
             ledger,
         };
         Self { shelf, hand: Mutex::default(), next_table: AtomicU32::new(1), tables: Mutex::default() }
@@ -109,6 +112,11 @@ impl BlockCache {
     /// The most that it holds.
     pub fn capacity_bytes(&self) -> u64 {
         self.shelf.capacity_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Misses so far of blocks that a cache larger by some bytes would have had, and these bytes.
+    pub fn ghost_hits(&self) -> (u64, u64) {
+        self.shelf.ghosts.hits()
     }
 
     /// What it holds now.

@@ -16,7 +16,7 @@ use shamba_key::KeyDigest;
 use super::{DATA_BLOCK, ReadCounters, TableReader, payload_limit_bytes};
 use crate::block::DataBlock;
 use crate::block::frame::{FRAME_BYTES, check};
-use crate::cache::{FreshFrame, Miss, PinnedBlock};
+use crate::cache::{BlockKey, FreshFrame, Miss, PinnedBlock};
 use crate::compression::{Compression, decompress, decompress_into, payload_bytes};
 use crate::error::{Error, Result};
 use crate::index::{BlockNo, Handle, Located, SlotRef};
@@ -82,7 +82,7 @@ impl TableReader {
         }
         let number = located.number;
         let handle = self.handle_of(located, io)?;
-        let miss = self.missed().but_keep(self.loaded.index.has_slot(number));
+        let miss = self.missed(number).but_keep(self.loaded.index.has_slot(number));
         match self.read_block(handle, miss, io)? {
             FreshBlock::Heap(payload) => {
                 let charge = Charge::new(&self.ledger, LedgerPart::Iterators, payload.len() as u64);
@@ -103,7 +103,7 @@ impl TableReader {
         fill_cache: bool,
         io: &mut ReadCounters,
     ) -> Result<PinnedBlock> {
-        let miss = self.missed();
+        let miss = self.missed(number);
         let keep = miss.keep && fill_cache && self.loaded.index.has_slot(number);
         let block = self.read_block(handle, miss.but_keep(keep), io)?;
         Ok(self.publish_pinned(number, block))
@@ -126,7 +126,7 @@ impl TableReader {
         fill_cache: bool,
     ) -> Result<PinnedBlock> {
         let index = &self.loaded.index;
-        let keep = fill_cache && self.cached.is_some() && self.missed().keep && index.has_slot(number);
+        let keep = fill_cache && self.cached.is_some() && self.missed(number).keep && index.has_slot(number);
         let block = self.decompress(handle, frame, keep)?;
         self.check_header(handle, block.payload())?;
         Ok(self.publish_pinned(number, block))
@@ -157,8 +157,13 @@ impl TableReader {
     }
 
     /// A block is to be read: the cache does not have it.
-    pub(super) fn missed(&self) -> Miss {
-        self.cache.missed(self.clock.as_ref())
+    pub(super) fn missed(&self, number: BlockNo) -> Miss {
+        self.missed_at(self.cached.map(|table| table.key(number.0)))
+    }
+
+    /// As [`Self::missed`], of anything that the cache keeps.
+    pub(super) fn missed_at(&self, key: Option<BlockKey>) -> Miss {
+        self.cache.missed(key, self.clock.as_ref())
     }
 
     /// Reads the block that `handle` says; into a frame if it is to be kept and one can be had.

@@ -173,7 +173,7 @@ impl TableReader {
             return self.search(&Located { frame: Some(frame), ..*located }, key, seq, tag, mode, io);
         }
         let handle = self.handle_of(located, io)?;
-        let miss = self.missed();
+        let miss = self.missed(number);
         // Without a place to note its frame, it would not be found again.
         let miss = miss.but_keep(miss.keep && slot_frame.is_some());
         if !miss.keep {

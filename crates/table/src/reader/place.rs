@@ -112,7 +112,7 @@ impl TableReader {
             }
         }
         io.index_reads += 1;
-        let miss = self.missed();
+        let miss = self.missed_at(Some(key));
         let looked = match miss.keep.then(|| self.cache.fresh(bytes)).flatten() {
             Some(mut fresh) => {
                 file.read_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;

@@ -132,7 +132,7 @@ impl TableReader {
         let charge = Charge::new(&self.ledger, LedgerPart::Iterators, stored.bytes.into());
         io.index_reads += 1;
         if let Some((slot, key)) = place.filter(|_| fill_cache) {
-            let miss = self.missed();
+            let miss = self.missed_at(Some(key));
             let bytes = stored.bytes as usize;
             if let Some(mut fresh) = miss.keep.then(|| self.cache.fresh(bytes)).flatten() {
                 file.read_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;

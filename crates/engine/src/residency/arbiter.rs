@@ -1,0 +1,342 @@
+//! The arbiter: how memory is divided between filters and indexes, the block cache, and the write buffer.
+//!
+//! Once a second each says what a step more would save it, and what its last step saves, in expected nanoseconds per
+//! second and byte: filters and indexes by their plan, the block cache by its ghosts (misses that a larger cache would
+//! not have had), the write buffer by the merging that a larger one spares. [`shamba_model::arbiter`] decides who gives
+//! to whom; here the figures are gathered and the shares kept. The write buffer is weighed once a minute, as what it
+//! is worth shows in whole trees only; in between it stands still.
+//!
+//! What is divided are *rights*: what of the cache's share the others do not use goes to the cache anyway, and
+//! memtables take memory only while they hold something. Level capacities follow the design's buffer, whatever comes of it
+//! here, so that the arbiter cannot reshape the tree.
+//!
+//! Not here: which modules and partitions are held ([`super`]).
+
+use std::sync::atomic::Ordering;
+
+use shamba_model::arbiter::{ArbiterRules, Consumer, moves};
+use shamba_model::value::{Prices, WriteBuffer};
+use shamba_table::{LedgerPart, Residency};
+
+use super::{PlanPrices, ResidencyState};
+use crate::core::Core;
+
+/// A step is this part of the budget.
+const STEP_PART: u64 = 32;
+/// The cache keeps at least this part of the budget: scans and flushes live on it.
+const CACHE_FLOOR_PART: u64 = 64;
+/// Reading a byte in again, and driving another out.
+const MOVING_NS_PER_BYTE: f64 = 1.0;
+const PAYBACK_SECONDS: f64 = 30.0;
+/// Below this difference it is noise.
+const MARGIN: f64 = 0.25;
+/// The write buffer is weighed every so many windows.
+const BUFFER_WINDOWS: u64 = 60;
+/// The write buffer stays between these parts of what the settings say.
+const BUFFER_LEAST_PART: u64 = 4;
+const BUFFER_MOST_TIMES: u64 = 2;
+/// Writing a page, beside reading it: both are copies to and from the system's page cache, and a sync for many.
+const WRITE_NS: f64 = 2_000.0;
+const PAGE_BYTES: f64 = 4096.0;
+
+/// What the arbiter remembers from window to window.
+#[derive(Default)]
+pub(super) struct Arbiter {
+    last: Option<[Consumer; 3]>,
+    windows: u64,
+    last_us: u64,
+    ghost_hits: u64,
+    written_bytes: u64,
+    cache_gain_per_byte: f64,
+}
+
+impl Arbiter {
+    /// What more memory for the block cache would save, in nanoseconds per second per byte, as of the last window.
+    pub(super) fn cache_gain_per_byte(&self) -> f64 {
+        self.cache_gain_per_byte
+    }
+}
+
+/// What was measured in a window.
+#[derive(Clone, Copy, Default, Debug)]
+struct Measured {
+    seconds: f64,
+    read_ns: f64,
+    /// Misses that a cache larger by `ghost_bytes` would not have had.
+    ghost_hits: u64,
+    ghost_bytes: u64,
+    /// Bytes that came into the tree.
+    written_bytes: u64,
+}
+
+/// Who holds what.
+#[derive(Clone, Copy, Default, Debug)]
+struct Holdings {
+    budget_bytes: u64,
+    pool_bytes: u64,
+    cache_bytes: u64,
+    memtable_bytes: u64,
+    /// What the settings say of it.
+    memtable_design_bytes: u64,
+    cache_reserved_bytes: u64,
+}
+
+/// The cache's gain per byte.
+fn cache_gain(measured: &Measured) -> f64 {
+    let rate = measured.ghost_hits as f64 / measured.seconds.max(1e-3);
+    rate * measured.read_ns / measured.ghost_bytes.max(1) as f64
+}
+
+/// Filters and indexes, the cache, and the write buffer, as the arbiter weighs them.
+fn consumers(
+    holdings: &Holdings,
+    plan: &PlanPrices,
+    measured: &Measured,
+    buffer: WriteBuffer,
+) -> [Consumer; 3] {
+    let step_bytes = holdings.budget_bytes / STEP_PART;
+    let pool = Consumer {
+        bytes: holdings.pool_bytes,
+        floor_bytes: 0,
+        reserved_bytes: 0,
+        most_bytes: plan.useful_bytes.max(holdings.pool_bytes),
+        gain_per_byte: plan.gain_per_byte,
+        loss_per_byte: plan.loss_per_byte,
+    };
+    let gain_per_byte = cache_gain(measured);
+    let floor_bytes = holdings.budget_bytes / CACHE_FLOOR_PART;
+    let cache = Consumer {
+        bytes: holdings.cache_bytes,
+        floor_bytes,
+        reserved_bytes: holdings.cache_reserved_bytes,
+        most_bytes: u64::MAX,
+        gain_per_byte,
+        // Frames that are driven out next are hardly worth more than those that just were.
+        loss_per_byte: gain_per_byte,
+    };
+    let least_bytes = holdings.memtable_design_bytes / BUFFER_LEAST_PART;
+    let write_buffer = Consumer {
+        bytes: holdings.memtable_bytes,
+        floor_bytes: least_bytes,
+        reserved_bytes: 0,
+        most_bytes: (holdings.memtable_design_bytes * BUFFER_MOST_TIMES).max(least_bytes),
+        gain_per_byte: buffer.gain_per_byte(holdings.memtable_bytes, step_bytes),
+        loss_per_byte: buffer.loss_per_byte(holdings.memtable_bytes, step_bytes),
+    };
+    [pool, cache, write_buffer]
+}
+
+/// The same with the write buffer as it is: it gives nothing and takes nothing.
+fn standing_still(mut consumers: [Consumer; 3]) -> [Consumer; 3] {
+    let [_, _, buffer] = &mut consumers;
+    (buffer.reserved_bytes, buffer.most_bytes) = (buffer.bytes, buffer.bytes.max(buffer.floor_bytes));
+    consumers
+}
+
+/// What cache and write buffer have after this window; the pool has what they leave.
+fn divided(
+    holdings: &Holdings,
+    last: Option<[Consumer; 3]>,
+    now: [Consumer; 3],
+) -> Result<(u64, u64), String> {
+    let rules = ArbiterRules {
+        step_bytes: (holdings.budget_bytes / STEP_PART).max(1),
+        moving_ns_per_byte: MOVING_NS_PER_BYTE,
+        payback_seconds: PAYBACK_SECONDS,
+        margin: MARGIN,
+    };
+    let mut bytes = [holdings.pool_bytes, holdings.cache_bytes, holdings.memtable_bytes];
+    for moved in moves(&rules, last.as_ref().map(|last| &last[..]), &now)? {
+        if let Some(from) = bytes.get_mut(moved.from) {
+            *from = from.saturating_sub(moved.bytes);
+        }
+        if let Some(to) = bytes.get_mut(moved.to) {
+            *to += moved.bytes;
+        }
+    }
+    let [_, cache_bytes, memtable_bytes] = bytes;
+    Ok((cache_bytes, memtable_bytes))
+}
+
+impl Core {
+    /// One window has passed: memory moves a step to where it saves more, if it does.
+    pub(super) fn arbitrate(&self, now_us: u64) {
+        if self.settings.filter_residency == Residency::Pinned {
+            return;
+        }
+        let Some(mut state) = self.residency.try_state() else { return };
+        let (measured, is_first) = self.measure(&mut state, now_us);
+        state.arbiter.cache_gain_per_byte = cache_gain(&measured);
+        if is_first || self.settings.filter_residency != Residency::Budgeted {
+            return;
+        }
+        let holdings = self.holdings();
+        let Ok(buffer) = self.write_buffer_worth(&measured) else { return };
+        state.arbiter.windows += 1;
+        let mut now = consumers(&holdings, &state.plan, &measured, buffer);
+        let weighs_buffer = state.arbiter.windows.is_multiple_of(BUFFER_WINDOWS) && !self.read_only;
+        if !weighs_buffer {
+            now = standing_still(now);
+        }
+        match divided(&holdings, state.arbiter.last, now) {
+            Ok((cache_bytes, memtable_bytes)) => {
+                self.residency.cache_bytes.store(cache_bytes.max(1), Ordering::Relaxed);
+                if memtable_bytes != holdings.memtable_bytes {
+                    self.residency.memtable_bytes.store(memtable_bytes, Ordering::Relaxed);
+                }
+            }
+            Err(detail) => self.warn(format!("memory could not be divided: {detail}")),
+        }
+        // The minute's window has the buffer's worth on both sides.
+        let is_before = (state.arbiter.windows + 1).is_multiple_of(BUFFER_WINDOWS);
+        state.arbiter.last =
+            Some(if is_before { consumers(&holdings, &state.plan, &measured, buffer) } else { now });
+    }
+
+    /// What came since the last window; true for the first.
+    fn measure(&self, state: &mut ResidencyState, now_us: u64) -> (Measured, bool) {
+        let (ghost_hits, ghost_bytes) = self.cache.ghost_hits();
+        let written_bytes = self.work.bytes_flushed.load(Ordering::Relaxed);
+        let arbiter = &mut state.arbiter;
+        let measured = Measured {
+            seconds: now_us.saturating_sub(arbiter.last_us) as f64 / 1e6,
+            read_ns: (self.cache.read_ns() as f64).max(1.0),
+            ghost_hits: ghost_hits.saturating_sub(arbiter.ghost_hits),
+            ghost_bytes,
+            written_bytes: written_bytes.saturating_sub(arbiter.written_bytes),
+        };
+        let is_first = arbiter.last_us == 0;
+        (arbiter.last_us, arbiter.ghost_hits, arbiter.written_bytes) = (now_us, ghost_hits, written_bytes);
+        (measured, is_first)
+    }
+
+    fn holdings(&self) -> Holdings {
+        let pool_bytes = self.pool_bytes();
+        let ledger = |part| self.ledger.bytes(part);
+        let others = self.ledger.total()
+            - (ledger(LedgerPart::BlockCache) + ledger(LedgerPart::Filters) + ledger(LedgerPart::Indexes))
+                .min(self.ledger.total());
+        let shared = self.shared_bytes(others);
+        Holdings {
+            budget_bytes: self.settings.memory_budget_bytes,
+            pool_bytes,
+            cache_bytes: shared.saturating_sub(pool_bytes),
+            memtable_bytes: self.memtable_limit_bytes(),
+            memtable_design_bytes: self.settings.memtable_bytes(),
+            cache_reserved_bytes: 0,
+        }
+    }
+
+    fn write_buffer_worth(&self, measured: &Measured) -> Result<WriteBuffer, String> {
+        let prices = Prices {
+            read_ns: measured.read_ns,
+            write_ns: WRITE_NS,
+            search_cpu_ns: 0.0,
+            probe_ns: 0.0,
+            every_search_reads: false,
+        };
+        let pages_per_second = measured.written_bytes as f64 / PAGE_BYTES / measured.seconds.max(1e-3);
+        // An entry a page: the pages are what is counted.
+        WriteBuffer::new(&self.settings.design, &prices, pages_per_second, 1.0, 0.0, 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGET: u64 = 64 << 20;
+
+    fn design() -> shamba_model::Design {
+        shamba_model::Design::new(shamba_model::MergePolicy::Leveling, 10.0, 8 << 20, 10.0)
+    }
+
+    fn buffer(pages_per_second: f64) -> WriteBuffer {
+        let prices = Prices { write_ns: WRITE_NS, ..Prices::COUNTING_IOS };
+        WriteBuffer::new(&design(), &prices, pages_per_second, 1.0, 0.0, 0.0).unwrap()
+    }
+
+    /// Runs windows in which the pool is worth `pool(bytes)` per byte and the cache `cache(bytes)`.
+    fn run(pool: impl Fn(u64) -> f64, cache: impl Fn(u64) -> f64, windows: usize) -> Holdings {
+        let mut holdings = Holdings {
+            budget_bytes: BUDGET,
+            pool_bytes: 24 << 20,
+            cache_bytes: 24 << 20,
+            memtable_bytes: 8 << 20,
+            memtable_design_bytes: 8 << 20,
+            cache_reserved_bytes: 0,
+        };
+        let (mut last, all) = (None, holdings.pool_bytes + holdings.cache_bytes);
+        for _ in 0..windows {
+            let plan = PlanPrices {
+                gain_per_byte: pool(holdings.pool_bytes),
+                loss_per_byte: pool(holdings.pool_bytes),
+                useful_bytes: u64::MAX / 2,
+                cost_ns_per_second: 0.0,
+            };
+            let measured = Measured {
+                seconds: 1.0,
+                read_ns: 1.0,
+                ghost_hits: (cache(holdings.cache_bytes) * 1e6) as u64,
+                ghost_bytes: 1_000_000,
+                written_bytes: 0,
+            };
+            let now = standing_still(consumers(&holdings, &plan, &measured, buffer(0.0)));
+            let (cache_bytes, memtable_bytes) = divided(&holdings, last, now).unwrap();
+            assert_eq!(memtable_bytes, holdings.memtable_bytes, "it stands still");
+            last = Some(now);
+            holdings.cache_bytes = cache_bytes;
+            holdings.pool_bytes = all - cache_bytes;
+        }
+        holdings
+    }
+
+    #[test]
+    fn memory_goes_where_it_saves_more_and_rests_where_both_are_worth_the_same() {
+        // Worth 1/bytes each, the pool three times as much: three quarters of it.
+        let end = run(|bytes| 3e8 / bytes as f64, |bytes| 1e8 / bytes as f64, 200);
+        let share = end.pool_bytes as f64 / (end.pool_bytes + end.cache_bytes) as f64;
+        assert!((0.6..0.85).contains(&share), "{share}");
+        // Nothing is missed in the cache: the pool has all but the floor.
+        let end = run(|_| 1.0, |_| 0.0, 200);
+        assert!(end.cache_bytes <= BUDGET / CACHE_FLOOR_PART + BUDGET / STEP_PART);
+        // Everything that pays is held: the cache has it.
+        let end = run(|_| 0.0, |_| 1.0, 200);
+        assert!(end.pool_bytes <= BUDGET / STEP_PART);
+    }
+
+    #[test]
+    fn a_little_more_is_noise() {
+        let end = run(|_| 1.1, |_| 1.0, 50);
+        assert_eq!((end.pool_bytes, end.cache_bytes), (24 << 20, 24 << 20));
+    }
+
+    #[test]
+    fn the_write_buffer_grows_while_writes_cost_more_than_reads_and_stays_within_bounds() {
+        let mut holdings = Holdings {
+            budget_bytes: BUDGET,
+            pool_bytes: 24 << 20,
+            cache_bytes: 24 << 20,
+            memtable_bytes: 8 << 20,
+            memtable_design_bytes: 8 << 20,
+            cache_reserved_bytes: 0,
+        };
+        let plan = PlanPrices::default();
+        let measured = Measured { seconds: 1.0, read_ns: 1000.0, ..Measured::default() };
+        let mut last = None;
+        for _ in 0..50 {
+            let now = consumers(&holdings, &plan, &measured, buffer(100_000.0));
+            let (cache_bytes, memtable_bytes) = divided(&holdings, last, now).unwrap();
+            (holdings.cache_bytes, holdings.memtable_bytes, last) = (cache_bytes, memtable_bytes, Some(now));
+        }
+        assert_eq!(holdings.memtable_bytes, 16 << 20, "twice what the settings say, and no more");
+        // Reads need it more.
+        let plan = PlanPrices { gain_per_byte: 1e6, loss_per_byte: 1e6, useful_bytes: u64::MAX / 2, ..plan };
+        for _ in 0..50 {
+            let now = consumers(&holdings, &plan, &measured, buffer(1.0));
+            let (cache_bytes, memtable_bytes) = divided(&holdings, last, now).unwrap();
+            (holdings.cache_bytes, holdings.memtable_bytes, last) = (cache_bytes, memtable_bytes, Some(now));
+        }
+        assert_eq!(holdings.memtable_bytes, 2 << 20, "a quarter of what the settings say, and no less");
+    }
+}

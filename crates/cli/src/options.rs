@@ -60,12 +60,13 @@ pub struct EngineOptions {
     allocation: Option<Allocation>,
     /// Family of filters: blocked (one cache line a key), modular:D (D blocked modules that share the bits, asked one
     /// after the other), modular:D:S (the first with S thousandths of the bits), standard or standard-double (as
-    /// in the papers) (default: blocked)
-    #[arg(long, value_name = "FAMILY", value_parser = parse::<FilterLayout>)]
-    filter_layout: Option<FilterLayout>,
+    /// in the papers), auto (default: auto, which is blocked while all filters fit well into the memory budget, else
+    /// modular:3)
+    #[arg(long, value_name = "FAMILY", value_parser = parse_layout)]
+    filter_layout: Option<Layout>,
     /// Short for --filter-layout modular:D, from 1 to 7
     #[arg(long, value_name = "D", conflicts_with = "filter_layout", value_parser = parse_modules)]
-    modules: Option<FilterLayout>,
+    modules: Option<Layout>,
     /// Hash function of lookups and filters: xxh3, xxh64, rapid, murmur64a, city64 or crc32c; fixed when the
     /// database is created (default: xxh3)
     #[arg(long, value_name = "KIND", value_parser = parse::<DigestKind>)]
@@ -112,6 +113,10 @@ pub struct ReaderOptions {
     /// the memory budget)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     resident_limit: Option<u64>,
+    /// Weigh what is held in memory by the reads that it saves, as the papers do, not by the time; not recorded
+    /// (default: off)
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    count_ios: Option<Switch>,
     /// Which modules of a filter a lookup may pass over where memory does not hold them: none, partial (any but
     /// the first) or full (any) (default: full)
     #[arg(long, value_name = "WHICH", value_parser = parse::<Skipping>)]
@@ -143,6 +148,11 @@ pub struct ReaderOptions {
 #[derive(Clone, Debug)]
 struct Levels(Vec<Compression>);
 
+/// A family of filters; `None`: as it suits the memory budget. A type of its own, because to clap an `Option` means
+/// one that is not given.
+#[derive(Clone, Copy, Debug)]
+struct Layout(Option<FilterLayout>);
+
 impl ReaderOptions {
     /// Gives the options that were given to the builder.
     pub fn apply(&self, builder: Builder) -> Builder {
@@ -150,6 +160,7 @@ impl ReaderOptions {
         let builder = set(builder, self.hash_sharing.map(Switch::is_on), Builder::hash_sharing);
         let builder = set(builder, self.residency, Builder::filter_residency);
         let builder = set(builder, self.resident_limit, Builder::resident_limit);
+        let builder = set(builder, self.count_ios.map(Switch::is_on), Builder::count_ios);
         let builder = set(builder, self.skipping, Builder::module_skipping);
         let builder = set(builder, self.prefetch.map(Switch::is_on), Builder::prefetch);
         let builder = set(builder, self.memtable_index.map(Switch::is_on), Builder::memtable_index);
@@ -177,7 +188,11 @@ impl EngineOptions {
         let builder = set(builder, self.bits_per_key, Builder::bits_per_key);
         let builder = set(builder, self.filter_memory, Builder::filter_memory);
         let builder = set(builder, self.allocation, Builder::filter_allocation);
-        let builder = set(builder, self.filter_layout.or(self.modules), Builder::filter_layout);
+        let builder =
+            set(builder, self.filter_layout.or(self.modules), |builder, Layout(layout)| match layout {
+                Some(layout) => builder.filter_layout(layout),
+                None => builder.filter_layout_auto(),
+            });
         let builder = set(builder, self.digest, Builder::digest);
         let builder =
             set(builder, self.compression.clone().map(|levels| levels.0), Builder::compression_per_level);
@@ -200,9 +215,13 @@ fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, 
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-fn parse_modules(text: &str) -> Result<FilterLayout, String> {
-    let modules = text.parse().ok().and_then(Modules::equal);
-    modules.map(FilterLayout::Modular).ok_or_else(|| "must be from 1 to 7".into())
+fn parse_layout(text: &str) -> Result<Layout, String> {
+    if text == "auto" { Ok(Layout(None)) } else { parse(text).map(|layout| Layout(Some(layout))) }
+}
+
+fn parse_modules(text: &str) -> Result<Layout, String> {
+    let modules = text.parse().ok().and_then(Modules::equal).map(FilterLayout::Modular);
+    modules.map(|layout| Layout(Some(layout))).ok_or_else(|| "must be from 1 to 7".into())
 }
 
 fn parse_compression(text: &str) -> Result<Levels, String> {

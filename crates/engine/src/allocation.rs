@@ -376,9 +376,22 @@ impl Core {
         Rule {
             allocation: settings.filter_allocation,
             budget,
-            layout: settings.filter_layout,
+            layout: self.filter_layout(),
             window: keyspace.statistics.window(self.env.clock.now_us()),
         }
+    }
+
+    /// The family of the filters that are built now.
+    pub(crate) fn filter_layout(&self) -> FilterLayout {
+        let settings = &self.settings;
+        let bytes = settings.filter_memory_bytes.unwrap_or_else(|| {
+            let entries = |keyspace: &Arc<KeyspaceCore>| -> u64 {
+                keyspace.load().version.tables().map(|(_, _, table)| table.meta.entries).sum()
+            };
+            let entries: u64 = self.keyspaces.load().values().map(entries).sum();
+            (entries as f64 * settings.design.bits_per_key / 8.0) as u64
+        });
+        settings.filter_layout_for(bytes)
     }
 
     /// What a flush, or anything else that arrives in level 0, tells its tables.

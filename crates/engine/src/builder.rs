@@ -227,10 +227,17 @@ impl Builder {
         self.change(move |s| s.hash_sharing = on)
     }
 
-    /// The family of the filters that are built from now on, and how many modules share their bits. Default: blocked.
+    /// The family of the filters that are built from now on, and how many modules share their bits. Default: blocked while all
+    /// filters fit well into the memory budget, three modules where they do not.
     #[must_use]
     pub fn filter_layout(self, layout: FilterLayout) -> Self {
-        self.change(move |s| s.filter_layout = layout)
+        self.change(move |s| s.filter_layout = Some(layout))
+    }
+
+    /// The family of filters follows from the memory budget (default).
+    #[must_use]
+    pub fn filter_layout_auto(self) -> Self {
+        self.change(|s| s.filter_layout = None)
     }
 
     /// How filters and index partitions are held in memory. Default: those that save most within the budget.
@@ -244,6 +251,13 @@ impl Builder {
     #[must_use]
     pub fn resident_limit(self, bytes: u64) -> Self {
         self.change(move |s| s.resident_bytes_max = Some(bytes))
+    }
+
+    /// Weigh what is held in memory as the papers do, by reads: every search costs one, and computing nothing. Not
+    /// recorded. Default: by the time that is saved.
+    #[must_use]
+    pub fn count_ios(self, on: bool) -> Self {
+        self.change(move |s| s.count_ios = on)
     }
 
     /// Which modules of a filter a lookup may pass over where memory does not hold them. Default: any.
@@ -454,9 +468,14 @@ impl Builder {
                 let on = switch(name, value)?;
                 self.block_tags(on)
             }
+            "filter-layout" if value == "auto" => self.filter_layout_auto(),
             "filter-layout" => self.filter_layout(value.parse().map_err(parsed)?),
             "modules" => self.filter_layout(modules(value).map_err(parsed)?),
             "resident-limit" => self.resident_limit(number(name, value)?),
+            "count-ios" => {
+                let on = switch(name, value)?;
+                self.count_ios(on)
+            }
             "residency" => self.filter_residency(value.parse().map_err(parsed)?),
             "skipping" => self.module_skipping(value.parse().map_err(parsed)?),
             "memtable-index" => {

@@ -286,7 +286,10 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..1000 {
-                        counters.add(&LookupCounts { lookups: 1, hashes: 2, found: 1, ..Default::default() });
+                        counters.add(
+                            &LookupCounts { lookups: 1, hashes: 2, found: 1, ..Default::default() },
+                            true,
+                        );
                     }
                 });
             }
@@ -296,7 +299,7 @@ mod tests {
         let before = Stats::from_counters(&counters, &work);
         assert_eq!((before.lookups, before.hashes, before.found, before.puts), (4000, 8000, 4000, 7));
         assert_eq!(before.hashes_per_get(), 2.0);
-        counters.add(&LookupCounts { lookups: 1, hashes: 1, ..Default::default() });
+        counters.add(&LookupCounts { lookups: 1, hashes: 1, ..Default::default() }, true);
         let after = Stats::from_counters(&counters, &work).since(&before);
         assert_eq!((after.lookups, after.hashes, after.found, after.puts), (1, 1, 0, 0));
     }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use shamba_filter::FilterLayout;
+use shamba_filter::{FilterLayout, Modules};
 use shamba_key::DigestKind;
 use shamba_model::allocation::Allocation;
 use shamba_model::skip::Skipping;
@@ -84,6 +84,10 @@ pub(crate) struct Inbox {
 
 /// From this budget on a memtable may have a quarter of it, below an eighth.
 const ROOMY_BUDGET_BYTES: u64 = 128 << 20;
+/// The modules of a filter, unless told otherwise, where memory may not hold all of it.
+const AUTO_MODULES: usize = 3;
+/// Filters are blocked while all of them are at most this part of the memory budget.
+const AUTO_BLOCKED_PART: u64 = 6;
 /// What building a table takes whatever its size.
 const WORK_BYTES_MIN: u64 = 384 << 10;
 
@@ -114,8 +118,8 @@ pub(crate) struct Settings {
     pub prefetch: bool,
     /// Recorded: data blocks are written with tags, by which lookups find entries in them.
     pub block_tags: bool,
-    /// Recorded: the family of filters, and their modules.
-    pub filter_layout: FilterLayout,
+    /// Recorded: the family of filters, and their modules; `None`: as it suits the memory budget.
+    pub filter_layout: Option<FilterLayout>,
     /// Recorded: how filters and index partitions are held in memory.
     pub filter_residency: Residency,
     /// Recorded: which modules of a filter a lookup may pass over.
@@ -144,6 +148,8 @@ pub(crate) struct Settings {
     pub rate_limit_bytes_per_s: u64,
     /// Of this open: filters and indexes hold at most so much, where residency is budgeted; `None`: what pays.
     pub resident_bytes_max: Option<u64>,
+    /// Of this open: what is held in memory is weighed by the reads that it saves, not by the time.
+    pub count_ios: bool,
     /// Of this open: no log at all.
     pub no_wal: bool,
     /// Of this open: read tables past the system's page cache.
@@ -173,7 +179,7 @@ impl Default for Settings {
             hash_sharing: true,
             prefetch: true,
             block_tags: true,
-            filter_layout: FilterLayout::Blocked,
+            filter_layout: None,
             filter_residency: Residency::Budgeted,
             module_skipping: Skipping::Full,
             filter_allocation: Allocation::Monkey,
@@ -188,6 +194,7 @@ impl Default for Settings {
             wal_bytes: 1 << 30,
             rate_limit_bytes_per_s: 0,
             resident_bytes_max: None,
+            count_ios: false,
             no_wal: false,
             direct_io: false,
             max_open_files: 1000,
@@ -215,7 +222,7 @@ impl Settings {
             ("hash-sharing".into(), on_off(self.hash_sharing)),
             ("prefetch".into(), on_off(self.prefetch)),
             ("block-tags".into(), on_off(self.block_tags)),
-            ("filter-layout".into(), self.filter_layout.to_option()),
+            ("filter-layout".into(), self.filter_layout.map_or("auto".into(), FilterLayout::to_option)),
             ("residency".into(), self.filter_residency.to_string()),
             ("skipping".into(), self.module_skipping.to_string()),
             ("allocation".into(), self.filter_allocation.to_string()),
@@ -270,7 +277,10 @@ impl Settings {
                 "hash-sharing" => settings.hash_sharing = switch(name, text)?,
                 "prefetch" => settings.prefetch = switch(name, text)?,
                 "block-tags" => settings.block_tags = switch(name, text)?,
-                "filter-layout" => settings.filter_layout = text.parse().map_err(Error::invalid)?,
+                "filter-layout" if text == "auto" => settings.filter_layout = None,
+                "filter-layout" => {
+                    settings.filter_layout = Some(text.parse().map_err(Error::invalid)?);
+                }
                 "residency" => settings.filter_residency = text.parse().map_err(Error::invalid)?,
                 "skipping" => settings.module_skipping = text.parse().map_err(Error::invalid)?,
                 "allocation" => settings.filter_allocation = text.parse().map_err(Error::invalid)?,
@@ -395,6 +405,16 @@ impl Settings {
     /// Longer values stay in the log until they are flushed: a memtable is not filled by a few of them.
     pub fn held_value_bytes_max(&self) -> u64 {
         self.memtable_bytes() / 4
+    }
+
+    /// The family of filters for a tree whose filters take so many bytes. Those that fit into memory with much to spare
+    /// are blocked, which cost one cache line and nothing else; others have modules, some of which can do without
+    /// memory. Three of them: at 10 bits they come near what each number of bits below could do at best, and are right
+    /// more often than two or four ([`shamba_filter::measured`]).
+    pub fn filter_layout_for(&self, filter_bytes: u64) -> FilterLayout {
+        let modular = Modules::equal(AUTO_MODULES).map_or(FilterLayout::Blocked, FilterLayout::Modular);
+        let fits = filter_bytes <= self.memory_budget_bytes / AUTO_BLOCKED_PART;
+        self.filter_layout.unwrap_or(if fits { FilterLayout::Blocked } else { modular })
     }
 
     /// Where tables are cut.

@@ -13,7 +13,7 @@
 //!
 //! Not here: what the figures mean to callers ([`super::Stats`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
@@ -91,21 +91,27 @@ impl Shard {
         shard
     }
 
-    /// The number among the next `lookups` of the one that is sampled. Fewer than the least distance, so one at most.
+    /// The number among the next `lookups`, which are counted by this, of the one that is sampled. Fewer than the least
+    /// distance, so one at most. The mark is for the counters of this number.
     #[inline]
-    fn next_sampled(&self, lookups: u64) -> Option<u64> {
+    fn count_down(&self, lookups: u64, number: u64) -> Option<u64> {
         let left = self.countdown.load(Ordering::Relaxed);
-        if left > lookups {
+        if left > lookups + 1 {
             self.countdown.store(left - lookups, Ordering::Relaxed);
             return None;
         }
-        Some(self.sample(left, lookups))
+        self.sample(left, lookups, number)
     }
 
+    /// The sampled lookup is among these, or the one after them.
     #[cold]
-    fn sample(&self, left: u64, lookups: u64) -> u64 {
-        self.countdown.store(left + self.next_distance() - lookups, Ordering::Relaxed);
-        left - 1
+    fn sample(&self, left: u64, lookups: u64, number: u64) -> Option<u64> {
+        let sampled = (left <= lookups).then(|| left.saturating_sub(1));
+        let more = if sampled.is_some() { self.next_distance() } else { 0 };
+        let left = (left + more).saturating_sub(lookups);
+        self.countdown.store(left, Ordering::Relaxed);
+        MARKED.set(if left == 1 { number + 1 } else { 0 });
+        sampled
     }
 
     /// From 33 to 95, 64 on average.
@@ -143,6 +149,10 @@ struct Claim {
 thread_local! {
     /// The last used one first.
     static CLAIMS: RefCell<Vec<Claim>> = const { RefCell::new(Vec::new()) };
+    /// The number, plus 1, of the counters of which this thread's next lookup is to be sampled; 0: of none. Beside the
+    /// countdown, so that who looks something up need not go to the shard twice. Two databases that one thread reads in
+    /// turn may take each other's mark away: a sample less.
+    static MARKED: Cell<u64> = const { Cell::new(0) };
 }
 
 static NEXT_COUNTERS: AtomicU64 = AtomicU64::new(0);
@@ -162,30 +172,40 @@ impl LookupCounters {
         Self { number: NEXT_COUNTERS.fetch_add(1, Ordering::Relaxed), seed, shards: Mutex::default() }
     }
 
-    /// Adds one lookup's figures.
+    /// Adds the figures of lookups; `alone`: of one that was not counted by [`Self::next_sampled`].
     #[inline]
-    pub fn add(&self, counts: &LookupCounts) {
-        // A thread that is ending has no list any more, and looks nothing up.
-        let _ = CLAIMS.try_with(|claims| {
-            let mut claims = claims.borrow_mut();
-            match claims.first() {
-                Some(claim) if claim.counters == self.number => claim.shard.add(counts),
-                _ => self.claim(&mut claims).add(counts),
+    pub fn add(&self, counts: &LookupCounts, alone: bool) {
+        self.with_shard(|shard| {
+            shard.add(counts);
+            if alone {
+                shard.count_down(1, self.number);
             }
         });
+    }
+
+    /// Whether this thread's next lookup, if it comes alone, is to be sampled: one load.
+    #[inline]
+    pub fn is_next_sampled(&self) -> bool {
+        MARKED.get() == self.number + 1
     }
 
     /// Of this thread's next `lookups`, 32 at most, the number of the one that is to be sampled, if one is.
     #[inline]
     pub fn next_sampled(&self, lookups: u64) -> Option<u64> {
-        let sampled = CLAIMS.try_with(|claims| {
+        self.with_shard(|shard| shard.count_down(lookups, self.number)).flatten()
+    }
+
+    #[inline]
+    fn with_shard<T>(&self, body: impl FnOnce(&Shard) -> T) -> Option<T> {
+        // A thread that is ending has no list any more, and looks nothing up.
+        let done = CLAIMS.try_with(|claims| {
             let mut claims = claims.borrow_mut();
             match claims.first() {
-                Some(claim) if claim.counters == self.number => claim.shard.next_sampled(lookups),
-                _ => self.claim(&mut claims).next_sampled(lookups),
+                Some(claim) if claim.counters == self.number => body(&claim.shard),
+                _ => body(self.claim(&mut claims)),
             }
         });
-        sampled.ok().flatten()
+        done.ok()
     }
 
     /// This thread's shard, which is first in `claims` afterwards.
@@ -243,7 +263,7 @@ mod tests {
                 for _ in 0..4 {
                     scope.spawn(|| {
                         for number in 0..3000 {
-                            all[number % 3].add(&one());
+                            all[number % 3].add(&one(), true);
                         }
                     });
                 }
@@ -261,8 +281,15 @@ mod tests {
     fn one_lookup_in_64_is_sampled_at_irregular_distances_that_the_seed_decides() {
         let sampled = |seed: u64, at_once: u64| -> Vec<u64> {
             let counters = LookupCounters::new(seed);
-            let groups = (0..64_000 / at_once)
-                .filter_map(|group| counters.next_sampled(at_once).map(|number| group * at_once + number));
+            let alone = |_| {
+                let is_sampled = counters.is_next_sampled();
+                counters.add(&one(), true);
+                is_sampled.then_some(0)
+            };
+            let together = |_| counters.next_sampled(at_once);
+            let next = |group| if at_once == 1 { alone(group) } else { together(group) };
+            let groups =
+                (0..64_000 / at_once).filter_map(|group| next(group).map(|number| group * at_once + number));
             groups.collect()
         };
         let one_by_one = sampled(7, 1);
@@ -280,8 +307,8 @@ mod tests {
     fn claims_on_counters_that_are_gone_are_given_up() {
         for _ in 0..100 {
             let counters = LookupCounters::new(1);
-            counters.add(&one());
-            counters.add(&one());
+            counters.add(&one(), true);
+            counters.add(&one(), true);
             assert_eq!(counters.total().lookups, 2);
         }
         CLAIMS.with_borrow(|claims| assert!(claims.len() <= 2, "{} claims", claims.len()));

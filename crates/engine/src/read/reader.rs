@@ -95,11 +95,12 @@ pub(crate) struct ReadAt<'a> {
 }
 
 impl ReadAt<'_> {
-    /// Runs the body of lookups with the view and sequence to read at, and counts what they did: hashes, and
+    /// Runs the body of lookups (of one, if `alone`) with the view and sequence to read at, and counts what they did: hashes, and
     /// with a clock the time, are those of the whole body.
     #[inline]
     fn look_up<T>(
         &self,
+        alone: bool,
         body: impl FnOnce(&View, SeqNo, LookupSettings<'_>, &mut LookupCounts) -> Result<T>,
     ) -> Result<T> {
         self.keyspace.check_usable()?;
@@ -112,13 +113,13 @@ impl ReadAt<'_> {
         let outcome = body(&view, seq, settings, &mut counts);
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
         counts.total_ns = settings.now_ns().saturating_sub(begin_ns);
-        self.core.lookups.add(&counts);
+        self.core.lookups.add(&counts, alone);
         outcome
     }
 
     #[inline]
     fn get_value(&self, key: &[u8], mode: ValueMode) -> Result<Option<Value>> {
-        self.look_up(|view, seq, settings, counts| {
+        self.look_up(true, |view, seq, settings, counts| {
             let begin_ns = settings.now_ns();
             let digest = settings.digest.digest(key); // The only hash of this lookup.
             counts.hash_ns += settings.now_ns().saturating_sub(begin_ns);
@@ -129,7 +130,7 @@ impl ReadAt<'_> {
     /// Carries out a lookup, which may be one that is sampled.
     #[inline]
     fn run(&self, lookup: &Lookup<'_>, counts: &mut LookupCounts) -> Result<Option<Value>> {
-        if self.core.settings.statistics && self.core.lookups.next_sampled(1).is_some() {
+        if self.core.lookups.is_next_sampled() && self.core.settings.statistics {
             return self.run_sampled(lookup, counts);
         }
         lookup.run(counts, &mut Silent)
@@ -173,7 +174,7 @@ impl ReadAt<'_> {
         if key.made_by != self.core.digest {
             return Err(Error::invalid("the hashed key was made by a database with another digest or seed"));
         }
-        let value = self.look_up(|view, seq, settings, counts| {
+        let value = self.look_up(true, |view, seq, settings, counts| {
             let HashedKey { key, digest, .. } = key;
             self.run(&Lookup { view, settings, key, digest: *digest, seq, mode: ValueMode::Copy }, counts)
         })?;
@@ -183,7 +184,7 @@ impl ReadAt<'_> {
     /// All lookups read at one moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<K> = keys.into_iter().collect();
-        self.look_up(|view, seq, settings, counts| {
+        self.look_up(false, |view, seq, settings, counts| {
             let reads = &self.core.reads;
             let reads = reads.pays(self.core.cache.read_ns()).then_some(reads);
             let samples =

@@ -44,6 +44,12 @@ pub(super) struct Prices {
 
 impl Prices {
     pub fn of(core: &Core) -> Self {
+        if core.settings.count_ios {
+            let counting = shamba_model::value::Prices::COUNTING_IOS;
+            // Every search reads its block, and its index partition if that is not held.
+            let read_ns = counting.read_ns;
+            return Self { probe_ns: counting.probe_ns, data_ns: read_ns, index_ns: read_ns };
+        }
         let read_ns = match core.cache.read_ns() {
             0 => READ_NS,
             ns => ns as f64,

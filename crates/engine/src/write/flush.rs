@@ -177,7 +177,7 @@ impl Core {
             digest: self.digest,
             compression: self.settings.compression_for(level),
             bits,
-            filter_layout: self.settings.filter_layout,
+            filter_layout: self.filter_layout(),
             block_bytes: self.settings.block_bytes,
             block_tags: self.settings.block_tags,
             table_bytes: self.settings.table_bytes(),

@@ -98,13 +98,8 @@ pub(crate) fn cache_share_bytes(budget_bytes: u64, other_bytes: u64, kept_bytes:
 }
 
 impl Core {
-    /// What cache, filters and indexes may have when all others hold `other_bytes`.
-    pub(crate) fn shared_bytes(&self, other_bytes: u64) -> u64 {
-        cache_share_bytes(self.settings.memory_budget_bytes, other_bytes, self.kept_bytes())
-    }
-
     /// What stays free for a flush and a merge, beyond what those at work hold already.
-    fn kept_bytes(&self) -> u64 {
+    pub(crate) fn kept_bytes(&self) -> u64 {
         if self.read_only {
             return 0;
         }
@@ -156,8 +151,8 @@ impl Core {
         let coming_bytes = coming_bytes.saturating_add(iterators_ahead_bytes);
         let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
         let pool_bytes = self.ledger.bytes(LedgerPart::Filters) + self.ledger.bytes(LedgerPart::Indexes);
-        self.residency.note_others(other_bytes.saturating_sub(pool_bytes));
         let kept_bytes = self.kept_bytes();
+        self.residency.note_others(other_bytes.saturating_sub(pool_bytes) + kept_bytes);
         let mut share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
         let missing_bytes = (other_bytes + kept_bytes).saturating_sub(budget_bytes - budget_bytes / 32);
         if share_bytes == 0 && missing_bytes > 0 && self.shed(missing_bytes) {

@@ -21,6 +21,8 @@
 mod arbiter;
 mod report;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +35,8 @@ use self::arbiter::Arbiter;
 pub use self::report::{LevelMemory, MemoryPrices};
 use self::survey::{KnownTables, Survey, fetched_modules};
 use crate::core::{Core, lock};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::memory::cache_share_bytes;
 use crate::statistics::Window;
 use crate::view::View;
 
@@ -52,12 +55,12 @@ const TIME_PART: u64 = 16;
 /// What residency remembers.
 #[derive(Default)]
 pub(crate) struct ResidencyState {
-    /// What the last plan says of the price of memory.
-    plan: PlanPrices,
     /// What does not change of tables that were seen before.
     known: KnownTables,
     /// What the consumers of memory were worth in the last windows.
     arbiter: Arbiter,
+    /// Tables of which something could not be read: said once, and tried again with every settlement.
+    unreadable: BTreeSet<TableId>,
 }
 
 /// What memory was worth in a plan, in nanoseconds per second per byte.
@@ -77,10 +80,15 @@ pub(crate) struct PlanPrices {
 #[derive(Default)]
 pub(crate) struct ResidencyCore {
     state: Mutex<ResidencyState>,
+    /// What the last plan says of the price of memory. By itself, because settlements read files under the state's lock,
+    /// and listeners of their warnings may ask.
+    plan: Mutex<PlanPrices>,
     /// Something changed that the next settlement should look at.
     wanted: AtomicBool,
-    /// The most that everything but cache, filters and indexes took lately.
+    /// The most that everything but cache, filters and indexes took lately, with what is kept free.
     others_peak_bytes: AtomicU64,
+    /// What filters and indexes hold whatever is let go, as of the last look at all tables.
+    fixed_bytes: AtomicU64,
     /// What the arbiter keeps for the block cache; 0: it has not said so yet.
     cache_bytes: AtomicU64,
     /// Where memtables are sealed, as the arbiter has it; 0: where the settings say.
@@ -101,7 +109,8 @@ impl ResidencyCore {
         self.wanted.swap(false, Ordering::AcqRel)
     }
 
-    /// All but cache, filters and indexes take so much, or are about to.
+    /// All but cache, filters and indexes take so much, or are about to, with what is kept free for flushes and merges:
+    /// those at work use what was kept, and must not be counted for both.
     pub fn note_others(&self, bytes: u64) {
         if bytes > self.others_peak_bytes.load(Ordering::Relaxed) {
             self.others_peak_bytes.fetch_max(bytes, Ordering::Relaxed);
@@ -154,6 +163,7 @@ impl Core {
     /// Lets go of what saves least until `bytes` more are free. Says whether it could try.
     pub(crate) fn shed(&self, bytes: u64) -> bool {
         self.settings.filter_residency == Residency::Budgeted
+            && self.pool_held_bytes() > self.residency.fixed_bytes.load(Ordering::Relaxed)
             && self.settle_with(Mode::Shed(bytes + self.settings.memory_budget_bytes / SHED_PART))
     }
 
@@ -172,25 +182,32 @@ impl Core {
         (0..reader.index_partitions()).try_for_each(|number| Ok(reader.hold_partition(number)?))
     }
 
+    /// What filters and indexes have.
+    fn pool_held_bytes(&self) -> u64 {
+        self.ledger.bytes(LedgerPart::Filters) + self.ledger.bytes(LedgerPart::Indexes)
+    }
+
+    /// What filters, indexes and the block cache may have in all, with room for what others took lately.
+    fn shared_lately_bytes(&self) -> u64 {
+        let own_bytes = self.pool_held_bytes() + self.ledger.bytes(LedgerPart::BlockCache);
+        let others_bytes = self.ledger.total().saturating_sub(own_bytes) + self.kept_bytes();
+        let peak_bytes = self.residency.others_peak_bytes.load(Ordering::Relaxed);
+        cache_share_bytes(self.settings.memory_budget_bytes, others_bytes.max(peak_bytes), 0)
+    }
+
     /// What filters and indexes may have in all.
     fn pool_bytes(&self) -> u64 {
-        let ledger = &self.ledger;
-        let [cached, filters, indexes] =
-            [LedgerPart::BlockCache, LedgerPart::Filters, LedgerPart::Indexes].map(|part| ledger.bytes(part));
-        let others = ledger.total().saturating_sub(cached + filters + indexes);
-        let peak = self.residency.others_peak_bytes.load(Ordering::Relaxed);
-        let left = self.shared_bytes(others.max(peak));
+        let left_bytes = self.shared_lately_bytes();
         let cache_bytes = match self.residency.cache_bytes.load(Ordering::Relaxed) {
-            0 => left / CACHE_PART,
+            0 => left_bytes / CACHE_PART,
             bytes => bytes,
         };
-        left.saturating_sub(cache_bytes).min(self.settings.resident_bytes_max.unwrap_or(u64::MAX))
+        left_bytes.saturating_sub(cache_bytes).min(self.settings.resident_bytes_max.unwrap_or(u64::MAX))
     }
 
     /// What filters and indexes may have beyond what they hold.
     fn pool_room_bytes(&self) -> u64 {
-        let held = self.ledger.bytes(LedgerPart::Filters) + self.ledger.bytes(LedgerPart::Indexes);
-        self.pool_bytes().saturating_sub(held)
+        self.pool_bytes().saturating_sub(self.pool_held_bytes())
     }
 
     /// False if another thread is at it.
@@ -200,16 +217,14 @@ impl Core {
             return false;
         };
         let survey = self.survey(&mut state.known);
+        self.residency.fixed_bytes.store(survey.fixed_bytes, Ordering::Relaxed);
         if self.settings.filter_residency == Residency::Cached {
             self.settle_cached(&survey, &state);
             return true;
         }
         let may_have = match mode {
             Mode::Settle => self.pool_bytes(),
-            Mode::Shed(bytes) => {
-                let held = self.ledger.bytes(LedgerPart::Filters) + self.ledger.bytes(LedgerPart::Indexes);
-                held.saturating_sub(bytes)
-            }
+            Mode::Shed(bytes) => self.pool_held_bytes().saturating_sub(bytes),
         };
         let weighing = Weighing { probe_ns: survey.prices.probe_ns, margin: KEEP_MARGIN };
         let plan = match plan_jointly(&survey.files, weighing, may_have.saturating_sub(survey.fixed_bytes)) {
@@ -220,19 +235,17 @@ impl Core {
                 return true;
             }
         };
-        state.plan = PlanPrices {
+        *lock(&self.residency.plan) = PlanPrices {
             gain_per_byte: plan.gain_per_byte,
             loss_per_byte: plan.loss_per_byte,
             useful_bytes: survey.useful_bytes(),
             cost_ns_per_second: plan.cost_ns_per_second,
         };
-        if let Err(error) = self.carry_out(&survey, &plan, mode) {
-            self.warn(format!("filters stay as they are: {error}"));
-        }
+        self.carry_out(&survey, &plan, mode, &mut state.unreadable);
         true
     }
 
-    fn carry_out(&self, survey: &Survey, plan: &JointPlan, mode: Mode) -> Result<()> {
+    fn carry_out(&self, survey: &Survey, plan: &JointPlan, mode: Mode, unreadable: &mut BTreeSet<TableId>) {
         let wanted = |at: usize| plan.slices.get(at).map_or(&[][..], |slices| slices);
         let mut changed = BTreeSet::new();
         for (at, reader) in survey.readers.iter().enumerate() {
@@ -244,18 +257,26 @@ impl Core {
             }
             let kept: Vec<u32> =
                 held.iter().zip(wanted(at)).map(|(held, wanted)| *held.min(wanted)).collect();
-            if reader.hold_filter(&kept, fetched)?.changed {
-                changed.insert(reader.id());
+            match reader.hold_filter(&kept, fetched) {
+                Ok(held) if held.changed => _ = changed.insert(reader.id()),
+                Ok(_) => {}
+                Err(error) => self.note_unreadable(reader, &error.into(), unreadable),
             }
         }
         self.publish_filters(&changed);
         if mode != Mode::Settle {
-            return Ok(());
+            return;
         }
         changed.clear();
-        let outcome = self.read_in(survey, plan, &mut changed);
+        self.read_in(survey, plan, &mut changed, unreadable);
         self.publish_filters(&changed);
-        outcome
+    }
+
+    /// Lookups of a table of which something cannot be read go on without it, and so does everything else.
+    fn note_unreadable(&self, reader: &TableReader, error: &Error, unreadable: &mut BTreeSet<TableId>) {
+        if unreadable.insert(reader.id()) {
+            self.warn(format!("filter and index of table {} stay as they are: {error}", reader.id()));
+        }
     }
 
     /// Lets go of partitions beyond so many.
@@ -272,33 +293,60 @@ impl Core {
         if survey::held_partitions(reader) >= wanted {
             return Ok(());
         }
+        let mut outcome = Ok(());
         for number in survey::choose_partitions(reader, wanted) {
             let bytes = reader.partition_bytes(number);
             if !reader.is_partition_resident(number) && bytes <= self.pool_room_bytes() + bytes / 8 {
                 self.make_memory(bytes);
-                reader.hold_partition(number)?;
+                outcome = outcome.and(reader.hold_partition(number)); // The others are as good as before.
             }
         }
-        Ok(())
+        Ok(outcome?)
     }
 
     /// Reads what the plan adds.
-    fn read_in(&self, survey: &Survey, plan: &JointPlan, changed: &mut BTreeSet<TableId>) -> Result<()> {
+    fn read_in(
+        &self,
+        survey: &Survey,
+        plan: &JointPlan,
+        changed: &mut BTreeSet<TableId>,
+        unreadable: &mut BTreeSet<TableId>,
+    ) {
+        unreadable.retain(|table| survey.readers.iter().any(|reader| reader.id() == *table));
         for ((reader, wanted), partitions) in survey.readers.iter().zip(&plan.slices).zip(&plan.partitions) {
-            self.read_partitions(reader, *partitions as usize)?;
-            let Some(filter) = reader.filter() else { continue };
-            let bytes = survey::missing_bytes(reader, &filter, wanted);
-            // Memory that was let go is free only when the last reader of an old view has gone.
-            if bytes == 0 || bytes > self.pool_room_bytes() + bytes / 8 {
-                continue;
+            if self.is_stopping() {
+                return; // Who closes waits for this.
             }
-            self.make_memory(bytes);
-            let fetched = fetched_modules(self.settings.module_skipping, wanted);
-            let held = reader.hold_filter(wanted, fetched)?;
-            held.warnings.into_iter().for_each(|warning| self.warn(warning));
-            if held.changed {
-                changed.insert(reader.id());
+            // One failing the other is tried all the same.
+            let outcomes = [
+                self.read_partitions(reader, *partitions as usize),
+                self.read_slices(reader, wanted, changed),
+            ];
+            for error in outcomes.into_iter().filter_map(Result::err) {
+                self.note_unreadable(reader, &error, unreadable);
             }
+        }
+    }
+
+    /// Reads the filter slices that the plan adds.
+    fn read_slices(
+        &self,
+        reader: &TableReader,
+        wanted: &[u32],
+        changed: &mut BTreeSet<TableId>,
+    ) -> Result<()> {
+        let Some(filter) = reader.filter() else { return Ok(()) };
+        let bytes = survey::missing_bytes(reader, &filter, wanted);
+        // Memory that was let go is free only when the last reader of an old view has gone.
+        if bytes == 0 || bytes > self.pool_room_bytes() + bytes / 8 {
+            return Ok(());
+        }
+        self.make_memory(bytes);
+        let fetched = fetched_modules(self.settings.module_skipping, wanted);
+        let held = reader.hold_filter(wanted, fetched)?;
+        held.warnings.into_iter().for_each(|warning| self.warn(warning));
+        if held.changed {
+            changed.insert(reader.id());
         }
         Ok(())
     }
@@ -375,7 +423,7 @@ impl Core {
     }
 
     pub(crate) fn plan_prices(&self) -> PlanPrices {
-        lock(&self.residency.state).plan
+        *lock(&self.residency.plan)
     }
 
     fn survey(&self, known: &mut KnownTables) -> Survey {

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use shamba_model::arbiter::{ArbiterRules, Consumer, moves};
 use shamba_model::value::{Prices, WriteBuffer};
-use shamba_table::{LedgerPart, Residency};
+use shamba_table::Residency;
 
 use super::{PlanPrices, ResidencyState};
 use crate::core::Core;
@@ -71,10 +71,10 @@ struct Measured {
 
 /// Who holds what.
 #[derive(Clone, Copy, Default, Debug)]
-struct Holdings {
+pub(super) struct Holdings {
     budget_bytes: u64,
     pool_bytes: u64,
-    cache_bytes: u64,
+    pub(super) cache_bytes: u64,
     memtable_bytes: u64,
     /// What the settings say of it.
     memtable_design_bytes: u64,
@@ -173,14 +173,18 @@ impl Core {
         let holdings = self.holdings();
         let Ok(buffer) = self.write_buffer_worth(&measured) else { return };
         state.arbiter.windows += 1;
-        let mut now = consumers(&holdings, &state.plan, &measured, buffer);
+        let plan = self.plan_prices();
+        let mut now = consumers(&holdings, &plan, &measured, buffer);
         let weighs_buffer = state.arbiter.windows.is_multiple_of(BUFFER_WINDOWS) && !self.read_only;
         if !weighs_buffer {
             now = standing_still(now);
         }
         match divided(&holdings, state.arbiter.last, now) {
             Ok((cache_bytes, memtable_bytes)) => {
-                self.residency.cache_bytes.store(cache_bytes.max(1), Ordering::Relaxed);
+                // Only what moved: where others leave less than the cache's share, it is still its share afterwards.
+                if cache_bytes != holdings.cache_bytes {
+                    self.residency.cache_bytes.store(cache_bytes.max(1), Ordering::Relaxed);
+                }
                 if memtable_bytes != holdings.memtable_bytes {
                     self.residency.memtable_bytes.store(memtable_bytes, Ordering::Relaxed);
                 }
@@ -190,7 +194,7 @@ impl Core {
         // The minute's window has the buffer's worth on both sides.
         let is_before = (state.arbiter.windows + 1).is_multiple_of(BUFFER_WINDOWS);
         state.arbiter.last =
-            Some(if is_before { consumers(&holdings, &state.plan, &measured, buffer) } else { now });
+            Some(if is_before { consumers(&holdings, &plan, &measured, buffer) } else { now });
     }
 
     /// What came since the last window; true for the first.
@@ -210,17 +214,13 @@ impl Core {
         (measured, is_first)
     }
 
-    fn holdings(&self) -> Holdings {
+    pub(super) fn holdings(&self) -> Holdings {
         let pool_bytes = self.pool_bytes();
-        let ledger = |part| self.ledger.bytes(part);
-        let others = self.ledger.total()
-            - (ledger(LedgerPart::BlockCache) + ledger(LedgerPart::Filters) + ledger(LedgerPart::Indexes))
-                .min(self.ledger.total());
-        let shared = self.shared_bytes(others);
         Holdings {
             budget_bytes: self.settings.memory_budget_bytes,
             pool_bytes,
-            cache_bytes: shared.saturating_sub(pool_bytes),
+            // Of the same sum: what others took lately is nobody's here, or the cache would be given it once a window.
+            cache_bytes: self.shared_lately_bytes().saturating_sub(pool_bytes),
             memtable_bytes: self.memtable_limit_bytes(),
             memtable_design_bytes: self.settings.memtable_bytes(),
             cache_reserved_bytes: 0,

@@ -1,0 +1,134 @@
+//! Settlements in the deterministic environment: what is right when files fail, and which memory is whose.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
+use shamba_table::{Charge, LedgerPart, TableReader};
+
+use crate::{Builder, Db, Event, EventListener};
+
+fn faulty() -> (Arc<FaultFs>, Builder) {
+    let faults = Arc::new(FaultFs::new(Arc::new(MemFs::new()), 1));
+    let env = Env::deterministic(Arc::clone(&faults) as Arc<dyn Vfs>, 1);
+    let builder = Db::builder("/db").env(env).memory_budget(16 << 20).auto_compaction(false).info_log(false);
+    (faults, builder)
+}
+
+/// A table of level 0 for each of `runs`, all of the same keys.
+fn fill(db: &Db, runs: u32) {
+    for run in 0..runs {
+        for number in 0..2_000u32 {
+            db.put(number.wrapping_mul(0x9e37_79b9).to_be_bytes(), [run as u8; 100]).expect("put");
+        }
+        db.flush().expect("flushed");
+    }
+}
+
+fn readers(db: &Db) -> Vec<Arc<TableReader>> {
+    let core = db.core();
+    let keyspace = Arc::clone(core.keyspaces.load().values().next().expect("one"));
+    let view = keyspace.load_full();
+    view.version.tables().map(|(_, _, table)| Arc::clone(table.meta.reader.get().expect("open"))).collect()
+}
+
+fn is_whole(reader: &TableReader) -> bool {
+    super::survey::held_partitions(reader) == reader.index_partitions()
+        && reader.filter().is_some_and(|filter| filter.absent_slices() == 0)
+}
+
+fn let_all_go(readers: &[Arc<TableReader>]) {
+    for reader in readers {
+        (0..reader.index_partitions()).for_each(|number| reader.drop_partition(number));
+        reader.hold_filter(&[], 0).expect("reads nothing");
+    }
+}
+
+/// Counts warnings, and asks the store for figures in the middle of each.
+#[derive(Default)]
+struct Asking {
+    warnings: AtomicU64,
+    db: std::sync::OnceLock<std::sync::Weak<crate::core::Core>>,
+}
+
+impl EventListener for Asking {
+    fn event(&self, event: &Event) {
+        if matches!(event, Event::Warning(_)) {
+            self.warnings.fetch_add(1, Ordering::Relaxed);
+            if let Some(core) = self.db.get().and_then(std::sync::Weak::upgrade) {
+                assert!(core.memory().ledger_bytes > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_read_keeps_no_other_from_memory_and_is_named_once() {
+    let (faults, builder) = faulty();
+    let listener = Arc::new(Asking::default());
+    let db = builder.event_listener(Arc::clone(&listener) as Arc<dyn EventListener>).open().expect("opens");
+    listener.db.set(Arc::downgrade(db.core())).expect("once");
+    fill(&db, 3);
+    let readers = readers(&db);
+    assert!(readers.len() == 3 && readers.iter().all(|reader| is_whole(reader)));
+    let before = listener.warnings.load(Ordering::Relaxed);
+    for bad in &readers {
+        let_all_go(&readers);
+        let name = bad.path().file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        faults.add_rule(FaultRule::storm(1.0, Effect::Eio).on(&[OpKind::Read]).at_path(&name));
+        db.core().settle();
+        db.core().settle();
+        for reader in &readers {
+            assert_eq!(is_whole(reader), !Arc::ptr_eq(reader, bad), "{name}: {}", reader.path().display());
+        }
+        faults.clear_rules();
+    }
+    assert_eq!(listener.warnings.load(Ordering::Relaxed) - before, 3, "{:?}", db.warnings());
+    db.core().settle();
+    assert!(readers.iter().all(|reader| is_whole(reader)), "what failed is tried again");
+}
+
+#[test]
+fn memory_of_work_is_not_set_aside_twice() {
+    let (_, builder) = faulty();
+    let db = builder.open().expect("opens");
+    fill(&db, 1);
+    let core = db.core();
+    core.balance_memory();
+    let before = core.pool_bytes();
+    // A flush takes what was kept for it, and is over.
+    let work = Charge::new(&core.ledger, LedgerPart::WriteBuffers, core.settings.work_bytes());
+    core.balance_memory();
+    assert_eq!(core.pool_bytes(), before);
+    drop(work);
+    assert_eq!(core.pool_bytes(), before);
+}
+
+#[test]
+fn what_a_burst_took_does_not_become_the_caches_share() {
+    let (_, builder) = faulty();
+    let db = builder.open().expect("opens");
+    fill(&db, 2);
+    let core = db.core();
+    drop(Charge::new(&core.ledger, LedgerPart::Memtables, 4 << 20));
+    core.residency.note_others(core.ledger.total() + (4 << 20));
+    let (share, pool) = (core.holdings().cache_bytes, core.pool_bytes());
+    for window in 1..20 {
+        core.arbitrate(window * super::survey::WINDOW_US);
+        assert_eq!((core.holdings().cache_bytes, core.pool_bytes()), (share, pool), "window {window}");
+    }
+}
+
+#[test]
+fn nothing_is_looked_at_when_there_is_nothing_to_let_go() {
+    let (_, builder) = faulty();
+    let db = builder.open().expect("opens");
+    fill(&db, 2);
+    let core = db.core();
+    assert!(core.shed(u64::MAX / 2), "filters and indexes go");
+    assert!(readers(&db).iter().all(|reader| super::survey::held_partitions(reader) == 0));
+    assert!(!core.shed(1), "there are none");
+    core.settle();
+    assert!(readers(&db).iter().all(|reader| is_whole(reader)));
+    assert!(core.shed(1));
+}

@@ -113,6 +113,7 @@ fn what_a_burst_took_does_not_become_the_caches_share() {
     drop(Charge::new(&core.ledger, LedgerPart::Memtables, 4 << 20));
     core.residency.note_others(core.ledger.total() + (4 << 20));
     let (share, pool) = (core.holdings().cache_bytes, core.pool_bytes());
+    assert_eq!(share + pool, core.shared_lately_bytes(), "nothing is shared out twice");
     for window in 1..20 {
         core.arbitrate(window * super::survey::WINDOW_US);
         assert_eq!((core.holdings().cache_bytes, core.pool_bytes()), (share, pool), "window {window}");

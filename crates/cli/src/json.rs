@@ -81,6 +81,8 @@ pub fn memory(report: &MemoryReport) -> Value {
             "filter_loss_per_byte": report.prices.filter_loss_per_byte,
             "filter_useful_bytes": report.prices.filter_useful_bytes,
             "model_cost_ns_per_second": report.prices.model_cost_ns_per_second,
+            "model_reads_per_lookup": report.prices.model_reads_per_lookup,
+            "fewest_reads_per_lookup": report.prices.fewest_reads_per_lookup,
         },
     })
 }

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-use shamba_table::{Charge, LedgerPart};
+use shamba_table::{Charge, LedgerPart, Residency};
 
 use crate::core::{Core, Writing, lock};
 use crate::error::{Error, Result};
@@ -104,7 +104,12 @@ impl Core {
             return 0;
         }
         let at_work = self.ledger.bytes(LedgerPart::WriteBuffers);
-        self.settings.work_bytes().saturating_sub(at_work)
+        let kept_bytes = match self.settings.filter_residency {
+            // What is held can be let go as soon as the memory is needed, and what was needed lately is left free.
+            Residency::Budgeted => self.settings.work_bytes() / 2,
+            Residency::Pinned | Residency::Cached => self.settings.work_bytes(),
+        };
+        kept_bytes.saturating_sub(at_work)
     }
 
     /// Gives the block cache what the others leave.

@@ -61,6 +61,10 @@ pub struct BenchResult {
     pub rss_bytes: u64,
     /// Bytes that the engine counts as its own at the end.
     pub ledger_bytes: u64,
+    /// Index partitions and data blocks that a lookup reads with what is held in memory at the end, by the model.
+    pub model_reads_per_get: f64,
+    /// The fewest that the memory budget allows, by the model.
+    pub fewest_reads_per_get: f64,
     /// The deepest level that is not empty.
     pub levels: u32,
     /// Runs that a lookup may consult.
@@ -72,6 +76,7 @@ pub struct BenchResult {
 impl BenchResult {
     pub(crate) fn new(workload: Workload, db: &Db, totals: &Totals, before: &Stats) -> Self {
         let stats = db.stats().since(before);
+        let memory = db.memory();
         let ops = totals.ops.max(1) as f64;
         let gets = stats.lookups.max(1) as f64;
         let per_get = |count: u64| count as f64 / gets;
@@ -105,7 +110,9 @@ impl BenchResult {
             debt_bytes: totals.debt_bytes,
             bytes_written: stats.bytes_written(),
             rss_bytes: rss_bytes().unwrap_or(0),
-            ledger_bytes: db.memory().ledger_bytes,
+            ledger_bytes: memory.ledger_bytes,
+            model_reads_per_get: memory.prices.model_reads_per_lookup,
+            fewest_reads_per_get: memory.prices.fewest_reads_per_lookup,
             levels: stats.deepest_level,
             runs: stats.runs,
             emulated: stats.emulated,

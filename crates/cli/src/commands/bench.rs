@@ -201,6 +201,8 @@ fn object(result: &BenchResult) -> Value {
         "bytes_written": result.bytes_written,
         "rss_bytes": result.rss_bytes,
         "ledger_bytes": result.ledger_bytes,
+        "model_reads_per_get": result.model_reads_per_get,
+        "fewest_reads_per_get": result.fewest_reads_per_get,
         "levels": result.levels,
         "runs": result.runs,
         "emulated": result.emulated,

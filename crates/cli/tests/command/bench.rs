@@ -51,6 +51,8 @@ const FIELDS: [&str; 28] = [
     "bytes_written",
     "rss_bytes",
     "ledger_bytes",
+    "model_reads_per_get",
+    "fewest_reads_per_get",
     "levels",
     "runs",
     "emulated",

@@ -1,9 +1,11 @@
 //! What memory holds of each level's filters and indexes: for people.
 
-use shamba_table::{Residency, TableReader};
+use std::sync::Arc;
+
+use shamba_table::{LedgerPart, Residency, TableReader};
 
 use super::PlanPrices;
-use super::survey::held_partitions;
+use super::survey::{KnownTables, held_partitions, held_slices};
 use crate::core::Core;
 
 /// What memory holds of one level of one keyspace.
@@ -41,6 +43,12 @@ pub struct MemoryPrices {
     pub filter_useful_bytes: u64,
     /// What lookups cost beyond memtables, in nanoseconds per second, by the model.
     pub model_cost_ns_per_second: f64,
+    /// Index partitions and data blocks that a lookup reads with what is held now, by the model: from the lookups that were
+    /// sampled, the measured false-positive rates, and the share of blocks that the cache has.
+    pub model_reads_per_lookup: f64,
+    /// The fewest that any choice of filter modules and index partitions would allow in all of the budget that memtables
+    /// and tables' own data leave, by the model.
+    pub fewest_reads_per_lookup: f64,
 }
 
 impl LevelMemory {
@@ -91,11 +99,27 @@ impl Core {
     pub(crate) fn memory_prices(&self) -> MemoryPrices {
         let PlanPrices { gain_per_byte, loss_per_byte, useful_bytes, cost_ns_per_second } =
             self.plan_prices();
+        let survey = self.survey(&mut KnownTables::new());
+        let held_of =
+            |reader: &Arc<TableReader>| reader.filter().map_or_else(Vec::new, |filter| held_slices(&filter));
+        let slices: Vec<Vec<u32>> = survey.readers.iter().map(held_of).collect();
+        let partitions: Vec<u32> =
+            survey.readers.iter().map(|reader| held_partitions(reader) as u32).collect();
+        let is_budgeted = self.settings.filter_residency == Residency::Budgeted;
+        let model_reads = is_budgeted.then(|| survey.reads_per_lookup(&slices, &partitions).ok()).flatten();
+        let ledger = |part| self.ledger.bytes(part);
+        let shared =
+            ledger(LedgerPart::BlockCache) + ledger(LedgerPart::Filters) + ledger(LedgerPart::Indexes);
+        let others = self.ledger.total().saturating_sub(shared) + survey.fixed_bytes;
+        let left = self.settings.memory_budget_bytes.saturating_sub(others);
+        let fewest_reads = is_budgeted.then(|| survey.fewest_reads_per_lookup(left).ok()).flatten();
         MemoryPrices {
             filter_gain_per_byte: gain_per_byte,
             filter_loss_per_byte: loss_per_byte,
             filter_useful_bytes: useful_bytes,
             model_cost_ns_per_second: cost_ns_per_second,
+            model_reads_per_lookup: model_reads.unwrap_or_default(),
+            fewest_reads_per_lookup: fewest_reads.unwrap_or_default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shamba_filter::{FilterGeometry, measured};
-use shamba_model::joint::{FileIndex, FileMemory};
+use shamba_model::joint::{FileIndex, FileMemory, Weighing, cost_ns_per_second, plan_jointly};
 use shamba_model::residency::Module;
 use shamba_model::skip::{FileProbes, Skipping};
 use shamba_table::{Residency, ResidentFilter, TableId, TableReader};
@@ -40,6 +40,8 @@ pub(super) struct Prices {
     pub data_ns: f64,
     /// What it costs more if it is not.
     pub index_ns: f64,
+    /// The part of data blocks that have to be read: the cache does not have them.
+    pub read_share: f64,
 }
 
 impl Prices {
@@ -48,7 +50,12 @@ impl Prices {
             let counting = shamba_model::value::Prices::COUNTING_IOS;
             // Every search reads its block, and its index partition if that is not held.
             let read_ns = counting.read_ns;
-            return Self { probe_ns: counting.probe_ns, data_ns: read_ns, index_ns: read_ns };
+            return Self {
+                probe_ns: counting.probe_ns,
+                data_ns: read_ns,
+                index_ns: read_ns,
+                read_share: 1.0,
+            };
         }
         let read_ns = match core.cache.read_ns() {
             0 => READ_NS,
@@ -61,6 +68,7 @@ impl Prices {
             probe_ns: PROBE_NS,
             data_ns: read_share * read_ns + SEARCH_CPU_NS,
             index_ns: read_ns + PARTITION_CPU_NS,
+            read_share,
         }
     }
 }
@@ -76,14 +84,18 @@ pub(super) struct Survey {
     pub files: Vec<FileMemory>,
     /// What is held whatever the plan.
     pub fixed_bytes: u64,
+    /// All lookups that come to tables, in a second.
+    pub lookups_per_second: f64,
 }
 
 impl Survey {
     pub fn of(views: &[(Arc<View>, Window)], prices: Prices, known: &mut KnownTables) -> Self {
         let known_before = std::mem::take(known);
-        let mut survey = Self { prices, readers: Vec::new(), files: Vec::new(), fixed_bytes: 0 };
+        let mut survey =
+            Self { prices, readers: Vec::new(), files: Vec::new(), fixed_bytes: 0, lookups_per_second: 0.0 };
         let mut seen = BTreeSet::new();
         for (view, window) in views {
+            survey.lookups_per_second += per_second(*window);
             let tree_entries: u64 = view.version.tables().map(|(_, _, table)| table.meta.entries).sum();
             for (_, run) in view.version.runs() {
                 let run_entries: u64 = run.tables().iter().map(|table| table.meta.entries).sum();
@@ -108,11 +120,35 @@ impl Survey {
         survey
     }
 
+    /// Index partitions and data blocks that a lookup reads, by the model, if so much is held.
+    pub fn reads_per_lookup(&self, slices: &[Vec<u32>], partitions: &[u32]) -> Result<f64, String> {
+        let reads = cost_ns_per_second(&self.counting_reads(), slices, partitions, 0.0)?;
+        Ok(reads / self.lookups_per_second.max(f64::MIN_POSITIVE))
+    }
+
+    /// The fewest reads of a lookup that so much memory allows, by the model.
+    pub fn fewest_reads_per_lookup(&self, bytes: u64) -> Result<f64, String> {
+        let plan = plan_jointly(&self.counting_reads(), Weighing::default(), bytes)?;
+        self.reads_per_lookup(&plan.slices, &plan.partitions)
+    }
+
+    /// The same files, a read being what costs.
+    fn counting_reads(&self) -> Vec<FileMemory> {
+        let counting =
+            |file: &FileMemory| FileMemory { data_ns: self.prices.read_share, index_ns: 1.0, ..file.clone() };
+        self.files.iter().map(counting).collect()
+    }
+
     /// What all of it takes.
     pub fn useful_bytes(&self) -> u64 {
         let modules = |file: &FileMemory| file.modules.iter().map(|module| module.bytes).sum::<u64>();
         self.files.iter().map(|file| modules(file) + file.index.bytes).sum()
     }
+}
+
+/// How many lookups come in a second. Before the first any rate will do: only what is worth more than what matters.
+fn per_second(window: Window) -> f64 {
+    if window.lookups_per_second > 0.0 { window.lookups_per_second } else { 1.0 }
 }
 
 /// The probes that reach a table in a second: as sampled, and as many again as [`PRIOR_LOOKUPS`] lookups would be that
@@ -123,9 +159,7 @@ fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FilePr
     let found = PRIOR_LOOKUPS * found_share * of_tree;
     // Whoever finds its key above does not come this far; how many do is not known, so half of them.
     let empty = (PRIOR_LOOKUPS * of_run - found).max(0.0) * (1.0 - found_share / 2.0);
-    // Before the first lookups any rate will do: only what is worth more than what matters.
-    let per_second = if window.lookups_per_second > 0.0 { window.lookups_per_second } else { 1.0 };
-    let rate = |sampled: f64| sampled / (window.lookups + PRIOR_LOOKUPS) * per_second;
+    let rate = |sampled: f64| sampled / (window.lookups + PRIOR_LOOKUPS) * per_second(window);
     FileProbes {
         empty_per_second: rate(measured.empty + empty),
         found_per_second: rate(measured.found + found),

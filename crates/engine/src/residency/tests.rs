@@ -97,7 +97,7 @@ fn memory_of_work_is_not_set_aside_twice() {
     core.balance_memory();
     let before = core.pool_bytes();
     // A flush takes what was kept for it, and is over.
-    let work = Charge::new(&core.ledger, LedgerPart::WriteBuffers, core.settings.work_bytes());
+    let work = Charge::new(&core.ledger, LedgerPart::WriteBuffers, core.kept_bytes());
     core.balance_memory();
     assert_eq!(core.pool_bytes(), before);
     drop(work);

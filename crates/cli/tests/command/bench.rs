@@ -25,7 +25,7 @@ const NAMES: [&str; 19] = [
     "deleterandom",
     "readseq",
 ];
-const FIELDS: [&str; 28] = [
+const FIELDS: [&str; 30] = [
     "schema",
     "name",
     "ops",

@@ -20,12 +20,14 @@
 //!
 //! Everything here but the last part is pure. Not here: which of what was written is in memory ([`crate::residency`]).
 
+mod curves;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_filter::{FilterLayout, measured};
-use shamba_model::allocation::{Allocation, FilterSite, Limits, Lookups, Measured, allocate};
+use shamba_filter::FilterLayout;
+use shamba_model::allocation::{Allocation, FilterSite, Limits, Lookups, allocate};
 use shamba_table::TableId;
 
 use crate::compaction::job::live_bytes;
@@ -265,8 +267,8 @@ fn solved(rule: Rule, sites: &[FilterSite], mean: f64) -> Vec<f64> {
     let limits = Limits { smallest_bits_per_key: 0.0, largest_bits_per_key };
     let solve = || {
         let loads = rule.allocation.loads(sites, lookups)?;
-        let curve = Measured::from_fn(|bits| measured::fpr(rule.layout, bits), limits.largest_bits_per_key)?;
-        allocate(&loads, &curve, total_bits, limits)
+        let curve = curves::curve(rule.layout, limits.largest_bits_per_key)?;
+        allocate(&loads, curve.as_ref(), total_bits, limits)
     };
     let per_key = |(site, bits): (&FilterSite, u64)| match bits as f64 / site.entries.max(1) as f64 {
         too_few if too_few < LEAST_BITS_PER_KEY => 0.0,

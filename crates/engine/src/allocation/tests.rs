@@ -1,6 +1,7 @@
 //! What tables get, by hand and against the best allocation in trees that grow on paper.
 
-use shamba_model::allocation::{FilterLoad, RateCurve, false_positives_per_second};
+use shamba_filter::measured;
+use shamba_model::allocation::{FilterLoad, Measured, RateCurve, false_positives_per_second};
 use shamba_model::{Design, MergePolicy, Sizing};
 
 use super::*;

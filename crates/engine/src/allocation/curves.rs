@@ -1,0 +1,62 @@
+//! The rate curves in use, made once: one is some hundred sums of theory, which is more than the rest of a decision, and
+//! a decision is made for every table that is built.
+//!
+//! A curve follows from the layout and where it ends, and never changes; so all databases of a process share them. Few
+//! are in use at a time, and the one that was made first goes when there are more.
+//!
+//! Not here: the curves themselves ([`shamba_model::allocation::Measured`]).
+
+use std::sync::{Arc, Mutex};
+
+use shamba_filter::{FilterLayout, measured};
+use shamba_model::allocation::Measured;
+
+use crate::core::lock;
+
+/// A database uses one; tests use a few at once.
+const CURVES_MAX: usize = 32;
+
+/// What a curve follows from: the layout, and the bits of its end in bits per key.
+type Name = (FilterLayout, u64);
+
+static CURVES: Mutex<Vec<(Name, Arc<Measured>)>> = Mutex::new(Vec::new());
+
+/// The measured rates of `layout` up to so many bits per key.
+///
+/// # Errors
+/// An end that is none.
+pub(super) fn curve(layout: FilterLayout, largest_bits_per_key: f64) -> Result<Arc<Measured>, String> {
+    let name = (layout, largest_bits_per_key.to_bits());
+    if let Some((_, known)) = lock(&CURVES).iter().find(|(known, _)| *known == name) {
+        return Ok(Arc::clone(known));
+    }
+    // Made without the lock: two that make the same one at once are no harm.
+    let made = Measured::from_fn(|bits| measured::fpr(layout, bits), largest_bits_per_key)?;
+    let made = Arc::new(made);
+    let mut curves = lock(&CURVES);
+    if curves.len() >= CURVES_MAX {
+        curves.remove(0);
+    }
+    curves.push((name, Arc::clone(&made)));
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_made_once_and_is_that_of_its_layout() {
+        let modular = FilterLayout::Modular(shamba_filter::Modules::equal(3).expect("modules"));
+        for layout in [FilterLayout::Blocked, modular] {
+            let first = curve(layout, 24.0).expect("a curve");
+            assert!(Arc::ptr_eq(&first, &curve(layout, 24.0).expect("the same")));
+            let made = Measured::from_fn(|bits| measured::fpr(layout, bits), 24.0).expect("a curve");
+            assert_eq!(*first, made);
+            assert!(!Arc::ptr_eq(&first, &curve(layout, 25.0).expect("another")));
+        }
+        assert!(curve(FilterLayout::Blocked, f64::NAN).is_err());
+        (0..2 * CURVES_MAX).for_each(|end| _ = curve(FilterLayout::Blocked, 1.0 + end as f64));
+        assert!(lock(&CURVES).len() <= CURVES_MAX + 8, "those made at once may pass it");
+    }
+}

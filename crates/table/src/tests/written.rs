@@ -109,3 +109,25 @@ fn chunks_that_never_reached_the_file_are_found_before_any_block() {
         assert_eq!(Some(offset_of(error)), emptied.first().copied());
     }
 }
+
+#[test]
+fn a_table_that_is_left_without_filter_bits_at_its_end_is_whole() {
+    let (rig, rows) = (rig(Compression::None, 1_000), rows());
+    for bits_per_key in [0.0, 0.01, 4.0] {
+        let mut writer = TableWriter::create(&rig.env, Path::new(DIR), rig.options).expect("created");
+        for row in &rows {
+            writer.add(&row.key, row.seq, row.kind, &row.value).expect("added");
+        }
+        writer.set_bits_per_key(bits_per_key);
+        writer.finish().expect("finished");
+        let table = rig.open().expect("opens");
+        assert_eq!(
+            table.verify().iter().map(Error::to_string).collect::<Vec<_>>(),
+            [""; 0],
+            "{bits_per_key}"
+        );
+        assert_eq!(table.filter_geometry().is_some(), bits_per_key > 0.0);
+        drop(table);
+        rig.env.vfs.unlink(&rig.path()).expect("unlinked");
+    }
+}

@@ -112,7 +112,8 @@ impl TableWriter {
             deletes: self.deletes,
             range_deletes: self.tombstones.len() as u64,
             data_blocks: self.data_blocks,
-            filter_keys: self.digests.len() as u64,
+            // Without bits no filter is made of them.
+            filter_keys: if self.options.bits_per_key > 0.0 { self.digests.len() as u64 } else { 0 },
             raw_key_bytes: self.raw_key_bytes,
             raw_value_bytes: self.raw_value_bytes,
             smallest: self.first_key.clone().into_iter().chain(starts).min().unwrap_or_default(),

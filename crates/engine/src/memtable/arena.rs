@@ -11,7 +11,8 @@
 //!
 //! A reference is 32 bits: slab number and place in the slab in units of 4 bytes. Slabs grow with the arena
 //! up to 1 MiB, so that the unused end of the last one stays a small share of a small memtable too; an
-//! entry that would waste much of one gets a slab of its own. The directory from number to address is
+//! entry that would waste much of one gets a slab of its own. The large ones are maps, which go back to the system with
+//! the memtable ([`Pages`]). The directory from number to address is
 //! replaced by one of twice the size when it is full; the old ones stay until the arena goes, since readers may
 //! be in them (together they are as large as the last).
 //!
@@ -24,16 +25,18 @@
 //!
 //! Not here: finding entries (`index`), their order (`order`).
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::num::NonZeroU32;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use shamba_env::Pages;
 use shamba_key::{EntryKind, SeqNo, prefetch_address};
 use shamba_table::internal_cmp;
 
 /// Entries start on multiples of this: what the atomic link at their beginning needs.
 const UNIT_BYTES: usize = 4;
+const SLAB_ALIGNMENT_BYTES: usize = 8;
 /// How many bits of a reference are the place in its slab.
 const PLACE_BITS: u32 = 18;
 const SLAB_BYTES_MIN: usize = 4096;
@@ -95,28 +98,20 @@ pub(super) struct Cursor {
     start: *mut u8,
     used: usize,
     capacity: usize,
-    slabs: Vec<Allocation>,
+    slabs: Vec<Slab>,
     directories: Vec<Box<[AtomicPtr<u8>]>>,
     /// Bytes of entries.
     bytes: usize,
 }
 
-struct Allocation {
-    start: NonNull<u8>,
-    layout: Layout,
+struct Slab {
+    start: *mut u8,
+    /// Touched through `start` only, from the first entry on; kept to be dropped.
+    _memory: Pages,
 }
 
 // SAFETY: the cursor owns its slabs; nothing in it belongs to a thread.
 unsafe impl Send for Cursor {}
-
-impl Drop for Cursor {
-    fn drop(&mut self) {
-        for slab in &self.slabs {
-            // SAFETY: allocated with this layout, freed once; by invariant 4 nobody reads it any more.
-            unsafe { dealloc(slab.start.as_ptr(), slab.layout) };
-        }
-    }
-}
 
 impl Arena {
     /// An empty arena and its only cursor. Allocates nothing.
@@ -190,25 +185,27 @@ impl Arena {
     fn add_slab(&self, cursor: &mut Cursor, bytes: usize) -> (usize, *mut u8, usize) {
         let number = cursor.slabs.len();
         assert!(number < SLABS_MAX, "a memtable is sealed long before it has {SLABS_MAX} slabs");
-        let layout = Layout::from_size_align(bytes, 8).expect("a size that values can have");
-        // SAFETY: `bytes` is not 0.
-        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-        cursor.slabs.push(Allocation { start, layout });
+        let Some(mut memory) = Pages::zeroed(bytes, SLAB_ALIGNMENT_BYTES) else {
+            let layout = Layout::from_size_align(bytes, SLAB_ALIGNMENT_BYTES);
+            handle_alloc_error(layout.expect("a size that values can have"))
+        };
+        let start = memory.as_mut_ptr();
+        cursor.slabs.push(Slab { start, _memory: memory });
         let known = cursor.directories.last().map_or(0, |directory| directory.len());
         if number >= known {
             let mut larger: Vec<AtomicPtr<u8>> = Vec::new();
             larger.resize_with((known * 2).max(FIRST_DIRECTORY_SLABS), AtomicPtr::default);
             for (entry, slab) in larger.iter_mut().zip(&cursor.slabs) {
-                *entry.get_mut() = slab.start.as_ptr();
+                *entry.get_mut() = slab.start;
             }
             cursor.directories.push(larger.into_boxed_slice());
             let directory = cursor.directories.last().expect("just pushed");
             self.directory.store(directory.as_ptr().cast_mut(), Ordering::Release);
         } else if let Some(directory) = cursor.directories.last() {
-            directory[number].store(start.as_ptr(), Ordering::Release);
+            directory[number].store(start, Ordering::Release);
         }
         // No reference is 0.
-        (number, start.as_ptr(), if number == 0 { UNIT_BYTES } else { 0 })
+        (number, start, if number == 0 { UNIT_BYTES } else { 0 })
     }
 
     /// The address of an entry.

@@ -23,9 +23,12 @@
 //!
 //! Not here: which frames are free, and who has to go ([`super::hand`]).
 
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use shamba_env::Pages;
 
 /// What a frame holds: a page of the disk.
 pub(crate) const FRAME_SIZE: usize = 4_096;
@@ -98,6 +101,8 @@ pub(super) struct Slabs {
     /// Frames of a slab: so many of the numbers are used.
     frames: usize,
     directory: AtomicPtr<Directory>,
+    /// The frames' bytes by slab, kept to be dropped: the directory says where they are.
+    data: Mutex<Vec<Option<Box<Pages>>>>,
 }
 
 struct Directory {
@@ -116,7 +121,8 @@ impl Directory {
 /// A slab that readers cannot find any more.
 pub(super) struct HiddenSlab {
     records: NonNull<Record>,
-    data: *mut u8,
+    /// Dropped with it. Boxed: many frames wait in the same list as few slabs.
+    _data: Option<Box<Pages>>,
 }
 
 // SAFETY: it owns what it points to; whoever frees it may be another thread than the one that hid it.
@@ -132,7 +138,12 @@ pub(super) enum SlabKind {
 impl Slabs {
     pub(super) fn new(shift: u32) -> Self {
         let frames = (1 << shift).min(LARGE_PAGE_BYTES / STRIDE_BYTES);
-        Self { shift, frames, directory: AtomicPtr::new(Directory::leak(0, ptr::null_mut())) }
+        Self {
+            shift,
+            frames,
+            directory: AtomicPtr::new(Directory::leak(0, ptr::null_mut())),
+            data: Mutex::default(),
+        }
     }
 
     /// Frames of a slab.
@@ -204,7 +215,6 @@ impl Slabs {
     }
 
     /// Allocates a slab in `slab`, which has none; false if there is no memory. The cache's lock is held.
-    /// Frame bytes are not initialised.
     pub(super) fn install(&self, slab: usize, kind: SlabKind) -> bool {
         self.grow_to(slab + 1);
         let Some(entry) = self.directory().get(slab) else {
@@ -216,18 +226,19 @@ impl Slabs {
         if records.is_null() {
             return false;
         }
-        let data = match kind {
-            // SAFETY: as above.
-            SlabKind::Small => unsafe { alloc(self.data_layout()) },
-            SlabKind::Large => ptr::null_mut(),
-        };
-        if kind == SlabKind::Small && data.is_null() {
-            // SAFETY: allocated above with this layout.
-            unsafe { dealloc(records.cast(), self.records_layout()) };
-            return false;
+        let mut start = ptr::null_mut();
+        if kind == SlabKind::Small {
+            let layout = self.data_layout();
+            let Some(mut data) = Pages::zeroed(layout.size(), layout.align()) else {
+                // SAFETY: allocated above with this layout.
+                unsafe { dealloc(records.cast(), self.records_layout()) };
+                return false;
+            };
+            start = data.as_mut_ptr();
+            ask_for_large_pages(start, layout);
+            self.keep(slab, data);
         }
-        ask_for_large_pages(data, self.data_layout());
-        entry.data.store(data, Ordering::Relaxed);
+        entry.data.store(start, Ordering::Relaxed);
         // Zeroed records are empty ones: all fields are integers or a null pointer.
         entry.records.store(records, Ordering::Release);
         true
@@ -238,7 +249,16 @@ impl Slabs {
     pub(super) fn hide(&self, slab: usize) -> Option<HiddenSlab> {
         let entry = self.directory().get(slab)?;
         let records = NonNull::new(entry.records.swap(ptr::null_mut(), Ordering::AcqRel))?;
-        Some(HiddenSlab { records, data: entry.data.load(Ordering::Relaxed) })
+        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(HiddenSlab { records, _data: data.get_mut(slab).and_then(Option::take) })
+    }
+
+    fn keep(&self, slab: usize, pages: Pages) {
+        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        if data.len() <= slab {
+            data.resize_with(slab + 1, || None);
+        }
+        data[slab] = Some(Box::new(pages));
     }
 
     /// Frees a hidden slab.
@@ -247,13 +267,9 @@ impl Slabs {
     /// A grace period has passed since it was hidden, and none of its frames is owned, pinned or has bytes of
     /// its own.
     pub(super) unsafe fn free(&self, slab: HiddenSlab) {
-        // SAFETY: allocated by `install` with these layouts; by the caller's promise nobody refers to them.
-        unsafe {
-            dealloc(slab.records.as_ptr().cast(), self.records_layout());
-            if !slab.data.is_null() {
-                dealloc(slab.data, self.data_layout());
-            }
-        }
+        // SAFETY: allocated by `install` with this layout; by the caller's promise nobody refers to them, nor to
+        // the data, which is dropped with the value.
+        unsafe { dealloc(slab.records.as_ptr().cast(), self.records_layout()) };
     }
 
     /// Allocates the bytes that [`Record::reserve_large`] announced; false if there is no memory. The caller owns
@@ -316,7 +332,7 @@ impl Slabs {
 /// Asks the system to back a slab by a large page, if it is one.
 #[cfg(target_os = "linux")]
 fn ask_for_large_pages(data: *mut u8, layout: Layout) {
-    if !data.is_null() && layout.align() == LARGE_PAGE_BYTES {
+    if layout.align() == LARGE_PAGE_BYTES {
         // The whole page: what lies behind the slab's end in it is nobody's or backed by it, too.
         // SAFETY: the advice changes how memory is backed, never what it holds. A system without large pages refuses.
         let _ = unsafe { rustix::mm::madvise(data.cast(), layout.size(), rustix::mm::Advice::LinuxHugepage) };

@@ -1,0 +1,138 @@
+//! Zeroed memory that goes back to the system when it is dropped.
+//!
+//! What an allocator gets back it may keep for later, and the larger the pieces that a program frees the more it keeps:
+//! one heap for each thread, each up to twice the largest piece that was ever freed. A store that promises a
+//! budget for its memory cannot have that. So large pieces are anonymous maps of their own: the system backs a page
+//! when it is first touched and has it back when the piece is dropped, and the allocator never learns of them. Pieces
+//! of less than 64 KiB come from the allocator: a map and its page faults cost more than they would.
+//!
+//! A system that gives no map (there are as many as it allows, or it knows none) gets a request to the allocator.
+//!
+//! Not here: counting (the ledger of `shamba-table`).
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use memmap2::MmapMut;
+
+/// From this size on a piece is a map of its own.
+const MAPPED_FROM_BYTES: usize = 64 << 10;
+
+/// A piece of memory, zeroed at first. Its bytes never move, also when the value does.
+pub struct Pages {
+    memory: Memory,
+    start: usize,
+    length: usize,
+}
+
+enum Memory {
+    Mapped(MmapMut),
+    /// Never changes its capacity: the bytes would move.
+    Allocated(Vec<u8>),
+}
+
+impl Pages {
+    /// `bytes` zeroed bytes at a multiple of `alignment_bytes`, a power of two; `None` if there is no memory. What
+    /// alignment leaves unused is never touched, so it takes addresses only.
+    pub fn zeroed(bytes: usize, alignment_bytes: usize) -> Option<Self> {
+        let with_slack_bytes = bytes.checked_add(alignment_bytes - 1)?;
+        let mapped =
+            (bytes >= MAPPED_FROM_BYTES).then(|| MmapMut::map_anon(with_slack_bytes)).and_then(Result::ok);
+        let memory = match mapped {
+            Some(map) => Memory::Mapped(map),
+            None => Memory::Allocated(allocated(with_slack_bytes)?),
+        };
+        let mut pages = Self { memory, start: 0, length: 0 };
+        let start = pages.all().as_ptr().align_offset(alignment_bytes);
+        // `align_offset` may give up in const evaluation; here there is enough slack.
+        assert!(start < alignment_bytes);
+        (pages.start, pages.length) = (start, bytes);
+        Some(pages)
+    }
+
+    fn all(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Mapped(map) => map,
+            Memory::Allocated(bytes) => bytes,
+        }
+    }
+}
+
+/// Zeroed bytes of the allocator, if it has so many.
+fn allocated(bytes: usize) -> Option<Vec<u8>> {
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(bytes).ok()?;
+    memory.resize(bytes, 0);
+    Some(memory)
+}
+
+impl Deref for Pages {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.all().get(self.start..self.start + self.length).unwrap_or_default()
+    }
+}
+
+impl DerefMut for Pages {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let all: &mut [u8] = match &mut self.memory {
+            Memory::Mapped(map) => map,
+            Memory::Allocated(bytes) => bytes,
+        };
+        all.get_mut(self.start..self.start + self.length).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_mapped = matches!(self.memory, Memory::Mapped(_));
+        f.debug_struct("Pages").field("bytes", &self.length).field("is_mapped", &is_mapped).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process_rss_bytes;
+
+    #[test]
+    fn pieces_are_zeroed_aligned_and_stay_where_they_are() {
+        for bytes in [0, 1, 4_095, MAPPED_FROM_BYTES - 1, MAPPED_FROM_BYTES, (2 << 20) + 1] {
+            for alignment_bytes in [1, 8, 64, 4_096, 2 << 20] {
+                let mut pages = Pages::zeroed(bytes, alignment_bytes).expect("memory");
+                assert_eq!(pages.len(), bytes);
+                assert!(pages.iter().all(|byte| *byte == 0));
+                let address = pages.as_ptr().addr();
+                assert_eq!(address % alignment_bytes, 0, "{bytes} bytes at {alignment_bytes}");
+                pages.fill(7);
+                let moved = Box::new(pages);
+                assert_eq!(moved.as_ptr().addr(), address);
+                assert!(moved.iter().all(|byte| *byte == 7));
+            }
+        }
+    }
+
+    #[test]
+    fn too_much_is_refused() {
+        assert!(Pages::zeroed(usize::MAX, 8).is_none());
+        assert!(Pages::zeroed(isize::MAX as usize, 8).is_none());
+    }
+
+    #[test]
+    fn what_is_dropped_is_not_resident_any_more() {
+        const PIECES: usize = 256;
+        let Some(before_bytes) = process_rss_bytes() else { return };
+        let mut pieces: Vec<Pages> = (0..PIECES).filter_map(|_| Pages::zeroed(1 << 20, 8)).collect();
+        pieces.iter_mut().for_each(|piece| piece.fill(1));
+        assert!(process_rss_bytes().is_some_and(|bytes| bytes > before_bytes + (200 << 20)));
+        // Every second one: an allocator could not give those back that lie below others.
+        let mut number = 0;
+        pieces.retain(|_| {
+            number += 1;
+            number % 2 == 0
+        });
+        assert!(process_rss_bytes().is_some_and(|bytes| bytes < before_bytes + (180 << 20)));
+        assert_eq!(pieces.len(), PIECES / 2);
+    }
+}

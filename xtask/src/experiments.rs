@@ -36,6 +36,12 @@ pub fn memory_curves(arguments: &[String]) -> Result<(), String> {
     experiment(&[&["memory-curves"][..], &words].concat())
 }
 
+/// Compares uniform filter bits with Monkey's; prints a JSON object for each tree and for each pair.
+pub fn monkey(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| *word != "--json").collect();
+    experiment(&[&["monkey"][..], &words].concat())
+}
+
 /// Runs the situations; prints one JSON object each.
 pub fn situations(arguments: &[String]) -> Result<(), String> {
     let named = arguments.first().filter(|word| !word.starts_with("--"));

@@ -25,8 +25,12 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   overload [--budget SIZE] [--seconds N] [--json]
           writers, scans, readers and 1,000 iterators under 16, 64 and 512 MiB; fails where memory, reads or writes do
           not keep what is promised
-  memory-curves [--scale quick|default|full] [--entry BYTES] [--size-ratio T]
+  memory-curves [--scale quick|default|full] [--entry BYTES] [--entries N] [--size-ratio T] [--workload NAME]
+          [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS]
           reads of a lookup over memory, for the baseline and for each idea that saves it; fails on a wrong answer
+  monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N]
+          false positives of trees with uniform bits and with Monkey's beside those that their tables promise; fails
+          where they differ by more than a tenth
   memory-situations [NAME]
           the ledger beside resident memory: entries, tables, keys, iterators";
 
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         Some("membership") => filters::membership(&arguments),
         Some("overload") => experiments::overload(&arguments),
         Some("memory-curves") => experiments::memory_curves(&arguments),
+        Some("monkey") => experiments::monkey(&arguments),
         Some("memory-situations") => experiments::situations(&arguments),
         _ => {
             eprintln!("{USAGE}");

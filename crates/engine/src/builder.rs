@@ -253,8 +253,8 @@ impl Builder {
         self.change(move |s| s.resident_bytes_max = Some(bytes))
     }
 
-    /// Weigh what is held in memory as the papers do, by reads: every search costs one, and computing nothing. Not
-    /// recorded. Default: by the time that is saved.
+    /// Weigh what is held in memory as the papers do, by reads: a search costs as many as it takes on average, and
+    /// computing nothing. Not recorded. Default: by the time that is saved.
     #[must_use]
     pub fn count_ios(self, on: bool) -> Self {
         self.change(move |s| s.count_ios = on)

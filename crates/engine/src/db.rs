@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::key_range::KeyRange;
 use crate::memory::MemoryReport;
-use crate::metrics::Stats;
+use crate::metrics::{Stats, TableStats};
 use crate::read::cursor::{Cursor, Iter};
 use crate::read::explain::Explanation;
 use crate::read::reader::{HashedKey, ReadAt, ReadOptions};
@@ -399,6 +399,11 @@ impl Db {
     /// What it has done since it was opened, and what it looks like now.
     pub fn stats(&self) -> Stats {
         self.core().stats(&self.keyspace)
+    }
+
+    /// The tables of the default keyspace and their filters as written, newest run first.
+    pub fn tables(&self) -> Vec<TableStats> {
+        Core::tables(&self.keyspace)
     }
 
     /// Switches the timing of lookups' parts on or off.

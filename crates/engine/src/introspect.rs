@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use crate::allocation;
 use crate::core::{Core, KeyspaceCore};
-use crate::metrics::{LevelStats, Stats};
+use crate::metrics::{LevelStats, Stats, TableStats};
+use crate::residency;
 use crate::statistics::{Probes, Window};
 use crate::version::{Run, Version};
 
@@ -32,6 +33,31 @@ impl Core {
         stats.iterators_revoked = self.iterators.revoked();
         stats.dead_files = self.garbage.waiting() as u64;
         stats
+    }
+
+    /// The open tables of `keyspace`, newest run first.
+    pub(crate) fn tables(keyspace: &Arc<KeyspaceCore>) -> Vec<TableStats> {
+        let view = keyspace.load_full();
+        let mut tables = Vec::new();
+        for (run, (level, of_run)) in (0..).zip(view.version.runs()) {
+            for table in of_run.tables() {
+                let Some(reader) = table.meta.reader.get() else { continue };
+                let entries = table.meta.entries;
+                tables.push(TableStats {
+                    level,
+                    run,
+                    entries,
+                    lower: table.range.lower.clone().max(table.meta.smallest.clone()).to_vec(),
+                    upper: match (&table.range.upper, &table.meta.upper) {
+                        (Some(of_use), Some(of_table)) => Some(of_use.min(of_table).to_vec()),
+                        (of_use, of_table) => of_use.as_ref().or(of_table.as_ref()).map(|key| key.to_vec()),
+                    },
+                    bits_per_key: table.meta.bits_per_key,
+                    false_positive_rate: residency::module_rates(reader, entries).into_iter().product(),
+                });
+            }
+        }
+        tables
     }
 
     /// `wanted`: the bits per key of its tables, and of those of the levels below it.

@@ -76,7 +76,7 @@ pub use error::{Damage, Error, ErrorKind, Result};
 pub use event::{Event, EventListener};
 pub use key_range::KeyRange;
 pub use memory::MemoryReport;
-pub use metrics::{LevelStats, Stats};
+pub use metrics::{LevelStats, Stats, TableStats};
 pub use read::cursor::{Cursor, Iter};
 pub use read::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};
 pub use read::reader::{HashedKey, ReadOptions};

@@ -210,6 +210,26 @@ pub struct LevelStats {
     pub found_probes_per_s: f64,
 }
 
+/// One table of a tree and its filter as it was written.
+#[derive(Clone, Default, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TableStats {
+    /// Number of its level; 0 is the inbox of flushed runs.
+    pub level: u32,
+    /// Its run among all of the tree, from 0 in the order in which lookups ask them.
+    pub run: u32,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// The first key that it answers for, or a little before.
+    pub lower: Vec<u8>,
+    /// The first key behind those that it answers for; `None`: no end.
+    pub upper: Option<Vec<u8>>,
+    /// Filter bits per key that it was given.
+    pub bits_per_key: f64,
+    /// The share of absent keys that its filter lets pass with all modules, by the measured rates; 1 without a filter.
+    pub false_positive_rate: f64,
+}
+
 impl Stats {
     pub(crate) fn from_counters(lookups: &LookupCounters, work: &WorkCounters) -> Self {
         let total = lookups.total();

@@ -33,6 +33,7 @@ use shamba_table::{LedgerPart, Residency, TableId, TableReader};
 
 use self::arbiter::Arbiter;
 pub use self::report::{LevelMemory, MemoryPrices};
+pub(crate) use self::survey::module_rates;
 use self::survey::{KnownTables, Survey, fetched_modules};
 use crate::core::{Core, lock};
 use crate::error::{Error, Result};

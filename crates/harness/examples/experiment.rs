@@ -4,11 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use shamba_harness::curves;
+use shamba_harness::monkey;
 use shamba_harness::overload;
 use shamba_harness::situations::{self, Situation};
 
 const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
-       experiment memory-curves [--scale quick|default|full] [--entry BYTES] [--size-ratio T] [--seed N] [--dir PATH]
+       experiment memory-curves [--scale quick|default|full] [--entry BYTES] [--entries N] [--size-ratio T]
+                  [--workload NAME] [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS] [--seed N] [--dir PATH]
+       experiment monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N] [--seed N] [--dir PATH]
        experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";
 
 fn main() -> ExitCode {
@@ -16,6 +19,7 @@ fn main() -> ExitCode {
     let outcome = match words.first().map(String::as_str) {
         Some("situation") => situation(&words[1..]),
         Some("memory-curves") => memory_curves(&words[1..]),
+        Some("monkey") => monkey(&words[1..]),
         Some("overload") => overload(&words[1..]),
         _ => Err(USAGE.to_owned()),
     };
@@ -37,6 +41,13 @@ fn option<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
 fn parsed<T: std::str::FromStr>(words: &[String], name: &str, usual: T) -> Result<T, String> {
     let parse = |text: &str| text.parse().map_err(|_| format!("{name} {text:?}: not understood"));
     option(words, name).map_or(Ok(usual), parse)
+}
+
+/// Numbers with commas between them.
+fn list<T: std::str::FromStr + Copy>(words: &[String], name: &str, usual: &[T]) -> Result<Vec<T>, String> {
+    let Some(text) = option(words, name) else { return Ok(usual.to_vec()) };
+    let parse = |word: &str| word.parse().map_err(|_| format!("{name} {text:?}: not understood"));
+    text.split(',').map(parse).collect()
 }
 
 /// A directory that goes with the value.
@@ -66,10 +77,30 @@ fn memory_curves(words: &[String]) -> Result<(), String> {
         dir: dir.path().to_path_buf(),
         scale: parsed(words, "--scale", curves::Scale::Default)?,
         entry_bytes: given("--entry")?,
+        entries: given("--entries")?,
         size_ratio: given("--size-ratio")?.map(|ratio| ratio as u32),
+        workload: option(words, "--workload").map(str::to_owned),
+        configurations: option(words, "--configurations")
+            .map_or_else(Vec::new, |names| names.split(',').map(str::to_owned).collect()),
+        budgets_mib: list(words, "--budgets", &[])?,
+        warm_seconds: parsed(words, "--warm", 4.0)?,
         seed: parsed(words, "--seed", 1)?,
     };
     curves::run(&options, &mut |line| println!("{line}"))
+}
+
+fn monkey(words: &[String]) -> Result<(), String> {
+    let dir = scratch(words)?;
+    let options = monkey::Options {
+        dir: dir.path().to_path_buf(),
+        entries: parsed(words, "--entries", 1 << 20)?,
+        layered: words.iter().any(|word| word == "--layered"),
+        bits_per_key: list(words, "--bits", &[2.0, 5.0, 8.0, 10.0])?,
+        lookups_most: parsed(words, "--lookups", 2_000_000)?,
+        device_lookups: parsed(words, "--device-lookups", 5_000)?,
+        seed: parsed(words, "--seed", 1)?,
+    };
+    monkey::run(&options, &mut |line| println!("{line}"))
 }
 
 fn situation(words: &[String]) -> Result<(), String> {

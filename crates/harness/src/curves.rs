@@ -1,7 +1,7 @@
 //! Curves of reads over memory: how many blocks of filters, indexes and data a lookup reads from files under a budget,
 //! for the baseline and for each idea that saves memory, alone and together.
 //!
-//! A *tree* is filled once for each size of entries, size ratio and way of writing filters, and opened again for every
+//! A *tree* is laid down once ([`crate::layered`]) for each size of entries, size ratio and way of writing filters, and opened again for every
 //! budget, workload and way of holding them. Keys ascend with item numbers, and an absent key lies beside each; so the
 //! hot items of a skewed workload are neighbours or scattered as it says. Reads are counted, not timed: where the system
 //! caches files they are fast, and as many. Every answer is checked.
@@ -14,27 +14,40 @@
 //! The summary of a workload is, for each configuration, how many times the memory the baseline needs for as few reads:
 //! by interpolation on the curves' falling envelopes, the geometric mean over the points of the baseline.
 
+mod clock;
+mod ratio;
+
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shamba::{Builder, Db, Error, MergePolicy, Sizing};
+use shamba::env::Env;
+use shamba::{Allocation, Builder, Db, Error, FilterLayout, MergePolicy, Sizing};
 
+use self::clock::QuickClock;
+use self::ratio::{Point, memory_ratio};
 use crate::dist::{Distribution, Picker};
+use crate::items::Items;
+use crate::layered::Layers;
 use crate::measure::rss_bytes;
-use crate::mix::mix2;
-use crate::permute::Permutation;
+use crate::watch::parts_json;
 
-/// Bytes of a key.
-const KEY_BYTES: usize = 32;
-/// A tree has about so many write buffers of data: three levels at T = 10, five at T = 4.
+/// A tree has so many write buffers of data: three levels at T = 10, five at T = 4.
 const BUFFERS: u64 = 1_000;
 /// The budget under which trees are filled.
 const FILL_BUDGET_BYTES: u64 = 256 << 20;
-/// Budgets of a curve, at most.
-const BUDGETS_MAX: usize = 8;
-/// Lookups before those that count come in so many rounds, with a pause after each: what is held follows what is asked.
-const WARM_ROUNDS: u64 = 3;
-const WARM_PAUSE: Duration = Duration::from_millis(150);
+/// Budgets of a curve, unless they are given; a tree that fits into the first of them has nothing to tell.
+const BUDGETS_MIB: [u64; 5] = [4, 6, 9, 14, 21];
+/// The engine's seconds pass so many times as fast as the machine's.
+const QUICK_TIMES: u64 = 8;
+/// Lookups that count are as many as come in this time, within bounds: some points cost a hundred times what others do.
+const COUNTED: Duration = Duration::from_millis(1_200);
+const COUNTED_LEAST: u64 = 10_000;
+const COUNTED_MOST: u64 = 100_000;
+/// Filter bits per key, on average.
+const BITS_PER_KEY: f64 = 10.0;
+/// Parts of the keys of which some are hot, all keys of a part alike: tenants, days, directories.
+const HOT_PARTS: u64 = 1_024;
 
 /// Options as (name, value).
 type Pairs = &'static [(&'static str, &'static str)];
@@ -50,37 +63,44 @@ pub struct Configuration {
     pub open: Pairs,
 }
 
+impl Configuration {
+    /// How its filters' bits are shared out, and into what.
+    fn written(&self) -> Result<(Allocation, FilterLayout), String> {
+        let value =
+            |wanted| self.tree.iter().find(|(name, _)| *name == wanted).map_or("", |(_, value)| *value);
+        Ok((value("allocation").parse()?, value("filter-layout").parse()?))
+    }
+}
+
+const CACHED: Pairs = &[("residency", "cached"), ("skipping", "none"), ("count-ios", "on")];
+const BUDGETED: Pairs = &[("residency", "budgeted"), ("skipping", "full"), ("count-ios", "on")];
+
 /// The baseline, each idea alone, all together.
-pub const CONFIGURATIONS: [Configuration; 6] = [
+pub const CONFIGURATIONS: [Configuration; 5] = [
     Configuration {
         name: "baseline",
-        tree: &[("filter-layout", "blocked")],
-        open: &[("residency", "cached"), ("skipping", "none")],
+        tree: &[("filter-layout", "blocked"), ("allocation", "uniform")],
+        open: CACHED,
     },
     Configuration {
         name: "residency",
-        tree: &[("filter-layout", "blocked")],
-        open: &[("residency", "budgeted"), ("skipping", "none")],
-    },
-    Configuration {
-        name: "modules",
-        tree: &[("modules", "2")],
-        open: &[("residency", "cached"), ("skipping", "none")],
+        tree: &[("filter-layout", "blocked"), ("allocation", "uniform")],
+        open: &[("residency", "budgeted"), ("skipping", "none"), ("count-ios", "on")],
     },
     Configuration {
         name: "skipping",
-        tree: &[("modules", "2")],
-        open: &[("residency", "budgeted"), ("skipping", "full")],
+        tree: &[("filter-layout", "modular:2"), ("allocation", "uniform")],
+        open: BUDGETED,
     },
     Configuration {
-        name: "allocation",
+        name: "monkey",
         tree: &[("filter-layout", "blocked"), ("allocation", "monkey")],
-        open: &[("residency", "cached"), ("skipping", "none")],
+        open: CACHED,
     },
     Configuration {
         name: "all",
-        tree: &[("modules", "2"), ("allocation", "monkey")],
-        open: &[("residency", "budgeted"), ("skipping", "full")],
+        tree: &[("filter-layout", "modular:2"), ("allocation", "monkey")],
+        open: BUDGETED,
     },
 ];
 
@@ -127,63 +147,68 @@ pub struct Options {
     pub scale: Scale,
     /// Only entries of this size, in bytes.
     pub entry_bytes: Option<u64>,
+    /// So many of them, whatever the scale says.
+    pub entries: Option<u64>,
     /// Only this size ratio.
     pub size_ratio: Option<u32>,
+    /// Only the workloads of this name.
+    pub workload: Option<String>,
+    /// Only these configurations and the baseline; none: all.
+    pub configurations: Vec<String>,
+    /// The budgets of a curve, in MiB, ascending; none: the usual ones.
+    pub budgets_mib: Vec<u64>,
+    /// How long lookups come before those that count, in seconds; the engine's pass eight times as fast.
+    pub warm_seconds: f64,
     /// Seed of keys' order and lookups.
     pub seed: u64,
+}
+
+/// How requests spread over items.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Spread {
+    Uniform,
+    /// Zipf over items, hot ones scattered.
+    Zipf,
+    /// Zipf over [`HOT_PARTS`] parts of the keys; within a part all items alike.
+    Local,
+}
+
+impl Spread {
+    const ALL: [Self; 3] = [Self::Uniform, Self::Zipf, Self::Local];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Zipf => "zipf",
+            Self::Local => "zipf-local",
+        }
+    }
+
+    /// What draws items, or parts.
+    fn picker(self, count: u64, seed: u64, hot_seed: u64) -> Picker {
+        match self {
+            Self::Uniform => Picker::new(Distribution::Uniform, count, seed, hot_seed),
+            Self::Zipf => Picker::new(Distribution::Zipf, count, seed, hot_seed),
+            Self::Local => Picker::new(Distribution::Zipf, HOT_PARTS.min(count), seed, hot_seed),
+        }
+    }
+
+    fn draw(self, picker: &mut Picker, count: u64) -> u64 {
+        if self != Self::Local {
+            return picker.pick(count);
+        }
+        let parts = HOT_PARTS.min(count);
+        let part = picker.pick(parts);
+        let within = picker.rng().u64(..count / parts);
+        part * (count / parts) + within
+    }
 }
 
 /// Which keys are asked for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Workload {
-    name: &'static str,
-    distribution: Distribution,
+    spread: Spread,
     empty_fraction: f64,
-}
-
-const DISTRIBUTIONS: [(&str, Distribution); 3] =
-    // Of the latest, unlike of zipf, neighbours are hot.
-    [
-        ("uniform", Distribution::Uniform),
-        ("zipf", Distribution::Zipf),
-        ("zipf-local", Distribution::Latest),
-    ];
-
-/// The items of a tree.
-#[derive(Clone, Copy, Debug)]
-struct Items {
-    count: u64,
-    entry_bytes: u64,
-    seed: u64,
-}
-
-impl Items {
-    /// The key of an item, or of the absent one behind it: ascending, without a pattern that would make it shorter.
-    fn key(self, item: u64, absent: bool) -> [u8; KEY_BYTES] {
-        let number = 2 * item + u64::from(absent);
-        let head = number * (u64::MAX / (2 * self.count));
-        let mut key = [0; KEY_BYTES];
-        key[..8].copy_from_slice(&head.to_be_bytes());
-        for (place, word) in key[8..].chunks_exact_mut(8).enumerate() {
-            word.copy_from_slice(&mix2(number ^ (place as u64) << 60, self.seed).to_le_bytes());
-        }
-        key
-    }
-
-    fn value(self, item: u64, value: &mut Vec<u8>) {
-        value.clear();
-        value.extend_from_slice(&item.to_le_bytes());
-        let mut word = item;
-        while (value.len() + KEY_BYTES) < self.entry_bytes as usize {
-            word = mix2(word, self.seed);
-            value.extend_from_slice(&word.to_le_bytes());
-        }
-        value.truncate((self.entry_bytes as usize).saturating_sub(KEY_BYTES).max(8));
-    }
-
-    fn bytes(self) -> u64 {
-        self.count * self.entry_bytes
-    }
 }
 
 /// What a point of a curve is of.
@@ -193,13 +218,7 @@ struct Place<'a> {
     size_ratio: u32,
     configuration: &'a Configuration,
     workload: Workload,
-}
-
-/// Memory and the reads of a lookup under it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Point {
-    memory_bytes: f64,
-    reads: f64,
+    warm: Duration,
 }
 
 /// Runs all of it; each finished line of JSON goes to `print`.
@@ -211,7 +230,8 @@ pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String>
         if options.entry_bytes.is_some_and(|only| only != entry_bytes) {
             continue;
         }
-        let items = Items { count: full_count / options.scale.part(), entry_bytes, seed: options.seed };
+        let count = options.entries.unwrap_or(full_count / options.scale.part());
+        let items = Items { count, entry_bytes, seed: options.seed };
         for size_ratio in [4, 10] {
             if options.size_ratio.is_none_or(|only| only == size_ratio) {
                 curves_of(options, items, size_ratio, print)?;
@@ -229,7 +249,12 @@ fn curves_of(
 ) -> Result<(), String> {
     let mut curves: Vec<(Workload, &'static str, Vec<Point>)> = Vec::new();
     let mut filled: Vec<(Pairs, PathBuf)> = Vec::new();
-    for configuration in &CONFIGURATIONS {
+    let is_wanted = |configuration: &&Configuration| {
+        let name = configuration.name;
+        let only = &options.configurations;
+        name == "baseline" || only.is_empty() || only.iter().any(|only| only == name)
+    };
+    for configuration in CONFIGURATIONS.iter().filter(is_wanted) {
         let known = filled.iter().find(|(tree, _)| *tree == configuration.tree).map(|(_, dir)| dir.clone());
         let dir = options.dir.join(format!("tree-{}-{size_ratio}-{}", items.entry_bytes, filled.len()));
         let builder = builder(&dir, items, size_ratio, configuration);
@@ -242,33 +267,37 @@ fn curves_of(
                 continue;
             }
             (Some(known), _) => known,
-            (None, Ok(builder)) => {
-                fill(builder, items).map_err(|error| error.to_string())?;
+            (None, Ok(_)) => {
+                fill(&dir, items, size_ratio, configuration)?;
                 filled.push((configuration.tree, dir.clone()));
                 dir
             }
         };
-        for (name, distribution) in DISTRIBUTIONS {
-            for empty_fraction in [0.0, 0.5, 1.0] {
-                let workload = Workload { name, distribution, empty_fraction };
-                let place = Place { items, size_ratio, configuration, workload };
-                let mut points = Vec::new();
-                for budget_bytes in budgets(items.bytes()) {
-                    points.push(measure(&dir, place, budget_bytes, print)?);
-                }
-                curves.push((workload, configuration.name, points));
+        for workload in workloads(options) {
+            let warm = Duration::from_secs_f64(options.warm_seconds.max(0.0));
+            let place = Place { items, size_ratio, configuration, workload, warm };
+            let mut points = Vec::new();
+            for budget_bytes in budgets(&options.budgets_mib) {
+                points.push(measure(&dir, place, budget_bytes, print)?);
             }
+            curves.push((workload, configuration.name, points));
         }
     }
     for (workload, name, points) in &curves {
         let baseline = curves.iter().find(|(other, name, _)| other == workload && *name == "baseline");
         let Some((_, _, baseline)) = baseline else { continue };
-        let (ratio, compared) = memory_ratio(baseline, points);
+        let ratio = memory_ratio(baseline, points);
         print(&format!(
             "{{\"schema\":\"memory-curves-summary/1\",\"entry_bytes\":{},\"size_ratio\":{size_ratio},\
              \"workload\":\"{}\",\"empty_fraction\":{},\"configuration\":\"{name}\",\
-             \"memory_ratio\":{ratio:.3},\"compared\":{compared}}}",
-            items.entry_bytes, workload.name, workload.empty_fraction
+             \"memory_ratio\":{:.3},\"most_ratio\":{:.3},\"most_at_bytes\":{:.0},\"compared\":{}}}",
+            items.entry_bytes,
+            workload.spread.name(),
+            workload.empty_fraction,
+            ratio.mean,
+            ratio.most,
+            ratio.most_at_bytes,
+            ratio.compared
         ));
     }
     for (_, dir) in filled {
@@ -298,31 +327,28 @@ fn builder(
         .map_err(|error| error.to_string())
 }
 
-/// Fills a tree in random order and lets it come to rest.
-fn fill(builder: Builder, items: Items) -> Result<(), Error> {
-    let db = builder.memory_budget(FILL_BUDGET_BYTES).open()?;
-    let order = Permutation::new(items.count, items.seed);
-    let mut value = Vec::new();
-    for number in 0..items.count {
-        let item = order.at(number);
-        items.value(item, &mut value);
-        db.put(items.key(item, false), &value)?;
-    }
-    db.flush()?;
-    db.wait_idle()?;
-    db.close()
+/// The workloads that are measured.
+fn workloads(options: &Options) -> Vec<Workload> {
+    let spreads = Spread::ALL
+        .into_iter()
+        .filter(|spread| options.workload.as_ref().is_none_or(|only| only == spread.name()));
+    let of = |spread| [0.0, 0.5, 1.0].map(|empty_fraction| Workload { spread, empty_fraction });
+    spreads.flat_map(of).collect()
 }
 
-/// Budgets from the least one to what holds all data, each about half as much again as the one before.
-fn budgets(data_bytes: u64) -> Vec<u64> {
-    let mut budgets: Vec<u64> = vec![4 << 20];
-    while let Some(last) = budgets.last().copied()
-        && last < data_bytes + data_bytes / 4
-        && budgets.len() < BUDGETS_MAX
-    {
-        budgets.push(if last.is_power_of_two() { last / 2 * 3 } else { last / 3 * 4 });
-    }
-    budgets
+/// Lays a tree down.
+fn fill(dir: &Path, items: Items, size_ratio: u32, configuration: &Configuration) -> Result<(), String> {
+    let (allocation, layout) = configuration.written()?;
+    let layers = Layers::new(items, size_ratio, BUFFERS, (allocation, BITS_PER_KEY, layout))?;
+    let builder =
+        || Ok(builder(dir, items, size_ratio, configuration)?.memory_budget(FILL_BUDGET_BYTES).no_wal(true));
+    layers.lay(&builder, items)
+}
+
+/// The budgets of a curve, in bytes.
+fn budgets(given_mib: &[u64]) -> Vec<u64> {
+    let budgets = if given_mib.is_empty() { &BUDGETS_MIB[..] } else { given_mib };
+    budgets.iter().map(|mib| mib << 20).collect()
 }
 
 /// One point: opens the tree, asks, counts, prints.
@@ -332,19 +358,16 @@ fn measure(
     budget_bytes: u64,
     print: &mut dyn FnMut(&str),
 ) -> Result<Point, String> {
-    let Place { items, size_ratio, configuration, workload } = place;
+    let Place { items, size_ratio, configuration, workload, warm } = place;
     let said = |error: Error| error.to_string();
-    let builder = builder(dir, items, size_ratio, configuration)?;
-    let db = builder.memory_budget(budget_bytes).auto_compaction(false).open().map_err(said)?;
-    let lookups = (items.count / 10).clamp(10_000, 500_000);
-    let mut picker = Picker::new(workload.distribution, items.count, items.seed ^ budget_bytes, items.seed);
-    for _ in 0..WARM_ROUNDS {
-        ask(&db, items, workload, &mut picker, lookups / WARM_ROUNDS)?;
-        std::thread::sleep(WARM_PAUSE);
-    }
+    let env = Env { clock: Arc::new(QuickClock::new(QUICK_TIMES)), ..Env::real() };
+    let builder = builder(dir, items, size_ratio, configuration)?.env(env);
+    let db = builder.memory_budget(budget_bytes).read_only(true).open().map_err(said)?;
+    let mut picker = workload.spread.picker(items.count, items.seed ^ budget_bytes, items.seed);
+    let warmed = ask(&db, items, workload, &mut picker, (warm, COUNTED_LEAST, u64::MAX))?;
     let before = db.stats();
     let since = Instant::now();
-    ask(&db, items, workload, &mut picker, lookups)?;
+    let lookups = ask(&db, items, workload, &mut picker, (COUNTED, COUNTED_LEAST, COUNTED_MOST))?;
     let ns_per_lookup = since.elapsed().as_nanos() as f64 / lookups as f64;
     let stats = db.stats().since(&before);
     let memory = db.memory();
@@ -355,28 +378,40 @@ fn measure(
     print(&format!(
         "{{\"schema\":\"memory-curves/1\",\"entry_bytes\":{},\"entries\":{},\"size_ratio\":{size_ratio},\
          \"workload\":\"{}\",\"empty_fraction\":{},\"configuration\":\"{}\",\"budget_bytes\":{budget_bytes},\
-         \"lookups\":{},\"filter_reads\":{filter:.5},\"index_reads\":{index:.5},\"data_reads\":{data:.5},\
-         \"reads\":{reads:.5},\"false_positives\":{:.5},\"ns_per_lookup\":{ns_per_lookup:.0},\"runs\":{},\
-         \"ledger_bytes\":{},\"ledger_most_bytes\":{},\"rss_bytes\":{}}}",
+         \"warmed\":{warmed},\"lookups\":{},\"filter_reads\":{filter:.5},\"index_reads\":{index:.5},\
+         \"data_reads\":{data:.5},\"reads\":{reads:.5},\"false_positives\":{:.5},\"modules_skipped\":{:.5},\
+         \"ns_per_lookup\":{ns_per_lookup:.0},\"runs\":{},\
+         \"ledger_bytes\":{},\"ledger_most_bytes\":{},\"rss_bytes\":{},\"parts\":{}}}",
         items.entry_bytes,
         items.count,
-        workload.name,
+        workload.spread.name(),
         workload.empty_fraction,
         configuration.name,
         stats.lookups,
         per_lookup(stats.false_positives),
+        per_lookup(stats.modules_skipped),
         stats.runs,
         memory.ledger_bytes,
         memory.peak_bytes,
-        rss_bytes().unwrap_or(0)
+        rss_bytes().unwrap_or(0),
+        parts_json(&memory.parts)
     ));
     Ok(Point { memory_bytes: budget_bytes as f64, reads })
 }
 
-/// Asks `lookups` times, and holds every answer to what must be.
-fn ask(db: &Db, items: Items, workload: Workload, picker: &mut Picker, lookups: u64) -> Result<(), String> {
-    for _ in 0..lookups {
-        let item = picker.pick(items.count);
+/// Asks for so long, within these numbers of lookups, and holds every answer to what must be. Says how many they were.
+fn ask(
+    db: &Db,
+    items: Items,
+    workload: Workload,
+    picker: &mut Picker,
+    (time, least, most): (Duration, u64, u64),
+) -> Result<u64, String> {
+    let begin = Instant::now();
+    let mut lookups = 0;
+    while lookups < most && (lookups < least || lookups % 256 != 0 || begin.elapsed() < time) {
+        lookups += 1;
+        let item = workload.spread.draw(picker, items.count);
         let absent = workload.empty_fraction > 0.0 && picker.rng().f64() < workload.empty_fraction;
         let expected = (!absent).then_some(item);
         let found = db
@@ -388,101 +423,35 @@ fn ask(db: &Db, items: Items, workload: Workload, picker: &mut Picker, lookups: 
             return Err(format!("item {item}, absent {absent}: found {found:?}"));
         }
     }
-    Ok(())
-}
-
-/// The curve as it falls: more memory never reads more.
-fn envelope(points: &[Point]) -> Vec<Point> {
-    let mut least = f64::INFINITY;
-    let falling = |point: &Point| {
-        least = least.min(point.reads);
-        Point { reads: least, ..*point }
-    };
-    points.iter().map(falling).collect()
-}
-
-/// The least memory with which the curve reads no more than `reads`; `None` outside of what was measured.
-fn memory_at(curve: &[Point], reads: f64) -> Option<f64> {
-    let first = curve.first()?;
-    if first.reads <= reads {
-        // It reads less even with the least memory: how much less it would need is not known.
-        return Some(first.memory_bytes);
-    }
-    curve.windows(2).find_map(|pair| match pair {
-        [more, less] if less.reads <= reads && reads < more.reads => {
-            let share = (more.reads - reads) / (more.reads - less.reads);
-            Some(more.memory_bytes + share * (less.memory_bytes - more.memory_bytes))
-        }
-        _ => None,
-    })
-}
-
-/// How many times the other curve's memory the baseline needs for as few reads, and at how many points that is known.
-fn memory_ratio(baseline: &[Point], other: &[Point]) -> (f64, usize) {
-    let (baseline, other) = (envelope(baseline), envelope(other));
-    let ratios: Vec<f64> = baseline
-        .iter()
-        .filter_map(|point| {
-            let least = memory_at(&baseline, point.reads)?;
-            Some((least / memory_at(&other, point.reads)?).ln())
-        })
-        .collect();
-    let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
-    (mean.exp(), ratios.len())
+    Ok(lookups)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn curve(points: &[(f64, f64)]) -> Vec<Point> {
-        points
-            .iter()
-            .map(|(memory_bytes, reads)| Point { memory_bytes: *memory_bytes, reads: *reads })
-            .collect()
-    }
-
     #[test]
-    fn half_the_memory_for_as_few_reads_is_a_ratio_of_two() {
-        let baseline = curve(&[(4.0, 1.0), (8.0, 0.5), (16.0, 0.25)]);
-        let half = curve(&[(2.0, 1.0), (4.0, 0.5), (8.0, 0.25)]);
-        let (ratio, compared) = memory_ratio(&baseline, &half);
-        assert!((ratio - 2.0).abs() < 1e-9 && compared == 3, "{ratio}");
-        let (ratio, _) = memory_ratio(&baseline, &baseline);
-        assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
-        // A bump counts for nothing, and what was never reached is not compared.
-        let bumpy = curve(&[(4.0, 1.0), (6.0, 1.5), (8.0, 0.5)]);
-        let (ratio, compared) = memory_ratio(&baseline, &bumpy);
-        assert!((ratio - 1.0).abs() < 1e-9 && compared == 2, "{ratio} {compared}");
-    }
-
-    #[test]
-    fn keys_ascend_with_items_and_absent_ones_lie_between() {
-        let items = Items { count: 1_000, entry_bytes: 64, seed: 3 };
-        let keys: Vec<_> =
-            (0..1_000).flat_map(|item| [items.key(item, false), items.key(item, true)]).collect();
-        assert!(keys.is_sorted() && keys.windows(2).all(|pair| pair[0] != pair[1]));
-        let mut value = Vec::new();
-        items.value(7, &mut value);
-        assert_eq!(value.len(), 32);
-    }
-
-    #[test]
-    fn budgets_rise_from_the_least() {
-        let found = budgets(32 << 20);
-        assert_eq!(found.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>(), [4, 6, 8, 12, 16, 24, 32, 48]);
+    fn hot_parts_are_neighbours() {
+        let mut picker = Spread::Local.picker(1 << 20, 1, 1);
+        let mut parts = vec![0u32; HOT_PARTS as usize];
+        for _ in 0..100_000 {
+            let item = Spread::Local.draw(&mut picker, 1 << 20);
+            parts[(item / (1 << 10)) as usize] += 1;
+        }
+        parts.sort_unstable();
+        let hottest: u32 = parts[parts.len() - 10..].iter().sum();
+        assert!((30_000..50_000).contains(&hottest), "{hottest}");
     }
 
     #[test]
     fn a_small_tree_is_measured_and_answers_right() {
         let dir = tempfile::tempdir().expect("a directory");
         let items = Items { count: 20_000, entry_bytes: 64, seed: 1 };
-        for configuration in &CONFIGURATIONS[..4] {
+        for configuration in &CONFIGURATIONS {
             let dir = dir.path().join(configuration.name);
-            fill(builder(&dir, items, 4, configuration).expect("options"), items).expect("filled");
-            let workload =
-                Workload { name: "uniform", distribution: Distribution::Uniform, empty_fraction: 0.5 };
-            let place = Place { items, size_ratio: 4, configuration, workload };
+            fill(&dir, items, 4, configuration).expect("filled");
+            let workload = Workload { spread: Spread::Local, empty_fraction: 0.5 };
+            let place = Place { items, size_ratio: 4, configuration, workload, warm: Duration::ZERO };
             let mut lines = Vec::new();
             let point =
                 measure(&dir, place, 4 << 20, &mut |line| lines.push(line.to_owned())).expect("right");

@@ -11,9 +11,12 @@
 
 pub mod curves;
 mod dist;
+mod items;
 mod keys;
+mod layered;
 mod measure;
 mod mix;
+pub mod monkey;
 mod ops;
 pub mod overload;
 mod overload_parts;

@@ -28,6 +28,8 @@ const SEARCH_CPU_NS: f64 = 400.0;
 const PARTITION_CPU_NS: f64 = 400.0;
 /// One probe of a module.
 const PROBE_NS: f64 = 8.0;
+/// A read where only reads count: any figure will do, as long as all consumers of memory are judged by the same.
+const COUNTED_READ_NS: f64 = 1_000.0;
 
 /// As many sampled lookups as this count for as much as what is believed without any.
 const PRIOR_LOOKUPS: f64 = 256.0;
@@ -36,6 +38,8 @@ const PRIOR_LOOKUPS: f64 = 256.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prices {
     pub probe_ns: f64,
+    /// One read of a block.
+    pub read_ns: f64,
     /// A search whose index partition is in memory.
     pub data_ns: f64,
     /// What it costs more if it is not.
@@ -46,30 +50,29 @@ pub(super) struct Prices {
 
 impl Prices {
     pub fn of(core: &Core) -> Self {
+        let lookups = core.lookups.total();
+        let blocks = lookups.data_reads + lookups.cache_hits;
+        let read_share = if blocks == 0 { 1.0 } else { lookups.data_reads as f64 / blocks as f64 };
         if core.settings.count_ios {
-            let counting = shamba_model::value::Prices::COUNTING_IOS;
-            // Every search reads its block, and its index partition if that is not held.
-            let read_ns = counting.read_ns;
-            return Self {
-                probe_ns: counting.probe_ns,
-                data_ns: read_ns,
-                index_ns: read_ns,
-                read_share: 1.0,
-            };
+            return Self::counting_ios(read_share);
         }
         let read_ns = match core.cache.read_ns() {
             0 => READ_NS,
             ns => ns as f64,
         };
-        let lookups = core.lookups.total();
-        let blocks = lookups.data_reads + lookups.cache_hits;
-        let read_share = if blocks == 0 { 1.0 } else { lookups.data_reads as f64 / blocks as f64 };
         Self {
             probe_ns: PROBE_NS,
+            read_ns,
             data_ns: read_share * read_ns + SEARCH_CPU_NS,
             index_ns: read_ns + PARTITION_CPU_NS,
             read_share,
         }
+    }
+
+    /// Where computing costs nothing, and a search as many reads as it takes on average.
+    fn counting_ios(read_share: f64) -> Self {
+        let read_ns = COUNTED_READ_NS;
+        Self { probe_ns: 0.0, read_ns, data_ns: read_share * read_ns, index_ns: read_ns, read_share }
     }
 }
 
@@ -168,9 +171,8 @@ fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FilePr
 
 /// The modules of a table's filter.
 fn modules_of(reader: &TableReader, entries: u64) -> Vec<Module> {
-    let geometry = reader.filter_geometry();
     let bytes = reader.filter_module_bytes();
-    let rates = geometry.map_or_else(Vec::new, |geometry| module_fprs(&geometry, entries));
+    let rates = module_rates(reader, entries);
     bytes.into_iter().zip(rates).map(|((bytes, slices), fpr)| Module { bytes, slices, fpr }).collect()
 }
 
@@ -217,7 +219,11 @@ pub(super) fn choose_partitions(reader: &TableReader, wanted: usize) -> BTreeSet
     by_worth.into_iter().take(wanted).map(|(_, _, number)| number).collect()
 }
 
-/// The false-positive rate of each module, as measured.
+/// The false-positive rate of each module of a table's filter, as measured.
+pub(crate) fn module_rates(reader: &TableReader, entries: u64) -> Vec<f64> {
+    reader.filter_geometry().map_or_else(Vec::new, |geometry| module_fprs(&geometry, entries))
+}
+
 fn module_fprs(geometry: &FilterGeometry, keys: u64) -> Vec<f64> {
     let bits = |bytes: u64| bytes as f64 * 8.0 / keys.max(1) as f64;
     if geometry.is_standard() {
@@ -313,6 +319,15 @@ mod tests {
         // No samples came here at all: next to nothing, but not nothing.
         let quiet = probes(Probes::ZERO, window, 0.1, 0.05);
         assert!(quiet.empty_per_second > 0.0 && quiet.empty_per_second < 0.1, "{quiet:?}");
+    }
+
+    #[test]
+    fn reads_cost_the_same_wherever_they_are_counted() {
+        let prices = Prices::counting_ios(0.25);
+        assert_eq!((prices.probe_ns, prices.index_ns), (0.0, prices.read_ns));
+        assert_eq!(prices.data_ns, prices.read_ns / 4.0);
+        // The cost of moving memory is in nanoseconds: a read must be worth as many as one is.
+        assert!(prices.read_ns >= READ_NS);
     }
 
     #[test]

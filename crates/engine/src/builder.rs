@@ -319,7 +319,7 @@ impl Builder {
         self.change(move |s| s.large_values = LargeValues { from_bytes, chunk_bytes })
     }
 
-    /// Size at which tables are cut. Default min(64 MiB, memory budget / 16).
+    /// Size at which tables are cut. Default: a sixteenth of the memory budget, from 2 to 64 MiB.
     #[must_use]
     pub fn file_size(self, bytes: u64) -> Self {
         self.change(move |s| s.file_bytes = Some(bytes))

@@ -348,7 +348,8 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
     }
     core.charge_trees();
-    core.want_settlement();
+    // All tables are known now: what is held is chosen among all of them, before the first lookup.
+    core.settle_at_open();
     Ok(())
 }
 

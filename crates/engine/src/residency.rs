@@ -143,6 +143,13 @@ impl Core {
         }
     }
 
+    /// Makes memory hold what saves most, before anybody asks.
+    pub(crate) fn settle_at_open(&self) {
+        if self.settings.filter_residency != Residency::Pinned {
+            self.settle();
+        }
+    }
+
     /// Has what is in memory looked at again: by the memory worker soon, or at once where there are no threads.
     pub(crate) fn want_settlement(&self) {
         if self.settings.filter_residency == Residency::Pinned {

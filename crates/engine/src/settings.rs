@@ -88,6 +88,9 @@ const ROOMY_BUDGET_BYTES: u64 = 128 << 20;
 const AUTO_MODULES: usize = 3;
 /// Filters are blocked while all of them are at most this part of the memory budget.
 const AUTO_BLOCKED_PART: u64 = 6;
+/// Tables are not cut smaller than this unless told so: an open table takes 2 to 3 KiB of memory whatever its size, which
+/// for 10 million small entries in tables of half a megabyte were more than half of a budget of 8 MiB.
+const TABLE_BYTES_MIN: u64 = 2 << 20;
 /// What building a table takes whatever its size.
 const WORK_BYTES_MIN: u64 = 384 << 10;
 
@@ -106,7 +109,7 @@ pub(crate) struct Settings {
     pub compression: Vec<Compression>,
     /// Recorded: the budget that cache and defaults derive from.
     pub memory_budget_bytes: u64,
-    /// Recorded: tables are cut at about this size; `None`: min(64 MiB, budget / 16).
+    /// Recorded: tables are cut at about this size; `None`: a sixteenth of the budget, from 2 to 64 MiB.
     pub file_bytes: Option<u64>,
     /// Recorded: data blocks hold at most this much.
     pub block_bytes: usize,
@@ -419,7 +422,7 @@ impl Settings {
 
     /// Where tables are cut.
     pub fn table_bytes(&self) -> u64 {
-        self.file_bytes.unwrap_or_else(|| (self.memory_budget_bytes / 16).min(64 << 20))
+        self.file_bytes.unwrap_or_else(|| (self.memory_budget_bytes / 16).clamp(TABLE_BYTES_MIN, 64 << 20))
     }
 }
 

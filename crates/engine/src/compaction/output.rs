@@ -215,6 +215,7 @@ impl<'a> Output<'a> {
             let bounds_bytes = (bounds.0.len() + bounds.1.map_or(0, Bytes::len)) as u64;
             self.core.make_memory(summary.file_bytes / 64 + OPEN_TABLE_BYTES + bounds_bytes);
             let reader = open_reader(self.core, summary.id, summary.birth, bounds)?;
+            self.core.hold_early(&reader)?;
             if self.options.verify {
                 reader.check_written(written)?;
             }
@@ -288,7 +289,6 @@ pub(crate) fn open_reader(
         bounds: Some((smallest.clone(), upper.cloned())),
     };
     let reader = TableReader::open(&core.env, &core.dir, options)?;
-    core.hold_early(&reader)?;
     if core.settings.direct_io
         && !reader.is_direct()
         && !core.is_direct_io_refused.swap(true, Ordering::Relaxed)

@@ -83,7 +83,7 @@ fn memory_curves(words: &[String]) -> Result<(), String> {
         configurations: option(words, "--configurations")
             .map_or_else(Vec::new, |names| names.split(',').map(str::to_owned).collect()),
         budgets_mib: list(words, "--budgets", &[])?,
-        warm_seconds: parsed(words, "--warm", 4.0)?,
+        warm_seconds: parsed(words, "--warm", 8.0)?,
         seed: parsed(words, "--seed", 1)?,
     };
     curves::run(&options, &mut |line| println!("{line}"))

@@ -106,6 +106,7 @@ impl Core {
         let at_work = self.ledger.bytes(LedgerPart::WriteBuffers);
         let kept_bytes = match self.settings.filter_residency {
             // What is held can be let go as soon as the memory is needed, and what was needed lately is left free.
+            Residency::Budgeted if self.residency.writes_rest.load(Ordering::Relaxed) => 0,
             Residency::Budgeted => self.settings.work_bytes() / 2,
             Residency::Pinned | Residency::Cached => self.settings.work_bytes(),
         };

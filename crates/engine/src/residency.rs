@@ -50,6 +50,8 @@ const SHED_PART: u64 = 16;
 /// What others needed at most counts for this share less in each window that passes: memory that a burst of writes took
 /// comes back to filters and indexes within half a minute, and the next burst within seconds finds it free.
 const PEAK_FADING_PART: u64 = 8;
+/// After so many windows without a write, nothing is kept free for a flush.
+const REST_WINDOWS: u32 = 5;
 /// Settlements that installs ask for take this part of the time at most.
 const TIME_PART: u64 = 16;
 
@@ -90,6 +92,8 @@ pub(crate) struct ResidencyCore {
     others_peak_bytes: AtomicU64,
     /// What filters and indexes hold whatever is let go, as of the last look at all tables.
     fixed_bytes: AtomicU64,
+    /// Nothing was written for some windows: no memory needs to lie ready for a flush or a merge.
+    pub(crate) writes_rest: AtomicBool,
     /// What the arbiter keeps for the block cache; 0: it has not said so yet.
     cache_bytes: AtomicU64,
     /// Where memtables are sealed, as the arbiter has it; 0: where the settings say.
@@ -398,6 +402,7 @@ impl Core {
         let clock = &self.env.clock;
         let (mut last_us, mut window_us, mut took_us) = (0, clock.now_us(), 0);
         let mut last_lookups = 0;
+        let (mut last_seq, mut rest_windows) = (self.visible(), 0u32);
         while !self.is_stopping() {
             self.wait_for_memory_work();
             let now_us = clock.now_us();
@@ -410,6 +415,10 @@ impl Core {
             if is_due {
                 window_us = now_us;
                 self.residency.fade_peak();
+                rest_windows =
+                    if self.visible() == last_seq { u32::saturating_add(rest_windows, 1) } else { 0 };
+                last_seq = self.visible();
+                self.residency.writes_rest.store(rest_windows >= REST_WINDOWS, Ordering::Relaxed);
                 self.arbitrate(now_us);
             }
             // Without lookups nothing has become worth more or less; but what was taken may have come back.

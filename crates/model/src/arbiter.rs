@@ -187,8 +187,10 @@ fn fill_floors(now: &[Consumer]) -> Vec<Move> {
 
 /// Giver, taker and gap (the lesser of two windows) of each move that pays, the largest gap first.
 fn pairs(rules: &ArbiterRules, last: &[Consumer], now: &[Consumer]) -> Vec<(usize, usize, f64)> {
-    let gives = |at: &usize| now[*at].spare_bytes() > 0 && now[*at].bytes <= last[*at].bytes;
-    let takes = |at: &usize| now[*at].room_bytes() > 0 && now[*at].bytes >= last[*at].bytes;
+    // What others hold wavers, and with it what is left to share: less than a part of a step is no move.
+    let slack_bytes = rules.step_bytes / 4;
+    let gives = |at: &usize| now[*at].spare_bytes() > 0 && now[*at].bytes <= last[*at].bytes + slack_bytes;
+    let takes = |at: &usize| now[*at].room_bytes() > 0 && now[*at].bytes + slack_bytes >= last[*at].bytes;
     let mut pairs = Vec::new();
     for from in (0..now.len()).filter(gives) {
         for to in (0..now.len()).filter(takes) {

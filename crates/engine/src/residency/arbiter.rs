@@ -24,7 +24,7 @@ use crate::core::Core;
 /// A step is this part of the budget.
 const STEP_PART: u64 = 32;
 /// The cache keeps at least this part of the budget: scans and flushes live on it.
-const CACHE_FLOOR_PART: u64 = 64;
+const CACHE_FLOOR_PART: u64 = 256;
 /// Reading a byte in again, and driving another out.
 const MOVING_NS_PER_BYTE: f64 = 1.0;
 const PAYBACK_SECONDS: f64 = 30.0;

@@ -99,8 +99,7 @@ pub struct EngineOptions {
 #[command(next_help_heading = HEADING)]
 pub struct ReaderOptions {
     /// What the engine counts (block cache, memtables, filters, indexes, tables being built) is kept within
-    /// this, as far as filters and indexes of open tables leave room; the process takes some 10 to 20 MiB more
-    /// (default: 256MiB)
+    /// this; the process takes some 10 to 20 MiB more (default: 256MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_budget: Option<u64>,
     /// One hash per lookup, or (off) the baseline: one for every filter that is consulted (default: on)

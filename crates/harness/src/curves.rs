@@ -1,7 +1,7 @@
 //! Curves of reads over memory: how many blocks of filters, indexes and data a lookup reads from files under a budget,
 //! for the baseline and for each idea that saves memory, alone and together.
 //!
-//! A *tree* is laid down once ([`crate::layered`]) for each size of entries, size ratio and way of writing filters, and opened again for every
+//! A *tree* is laid down once (`layered.rs`) for each size of entries, size ratio and way of writing filters, and opened again for every
 //! budget, workload and way of holding them. Keys ascend with item numbers, and an absent key lies beside each; so the
 //! hot items of a skewed workload are neighbours or scattered as it says. Reads are counted, not timed: where the system
 //! caches files they are fast, and as many. Every answer is checked.

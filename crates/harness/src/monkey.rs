@@ -5,9 +5,9 @@
 //! positives were counted. What they should be follows from the tables as they were written: in each run the sum over
 //! its tables of the part of all keys that lies in their range times the measured rate of a filter of that size, and of
 //! the runs the sum. (A run has gaps: leveling moves what overflows down table by table.) What is more than
-//! [`TOLERANCE`] from that is a violation.
+//! `TOLERANCE` from that is a violation.
 //!
-//! Then as many lookups through files that take [`DEVICE_READ_US`] for a read: how long they take.
+//! Then as many lookups through files that take `DEVICE_READ_US` for a read: how long they take.
 //!
 //! Filters are held, and the cache has next to nothing. Not here: residency and budgets ([`crate::curves`]).
 

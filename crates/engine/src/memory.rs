@@ -104,12 +104,10 @@ impl Core {
             return 0;
         }
         let at_work = self.ledger.bytes(LedgerPart::WriteBuffers);
-        let kept_bytes = match self.settings.filter_residency {
-            // What is held can be let go as soon as the memory is needed, and what was needed lately is left free.
-            Residency::Budgeted if self.residency.writes_rest.load(Ordering::Relaxed) => 0,
-            Residency::Budgeted => self.settings.work_bytes() / 2,
-            Residency::Pinned | Residency::Cached => self.settings.work_bytes(),
-        };
+        // What is held in the budget can be let go when the memory is needed; while writes come it is needed all the time.
+        let is_budgeted = self.settings.filter_residency == Residency::Budgeted;
+        let rests = is_budgeted && self.residency.writes_rest.load(Ordering::Relaxed);
+        let kept_bytes = if rests { 0 } else { self.settings.work_bytes() };
         kept_bytes.saturating_sub(at_work)
     }
 

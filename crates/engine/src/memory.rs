@@ -154,7 +154,7 @@ impl Core {
             self.iterators.room_wanted_bytes().saturating_sub(self.ledger.bytes(LedgerPart::Iterators));
         let coming_bytes = coming_bytes.saturating_add(iterators_ahead_bytes);
         let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
-        let pool_bytes = self.ledger.bytes(LedgerPart::Filters) + self.ledger.bytes(LedgerPart::Indexes);
+        let pool_bytes = self.pool_held_bytes();
         let kept_bytes = self.kept_bytes();
         self.residency.note_others(other_bytes.saturating_sub(pool_bytes) + kept_bytes);
         let mut share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);

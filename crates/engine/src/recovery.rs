@@ -349,7 +349,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     }
     core.charge_trees();
     // All tables are known now: what is held is chosen among all of them, before the first lookup.
-    core.settle_at_open();
+    core.settle();
     Ok(())
 }
 

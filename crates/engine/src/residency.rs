@@ -147,18 +147,8 @@ impl Core {
         }
     }
 
-    /// Makes memory hold what saves most, before anybody asks.
-    pub(crate) fn settle_at_open(&self) {
-        if self.settings.filter_residency != Residency::Pinned {
-            self.settle();
-        }
-    }
-
     /// Has what is in memory looked at again: by the memory worker soon, or at once where there are no threads.
     pub(crate) fn want_settlement(&self) {
-        if self.settings.filter_residency == Residency::Pinned {
-            return;
-        }
         if self.is_inline() {
             self.settle();
         } else {
@@ -167,9 +157,11 @@ impl Core {
         }
     }
 
-    /// Makes memory hold what saves most.
+    /// Makes memory hold what saves most; where all of it is pinned there is nothing to choose.
     pub(crate) fn settle(&self) {
-        self.settle_with(Mode::Settle);
+        if self.settings.filter_residency != Residency::Pinned {
+            self.settle_with(Mode::Settle);
+        }
     }
 
     /// Lets go of what saves least until `bytes` more are free. Says whether it could try.
@@ -195,14 +187,19 @@ impl Core {
     }
 
     /// What filters and indexes have.
-    fn pool_held_bytes(&self) -> u64 {
+    pub(crate) fn pool_held_bytes(&self) -> u64 {
         self.ledger.bytes(LedgerPart::Filters) + self.ledger.bytes(LedgerPart::Indexes)
+    }
+
+    /// What all but filters, indexes and the block cache have.
+    fn others_bytes(&self) -> u64 {
+        let own_bytes = self.pool_held_bytes() + self.ledger.bytes(LedgerPart::BlockCache);
+        self.ledger.total().saturating_sub(own_bytes)
     }
 
     /// What filters, indexes and the block cache may have in all, with room for what others took lately.
     fn shared_lately_bytes(&self) -> u64 {
-        let own_bytes = self.pool_held_bytes() + self.ledger.bytes(LedgerPart::BlockCache);
-        let others_bytes = self.ledger.total().saturating_sub(own_bytes) + self.kept_bytes();
+        let others_bytes = self.others_bytes() + self.kept_bytes();
         let peak_bytes = self.residency.others_peak_bytes.load(Ordering::Relaxed);
         cache_share_bytes(self.settings.memory_budget_bytes, others_bytes.max(peak_bytes), 0)
     }
@@ -263,8 +260,9 @@ impl Core {
         for (at, reader) in survey.readers.iter().enumerate() {
             self.let_partitions_go(reader, plan.partitions.get(at).map_or(0, |count| *count as usize));
             let fetched = fetched_modules(self.settings.module_skipping, wanted(at));
-            let held = reader.filter().map_or_else(Vec::new, |filter| survey::held_slices(&filter));
-            if held == wanted(at) && reader.filter().is_some_and(|filter| filter.fetched() == fetched) {
+            let Some(filter) = reader.filter() else { continue };
+            let held = survey::held_slices(&filter);
+            if held == wanted(at) && filter.fetched() == fetched {
                 continue;
             }
             let kept: Vec<u32> =
@@ -402,7 +400,7 @@ impl Core {
         let clock = &self.env.clock;
         let (mut last_us, mut window_us, mut took_us) = (0, clock.now_us(), 0);
         let mut last_lookups = 0;
-        let (mut last_seq, mut rest_windows) = (self.visible(), 0u32);
+        let (mut last_seq, mut rest_windows): (_, u32) = (self.visible(), 0);
         while !self.is_stopping() {
             self.wait_for_memory_work();
             let now_us = clock.now_us();
@@ -415,8 +413,7 @@ impl Core {
             if is_due {
                 window_us = now_us;
                 self.residency.fade_peak();
-                rest_windows =
-                    if self.visible() == last_seq { u32::saturating_add(rest_windows, 1) } else { 0 };
+                rest_windows = if self.visible() == last_seq { rest_windows.saturating_add(1) } else { 0 };
                 last_seq = self.visible();
                 self.residency.writes_rest.store(rest_windows >= REST_WINDOWS, Ordering::Relaxed);
                 self.arbitrate(now_us);

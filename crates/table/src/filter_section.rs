@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use shamba_filter::{Filter, FilterGeometry, Line};
+use shamba_filter::{Filter, FilterGeometry, Line, MAX_MODULES};
 
 use crate::checksum::checksum;
 use crate::error::{Error, Result};
@@ -25,6 +25,8 @@ use crate::id::BirthId;
 use crate::reader::TableFile;
 
 const CHECKSUM_BYTES: usize = 4;
+/// The longest geometry and its checksum.
+const HEAD_BYTES: usize = MAX_MODULES * FilterGeometry::ENCODED_MODULE_BYTES + CHECKSUM_BYTES;
 /// The geometry as it is named in errors.
 pub(crate) const GEOMETRY: &str = "filter geometry";
 /// A slice as it is named in errors.
@@ -71,15 +73,14 @@ impl StoredFilter {
     /// `Corruption` for damage to the geometry, without which there is no filter; `Io` when reading fails.
     pub(crate) fn load(file: &TableFile, section: Section) -> Result<Self> {
         let damaged = |detail: String| file.damaged(section.offset, GEOMETRY, detail);
-        let head_bytes = section.bytes.min(FilterGeometry::ENCODED_MODULE_BYTES as u64);
-        let head = file.read(section.offset, head_bytes, GEOMETRY)?;
+        // As much as a geometry can be: one read, whatever it is.
+        let head = file.read(section.offset, section.bytes.min(HEAD_BYTES as u64), GEOMETRY)?;
         let geometry_bytes = FilterGeometry::encoded_bytes(&head).map_err(damaged)?;
         let first_bytes = (geometry_bytes + CHECKSUM_BYTES) as u64;
         if section.bytes < first_bytes {
             return Err(damaged(format!("{} bytes are no filter", section.bytes)));
         }
-        let bytes = file.read(section.offset, first_bytes, GEOMETRY)?;
-        let (geometry, stated) = bytes.split_at_checked(geometry_bytes).unwrap_or_default();
+        let (geometry, stated) = head.split_at_checked(geometry_bytes).unwrap_or_default();
         check(file, section.offset, geometry, stated).map_err(damaged)?;
         let geometry = FilterGeometry::decode(geometry).map_err(damaged)?;
         let expected = geometry.total_bytes() + (geometry.slices() * CHECKSUM_BYTES) as u64;

@@ -78,7 +78,6 @@ pub(super) struct Holdings {
     memtable_bytes: u64,
     /// What the settings say of it.
     memtable_design_bytes: u64,
-    cache_reserved_bytes: u64,
 }
 
 /// The cache's gain per byte.
@@ -108,7 +107,7 @@ fn consumers(
     let cache = Consumer {
         bytes: holdings.cache_bytes,
         floor_bytes,
-        reserved_bytes: holdings.cache_reserved_bytes,
+        reserved_bytes: 0,
         most_bytes: u64::MAX,
         gain_per_byte,
         // Frames that are driven out next are hardly worth more than those that just were.
@@ -161,9 +160,6 @@ fn divided(
 impl Core {
     /// One window has passed: memory moves a step to where it saves more, if it does.
     pub(super) fn arbitrate(&self, now_us: u64) {
-        if self.settings.filter_residency == Residency::Pinned {
-            return;
-        }
         let Some(mut state) = self.residency.try_state() else { return };
         let (measured, is_first) = self.measure(&mut state, now_us);
         state.arbiter.cache_gain_per_byte = cache_gain(&measured);
@@ -224,7 +220,6 @@ impl Core {
             cache_bytes: self.shared_lately_bytes().saturating_sub(pool_bytes),
             memtable_bytes: self.memtable_limit_bytes(),
             memtable_design_bytes: self.settings.memtable_bytes(),
-            cache_reserved_bytes: 0,
         }
     }
 
@@ -247,6 +242,14 @@ mod tests {
     use super::*;
 
     const BUDGET: u64 = 64 << 20;
+    /// Filters and indexes have as much as the cache.
+    const EVEN: Holdings = Holdings {
+        budget_bytes: BUDGET,
+        pool_bytes: 24 << 20,
+        cache_bytes: 24 << 20,
+        memtable_bytes: 8 << 20,
+        memtable_design_bytes: 8 << 20,
+    };
 
     fn design() -> shamba_model::Design {
         shamba_model::Design::new(shamba_model::MergePolicy::Leveling, 10.0, 8 << 20, 10.0)
@@ -259,14 +262,7 @@ mod tests {
 
     /// Runs windows in which the pool is worth `pool(bytes)` per byte and the cache `cache(bytes)`.
     fn run(pool: impl Fn(u64) -> f64, cache: impl Fn(u64) -> f64, windows: usize) -> Holdings {
-        let mut holdings = Holdings {
-            budget_bytes: BUDGET,
-            pool_bytes: 24 << 20,
-            cache_bytes: 24 << 20,
-            memtable_bytes: 8 << 20,
-            memtable_design_bytes: 8 << 20,
-            cache_reserved_bytes: 0,
-        };
+        let mut holdings = EVEN;
         let (mut last, all) = (None, holdings.pool_bytes + holdings.cache_bytes);
         for _ in 0..windows {
             let plan = PlanPrices {
@@ -314,14 +310,7 @@ mod tests {
 
     #[test]
     fn the_write_buffer_grows_while_writes_cost_more_than_reads_and_stays_within_bounds() {
-        let mut holdings = Holdings {
-            budget_bytes: BUDGET,
-            pool_bytes: 24 << 20,
-            cache_bytes: 24 << 20,
-            memtable_bytes: 8 << 20,
-            memtable_design_bytes: 8 << 20,
-            cache_reserved_bytes: 0,
-        };
+        let mut holdings = EVEN;
         let plan = PlanPrices::default();
         let measured = Measured { seconds: 1.0, read_ns: 1000.0, ..Measured::default() };
         let mut last = None;

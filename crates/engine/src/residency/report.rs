@@ -1,11 +1,9 @@
 //! What memory holds of each level's filters and indexes: for people.
 
-use std::sync::Arc;
-
-use shamba_table::{LedgerPart, Residency, TableReader};
+use shamba_table::{Residency, TableReader};
 
 use super::PlanPrices;
-use super::survey::{KnownTables, held_partitions, held_slices};
+use super::survey::{KnownTables, held_partitions, held_slices_of};
 use crate::core::Core;
 
 /// What memory holds of one level of one keyspace.
@@ -99,27 +97,27 @@ impl Core {
     pub(crate) fn memory_prices(&self) -> MemoryPrices {
         let PlanPrices { gain_per_byte, loss_per_byte, useful_bytes, cost_ns_per_second } =
             self.plan_prices();
-        let survey = self.survey(&mut KnownTables::new());
-        let held_of =
-            |reader: &Arc<TableReader>| reader.filter().map_or_else(Vec::new, |filter| held_slices(&filter));
-        let slices: Vec<Vec<u32>> = survey.readers.iter().map(held_of).collect();
-        let partitions: Vec<u32> =
-            survey.readers.iter().map(|reader| held_partitions(reader) as u32).collect();
-        let is_budgeted = self.settings.filter_residency == Residency::Budgeted;
-        let model_reads = is_budgeted.then(|| survey.reads_per_lookup(&slices, &partitions).ok()).flatten();
-        let ledger = |part| self.ledger.bytes(part);
-        let shared =
-            ledger(LedgerPart::BlockCache) + ledger(LedgerPart::Filters) + ledger(LedgerPart::Indexes);
-        let others = self.ledger.total().saturating_sub(shared) + survey.fixed_bytes;
-        let left = self.settings.memory_budget_bytes.saturating_sub(others);
-        let fewest_reads = is_budgeted.then(|| survey.fewest_reads_per_lookup(left).ok()).flatten();
+        let (model_reads, fewest_reads) = match self.settings.filter_residency {
+            Residency::Budgeted => self.model_reads().unwrap_or_default(),
+            Residency::Pinned | Residency::Cached => (0.0, 0.0),
+        };
         MemoryPrices {
             filter_gain_per_byte: gain_per_byte,
             filter_loss_per_byte: loss_per_byte,
             filter_useful_bytes: useful_bytes,
             model_cost_ns_per_second: cost_ns_per_second,
-            model_reads_per_lookup: model_reads.unwrap_or_default(),
-            fewest_reads_per_lookup: fewest_reads.unwrap_or_default(),
+            model_reads_per_lookup: model_reads,
+            fewest_reads_per_lookup: fewest_reads,
         }
+    }
+    /// The reads of a lookup with what is held now, and the fewest, by the model.
+    fn model_reads(&self) -> Result<(f64, f64), String> {
+        let survey = self.survey(&mut KnownTables::new());
+        let slices: Vec<Vec<u32>> = survey.readers.iter().map(|reader| held_slices_of(reader)).collect();
+        let partitions: Vec<u32> =
+            survey.readers.iter().map(|reader| held_partitions(reader) as u32).collect();
+        let others_bytes = self.others_bytes() + survey.fixed_bytes;
+        let left_bytes = self.settings.memory_budget_bytes.saturating_sub(others_bytes);
+        Ok((survey.reads_per_lookup(&slices, &partitions)?, survey.fewest_reads_per_lookup(left_bytes)?))
     }
 }

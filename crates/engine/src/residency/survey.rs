@@ -177,7 +177,7 @@ fn modules_of(reader: &TableReader, entries: u64) -> Vec<Module> {
 }
 
 fn file_memory(reader: &TableReader, modules: &[Module], probes: FileProbes, prices: Prices) -> FileMemory {
-    let held = reader.filter().map_or_else(Vec::new, |filter| held_slices(&filter));
+    let held = held_slices_of(reader);
     let held_modules = held.iter().zip(modules).take_while(|(held, module)| **held == module.slices).count();
     FileMemory {
         probes,
@@ -236,6 +236,11 @@ fn module_fprs(geometry: &FilterGeometry, keys: u64) -> Vec<f64> {
 /// How many slices of each module are held.
 pub(super) fn held_slices(filter: &ResidentFilter) -> Vec<u32> {
     (0..filter.geometry().modules().len()).map(|module| filter.held_slices(module) as u32).collect()
+}
+
+/// How many slices of each module of a table's filter are held.
+pub(super) fn held_slices_of(reader: &TableReader) -> Vec<u32> {
+    reader.filter().map_or_else(Vec::new, |filter| held_slices(&filter))
 }
 
 /// What holding all of a table takes.

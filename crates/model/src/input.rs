@@ -12,6 +12,14 @@ pub(crate) fn not_negative(what: &str, value: f64) -> Result<(), String> {
     Err(format!("{what} must be a finite number of at least 0, not {value}"))
 }
 
+/// What something is divided by: finite, and above 0.
+pub(crate) fn positive(what: &str, value: f64) -> Result<(), String> {
+    if value > 0.0 && value < f64::INFINITY {
+        return Ok(());
+    }
+    Err(format!("{what} must be a finite number above 0, not {value}"))
+}
+
 /// A share or a probability: from 0 to 1.
 pub(crate) fn share(what: &str, value: f64) -> Result<(), String> {
     if (0.0..=1.0).contains(&value) {

@@ -10,12 +10,15 @@
 //! a filter are worth consulting, [`residency`] which are worth their memory, [`value`] what a byte of each
 //! kind of memory saves, and [`arbiter`] moves memory to where it saves most.
 //!
+//! [`cost`] puts them together: what a design costs in a situation. [`updates`] has the equations of writes and ranges.
+//!
 //! Not here: what moves data between levels (crate `shamba`, `compaction/policy`).
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 pub mod allocation;
 pub mod arbiter;
+pub mod cost;
 mod design;
 mod input;
 pub mod joint;
@@ -25,6 +28,7 @@ pub mod savings;
 pub mod sharing;
 mod sizing;
 pub mod skip;
+pub mod updates;
 pub mod value;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};

@@ -21,6 +21,7 @@
 
 use crate::design::Design;
 use crate::input;
+use crate::updates::merges_per_level;
 
 /// What reads, writes and computing cost.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -107,7 +108,7 @@ impl WriteBuffer {
             return Err(format!("entries per page must be a number of at least 1, not {entries_per_page}"));
         }
         let (t, k) = (design.size_ratio, f64::from(design.inner_runs));
-        let merged_pages_per_second = updates_per_second * (t - 1.0) / (k + 1.0) / entries_per_page;
+        let merged_pages_per_second = updates_per_second * merges_per_level(t, k) / entries_per_page;
         let level_ns_per_second =
             merged_pages_per_second * (prices.read_ns + prices.write_ns) + scans_per_second * k * search_ns;
         let per_ln_bytes = level_ns_per_second / t.ln();

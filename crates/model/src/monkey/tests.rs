@@ -20,7 +20,7 @@ fn near(value: f64, expected: f64, within: f64) {
 
 #[test]
 fn the_tree_of_figure_7() {
-    assert_eq!(levels_closed((1 << 35) * 16, 2 << 20, 4.0), Ok(9));
+    assert_eq!(levels_closed(((1u64 << 35) * 16) as f64, 2 << 20, 4.0), Ok(9));
     let tree = leveled(4.0, 9);
     // GiB of filters, unfiltered levels, R closed, R exact, R uniform.
     for (gib, unfiltered, closed, exact, uniform) in [
@@ -119,23 +119,25 @@ fn found_lookups_and_the_last_level() {
 
 #[test]
 fn levels_grow_with_the_data_and_round_up() {
-    assert_eq!(levels_closed(0, 1 << 20, 10.0), Ok(1));
+    assert_eq!(levels_closed(0.0, 1 << 20, 10.0), Ok(1));
     // N E / M_buf * (T-1) / T is exactly T^3, and then a little more.
-    assert_eq!(levels_closed(8_000, 500, 2.0), Ok(3));
-    assert_eq!(levels_closed(8_001, 500, 2.0), Ok(4));
-    assert_eq!(levels_closed(u64::MAX, 1, 2.0), Ok(63));
+    assert_eq!(levels_closed(8_000.0, 500, 2.0), Ok(3));
+    assert_eq!(levels_closed(8_001.0, 500, 2.0), Ok(4));
+    assert_eq!(levels_closed(u64::MAX as f64, 1, 2.0), Ok(63));
 }
 
 #[test]
 fn bad_input_is_refused_with_its_reason() {
-    let error = PaperTree::new(MergePolicy::LazyLeveling, 4.0, 5, 100).unwrap_err();
-    assert!(error.contains("lazy-leveling"), "{error}");
+    for runs in [(0.5, 1.0), (1.0, f64::NAN), (1e9, 1.0)] {
+        assert!(PaperTree::fluid(4.0, runs, 5, 100).unwrap_err().contains("runs"));
+    }
+    assert!(levels_closed(f64::NAN, 1, 2.0).unwrap_err().contains("data"));
     for size_ratio in [f64::NAN, 1.9, -1.0, f64::INFINITY] {
         let error = PaperTree::new(MergePolicy::Leveling, size_ratio, 5, 100).unwrap_err();
         assert!(error.contains(&size_ratio.to_string()), "{error}");
-        assert_eq!(levels_closed(1 << 30, 1 << 20, size_ratio).unwrap_err(), error);
+        assert_eq!(levels_closed(1e9, 1 << 20, size_ratio).unwrap_err(), error);
     }
-    assert!(levels_closed(1, 0, 2.0).unwrap_err().contains("buffer"));
+    assert!(levels_closed(1.0, 0, 2.0).unwrap_err().contains("buffer"));
     for levels in [0, MAX_LEVELS + 1] {
         assert!(PaperTree::new(MergePolicy::Leveling, 4.0, levels, 100).unwrap_err().contains("levels"));
     }
@@ -150,13 +152,17 @@ fn bad_input_is_refused_with_its_reason() {
     assert!(tree.mixed_cost_exact(1e9, 1.5).unwrap_err().contains("empty fraction"));
 }
 
+/// A policy by its number.
+fn policy(number: usize) -> MergePolicy {
+    MergePolicy::ALL[number % 3]
+}
+
 proptest! {
     #[test]
     fn rates_and_bits_of_this_l_belong_together(
-        size_ratio in 2.0..20.0f64, levels in 1u32..12, tiering: bool, bits_per_key in 0.0..30.0f64,
+        size_ratio in 2.0..20.0f64, levels in 1u32..12, number in 0..3usize, bits_per_key in 0.0..30.0f64,
     ) {
-        let policy = if tiering { MergePolicy::Tiering } else { MergePolicy::Leveling };
-        let tree = tree(policy, size_ratio, levels);
+        let tree = tree(policy(number), size_ratio, levels);
         let sum: f64 = (1..=levels).map(|level| tree.level_entries(level)).sum();
         prop_assert!((sum / tree.entries - 1.0).abs() < 1e-12);
 
@@ -173,15 +179,14 @@ proptest! {
         }
         // Never worse than the same bits everywhere, nor than no filters.
         prop_assert!(cost <= tree.zero_result_cost_uniform(bits).unwrap() * (1.0 + 1e-9));
-        prop_assert!(cost <= f64::from(levels) * tree.runs_per_level() * (1.0 + 1e-12));
+        prop_assert!(cost <= tree.run_count() * (1.0 + 1e-12));
     }
 
     #[test]
     fn closed_forms_are_the_limit_of_many_levels(
-        size_ratio in 2.0..12.0f64, tiering: bool, bits_per_key in 2.5..15.0f64,
+        size_ratio in 2.0..12.0f64, number in 0..3usize, bits_per_key in 3.5..15.0f64,
     ) {
-        let policy = if tiering { MergePolicy::Tiering } else { MergePolicy::Leveling };
-        let tree = tree(policy, size_ratio, 40);
+        let tree = tree(policy(number), size_ratio, 40);
         let bits = bits_per_key * tree.entries;
         let closed = tree.zero_result_cost_closed(bits).unwrap();
         prop_assert!((tree.zero_result_cost_exact(bits).unwrap() / closed - 1.0).abs() < 1e-6);

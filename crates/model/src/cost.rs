@@ -1,0 +1,274 @@
+//! Cost: what a design costs in a situation: I/Os of lookups, updates and ranges, memory, time.
+//!
+//! [`predict`] takes a [`Situation`] (data, workload, device) and a [`Plan`] (a design and how memory is spent) and
+//! answers with [`Costs`], by the closed forms ([`crate::monkey`], [`crate::updates`]) and, side by side and named
+//! apart, exactly for the tree's number of levels (`*_exact`). The papers' symbols: N `entries`, E `entry_bytes`, B the
+//! entries per page, phi `write_ns / read_ns`, v / (v+1) the found share of lookups, s `range_selectivity`.
+//!
+//! Time is made of pages and of computing, equations 21 and 22 with the processor's part beside it:
+//!
+//! ```text
+//! lookup   reads * (1 - share of pages cached) * read_ns + hashes * hash_ns + filters * probe_ns + searches * search_ns
+//! range    pages * (1 - share of pages cached) * read_ns + runs * search_ns
+//! update   merges per entry / B * (read_ns + write_ns)
+//! ```
+//!
+//! **The block cache.** A cache of c bytes is taken to hold the share c / (N E) of all data pages and to save that
+//! share of all reads, as it does when lookups fall evenly on the keys. Skewed lookups are saved more; the model does
+//! not know. Merges go past the cache. Filters and fences are in memory and cost no I/O.
+//!
+//! The tree is the papers' perfect one: as full as it gets, each level T times the one above. Every answer is finite:
+//! input that is no number, out of bounds, or leads beyond what a float can hold is an error.
+//!
+//! Not here: which design is best ([`crate::navigator`]).
+
+mod checked;
+mod lookups;
+
+pub use checked::Shares;
+pub use lookups::{LookupWork, RunGroup, empty_lookup, found_lookup};
+
+use crate::Design;
+use crate::allocation::Allocation;
+use crate::monkey::{PaperTree, bloom_fpr};
+use crate::updates::MergeShape;
+
+/// What an index keeps in memory for a data page: a key's head and a place. The Monkey paper's figure.
+pub const FENCE_BYTES_PER_PAGE: f64 = 24.0;
+
+/// What is stored.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DataSet {
+    /// N: entries in the tree; at least 1.
+    pub entries: u64,
+    /// E: the bytes of one on storage; above 0.
+    pub entry_bytes: f64,
+    /// The bytes of a page; at least 1. B, the entries per page, is this over `entry_bytes`.
+    pub page_bytes: u64,
+}
+
+/// What is asked of it: rates or shares in any unit, of which only the proportions count; not all 0.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Workload {
+    /// Lookups that find nothing.
+    pub empty_lookups: f64,
+    /// Lookups that find their key.
+    pub found_lookups: f64,
+    /// Puts and deletes.
+    pub updates: f64,
+    /// Range lookups.
+    pub ranges: f64,
+    /// s: the share of all entries that one range takes, from 0 to 1.
+    pub range_selectivity: f64,
+}
+
+/// What pages and computing take.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Device {
+    /// Reading a page, in nanoseconds; above 0.
+    pub read_ns: f64,
+    /// Writing a page, in nanoseconds. phi is this over `read_ns`.
+    pub write_ns: f64,
+    /// The processor's part.
+    pub cpu: CpuTimes,
+}
+
+/// What the parts of a lookup take of the processor, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CpuTimes {
+    /// T_H: hashing a key.
+    pub hash_ns: f64,
+    /// T_P: probing a filter.
+    pub probe_ns: f64,
+    /// Searching a run's index and a page of it.
+    pub search_ns: f64,
+    /// Whether a key is hashed once for all filters of a lookup, or for each.
+    pub shared_digest: bool,
+}
+
+impl CpuTimes {
+    /// Computing costs nothing: what the papers count.
+    pub const NONE: Self = Self { hash_ns: 0.0, probe_ns: 0.0, search_ns: 0.0, shared_digest: true };
+}
+
+/// Data, workload and device.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Situation {
+    /// What is stored.
+    pub data: DataSet,
+    /// What is asked of it.
+    pub workload: Workload,
+    /// What it is on.
+    pub device: Device,
+}
+
+/// How much memory filters get.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FilterBits {
+    /// Bits for each entry, on average.
+    PerKey(f64),
+    /// M_filt, in bytes, whatever the number of entries.
+    Bytes(f64),
+}
+
+/// A design, and how memory is spent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Plan {
+    /// T, K, Z and the buffer. Its bits per key are not asked: `filters` counts.
+    pub design: Design,
+    /// The filters' memory.
+    pub filters: FilterBits,
+    /// How it is shared out. Monkey follows the empty share of the workload's lookups, as measured probes of
+    /// even lookups would: so Workload is the same.
+    pub allocation: Allocation,
+    /// The block cache; 0 for none, as in the papers.
+    pub cache_bytes: u64,
+    /// L; `None` for what the data needs by equation 1.
+    pub levels: Option<u32>,
+}
+
+/// What a plan costs in a situation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Costs {
+    /// L.
+    pub levels: u32,
+    /// L_unfiltered: the levels whose filters have no bits.
+    pub unfiltered_levels: u32,
+    /// All runs, when each level has as many as it may.
+    pub runs: u64,
+    /// The false-positive rate of each filter of a level, smallest level first.
+    pub fpr_per_level: Vec<f64>,
+    /// The bits per key of each filter of a level, smallest level first.
+    pub bits_per_key_per_level: Vec<f64>,
+    /// The filters' memory.
+    pub filter_bytes: f64,
+    /// The memory of the fences: [`FENCE_BYTES_PER_PAGE`] for each page of data.
+    pub fence_bytes: f64,
+    /// The share of data pages that the block cache holds.
+    pub cached_share: f64,
+    /// R by closed form, [7] or [56]: the I/Os of a lookup that finds nothing. Without the cache, as all that follow.
+    pub zero_result_lookup_ios: f64,
+    /// R for this number of levels.
+    pub zero_result_lookup_ios_exact: f64,
+    /// V [9] by closed form: the I/Os of a lookup that finds its key in the oldest run.
+    pub nonzero_result_lookup_ios: f64,
+    /// V for this number of levels.
+    pub nonzero_result_lookup_ios_exact: f64,
+    /// Z [13, 19, 20] by closed form: the I/Os of a lookup of the workload's mix.
+    pub mixed_lookup_ios: f64,
+    /// Z for this number of levels.
+    pub mixed_lookup_ios_exact: f64,
+    /// The I/Os of a lookup that finds its key, drawn evenly over all entries, for this number of levels.
+    pub found_lookup_ios: f64,
+    /// W [10]: the I/Os of an update, in reads.
+    pub update_ios: f64,
+    /// Q [11]: the I/Os of a range lookup.
+    pub range_ios: f64,
+    /// Bytes that flushes and merges write for each byte flushed, when whole levels merge.
+    pub write_amplification: f64,
+    /// Bytes of the tree for each byte of what it means, when all that can be obsolete is.
+    pub space_amplification: f64,
+    /// Filters that a lookup of the mix consults.
+    pub filters_per_lookup: f64,
+    /// Hashes that a lookup of the mix makes.
+    pub hashes_per_lookup: f64,
+    /// The processor's part of a lookup of the mix.
+    pub cpu_ns_per_lookup: f64,
+    /// The reads of a lookup of the mix that the cache does not save; those that find are drawn evenly.
+    pub lookup_reads: f64,
+    /// A lookup of the mix, in nanoseconds.
+    pub lookup_ns: f64,
+    /// An update, in nanoseconds.
+    pub update_ns: f64,
+    /// A range lookup, in nanoseconds.
+    pub range_ns: f64,
+    /// An operation of the workload, in nanoseconds.
+    pub cost_ns_per_op: f64,
+    /// tau [22]: operations of the workload a second, one after the other.
+    pub throughput_per_s: f64,
+}
+
+/// What `plan` costs in `situation`.
+///
+/// # Errors
+/// What is no number or out of bounds, or leads to figures that a float cannot hold; and why.
+pub fn predict(situation: &Situation, plan: &Plan) -> Result<Costs, String> {
+    situation.validate()?;
+    plan.design.validate()?;
+    let Situation { data, workload, device } = situation;
+    let design = &plan.design;
+    let levels = plan.levels.map_or_else(|| data.levels(design), Ok)?;
+    let runs = (f64::from(design.inner_runs), f64::from(design.last_runs));
+    let tree = PaperTree::fluid(design.size_ratio, runs, levels, data.entries)?;
+    let empty_fraction = workload.empty_fraction();
+    let filter_bits = plan.filters.bits(data.entries)?;
+
+    let (closed, bits_per_key_per_level) = match plan.allocation {
+        Allocation::Uniform => (
+            tree.lookups_uniform(filter_bits, empty_fraction)?,
+            vec![filter_bits / data.entries as f64; levels as usize],
+        ),
+        Allocation::Monkey | Allocation::Workload => (
+            tree.lookups_closed(filter_bits, empty_fraction)?,
+            tree.best_bits_per_key_exact(filter_bits, empty_fraction)?,
+        ),
+    };
+    let fprs: Vec<f64> = bits_per_key_per_level.iter().copied().map(bloom_fpr).collect();
+    let exact = tree.lookups_of(&fprs, empty_fraction);
+    let group = |(level, fpr): (u32, &f64)| RunGroup {
+        runs: tree.runs(level),
+        entries: tree.level_entries(level),
+        fpr: *fpr,
+    };
+    let groups: Vec<RunGroup> = (1..).zip(&fprs).map(group).collect();
+    let found = found_lookup(&groups);
+    let lookup = LookupWork::mix(empty_lookup(&groups), found, empty_fraction);
+
+    let shape = MergeShape { size_ratio: design.size_ratio, inner_runs: runs.0, last_runs: runs.1, levels };
+    let cached_share = (plan.cache_bytes as f64 / data.bytes()).min(1.0);
+    let range_ios = shape.range_ios(data.pages(), workload.range_selectivity);
+    let hashes_per_lookup = device.cpu.hashes(lookup.filters);
+    let cpu_ns_per_lookup = device.cpu.lookup_ns(lookup);
+    let lookup_reads = lookup.searches * (1.0 - cached_share);
+    let lookup_ns = lookup_reads * device.read_ns + cpu_ns_per_lookup;
+    let update_ns = shape.merges_per_entry() / data.entries_per_page() * (device.read_ns + device.write_ns);
+    let range_ns =
+        range_ios * (1.0 - cached_share) * device.read_ns + shape.run_count() * device.cpu.search_ns;
+    let shares = workload.shares();
+    let cost_ns_per_op = shares.lookups * lookup_ns + shares.updates * update_ns + shares.ranges * range_ns;
+
+    let costs = Costs {
+        levels,
+        unfiltered_levels: exact.unfiltered_levels,
+        runs: u64::from(levels - 1) * u64::from(design.inner_runs) + u64::from(design.last_runs),
+        fpr_per_level: fprs,
+        bits_per_key_per_level,
+        filter_bytes: filter_bits / 8.0,
+        fence_bytes: data.pages() * FENCE_BYTES_PER_PAGE,
+        cached_share,
+        zero_result_lookup_ios: closed.zero_result_cost,
+        zero_result_lookup_ios_exact: exact.zero_result_cost,
+        nonzero_result_lookup_ios: closed.found_cost,
+        nonzero_result_lookup_ios_exact: exact.found_cost,
+        mixed_lookup_ios: closed.mixed_cost,
+        mixed_lookup_ios_exact: exact.mixed_cost,
+        found_lookup_ios: found.searches,
+        update_ios: shape.update_ios(data.entries_per_page(), device.write_per_read()),
+        range_ios,
+        write_amplification: shape.write_amplification(),
+        space_amplification: shape.space_amplification(tree.level_entries(levels) / data.entries as f64),
+        filters_per_lookup: lookup.filters,
+        hashes_per_lookup,
+        cpu_ns_per_lookup,
+        lookup_reads,
+        lookup_ns,
+        update_ns,
+        range_ns,
+        cost_ns_per_op,
+        throughput_per_s: 1e9 / cost_ns_per_op,
+    };
+    costs.finite()
+}
+
+#[cfg(test)]
+mod tests;

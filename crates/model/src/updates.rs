@@ -1,0 +1,102 @@
+//! Updates and ranges: how often an entry is merged, and how many runs a range lookup visits.
+//!
+//! An entry that is on a level of capacity C with room for r runs is merged into the level's active run until that
+//! holds C / r. Arrivals are C / T each, so a run takes T / r of them and each entry is written, on average,
+//!
+//! ```text
+//! (T - 1) / (r + 1)      times per level: (T-1)/2 with one run, (T-1)/T with T - 1
+//! ```
+//!
+//! Each time it is read and written once, in pages of B entries. Sources: Monkey (TODS 2018), equations 10 and 11; Dayan
+//! and Idreos (SIGMOD 2018) for any K and Z.
+//!
+//! Not here: lookups ([`crate::monkey`]); trees on which a policy works (crate `shamba`,
+//! `compaction/simulate.rs`).
+
+/// The runs that a design allows on its levels, and its size ratio: all that merging depends on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MergeShape {
+    /// T.
+    pub size_ratio: f64,
+    /// K: runs on each level but the last.
+    pub inner_runs: f64,
+    /// Z: runs on the last level.
+    pub last_runs: f64,
+    /// L.
+    pub levels: u32,
+}
+
+/// How often an entry is merged on a level of at most `runs` runs: (T - 1) / (runs + 1).
+pub fn merges_per_level(size_ratio: f64, runs: f64) -> f64 {
+    (size_ratio - 1.0) / (runs + 1.0)
+}
+
+impl MergeShape {
+    /// How often an entry is merged from the buffer to the last level: the sum of [`merges_per_level`].
+    pub fn merges_per_entry(&self) -> f64 {
+        f64::from(self.inner_levels()) * merges_per_level(self.size_ratio, self.inner_runs)
+            + merges_per_level(self.size_ratio, self.last_runs)
+    }
+
+    /// Equation 10: W: the I/Os of an update, in reads: each merge reads a page of `entries_per_page` entries and writes
+    /// one, which costs `write_per_read` (phi) reads.
+    pub fn update_ios(&self, entries_per_page: f64, write_per_read: f64) -> f64 {
+        self.merges_per_entry() / entries_per_page * (1.0 + write_per_read)
+    }
+
+    /// The bytes that merges write for each byte that is flushed, the flush included. The log is not: it writes
+    /// each byte once more.
+    pub fn write_amplification(&self) -> f64 {
+        1.0 + self.merges_per_entry()
+    }
+
+    /// All runs: what a range lookup visits.
+    pub fn run_count(&self) -> f64 {
+        f64::from(self.inner_levels()) * self.inner_runs + self.last_runs
+    }
+
+    /// Equation 11: Q: the I/Os of a range lookup that takes the share `selectivity` of all pages: those, and one
+    /// for each run.
+    pub fn range_ios(&self, data_pages: f64, selectivity: f64) -> f64 {
+        selectivity * data_pages + self.run_count()
+    }
+
+    /// The bytes of the tree for each byte of what it means, when all that can be obsolete is: the newest version
+    /// of each key is on the last level, in one of its runs, and `last_level_share` of all entries are there.
+    pub fn space_amplification(&self, last_level_share: f64) -> f64 {
+        self.last_runs / last_level_share
+    }
+
+    fn inner_levels(&self) -> u32 {
+        self.levels.saturating_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(inner_runs: f64, last_runs: f64) -> MergeShape {
+        MergeShape { size_ratio: 4.0, inner_runs, last_runs, levels: 5 }
+    }
+
+    #[test]
+    fn equations_10_and_11_for_the_papers_policies() {
+        // L / B * (T-1)/2 * (1 + phi), and (T-1)/T; s N / B + L, and L (T-1).
+        assert_eq!(shape(1.0, 1.0).update_ios(30.0, 2.0), 5.0 / 30.0 * 1.5 * 3.0);
+        assert_eq!(shape(3.0, 3.0).update_ios(30.0, 2.0), 5.0 / 30.0 * 0.75 * 3.0);
+        assert_eq!(shape(1.0, 1.0).range_ios(1000.0, 0.01), 15.0);
+        assert_eq!(shape(3.0, 3.0).range_ios(1000.0, 0.01), 25.0);
+        // Lazy leveling merges like tiering, but on the last level like leveling.
+        assert_eq!(shape(3.0, 1.0).merges_per_entry(), 4.0 * 0.75 + 1.5);
+        assert_eq!(shape(3.0, 1.0).run_count(), 13.0);
+        assert_eq!(shape(3.0, 1.0).write_amplification(), 5.5);
+    }
+
+    #[test]
+    fn space_is_what_the_levels_above_and_the_runs_beside_may_waste() {
+        // Three quarters of the entries are on the last level.
+        assert_eq!(shape(3.0, 1.0).space_amplification(0.75), 4.0 / 3.0);
+        assert_eq!(shape(3.0, 3.0).space_amplification(0.75), 4.0);
+    }
+}

@@ -8,7 +8,8 @@
 //! [`allocation`] says how many filter bits each file gets; [`monkey`] holds Monkey's closed forms, which
 //! figures and tests compare with, and [`sharing`] those of one hash per lookup. [`skip`] says which modules of
 //! a filter are worth consulting, [`residency`] which are worth their memory, [`value`] what a byte of each
-//! kind of memory saves, and [`arbiter`] moves memory to where it saves most.
+//! kind of memory saves, and [`arbiter`] moves memory to where it saves most. [`presets`] are the
+//! defaults of other systems.
 //!
 //! [`cost`] puts them together: what a design costs in a situation. [`updates`] has the equations of writes and ranges.
 //!
@@ -23,6 +24,7 @@ mod design;
 mod input;
 pub mod joint;
 pub mod monkey;
+pub mod presets;
 pub mod residency;
 pub mod savings;
 pub mod sharing;

@@ -16,6 +16,7 @@ mod load;
 mod open;
 mod options;
 mod output;
+mod plan;
 mod progress;
 mod sizes;
 mod text;

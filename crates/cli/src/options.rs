@@ -24,7 +24,8 @@ pub enum Switch {
 }
 
 impl Switch {
-    fn is_on(self) -> bool {
+    /// Whether it is on.
+    pub fn is_on(self) -> bool {
         self == Self::On
     }
 }

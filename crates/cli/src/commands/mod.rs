@@ -69,6 +69,8 @@ pub enum Command {
     Batch(batch::BatchArgs),
     /// Measure workloads
     Bench(bench::BenchArgs),
+    /// What a design would cost, and which would be best: no database needed
+    Plan(crate::plan::PlanArgs),
 }
 
 impl Command {
@@ -97,6 +99,7 @@ impl Command {
             Self::Manifest(args) => manifest::run(&args, out),
             Self::Batch(args) => batch::run(&args, out),
             Self::Bench(args) => bench::run(&args, out),
+            Self::Plan(args) => crate::plan::run(&args, out),
         }
     }
 }

@@ -34,7 +34,7 @@ fn every_schema_and_field_is_described() {
     let table = files(&db, "sst").remove(0).display().to_string();
     let log = files(&db, "log").pop().expect("a log").display().to_string();
     let (loaded, bench) = (dir.path("loaded"), dir.path("bench"));
-    let commands: [&[&str]; 17] = [
+    let commands: [&[&str]; 18] = [
         &["get", &db, "late"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],
@@ -52,6 +52,7 @@ fn every_schema_and_field_is_described() {
         &["bench", &bench, "fillseq", "readrandom", "--num", "100"],
         &["demo", "--synthetic", "50"],
         &["explain", &db, "absent"],
+        &["plan", "cost", "--entries", "1000", "--entry-bytes", "100"],
     ];
     let mut schemas = BTreeSet::new();
     for args in commands {

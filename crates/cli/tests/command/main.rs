@@ -7,6 +7,7 @@ mod demo;
 mod inspect;
 mod json_page;
 mod load;
+mod plan;
 mod put_get_scan;
 mod support;
 mod traces;

@@ -1,0 +1,345 @@
+//! What `plan` is told: the data, the workload, the device, and the design, as options; and what they amount to.
+//!
+//! An option that is not given is `None`, so that one set can be laid over another: that is how `plan compare` says what
+//! changes. Options that contradict each other are refused
+//! where they are put together, with both named.
+//!
+//! Not here: the two sides of a comparison (`compare.rs`); what RocksDB's files say (`rocksdb/`).
+
+use clap::Args;
+use shamba_model::allocation::Allocation;
+use shamba_model::cost::{CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload};
+use shamba_model::presets::Preset;
+use shamba_model::{Design, MergePolicy};
+
+use crate::exit::Failure;
+use crate::options::Switch;
+use crate::sizes::parse_size;
+
+/// Shares are rounded by whoever types them.
+const SHARES_TOLERANCE: f64 = 0.005;
+/// One read of the device, unless it is said: a fast disk's.
+const READ_US: f64 = 100.0;
+const PAGE_BYTES: u64 = 4096;
+
+/// The data, the workload and the device.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "The data, the workload and the device")]
+pub struct SituationOptions {
+    /// N, the entries; k, M and G may stand for thousands, millions and thousand millions
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    pub entries: Option<u64>,
+    /// E, bytes of an entry: key and value, as stored
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub entry_bytes: Option<f64>,
+    /// Bytes that one read brings (default: 4096)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub page_bytes: Option<u64>,
+    /// v, lookups that find their key for each that does not, in a workload of lookups only; in the place of the four
+    /// below
+    #[arg(long, value_name = "V")]
+    pub nonzero_per_zero: Option<f64>,
+    /// Lookups that find nothing: a share of all operations, or any number that says how many beside the others
+    #[arg(long, value_name = "SHARE")]
+    pub lookups_zero: Option<f64>,
+    /// Lookups that find their key
+    #[arg(long, value_name = "SHARE")]
+    pub lookups_nonzero: Option<f64>,
+    /// Puts and deletes
+    #[arg(long, value_name = "SHARE")]
+    pub updates: Option<f64>,
+    /// Range scans
+    #[arg(long, value_name = "SHARE")]
+    pub ranges: Option<f64>,
+    /// s, the share of all entries that a range scan reads (default: 0, a short one)
+    #[arg(long, value_name = "SHARE")]
+    pub range_selectivity: Option<f64>,
+    /// Microseconds that the device takes to read a page (default: 100)
+    #[arg(long, value_name = "US")]
+    pub read_us: Option<f64>,
+    /// phi, what writing a page costs beside reading one (default: 1)
+    #[arg(long, value_name = "RATIO")]
+    pub write_cost: Option<f64>,
+    /// T_H, nanoseconds to hash a key (default: 0, as the papers count)
+    #[arg(long, value_name = "NS")]
+    pub hash_ns: Option<f64>,
+    /// T_P, nanoseconds to probe a filter (default: 0)
+    #[arg(long, value_name = "NS")]
+    pub probe_ns: Option<f64>,
+    /// Nanoseconds to search the index and a page of a run (default: 0)
+    #[arg(long, value_name = "NS")]
+    pub search_ns: Option<f64>,
+    /// One hash per lookup, or (off) one for every filter that is probed (default: on)
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    pub hash_sharing: Option<Switch>,
+}
+
+/// A design.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "The design")]
+pub struct DesignOptions {
+    /// The defaults of another system, which the other options then change: leveldb, rocksdb, cassandra, hbase, accumulo
+    #[arg(long, value_name = "SYSTEM", value_parser = parse::<Preset>)]
+    pub like: Option<Preset>,
+    /// How runs are merged: leveling, tiering or lazy-leveling (default: leveling)
+    #[arg(long, value_name = "POLICY", value_parser = parse::<MergePolicy>)]
+    pub policy: Option<MergePolicy>,
+    /// T, how much larger each level is than the one above, from 2 (default: 10)
+    #[arg(long, value_name = "T")]
+    pub size_ratio: Option<f64>,
+    /// K, the most runs on each level but the last (default: the policy's)
+    #[arg(long, value_name = "K")]
+    pub inner_runs: Option<u32>,
+    /// Z, the most runs on the last level (default: the policy's)
+    #[arg(long, value_name = "Z")]
+    pub last_runs: Option<u32>,
+    /// The write buffer (default: 64MiB)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub buffer: Option<u64>,
+    /// Filter bits per key, in the mean over the tree (default: 10)
+    #[arg(long, value_name = "BITS")]
+    pub bits_per_key: Option<f64>,
+    /// All filters together, in the place of --bits-per-key
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "bits_per_key")]
+    pub filter_memory: Option<u64>,
+    /// What filter bits follow: uniform (nothing) or monkey (the sizes of the runs) (default: monkey; uniform with --like)
+    #[arg(long, value_name = "KIND", value_parser = parse_allocation)]
+    pub allocation: Option<Allocation>,
+    /// The block cache (default: none)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub cache: Option<u64>,
+    /// L, the levels (default: what the data needs, equation 1 of Monkey)
+    #[arg(long, value_name = "LEVELS")]
+    pub levels: Option<u32>,
+    /// All memory: filters get what buffer and cache leave of it, in the place of --bits-per-key and --filter-memory
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["bits_per_key", "filter_memory"])]
+    pub memory: Option<u64>,
+}
+
+impl SituationOptions {
+    /// The situation; `mix` is the workload where nothing is said of it.
+    ///
+    /// # Errors
+    /// An option that is missing, shares that do not add up, or numbers that are none.
+    pub fn situation(&self, mix: Workload) -> Result<Situation, Failure> {
+        let missing = |option: &str| Failure::Usage(format!("{option} is missing: the cost depends on it"));
+        let entries = self.entries.ok_or_else(|| missing("--entries"))?;
+        let entry_bytes = self.entry_bytes.ok_or_else(|| missing("--entry-bytes"))?;
+        let read_ns = not_negative("--read-us", self.read_us.unwrap_or(READ_US))? * 1e3;
+        let write_cost = not_negative("--write-cost", self.write_cost.unwrap_or(1.0))?;
+        if read_ns == 0.0 {
+            return Err(Failure::Usage("--read-us is 0: a device that takes no time has no cost".into()));
+        }
+        Ok(Situation {
+            data: DataSet { entries, entry_bytes, page_bytes: self.page_bytes.unwrap_or(PAGE_BYTES) },
+            workload: self.workload(mix)?,
+            device: Device { read_ns, write_ns: read_ns * write_cost, cpu: self.cpu()? },
+        })
+    }
+
+    fn cpu(&self) -> Result<CpuTimes, Failure> {
+        Ok(CpuTimes {
+            hash_ns: not_negative("--hash-ns", self.hash_ns.unwrap_or(0.0))?,
+            probe_ns: not_negative("--probe-ns", self.probe_ns.unwrap_or(0.0))?,
+            search_ns: not_negative("--search-ns", self.search_ns.unwrap_or(0.0))?,
+            shared_digest: self.hash_sharing.is_none_or(Switch::is_on),
+        })
+    }
+
+    fn workload(&self, mix: Workload) -> Result<Workload, Failure> {
+        let given = [
+            ("--lookups-zero", self.lookups_zero),
+            ("--lookups-nonzero", self.lookups_nonzero),
+            ("--updates", self.updates),
+            ("--ranges", self.ranges),
+        ];
+        let range_selectivity = not_negative("--range-selectivity", self.range_selectivity.unwrap_or(0.0))?;
+        if range_selectivity > 1.0 {
+            return Err(Failure::Usage(format!(
+                "--range-selectivity is {range_selectivity}: more than all entries"
+            )));
+        }
+        let mentioned = given.iter().find(|(_, share)| share.is_some());
+        if let (Some(v), Some((other, _))) = (self.nonzero_per_zero, mentioned) {
+            return Err(Failure::Usage(format!(
+                "--nonzero-per-zero {v} and {other} both say what the workload is: give one"
+            )));
+        }
+        if let Some(v) = self.nonzero_per_zero {
+            let v = not_negative("--nonzero-per-zero", v)?;
+            let none = Workload {
+                empty_lookups: 1.0,
+                found_lookups: v,
+                updates: 0.0,
+                ranges: 0.0,
+                range_selectivity,
+            };
+            return Ok(none);
+        }
+        if mentioned.is_none() {
+            return Ok(Workload { range_selectivity, ..mix });
+        }
+        let mut shares = [0.0; 4];
+        for (share, (option, given)) in shares.iter_mut().zip(given) {
+            *share = not_negative(option, given.unwrap_or(0.0))?;
+        }
+        check_shares(&shares)?;
+        let [empty_lookups, found_lookups, updates, ranges] = shares;
+        Ok(Workload { empty_lookups, found_lookups, updates, ranges, range_selectivity })
+    }
+}
+
+impl DesignOptions {
+    /// The plan that the options amount to.
+    ///
+    /// # Errors
+    /// Options that contradict each other, or a memory that is too small.
+    pub fn plan(&self, situation: &Situation) -> Result<Plan, Failure> {
+        let preset = match self.like {
+            Some(like) => Some(
+                like.design(self.memory)
+                    .map_err(|error| Failure::Usage(format!("--like {like}: {error} (--memory tells)")))?,
+            ),
+            None => None,
+        };
+        let base = preset.unwrap_or_default();
+        let policy = self.policy.or(self.like.map(|like| like.policy)).unwrap_or_default();
+        let size_ratio = self.size_ratio.unwrap_or(base.size_ratio);
+        let buffer_bytes = self.buffer.unwrap_or(base.buffer_bytes);
+        let mut design = Design::new(policy, size_ratio, buffer_bytes, base.bits_per_key);
+        if let Some(inner_runs) = self.inner_runs {
+            design.inner_runs = inner_runs;
+        }
+        if let Some(last_runs) = self.last_runs {
+            design.last_runs = last_runs;
+        }
+        if self.policy.is_some() && (self.inner_runs.is_some() || self.last_runs.is_some()) {
+            return Err(Failure::Usage(
+                "--policy and --inner-runs or --last-runs both say how runs are merged: give one".into(),
+            ));
+        }
+        let cache_bytes = self.cache.unwrap_or(0);
+        let filters = match (self.bits_per_key, self.filter_memory, self.memory) {
+            (Some(bits), None, _) => FilterBits::PerKey(not_negative("--bits-per-key", bits)?),
+            (None, Some(bytes), _) => FilterBits::Bytes(bytes as f64),
+            (Some(_), Some(_), _) => {
+                let what = "--bits-per-key and --filter-memory both say how much filters get: give one";
+                return Err(Failure::Usage(what.into()));
+            }
+            // Cassandra's buffer follows the memory, its filters do not.
+            (None, None, _) if self.like.is_some() => FilterBits::PerKey(base.bits_per_key),
+            (None, None, Some(memory)) => {
+                let taken = buffer_bytes.saturating_add(cache_bytes);
+                let left = memory.checked_sub(taken).ok_or_else(|| {
+                    Failure::Usage(format!(
+                        "--memory {memory} is less than buffer and cache take together, {taken} bytes"
+                    ))
+                })?;
+                FilterBits::Bytes(left as f64)
+            }
+            (None, None, None) => FilterBits::PerKey(base.bits_per_key),
+        };
+        design.bits_per_key = match filters {
+            FilterBits::PerKey(bits) => bits,
+            FilterBits::Bytes(bytes) => bytes * 8.0 / situation.data.entries.max(1) as f64,
+        };
+        let allocation = self.allocation.unwrap_or(match self.like {
+            Some(_) => Preset::ALLOCATION,
+            None => Allocation::Monkey,
+        });
+        Ok(Plan { design, filters, allocation, cache_bytes, levels: self.levels })
+    }
+}
+
+/// A rate, a time or a number of bits: finite and at least 0.
+pub fn not_negative(option: &str, value: f64) -> Result<f64, Failure> {
+    if (0.0..f64::INFINITY).contains(&value) {
+        return Ok(value);
+    }
+    Err(Failure::Usage(format!("{option} must be a finite number of at least 0, not {value}")))
+}
+
+/// Fractions must add up to 1; whole numbers (1 and 9, 900 and 100) are parts of their sum.
+fn check_shares(shares: &[f64]) -> Result<(), Failure> {
+    let sum: f64 = shares.iter().sum();
+    if sum == 0.0 {
+        return Err(Failure::Usage("the workload has no operations: all shares are 0".into()));
+    }
+    let are_fractions =
+        shares.iter().all(|share| *share <= 1.0) && shares.iter().any(|share| share.fract() > 0.0);
+    if are_fractions && (sum - 1.0).abs() > SHARES_TOLERANCE {
+        return Err(Failure::Usage(format!(
+            "--lookups-zero, --lookups-nonzero, --updates and --ranges are shares that add up to {sum}, not to 1"
+        )));
+    }
+    Ok(())
+}
+
+/// Parses a value by its type's own reading.
+pub fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn parse_allocation(text: &str) -> Result<Allocation, String> {
+    match text.parse()? {
+        Allocation::Workload => Err("workload follows what was measured, and nothing is here".into()),
+        allocation => Ok(allocation),
+    }
+}
+
+/// A count such as `1000`, `10_000_000`, `10M`.
+fn parse_count(text: &str) -> Result<u64, String> {
+    let plain = text.replace('_', "");
+    let (digits, factor) = match plain.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&plain[..at], 1_000),
+        Some((at, 'M')) => (&plain[..at], 1_000_000),
+        Some((at, 'G')) => (&plain[..at], 1_000_000_000),
+        _ => (plain.as_str(), 1),
+    };
+    let count = digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let count = count.and_then(|count| count.checked_mul(factor));
+    count.ok_or_else(|| format!("{text:?} is no count: give a whole number, and k, M or G if you like"))
+}
+
+/// A mean size: like a size, but need not be whole.
+fn parse_bytes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(bytes) if (0.0..f64::INFINITY).contains(&bytes) => Ok(bytes),
+        Ok(bytes) => Err(format!("must be a finite number of at least 0, not {bytes}")),
+        Err(_) => parse_size(text).map(|bytes| bytes as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_mean_sizes_parse() {
+        for (text, count) in
+            [("0", 0), ("1_000", 1_000), ("10M", 10_000_000), ("3k", 3_000), ("34359738368", 1 << 35)]
+        {
+            assert_eq!(parse_count(text), Ok(count), "{text}");
+        }
+        for bad in ["", "M", "-1", "1.5", "1e9", "99999999999999999999", "99999999999999G", "+5"] {
+            assert!(parse_count(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_bytes("116.5"), Ok(116.5));
+        assert_eq!(parse_bytes("1KiB"), Ok(1024.0));
+        for bad in ["", "-1", "nan", "inf", "many"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn fractions_add_up_and_counts_need_not() {
+        for good in
+            [[0.5, 0.5, 0.0, 0.0], [1.0, 9.0, 0.0, 0.0], [0.333, 0.333, 0.333, 0.0], [1.0, 1.0, 0.0, 0.0]]
+        {
+            assert!(check_shares(&good).is_ok(), "{good:?}");
+        }
+        for bad in [[0.5, 0.7, 0.0, 0.0], [0.1, 0.0, 0.0, 0.0], [0.0; 4]] {
+            assert!(check_shares(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

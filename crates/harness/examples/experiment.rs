@@ -10,7 +10,7 @@ use shamba_harness::situations::{self, Situation};
 
 const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
        experiment memory-curves [--scale quick|default|full] [--entry BYTES] [--entries N] [--size-ratio T]
-                  [--workload NAME] [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS] [--seed N] [--dir PATH]
+                  [--workload NAME] [--empty SHARE] [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS] [--seed N] [--dir PATH]
        experiment monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N] [--seed N] [--dir PATH]
        experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";
 
@@ -80,6 +80,7 @@ fn memory_curves(words: &[String]) -> Result<(), String> {
         entries: given("--entries")?,
         size_ratio: given("--size-ratio")?.map(|ratio| ratio as u32),
         workload: option(words, "--workload").map(str::to_owned),
+        empty_fraction: option(words, "--empty").map(|_| parsed(words, "--empty", 0.0)).transpose()?,
         configurations: option(words, "--configurations")
             .map_or_else(Vec::new, |names| names.split(',').map(str::to_owned).collect()),
         budgets_mib: list(words, "--budgets", &[])?,

@@ -153,6 +153,8 @@ pub struct Options {
     pub size_ratio: Option<u32>,
     /// Only the workloads of this name.
     pub workload: Option<String>,
+    /// Only this share of lookups for keys that are not there.
+    pub empty_fraction: Option<f64>,
     /// Only these configurations and the baseline; none: all.
     pub configurations: Vec<String>,
     /// The budgets of a curve, in MiB, ascending; none: the usual ones.
@@ -332,7 +334,8 @@ fn workloads(options: &Options) -> Vec<Workload> {
     let spreads = Spread::ALL
         .into_iter()
         .filter(|spread| options.workload.as_ref().is_none_or(|only| only == spread.name()));
-    let of = |spread| [0.0, 0.5, 1.0].map(|empty_fraction| Workload { spread, empty_fraction });
+    let shares = options.empty_fraction.map_or_else(|| vec![0.0, 0.5, 1.0], |only| vec![only]);
+    let of = |spread| shares.iter().map(move |share| Workload { spread, empty_fraction: *share });
     spreads.flat_map(of).collect()
 }
 

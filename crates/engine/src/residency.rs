@@ -52,6 +52,8 @@ const SHED_PART: u64 = 16;
 const PEAK_FADING_PART: u64 = 8;
 /// After so many windows without a write, nothing is kept free for a flush.
 const REST_WINDOWS: u32 = 5;
+/// Fewer data blocks than this in a window say nothing of the cache.
+const BLOCKS_LEAST: u64 = 64;
 /// Settlements that installs ask for take this part of the time at most.
 const TIME_PART: u64 = 16;
 
@@ -98,6 +100,9 @@ pub(crate) struct ResidencyCore {
     cache_bytes: AtomicU64,
     /// Where memtables are sealed, as the arbiter has it; 0: where the settings say.
     memtable_bytes: AtomicU64,
+    /// The part of data blocks that lookups of late did not find in the cache, as the bits of its complement: nothing
+    /// was found there before the first.
+    hit_share_bits: AtomicU64,
 }
 
 impl ResidencyCore {
@@ -119,6 +124,19 @@ impl ResidencyCore {
     pub fn note_others(&self, bytes: u64) {
         if bytes > self.others_peak_bytes.load(Ordering::Relaxed) {
             self.others_peak_bytes.fetch_max(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The part of data blocks that lookups of late had to read.
+    fn read_share(&self) -> f64 {
+        1.0 - f64::from_bits(self.hit_share_bits.load(Ordering::Relaxed))
+    }
+
+    /// Lookups of a window read so many data blocks and found so many in the cache; what was before counts half.
+    fn note_blocks(&self, reads: u64, hits: u64) {
+        if reads + hits >= BLOCKS_LEAST {
+            let share = f64::midpoint(1.0 - self.read_share(), hits as f64 / (reads + hits) as f64);
+            self.hit_share_bits.store(share.to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -289,28 +307,28 @@ impl Core {
         }
     }
 
-    /// Lets go of partitions beyond so many.
+    /// Lets go of partitions beyond so many, and of those that others are searched clearly more than.
     fn let_partitions_go(&self, reader: &TableReader, wanted: usize) {
-        if survey::held_partitions(reader) > wanted {
+        if survey::held_partitions(reader) >= wanted {
             let kept = survey::choose_partitions(reader, wanted);
             let all = 0..reader.index_partitions();
             all.filter(|number| !kept.contains(number)).for_each(|number| reader.drop_partition(number));
         }
     }
 
-    /// Reads the index partitions that the plan adds.
+    /// Reads the index partitions that the plan adds, or that take the place of others.
     fn read_partitions(&self, reader: &TableReader, wanted: usize) -> Result<()> {
-        if survey::held_partitions(reader) >= wanted {
-            return Ok(());
-        }
         let mut outcome = Ok(());
-        for number in survey::choose_partitions(reader, wanted) {
-            let bytes = reader.partition_bytes(number);
-            if !reader.is_partition_resident(number) && bytes <= self.pool_room_bytes() + bytes / 8 {
-                self.make_memory(bytes);
-                outcome = outcome.and(reader.hold_partition(number)); // The others are as good as before.
+        if survey::held_partitions(reader) < wanted {
+            for number in survey::choose_partitions(reader, wanted) {
+                let bytes = reader.partition_bytes(number);
+                if !reader.is_partition_resident(number) && bytes <= self.pool_room_bytes() + bytes / 8 {
+                    self.make_memory(bytes);
+                    outcome = outcome.and(reader.hold_partition(number)); // The others are as good as before.
+                }
             }
         }
+        survey::age_searches(reader);
         Ok(outcome?)
     }
 
@@ -399,7 +417,7 @@ impl Core {
     pub(crate) fn memory_worker(&self) {
         let clock = &self.env.clock;
         let (mut last_us, mut window_us, mut took_us) = (0, clock.now_us(), 0);
-        let mut last_lookups = 0;
+        let (mut last_lookups, mut last_blocks) = (0, (0, 0));
         let (mut last_seq, mut rest_windows): (_, u32) = (self.visible(), 0);
         while !self.is_stopping() {
             self.wait_for_memory_work();
@@ -413,6 +431,11 @@ impl Core {
             if is_due {
                 window_us = now_us;
                 self.residency.fade_peak();
+                let total = self.lookups.total();
+                let (reads, hits) = (total.data_reads, total.cache_hits);
+                let (reads_before, hits_before) = std::mem::replace(&mut last_blocks, (reads, hits));
+                self.residency
+                    .note_blocks(reads.saturating_sub(reads_before), hits.saturating_sub(hits_before));
                 rest_windows = if self.visible() == last_seq { rest_windows.saturating_add(1) } else { 0 };
                 last_seq = self.visible();
                 self.residency.writes_rest.store(rest_windows >= REST_WINDOWS, Ordering::Relaxed);

@@ -31,6 +31,11 @@ const PROBE_NS: f64 = 8.0;
 /// A read where only reads count: any figure will do, as long as all consumers of memory are judged by the same.
 const COUNTED_READ_NS: f64 = 1_000.0;
 
+/// A partition that is held gives way to one with so many times as many searches, and these more.
+const KEEP_TIMES: u32 = 2;
+const KEEP_SEARCHES: u32 = 4;
+/// Searches of a partition, on average over its table, from which on older ones fade.
+const SEARCHES_KEPT: u64 = 32;
 /// As many sampled lookups as this count for as much as what is believed without any.
 const PRIOR_LOOKUPS: f64 = 256.0;
 
@@ -50,9 +55,7 @@ pub(super) struct Prices {
 
 impl Prices {
     pub fn of(core: &Core) -> Self {
-        let lookups = core.lookups.total();
-        let blocks = lookups.data_reads + lookups.cache_hits;
-        let read_share = if blocks == 0 { 1.0 } else { lookups.data_reads as f64 / blocks as f64 };
+        let read_share = core.residency.read_share();
         if core.settings.count_ios {
             return Self::counting_ios(read_share);
         }
@@ -205,18 +208,34 @@ pub(super) fn held_partitions(reader: &TableReader) -> usize {
     (0..reader.index_partitions()).filter(|number| reader.is_partition_resident(*number)).count()
 }
 
-/// Which partitions are to be held if so many are: those that were searched most since this was last asked, and those that
-/// are held already among equals.
+/// Which partitions are to be held if so many are: those that are searched most. One that is held gives way only to one
+/// that is searched clearly more, so that a few samples move nothing.
 pub(super) fn choose_partitions(reader: &TableReader, wanted: usize) -> BTreeSet<usize> {
     let count = reader.index_partitions();
     if wanted >= count {
         return (0..count).collect();
     }
-    let mut by_worth: Vec<(u32, bool, usize)> = (0..count)
-        .map(|number| (reader.take_index_searches(number), reader.is_partition_resident(number), number))
-        .collect();
-    by_worth.sort_by_key(|(searches, is_held, number)| (std::cmp::Reverse((*searches, *is_held)), *number));
-    by_worth.into_iter().take(wanted).map(|(_, _, number)| number).collect()
+    let searches = |number| (reader.index_searches(number), reader.is_partition_resident(number));
+    most_searched(&(0..count).map(searches).collect::<Vec<_>>(), wanted)
+}
+
+/// The numbers of the `wanted` partitions that are worth most, of (searches, is held).
+fn most_searched(partitions: &[(u32, bool)], wanted: usize) -> BTreeSet<usize> {
+    let worth = |&(searches, is_held): &(u32, bool)| {
+        if is_held { searches.saturating_mul(KEEP_TIMES).saturating_add(KEEP_SEARCHES) } else { searches }
+    };
+    let mut by_worth: Vec<(u32, usize)> = partitions.iter().map(worth).zip(0..).collect();
+    by_worth.sort_by_key(|(worth, number)| (std::cmp::Reverse(*worth), *number));
+    by_worth.into_iter().take(wanted).map(|(_, number)| number).collect()
+}
+
+/// Lets older searches of the table's partitions count for less, once there are enough to tell hot from cold.
+pub(super) fn age_searches(reader: &TableReader) {
+    let partitions = reader.index_partitions();
+    let searches: u64 = (0..partitions).map(|number| u64::from(reader.index_searches(number))).sum();
+    if searches > partitions as u64 * SEARCHES_KEPT {
+        reader.halve_index_searches();
+    }
 }
 
 /// The false-positive rate of each module of a table's filter, as measured.
@@ -308,6 +327,17 @@ mod tests {
             held_modules: 0,
             holds_index: false,
         }
+    }
+
+    #[test]
+    fn a_hot_partition_takes_the_place_of_a_cold_one_but_not_for_a_few_samples() {
+        let held = |partitions: &[(u32, bool)]| most_searched(partitions, 2).into_iter().collect::<Vec<_>>();
+        assert_eq!(held(&[(0, true), (0, true), (0, false)]), [0, 1], "what is held stays");
+        assert_eq!(held(&[(3, true), (9, true), (4, false)]), [0, 1], "a little more is no more");
+        assert_eq!(held(&[(3, true), (9, true), (40, false)]), [1, 2]);
+        assert_eq!(held(&[(1, false), (7, false), (5, false)]), [1, 2], "none is held");
+        assert_eq!(most_searched(&[(u32::MAX, true), (1, false)], 1).into_iter().collect::<Vec<_>>(), [0]);
+        assert!(most_searched(&[], 3).is_empty());
     }
 
     #[test]

@@ -133,3 +133,15 @@ fn nothing_is_looked_at_when_there_is_nothing_to_let_go() {
     assert!(readers(&db).iter().all(|reader| is_whole(reader)));
     assert!(core.shed(1));
 }
+
+#[test]
+fn the_share_of_blocks_that_are_read_follows_the_last_windows() {
+    let core = super::ResidencyCore::default();
+    assert!((core.read_share() - 1.0).abs() < 1e-9, "nothing is found before the first");
+    core.note_blocks(1, 62);
+    assert!((core.read_share() - 1.0).abs() < 1e-9, "too few to say anything");
+    (0..20).for_each(|_| core.note_blocks(100, 900));
+    assert!((core.read_share() - 0.1).abs() < 1e-3, "{}", core.read_share());
+    (0..3).for_each(|_| core.note_blocks(1_000, 0));
+    assert!(core.read_share() > 0.85, "{}", core.read_share());
+}

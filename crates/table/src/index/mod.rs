@@ -304,9 +304,16 @@ impl Index {
         }
     }
 
-    /// How many searches of a partition were counted since this was last asked.
-    pub(crate) fn take_searches(&self, number: usize) -> u32 {
-        self.cell(number).map_or(0, |cell| cell.searches.swap(0, Ordering::Relaxed))
+    /// How many searches of a partition were counted, older ones for less.
+    pub(crate) fn searches(&self, number: usize) -> u32 {
+        self.cell(number).map_or(0, |cell| cell.searches.load(Ordering::Relaxed))
+    }
+
+    /// All counted searches are worth half as much. One that is counted at the same moment may be lost.
+    pub(crate) fn halve_searches(&self) {
+        for cell in (0..self.partitions()).filter_map(|number| self.cell(number)) {
+            cell.searches.store(cell.searches.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+        }
     }
 
     fn cell(&self, number: usize) -> Option<&Cell> {

@@ -69,9 +69,14 @@ impl TableReader {
         self.loaded.index.note_search(number);
     }
 
-    /// How many searches of partition `number` were counted since this was last asked.
-    pub fn take_index_searches(&self, number: usize) -> u32 {
-        self.loaded.index.take_searches(number)
+    /// How many searches of partition `number` were counted; those before [`Self::halve_index_searches`] count half.
+    pub fn index_searches(&self, number: usize) -> u32 {
+        self.loaded.index.searches(number)
+    }
+
+    /// Makes all searches that were counted so far worth half as much, so that what is hot now shows.
+    pub fn halve_index_searches(&self) {
+        self.loaded.index.halve_searches();
     }
 
     /// What is always in memory of the index, in bytes: all but the partitions.

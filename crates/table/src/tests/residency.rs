@@ -135,7 +135,8 @@ fn readers_are_right_while_partitions_come_and_go() {
                 while !is_over.load(Ordering::Relaxed) {
                     change_residency(table_ref, &dice);
                     table_ref.note_index_search(dice.below(4));
-                    table_ref.take_index_searches(dice.below(4));
+                    table_ref.index_searches(dice.below(4));
+                    table_ref.halve_index_searches();
                 }
             });
             let results: Vec<_> = readers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
@@ -267,13 +268,15 @@ fn a_table_in_the_budget_opens_with_nothing_resident_and_knows_what_it_would_tak
     table.hold_partition(partitions).expect("nothing");
     table.drop_partition(partitions);
     table.note_index_search(partitions);
-    assert_eq!((table.partition_stored_bytes(partitions), table.take_index_searches(partitions)), (0, 0));
+    assert_eq!((table.partition_stored_bytes(partitions), table.index_searches(partitions)), (0, 0));
     (0..3).for_each(|_| table.note_index_search(1));
-    assert_eq!([table.take_index_searches(1), table.take_index_searches(1)], [3, 0]);
+    assert_eq!(table.index_searches(1), 3);
+    table.halve_index_searches();
+    assert_eq!(table.index_searches(1), 1);
     // In the other ways nothing can be decided.
     pinned.drop_partition(0);
     pinned.note_index_search(0);
-    assert!(pinned.is_partition_resident(0) && pinned.take_index_searches(0) == 0);
+    assert!(pinned.is_partition_resident(0) && pinned.index_searches(0) == 0);
 }
 
 #[test]

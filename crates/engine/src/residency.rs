@@ -470,6 +470,6 @@ impl Core {
             .values()
             .map(|keyspace| (keyspace.load_full(), keyspace.statistics.window(now_us)))
             .collect();
-        Survey::of(&views, survey::Prices::of(self), known)
+        Survey::of(&views, (survey::Prices::of(self), self.settings.module_skipping), known)
     }
 }

@@ -11,6 +11,10 @@
 //! the rest of the index saves   (1 - x) * S * index_ns
 //! ```
 //!
+//! Where lookups may not pass over the first r modules (`Skipping::None`, `Partial`), those are read for each probe that finds
+//! them neither ruled out nor in memory; then w * f_1 ... f_max(d,r) is what is searched, and the next module up to r saves
+//! (v + w * f_1 ... f_d) * fetch_ns instead.
+//!
 //! Each makes the other worth less and nothing makes anything worth more, so the best per byte is taken next, values
 //! being looked at anew when they come up: what has lost value meanwhile goes back into the queue. Modules that pay
 //! only together are weighed together, as in [`crate::residency`], of which this is the extension.
@@ -49,6 +53,10 @@ pub struct FileMemory {
     pub index_ns: f64,
     /// The filter's modules, in the order in which they are asked.
     pub modules: Vec<Module>,
+    /// So many of them, from the first on, are read where they are not in memory; the others are passed over.
+    pub fetched_modules: usize,
+    /// What reading one of those costs.
+    pub fetch_ns: f64,
     /// The index; without partitions there is none to hold.
     pub index: FileIndex,
     /// How many of the modules are in memory now, from the first on.
@@ -226,10 +234,13 @@ pub fn cost_ns_per_second(
     for ((file, slices), partitions) in files.iter().zip(slices).zip(partitions) {
         let mut empty = file.probes.empty_per_second;
         let mut probes = 0.0;
-        for (module, slices) in file.modules.iter().zip(slices) {
-            let share = f64::from((*slices).min(module.slices)) / f64::from(module.slices.max(1));
-            probes += share * (empty + file.probes.found_per_second);
-            empty *= 1.0 - share * (1.0 - module.fpr);
+        for (at, (module, slices)) in file.modules.iter().zip(slices).enumerate() {
+            let held = f64::from((*slices).min(module.slices)) / f64::from(module.slices.max(1));
+            let reaching = empty + file.probes.found_per_second;
+            let asked = if at < file.fetched_modules { 1.0 } else { held };
+            probes += asked * reaching;
+            sum += (asked - held) * reaching * file.fetch_ns;
+            empty *= 1.0 - asked * (1.0 - module.fpr);
         }
         let held = f64::from((*partitions).min(file.index.partitions));
         let absent =
@@ -245,6 +256,8 @@ struct Rates {
     /// With the first 0, 1, 2 ... modules: empty probes that pass them.
     empty: Vec<f64>,
     found: f64,
+    /// Modules that are asked whatever is in memory.
+    always: usize,
 }
 
 impl Rates {
@@ -252,6 +265,7 @@ impl Rates {
         file.probes.validate()?;
         input::not_negative("the cost of a search", file.data_ns)?;
         input::not_negative("the cost of an index read", file.index_ns)?;
+        input::not_negative("the cost of fetching a module", file.fetch_ns)?;
         let mut empty = vec![file.probes.empty_per_second];
         for (number, module) in file.modules.iter().enumerate() {
             if module.bytes == 0 || module.slices == 0 || u64::from(module.slices) > module.bytes {
@@ -267,11 +281,18 @@ impl Rates {
         if partitions > 0 && bytes < u64::from(partitions) {
             return Err(format!("an index of {bytes} bytes in {partitions} partitions"));
         }
-        Ok(Self { empty, found: file.probes.found_per_second })
+        let always = file.fetched_modules.min(file.modules.len());
+        Ok(Self { empty, found: file.probes.found_per_second, always })
     }
 
-    fn searches(&self, modules: usize) -> f64 {
+    /// Probes that pass the first modules.
+    fn reaching(&self, modules: usize) -> f64 {
         self.found + self.empty[modules]
+    }
+
+    /// Searches with the first modules in memory.
+    fn searches(&self, modules: usize) -> f64 {
+        self.reaching(modules.max(self.always))
     }
 }
 
@@ -299,8 +320,12 @@ fn next_modules(
     let (mut bytes, mut saved) = (0, 0.0);
     for end in taken.modules + 1..=file.modules.len() {
         bytes += bytes_of(&file.modules[end - 1..end]);
-        saved += (rates.empty[end - 1] - rates.empty[end]) * search_ns
-            - rates.searches(end - 1) * weighing.probe_ns;
+        saved += if end <= rates.always {
+            rates.reaching(end - 1) * file.fetch_ns
+        } else {
+            (rates.empty[end - 1] - rates.empty[end]) * search_ns
+                - rates.reaching(end - 1) * weighing.probe_ns
+        };
         let kept = if end <= file.held_modules { 1.0 + weighing.margin } else { 1.0 };
         let per_byte = kept * saved / bytes as f64;
         if per_byte > best.map_or(0.0, |best| best.per_byte) {

@@ -95,7 +95,11 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub fn of(views: &[(Arc<View>, Window)], prices: Prices, known: &mut KnownTables) -> Self {
+    pub fn of(
+        views: &[(Arc<View>, Window)],
+        (prices, skipping): (Prices, Skipping),
+        known: &mut KnownTables,
+    ) -> Self {
         let known_before = std::mem::take(known);
         let mut survey =
             Self { prices, readers: Vec::new(), files: Vec::new(), fixed_bytes: 0, lookups_per_second: 0.0 };
@@ -117,7 +121,7 @@ impl Survey {
                     let modules = known_before
                         .get(&reader.id())
                         .map_or_else(|| modules_of(reader, table.meta.entries).into(), Arc::clone);
-                    survey.files.push(file_memory(reader, &modules, probes, prices));
+                    survey.files.push(file_memory(reader, &modules, probes, (prices, skipping)));
                     known.insert(reader.id(), modules);
                     survey.readers.push(Arc::clone(reader));
                 }
@@ -126,7 +130,7 @@ impl Survey {
         survey
     }
 
-    /// Index partitions and data blocks that a lookup reads, by the model, if so much is held.
+    /// Filter slices, index partitions and data blocks that a lookup reads, by the model, if so much is held.
     pub fn reads_per_lookup(&self, slices: &[Vec<u32>], partitions: &[u32]) -> Result<f64, String> {
         let reads = cost_ns_per_second(&self.counting_reads(), slices, partitions, 0.0)?;
         Ok(reads / self.lookups_per_second.max(f64::MIN_POSITIVE))
@@ -140,8 +144,12 @@ impl Survey {
 
     /// The same files, a read being what costs.
     fn counting_reads(&self) -> Vec<FileMemory> {
-        let counting =
-            |file: &FileMemory| FileMemory { data_ns: self.prices.read_share, index_ns: 1.0, ..file.clone() };
+        let counting = |file: &FileMemory| FileMemory {
+            data_ns: self.prices.read_share,
+            index_ns: 1.0,
+            fetch_ns: self.prices.read_share,
+            ..file.clone()
+        };
         self.files.iter().map(counting).collect()
     }
 
@@ -179,7 +187,12 @@ fn modules_of(reader: &TableReader, entries: u64) -> Vec<Module> {
     bytes.into_iter().zip(rates).map(|((bytes, slices), fpr)| Module { bytes, slices, fpr }).collect()
 }
 
-fn file_memory(reader: &TableReader, modules: &[Module], probes: FileProbes, prices: Prices) -> FileMemory {
+fn file_memory(
+    reader: &TableReader,
+    modules: &[Module],
+    probes: FileProbes,
+    (prices, skipping): (Prices, Skipping),
+) -> FileMemory {
     let held = held_slices_of(reader);
     let held_modules = held.iter().zip(modules).take_while(|(held, module)| **held == module.slices).count();
     FileMemory {
@@ -187,6 +200,9 @@ fn file_memory(reader: &TableReader, modules: &[Module], probes: FileProbes, pri
         data_ns: prices.data_ns,
         index_ns: prices.index_ns,
         modules: modules.to_vec(),
+        fetched_modules: must_be_asked(skipping, modules.len()),
+        // Slices that are fetched come through the cache, which knows nothing of what they are.
+        fetch_ns: prices.read_share * prices.read_ns,
         index: index_of(reader),
         held_modules,
         holds_index: held_partitions(reader) == reader.index_partitions(),
@@ -280,21 +296,22 @@ pub(super) fn missing_bytes(reader: &TableReader, filter: &ResidentFilter, wante
 
 /// The modules that lookups fetch where they are not held whole: those that may not be skipped.
 pub(super) fn fetched_modules(skipping: Skipping, wanted: &[u32]) -> u8 {
+    mask_of(must_be_asked(skipping, wanted.len()))
+}
+
+/// How many of a filter's modules, from the first on, lookups may not pass over.
+fn must_be_asked(skipping: Skipping, modules: usize) -> usize {
     match skipping {
         Skipping::Full => 0,
-        Skipping::Partial => u8::from(!wanted.is_empty()),
-        Skipping::None => mask_of(wanted.len()),
+        Skipping::Partial => modules.min(1),
+        Skipping::None => modules,
     }
 }
 
 /// In the cached mode: the modules that save more than the memory that they take would elsewhere, and those that may
 /// not be skipped.
 pub(super) fn worth_fetching(skipping: Skipping, file: &FileMemory, gain_per_byte: f64) -> u8 {
-    let must = match skipping {
-        Skipping::None => return mask_of(file.modules.len()),
-        Skipping::Partial => u8::from(!file.modules.is_empty()),
-        Skipping::Full => 0,
-    };
+    let must = mask_of(must_be_asked(skipping, file.modules.len()));
     let mut empty = file.probes.empty_per_second;
     let mut mask = must;
     for (number, module) in file.modules.iter().enumerate() {
@@ -323,6 +340,8 @@ mod tests {
             data_ns: 500.0,
             index_ns: 500.0,
             modules: vec![module; 3],
+            fetched_modules: 0,
+            fetch_ns: 0.0,
             index: FileIndex::default(),
             held_modules: 0,
             holds_index: false,

@@ -14,8 +14,8 @@ use std::time::Duration;
 use shamba_env::JoinHandle;
 use shamba_table::Residency;
 
-use crate::compaction::policy::{MergeJob, Rules, debt_bytes, pick, pick_full};
-use crate::core::{BackgroundState, Core, KeyspaceCore, lock};
+use crate::compaction::policy::{MergeJob, Rules, debt_bytes, pick, pick_full, pick_refit};
+use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
@@ -44,10 +44,18 @@ type Worker = (&'static str, fn(&Core), bool);
 /// A merge to do next.
 struct NextMerge {
     keyspace: Arc<KeyspaceCore>,
-    /// `None` when a wanted whole merge has nothing to do.
+    /// `None` when what was asked for has nothing to do.
     job: Option<MergeJob>,
-    /// Whether `compact` waits for it.
-    is_whole: bool,
+    asked: Option<Asked>,
+}
+
+/// Why there is a merge that the policy does not want.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// `compact` waits for it.
+    Whole,
+    /// It is part of the refit with this number.
+    Refit(u64),
 }
 
 impl Core {
@@ -288,17 +296,23 @@ impl Core {
             Ok(()) => {
                 state.merge_error = None;
                 state.failures = 0;
-                if next.is_whole
+                if next.asked == Some(Asked::Whole)
                     && let Some(at) = state.full_merges.iter().position(|id| *id == next.keyspace.id)
                 {
                     // One of them: who asked during this merge wants what came meanwhile merged, too.
                     state.full_merges.remove(at);
+                }
+                if let (Some(Asked::Refit(number)), None) = (next.asked, &next.job) {
+                    state.refits.retain(|refit| refit.number != number);
                 }
             }
             Err(_) if stopped => {}
             Err(error) => {
                 state.merge_error = Some(error.clone());
                 state.failures += 1;
+                // One that nobody waits for comes back if it is still worth it.
+                let failed = |refit: &Refit| next.asked == Some(Asked::Refit(refit.number));
+                state.refits.retain(|refit| refit.is_awaited || !failed(refit));
             }
         }
         drop(state);
@@ -317,14 +331,27 @@ impl Core {
     /// have been quiet for a while, what level 0 still holds.
     fn next_merge(&self, state: &BackgroundState) -> Option<NextMerge> {
         let is_draining = state.drainers > 0;
-        self.next_merge_by(state, is_draining).or_else(|| {
-            // Where there are no threads nothing happens by itself.
-            let may_drain = !self.is_inline() && state.immutables.is_empty() && !state.flushing;
-            let next = (may_drain && !is_draining).then(|| self.next_merge_by(state, true)).flatten()?;
-            let bytes = next.job.as_ref().map_or(0, |job| job.input_bytes(&next.keyspace.load().version));
-            let quiet_us = self.env.clock.now_us().saturating_sub(state.quiet_since_us);
-            (quiet_us >= QUIET_US + bytes / QUIET_BYTES_PER_US).then_some(next)
-        })
+        let awaited = self.next_refit(state, true);
+        awaited
+            .or_else(|| self.next_merge_by(state, is_draining))
+            .or_else(|| {
+                // Where there are no threads nothing happens by itself.
+                let may_drain = !self.is_inline() && state.immutables.is_empty() && !state.flushing;
+                let next = (may_drain && !is_draining).then(|| self.next_merge_by(state, true)).flatten()?;
+                let bytes = next.job.as_ref().map_or(0, |job| job.input_bytes(&next.keyspace.load().version));
+                let quiet_us = self.env.clock.now_us().saturating_sub(state.quiet_since_us);
+                (quiet_us >= QUIET_US + bytes / QUIET_BYTES_PER_US).then_some(next)
+            })
+            .or_else(|| self.next_refit(state, false))
+    }
+
+    /// The next job of the first refit that somebody waits for, or does not.
+    fn next_refit(&self, state: &BackgroundState, is_awaited: bool) -> Option<NextMerge> {
+        let refit = state.refits.iter().find(|refit| refit.is_awaited == is_awaited)?;
+        let keyspaces = self.keyspaces.load();
+        let keyspace = keyspaces.get(&refit.keyspace)?;
+        let job = pick_refit(&keyspace.load().version, &refit.tables);
+        Some(NextMerge { keyspace: Arc::clone(keyspace), job, asked: Some(Asked::Refit(refit.number)) })
     }
 
     fn next_merge_by(&self, state: &BackgroundState, is_draining: bool) -> Option<NextMerge> {
@@ -333,7 +360,7 @@ impl Core {
         for id in &state.full_merges {
             if let Some(keyspace) = keyspaces.get(id) {
                 let job = pick_full(&keyspace.load().version, &rules);
-                return Some(NextMerge { keyspace: Arc::clone(keyspace), job, is_whole: true });
+                return Some(NextMerge { keyspace: Arc::clone(keyspace), job, asked: Some(Asked::Whole) });
             }
         }
         if !self.settings.auto_compaction {
@@ -345,7 +372,7 @@ impl Core {
             Some((view.version.level(0).len(), Arc::clone(keyspace), job))
         });
         let next = jobs.max_by_key(|(inbox_runs, ..)| *inbox_runs);
-        next.map(|(_, keyspace, job)| NextMerge { keyspace, job: Some(job), is_whole: false })
+        next.map(|(_, keyspace, job)| NextMerge { keyspace, job: Some(job), asked: None })
     }
 
     /// What the trees are held to now. When `is_draining`, no flushed run may wait for others.

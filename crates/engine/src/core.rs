@@ -12,7 +12,7 @@
 //! Invariant: a view holds every entry up to the visible sequence at the moment it was loaded, so a reader
 //! loads the view *first* and the sequence second.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -182,6 +182,17 @@ pub(crate) struct Installing {
     pub state: ManifestState,
 }
 
+/// Tables of a keyspace that should be written again where they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Refit {
+    /// Tells it from others.
+    pub number: u64,
+    pub keyspace: KeyspaceId,
+    pub tables: BTreeSet<TableId>,
+    /// Somebody waits for it: it goes before what the policy wants, and not after all of it.
+    pub is_awaited: bool,
+}
+
 /// What background workers have to do and how it goes.
 #[derive(Default)]
 pub(crate) struct BackgroundState {
@@ -197,6 +208,10 @@ pub(crate) struct BackgroundState {
     pub quiet_since_us: u64,
     /// Keyspaces that `compact` wants merged whole.
     pub full_merges: VecDeque<KeyspaceId>,
+    /// Tables that should be written again where they are.
+    pub refits: VecDeque<Refit>,
+    /// How many refits there have been.
+    pub refits_numbered: u64,
     pub shutdown: bool,
     /// The last flush failed with this; cleared by the next success.
     pub flush_error: Option<Error>,

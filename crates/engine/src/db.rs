@@ -335,6 +335,16 @@ impl Db {
         self.core().compact_now()
     }
 
+    /// Writes tables again, where they are, whose filters have other bits than their place deserves now: after a change of the
+    /// filter settings, or of what is looked up with [`crate::Allocation::Workload`]. Tables of which this is worth its
+    /// writes are rewritten by and by anyway, while nothing else is to be done.
+    ///
+    /// # Errors
+    /// What a merge failed with.
+    pub fn refit(&self) -> Result<()> {
+        self.core().refit_now()
+    }
+
     /// Waits until nothing is left to flush or merge, not even the flushed runs that otherwise wait until a few
     /// have gathered. Does not flush the active memtable.
     ///

@@ -59,6 +59,7 @@ pub mod planted;
 mod range_delete;
 mod read;
 mod recovery;
+mod refit;
 mod residency;
 mod settings;
 mod slice;

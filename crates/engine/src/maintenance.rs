@@ -126,7 +126,10 @@ impl Core {
         keyspaces.remove(&keyspace.id);
         self.keyspaces.store(Arc::new(keyspaces));
         writing.active = self.active_memtables();
-        lock(&self.background.state).full_merges.retain(|id| *id != keyspace.id);
+        let mut state = lock(&self.background.state);
+        state.full_merges.retain(|id| *id != keyspace.id);
+        state.refits.retain(|refit| refit.keyspace != keyspace.id);
+        drop(state);
         // Whoever still holds the keyspace's handle must not keep its files.
         keyspace.publish(|view| {
             view.next(vec![Arc::new(ChunkedMemtable::new(false))], Arc::new(Version::empty()))

@@ -54,6 +54,8 @@ const PEAK_FADING_PART: u64 = 8;
 const REST_WINDOWS: u32 = 5;
 /// Fewer data blocks than this in a window say nothing of the cache.
 const BLOCKS_LEAST: u64 = 64;
+/// While nothing is written, tables are looked at for better filters after so many windows.
+const REFIT_WINDOWS: u32 = 16;
 /// Settlements that installs ask for take this part of the time at most.
 const TIME_PART: u64 = 16;
 
@@ -440,6 +442,9 @@ impl Core {
                 last_seq = self.visible();
                 self.residency.writes_rest.store(rest_windows >= REST_WINDOWS, Ordering::Relaxed);
                 self.arbitrate(now_us);
+                if rest_windows > 0 && rest_windows % REFIT_WINDOWS == 0 {
+                    self.want_refits();
+                }
             }
             // Without lookups nothing has become worth more or less; but what was taken may have come back.
             let lookups = self.lookups.total().lookups;
@@ -457,6 +462,11 @@ impl Core {
             let wait = std::time::Duration::from_micros(survey::WINDOW_US / 16);
             drop(self.background.memory_wake.wait_timeout(state, wait));
         }
+    }
+
+    /// What a search costs now that a filter could have spared.
+    pub(crate) fn search_ns(&self) -> f64 {
+        survey::Prices::of(self).data_ns
     }
 
     pub(crate) fn plan_prices(&self) -> PlanPrices {

@@ -44,6 +44,10 @@ const QUICK_TIMES: u64 = 8;
 const COUNTED: Duration = Duration::from_millis(1_200);
 const COUNTED_LEAST: u64 = 10_000;
 const COUNTED_MOST: u64 = 100_000;
+/// How long lookups are watched before filter bits are shared out by them.
+const SEEN: Duration = Duration::from_secs(4);
+/// Where a database keeps what it saw of lookups.
+const STATISTICS_FILE: &str = "STATISTICS";
 /// Filter bits per key, on average.
 const BITS_PER_KEY: f64 = 10.0;
 /// Parts of the keys of which some are hot, all keys of a part alike: tenants, days, directories.
@@ -76,7 +80,7 @@ const CACHED: Pairs = &[("residency", "cached"), ("skipping", "none"), ("count-i
 const BUDGETED: Pairs = &[("residency", "budgeted"), ("skipping", "full"), ("count-ios", "on")];
 
 /// The baseline, each idea alone, all together.
-pub const CONFIGURATIONS: [Configuration; 5] = [
+pub const CONFIGURATIONS: [Configuration; 6] = [
     Configuration {
         name: "baseline",
         tree: &[("filter-layout", "blocked"), ("allocation", "uniform")],
@@ -100,6 +104,12 @@ pub const CONFIGURATIONS: [Configuration; 5] = [
     Configuration {
         name: "all",
         tree: &[("filter-layout", "modular:2"), ("allocation", "monkey")],
+        open: BUDGETED,
+    },
+    // As `all`, with filter bits by the lookups of the workload itself.
+    Configuration {
+        name: "workload",
+        tree: &[("filter-layout", "modular:2"), ("allocation", "workload")],
         open: BUDGETED,
     },
 ];
@@ -278,6 +288,9 @@ fn curves_of(
         for workload in workloads(options) {
             let warm = Duration::from_secs_f64(options.warm_seconds.max(0.0));
             let place = Place { items, size_ratio, configuration, workload, warm };
+            if configuration.written()?.0 == Allocation::Workload {
+                refit(&dir, place)?;
+            }
             let mut points = Vec::new();
             for budget_bytes in budgets(&options.budgets_mib) {
                 points.push(measure(&dir, place, budget_bytes, print)?);
@@ -346,6 +359,26 @@ fn fill(dir: &Path, items: Items, size_ratio: u32, configuration: &Configuration
     let builder =
         || Ok(builder(dir, items, size_ratio, configuration)?.memory_budget(FILL_BUDGET_BYTES).no_wal(true));
     layers.lay(&builder, items)
+}
+
+/// Has the tree see lookups of the workload, and its filters written again with the bits that they deserve then.
+fn refit(dir: &Path, place: Place<'_>) -> Result<(), String> {
+    let Place { items, size_ratio, configuration, workload, .. } = place;
+    let said = |error: Error| error.to_string();
+    // What was seen of another workload would count for a while.
+    match std::fs::remove_file(dir.join(STATISTICS_FILE)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("{STATISTICS_FILE}: {error}"));
+        }
+        _ => {}
+    }
+    let builder = builder(dir, items, size_ratio, configuration)?;
+    let builder = builder.memory_budget(FILL_BUDGET_BYTES).no_wal(true).auto_compaction(false);
+    let db = builder.bits_per_key(BITS_PER_KEY).open().map_err(said)?;
+    let mut picker = workload.spread.picker(items.count, items.seed ^ 1, items.seed);
+    ask(&db, items, workload, &mut picker, (SEEN, COUNTED_LEAST, u64::MAX))?;
+    db.refit().map_err(said)?;
+    db.close().map_err(said)
 }
 
 /// The budgets of a curve, in bytes.
@@ -455,6 +488,9 @@ mod tests {
             fill(&dir, items, 4, configuration).expect("filled");
             let workload = Workload { spread: Spread::Local, empty_fraction: 0.5 };
             let place = Place { items, size_ratio: 4, configuration, workload, warm: Duration::ZERO };
+            if configuration.name == "workload" {
+                refit(&dir, place).expect("refitted");
+            }
             let mut lines = Vec::new();
             let point =
                 measure(&dir, place, 4 << 20, &mut |line| lines.push(line.to_owned())).expect("right");

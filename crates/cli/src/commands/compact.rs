@@ -1,4 +1,4 @@
-//! `shamba compact DB`: everything into one run.
+//! `shamba compact DB`: everything into one run; with `--filters`, only filters anew.
 
 use std::path::PathBuf;
 
@@ -13,12 +13,15 @@ use crate::options::EngineOptions;
 pub struct CompactArgs {
     /// The database
     db: PathBuf,
+    /// Merge nothing: write tables again whose filters have other bits than they should have now
+    #[arg(long)]
+    filters: bool,
     #[command(flatten)]
     engine: EngineOptions,
 }
 
 pub fn run(args: &CompactArgs) -> Result<(), Failure> {
     let db = open::existing(&args.db, &args.engine)?;
-    db.compact()?;
+    if args.filters { db.refit() } else { db.compact() }?;
     Ok(db.close()?)
 }

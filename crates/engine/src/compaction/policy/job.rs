@@ -52,6 +52,8 @@ pub(crate) enum Reason {
     },
     /// A caller asked for it.
     Manual,
+    /// Filters of tables have other bits than they should.
+    Filters,
 }
 
 impl fmt::Display for Reason {
@@ -61,6 +63,7 @@ impl fmt::Display for Reason {
             Self::Overflow { level } => write!(f, "level {level} is over its capacity"),
             Self::Runs { level } => write!(f, "level {level} has too many runs"),
             Self::Manual => f.write_str("asked for"),
+            Self::Filters => f.write_str("filters get other bits"),
         }
     }
 }
@@ -79,7 +82,7 @@ pub(crate) struct OutputRun {
 pub(crate) struct MergeJob {
     /// In lookup order (newest first); tables of the target run that are merged are among them.
     pub inputs: Vec<MergeInput>,
-    /// The level that the result arrives on, 1 or deeper.
+    /// The level that the result arrives on, 1 or deeper; 0 only where tables of a run stay in it.
     pub target_level: u32,
     /// The run that it joins there.
     pub target_run: Target,
@@ -153,7 +156,8 @@ impl MergeJob {
     /// # Errors
     /// The first input that does not exist, is out of order, or would pass another version of its keys.
     pub fn check(&self, version: &Version) -> Result<(), String> {
-        if self.target_level == 0 {
+        let stays = self.inputs.iter().all(|input| self.target_run == Target::Existing(input.run));
+        if self.target_level == 0 && !stays {
             return Err("a merge cannot arrive in the inbox".to_owned());
         }
         if let Target::Existing(run) = self.target_run

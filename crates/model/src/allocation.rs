@@ -41,6 +41,7 @@ use std::str::FromStr;
 
 pub use curve::{Measured, RateCurve, Theory};
 pub use rule::{FilterLoad, Limits, Shares, allocate, false_positives_per_second};
+#[cfg(test)]
 pub(crate) use rule::{Site, solve};
 
 use crate::input;

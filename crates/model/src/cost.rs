@@ -31,7 +31,7 @@ pub use lookups::{LookupWork, RunGroup, empty_lookup, found_lookup};
 use crate::Design;
 use crate::allocation::Allocation;
 use crate::monkey::{PaperTree, bloom_fpr};
-use crate::updates::MergeShape;
+use crate::updates::{MergeShape, Merging};
 
 /// What an index keeps in memory for a data page: a key's head and a place. The Monkey paper's figure.
 pub const FENCE_BYTES_PER_PAGE: f64 = 24.0;
@@ -84,6 +84,14 @@ pub struct CpuTimes {
     pub search_ns: f64,
     /// Whether a key is hashed once for all filters of a lookup, or for each.
     pub shared_digest: bool,
+}
+
+impl Costs {
+    /// The time of an operation, for each of `other`'s; 1 where neither takes any.
+    pub fn times_the_cost_of(&self, other: &Self) -> f64 {
+        let (mine, its) = (self.cost_ns_per_op, other.cost_ns_per_op);
+        if mine == its { 1.0 } else { (mine / its).min(f64::MAX) }
+    }
 }
 
 impl CpuTimes {
@@ -164,7 +172,7 @@ pub struct Costs {
     pub update_ios: f64,
     /// Q [11]: the I/Os of a range lookup.
     pub range_ios: f64,
-    /// Bytes that flushes and merges write for each byte flushed, when whole levels merge.
+    /// Bytes that flushes and merges write for each byte flushed.
     pub write_amplification: f64,
     /// Bytes of the tree for each byte of what it means, when all that can be obsolete is.
     pub space_amplification: f64,
@@ -184,15 +192,24 @@ pub struct Costs {
     pub range_ns: f64,
     /// An operation of the workload, in nanoseconds.
     pub cost_ns_per_op: f64,
-    /// tau [22]: operations of the workload a second, one after the other.
+    /// tau [22]: operations of the workload a second, one after the other; the largest float where nothing takes time.
     pub throughput_per_s: f64,
 }
 
-/// What `plan` costs in `situation`.
+/// What `plan` costs in `situation`, when whole levels merge, as in the papers.
 ///
 /// # Errors
 /// What is no number or out of bounds, or leads to figures that a float cannot hold; and why.
 pub fn predict(situation: &Situation, plan: &Plan) -> Result<Costs, String> {
+    predict_merging(situation, plan, Merging::WholeLevels)
+}
+
+/// What `plan` costs in `situation`, when levels merge so. Only the time of updates, what follows from it, and
+/// [`Costs::write_amplification`] depend on it; [`Costs::update_ios`] is equation 10 in any case.
+///
+/// # Errors
+/// As [`predict`].
+pub fn predict_merging(situation: &Situation, plan: &Plan, merging: Merging) -> Result<Costs, String> {
     situation.validate()?;
     plan.design.validate()?;
     let Situation { data, workload, device } = situation;
@@ -231,7 +248,8 @@ pub fn predict(situation: &Situation, plan: &Plan) -> Result<Costs, String> {
     let cpu_ns_per_lookup = device.cpu.lookup_ns(lookup);
     let lookup_reads = lookup.searches * (1.0 - cached_share);
     let lookup_ns = lookup_reads * device.read_ns + cpu_ns_per_lookup;
-    let update_ns = shape.merges_per_entry() / data.entries_per_page() * (device.read_ns + device.write_ns);
+    let update_ns =
+        shape.merges_per_entry(merging) / data.entries_per_page() * (device.read_ns + device.write_ns);
     let range_ns =
         range_ios * (1.0 - cached_share) * device.read_ns + shape.run_count() * device.cpu.search_ns;
     let shares = workload.shares();
@@ -255,7 +273,7 @@ pub fn predict(situation: &Situation, plan: &Plan) -> Result<Costs, String> {
         found_lookup_ios: found.searches,
         update_ios: shape.update_ios(data.entries_per_page(), device.write_per_read()),
         range_ios,
-        write_amplification: shape.write_amplification(),
+        write_amplification: shape.write_amplification(merging),
         space_amplification: shape.space_amplification(tree.level_entries(levels) / data.entries as f64),
         filters_per_lookup: lookup.filters,
         hashes_per_lookup,
@@ -265,10 +283,10 @@ pub fn predict(situation: &Situation, plan: &Plan) -> Result<Costs, String> {
         update_ns,
         range_ns,
         cost_ns_per_op,
-        throughput_per_s: 1e9 / cost_ns_per_op,
+        throughput_per_s: (1e9 / cost_ns_per_op).min(f64::MAX),
     };
     costs.finite()
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

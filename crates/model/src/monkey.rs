@@ -28,7 +28,7 @@
 //! throughput and filters against buffer, 21 to 28 ([`crate::cost`], [`crate::split`]).
 
 use crate::MergePolicy;
-use crate::allocation::{LN2_SQUARED, Limits, Site, Theory, solve};
+use crate::allocation::LN2_SQUARED;
 use crate::design::{MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO};
 use crate::input;
 
@@ -249,12 +249,10 @@ impl PaperTree {
         let without = self.runs_of_deepest(unfiltered_levels);
         let (zero_result_cost, last_fpr) = match unfiltered_levels {
             0 => {
-                let weight = self.last_level_weight(empty_fraction);
-                let (inner, last) =
-                    (self.inner_runs.powf(1.0 / t), (self.last_runs * weight).powf((t - 1.0) / t));
                 // N lambda: the cost of all levels, each run times its weight.
-                let weighed = inner * last * self.geometric() * bloom_fpr(filter_bits / self.entries);
-                let last_level = weighed * (t - 1.0) / t / weight;
+                let weighed =
+                    self.weighed_cost_without_bits(empty_fraction) * bloom_fpr(filter_bits / self.entries);
+                let last_level = weighed * (t - 1.0) / t / self.last_level_weight(empty_fraction);
                 (weighed / t + last_level, last_level / self.last_runs)
             }
             all if all == self.levels => (without, 1.0),
@@ -385,22 +383,56 @@ impl PaperTree {
 
     /// The bits per key that give [`Self::best_fprs_exact`].
     ///
+    /// The rule's multiplier has a closed form here, because in theory p_i = min(1, lambda * n_i / w_i): the levels of
+    /// the smallest n_i / w_i share the bits, as many of them as leaves each a rate below 1.
+    ///
     /// # Errors
     /// Input that is no number or out of bounds.
     pub fn best_bits_per_key_exact(&self, filter_bits: f64, empty_fraction: f64) -> Result<Vec<f64>, String> {
         check_mixed(filter_bits, empty_fraction)?;
-        // The equal runs of a level are one site: entries and weights both times their number.
-        let site = |level| Site {
-            entries: self.level_entries(level),
-            weight: self.runs(level)
-                * if level < self.levels { 1.0 } else { self.last_level_weight(empty_fraction) },
-        };
-        let sites: Vec<Site> = (1..=self.levels).map(site).collect();
-        Ok(solve(&sites, &Theory, filter_bits, Limits::NONE))
+        // Of each level that can use a filter: its place, entries, and ln(n_i / w_i). The equal runs of a level are
+        // one: entries and weights both times their number.
+        let mut sites: Vec<(usize, f64, f64)> = (1..=self.levels)
+            .map(|level| {
+                (level, self.level_entries(level), self.runs(level) * self.weight(level, empty_fraction))
+            })
+            .filter(|(_, _, weight)| *weight > 0.0)
+            .map(|(level, entries, weight)| (level as usize - 1, entries, (entries / weight).ln()))
+            .collect();
+        sites.sort_by(|a, b| a.2.total_cmp(&b.2));
+        // Sums from the smallest on, because differences would be lost in rounding.
+        let (mut entries, mut logs, mut chosen) = (0.0, 0.0, None);
+        for (at, (_, n, ln)) in sites.iter().enumerate() {
+            entries += n;
+            logs += n * ln;
+            let ln_lambda = -(filter_bits * LN2_SQUARED + logs) / entries;
+            if ln_lambda + ln < 0.0 {
+                chosen = Some((at, ln_lambda));
+            }
+        }
+        let mut bits_per_key = vec![0.0; self.levels as usize];
+        if let Some((last, ln_lambda)) = chosen {
+            for (level, _, ln) in &sites[..=last] {
+                bits_per_key[*level] = -(ln_lambda + ln) / LN2_SQUARED;
+            }
+        }
+        Ok(bits_per_key)
+    }
+
+    /// How often an empty probe reaches a run of `level`, against 1 for one of an inner level.
+    fn weight(&self, level: u32, empty_fraction: f64) -> f64 {
+        if level < self.levels { 1.0 } else { self.last_level_weight(empty_fraction) }
+    }
+
+    /// What [19] and [20] come to without the share of keys that are found, and without any bits: the false
+    /// positives that lookups of this mix would meet if rates above 1 were possible.
+    pub(crate) fn weighed_cost_without_bits(&self, empty_fraction: f64) -> f64 {
+        let (t, weight) = (self.size_ratio, self.last_level_weight(empty_fraction));
+        self.inner_runs.powf(1.0 / t) * (self.last_runs * weight).powf((t - 1.0) / t) * self.geometric()
     }
 
     /// T^(T/(T-1)) / (T-1): c of equation 7 with leveling; with tiering c is that for each run.
-    pub(crate) fn geometric(&self) -> f64 {
+    fn geometric(&self) -> f64 {
         let t = self.size_ratio;
         t.powf(t / (t - 1.0)) / (t - 1.0)
     }

@@ -118,6 +118,11 @@ impl WriteBuffer {
         Ok(Self { per_ln_bytes })
     }
 
+    /// gamma: the nanoseconds per second that a buffer e times as large saves.
+    pub fn per_ln_bytes(&self) -> f64 {
+        self.per_ln_bytes
+    }
+
     /// What a buffer of `to_bytes` saves against one of `from_bytes`, in nanoseconds per second; each counts as
     /// at least a byte.
     pub fn saved_ns_per_second(&self, from_bytes: u64, to_bytes: u64) -> f64 {

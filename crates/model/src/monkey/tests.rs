@@ -1,6 +1,7 @@
 //! The paper's figures, closed and exact forms against each other, and bad input.
 
 use super::*;
+use crate::allocation::{Limits, Site, Theory, solve};
 use proptest::prelude::*;
 
 const GIB_BITS: f64 = 8.0 * (1u64 << 30) as f64;
@@ -165,6 +166,19 @@ proptest! {
         let tree = tree(policy(number), size_ratio, levels);
         let sum: f64 = (1..=levels).map(|level| tree.level_entries(level)).sum();
         prop_assert!((sum / tree.entries - 1.0).abs() < 1e-12);
+
+        // The multiplier in closed form and the one rule's, by bisection, are the same.
+        let empty_fraction = (bits_per_key * 7.0).fract();
+        let site = |level| Site {
+            entries: tree.level_entries(level),
+            weight: tree.runs(level) * tree.weight(level, empty_fraction),
+        };
+        let sites: Vec<Site> = (1..=levels).map(site).collect();
+        let bits = bits_per_key * tree.entries;
+        let solved = solve(&sites, &Theory, bits, Limits::NONE);
+        for (direct, solved) in tree.best_bits_per_key_exact(bits, empty_fraction).unwrap().iter().zip(solved) {
+            prop_assert!((direct - solved).abs() <= 1e-6 * solved + 1e-6, "{direct} {solved}");
+        }
 
         // The one rule and [32], [33] agree, once they agree on which levels have no filter.
         let bits = bits_per_key * tree.entries;

@@ -1,0 +1,179 @@
+//! Filters against the buffer: how Monkey divides one memory between the two, in closed form.
+//!
+//! With x bits of filters out of M, and levels not rounded to whole ones, an operation of the workload costs
+//!
+//! ```text
+//! alpha * e^(-beta x) + gamma * ln(delta / (M - x)) + constant      [25 to 27]
+//!
+//! alpha    what lookups cost without filters, in the limit of many levels: z times the factor of [19] or [20]
+//! beta     ln2^2 / N
+//! gamma    what a buffer e times as large saves: one e-th level of merges and of runs that ranges visit
+//! delta    N E (T-1) / T: the data that levels are counted in
+//! ```
+//!
+//! which is convex in x. Source: Monkey (TODS 2018), equations 25 to 28; the factors for any K and Z as in
+//! [`crate::monkey`].
+//!
+//! It assumes a filter on every level and whole levels nowhere, so [`crate::navigator`] searches the real costs
+//! instead; its tests hold this beside them.
+//!
+//! Not here: the value of a few bytes more or less ([`crate::value`]).
+
+use crate::allocation::LN2_SQUARED;
+use crate::cost::Situation;
+use crate::design::Design;
+use crate::input;
+use crate::monkey::PaperTree;
+use crate::value::{Prices, WriteBuffer};
+
+/// How one memory is divided between filters and buffer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MemorySplit {
+    /// I/Os of an operation's lookups without filters.
+    alpha: f64,
+    /// How much of those a filter bit saves, relatively.
+    beta: f64,
+    /// I/Os of an operation that a buffer e times as large saves.
+    gamma: f64,
+    /// The bits that levels are counted in.
+    delta_bits: f64,
+    /// I/Os of an operation that no memory saves.
+    constant: f64,
+}
+
+impl MemorySplit {
+    /// The costs of T, K and Z of `design` in `situation`; its buffer and bits per key are not asked.
+    ///
+    /// # Errors
+    /// A figure that is no number or out of bounds, or more than a float can hold.
+    pub fn new(situation: &Situation, design: &Design) -> Result<Self, String> {
+        situation.validate()?;
+        let Situation { data, workload, device } = situation;
+        let (shares, empty_fraction) = (workload.shares(), workload.empty_fraction());
+        let t = design.size_ratio;
+        let runs = (f64::from(design.inner_runs), f64::from(design.last_runs));
+        let tree = PaperTree::fluid(t, runs, 1, data.entries)?;
+        let prices = Prices { write_ns: device.write_per_read(), ..Prices::COUNTING_IOS };
+        let entries_per_page = data.entries_per_page().max(1.0);
+        let buffer = WriteBuffer::new(design, &prices, shares.updates, entries_per_page, shares.ranges, 1.0)?;
+        let split = Self {
+            alpha: shares.lookups * tree.weighed_cost_without_bits(empty_fraction),
+            beta: LN2_SQUARED / data.entries as f64,
+            gamma: buffer.per_ln_bytes(),
+            delta_bits: data.bytes() * 8.0 * (t - 1.0) / t,
+            constant: shares.lookups * (1.0 - empty_fraction)
+                + shares.ranges * workload.range_selectivity * data.pages(),
+        };
+        for figure in [split.alpha, split.gamma, split.delta_bits, split.constant] {
+            input::not_negative("a term of the split of memory", figure)?;
+        }
+        Ok(split)
+    }
+
+    /// Equations 25 to 27: the I/Os of an operation with `filter_bits` of filters out of `memory_bits`, the rest
+    /// being the buffer. Not to be asked for a buffer of nothing, which costs infinitely much.
+    pub fn cost_ios(&self, filter_bits: f64, memory_bits: f64) -> f64 {
+        let levels = (self.delta_bits / (memory_bits - filter_bits)).ln();
+        self.alpha * (-self.beta * filter_bits).exp() + self.gamma * levels + self.constant
+    }
+
+    /// Equation 28: the filter bits of the least cost out of `memory_bits`, at least `page_bits` being the buffer: 0
+    /// where M <= gamma / (alpha beta), else the root of x - ln(alpha beta / gamma * (M - x)) / beta, by Newton's
+    /// method from M less a page.
+    pub fn best_filter_bits(&self, memory_bits: f64, page_bits: f64) -> f64 {
+        let most = (memory_bits - page_bits).max(0.0);
+        if self.alpha == 0.0 || memory_bits <= self.gamma / (self.alpha * self.beta) {
+            return 0.0;
+        }
+        if self.gamma == 0.0 {
+            return most;
+        }
+        let mut filter_bits = most;
+        // h is concave and rising, its slope at least 1: from the right of the root one step leads to its left at
+        // most, and from there each comes closer. The bounds and the count guard against rounding.
+        for _ in 0..NEWTON_STEPS {
+            let rest = memory_bits - filter_bits;
+            let height = filter_bits - (self.alpha * self.beta / self.gamma * rest).ln() / self.beta;
+            let slope = 1.0 + 1.0 / (self.beta * rest);
+            let next = (filter_bits - height / slope).clamp(0.0, most);
+            if (next - filter_bits).abs() <= most * f64::EPSILON {
+                return next;
+            }
+            filter_bits = next;
+        }
+        filter_bits
+    }
+}
+
+/// Newton's method doubles the digits with each step, once it is close.
+const NEWTON_STEPS: u32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MergePolicy;
+    use crate::cost::{CpuTimes, DataSet, Device, Workload};
+    use proptest::prelude::*;
+
+    fn situation(entries: u64, workload: [f64; 4]) -> Situation {
+        let [empty_lookups, found_lookups, updates, ranges] = workload;
+        Situation {
+            data: DataSet { entries, entry_bytes: 1024.0, page_bytes: 4096 },
+            workload: Workload { empty_lookups, found_lookups, updates, ranges, range_selectivity: 1e-6 },
+            device: Device { read_ns: 100.0, write_ns: 200.0, cpu: CpuTimes::NONE },
+        }
+    }
+
+    #[test]
+    fn the_terms_are_the_papers() {
+        let situation = situation(1 << 30, [2.0, 2.0, 4.0, 2.0]);
+        let n = (1u64 << 30) as f64;
+        for (policy, alpha, gamma) in [
+            // z T^(T/(T-1)) / (T-1) * (1/(v+1))^((T-1)/T), and without / (T-1), with c' = 1 - 1/2 * 4/3 / 2.
+            (
+                MergePolicy::Leveling,
+                0.4 * 4f64.powf(4.0 / 3.0) / 3.0 * 0.5f64.powf(0.75),
+                0.2 + 0.4 * 4.5 / 4.0,
+            ),
+            (
+                MergePolicy::Tiering,
+                0.4 * 4f64.powf(4.0 / 3.0) * (2f64 / 3.0).powf(0.75),
+                0.6 + 0.4 * 2.25 / 4.0,
+            ),
+        ] {
+            // gamma: (q + w (T-1) (1+phi) / (2 B)) / ln T, and (q (T-1) + w (T-1) (1+phi) / (T B)) / ln T.
+            let split = MemorySplit::new(&situation, &Design::new(policy, 4.0, 1 << 20, 10.0)).unwrap();
+            assert!((split.alpha / alpha - 1.0).abs() < 1e-12, "{} {alpha}", split.alpha);
+            assert!((split.gamma * 4f64.ln() / gamma - 1.0).abs() < 1e-12, "{} {gamma}", split.gamma);
+            assert_eq!(split.delta_bits, n * 8192.0 * 0.75);
+            assert!((split.constant - (0.4 * 0.5 + 0.2 * 1e-6 * n / 4.0)).abs() < 1e-9);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_split_is_better(
+            shift in 10u32..40, mix in prop::array::uniform4(0.001..10.0f64), policy in 0..3usize,
+            size_ratio in 2.0..20.0f64, bits_per_key in 0.01..30.0f64, share in 0.0..1.0f64,
+        ) {
+            let situation = situation(1 << shift, mix);
+            let design = Design::new(MergePolicy::ALL[policy], size_ratio, 1 << 20, 10.0);
+            let split = MemorySplit::new(&situation, &design).unwrap();
+            let (memory, page) = (bits_per_key * (1u64 << shift) as f64, 1.0);
+            let best = split.best_filter_bits(memory, page);
+            prop_assert!((0.0..=memory - page).contains(&best));
+            let least = split.cost_ios(best, memory);
+            let other = split.cost_ios(share * (memory - page), memory);
+            prop_assert!(least <= other + 1e-9 * other.abs(), "{least} {other}");
+        }
+    }
+
+    #[test]
+    fn without_lookups_all_is_buffer_and_without_updates_all_but_a_page_is_filters() {
+        let design = Design::new(MergePolicy::Leveling, 4.0, 1 << 20, 10.0);
+        let writes = MemorySplit::new(&situation(1 << 30, [0.0, 0.0, 1.0, 0.0]), &design).unwrap();
+        assert_eq!(writes.best_filter_bits(1e10, 32768.0), 0.0);
+        let reads = MemorySplit::new(&situation(1 << 30, [1.0, 0.0, 0.0, 0.0]), &design).unwrap();
+        assert_eq!(reads.best_filter_bits(1e10, 32768.0), 1e10 - 32768.0);
+    }
+}

@@ -22,9 +22,9 @@ pub const MAX_RUNS: u32 = 1024;
 pub const MAX_LEVELS: u32 = 64;
 
 /// The smallest write buffer: below it a run is smaller than its own index and footer.
-const MIN_BUFFER_BYTES: u64 = 1024;
+pub(crate) const MIN_BUFFER_BYTES: u64 = 1024;
 /// The largest write buffer.
-const MAX_BUFFER_BYTES: u64 = 1 << 40;
+pub(crate) const MAX_BUFFER_BYTES: u64 = 1 << 40;
 
 /// The classical merge policies: named values of (K, Z).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -11,7 +11,9 @@
 //! kind of memory saves, and [`arbiter`] moves memory to where it saves most. [`presets`] are the
 //! defaults of other systems.
 //!
-//! [`cost`] puts them together: what a design costs in a situation. [`updates`] has the equations of writes and ranges.
+//! [`cost`] puts them together: what a design costs in a situation. [`updates`] has the equations of writes and ranges,
+//! [`split`] those of filters against the buffer; [`navigator`] searches all designs for the best, and
+//! [`what_if`] shows what changes between two cases.
 //!
 //! Not here: what moves data between levels (crate `shamba`, `compaction/policy`).
 #![forbid(unsafe_code)]
@@ -24,14 +26,17 @@ mod design;
 mod input;
 pub mod joint;
 pub mod monkey;
+pub mod navigator;
 pub mod presets;
 pub mod residency;
 pub mod savings;
 pub mod sharing;
 mod sizing;
 pub mod skip;
+pub mod split;
 pub mod updates;
 pub mod value;
+pub mod what_if;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
 pub use sizing::{Capacities, Sizing};

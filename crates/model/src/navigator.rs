@@ -1,0 +1,242 @@
+//! Navigator: the best design for a situation within a memory.
+//!
+//! It searches merge policy (leveling, tiering, lazy leveling, any K and Z where that wins clearly), size ratio, and
+//! the division of memory between write buffer, filters and block cache, and judges by [`crate::cost`], the real model
+//! with whole levels and filters for its number of levels, not by its limits. Monkey's Algorithm 1 walks the same
+//! space: the number of levels and what follows from it.
+//!
+//! With L levels and a size ratio T a tree takes the data exactly with a buffer of
+//!
+//! ```text
+//! M_buf = N E (T - 1) / T^(L+1)        equation 1, solved for the buffer; N with room to grow
+//! ```
+//!
+//! More buffer buys nothing until it buys a level, so for each (policy, L, T) the buffer is that, and what is left of
+//! the memory is filters and cache: two numbers to search, T and the filters' part ([`search`]).
+//!
+//! *Ties*, designs within [`Options::tie`] of the fastest, go to the simplest: leveling before lazy leveling before
+//! tiering before any other K and Z, whole T before broken ones, then T near 10, the usual one.
+//!
+//! *Bounds* on lookups or updates discard designs. If nothing is left, the error says which bound cannot be kept and
+//! the least that can.
+//!
+//! Not here: what a design costs ([`crate::cost`]); moving a database to one (crate `shamba`).
+
+mod search;
+mod sensitivity;
+mod words;
+
+pub use sensitivity::{Input, Response, Sensitivity};
+
+use crate::allocation::Allocation;
+use crate::cost::{Costs, FENCE_BYTES_PER_PAGE, Plan, Situation, predict_merging};
+use crate::design::{MIN_BUFFER_BYTES, MergePolicy};
+use crate::input;
+use crate::updates::Merging;
+use search::{Candidate, Goal, Search};
+
+/// What a design must keep within.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bounds {
+    /// Buffers, filters, cache and fences together.
+    pub memory_bytes: u64,
+    /// The reads of a lookup of the workload's mix ([`Costs::lookup_reads`]) at most.
+    pub max_lookup_ios: Option<f64>,
+    /// The I/Os of an update ([`Costs::update_ios`]) at most.
+    pub max_update_ios: Option<f64>,
+}
+
+/// How memory is counted, and what is searched.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Options {
+    /// Memory for each byte of the write buffer. The engine's 2: one is filled while the last one is flushed.
+    pub buffers: f64,
+    /// The smallest write buffer.
+    pub smallest_buffer_bytes: u64,
+    /// Memory of the fences for each page of data; 0 to leave them out.
+    pub fence_bytes_per_page: f64,
+    /// Entries that the tree must take before it needs a further level, for each that there is now; at least 1.
+    pub growth: f64,
+    /// Whether a block cache may have memory.
+    pub block_cache: bool,
+    /// How filter bits are shared out.
+    pub allocation: Allocation,
+    /// How levels merge.
+    pub merging: Merging,
+    /// Whether to look beyond the classical policies.
+    pub fluid: bool,
+    /// Costs that are no more than this share above the least count as equal.
+    pub tie: f64,
+    /// Whether to find out what other inputs would change; takes longer than the search itself.
+    pub sensitivity: bool,
+}
+
+impl Options {
+    /// What the engine does.
+    pub const ENGINE: Self = Self {
+        buffers: 2.0,
+        smallest_buffer_bytes: 64 << 10,
+        fence_bytes_per_page: FENCE_BYTES_PER_PAGE,
+        growth: 1.1,
+        block_cache: true,
+        allocation: Allocation::Monkey,
+        merging: Merging::Following,
+        fluid: true,
+        tie: 0.01,
+        sensitivity: true,
+    };
+    /// What Monkey's paper counts: one buffer, no fences, no cache, no room to grow, the classical policies.
+    pub const PAPER: Self = Self {
+        buffers: 1.0,
+        smallest_buffer_bytes: 4096,
+        fence_bytes_per_page: 0.0,
+        growth: 1.0,
+        block_cache: false,
+        merging: Merging::WholeLevels,
+        fluid: false,
+        ..Self::ENGINE
+    };
+
+    fn validate(&self) -> Result<(), String> {
+        let at_least_1 = |what: &str, value: f64| match (1.0..f64::INFINITY).contains(&value) {
+            true => Ok(()),
+            false => Err(format!("{what} must be a finite number of at least 1, not {value}")),
+        };
+        at_least_1("the memory for each byte of the buffer", self.buffers)?;
+        at_least_1("the room to grow", self.growth)?;
+        input::not_negative("the fences' bytes per page", self.fence_bytes_per_page)?;
+        input::share("the share that counts as a tie", self.tie)?;
+        if self.smallest_buffer_bytes >= MIN_BUFFER_BYTES {
+            return Ok(());
+        }
+        Err(format!(
+            "the smallest buffer must be at least {MIN_BUFFER_BYTES} bytes, not {}",
+            self.smallest_buffer_bytes
+        ))
+    }
+}
+
+/// The best design, and what else was considered.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Navigation {
+    /// The best design.
+    pub plan: Plan,
+    /// What it costs.
+    pub costs: Costs,
+    /// Why it is the one, in words.
+    pub why: String,
+    /// The best of every other policy, and the fastest of all if a tie went to a simpler one. Fastest first.
+    pub alternatives: Vec<Alternative>,
+    /// What other inputs would change; empty if that was not asked.
+    pub sensitivity: Vec<Sensitivity>,
+}
+
+/// A design that was not chosen.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Alternative {
+    /// The design.
+    pub plan: Plan,
+    /// What it costs.
+    pub costs: Costs,
+    /// The time of an operation, for each of the chosen design's.
+    pub times_the_cost: f64,
+    /// Why it lost, in words.
+    pub why: String,
+}
+
+/// The best design for `situation` within `bounds`.
+///
+/// # Errors
+/// Input that is no number or out of bounds; a memory below the least; bounds that no design keeps: which, and the
+/// least that one can.
+pub fn navigate(situation: &Situation, bounds: &Bounds, options: &Options) -> Result<Navigation, String> {
+    let chosen = choose(situation, bounds, options, search::Grid::Fine)?;
+    let sensitivity = match options.sensitivity {
+        true => sensitivity::of_all(situation, bounds, options, &chosen.best),
+        false => Vec::new(),
+    };
+    let best = &chosen.best;
+    let mut others: Vec<&Candidate> = chosen.of_policies.iter().collect();
+    if chosen.fastest.plan.design != best.plan.design {
+        others.push(&chosen.fastest);
+    }
+    others.retain(|other| words::name(&other.plan) != words::name(&best.plan));
+    others.sort_by(|a, b| a.costs.cost_ns_per_op.total_cmp(&b.costs.cost_ns_per_op));
+    others.dedup_by(|a, b| a.plan.design == b.plan.design);
+    let alternative = |other: &&Candidate| Alternative {
+        plan: other.plan,
+        costs: other.costs.clone(),
+        times_the_cost: other.costs.times_the_cost_of(&best.costs),
+        why: words::why_lost(situation, options, best, other),
+    };
+    Ok(Navigation {
+        why: words::why_best(bounds, &chosen),
+        alternatives: others.iter().map(alternative).collect(),
+        sensitivity,
+        plan: best.plan,
+        costs: best.costs.clone(),
+    })
+}
+
+/// What a search comes to.
+struct Chosen {
+    /// The simplest of those that are as good as the fastest.
+    best: Candidate,
+    /// The fastest.
+    fastest: Candidate,
+    /// The fastest of each classical policy that can keep the bounds.
+    of_policies: Vec<Candidate>,
+}
+
+fn choose(
+    situation: &Situation,
+    bounds: &Bounds,
+    options: &Options,
+    grid: search::Grid,
+) -> Result<Chosen, String> {
+    options.validate()?;
+    situation.validate()?;
+    for (what, bound) in [("a lookup", bounds.max_lookup_ios), ("an update", bounds.max_update_ios)] {
+        input::not_negative(&format!("the bound on the I/Os of {what}"), bound.unwrap_or(0.0))?;
+    }
+    check_memory(situation, bounds, options)?;
+    let search = Search { situation, bounds, options, goal: Goal::Time, grid };
+    let of_policies: Vec<Candidate> = MergePolicy::ALL
+        .into_iter()
+        .filter_map(|policy| search.best_of(search::Runs::Policy(policy)))
+        .collect();
+    let kept = || of_policies.iter().filter(|candidate| candidate.violation == 0.0);
+    let Some(fastest) = kept().min_by(|a, b| a.compare(b)) else {
+        return Err(words::infeasible(&search));
+    };
+    let mut fastest = fastest.clone();
+    if let Some(fluid) = search.best_fluid(&fastest)
+        && fluid.violation == 0.0
+        && fluid.costs.cost_ns_per_op < fastest.costs.cost_ns_per_op * (1.0 - WINS_CLEARLY)
+    {
+        fastest = fluid;
+    }
+    let best = search.simplest(&fastest).unwrap_or_else(|| fastest.clone());
+    let of_policies = kept().cloned().collect();
+    Ok(Chosen { best, fastest, of_policies })
+}
+
+/// How much cheaper a K and Z without a name must be than the classical policies.
+const WINS_CLEARLY: f64 = 0.03;
+
+fn check_memory(situation: &Situation, bounds: &Bounds, options: &Options) -> Result<(), String> {
+    let fences = situation.data.pages() * options.fence_bytes_per_page;
+    let buffers = options.smallest_buffer_bytes as f64 * options.buffers;
+    if fences + buffers <= bounds.memory_bytes as f64 {
+        return Ok(());
+    }
+    Err(format!(
+        "a memory of {} bytes is too little: the fences of this data take {fences:.0} bytes and the smallest write \
+         buffers {buffers:.0}, together {:.0}",
+        bounds.memory_bytes,
+        (fences + buffers).ceil()
+    ))
+}
+
+#[cfg(test)]
+mod tests;

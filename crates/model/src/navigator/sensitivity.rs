@@ -1,0 +1,159 @@
+//! Sensitivity: what half or twice of each input would change, in the predicted throughput and in the choice.
+//!
+//! Each answer comes from a search of its own, on a coarse grid, and from the chosen design in the other situation.
+//!
+//! Not here: the search ([`super::search`]).
+
+use super::search::{Candidate, Grid};
+use super::{Bounds, Options, Plan, Situation, choose, predict_merging};
+
+/// An input of the search.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// N.
+    Entries,
+    /// E.
+    EntryBytes,
+    /// All memory.
+    Memory,
+    /// Lookups that find nothing, against all other operations.
+    EmptyLookups,
+    /// Lookups that find.
+    FoundLookups,
+    /// Updates.
+    Updates,
+    /// Range lookups.
+    Ranges,
+    /// The time of a page read.
+    ReadTime,
+    /// The time of a page written.
+    WriteTime,
+}
+
+impl Input {
+    /// Every input.
+    pub const ALL: [Self; 9] = [
+        Self::Entries,
+        Self::EntryBytes,
+        Self::Memory,
+        Self::EmptyLookups,
+        Self::FoundLookups,
+        Self::Updates,
+        Self::Ranges,
+        Self::ReadTime,
+        Self::WriteTime,
+    ];
+
+    /// The name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Entries => "entries",
+            Self::EntryBytes => "entry_bytes",
+            Self::Memory => "memory",
+            Self::EmptyLookups => "empty_lookups",
+            Self::FoundLookups => "found_lookups",
+            Self::Updates => "updates",
+            Self::Ranges => "ranges",
+            Self::ReadTime => "read_time",
+            Self::WriteTime => "write_time",
+        }
+    }
+
+    /// The situation and bounds in which it is `factor` times what it was; `None` if it is 0, or no longer a number.
+    pub fn scaled(self, situation: &Situation, bounds: &Bounds, factor: f64) -> Option<(Situation, Bounds)> {
+        let (mut situation, mut bounds) = (*situation, *bounds);
+        let scale = |value: &mut f64| {
+            *value *= factor;
+            (*value > 0.0).then_some(())
+        };
+        let scale_count = |value: &mut u64| {
+            // `as` saturates.
+            *value = (*value as f64 * factor).round() as u64;
+            (*value > 0).then_some(())
+        };
+        match self {
+            Self::Entries => scale_count(&mut situation.data.entries),
+            Self::EntryBytes => scale(&mut situation.data.entry_bytes),
+            Self::Memory => scale_count(&mut bounds.memory_bytes),
+            Self::EmptyLookups => scale(&mut situation.workload.empty_lookups),
+            Self::FoundLookups => scale(&mut situation.workload.found_lookups),
+            Self::Updates => scale(&mut situation.workload.updates),
+            Self::Ranges => scale(&mut situation.workload.ranges),
+            Self::ReadTime => scale(&mut situation.device.read_ns),
+            Self::WriteTime => scale(&mut situation.device.write_ns),
+        }?;
+        Some((situation, bounds))
+    }
+}
+
+/// What one input changes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sensitivity {
+    /// The input.
+    pub input: Input,
+    /// By what power of the input the throughput of the best design moves, between half and twice of it: -1 if twice
+    /// the input halves the throughput. `None` where one of the two has no design.
+    pub elasticity: Option<f64>,
+    /// With half of it.
+    pub halved: Option<Response>,
+    /// With twice of it.
+    pub doubled: Option<Response>,
+}
+
+/// The best design in another situation.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Response {
+    /// The best design there.
+    pub plan: Plan,
+    /// What it promises.
+    pub throughput_per_s: f64,
+    /// What the design chosen here would do there; `None` if it takes more memory than there is, or cannot be
+    /// computed.
+    pub kept_throughput_per_s: Option<f64>,
+    /// Whether another policy or size ratio is chosen there.
+    pub changes: bool,
+}
+
+pub(super) fn of_all(
+    situation: &Situation,
+    bounds: &Bounds,
+    options: &Options,
+    best: &Candidate,
+) -> Vec<Sensitivity> {
+    // K and Z without a name are searched again only where they won.
+    let options = Options { fluid: options.fluid && best.plan.design.policy().is_none(), ..*options };
+    let of = |input: Input| {
+        let respond = |factor| {
+            let (situation, bounds) = input.scaled(situation, bounds, factor)?;
+            respond(&situation, &bounds, &options, best)
+        };
+        // An input that is not there has no half.
+        input.scaled(situation, bounds, 1.0)?;
+        let (halved, doubled) = (respond(0.5), respond(2.0));
+        let elasticity = halved.zip(doubled).map(|(halved, doubled)| {
+            (doubled.throughput_per_s.ln() - halved.throughput_per_s.ln()) / 4f64.ln()
+        });
+        Some(Sensitivity { input, elasticity, halved, doubled })
+    };
+    Input::ALL.into_iter().filter_map(of).collect()
+}
+
+fn respond(situation: &Situation, bounds: &Bounds, options: &Options, best: &Candidate) -> Option<Response> {
+    let there = choose(situation, bounds, options, Grid::Coarse).ok()?.best;
+    let fences = situation.data.pages() * options.fence_bytes_per_page;
+    let needed = best.plan.design.buffer_bytes as f64 * options.buffers
+        + best.costs.filter_bytes
+        + best.plan.cache_bytes as f64
+        + fences;
+    // What rounding to whole bytes may add is no reason.
+    let fits = needed <= bounds.memory_bytes as f64 * (1.0 + 1e-9) + 16.0;
+    let kept = predict_merging(situation, &best.plan, options.merging).ok().filter(|_| fits);
+    let (before, after) = (&best.plan.design, &there.plan.design);
+    Some(Response {
+        plan: there.plan,
+        throughput_per_s: there.costs.throughput_per_s,
+        kept_throughput_per_s: kept.map(|costs| costs.throughput_per_s),
+        changes: before.size_ratio != after.size_ratio
+            || (before.inner_runs, before.last_runs) != (after.inner_runs, after.last_runs),
+    })
+}

@@ -1,0 +1,284 @@
+//! The search against all designs of a fine grid and against the closed forms; bounds, ties, and the whole input space.
+
+use super::*;
+use crate::cost::tests::{any_count, any_float, any_situation};
+use crate::cost::{CpuTimes, DataSet, Device, FilterBits, Workload};
+use crate::design::Design;
+use crate::split::MemorySplit;
+use proptest::prelude::*;
+
+/// The setting in which the designs are compared: 10 million entries of 116 bytes, memory 2 % of that, and 100 us a page.
+fn situation(mix: [f64; 4]) -> Situation {
+    let [empty_lookups, found_lookups, updates, ranges] = mix;
+    Situation {
+        data: DataSet { entries: 10_000_000, entry_bytes: 116.0, page_bytes: 4096 },
+        workload: Workload { empty_lookups, found_lookups, updates, ranges, range_selectivity: 1e-6 },
+        device: Device { read_ns: 1e5, write_ns: 1e5, cpu: CpuTimes::NONE },
+    }
+}
+
+fn memory(memory_bytes: u64) -> Bounds {
+    Bounds { memory_bytes, max_lookup_ios: None, max_update_ios: None }
+}
+
+/// Without ties and room to grow, so that nothing but the least cost counts.
+const PLAIN: Options = Options { growth: 1.0, tie: 0.0, fluid: false, sensitivity: false, ..Options::ENGINE };
+
+/// The least cost of all designs of a grid: of sizes of the buffer, whatever number of levels they make.
+fn brute_force(situation: &Situation, bounds: &Bounds, options: &Options) -> f64 {
+    let fences = situation.data.pages() * options.fence_bytes_per_page;
+    let most = bounds.memory_bytes as f64 - fences;
+    let ratios = (8..=160).map(|quarters| f64::from(quarters) / 4.0);
+    let entries = situation.data.entries as f64;
+    let mut least = f64::INFINITY;
+    for size_ratio in ratios {
+        for step in 0..80 {
+            let buffer = options.smallest_buffer_bytes as f64
+                * (most / options.buffers / options.smallest_buffer_bytes as f64)
+                    .powf(f64::from(step) / 79.0);
+            let rest = most - buffer.floor() * options.buffers;
+            for tenths in 0..=10 {
+                let filters = (rest * f64::from(tenths) / 10.0).min(64.0 * entries / 8.0);
+                for policy in MergePolicy::ALL {
+                    let plan = Plan {
+                        design: Design::new(policy, size_ratio, buffer as u64, 1.0),
+                        filters: FilterBits::Bytes(filters),
+                        allocation: options.allocation,
+                        cache_bytes: if options.block_cache { (rest - filters) as u64 } else { 0 },
+                        levels: None,
+                    };
+                    let costs = predict_merging(situation, &plan, options.merging).unwrap();
+                    let keeps = |cost: f64, bound: Option<f64>| bound.is_none_or(|bound| cost <= bound);
+                    if keeps(costs.lookup_reads, bounds.max_lookup_ios)
+                        && keeps(costs.update_ios, bounds.max_update_ios)
+                    {
+                        least = least.min(costs.cost_ns_per_op);
+                    }
+                }
+            }
+        }
+    }
+    least
+}
+
+#[test]
+fn no_design_of_a_fine_grid_is_better() {
+    for (mix, memory_bytes, options) in [
+        ([0.1, 0.0, 0.9, 0.0], 23_200_000, PLAIN),
+        ([0.9, 0.0, 0.1, 0.0], 23_200_000, PLAIN),
+        ([0.2, 0.5, 0.2, 0.1], 100_000_000, PLAIN),
+        ([0.0, 0.9, 0.1, 0.0], 600_000_000, PLAIN),
+        ([0.5, 0.0, 0.5, 0.0], 12_000_000, Options { merging: Merging::FileByFile, ..PLAIN }),
+        ([0.3, 0.3, 0.4, 0.0], 23_200_000, Options { tie: 0.0, sensitivity: false, ..Options::PAPER }),
+    ] {
+        let situation = situation(mix);
+        let bounds = memory(memory_bytes);
+        let best = navigate(&situation, &bounds, &options).unwrap().costs.cost_ns_per_op;
+        let least = brute_force(&situation, &bounds, &options);
+        assert!(best <= least * 1.002, "{mix:?} in {memory_bytes}: {best} ns, the grid has {least}");
+    }
+}
+
+#[test]
+fn bounds_are_kept_at_the_least_cost() {
+    let situation = situation([0.5, 0.0, 0.5, 0.0]);
+    let free = navigate(&situation, &memory(23_200_000), &PLAIN).unwrap();
+    for (lookups, updates) in [
+        (Some(free.costs.lookup_reads * 0.5), None),
+        (None, Some(free.costs.update_ios * 0.8)),
+        (Some(free.costs.lookup_reads * 0.8), Some(free.costs.update_ios * 1.3)),
+    ] {
+        let bounds = Bounds { max_lookup_ios: lookups, max_update_ios: updates, ..memory(23_200_000) };
+        let bound = navigate(&situation, &bounds, &PLAIN).unwrap();
+        assert!(bound.costs.lookup_reads <= lookups.unwrap_or(f64::MAX));
+        assert!(bound.costs.update_ios <= updates.unwrap_or(f64::MAX));
+        assert!(bound.costs.cost_ns_per_op >= free.costs.cost_ns_per_op);
+        let least = brute_force(&situation, &bounds, &PLAIN);
+        assert!(bound.costs.cost_ns_per_op <= least * 1.01, "{} {least}", bound.costs.cost_ns_per_op);
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_said_with_what_can() {
+    let situation = situation([0.5, 0.2, 0.3, 0.0]);
+    let refused = |bounds: Bounds| navigate(&situation, &bounds, &Options::ENGINE).unwrap_err();
+    let lookups = Bounds { max_lookup_ios: Some(0.1), ..memory(23_200_000) };
+    let error = refused(lookups);
+    assert!(error.contains("a lookup with 0.1 I/Os") && error.contains("the least is 0.2"), "{error}");
+    let error = refused(Bounds { max_update_ios: Some(0.001), ..memory(23_200_000) });
+    assert!(error.contains("an update with 0.001 I/Os") && error.contains("tiering"), "{error}");
+    // Each can be had, but not both.
+    let both = Bounds { max_lookup_ios: Some(0.295), max_update_ios: Some(0.07), ..memory(23_200_000) };
+    let error = refused(both);
+    assert!(error.contains("both bounds") && error.contains("at least"), "{error}");
+    // 280,000 pages have 6.8 MB of fences.
+    let error = refused(memory(6_000_000));
+    assert!(error.contains("6000000 bytes is too little") && error.contains("6796875"), "{error}");
+    for (bounds, part) in [
+        (Bounds { max_lookup_ios: Some(f64::NAN), ..memory(1 << 30) }, "a lookup"),
+        (Bounds { max_update_ios: Some(-1.0), ..memory(1 << 30) }, "an update"),
+    ] {
+        assert!(refused(bounds).contains(part));
+    }
+    for (options, part) in [
+        (Options { buffers: 0.0, ..Options::ENGINE }, "byte of the buffer"),
+        (Options { growth: f64::NAN, ..Options::ENGINE }, "room to grow"),
+        (Options { fence_bytes_per_page: -1.0, ..Options::ENGINE }, "fences"),
+        (Options { tie: 2.0, ..Options::ENGINE }, "tie"),
+        (Options { smallest_buffer_bytes: 0, ..Options::ENGINE }, "smallest buffer"),
+    ] {
+        assert!(navigate(&situation, &memory(1 << 30), &options).unwrap_err().contains(part));
+    }
+}
+
+#[test]
+fn a_tie_goes_to_the_simpler_design() {
+    // Memory for all the data: every design answers lookups for nothing, and without updates all are alike.
+    let reads = navigate(&situation([1.0, 0.0, 0.0, 0.0]), &memory(1 << 40), &Options::ENGINE);
+    let default = reads.unwrap().plan.design;
+    assert_eq!((default.policy(), default.size_ratio), (Some(MergePolicy::Leveling), 10.0));
+    for mix in [[0.1, 0.0, 0.9, 0.0], [0.5, 0.3, 0.2, 0.0], [0.9, 0.0, 0.1, 0.0], [0.2, 0.2, 0.5, 0.1]] {
+        let situation = situation(mix);
+        let tied = navigate(&situation, &memory(23_200_000), &Options::ENGINE).unwrap();
+        let plain = Options { tie: 0.0, sensitivity: false, ..Options::ENGINE };
+        let fastest = navigate(&situation, &memory(23_200_000), &plain).unwrap();
+        assert!(tied.costs.cost_ns_per_op <= fastest.costs.cost_ns_per_op * 1.01);
+        // The fastest of all and of every other policy is told, each with its reason, fastest first.
+        let times: Vec<f64> = tied.alternatives.iter().map(|other| other.times_the_cost).collect();
+        assert!(times.is_sorted() && times.len() >= 2, "{times:?}");
+        for other in &tied.alternatives {
+            assert!(other.why.contains("slower") || other.why.contains("a tie"), "{}", other.why);
+        }
+        assert!(tied.why.contains("fastest design") || tied.why.contains("simpler than"), "{}", tied.why);
+    }
+}
+
+#[test]
+fn memory_is_not_overspent() {
+    for (mix, memory_bytes) in [
+        ([0.1, 0.0, 0.9, 0.0], 8_000_000),
+        ([0.3, 0.6, 0.1, 0.0], 23_200_000),
+        ([0.5, 0.1, 0.3, 0.1], 1 << 33),
+    ] {
+        let best = navigate(&situation(mix), &memory(memory_bytes), &Options::ENGINE).unwrap();
+        let spent = best.plan.design.buffer_bytes as f64 * 2.0
+            + best.costs.filter_bytes
+            + best.plan.cache_bytes as f64
+            + best.costs.fence_bytes;
+        assert!(spent <= memory_bytes as f64 + 8.0, "{spent} of {memory_bytes}");
+        best.plan.design.validate().unwrap();
+        // A tenth more data still makes no further level.
+        let design = &best.plan.design;
+        let grown = DataSet { entries: 10_990_000, ..situation(mix).data };
+        assert_eq!(grown.levels(design).unwrap(), best.costs.levels);
+    }
+}
+
+#[test]
+fn equations_25_to_28_agree() {
+    let options = Options { tie: 0.0, sensitivity: false, ..Options::PAPER };
+    for mix in [[0.2, 0.0, 0.8, 0.0], [0.5, 0.0, 0.5, 0.0], [0.6, 0.2, 0.2, 0.0], [0.4, 0.1, 0.4, 0.1]] {
+        let situation = Situation {
+            data: DataSet { entries: 1 << 30, entry_bytes: 256.0, page_bytes: 4096 },
+            ..situation(mix)
+        };
+        let best = navigate(&situation, &memory(1 << 31), &options).unwrap();
+        let found = best.costs.cost_ns_per_op / situation.device.read_ns;
+        let memory_bits = (8u64 << 31) as f64;
+        // The design that was found fills whole levels, so the formula for broken ones must agree about it...
+        let split = MemorySplit::new(&situation, &best.plan.design).unwrap();
+        let same = split.cost_ios(best.costs.filter_bytes * 8.0, memory_bits);
+        assert!((found / same - 1.0).abs() < 0.02, "{mix:?}: {found} I/Os, the closed form {same}");
+        // ...and whole levels cost something, but not much, against the best that broken ones promise.
+        let mut least = f64::INFINITY;
+        for (policy, quarters) in
+            MergePolicy::ALL.into_iter().flat_map(|policy| (8..80).map(move |q| (policy, q)))
+        {
+            let design = Design::new(policy, f64::from(quarters) / 4.0, 1 << 20, 1.0);
+            let split = MemorySplit::new(&situation, &design).unwrap();
+            let filter_bits = split.best_filter_bits(memory_bits, 32768.0);
+            least = least.min(split.cost_ios(filter_bits, memory_bits));
+        }
+        assert!((0.95..1.4).contains(&(found / least)), "{mix:?}: {found} I/Os, at best {least}");
+    }
+}
+
+#[test]
+fn sensitivity_points_the_right_way() {
+    let best = navigate(&situation([0.5, 0.1, 0.4, 0.0]), &memory(23_200_000), &Options::ENGINE).unwrap();
+    let of = |input| best.sensitivity.iter().find(|row| row.input == input);
+    assert!(of(Input::Ranges).is_none(), "there are none");
+    let elasticity = |input| of(input).unwrap().elasticity.unwrap();
+    assert!(elasticity(Input::Entries) < 0.0 && elasticity(Input::ReadTime) < 0.0);
+    assert!(elasticity(Input::Memory) > 0.0 && elasticity(Input::WriteTime) < 0.0);
+    // All time is the device's, half of it writes' at least.
+    let time = elasticity(Input::ReadTime) + elasticity(Input::WriteTime);
+    assert!((time + 1.0).abs() < 0.05, "{time}");
+    let memory = of(Input::Memory).unwrap();
+    let doubled = memory.doubled.unwrap();
+    // Keeping the design leaves what is new unused; nothing is lost by choosing anew.
+    assert!(doubled.kept_throughput_per_s.unwrap() <= doubled.throughput_per_s * 1.01);
+    assert!(memory.halved.unwrap().kept_throughput_per_s.is_none(), "it does not fit");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_input_gives_a_design_or_a_reason(
+        situation in any_situation(), memory_bytes in any_count(),
+        max_lookup_ios in prop::option::of(any_float()), max_update_ios in prop::option::of(any_float()),
+        buffers in prop_oneof![3 => 1.0..4.0f64, 1 => any_float()], growth in prop_oneof![3 => 1.0..2.0f64, 1 => any_float()],
+        fence_bytes_per_page in prop_oneof![3 => 0.0..100.0f64, 1 => any_float()],
+        smallest_buffer_bytes in prop_oneof![3 => 1024u64..1 << 20, 1 => any_count()],
+        block_cache: bool, sensitivity: bool,
+    ) {
+        let options = Options {
+            buffers, growth, fence_bytes_per_page, smallest_buffer_bytes, block_cache, sensitivity, ..Options::ENGINE
+        };
+        let bounds = Bounds { memory_bytes, max_lookup_ios, max_update_ios };
+        check(&situation, &bounds, &options)?;
+    }
+
+    #[test]
+    fn any_sensible_input_gives_a_design_or_a_reason(
+        entries in 1u64..1 << 50, entry_bytes in 1.0..1e6f64, page_bits in 9u32..20,
+        mix in prop::array::uniform4(prop_oneof![1 => Just(0.0), 3 => 0.0..100.0f64]), range_selectivity in 0.0..1.0f64,
+        read_ns in 10.0..1e8f64, write_ns in 0.0..1e8f64, memory_share in 1e-6..4.0f64,
+        max_lookup_ios in prop::option::of(0.0..3.0f64), max_update_ios in prop::option::of(0.0..3.0f64),
+        block_cache: bool,
+    ) {
+        let [empty_lookups, found_lookups, updates, ranges] = mix;
+        let situation = Situation {
+            data: DataSet { entries, entry_bytes, page_bytes: 1 << page_bits },
+            workload: Workload { empty_lookups, found_lookups, updates, ranges, range_selectivity },
+            device: Device { read_ns, write_ns, cpu: CpuTimes::NONE },
+        };
+        let memory_bytes = (situation.data.bytes() * memory_share) as u64;
+        let options = Options { block_cache, sensitivity: false, ..Options::ENGINE };
+        check(&situation, &Bounds { memory_bytes, max_lookup_ios, max_update_ios }, &options)?;
+    }
+}
+
+/// A design within its bounds, or a reason.
+fn check(situation: &Situation, bounds: &Bounds, options: &Options) -> Result<(), TestCaseError> {
+    match navigate(situation, bounds, options) {
+        Ok(best) => {
+            prop_assert!(best.plan.design.validate().is_ok());
+            prop_assert!(best.costs.cost_ns_per_op.is_finite() && best.costs.throughput_per_s > 0.0);
+            prop_assert!(best.costs.lookup_reads <= bounds.max_lookup_ios.unwrap_or(f64::MAX));
+            prop_assert!(best.costs.update_ios <= bounds.max_update_ios.unwrap_or(f64::MAX));
+            for other in &best.alternatives {
+                prop_assert!(!other.why.contains("NaN") && !other.why.contains("inf"), "{}", other.why);
+            }
+            for row in &best.sensitivity {
+                prop_assert!(row.elasticity.is_none_or(f64::is_finite));
+            }
+            // The same question has the same answer.
+            let again = navigate(situation, bounds, options);
+            prop_assert_eq!(again.as_ref().map(|again| &again.plan), Ok(&best.plan));
+        }
+        Err(why) => prop_assert!(!why.is_empty() && !why.contains("NaN bytes")),
+    }
+    Ok(())
+}

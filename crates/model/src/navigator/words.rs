@@ -1,0 +1,150 @@
+//! Reasons in words: why a design won, why others lost, why none is left.
+//!
+//! Not here: how they were found ([`super::search`]).
+
+use super::search::{Candidate, Goal, Runs, Search};
+use super::{Bounds, Chosen, Options};
+use crate::cost::{Plan, Situation};
+use crate::design::MergePolicy;
+
+/// A design's policy and size ratio.
+pub(super) fn name(plan: &Plan) -> String {
+    let design = &plan.design;
+    match design.policy() {
+        Some(policy) => format!("{policy} with T = {}", short(design.size_ratio)),
+        None => format!(
+            "K = {}, Z = {} with T = {}",
+            design.inner_runs,
+            design.last_runs,
+            short(design.size_ratio)
+        ),
+    }
+}
+
+/// A figure with three digits that count.
+fn short(value: f64) -> String {
+    let digits = match value.abs() {
+        0.0 => 0,
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        size => (2.0 - size.log10().floor()).clamp(3.0, 12.0) as usize,
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Why it is the best.
+pub(super) fn why_best(bounds: &Bounds, chosen: &Chosen) -> String {
+    let Chosen { best, fastest, .. } = chosen;
+    let mut why = if best.plan.design == fastest.plan.design {
+        format!("{} is the fastest design", name(&best.plan))
+    } else {
+        let percent = (best.costs.times_the_cost_of(&fastest.costs) - 1.0) * 100.0;
+        format!(
+            "{} is simpler than {}, which is only {} % faster",
+            name(&best.plan),
+            name(&fastest.plan),
+            short(percent.max(0.0))
+        )
+    };
+    for (what, bound, cost) in [
+        ("lookups", bounds.max_lookup_ios, best.costs.lookup_reads),
+        ("updates", bounds.max_update_ios, best.costs.update_ios),
+    ] {
+        if let Some(bound) = bound {
+            why += &format!("; {what} take {} I/Os of the {} allowed", short(cost), short(bound));
+        }
+    }
+    why
+}
+
+/// Why `other` lost: the kinds of operations at which it is dearer, and those at which it is cheaper.
+pub(super) fn why_lost(
+    situation: &Situation,
+    options: &Options,
+    best: &Candidate,
+    other: &Candidate,
+) -> String {
+    let slower = other.costs.times_the_cost_of(&best.costs) - 1.0;
+    let mut why = if slower.abs() <= options.tie {
+        format!(
+            "{} % {}, which is a tie, and less simple",
+            short(slower.abs() * 100.0),
+            faster_or_slower(slower)
+        )
+    } else {
+        format!("{} % {}", short(slower.abs() * 100.0), faster_or_slower(slower))
+    };
+    let shares = situation.workload.shares();
+    let (mine, its) = (&best.costs, &other.costs);
+    let mut parts: Vec<(f64, String)> = [
+        ("lookups", shares.lookups, mine.lookup_ns, its.lookup_ns, mine.lookup_reads, its.lookup_reads),
+        ("updates", shares.updates, mine.update_ns, its.update_ns, mine.update_ios, its.update_ios),
+        ("ranges", shares.ranges, mine.range_ns, its.range_ns, mine.range_ios, its.range_ios),
+    ]
+    .into_iter()
+    .filter(|(_, share, ..)| *share > 0.0)
+    .map(|(what, share, my_ns, its_ns, my_ios, its_ios)| {
+        let difference = share * (its_ns - my_ns);
+        let verb = if difference > 0.0 { "cost" } else { "save" };
+        let text = format!(
+            "its {what} {verb} {} ns an operation ({} I/Os instead of {})",
+            short(difference.abs()),
+            short(its_ios),
+            short(my_ios)
+        );
+        (difference, text)
+    })
+    .filter(|(difference, _)| *difference != 0.0)
+    .collect();
+    parts.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
+    if !parts.is_empty() {
+        let parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+        why += &format!(": {}", parts.join(", "));
+    }
+    why
+}
+
+fn faster_or_slower(slower: f64) -> &'static str {
+    if slower < 0.0 { "faster" } else { "slower" }
+}
+
+/// Why no design keeps the bounds: the bound, and the least that can be had.
+pub(super) fn infeasible(search: &Search<'_>) -> String {
+    let Bounds { memory_bytes, max_lookup_ios, max_update_ios } = *search.bounds;
+    let least = |goal, bounds: &Bounds| {
+        let search = Search { goal, bounds, ..*search };
+        let of_policies =
+            MergePolicy::ALL.into_iter().filter_map(|policy| search.best_of(Runs::Policy(policy)));
+        of_policies.min_by(Candidate::compare)
+    };
+    let free = Bounds { max_lookup_ios: None, max_update_ios: None, ..*search.bounds };
+    for (what, bound, goal) in
+        [("a lookup", max_lookup_ios, Goal::Lookups), ("an update", max_update_ios, Goal::Updates)]
+    {
+        let Some(bound) = bound else { continue };
+        let Some(best) = least(goal, &free) else { continue };
+        if best.value > bound {
+            return format!(
+                "no design in {memory_bytes} bytes of memory answers {what} with {bound} I/Os or less: the least is \
+                 {}, by {}",
+                short(best.value),
+                name(&best.plan)
+            );
+        }
+    }
+    let with_lookups = Bounds { max_lookup_ios, ..free };
+    match (max_lookup_ios, least(Goal::Updates, &with_lookups)) {
+        (Some(lookups), Some(best)) => format!(
+            "no design in {memory_bytes} bytes of memory keeps both bounds: with lookups of {lookups} I/Os or less \
+             an update takes at least {}, by {}",
+            short(best.value),
+            name(&best.plan)
+        ),
+        _ => format!(
+            "no design takes this data with {memory_bytes} bytes of memory: with the largest size ratio and the \
+             largest write buffer that fits it would need more levels than there are"
+        ),
+    }
+}

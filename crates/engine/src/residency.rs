@@ -34,7 +34,7 @@ use shamba_table::{LedgerPart, Residency, TableId, TableReader};
 use self::arbiter::Arbiter;
 pub use self::report::{LevelMemory, MemoryPrices};
 pub(crate) use self::survey::module_rates;
-use self::survey::{KnownTables, Survey, fetched_modules};
+use self::survey::{KnownTables, Survey, mask_of};
 use crate::core::{Core, lock};
 use crate::error::{Error, Result};
 use crate::memory::cache_share_bytes;
@@ -279,7 +279,7 @@ impl Core {
         let mut changed = BTreeSet::new();
         for (at, reader) in survey.readers.iter().enumerate() {
             self.let_partitions_go(reader, plan.partitions.get(at).map_or(0, |count| *count as usize));
-            let fetched = fetched_modules(self.settings.module_skipping, wanted(at));
+            let fetched = plan.fetched.get(at).map_or(0, |fetched| mask_of(*fetched));
             let Some(filter) = reader.filter() else { continue };
             let held = survey::held_slices(&filter);
             if held == wanted(at) && filter.fetched() == fetched {
@@ -343,14 +343,15 @@ impl Core {
         unreadable: &mut BTreeSet<TableId>,
     ) {
         unreadable.retain(|table| survey.readers.iter().any(|reader| reader.id() == *table));
-        for ((reader, wanted), partitions) in survey.readers.iter().zip(&plan.slices).zip(&plan.partitions) {
+        let planned = plan.slices.iter().zip(&plan.fetched).zip(&plan.partitions);
+        for (reader, ((slices, fetched), partitions)) in survey.readers.iter().zip(planned) {
             if self.is_stopping() {
                 return; // Who closes waits for this.
             }
             // One failing the other is tried all the same.
             let outcomes = [
                 self.read_partitions(reader, *partitions as usize),
-                self.read_slices(reader, wanted, changed),
+                self.read_slices(reader, (slices, mask_of(*fetched)), changed),
             ];
             for error in outcomes.into_iter().filter_map(Result::err) {
                 self.note_unreadable(reader, &error, unreadable);
@@ -362,7 +363,7 @@ impl Core {
     fn read_slices(
         &self,
         reader: &TableReader,
-        wanted: &[u32],
+        (wanted, fetched): (&[u32], u8),
         changed: &mut BTreeSet<TableId>,
     ) -> Result<()> {
         let Some(filter) = reader.filter() else { return Ok(()) };
@@ -372,7 +373,6 @@ impl Core {
             return Ok(());
         }
         self.make_memory(bytes);
-        let fetched = fetched_modules(self.settings.module_skipping, wanted);
         let held = reader.hold_filter(wanted, fetched)?;
         held.warnings.into_iter().for_each(|warning| self.warn(warning));
         if held.changed {

@@ -91,6 +91,8 @@ const AUTO_BLOCKED_PART: u64 = 6;
 /// Tables are not cut smaller than this unless told so: an open table takes 2 to 3 KiB of memory whatever its size, which
 /// for 10 million small entries in tables of half a megabyte were more than half of a budget of 8 MiB.
 const TABLE_BYTES_MIN: u64 = 2 << 20;
+/// Iterators may have an eighth of the budget up to this, and beyond it a thirty-second.
+const ITERATOR_BYTES_ROOMY: u64 = 32 << 20;
 /// What building a table takes whatever its size.
 const WORK_BYTES_MIN: u64 = 384 << 10;
 
@@ -400,9 +402,10 @@ impl Settings {
         2 * (WORK_BYTES_MIN.min(self.memory_budget_bytes / 32) + self.table_bytes() / 4)
     }
 
-    /// What open iterators may hold together, about; above it idle ones lose what they can do without.
+    /// What open iterators may hold together, about; above it idle ones lose what they can do without. It comes and goes in
+    /// small pieces, of which the allocator keeps what nobody has any more: a smaller part of a large budget.
     pub fn iterator_bytes(&self) -> u64 {
-        self.memory_budget_bytes / 8
+        (self.memory_budget_bytes / 8).min(ITERATOR_BYTES_ROOMY).max(self.memory_budget_bytes / 32)
     }
 
     /// Longer values stay in the log until they are flushed: a memtable is not filled by a few of them.

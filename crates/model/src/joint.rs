@@ -11,9 +11,15 @@
 //! the rest of the index saves   (1 - x) * S * index_ns
 //! ```
 //!
-//! Where lookups may not pass over the first r modules (`Skipping::None`, `Partial`), those are read for each probe that finds
-//! them neither ruled out nor in memory; then w * f_1 ... f_max(d,r) is what is searched, and the next module up to r saves
-//! (v + w * f_1 ... f_d) * fetch_ns instead.
+//! A module that is not in memory is passed over, or it is *fetched*: read for each probe that comes to it. With modules up to
+//! r >= d fetched, the file costs
+//!
+//! ```text
+//! sum over j from d to r - 1 of (v + w * f_1 ... f_j) * fetch_ns + (v + w * f_1 ... f_r) * (data_ns + (1 - x) * index_ns)
+//! ```
+//!
+//! and r is what makes that least, but never less than the modules that may not be passed over (`Skipping::None`, `Partial`).
+//! What a piece saves is the difference of the file's cost without and with it.
 //!
 //! Each makes the other worth less and nothing makes anything worth more, so the best per byte is taken next, values
 //! being looked at anew when they come up: what has lost value meanwhile goes back into the queue. Modules that pay
@@ -53,9 +59,9 @@ pub struct FileMemory {
     pub index_ns: f64,
     /// The filter's modules, in the order in which they are asked.
     pub modules: Vec<Module>,
-    /// So many of them, from the first on, are read where they are not in memory; the others are passed over.
-    pub fetched_modules: usize,
-    /// What reading one of those costs.
+    /// So many of them, from the first on, may not be passed over.
+    pub asked_modules: usize,
+    /// What fetching a module that is not in memory costs.
     pub fetch_ns: f64,
     /// The index; without partitions there is none to hold.
     pub index: FileIndex,
@@ -83,6 +89,8 @@ pub struct JointPlan {
     pub slices: Vec<Vec<u32>>,
     /// Of each file: how many partitions.
     pub partitions: Vec<u32>,
+    /// Of each file: so many modules, from the first on, are fetched where they are not in memory; the others are passed over.
+    pub fetched: Vec<usize>,
     /// The bytes of all of them.
     pub bytes: u64,
     /// What lookups cost with them, in nanoseconds per second: searches and probes.
@@ -213,7 +221,12 @@ pub fn plan_jointly(
     }
     plan.loss_per_byte = if plan.loss_per_byte.is_finite() { plan.loss_per_byte } else { 0.0 };
     plan.bytes = budget_bytes - left;
-    plan.cost_ns_per_second = cost_ns_per_second(files, &plan.slices, &plan.partitions, weighing.probe_ns)?;
+    for (at, file) in files.iter().enumerate() {
+        let index_held = part(plan.partitions[at], file.index.partitions);
+        let (cost, fetched) = rates[at].cost(file, &plan.slices[at], index_held, weighing.probe_ns);
+        plan.fetched.push(fetched);
+        plan.cost_ns_per_second += cost;
+    }
     Ok(plan)
 }
 
@@ -232,32 +245,22 @@ pub fn cost_ns_per_second(
     }
     let mut sum = 0.0;
     for ((file, slices), partitions) in files.iter().zip(slices).zip(partitions) {
-        let mut empty = file.probes.empty_per_second;
-        let mut probes = 0.0;
-        for (at, (module, slices)) in file.modules.iter().zip(slices).enumerate() {
-            let held = f64::from((*slices).min(module.slices)) / f64::from(module.slices.max(1));
-            let reaching = empty + file.probes.found_per_second;
-            let asked = if at < file.fetched_modules { 1.0 } else { held };
-            probes += asked * reaching;
-            sum += (asked - held) * reaching * file.fetch_ns;
-            empty *= 1.0 - asked * (1.0 - module.fpr);
-        }
-        let held = f64::from((*partitions).min(file.index.partitions));
-        let absent =
-            if file.index.partitions == 0 { 0.0 } else { 1.0 - held / f64::from(file.index.partitions) };
-        let searches = empty + file.probes.found_per_second;
-        sum += searches * (file.data_ns + absent * file.index_ns) + probes * probe_ns;
+        let index_held = part(*partitions, file.index.partitions);
+        sum += Rates::of(file)?.cost(file, slices, index_held, probe_ns).0;
     }
     Ok(sum)
 }
 
-/// Searches and probes a second with the first modules in memory.
+/// The share of `all` pieces that `held` are; all of none.
+fn part(held: u32, all: u32) -> f64 {
+    if all == 0 { 1.0 } else { f64::from(held.min(all)) / f64::from(all) }
+}
+
+/// Probes a second with the first modules asked.
 struct Rates {
     /// With the first 0, 1, 2 ... modules: empty probes that pass them.
     empty: Vec<f64>,
     found: f64,
-    /// Modules that are asked whatever is in memory.
-    always: usize,
 }
 
 impl Rates {
@@ -281,8 +284,7 @@ impl Rates {
         if partitions > 0 && bytes < u64::from(partitions) {
             return Err(format!("an index of {bytes} bytes in {partitions} partitions"));
         }
-        let always = file.fetched_modules.min(file.modules.len());
-        Ok(Self { empty, found: file.probes.found_per_second, always })
+        Ok(Self { empty, found: file.probes.found_per_second })
     }
 
     /// Probes that pass the first modules.
@@ -290,9 +292,40 @@ impl Rates {
         self.found + self.empty[modules]
     }
 
-    /// Searches with the first modules in memory.
-    fn searches(&self, modules: usize) -> f64 {
-        self.reaching(modules.max(self.always))
+    /// What the file costs with its first `modules` in memory and this share of its index, fetching included and probes not.
+    fn whole_cost(&self, file: &FileMemory, modules: usize, index_held: f64) -> f64 {
+        let search_ns = file.data_ns + (1.0 - index_held) * file.index_ns;
+        let (mut fetching, mut least) = (0.0, f64::INFINITY);
+        for end in modules..=file.modules.len() {
+            if end >= file.asked_modules.min(file.modules.len()) {
+                least = least.min(fetching + self.reaching(end) * search_ns);
+            }
+            if end < file.modules.len() {
+                fetching += self.reaching(end) * file.fetch_ns;
+            }
+        }
+        least
+    }
+
+    /// What the file costs with these slices and this share of its index, probes included, and how many modules are best
+    /// fetched where they are not in memory.
+    fn cost(&self, file: &FileMemory, slices: &[u32], index_held: f64, probe_ns: f64) -> (f64, usize) {
+        let search_ns = file.data_ns + (1.0 - index_held) * file.index_ns;
+        let with = |fetched: usize| {
+            let (mut cost, mut empty) = (0.0, file.probes.empty_per_second);
+            for (at, (module, slices)) in file.modules.iter().zip(slices).enumerate() {
+                let held = part(*slices, module.slices);
+                let asked = if at < fetched { 1.0 } else { held };
+                let reaching = empty + self.found;
+                cost += reaching * (asked * probe_ns + (asked - held) * file.fetch_ns);
+                empty *= 1.0 - asked * (1.0 - module.fpr);
+            }
+            cost + (empty + self.found) * search_ns
+        };
+        let least = file.asked_modules.min(file.modules.len());
+        let costs = (least..=file.modules.len()).map(|fetched| (with(fetched), fetched));
+        // Among equals the fewest: nothing is fetched that saves nothing.
+        costs.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
     }
 }
 
@@ -314,18 +347,16 @@ fn next_modules(
     if taken.filter_ended {
         return None;
     }
-    let search_ns =
-        file.data_ns + if taken.index || file.index.partitions == 0 { 0.0 } else { file.index_ns };
+    let index_held = if taken.index || file.index.partitions == 0 { 1.0 } else { 0.0 };
+    let before = rates.whole_cost(file, taken.modules, index_held);
     let mut best: Option<Offer> = None;
-    let (mut bytes, mut saved) = (0, 0.0);
+    let (mut bytes, mut probes) = (0, 0.0);
     for end in taken.modules + 1..=file.modules.len() {
         bytes += bytes_of(&file.modules[end - 1..end]);
-        saved += if end <= rates.always {
-            rates.reaching(end - 1) * file.fetch_ns
-        } else {
-            (rates.empty[end - 1] - rates.empty[end]) * search_ns
-                - rates.reaching(end - 1) * weighing.probe_ns
-        };
+        if end > file.asked_modules {
+            probes += rates.reaching(end - 1); // The others are asked anyway.
+        }
+        let saved = before - rates.whole_cost(file, end, index_held) - probes * weighing.probe_ns;
         let kept = if end <= file.held_modules { 1.0 + weighing.margin } else { 1.0 };
         let per_byte = kept * saved / bytes as f64;
         if per_byte > best.map_or(0.0, |best| best.per_byte) {
@@ -346,7 +377,8 @@ fn whole_index(
         return None;
     }
     let kept = if file.holds_index { 1.0 + weighing.margin } else { 1.0 };
-    let per_byte = kept * rates.searches(taken.modules) * file.index_ns / file.index.bytes as f64;
+    let cost = |index_held| rates.whole_cost(file, taken.modules, index_held);
+    let per_byte = kept * (cost(0.0) - cost(1.0)) / file.index.bytes as f64;
     (per_byte > 0.0).then_some(Offer { per_byte, file: at, end: None })
 }
 

@@ -28,6 +28,8 @@ const SEARCH_CPU_NS: f64 = 400.0;
 const PARTITION_CPU_NS: f64 = 400.0;
 /// One probe of a module.
 const PROBE_NS: f64 = 8.0;
+/// What a byte of a slice that is read for one lookup costs, beside the read: slices are larger than blocks.
+const SLICE_NS_PER_BYTE: f64 = 0.3;
 /// A read where only reads count: any figure will do, as long as all consumers of memory are judged by the same.
 const COUNTED_READ_NS: f64 = 1_000.0;
 
@@ -70,6 +72,15 @@ impl Prices {
             index_ns: read_ns + PARTITION_CPU_NS,
             read_share,
         }
+    }
+
+    /// Reading a slice of one of these modules for a lookup. It may be in the cache as a data block may be.
+    fn fetch_ns(&self, modules: &[Module]) -> f64 {
+        let slices: u64 = modules.iter().map(|module| u64::from(module.slices)).sum();
+        let bytes: u64 = modules.iter().map(|module| module.bytes).sum();
+        let copy_ns =
+            if self.probe_ns > 0.0 { bytes as f64 / slices.max(1) as f64 * SLICE_NS_PER_BYTE } else { 0.0 };
+        self.read_share * (self.read_ns + copy_ns)
     }
 
     /// Where computing costs nothing, and a search as many reads as it takes on average.
@@ -200,9 +211,8 @@ fn file_memory(
         data_ns: prices.data_ns,
         index_ns: prices.index_ns,
         modules: modules.to_vec(),
-        fetched_modules: must_be_asked(skipping, modules.len()),
-        // Slices that are fetched come through the cache, which knows nothing of what they are.
-        fetch_ns: prices.read_share * prices.read_ns,
+        asked_modules: must_be_asked(skipping, modules.len()),
+        fetch_ns: prices.fetch_ns(modules),
         index: index_of(reader),
         held_modules,
         holds_index: held_partitions(reader) == reader.index_partitions(),
@@ -294,11 +304,6 @@ pub(super) fn missing_bytes(reader: &TableReader, filter: &ResidentFilter, wante
     modules.map(missing).sum()
 }
 
-/// The modules that lookups fetch where they are not held whole: those that may not be skipped.
-pub(super) fn fetched_modules(skipping: Skipping, wanted: &[u32]) -> u8 {
-    mask_of(must_be_asked(skipping, wanted.len()))
-}
-
 /// How many of a filter's modules, from the first on, lookups may not pass over.
 fn must_be_asked(skipping: Skipping, modules: usize) -> usize {
     match skipping {
@@ -325,7 +330,8 @@ pub(super) fn worth_fetching(skipping: Skipping, file: &FileMemory, gain_per_byt
     mask
 }
 
-fn mask_of(modules: usize) -> u8 {
+/// The first modules as a mask.
+pub(super) fn mask_of(modules: usize) -> u8 {
     ((1u16 << modules.min(8)) - 1) as u8
 }
 
@@ -340,7 +346,7 @@ mod tests {
             data_ns: 500.0,
             index_ns: 500.0,
             modules: vec![module; 3],
-            fetched_modules: 0,
+            asked_modules: 0,
             fetch_ns: 0.0,
             index: FileIndex::default(),
             held_modules: 0,
@@ -392,9 +398,8 @@ mod tests {
             assert_eq!(worth_fetching(Skipping::Partial, &file(1.0), gain), full | 1, "{gain}");
             assert_eq!(worth_fetching(Skipping::None, &file(1.0), gain), 0b111, "{gain}");
         }
-        assert_eq!(fetched_modules(Skipping::None, &[1, 0]), 0b11);
-        assert_eq!(fetched_modules(Skipping::Partial, &[1, 0]), 0b1);
-        assert_eq!(fetched_modules(Skipping::Full, &[1, 0]), 0);
-        assert_eq!(fetched_modules(Skipping::Partial, &[]), 0);
+        assert_eq!([0, 1, 2, 8].map(mask_of), [0, 0b1, 0b11, 0xff]);
+        assert_eq!(Skipping::ALL.map(|skipping| must_be_asked(skipping, 2)), [2, 1, 0]);
+        assert_eq!(must_be_asked(Skipping::Partial, 0), 0);
     }
 }

@@ -19,6 +19,9 @@ impl Dice {
     }
 }
 
+/// Nobody fetches for this.
+const NEVER: f64 = 1e15;
+
 fn plain(probe_ns: f64) -> Weighing {
     Weighing { probe_ns, margin: 0.0 }
 }
@@ -36,8 +39,8 @@ fn random_file(dice: &mut Dice, pieces: u32) -> FileMemory {
         data_ns: 500.0 + 1000.0 * dice.share(),
         index_ns: 1500.0 * dice.share(),
         modules,
-        fetched_modules: 0,
-        fetch_ns: 0.0,
+        asked_modules: 0,
+        fetch_ns: NEVER,
         index: FileIndex { bytes: u64::from(partitions) * (1 + dice.below(60)), partitions },
         held_modules: 0,
         holds_index: false,
@@ -88,7 +91,8 @@ fn plans_stay_within_the_budget_and_near_the_best_of_all() {
         if seed % 3 == 0 {
             // Some that may not be passed over.
             for file in &mut files {
-                file.fetched_modules = dice.below(5) as usize;
+                file.asked_modules = dice.below(5) as usize;
+                // And some that had better not be.
                 file.fetch_ns = 1500.0 * dice.share();
             }
         }
@@ -119,8 +123,8 @@ fn many_small_pieces_come_within_a_few_hundredths_of_the_best() {
                 data_ns: 1.0,
                 index_ns: 1.0,
                 modules: vec![module; 2],
-                fetched_modules: 0,
-                fetch_ns: 0.0,
+                asked_modules: 0,
+                fetch_ns: NEVER,
                 index: FileIndex { bytes: 900, partitions: 5 },
                 held_modules: 0,
                 holds_index: false,
@@ -241,8 +245,8 @@ fn nonsense_is_refused() {
         data_ns: 1.0,
         index_ns: 1.0,
         modules: vec![Module { bytes: 64, slices: 1, fpr: 0.1 }],
-        fetched_modules: 0,
-        fetch_ns: 0.0,
+        asked_modules: 0,
+        fetch_ns: NEVER,
         index: FileIndex { bytes: 10, partitions: 2 },
         held_modules: 0,
         holds_index: false,
@@ -260,4 +264,34 @@ fn nonsense_is_refused() {
         assert!(error.starts_with("file 1: "), "{error}");
     }
     assert!(plan_jointly(&[good], plain(f64::NAN), 100).is_err());
+}
+
+#[test]
+fn a_module_is_fetched_where_that_costs_less_than_the_search_that_it_spares() {
+    let file = FileMemory {
+        probes: FileProbes { empty_per_second: 100.0, found_per_second: 1.0 },
+        data_ns: 1000.0,
+        index_ns: 200.0,
+        modules: vec![Module { bytes: 100, slices: 1, fpr: 0.1 }; 2],
+        asked_modules: 0,
+        fetch_ns: 1000.0,
+        index: FileIndex { bytes: 1000, partitions: 1 },
+        held_modules: 0,
+        holds_index: false,
+    };
+    let plan =
+        |file: &FileMemory, budget| plan_jointly(std::slice::from_ref(file), plain(0.0), budget).unwrap();
+    // Nothing fits: 101 fetches spare 90 searches of 1,200 ns; 11 more would only spare 9.
+    let nothing = plan(&file, 0);
+    assert_eq!((&nothing.slices[0][..], nothing.fetched[0]), (&[0, 0][..], 1));
+    assert!((nothing.cost_ns_per_second - 114_200.0).abs() < 1e-6, "{nothing:?}");
+    assert_eq!(plan(&FileMemory { index_ns: 300.0, ..file.clone() }, 0).fetched, [2]);
+    // With the index in memory a search costs as much as a fetch does: it is not worth it any more.
+    let dear = FileMemory { modules: vec![Module { bytes: 9000, slices: 1, fpr: 0.1 }], ..file.clone() };
+    let with_index = plan(&dear, 1000);
+    assert_eq!((with_index.partitions[0], with_index.fetched[0]), (1, 0));
+    // What may not be passed over is fetched at any price; what is in memory need not be.
+    assert_eq!(plan(&FileMemory { asked_modules: 2, fetch_ns: 1e9, ..file.clone() }, 0).fetched, [2]);
+    let all = plan(&file, 1200);
+    assert_eq!((&all.slices[0][..], all.fetched[0]), (&[1, 1][..], 0));
 }

@@ -8,8 +8,10 @@ use std::fmt;
 use std::ops::Bound;
 
 use fastrand::Rng;
+use shamba::{Allocation, MergePolicy};
 
 use crate::oracle::{Change, Span};
+use crate::vectors::Shape;
 
 /// One thing that a caller does.
 #[derive(Clone, PartialEq, Eq)]
@@ -129,10 +131,29 @@ pub enum Op {
         /// Index into `SPACES`, not 0.
         space: usize,
     },
+    /// The live database moves to another design.
+    Redesign(Redesign),
     /// Every byte is verified.
     Verify,
     /// A lookup is explained.
     Explain(Vec<u8>),
+}
+
+/// A design to move to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Redesign {
+    /// T in tenths.
+    pub size_ratio_tenths: u32,
+    /// K and Z.
+    pub shape: Shape,
+    /// Bytes of a memtable.
+    pub write_buffer: u64,
+    /// Filter bits per key in tenths.
+    pub bits_tenths: u32,
+    /// Whether filters have bytes in all, too.
+    pub filter_memory: Option<u64>,
+    /// What filter bits follow.
+    pub allocation: Allocation,
 }
 
 /// One move of a cursor.
@@ -320,7 +341,24 @@ impl Generator {
             }
             988 => Op::DropSpace { space: self.rng.usize(1..3) },
             989..991 => Op::Verify,
+            991..995 => Op::Redesign(self.redesign()),
             _ => Op::Explain(shape.near(&mut self.rng)),
+        }
+    }
+
+    fn redesign(&mut self) -> Redesign {
+        let rng = &mut self.rng;
+        let shape = match rng.bool() {
+            true => Shape::Named(MergePolicy::ALL[rng.usize(..MergePolicy::ALL.len())]),
+            false => Shape::Fluid { inner: rng.u32(1..6), last: rng.u32(1..5) },
+        };
+        Redesign {
+            size_ratio_tenths: rng.u32(20..70),
+            shape,
+            write_buffer: 1 << rng.u32(10..15),
+            bits_tenths: rng.u32(..120),
+            filter_memory: (rng.u8(..4) == 0).then(|| rng.u64(..4 << 10)),
+            allocation: Allocation::ALL[rng.usize(..Allocation::ALL.len())],
         }
     }
 
@@ -433,6 +471,7 @@ impl fmt::Debug for Op {
                 write!(f, "snapshot_read {slot} {space}:{} {}", shown(key), shown_span(span))
             }
             Self::SnapshotDrop { slot } => write!(f, "snapshot_drop {slot}"),
+            Self::Redesign(target) => write!(f, "{target:?}"),
             Self::IterOpen { space, span } => write!(f, "iter_open {space}:{}", shown_span(span)),
             Self::IterStep { slot, back, steps } => write!(f, "iter_step {slot} back={back} x{steps}"),
             Self::Flush => f.write_str("flush"),

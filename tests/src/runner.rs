@@ -15,7 +15,7 @@ use shamba::{Durability, Iter, Snapshot, Stats};
 
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
-use crate::ops::{Op, shown};
+use crate::ops::{Op, Redesign, shown};
 use crate::oracle::{Change, Oracle, Pair, SPACES, fingerprint};
 use crate::seed::mixed;
 use crate::tally::Tally;
@@ -41,6 +41,8 @@ pub struct Runner {
     reopens: u64,
     /// Lookups of this life that came with their hash.
     hashed_gets: u64,
+    /// Merges of this life that are in the tally.
+    merges_counted: u64,
     tally: Tally,
 }
 
@@ -70,6 +72,7 @@ impl Runner {
             iterators: Vec::new(),
             reopens: 0,
             hashed_gets: 0,
+            merges_counted: 0,
             tally: Tally::default(),
         };
         runner.open()?;
@@ -128,10 +131,19 @@ impl Runner {
         compare::everything_at(self.spaces()?, &self.oracle, self.oracle.issued())
     }
 
+    /// Counts the merges since the last time, or the open.
+    fn count_merges(&mut self) -> Result<(), String> {
+        let merges = self.spaces()?.db.stats().merges;
+        let more = merges - std::mem::replace(&mut self.merges_counted, merges);
+        self.tally.add(&format!("merges, {}", self.vector.policy_name()), more);
+        Ok(())
+    }
+
     fn count_life(&mut self) -> Result<(), String> {
+        self.count_merges()?;
+        self.merges_counted = 0;
         let stats: Stats = self.spaces()?.db.stats();
         self.tally.add("flushes", stats.flushes);
-        self.tally.add(&format!("merges, {}", self.vector.policy_name()), stats.merges);
         self.tally.add("trivial moves", stats.trivial_moves);
         self.tally.add("iterators revoked", stats.iterators_revoked);
         self.tally.add("filters consulted", stats.filters_consulted);
@@ -178,6 +190,7 @@ impl Runner {
             Op::Checkpoint => self.checkpoint(),
             Op::Ingest(pairs) => self.ingest(pairs),
             Op::DropSpace { space } => self.drop_space(*space),
+            Op::Redesign(target) => self.redesign(target),
             Op::Verify => self.verify(),
             Op::Explain(key) => self.explain(key),
         }
@@ -461,6 +474,18 @@ impl Runner {
         spaces.others[space - 1] = Some(spaces.db.keyspace(SPACES[space]).map_err(failed("keyspace"))?);
         self.tally.add("keyspaces dropped", 1);
         Ok(())
+    }
+
+    fn redesign(&mut self, target: &Redesign) -> Result<(), String> {
+        self.count_merges()?; // By the policy that they were made under.
+        let target = self.vector.redesign(target);
+        let db = &self.spaces()?.db;
+        db.redesign(&target).map_err(failed("redesign"))?;
+        if db.tree_design() != target {
+            return Err(format!("after a redesign to {target:?} the design is {:?}", db.tree_design()));
+        }
+        self.tally.add("redesigns", 1);
+        self.compare_all().map_err(|error| format!("after the redesign: {error}"))
     }
 
     fn verify(&mut self) -> Result<(), String> {

@@ -8,14 +8,15 @@ use std::path::Path;
 use fastrand::Rng;
 use shamba::env::Env;
 use shamba::{
-    Builder, Compression, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency, Sizing,
-    Skipping,
+    Builder, Compression, Design, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency,
+    Sizing, Skipping, TreeDesign,
 };
 
+use crate::ops::Redesign;
 use crate::seed::mixed;
 
 /// How the tree merges.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// One of the three policies.
     Named(MergePolicy),
@@ -227,6 +228,29 @@ impl Vector {
             no_wal: kept.no_wal,
             ..other
         };
+    }
+
+    /// Takes over a design that the live database has moved to; gives it as the database takes it.
+    pub fn redesign(&mut self, target: &Redesign) -> TreeDesign {
+        self.shape = target.shape;
+        self.size_ratio = f64::from(target.size_ratio_tenths) / 10.0;
+        self.write_buffer = target.write_buffer;
+        self.bits_per_key = f64::from(target.bits_tenths) / 10.0;
+        let (inner_runs, last_runs) = match self.shape {
+            Shape::Named(policy) => policy.runs(self.size_ratio),
+            Shape::Fluid { inner, last } => (inner, last),
+        };
+        TreeDesign {
+            design: Design {
+                size_ratio: self.size_ratio,
+                inner_runs,
+                last_runs,
+                buffer_bytes: self.write_buffer,
+                bits_per_key: self.bits_per_key,
+            },
+            filter_memory_bytes: target.filter_memory,
+            allocation: target.allocation,
+        }
     }
 
     /// The name under which merges are counted.

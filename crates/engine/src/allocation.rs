@@ -370,13 +370,13 @@ impl JobBits {
 impl Core {
     /// What bits are shared out by in a keyspace now.
     pub(crate) fn allocation_rule(&self, keyspace: &KeyspaceCore) -> Rule {
-        let settings = &self.settings;
-        let budget = match settings.filter_memory_bytes {
-            None => Budget::BitsPerKey(settings.design.bits_per_key),
+        let live = self.settings.live.get();
+        let budget = match live.filter_memory_bytes {
+            None => Budget::BitsPerKey(live.design.bits_per_key),
             Some(bytes) => Budget::Bits(self.part_of_keyspace(keyspace, bytes.saturating_mul(8))),
         };
         Rule {
-            allocation: settings.filter_allocation,
+            allocation: live.filter_allocation,
             budget,
             layout: self.filter_layout(),
             window: keyspace.statistics.window(self.env.clock.now_us()),
@@ -385,15 +385,15 @@ impl Core {
 
     /// The family of the filters that are built now.
     pub(crate) fn filter_layout(&self) -> FilterLayout {
-        let settings = &self.settings;
-        let bytes = settings.filter_memory_bytes.unwrap_or_else(|| {
+        let live = self.settings.live.get();
+        let bytes = live.filter_memory_bytes.unwrap_or_else(|| {
             let entries = |keyspace: &Arc<KeyspaceCore>| -> u64 {
                 keyspace.load().version.tables().map(|(_, _, table)| table.meta.entries).sum()
             };
             let entries: u64 = self.keyspaces.load().values().map(entries).sum();
-            (entries as f64 * settings.design.bits_per_key / 8.0) as u64
+            (entries as f64 * live.design.bits_per_key / 8.0) as u64
         });
-        settings.filter_layout_for(bytes)
+        self.settings.filter_layout_for(bytes)
     }
 
     /// What a flush, or anything else that arrives in level 0, tells its tables.

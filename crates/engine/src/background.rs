@@ -74,6 +74,7 @@ impl Core {
             workers.push(("shamba-flush", Self::flush_worker, false));
             workers.push(("shamba-merge", Self::merge_worker, true));
             workers.push(("shamba-sync", Self::sync_worker, false));
+            workers.push(("shamba-tune", Self::tuning_worker, true));
             // Nobody waits for a merge as long as flushes get on, so merges give way to whoever reads and writes.
             workers.extend(
                 (1..self.merge_threads()).map(|_| ("shamba-help", Self::merge_helper as fn(&Self), true)),
@@ -109,6 +110,7 @@ impl Core {
         self.background.wake.notify_all();
         self.background.progress.notify_all();
         self.background.memory_wake.notify_all();
+        self.background.tune_wake.notify_all();
         {
             // Under the lock under which the sync worker looks at `shutdown`: it is told or sees.
             let _due = lock(&self.background.sync_due_us);
@@ -377,10 +379,10 @@ impl Core {
 
     /// What the trees are held to now. When `is_draining`, no flushed run may wait for others.
     pub(crate) fn rules(&self, is_draining: bool) -> Rules {
-        let (design, sizing, inbox) = (self.settings.design, self.settings.sizing, self.settings.inbox());
+        let (design, inbox) = (self.settings.live.get().design, self.settings.inbox());
         Rules {
             design,
-            sizing,
+            sizing: self.settings.sizing,
             inbox_trigger: inbox.trigger_runs,
             inbox_soft_runs: inbox.soft_runs,
             is_draining,

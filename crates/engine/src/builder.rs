@@ -18,7 +18,7 @@ use shamba_table::{Compression, LargeValues, Residency};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
-use crate::settings::{Durability, Settings, number, switch};
+use crate::settings::{Durability, LiveSettings, Settings, number, switch};
 
 type Change = Box<dyn Fn(&mut Settings) + Send>;
 
@@ -77,6 +77,10 @@ impl Builder {
         self
     }
 
+    fn change_live(self, change: impl Fn(&mut LiveSettings) + Send + 'static) -> Self {
+        self.change(move |s| s.live.change(&change))
+    }
+
     /// Lets each read of a file take `read_us` microseconds longer, and each append and sync `write_us`, in this open: a
     /// device that the machine does not have, for experiments ([`shamba_env::SlowFs`]). [`crate::Stats::emulated`]
     /// then says so. Fractions count; at most a second each. Default 0.
@@ -126,7 +130,7 @@ impl Builder {
     /// read, more merging under leveling, more runs under tiering.
     #[must_use]
     pub fn size_ratio(self, size_ratio: f64) -> Self {
-        self.change(move |s| s.design.size_ratio = size_ratio)
+        self.change_live(move |live| live.design.size_ratio = size_ratio)
     }
 
     /// Leveling (default; fewest runs), tiering (least merging) or lazy leveling (tiering above, one run on
@@ -134,40 +138,40 @@ impl Builder {
     /// in.
     #[must_use]
     pub fn merge_policy(self, policy: MergePolicy) -> Self {
-        self.change(move |s| s.policy = Some(policy))
+        self.change_live(move |live| live.policy = Some(policy))
     }
 
     /// K: runs that an inner level may have. Overrules the policy's value.
     #[must_use]
     pub fn inner_runs(self, runs: u32) -> Self {
-        self.change(move |s| {
-            s.policy = None;
-            s.design.inner_runs = runs;
+        self.change_live(move |live| {
+            live.policy = None;
+            live.design.inner_runs = runs;
         })
     }
 
     /// Z: runs that the last level may have. Overrules the policy's value.
     #[must_use]
     pub fn last_runs(self, runs: u32) -> Self {
-        self.change(move |s| {
-            s.policy = None;
-            s.design.last_runs = runs;
+        self.change_live(move |live| {
+            live.policy = None;
+            live.design.last_runs = runs;
         })
     }
 
     /// Size at which memtables are sealed and flushed, and the unit of all level capacities. Default 64 MiB.
     #[must_use]
     pub fn write_buffer(self, bytes: u64) -> Self {
-        self.change(move |s| s.design.buffer_bytes = bytes)
+        self.change_live(move |live| live.design.buffer_bytes = bytes)
     }
 
     /// Filter bits per key, in the mean over the tree: [`Self::filter_allocation`] says which table gets more. Default 10;
     /// 0 writes no filters. Takes the place of [`Self::filter_memory`].
     #[must_use]
     pub fn bits_per_key(self, bits: f64) -> Self {
-        self.change(move |s| {
-            s.design.bits_per_key = bits;
-            s.filter_memory_bytes = None;
+        self.change_live(move |live| {
+            live.design.bits_per_key = bits;
+            live.filter_memory_bytes = None;
         })
     }
 
@@ -175,7 +179,7 @@ impl Builder {
     /// [`Self::bits_per_key`].
     #[must_use]
     pub fn filter_memory(self, bytes: u64) -> Self {
-        self.change(move |s| s.filter_memory_bytes = Some(bytes))
+        self.change_live(move |live| live.filter_memory_bytes = Some(bytes))
     }
 
     /// What filter bits follow whenever a table is built: nothing, so that all tables get the same; the sizes of the runs,
@@ -183,15 +187,15 @@ impl Builder {
     /// seen to get ([`Self::statistics`]). Default [`Allocation::Monkey`]. Tables that exist keep what they have.
     #[must_use]
     pub fn filter_allocation(self, allocation: Allocation) -> Self {
-        self.change(move |s| s.filter_allocation = allocation)
+        self.change_live(move |live| live.filter_allocation = allocation)
     }
 
     /// Size ratio, runs, buffer and filter bits at once.
     #[must_use]
     pub fn design(self, design: Design) -> Self {
-        self.change(move |s| {
-            s.policy = design.policy();
-            s.design = design;
+        self.change_live(move |live| {
+            live.policy = design.policy();
+            live.design = design;
         })
     }
 
@@ -526,7 +530,7 @@ impl Builder {
         for change in &self.changes {
             change(&mut settings);
         }
-        settings.apply_policy();
+        settings.live.change(LiveSettings::apply_policy);
         settings
     }
 }

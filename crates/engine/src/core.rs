@@ -40,6 +40,7 @@ use crate::version::Version;
 use crate::version::manifest::{ManifestState, ManifestWriter};
 use crate::view::{View, ViewSource};
 use crate::wal::{ValueLog, WalWriter};
+use crate::workload::Observation;
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
 use crate::write::side::SideFile;
@@ -231,6 +232,8 @@ pub(crate) struct Background {
     pub progress: Condvar,
     /// What is in memory should be looked at again.
     pub memory_wake: Condvar,
+    /// The tuner is to stop.
+    pub tune_wake: Condvar,
     /// When the log must be synced for the interval writer that waits longest, if any does.
     pub sync_due_us: Mutex<Option<u64>>,
     /// That time was set, or came nearer.
@@ -267,6 +270,10 @@ pub(crate) struct Core {
     pub writing: Mutex<Writing>,
     /// `None` when read-only.
     pub installing: Mutex<Option<Installing>>,
+    /// What was asked of the database lately.
+    pub observation: Mutex<Observation>,
+    /// Held by whoever puts another design in force, before `installing`.
+    pub redesigning: Mutex<()>,
     pub background: Background,
     /// Held by whoever runs background work on the caller's thread.
     pub inline_work: Mutex<()>,

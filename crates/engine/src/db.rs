@@ -433,7 +433,7 @@ impl Db {
 
     /// The design in force.
     pub fn design(&self) -> Design {
-        self.core().settings.design
+        self.core().settings.live.get().design
     }
 
     /// All settings in force, as (name, value) text.

@@ -75,6 +75,15 @@ pub enum Event {
         /// Its bytes.
         bytes: u64,
     },
+    /// Another design is in force; merges begin to move the tree there.
+    Redesign {
+        /// The design before.
+        from: String,
+        /// The design now.
+        to: String,
+        /// About how many bytes merges have to write for it.
+        bytes: u64,
+    },
     /// A writer waits because flushes or merges are behind.
     StallBegin {
         /// What is behind.
@@ -133,6 +142,9 @@ impl fmt::Display for Event {
             }
             Self::TrivialMove { keyspace, target_level, bytes } => {
                 write!(f, "moved {bytes} bytes in {keyspace:?} to level {target_level} without rewriting")
+            }
+            Self::Redesign { from, to, bytes } => {
+                write!(f, "redesign from {from} to {to}: merges will write {bytes} bytes")
             }
             Self::StallBegin { reason } => write!(f, "writes stall: {reason}"),
             Self::StallEnd { duration_us } => write!(f, "writes go on after {duration_us} us"),

@@ -31,6 +31,8 @@ impl Core {
         stats.debt_bytes = self.debt_bytes();
         stats.unsynced_bytes = self.unsynced_bytes.load(Ordering::Relaxed);
         stats.iterators_revoked = self.iterators.revoked();
+        let walked = self.iterators.walked();
+        (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);
         stats.dead_files = self.garbage.waiting() as u64;
         stats
     }

@@ -59,6 +59,7 @@ pub mod planted;
 mod range_delete;
 mod read;
 mod recovery;
+mod redesign;
 mod refit;
 mod residency;
 mod settings;
@@ -69,6 +70,7 @@ mod verify;
 mod version;
 mod view;
 mod wal;
+mod workload;
 mod write;
 
 pub use builder::Builder;
@@ -81,10 +83,12 @@ pub use metrics::{LevelStats, Stats, TableStats};
 pub use read::cursor::{Cursor, Iter};
 pub use read::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};
 pub use read::reader::{HashedKey, ReadOptions};
+pub use redesign::TreeDesign;
 pub use residency::{LevelMemory, MemoryPrices};
 pub use settings::Durability;
 pub use slice::Slice;
 pub use verify::{CheckReport, Problem};
+pub use workload::Workload;
 pub use write::batch::{Batch, WriteOptions};
 
 pub use shamba_env as env;

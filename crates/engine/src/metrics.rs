@@ -56,6 +56,10 @@ macro_rules! work_counters {
             pub memtable_hits: u64,
             /// Lookups that found a value.
             pub found: u64,
+            /// Scans that began somewhere, and have ended.
+            pub ranges: u64,
+            /// Entries that they read.
+            pub range_entries: u64,
             /// Nanoseconds hashing (with timers on; as the others).
             pub hash_ns: u64,
             /// Nanoseconds probing filters.
@@ -106,6 +110,8 @@ macro_rules! work_counters {
                 lookup_fields!(cache_hits);
                 lookup_fields!(memtable_hits);
                 lookup_fields!(found);
+                lookup_fields!(ranges);
+                lookup_fields!(range_entries);
                 lookup_fields!(hash_ns);
                 lookup_fields!(probe_ns);
                 lookup_fields!(index_ns);
@@ -139,6 +145,10 @@ work_counters! {
     bytes_merge_read,
     /// Bytes written to manifests.
     bytes_manifest,
+    /// Microseconds that flushes took.
+    flush_us,
+    /// Microseconds that merges took.
+    merge_us,
     /// Flushes installed.
     flushes,
     /// Merges finished.
@@ -157,6 +167,8 @@ work_counters! {
     wal_syncs,
     /// Commit groups written (batches / groups = writes that shared one).
     commit_groups,
+    /// Times another design was put in force.
+    redesigns,
     /// Dead files that could not be removed yet.
     removals_failed,
     /// Background failures.

@@ -84,6 +84,7 @@ pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
     open_tables(&core, &state)?;
     core.load_statistics();
+    core.load_workload(&state.settings);
     let (replayed, report) = rebuild::replay_logs(&core, &state, &files)?;
     warnings.extend(report.warnings.iter().map(ToString::to_string));
     let tables: u64 = state.keyspaces.values().map(|keyspace| keyspace.version.tables().count() as u64).sum();
@@ -290,6 +291,8 @@ fn build_core(
         commits: CommitQueue::default(),
         writing: Mutex::new(writing),
         installing: Mutex::new(None),
+        observation: Mutex::default(),
+        redesigning: Mutex::default(),
         background: Background::default(),
         inline_work: Mutex::new(()),
         garbage: Garbage::default(),
@@ -487,6 +490,7 @@ impl Core {
         wal.predecessor_is_synced();
         let promise = wal.finish_clean()?;
         let edit = ManifestEdit {
+            settings: self.observed_pairs(),
             log_promise: Some(promise),
             last_seq: Some(writing.last_seq),
             next_id: Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed)),

@@ -142,6 +142,11 @@ impl ResidencyCore {
         }
     }
 
+    /// Memtables are sealed where the settings say, until the arbiter has found something better.
+    pub fn forget_memtable_bytes(&self) {
+        self.memtable_bytes.store(0, Ordering::Relaxed);
+    }
+
     /// A window has passed.
     fn fade_peak(&self) {
         let bytes = self.others_peak_bytes.load(Ordering::Relaxed);

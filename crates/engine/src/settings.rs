@@ -3,9 +3,11 @@
 //! Three kinds. *Fixed at creation*: digest kind and seed; given otherwise at a later open, they are
 //! `Invalid`. *Recorded*: adopted at open for what is built from then on, and written to the manifest; one
 //! that is not given keeps its recorded value. *Of this open only*: limits of the running process, never
-//! recorded.
+//! recorded. Some of the recorded ones are *live*: they may change while the database is open ([`live`]).
 //!
-//! Not here: live parts such as the environment and the listener ([`crate::builder`]).
+//! Not here: parts such as the environment and the listener ([`crate::builder`]).
+
+pub(crate) mod live;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +20,8 @@ use shamba_table::{Compression, LargeValues, Residency};
 
 use crate::error::{Error, Result};
 use crate::memory::BUDGET_BYTES_LEAST;
+
+pub(crate) use self::live::{Live, LiveSettings};
 
 /// What an acknowledged write has survived. See `DURABILITY.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -103,10 +107,8 @@ pub(crate) struct Settings {
     pub digest: DigestKind,
     /// Fixed: the digest's seed; `None` until created or read.
     pub digest_seed: u64,
-    /// Recorded: size ratio, runs, buffer, filter bits.
-    pub design: Design,
-    /// Recorded: the rule that sets K and Z from T; `None` where they were given directly.
-    pub policy: Option<MergePolicy>,
+    /// Recorded, and may change while the database is open: the design, and the plan of its filters.
+    pub live: Live,
     /// Recorded: compression by level (index 0 = level 0; the last entry serves deeper levels).
     pub compression: Vec<Compression>,
     /// Recorded: the budget that cache and defaults derive from.
@@ -129,10 +131,6 @@ pub(crate) struct Settings {
     pub filter_residency: Residency,
     /// Recorded: which modules of a filter a lookup may pass over.
     pub module_skipping: Skipping,
-    /// Recorded: what filter bits follow when tables are built.
-    pub filter_allocation: Allocation,
-    /// Recorded: bytes of all filters together; `None`: as the design's bits per key have it.
-    pub filter_memory_bytes: Option<u64>,
     /// Recorded: memtables answer lookups by their digest index, or by their order (the baseline).
     pub memtable_index: bool,
     /// Recorded: one lookup in 64 is sampled for statistics.
@@ -174,8 +172,12 @@ impl Default for Settings {
         Self {
             digest: DigestKind::Xxh3,
             digest_seed: 0,
-            design: Design::new(MergePolicy::Leveling, 10.0, 64 << 20, 10.0),
-            policy: Some(MergePolicy::Leveling),
+            live: Live::new(LiveSettings {
+                design: Design::new(MergePolicy::Leveling, 10.0, 64 << 20, 10.0),
+                policy: Some(MergePolicy::Leveling),
+                filter_allocation: Allocation::Monkey,
+                filter_memory_bytes: None,
+            }),
             compression: vec![Compression::None],
             memory_budget_bytes: 256 << 20,
             file_bytes: None,
@@ -187,8 +189,6 @@ impl Default for Settings {
             filter_layout: None,
             filter_residency: Residency::Budgeted,
             module_skipping: Skipping::Full,
-            filter_allocation: Allocation::Monkey,
-            filter_memory_bytes: None,
             memtable_index: true,
             statistics: true,
             sizing: Sizing::Auto,
@@ -218,7 +218,6 @@ impl Settings {
             ("comparator".into(), "bytewise".into()),
             ("digest".into(), self.digest.to_string()),
             ("digest-seed".into(), self.digest_seed.to_string()),
-            ("policy".into(), self.policy.map_or("custom".into(), |policy| policy.to_string())),
             ("compression".into(), compression.join(",")),
             ("memory-budget".into(), self.memory_budget_bytes.to_string()),
             ("file-size".into(), auto_or(self.file_bytes)),
@@ -230,8 +229,6 @@ impl Settings {
             ("filter-layout".into(), self.filter_layout.map_or("auto".into(), FilterLayout::to_option)),
             ("residency".into(), self.filter_residency.to_string()),
             ("skipping".into(), self.module_skipping.to_string()),
-            ("allocation".into(), self.filter_allocation.to_string()),
-            ("filter-memory".into(), auto_or(self.filter_memory_bytes)),
             ("memtable-index".into(), on_off(self.memtable_index)),
             ("statistics".into(), on_off(self.statistics)),
             ("sizing".into(), self.sizing.to_string()),
@@ -242,7 +239,7 @@ impl Settings {
             ("wal-bytes".into(), self.wal_bytes.to_string()),
             ("rate-limit".into(), self.rate_limit_bytes_per_s.to_string()),
         ];
-        pairs.extend(self.design.to_pairs());
+        pairs.extend(self.live.get().to_pairs());
         pairs
     }
 
@@ -252,6 +249,7 @@ impl Settings {
     /// `Invalid` naming the setting whose text does not parse.
     pub fn from_pairs(pairs: &BTreeMap<String, String>) -> Result<Self> {
         let mut settings = Self::default();
+        let mut live = settings.live.get();
         if let Some(comparator) = pairs.get("comparator").filter(|name| *name != "bytewise") {
             return Err(Error::invalid(format!(
                 "the database was created with comparator {comparator:?}; this build knows only \"bytewise\""
@@ -262,7 +260,7 @@ impl Settings {
                 "digest" => settings.digest = text.parse().map_err(Error::invalid)?,
                 "digest-seed" => settings.digest_seed = number(name, text)?,
                 "policy" => {
-                    settings.policy = match text.as_str() {
+                    live.policy = match text.as_str() {
                         "custom" => None,
                         _ => Some(text.parse().map_err(Error::invalid)?),
                     };
@@ -288,8 +286,8 @@ impl Settings {
                 }
                 "residency" => settings.filter_residency = text.parse().map_err(Error::invalid)?,
                 "skipping" => settings.module_skipping = text.parse().map_err(Error::invalid)?,
-                "allocation" => settings.filter_allocation = text.parse().map_err(Error::invalid)?,
-                "filter-memory" => settings.filter_memory_bytes = number_or_auto(name, text)?,
+                "allocation" => live.filter_allocation = text.parse().map_err(Error::invalid)?,
+                "filter-memory" => live.filter_memory_bytes = number_or_auto(name, text)?,
                 "memtable-index" => settings.memtable_index = switch(name, text)?,
                 "statistics" => settings.statistics = switch(name, text)?,
                 "sizing" => settings.sizing = text.parse().map_err(Error::invalid)?,
@@ -303,7 +301,8 @@ impl Settings {
             }
         }
         let pairs: Vec<(&String, &String)> = pairs.iter().collect();
-        settings.design = Design::from_pairs(&pairs).map_err(Error::invalid)?;
+        live.design = Design::from_pairs(&pairs).map_err(Error::invalid)?;
+        settings.live.set(live);
         Ok(settings)
     }
 
@@ -312,14 +311,14 @@ impl Settings {
     /// # Errors
     /// `Invalid` naming the option, its value and its bounds.
     pub fn validate(&self) -> Result<()> {
-        let inbox = self.inbox();
+        let (inbox, live) = (self.inbox(), self.live.get());
         let sizes = [
             ("memory-budget", self.memory_budget_bytes, BUDGET_BYTES_LEAST, 1 << 50),
-            ("write-buffer", self.design.buffer_bytes, 1 << 10, 1 << 40),
+            ("write-buffer", live.design.buffer_bytes, 1 << 10, 1 << 40),
             ("file-size", self.file_bytes.unwrap_or(64 << 20), 1 << 10, 1 << 40),
             ("block-size", self.block_bytes as u64, 64, 4096),
             ("wal-bytes", self.wal_bytes, 1 << 10, 1 << 50),
-            ("filter-memory", self.filter_memory_bytes.unwrap_or(0), 0, 1 << 50),
+            ("filter-memory", live.filter_memory_bytes.unwrap_or(0), 0, 1 << 50),
         ];
         for (name, bytes, least, most) in sizes {
             if bytes < least || bytes > most {
@@ -327,7 +326,7 @@ impl Settings {
                 return Err(Error::invalid(format!("{name} must be from {least} to {most}, not {bytes}")));
             }
         }
-        self.design.validate().map_err(Error::invalid)?;
+        live.design.validate().map_err(Error::invalid)?;
         let counts = [
             ("inbox-trigger", u64::from(inbox.trigger_runs), 1, 1 << 16),
             ("inbox-soft-runs", u64::from(inbox.soft_runs), 1, 1 << 16),
@@ -358,14 +357,6 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets K and Z by the policy. A policy is a rule: it follows whatever T became.
-    pub fn apply_policy(&mut self) {
-        if let Some(policy) = self.policy {
-            let design = &self.design;
-            self.design = Design::new(policy, design.size_ratio, design.buffer_bytes, design.bits_per_key);
-        }
-    }
-
     /// The limits of level 0: those given; for the others the sizing's, moved to fit the given ones.
     pub fn inbox(&self) -> Inbox {
         let usual = match self.sizing {
@@ -393,7 +384,7 @@ impl Settings {
     /// the design all the same.
     pub fn memtable_bytes(&self) -> u64 {
         let share = if self.memory_budget_bytes >= ROOMY_BUDGET_BYTES { 4 } else { 8 };
-        self.design.buffer_bytes.min(self.memory_budget_bytes / share)
+        self.live.buffer_bytes().min(self.memory_budget_bytes / share)
     }
 
     /// What is kept free for one flush and one merge, so that neither ever waits for memory: for each a table

@@ -91,7 +91,7 @@ fn long_script(vector: &Vector, seed: u64) -> Vec<Op> {
     let mut ops = Generator::new(seed, shape).ops(1_000);
     ops.retain(|op| match op {
         Op::Write(_) | Op::Batch { .. } | Op::Flush | Op::Compact | Op::Sync => true,
-        Op::Ingest(_) | Op::SnapshotTake | Op::Checkpoint | Op::DropSpace { .. } => true,
+        Op::Ingest(_) | Op::SnapshotTake | Op::Checkpoint | Op::DropSpace { .. } | Op::Redesign(_) => true,
         // What a drop leaves under these two is for the model suite to find out.
         Op::Reopen { clean, change_options: false } => *clean || vector.survives_kill(),
         _ => false,

@@ -70,6 +70,7 @@ fn operations_against_the_oracle() {
         ("checkpoints", 500),
         ("ingests", 1_000),
         ("keyspaces dropped", 200),
+        ("redesigns", 1_000),
         ("commits lost by a drop", 1),
     ]);
 }

@@ -15,7 +15,7 @@ use shamba_table::{EntryIter, RangeTombstone, Walk};
 
 use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
-use crate::compaction::policy::{MergeJob, OutputRun, move_edit, slice_edit, slices};
+use crate::compaction::policy::{MergeJob, OutputRun, Reason, move_edit, slice_edit, slices};
 use crate::compaction::retention::Retention;
 use crate::core::{Core, KeyspaceCore, lock};
 use crate::error::{Error, Result};
@@ -38,6 +38,17 @@ const READ_BYTES_MAX: u64 = 256 << 10;
 const READ_PART: u64 = 64;
 /// How often the rate limit and shutdown are looked at, in entries.
 const CHECK_EVERY_ENTRIES: u64 = 256;
+
+/// How a merge ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ended {
+    /// Everything is merged.
+    Done,
+    /// The rest waits, or is not wanted any more.
+    GaveWay,
+    /// The database is closing, or the keyspace was dropped.
+    Closing,
+}
 
 /// What a merge did.
 #[derive(Default)]
@@ -90,45 +101,64 @@ impl Core {
         let outcome = self.merge_in_order(&plan, output, &mut tally);
         lock(&self.background.state).sharing = None;
         self.garbage.doom_tables(plan.stop().into_iter().map(|table| table.meta));
-        if !outcome? {
-            return Ok(());
-        }
-        self.save_statistics(false);
-        WorkCounters::add(&self.work.merges, 1);
+        let ended = outcome?;
         WorkCounters::add(&self.work.bytes_merged, tally.bytes_written);
         WorkCounters::add(&self.work.bytes_merge_read, tally.bytes_read);
         WorkCounters::add(&self.work.entries_dropped, tally.dropped);
+        let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
+        WorkCounters::add(&self.work.merge_us, duration_us);
+        if ended == Ended::Closing {
+            return Ok(());
+        }
+        self.save_statistics(false);
+        WorkCounters::add(&self.work.merges, u64::from(ended == Ended::Done));
         self.events.emit(&Event::MergeEnd {
             keyspace: keyspace.name.clone(),
             target_level: job.target_level,
             bytes_read: tally.bytes_read,
             bytes_written: tally.bytes_written,
             entries_dropped: tally.dropped,
-            duration_us: self.env.clock.now_us().saturating_sub(begin_us),
+            duration_us,
         });
         Ok(())
     }
 
-    /// Merges slices, beside whoever helps, and installs each in its turn. False when it ended early because the
-    /// database is closing or the keyspace was dropped.
-    fn merge_in_order(&self, plan: &MergePlan, output: OutputRun, tally: &mut Tally) -> Result<bool> {
+    /// Merges slices, beside whoever helps, and installs each in its turn.
+    fn merge_in_order(&self, plan: &MergePlan, output: OutputRun, tally: &mut Tally) -> Result<Ended> {
         let mut installed = 0;
         while let Some(slice) = plan.slices().get(installed) {
             if self.is_stopping() || plan.keyspace.dropped.load(Ordering::Acquire) {
-                return Ok(false);
+                return Ok(Ended::Closing);
             }
             if let Some(merged) = plan.take_next() {
                 if !self.install_slice(plan, slice, merged?, output, tally)? {
-                    return Ok(false);
+                    return Ok(Ended::Closing);
                 }
                 installed += 1;
+                if installed < plan.slices().len() && self.gives_way(plan) {
+                    return Ok(Ended::GaveWay);
+                }
             } else if let Some(claim) = plan.claim() {
                 self.merge_claimed(plan, claim);
             } else {
                 plan.wait(HELPER_WAIT);
             }
         }
-        Ok(true)
+        Ok(Ended::Done)
+    }
+
+    /// Whether the rest of a merge should wait. A level that is merged in place, which only a change of the design asks
+    /// for, may be most of the database: writers must not wait for it behind a full level 0, and when the design has
+    /// changed again it may not be wanted any more. The policy finds what is left of it.
+    fn gives_way(&self, plan: &MergePlan) -> bool {
+        let Reason::Runs { level } = plan.job.reason else { return false };
+        if plan.job.target_level != level {
+            return false;
+        }
+        let rules = self.rules(false);
+        let deepest = plan.keyspace.load().version.deepest_level();
+        rules.design.runs_allowed(level, deepest) > 1
+            || self.keyspaces.load().values().any(|other| rules.is_inbox_crowded(&other.load().version))
     }
 
     /// Merges the slice of a claim and hands in what came of it.

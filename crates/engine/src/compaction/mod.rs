@@ -1,5 +1,6 @@
 //! Compaction: what to merge (pure functions of version and design) and the merging itself.
 
+pub(crate) mod forecast;
 pub(crate) mod job;
 pub(crate) mod output;
 pub(crate) mod plan;

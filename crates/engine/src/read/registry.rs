@@ -57,9 +57,18 @@ struct Shard {
     /// Slots of scans that ended, for those that begin: with their iterators, whose view is the newest, or was
     /// taken as from any idle scan.
     spare: Vec<Spare>,
+    /// What scans that ended here did.
+    walked: Walked,
     /// At this length ended iterators are swept out: twice what was left last time, so that each
     /// registration pays for one place.
     sweep_at: usize,
+}
+
+/// What scans did: how often they began somewhere, and the entries that they read.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Walked {
+    pub ranges: u64,
+    pub entries: u64,
 }
 
 /// What a scan leaves behind.
@@ -245,14 +254,24 @@ impl IterRegistry {
     }
 
     /// Takes back what a scan has no more use for.
-    pub(super) fn leave(&self, spare: Spare) {
+    pub(super) fn leave(&self, spare: Spare, walked: Walked) {
         if let Some(live) = lock(&spare.slot.live).as_mut() {
             live.iter.let_go();
         }
         let mut shard = lock(self.shard());
+        shard.walked.ranges += walked.ranges;
+        shard.walked.entries += walked.entries;
         if shard.spare.len() < SPARE_MAX {
             shard.spare.push(spare);
         }
+    }
+
+    /// What all scans that have ended did.
+    pub fn walked(&self) -> Walked {
+        self.shards.iter().map(|shard| lock(shard).walked).fold(Walked::default(), |sum, shard| Walked {
+            ranges: sum.ranges + shard.ranges,
+            entries: sum.entries + shard.entries,
+        })
     }
 
     /// The shard of this thread.

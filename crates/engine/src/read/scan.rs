@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use shamba_table::{Charge, Walk};
 
 use super::batch::Batch;
-use super::registry::{IterRegistry, Live, Slot, Spare, lock};
+use super::registry::{IterRegistry, Live, Slot, Spare, Walked, lock};
 use super::visible::VisibleIter;
 use crate::error::Result;
 use crate::slice::Slice;
@@ -70,6 +70,7 @@ pub(crate) struct Scan {
     wanted: usize,
     /// Whether the iterator in the slot, if there is one, is this scan's, and not left by another.
     begun: bool,
+    walked: Walked,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,6 +116,7 @@ impl Scan {
             direction: Direction::Forward,
             wanted: 1,
             begun: false,
+            walked: Walked::default(),
         }
     }
 
@@ -201,6 +203,8 @@ impl Scan {
             self.charge.resize(found_bytes);
         }
         self.source.registry.relieve(&self.slot);
+        self.walked.ranges += u64::from(!matches!(step, Move::On));
+        self.walked.entries += if matches!(moved, Ok(true)) { self.found.len() as u64 } else { 0 };
         self.place = match (&moved, direction) {
             (Err(_), _) => Place::Nowhere,
             (Ok(true), _) => Place::At,
@@ -271,7 +275,7 @@ impl Drop for Scan {
         let registry = &self.source.registry;
         let charge = std::mem::replace(&mut self.charge, registry.charge());
         let found = std::mem::take(&mut self.found);
-        registry.leave(Spare { slot: Arc::clone(&self.slot), found, charge });
+        registry.leave(Spare { slot: Arc::clone(&self.slot), found, charge }, self.walked);
     }
 }
 

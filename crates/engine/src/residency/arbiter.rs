@@ -233,7 +233,7 @@ impl Core {
         };
         let pages_per_second = measured.written_bytes as f64 / PAGE_BYTES / measured.seconds.max(1e-3);
         // An entry a page: the pages are what is counted.
-        WriteBuffer::new(&self.settings.design, &prices, pages_per_second, 1.0, 0.0, 0.0)
+        WriteBuffer::new(&self.settings.live.get().design, &prices, pages_per_second, 1.0, 0.0, 0.0)
     }
 }
 

@@ -11,6 +11,6 @@ mod run;
 mod version;
 
 pub(crate) use check::deep_check;
-pub(crate) use edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
+pub(crate) use edit::{Change, KeyRange, ManifestEdit, Pairs, TableMeta, TableUse, VersionEdit};
 pub(crate) use run::Run;
 pub(crate) use version::Version;

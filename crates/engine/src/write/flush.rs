@@ -97,6 +97,7 @@ impl Core {
         WorkCounters::add(&self.work.flushes, 1);
         WorkCounters::add(&self.work.bytes_flushed, bytes);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
+        WorkCounters::add(&self.work.flush_us, duration_us);
         self.events.emit(&Event::FlushEnd { tables, bytes, duration_us });
         Ok(())
     }

@@ -22,7 +22,7 @@ mod tests;
 
 pub(crate) use fluid::{debt_bytes, pick};
 pub(crate) use full::pick_full;
-pub(crate) use job::{MergeJob, OutputRun, Target};
+pub(crate) use job::{MergeJob, OutputRun, Reason, Target};
 pub(crate) use refit::pick_refit;
 pub(crate) use rules::Rules;
 pub(crate) use slices::{move_edit, slice_edit, slices};

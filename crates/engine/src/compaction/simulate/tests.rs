@@ -1,6 +1,7 @@
 //! The simulator at work: every policy grows in shape and ends, whatever crashes and changes of design come between.
 
 use super::*;
+use crate::compaction::forecast::forecast;
 use shamba_model::MergePolicy;
 use std::ops::RangeInclusive;
 
@@ -260,4 +261,44 @@ fn sorted_input_is_never_rewritten_by_leveling() {
     }
     assert!(simulation.version.deepest_level() >= 2);
     assert_eq!((simulation.report.merges, simulation.report.write_amplification()), (0, 1.0));
+}
+
+/// The forecast of a change of the design against the merges that it leads to: no key is written twice, so that nothing
+/// is dropped on the way.
+#[test]
+fn a_forecast_is_what_the_merges_then_write() {
+    let (mut forecast_bytes, mut written_bytes, mut changes) = (0.0, 0.0, 0);
+    for seed in 0..24u64 {
+        let policy = MergePolicy::ALL[seed as usize % 3];
+        let sizing = if seed % 2 == 0 { auto as fn(Design, u64) -> Settings } else { Settings::new };
+        let mut simulation = Simulation::new(sizing(design(policy, 2.0 + seed as f64 % 5.0), seed));
+        for _ in 0..60 + seed {
+            must(&mut simulation, flush_and_settle);
+        }
+        must(&mut simulation, Simulation::drain);
+        simulation.settings.design = any_design(&simulation);
+        let table_bytes = simulation.settings.entry_bytes * simulation.settings.table_entries as u64;
+        let ahead = forecast(&simulation.version, &simulation.rules(true), table_bytes);
+        assert!(ahead.is_whole, "seed {seed}");
+        assert_eq!(ahead.tree_bytes, simulation.version.bytes());
+        let before = simulation.report.written_bytes;
+        must(&mut simulation, Simulation::drain);
+        let (ahead_bytes, done_bytes) =
+            (ahead.written_bytes as f64, (simulation.report.written_bytes - before) as f64);
+        assert_eq!(ahead_bytes == 0.0, done_bytes == 0.0, "seed {seed}: {ahead_bytes} and {done_bytes}");
+        assert!(
+            (ahead_bytes - done_bytes).abs() <= done_bytes * 0.3 + 5.0 * table_bytes as f64,
+            "seed {seed}: {ahead_bytes} were foreseen, {done_bytes} written, {:?}",
+            simulation.settings
+        );
+        forecast_bytes += ahead_bytes;
+        written_bytes += done_bytes;
+        changes += u32::from(done_bytes > 0.0);
+        let again = forecast(&simulation.version, &simulation.rules(true), table_bytes);
+        assert_eq!(again.written_bytes, 0, "seed {seed}: a tree at rest needs nothing");
+    }
+    assert!(changes >= 12, "{changes} changes needed a merge");
+    let ratio = forecast_bytes / written_bytes;
+    println!("{changes} changes: forecast over written {ratio:.3}");
+    assert!((0.9..1.1).contains(&ratio), "{ratio}");
 }

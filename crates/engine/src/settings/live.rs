@@ -1,0 +1,103 @@
+//! The live settings: those of a database that may change while it is open.
+//!
+//! They are one small value behind an atomic pointer. Whoever needs several of them takes the value once
+//! ([`Live::get`]), so that no job mixes two designs; whoever needs one reads it anew each time. Only
+//! [`crate::redesign`] changes them in an open database, after the manifest has recorded the new ones.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use shamba_model::allocation::Allocation;
+use shamba_model::{Design, MergePolicy};
+
+/// What may change while the database is open.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct LiveSettings {
+    /// Size ratio, runs, buffer, filter bits.
+    pub design: Design,
+    /// The rule that sets K and Z from T; `None` where they were given directly.
+    pub policy: Option<MergePolicy>,
+    /// What filter bits follow when tables are built.
+    pub filter_allocation: Allocation,
+    /// Bytes of all filters together; `None`: as the design's bits per key have it.
+    pub filter_memory_bytes: Option<u64>,
+}
+
+impl LiveSettings {
+    /// As text, for the manifest.
+    pub fn to_pairs(self) -> Vec<(String, String)> {
+        let filter_memory = self.filter_memory_bytes;
+        let mut pairs = vec![
+            ("policy".into(), self.policy.map_or("custom".into(), |policy| policy.to_string())),
+            ("allocation".into(), self.filter_allocation.to_string()),
+            ("filter-memory".into(), filter_memory.map_or("auto".into(), |bytes| bytes.to_string())),
+        ];
+        pairs.extend(self.design.to_pairs());
+        pairs
+    }
+
+    /// Sets K and Z by the policy. A policy is a rule: it follows whatever T became.
+    pub fn apply_policy(&mut self) {
+        if let Some(policy) = self.policy {
+            let design = &self.design;
+            self.design = Design::new(policy, design.size_ratio, design.buffer_bytes, design.bits_per_key);
+        }
+    }
+}
+
+/// Live settings that many threads read and one changes.
+pub(crate) struct Live {
+    settings: ArcSwap<LiveSettings>,
+    /// The design's, for whoever writes: one load.
+    buffer_bytes: AtomicU64,
+}
+
+impl Live {
+    pub fn new(settings: LiveSettings) -> Self {
+        let buffer_bytes = settings.design.buffer_bytes.into();
+        Self { settings: ArcSwap::from_pointee(settings), buffer_bytes }
+    }
+
+    /// What is in force now.
+    pub fn get(&self) -> LiveSettings {
+        **self.settings.load()
+    }
+
+    /// Puts other settings in force.
+    pub fn set(&self, settings: LiveSettings) {
+        self.settings.store(settings.into());
+        self.buffer_bytes.store(settings.design.buffer_bytes, Ordering::Relaxed);
+    }
+
+    /// The design's write buffer.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.buffer_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes what is in force. Not for several threads at once.
+    pub fn change(&self, change: impl FnOnce(&mut LiveSettings)) {
+        let mut settings = self.get();
+        change(&mut settings);
+        self.set(settings);
+    }
+}
+
+/// A copy of its own, which later changes do not reach.
+impl Clone for Live {
+    fn clone(&self) -> Self {
+        Self::new(self.get())
+    }
+}
+
+impl PartialEq for Live {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}

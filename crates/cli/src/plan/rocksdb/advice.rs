@@ -1,0 +1,372 @@
+//! Which settings would be better, and what each change does.
+//!
+//! Candidates are settings that RocksDB has: level style with whole size ratios, universal style with so many runs, a ladder
+//! of write buffers, and filters with the memory that is left, the same bits per key everywhere. (Filters by the sizes of runs,
+//! lazy leveling and the like RocksDB does not have; the navigator knows them.) Each candidate is judged as the design
+//! that its settings amount to, so what is predicted is what the patched file says, rounding and all.
+//!
+//! A change is told with what it does alone, all others left as they were, and on top of those told before it: some pay only
+//! together.
+//!
+//! Not here: writing them into the file (`patch.rs`).
+
+use shamba_model::cost::{Costs, Plan, Situation, predict};
+
+use super::settings::{Settings, Style};
+use super::tree;
+use crate::plan::report::{digits, show_bytes};
+use crate::sizes::show_size;
+
+/// A candidate must cost so much less than a simpler one.
+const WORTH: f64 = 0.01;
+/// Level style has whole size ratios up to this.
+const SIZE_RATIO_MOST: u32 = 32;
+/// Universal style with at most so many runs: RocksDB looks at all of them whenever it picks, and slows writes from 20 on.
+const RUNS_MOST: u64 = 32;
+/// More bits spare nothing that could be measured.
+const BITS_MOST: f64 = 24.0;
+/// RocksDB's own `level0_file_num_compaction_trigger`, where level style takes the place of universal.
+const LEVEL0_TRIGGER: u64 = 4;
+/// Room for runs that come while others are merged, below the triggers that slow and stop writes.
+const RUNS_ROOM: u64 = 16;
+const MIB: u64 = 1 << 20;
+
+/// What the settings are, and what they should be.
+pub struct Advice {
+    /// The settings as they are.
+    pub present: Judged,
+    /// The better ones; `None` if nothing is better by more than a hundredth.
+    pub better: Option<Judged>,
+    /// All memory: buffers, filters and cache.
+    pub memory_bytes: f64,
+    /// One by one.
+    pub changes: Vec<Change>,
+}
+
+/// Settings, the design that they amount to, and its costs.
+#[derive(Clone)]
+pub struct Judged {
+    /// The settings.
+    pub settings: Settings,
+    /// The design.
+    pub plan: Plan,
+    /// Its costs.
+    pub costs: Costs,
+}
+
+/// A change of one setting.
+pub struct Change {
+    /// Its name.
+    pub setting: &'static str,
+    /// The value as it was.
+    pub from: String,
+    /// The new one.
+    pub to: String,
+    /// What it is for, in words.
+    pub purpose: String,
+    /// The costs with this change alone; `None` where it makes no sense alone.
+    pub alone: Option<Costs>,
+    /// The costs with this change and all before it.
+    pub so_far: Option<Costs>,
+}
+
+/// What to look for.
+pub struct Wish {
+    /// All memory, if it is not what is spent now.
+    pub memory_bytes: Option<u64>,
+    /// The block cache, where the file does not state it.
+    pub cache_bytes: u64,
+    /// Upper bounds of the costs of a lookup and of an update, in I/Os.
+    pub max_lookup_ios: Option<f64>,
+    /// The same of an update.
+    pub max_update_ios: Option<f64>,
+}
+
+/// Judges the settings and looks for better ones.
+///
+/// # Errors
+/// Settings that the model cannot judge, memory that is too little, or bounds that nothing keeps.
+pub fn advise(settings: &Settings, situation: &Situation, wish: &Wish) -> Result<Advice, String> {
+    let present = judge(settings.clone(), situation, wish.cache_bytes)?;
+    let cache_bytes = present.plan.cache_bytes;
+    let spent = (buffers_bytes(settings) + cache_bytes) as f64 + present.costs.filter_bytes;
+    let memory_bytes = wish.memory_bytes.map_or(spent, |bytes| bytes as f64);
+    let judged = candidates(settings, situation, memory_bytes - cache_bytes as f64)
+        .into_iter()
+        .filter_map(|candidate| judge(candidate, situation, wish.cache_bytes).ok())
+        .filter(|judged| keeps(judged, wish))
+        .collect::<Vec<Judged>>();
+    let least = judged.iter().map(|judged| judged.costs.cost_ns_per_op).fold(f64::INFINITY, f64::min);
+    // Of those that are as good, the one that changes least, and then the cheapest.
+    let rank =
+        |judged: &&Judged| (changed(&present.settings, &judged.settings).len(), judged.costs.cost_ns_per_op);
+    let best = judged
+        .iter()
+        .filter(|judged| judged.costs.cost_ns_per_op <= least * (1.0 + WORTH))
+        .min_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(std::cmp::Ordering::Equal));
+    let fits = spent <= memory_bytes && keeps(&present, wish);
+    let Some(best) = best else {
+        if fits {
+            return Ok(Advice { present, better: None, memory_bytes, changes: Vec::new() });
+        }
+        return Err(nothing_fits(&present, wish, memory_bytes));
+    };
+    let is_better = !fits || best.costs.cost_ns_per_op < present.costs.cost_ns_per_op * (1.0 - WORTH);
+    if !is_better {
+        return Ok(Advice { present, better: None, memory_bytes, changes: Vec::new() });
+    }
+    let mut so_far = present.settings.clone();
+    let costs_of =
+        |settings: Settings| judge(settings, situation, wish.cache_bytes).ok().map(|judged| judged.costs);
+    let mut changes = Vec::new();
+    for Knob { setting, from, to, purpose, apply } in changed(&present.settings, &best.settings) {
+        let mut alone = present.settings.clone();
+        apply(&mut alone, &best.settings);
+        apply(&mut so_far, &best.settings);
+        let (alone, so_far) = (costs_of(alone), costs_of(so_far.clone()));
+        changes.push(Change { setting, from, to, purpose, alone, so_far });
+    }
+    Ok(Advice { better: Some(best.clone()), present, memory_bytes, changes })
+}
+
+impl Change {
+    /// What it does, in one line: the comment in the file.
+    pub fn why(&self, present: &Costs) -> String {
+        let of =
+            |costs: &Option<Costs>| costs.as_ref().map_or("no design".into(), |costs| effect(present, costs));
+        format!(
+            "{} (alone: {}; with the changes before it: {})",
+            self.purpose,
+            of(&self.alone),
+            of(&self.so_far)
+        )
+    }
+}
+
+/// What changes from one set of costs to another, in one line.
+pub fn effect(before: &Costs, after: &Costs) -> String {
+    let mut parts = vec![format!(
+        "throughput {:+.1} %",
+        (after.throughput_per_s / before.throughput_per_s - 1.0) * 100.0
+    )];
+    for (what, before, after) in [
+        ("empty lookup", before.zero_result_lookup_ios_exact, after.zero_result_lookup_ios_exact),
+        ("update", before.update_ios, after.update_ios),
+        ("range", before.range_ios, after.range_ios),
+    ] {
+        if (after / before - 1.0).abs() > 1e-3 {
+            parts.push(format!("{what} {} -> {} I/Os", digits(before), digits(after)));
+        }
+    }
+    if (after.filter_bytes - before.filter_bytes).abs() >= 1.0 {
+        parts.push(format!(
+            "filters {} -> {}",
+            show_bytes(before.filter_bytes),
+            show_bytes(after.filter_bytes)
+        ));
+    }
+    parts.join(", ")
+}
+
+fn judge(settings: Settings, situation: &Situation, cache_bytes: u64) -> Result<Judged, String> {
+    let plan = tree::plan_of(&settings, &situation.data, cache_bytes)?;
+    let costs = predict(situation, &plan)?;
+    Ok(Judged { settings, plan, costs })
+}
+
+/// What all write buffers may take together.
+pub fn buffers_bytes(settings: &Settings) -> u64 {
+    settings.write_buffer_bytes.saturating_mul(settings.write_buffers)
+}
+
+fn keeps(judged: &Judged, wish: &Wish) -> bool {
+    let within = |cost: f64, bound: Option<f64>| bound.is_none_or(|bound| cost <= bound);
+    within(judged.costs.mixed_lookup_ios_exact, wish.max_lookup_ios)
+        && within(judged.costs.update_ios, wish.max_update_ios)
+}
+
+fn nothing_fits(present: &Judged, wish: &Wish, memory_bytes: f64) -> String {
+    let bounds = [("--max-lookup-ios", wish.max_lookup_ios), ("--max-update-ios", wish.max_update_ios)];
+    let bounds: Vec<String> =
+        bounds.into_iter().filter_map(|(name, bound)| Some(format!("{name} {}", bound?))).collect();
+    let memory = show_bytes(memory_bytes);
+    if bounds.is_empty() {
+        let least = buffers_bytes(&Settings { write_buffer_bytes: MIB, ..present.settings.clone() });
+        let cache = show_size(present.plan.cache_bytes);
+        return format!(
+            "--memory {memory} is too little: the block cache takes {cache} of it, and {} write buffers {} at least",
+            present.settings.write_buffers,
+            show_size(least)
+        );
+    }
+    format!("no settings keep {} with {memory} of memory", bounds.join(" and "))
+}
+
+/// Settings to try, the present merging among them.
+fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64) -> Vec<Settings> {
+    let mut found = Vec::new();
+    let entries = situation.data.entries.max(1) as f64;
+    for buffer_bytes in buffers(present, memory_bytes) {
+        let left = memory_bytes - (buffer_bytes as f64) * present.write_buffers as f64;
+        // Down to tenths; RocksDB takes less than one bit for none.
+        let tenths = (left * 8.0 / entries).min(BITS_MOST) * 10.0;
+        let bits_per_key = if tenths < 10.0 { 0.0 } else { tenths.floor() / 10.0 };
+        // The present bits stay where they fit: no change for a tenth more.
+        let mut bits = vec![bits_per_key];
+        if present.bits_per_key <= bits_per_key {
+            bits.push(present.bits_per_key);
+        }
+        for bits_per_key in bits {
+            let base = Settings { write_buffer_bytes: buffer_bytes, bits_per_key, ..present.clone() };
+            found.push(base.clone());
+            let flushed = buffer_bytes.saturating_mul(present.buffers_merged);
+            for size_ratio in (2..=SIZE_RATIO_MOST).map(f64::from) {
+                let level_base = (flushed as f64 * size_ratio).min(u64::MAX as f64 / 2.0) as u64;
+                let mut level = Settings {
+                    style: Style::Level,
+                    multiplier: size_ratio,
+                    level_base_bytes: level_base.div_ceil(MIB) * MIB,
+                    num_levels: u32::MAX,
+                    level0_trigger: match present.style {
+                        Style::Level => present.level0_trigger,
+                        Style::Universal => LEVEL0_TRIGGER,
+                    },
+                    ..base.clone()
+                };
+                let Ok(plan) = tree::plan_of(&level, &situation.data, 0) else { continue };
+                level.num_levels = present.num_levels.max(plan.levels.unwrap_or(0) + 1);
+                found.push(level);
+            }
+            for runs in (2..=RUNS_MOST).take_while(|_| flushed > 0) {
+                let universal = Settings {
+                    style: Style::Universal,
+                    level0_trigger: runs,
+                    level0_slowdown: present.level0_slowdown.max(runs + RUNS_ROOM),
+                    level0_stop: present.level0_stop.max(runs + 2 * RUNS_ROOM),
+                    ..base.clone()
+                };
+                // So few runs that each must grow by more than 2: the model is not good there.
+                if tree::is_tiered(&universal, &situation.data) {
+                    found.push(universal);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// A ladder of buffers that fit, with the present one.
+fn buffers(present: &Settings, memory_bytes: f64) -> Vec<u64> {
+    let each = memory_bytes / present.write_buffers as f64;
+    let rungs = (0..40).flat_map(|doubled| [MIB << doubled, (3 * MIB / 2) << doubled]);
+    let mut ladder: Vec<u64> =
+        rungs.chain([present.write_buffer_bytes]).filter(|bytes| (*bytes as f64) <= each).collect();
+    ladder.sort_unstable();
+    ladder.dedup();
+    ladder
+}
+
+/// A setting that differs.
+struct Knob {
+    setting: &'static str,
+    from: String,
+    to: String,
+    purpose: String,
+    /// Gives the first the second's value.
+    apply: fn(&mut Settings, &Settings),
+}
+
+/// The settings that differ and count: those of the other style do not.
+fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
+    let is_level = to.style == Style::Level;
+    let mut knobs = Vec::new();
+    let mut add = |setting, [from, to]: [String; 2], purpose: String, apply| {
+        if from != to {
+            knobs.push(Knob { setting, from, to, purpose, apply });
+        }
+    };
+    let both = |of: fn(&Settings) -> String| [of(from), of(to)];
+    add(
+        "compaction_style",
+        both(|settings| settings.style.name().into()),
+        match to.style {
+            Style::Level => "one run a level: fewer runs to look into".into(),
+            Style::Universal => "runs are gathered before they are merged: fewer merges".into(),
+        },
+        |to, from| to.style = from.style,
+    );
+    if is_level {
+        add(
+            "max_bytes_for_level_multiplier",
+            both(|settings| settings.multiplier.to_string()),
+            match to.multiplier < from.multiplier {
+                true => "fewer merges on each of more levels".into(),
+                false => "fewer levels".into(),
+            },
+            |to, from| to.multiplier = from.multiplier,
+        );
+        add(
+            "max_bytes_for_level_base",
+            both(|settings| settings.level_base_bytes.to_string()),
+            "the first level holds T write buffers".into(),
+            |to, from| to.level_base_bytes = from.level_base_bytes,
+        );
+        add(
+            "num_levels",
+            both(|settings| settings.num_levels.to_string()),
+            "room for all levels".into(),
+            |to, from| to.num_levels = from.num_levels,
+        );
+    }
+    let trigger = match to.style {
+        Style::Level => "RocksDB's own for this style".into(),
+        Style::Universal => format!("{} runs in all", to.level0_trigger),
+    };
+    add(
+        "level0_file_num_compaction_trigger",
+        both(|settings| settings.level0_trigger.to_string()),
+        trigger,
+        |to, from| to.level0_trigger = from.level0_trigger,
+    );
+    add(
+        "level0_slowdown_writes_trigger",
+        both(|settings| settings.level0_slowdown.to_string()),
+        "so many runs are not to slow writes".into(),
+        |to, from| to.level0_slowdown = from.level0_slowdown,
+    );
+    add(
+        "level0_stop_writes_trigger",
+        both(|settings| settings.level0_stop.to_string()),
+        "nor to stop them".into(),
+        |to, from| to.level0_stop = from.level0_stop,
+    );
+    add(
+        "write_buffer_size",
+        both(|settings| settings.write_buffer_bytes.to_string()),
+        match to.write_buffer_bytes < from.write_buffer_bytes {
+            true => "memory for filters instead".into(),
+            false => "larger runs, fewer levels".into(),
+        },
+        |to, from| to.write_buffer_bytes = from.write_buffer_bytes,
+    );
+    add(
+        "filter_policy",
+        both(|settings| settings.bits_per_key.to_string()),
+        match to.bits_per_key > from.bits_per_key {
+            true => "fewer reads in vain".into(),
+            false => "memory for buffers instead".into(),
+        },
+        |to, from| to.bits_per_key = from.bits_per_key,
+    );
+    knobs
+}
+
+impl Style {
+    /// The value in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Level => "kCompactionStyleLevel",
+            Self::Universal => "kCompactionStyleUniversal",
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! RocksDB's OPTIONS files: what they amount to as a design, what would be better, and a patched file.
+//!
+//! [`file`] knows the syntax, [`settings`] the meaning, [`notes`] what the model does not know, [`tree`] the design of the model that settings amount to, [`advice`] looks
+//! for better ones, [`patch`] writes them into the text. Here: options, errors and the report.
+
+mod advice;
+mod file;
+mod notes;
+mod patch;
+mod settings;
+mod tree;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use shamba_model::cost::{Costs, Situation, Workload};
+
+use self::advice::{Advice, Judged, Wish};
+use self::file::OptionsFile;
+use self::settings::{Family, Settings};
+use super::options::SituationOptions;
+use super::report;
+use crate::exit::Failure;
+use crate::json;
+use crate::output::{Out, Table, note};
+
+/// OPTIONS files have some hundred lines; what is larger is none.
+const FILE_BYTES_MOST: u64 = 16 << 20;
+
+/// Options for files of RocksDB.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "RocksDB")]
+pub struct RocksdbOptions {
+    /// Take the design from an OPTIONS file of RocksDB, tell what it costs and which settings would be better, and print
+    /// the file with these, each change with its reason
+    #[arg(long, value_name = "FILE")]
+    pub rocksdb: Option<PathBuf>,
+    /// The column family
+    #[arg(long, value_name = "NAME", default_value = "default", requires = "rocksdb")]
+    pub cf: String,
+    /// Write the patched file to FILE instead of printing it
+    #[arg(long, value_name = "FILE", requires = "rocksdb")]
+    pub out: Option<PathBuf>,
+}
+
+/// What goes first in JSON.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum First {
+    /// The file's design.
+    Present,
+    /// The better one.
+    Better,
+}
+
+/// What else was asked.
+pub struct Asked<'a> {
+    /// The file and its column family.
+    pub options: &'a RocksdbOptions,
+    /// Data, workload, device.
+    pub situation: &'a SituationOptions,
+    /// The workload where nothing is said of it.
+    pub mix: Workload,
+    /// All memory, if it is not what is spent now.
+    pub memory_bytes: Option<u64>,
+    /// The block cache, where the file does not state it.
+    pub cache_bytes: Option<u64>,
+    /// The most that a lookup may cost, in I/Os.
+    pub max_lookup_ios: Option<f64>,
+    /// The most that an update may cost, in I/Os.
+    pub max_update_ios: Option<f64>,
+    /// What goes first in JSON.
+    pub first: First,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// Reads the file `path`, judges it, and reports.
+///
+/// # Errors
+/// A file that cannot be read or judged, or options that make no sense.
+pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure> {
+    let wrong = |error: String| Failure::Data(format!("{}: {error}", path.display()));
+    let file = OptionsFile::parse(&read(path)?).map_err(wrong)?;
+    let family = Family::of(&file, &asked.options.cf).map_err(wrong)?;
+    let settings = Settings::read(&family).map_err(wrong)?;
+    let mut situation_options = asked.situation.clone();
+    situation_options.page_bytes = situation_options.page_bytes.or(Some(settings.block_bytes));
+    let situation = situation_options.situation(asked.mix)?;
+    let wish = Wish {
+        memory_bytes: asked.memory_bytes,
+        cache_bytes: asked.cache_bytes.unwrap_or(0),
+        max_lookup_ios: asked.max_lookup_ios,
+        max_update_ios: asked.max_update_ios,
+    };
+    // What the situation or a bound makes impossible is the options' fault, not the file's.
+    tree::plan_of(&settings, &situation.data, 0).map_err(wrong)?;
+    let advice = advice::advise(&settings, &situation, &wish).map_err(Failure::Usage)?;
+    let patched = patch::patched(&family, &advice, &heading(&advice, &situation)).map_err(wrong)?;
+    if let Some(target) = &asked.options.out {
+        write(path, target, &patched)?;
+    }
+    let mut notes = settings.notes.clone();
+    notes.extend(tree::caveats(&settings, &advice.present.plan, &situation.data));
+    if asked.json {
+        return out.json(&to_json(&advice, &situation, &notes, &patched, asked.first));
+    }
+    print(path, asked, &situation, &settings, &advice, &notes, out)?;
+    match &asked.options.out {
+        Some(target) => out.line(format!("\nthe patched file is {}", target.display())),
+        None if advice.better.is_some() => {
+            out.heading(&format!("{} with these changes", path.display()))?;
+            out.text(patched)
+        }
+        None => Ok(()),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let what = || format!("reading {}", path.display());
+    let file = File::open(path).map_err(|error| Failure::io(what(), error))?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MOST + 1).read_to_end(&mut bytes).map_err(|error| Failure::io(what(), error))?;
+    if bytes.len() as u64 > FILE_BYTES_MOST {
+        return Err(Failure::Data(format!("{}: too large for an OPTIONS file of RocksDB", path.display())));
+    }
+    Ok(bytes)
+}
+
+/// The file that was read is never written: who wants that moves the new one over it.
+fn write(source: &Path, target: &Path, text: &str) -> Result<(), Failure> {
+    let same = |path: &Path| path.canonicalize().ok();
+    if same(target).is_some_and(|target| Some(target) == same(source)) {
+        return Err(Failure::Usage("--out names the file that was read: give another name".into()));
+    }
+    let what = || format!("writing {}", target.display());
+    let mut file = File::create(target).map_err(|error| Failure::io(what(), error))?;
+    file.write_all(text.as_bytes()).map_err(|error| Failure::io(what(), error))
+}
+
+/// What the patched file begins with.
+fn heading(advice: &Advice, situation: &Situation) -> Vec<String> {
+    let Some(better) = &advice.better else { return Vec::new() };
+    let mut lines = vec!["Changed by shamba plan; predictions are of its cost model, for:".to_owned()];
+    lines.extend(report::situation_text(situation).lines().map(|line| format!("  {line}")));
+    lines.push(format!("All together: {}", advice::effect(&advice.present.costs, &better.costs)));
+    lines
+}
+
+fn to_json(advice: &Advice, situation: &Situation, notes: &[String], patched: &str, first: First) -> Value {
+    let better = advice.better.as_ref().unwrap_or(&advice.present);
+    let side = |judged: &Judged| report::plan_json(situation, &judged.plan, &judged.costs);
+    let present = &advice.present.costs;
+    let changes: Vec<Value> = advice
+        .changes
+        .iter()
+        .map(|change| {
+            json!({
+                "setting": change.setting,
+                "from": change.from,
+                "to": change.to,
+                "purpose": change.purpose,
+                "why": change.why(present),
+                "throughput_ratio_alone": ratio(&change.alone, present),
+                "throughput_ratio_so_far": ratio(&change.so_far, present),
+            })
+        })
+        .collect();
+    let head = json!({
+        "schema": "shamba.plan-rocksdb/1",
+        "situation": report::situation_json(situation),
+        "memory_bytes": advice.memory_bytes,
+        "throughput_ratio": better.costs.throughput_per_s / present.throughput_per_s,
+        "changes": changes,
+        "notes": notes,
+        "patched": patched,
+    });
+    let (top, other, name) = match first {
+        First::Present => (&advice.present, better, "better"),
+        First::Better => (better, &advice.present, "present"),
+    };
+    json::with(json::with(head, side(top)), json!({ name: side(other) }))
+}
+
+/// Throughput for that of `present`.
+fn ratio(costs: &Option<Costs>, present: &Costs) -> Option<f64> {
+    costs.as_ref().map(|costs| costs.throughput_per_s / present.throughput_per_s)
+}
+
+fn print(
+    path: &Path,
+    asked: &Asked<'_>,
+    situation: &Situation,
+    settings: &Settings,
+    advice: &Advice,
+    notes: &[String],
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let version =
+        settings.version.as_deref().map_or(String::new(), |version| format!(" of RocksDB {version}"));
+    out.line(format!("file      {}{version}, column family {}", path.display(), asked.options.cf))?;
+    out.text(report::situation_text(situation))?;
+    report::print_plan(situation, &advice.present.plan, &advice.present.costs, out)?;
+    if !notes.is_empty() {
+        out.heading("what the model does not know, or had to assume")?;
+        for note in notes {
+            out.line(format!("- {note}"))?;
+        }
+    }
+    let Some(better) = &advice.better else {
+        out.heading("better settings")?;
+        return out.line(format!(
+            "None that RocksDB has is better by more than 1 % with {} of memory: the file stays as it is.",
+            report::show_bytes(advice.memory_bytes)
+        ));
+    };
+    out.heading(&format!("better settings, with {} of memory", report::show_bytes(advice.memory_bytes)))?;
+    out.line(format!("design    {}", report::plan_text(situation, &better.plan, &better.costs)))?;
+    let present = &advice.present.costs;
+    let percent = |costs: &Option<Costs>| {
+        ratio(costs, present).map_or("-".into(), |ratio| format!("{:+.1} %", (ratio - 1.0) * 100.0))
+    };
+    let mut table = Table::new(["setting", "from", "to", "alone", "so far", "what for"]).left([5]);
+    for change in &advice.changes {
+        let (alone, so_far) = (percent(&change.alone), percent(&change.so_far));
+        table.row([change.setting, &change.from, &change.to, &alone, &so_far, &change.purpose]);
+    }
+    out.text(table.to_string())?;
+    out.line(format!("all together: {}", advice::effect(present, &better.costs)))?;
+    if asked.options.out.is_none() && settings.version.is_none() {
+        note("the file tells no version: defaults are those of recent ones");
+    }
+    Ok(())
+}

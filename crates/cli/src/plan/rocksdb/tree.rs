@@ -1,0 +1,201 @@
+//! RocksDB's settings as a design of the model, and a design of the model as settings.
+//!
+//! **Level style** is leveling: T is `max_bytes_for_level_multiplier`, and levels are as many as the data needs when the first
+//! holds `max_bytes_for_level_base`, which stands for the model's buffer times T. (Dynamic level sizes come to the same
+//! number: they only fill the levels from the last one up.) Level 0 gathers `level0_file_num_compaction_trigger` runs before
+//! they are merged; the model has no such level, and what its runs add to lookups is told beside.
+//!
+//! **Universal style** keeps at most `level0_file_num_compaction_trigger` runs in all, and merges runs of similar size.
+//! That is tiering with the largest whole T whose levels, T - 1 runs each, have no more runs. Where even T = 2 has more, the
+//! runs are so few for the data that each must grow by more than 2 from one to the next: one run a level, T the root.
+//! Its way of picking, simulated over 1,000 flushes, merges each entry 3.8 times with 12 runs and 2.5 times with 20; the model
+//! says 4.0 and 3.3. With 4 runs it is 21 times, and the model says 9: then it is told that more will be merged.
+//!
+//! Not here: which design is better (`advice.rs`).
+
+use shamba_model::allocation::Allocation;
+use shamba_model::cost::{DataSet, FilterBits, Plan};
+use shamba_model::monkey::levels_closed;
+use shamba_model::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
+
+use super::settings::{Settings, Style};
+
+/// What these settings amount to for this data; `cache_bytes` where the file does not say.
+///
+/// # Errors
+/// Settings that no design of the model has.
+pub fn plan_of(settings: &Settings, data: &DataSet, cache_bytes: u64) -> Result<Plan, String> {
+    let buffer_bytes = settings.write_buffer_bytes.saturating_mul(settings.buffers_merged);
+    let data_bytes = data.entries as f64 * data.entry_bytes;
+    let (design, levels) = match settings.style {
+        Style::Level => {
+            let size_ratio = settings.multiplier;
+            if !(2.0..=MAX_SIZE_RATIO).contains(&size_ratio) {
+                return Err(format!(
+                    "max_bytes_for_level_multiplier is {size_ratio}: the model has size ratios from 2 to {MAX_SIZE_RATIO}"
+                ));
+            }
+            let needed = level_style_levels(settings.level_base_bytes, size_ratio, data_bytes)?;
+            let design = Design::new(MergePolicy::Leveling, size_ratio, buffer_bytes, settings.bits_per_key);
+            (design, needed.min(settings.levels_most()))
+        }
+        Style::Universal => {
+            let (policy, size_ratio, levels) =
+                universal_shape(settings.level0_trigger, data_bytes, buffer_bytes)?;
+            (Design::new(policy, size_ratio, buffer_bytes, settings.bits_per_key), levels)
+        }
+    };
+    design.validate().map_err(|error| format!("the model has no such design: {error}"))?;
+    Ok(Plan {
+        design,
+        filters: FilterBits::PerKey(settings.bits_per_key),
+        allocation: Allocation::Uniform,
+        cache_bytes: settings.block_cache_bytes.unwrap_or(cache_bytes),
+        levels: Some(levels),
+    })
+}
+
+/// Whether universal settings have runs enough for tiering, which the model judges well.
+pub fn is_tiered(settings: &Settings, data: &DataSet) -> bool {
+    let buffer_bytes = settings.write_buffer_bytes.saturating_mul(settings.buffers_merged);
+    let data_bytes = data.entries as f64 * data.entry_bytes;
+    let shape = universal_shape(settings.level0_trigger, data_bytes, buffer_bytes);
+    shape.is_ok_and(|(policy, ..)| policy == MergePolicy::Tiering)
+}
+
+/// What the model leaves out of these settings for this data.
+pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> {
+    let mut told = Vec::new();
+    let data_bytes = data.entries as f64 * data.entry_bytes;
+    match settings.style {
+        Style::Level => {
+            let fpr = shamba_model::monkey::bloom_fpr(settings.bits_per_key);
+            let runs = settings.level0_trigger;
+            told.push(format!(
+                "level 0: up to {runs} runs gather there before they are merged, which the model does not have; with this \
+                 many a lookup that finds nothing reads {:.4} pages more",
+                runs as f64 * fpr
+            ));
+            let needed =
+                level_style_levels(settings.level_base_bytes, settings.multiplier, data_bytes).unwrap_or(0);
+            if needed > settings.levels_most() {
+                told.push(format!(
+                    "num_levels {}: the data needs {needed} levels below level 0; the last one takes what is too much",
+                    settings.num_levels
+                ));
+            }
+        }
+        Style::Universal => {
+            if plan.design.policy() == Some(MergePolicy::Leveling) && plan.design.size_ratio > 2.0 {
+                told.push(format!(
+                    "universal style with {} runs at most for {:.0} buffers of data merges more than the model says, up to \
+                     some times",
+                    settings.level0_trigger,
+                    data_bytes / plan.design.buffer_bytes as f64
+                ));
+            }
+        }
+    }
+    if settings.skips_last_filter {
+        told.push(
+            "optimize_filters_for_hits: the last level has no filters, so a lookup that finds nothing reads nearly a page \
+             more than is said here"
+                .into(),
+        );
+    }
+    told
+}
+
+impl Settings {
+    /// The most levels below level 0.
+    pub fn levels_most(&self) -> u32 {
+        self.num_levels.saturating_sub(1).max(1)
+    }
+}
+
+fn level_style_levels(base_bytes: u64, size_ratio: f64, data_bytes: f64) -> Result<u32, String> {
+    // Level 1 of the model holds T buffers. Up: a fraction of a byte must not cost a level.
+    let buffer_bytes = (base_bytes as f64 / size_ratio).ceil().max(1.0) as u64;
+    levels_closed(data_bytes, buffer_bytes, size_ratio)
+}
+
+/// Policy, T and levels of a tree of at most `runs_most` runs of similar sizes.
+fn universal_shape(
+    runs_most: u64,
+    data_bytes: f64,
+    buffer_bytes: u64,
+) -> Result<(MergePolicy, f64, u32), String> {
+    let runs_most = u32::try_from(runs_most).unwrap_or(u32::MAX).min(MAX_RUNS);
+    let mut found = None;
+    // Not until the first that does not fit: a further level less may let a larger one in again.
+    for size_ratio in 2..=runs_most.saturating_add(1).min(MAX_RUNS) {
+        let levels = levels_closed(data_bytes, buffer_bytes, f64::from(size_ratio))?;
+        if levels.saturating_mul(size_ratio - 1) <= runs_most {
+            found = Some((MergePolicy::Tiering, f64::from(size_ratio), levels));
+        }
+    }
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let buffers = (data_bytes / buffer_bytes as f64).max(2.0);
+    let size_ratio = buffers.powf(1.0 / f64::from(runs_most.max(1))).clamp(2.0, MAX_SIZE_RATIO);
+    Ok((MergePolicy::Leveling, size_ratio, runs_most.clamp(1, MAX_LEVELS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::rocksdb::file::OptionsFile;
+    use crate::plan::rocksdb::settings::Family;
+
+    fn settings(options: &str) -> Settings {
+        let text = format!("[CFOptions \"default\"]\n{options}\n");
+        let file = OptionsFile::parse(text.as_bytes()).unwrap();
+        Settings::read(&Family::of(&file, "default").unwrap()).unwrap()
+    }
+
+    /// 1,000 buffers of 64 MiB.
+    const DATA: DataSet = DataSet { entries: 1_000 << 20, entry_bytes: 64.0, page_bytes: 4096 };
+
+    fn plan(options: &str) -> Plan {
+        plan_of(&settings(options), &DATA, 0).unwrap()
+    }
+
+    #[test]
+    fn level_style_is_leveling_with_as_many_levels_as_the_base_needs() {
+        // 62.5 GiB below a first level of 0.25 GiB, each ten times the one above: 0.25, 2.5, 25, 250.
+        let usual = plan("");
+        assert_eq!((usual.design.policy(), usual.levels), (Some(MergePolicy::Leveling), Some(4)));
+        assert_eq!(plan("max_bytes_for_level_base=640M").levels, Some(3));
+        assert_eq!(plan("max_bytes_for_level_multiplier=4").levels, Some(5));
+        assert_eq!(plan("num_levels=3").levels, Some(2), "there are no more");
+        assert_eq!(plan("min_write_buffer_number_to_merge=2").design.buffer_bytes, 128 << 20);
+        let few = settings("num_levels=3\noptimize_filters_for_hits=true");
+        let told = caveats(&few, &plan("num_levels=3"), &DATA).join("\n");
+        for what in ["level 0", "num_levels 3: the data needs 4", "optimize_filters_for_hits"] {
+            assert!(told.contains(what), "{what} in {told}");
+        }
+    }
+
+    #[test]
+    fn universal_style_is_tiering_of_no_more_runs() {
+        for (runs, size_ratio, levels) in
+            [(9, 2.0, 9), (12, 3.0, 6), (20, 6.0, 4), (31, 11.0, 3), (1000, 1001.0, 1)]
+        {
+            let universal = format!(
+                "compaction_style=kCompactionStyleUniversal\nlevel0_file_num_compaction_trigger={runs}"
+            );
+            let plan = plan(&universal);
+            let design = plan.design;
+            assert!(plan.levels.unwrap() * design.inner_runs <= runs, "{runs}: {design}");
+            assert!(is_tiered(&settings(&universal), &DATA));
+            assert_eq!((design.size_ratio, plan.levels), (size_ratio, Some(levels)), "{runs}");
+        }
+        let few = "compaction_style=1\nlevel0_file_num_compaction_trigger=4";
+        let plan = plan(few);
+        assert_eq!((plan.design.policy(), plan.levels), (Some(MergePolicy::Leveling), Some(4)));
+        assert!((plan.design.size_ratio - 1000f64.powf(0.25)).abs() < 1e-9);
+        assert!(!is_tiered(&settings(few), &DATA));
+        assert!(caveats(&settings(few), &plan, &DATA)[0].contains("merges more"));
+    }
+}

@@ -2,10 +2,12 @@
 
 use clap::Args;
 use serde_json::json;
-use shamba_model::cost::{Workload, predict};
+use shamba_model::cost::Workload;
 
+use super::counting::CountingOption;
 use super::options::{DesignOptions, SituationOptions};
 use super::report;
+use super::rocksdb::{self, Asked, First, RocksdbOptions};
 use crate::exit::Failure;
 use crate::json;
 use crate::output::Out;
@@ -16,7 +18,8 @@ pub const EMPTY_LOOKUPS: Workload =
 
 const EXAMPLES: &str = "Examples:
   shamba plan cost --entries 34359738368 --entry-bytes 16 --buffer 2MiB --size-ratio 4 --filter-memory 4GiB
-  shamba plan cost --entries 100M --entry-bytes 1KiB --like cassandra --memory 4GiB --lookups-zero 0.2 --updates 0.8";
+  shamba plan cost --entries 100M --entry-bytes 1KiB --like cassandra --memory 4GiB --lookups-zero 0.2 --updates 0.8
+  shamba plan cost --entries 100M --entry-bytes 100 --rocksdb OPTIONS-000007 --lookups-zero 0.5 --updates 0.5 --out OPTIONS-better";
 
 /// Arguments of `plan cost`.
 #[derive(Args)]
@@ -26,18 +29,41 @@ pub struct CostArgs {
     situation: SituationOptions,
     #[command(flatten)]
     design: DesignOptions,
+    #[command(flatten)]
+    counting: CountingOption,
+    #[command(flatten)]
+    rocksdb: RocksdbOptions,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &CostArgs, out: &mut Out) -> Result<(), Failure> {
+    if let Some(path) = &args.rocksdb.rocksdb {
+        if let Some(option) = args.design.first_of_design() {
+            return Err(Failure::Usage(format!(
+                "{option} and --rocksdb both say what the design is: give one"
+            )));
+        }
+        let asked = Asked {
+            options: &args.rocksdb,
+            situation: &args.situation,
+            mix: EMPTY_LOOKUPS,
+            memory_bytes: args.design.memory,
+            cache_bytes: args.design.cache,
+            max_lookup_ios: None,
+            max_update_ios: None,
+            first: First::Present,
+            json: args.json,
+        };
+        return rocksdb::run(path, &asked, out);
+    }
     let situation = args.situation.situation(EMPTY_LOOKUPS)?;
     let plan = args.design.plan(&situation)?;
-    let costs = predict(&situation, &plan).map_err(Failure::Usage)?;
+    let costs = args.counting.counting.predict(&situation, &plan)?;
     if args.json {
         let head = json!({ "schema": "shamba.plan-cost/1", "situation": report::situation_json(&situation) });
-        return out.json(&json::with(head, report::plan_json(&plan, &costs)));
+        return out.json(&json::with(head, report::plan_json(&situation, &plan, &costs)));
     }
     out.text(report::situation_text(&situation))?;
     report::print_plan(&situation, &plan, &costs, out)

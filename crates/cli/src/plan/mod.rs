@@ -1,13 +1,18 @@
 //! `shamba plan`: what a design would cost, which design would be best, and what changes between two; no database needed.
 //!
 //! Everything is computed by the cost model (crate `shamba-model`), which the engine and the experiments use too. Here are
-//! its inputs as options ([`options`]), its answers as tables and JSON ([`report`]), and one file for each command.
+//! its inputs as options ([`options`]), its answers as tables and JSON ([`report`]), one file for each command, and RocksDB's
+//! OPTIONS files ([`rocksdb`]).
 //!
 //! Not here: formulas.
 
+mod compare;
 mod cost;
+mod counting;
+mod design;
 mod options;
 mod report;
+mod rocksdb;
 
 use clap::{Args, Subcommand};
 
@@ -25,6 +30,10 @@ pub struct PlanArgs {
 enum PlanCommand {
     /// What a given design costs
     Cost(cost::CostArgs),
+    /// The best design for a workload within a memory, why, what else there was, and what would change it
+    Design(design::DesignArgs),
+    /// What changes between two cases: other data, memory, workload, device or design
+    Compare(compare::CompareArgs),
 }
 
 /// Runs it.
@@ -34,5 +43,7 @@ enum PlanCommand {
 pub fn run(args: &PlanArgs, out: &mut Out) -> Result<(), Failure> {
     match &args.command {
         PlanCommand::Cost(args) => cost::run(args, out),
+        PlanCommand::Design(args) => design::run(args, out),
+        PlanCommand::Compare(args) => compare::run(args, out),
     }
 }

@@ -190,6 +190,23 @@ impl SituationOptions {
 }
 
 impl DesignOptions {
+    /// The first option given that says anything of the design beyond memory and cache.
+    pub fn first_of_design(&self) -> Option<&'static str> {
+        let given = [
+            ("--like", self.like.is_some()),
+            ("--policy", self.policy.is_some()),
+            ("--size-ratio", self.size_ratio.is_some()),
+            ("--inner-runs", self.inner_runs.is_some()),
+            ("--last-runs", self.last_runs.is_some()),
+            ("--buffer", self.buffer.is_some()),
+            ("--bits-per-key", self.bits_per_key.is_some()),
+            ("--filter-memory", self.filter_memory.is_some()),
+            ("--allocation", self.allocation.is_some()),
+            ("--levels", self.levels.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+    }
+
     /// The plan that the options amount to.
     ///
     /// # Errors
@@ -280,7 +297,8 @@ pub fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-fn parse_allocation(text: &str) -> Result<Allocation, String> {
+/// An allocation that needs no measurements.
+pub fn parse_allocation(text: &str) -> Result<Allocation, String> {
     match text.parse()? {
         Allocation::Workload => Err("workload follows what was measured, and nothing is here".into()),
         allocation => Ok(allocation),

@@ -12,7 +12,7 @@ use crate::output::{Out, Table};
 use crate::sizes::{show_count, show_ns, show_size};
 
 /// The plan and its costs, as fields.
-pub fn plan_json(plan: &Plan, costs: &Costs) -> Value {
+pub fn plan_json(situation: &Situation, plan: &Plan, costs: &Costs) -> Value {
     let design = &plan.design;
     json!({
         "policy": design.policy().map(|policy| policy.to_string()),
@@ -27,7 +27,7 @@ pub fn plan_json(plan: &Plan, costs: &Costs) -> Value {
         "filter_bytes": costs.filter_bytes,
         "fence_bytes": costs.fence_bytes,
         "cache_bytes": plan.cache_bytes,
-        "bits_per_key": design.bits_per_key,
+        "bits_per_key": bits_per_key(situation, costs),
         "fpr_per_level": costs.fpr_per_level,
         "bits_per_key_per_level": costs.bits_per_key_per_level,
         "zero_result_lookup_ios": costs.zero_result_lookup_ios,
@@ -98,12 +98,9 @@ pub fn situation_text(situation: &Situation) -> String {
 }
 
 /// The plan in one line.
-pub fn plan_text(plan: &Plan, costs: &Costs) -> String {
+pub fn plan_text(situation: &Situation, plan: &Plan, costs: &Costs) -> String {
     let design = &plan.design;
-    let policy = design.policy().map_or_else(
-        || format!("fluid K={} Z={}", design.inner_runs, design.last_runs),
-        |policy| policy.to_string(),
-    );
+    let policy = policy_name(plan);
     let cache = match plan.cache_bytes {
         0 => String::new(),
         bytes => format!(", cache {}", show_size(bytes)),
@@ -113,9 +110,23 @@ pub fn plan_text(plan: &Plan, costs: &Costs) -> String {
         digits(design.size_ratio),
         show_size(design.buffer_bytes),
         show_bytes(costs.filter_bytes),
-        digits(design.bits_per_key),
+        digits(bits_per_key(situation, costs)),
         plan.allocation,
     )
+}
+
+/// The merge policy, or K and Z where it has no name.
+pub fn policy_name(plan: &Plan) -> String {
+    let design = &plan.design;
+    design.policy().map_or_else(
+        || format!("fluid K={} Z={}", design.inner_runs, design.last_runs),
+        |policy| policy.to_string(),
+    )
+}
+
+/// Filter bits for each entry.
+fn bits_per_key(situation: &Situation, costs: &Costs) -> f64 {
+    costs.filter_bytes * 8.0 / situation.data.entries as f64
 }
 
 /// What operations cost.
@@ -178,7 +189,7 @@ pub fn memory_table(plan: &Plan, costs: &Costs) -> Table {
     table.row(["write buffer", &show_size(plan.design.buffer_bytes)]);
     table.row(["filters", &show_bytes(costs.filter_bytes)]);
     table.row(["block cache", &show_size(plan.cache_bytes)]);
-    table.row(["fence pointers, beside the memory above", &show_bytes(costs.fence_bytes)]);
+    table.row(["fence pointers (the index)", &show_bytes(costs.fence_bytes)]);
     table.row(["bytes written for a byte put", &digits(costs.write_amplification)]);
     table.row(["bytes stored for a byte of data, at worst", &digits(costs.space_amplification)]);
     table
@@ -189,7 +200,7 @@ pub fn memory_table(plan: &Plan, costs: &Costs) -> Table {
 /// # Errors
 /// As standard output fails.
 pub fn print_plan(situation: &Situation, plan: &Plan, costs: &Costs, out: &mut Out) -> Result<(), Failure> {
-    out.line(format!("design    {}", plan_text(plan, costs)))?;
+    out.line(format!("design    {}", plan_text(situation, plan, costs)))?;
     out.line(format!(
         "speed     {} operations a second, one after the other, {} each",
         show_rate(costs.throughput_per_s),

@@ -34,7 +34,10 @@ fn every_schema_and_field_is_described() {
     let table = files(&db, "sst").remove(0).display().to_string();
     let log = files(&db, "log").pop().expect("a log").display().to_string();
     let (loaded, bench) = (dir.path("loaded"), dir.path("bench"));
-    let commands: [&[&str]; 18] = [
+    let options = dir.path("OPTIONS");
+    let text = "[CFOptions \"default\"]\n[TableOptions/BlockBasedTable \"default\"]\n";
+    std::fs::write(&options, text).expect("writable");
+    let commands: [&[&str]; 21] = [
         &["get", &db, "late"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],
@@ -53,6 +56,9 @@ fn every_schema_and_field_is_described() {
         &["demo", "--synthetic", "50"],
         &["explain", &db, "absent"],
         &["plan", "cost", "--entries", "1000", "--entry-bytes", "100"],
+        &["plan", "design", "--entries", "1M", "--entry-bytes", "100", "--memory", "4MiB"],
+        &["plan", "compare", "--entries", "1000", "--entry-bytes", "100", "--with", "entries=2x"],
+        &["plan", "cost", "--entries", "100M", "--entry-bytes", "100", "--rocksdb", &options],
     ];
     let mut schemas = BTreeSet::new();
     for args in commands {

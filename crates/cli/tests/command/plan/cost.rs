@@ -1,7 +1,8 @@
-//! `plan`: the papers' figures through the command, every option, and inputs that make no sense.
+//! `plan cost`: the papers' figures through the command, every option, and inputs that make no sense.
 
 use serde_json::Value;
 
+use super::{cost, is_near};
 use crate::support::run;
 
 /// The tree of Monkey's figure 7: 512 GiB of 16-byte entries.
@@ -20,22 +21,8 @@ const FIGURE_7: [&str; 12] = [
     "4",
 ];
 
-fn cost(args: &[&str]) -> Value {
-    let run = run(args.iter().chain(&["--json"]));
-    assert_eq!(run.code, 0, "{args:?}: {run:?}");
-    run.json()
-}
-
 fn figure_7(more: &[&str]) -> Value {
     cost(&[&FIGURE_7[..], more].concat())
-}
-
-#[track_caller]
-fn is_near(object: &Value, field: &str, wanted: f64) {
-    let found = object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"));
-    // Four digits, as the vectors state them; small ones to their last digit.
-    let tolerance = (wanted.abs() * 5e-5).max(6e-6);
-    assert!((found - wanted).abs() <= tolerance, "{field}: {found}, not {wanted}");
 }
 
 #[test]

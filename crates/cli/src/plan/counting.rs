@@ -1,0 +1,60 @@
+//! How merging and memory are counted: as the papers do, or as this engine is.
+//!
+//! One choice for all of `plan`, so that what `plan design` promises is what `plan cost` says of the same design.
+
+use clap::{Args, ValueEnum};
+use shamba_model::cost::{Costs, Plan, Situation, predict_merging};
+use shamba_model::navigator;
+use shamba_model::updates::Merging;
+
+use crate::exit::Failure;
+
+/// The option.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct CountingOption {
+    /// How merging and memory are counted: paper (whole levels merge, memory is one write buffer, filters and cache) or
+    /// engine (levels grow with the data and merge file by file, memory holds two write buffers and the index, too, and
+    /// there is room for a tenth more data)
+    #[arg(
+        long,
+        value_name = "paper|engine",
+        value_enum,
+        default_value = "paper",
+        hide_possible_values = true,
+        hide_default_value = true,
+        help_heading = "The data, the workload and the device"
+    )]
+    pub counting: Counting,
+}
+
+/// Whose way to count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Counting {
+    /// The papers'.
+    Paper,
+    /// The engine's.
+    Engine,
+}
+
+impl Counting {
+    /// How the navigator counts so.
+    pub fn options(self) -> navigator::Options {
+        match self {
+            Self::Paper => navigator::Options::PAPER,
+            Self::Engine => navigator::Options::ENGINE,
+        }
+    }
+
+    /// How levels merge.
+    pub fn merging(self) -> Merging {
+        self.options().merging
+    }
+
+    /// What a plan costs.
+    ///
+    /// # Errors
+    /// Input that is no number or out of bounds.
+    pub fn predict(self, situation: &Situation, plan: &Plan) -> Result<Costs, Failure> {
+        predict_merging(situation, plan, self.merging()).map_err(Failure::Usage)
+    }
+}

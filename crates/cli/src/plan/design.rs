@@ -1,0 +1,213 @@
+//! `shamba plan design`: the best design for a workload within a memory, why, what else there was, and what would change it.
+
+use clap::Args;
+use serde_json::{Value, json};
+use shamba_model::cost::{Situation, Workload};
+use shamba_model::navigator::{Bounds, Navigation, Response, Sensitivity, navigate};
+
+use super::counting::CountingOption;
+use super::options::{SituationOptions, not_negative, parse_allocation};
+use super::report::{self, digits, show_rate};
+use super::rocksdb::{self, Asked, First, RocksdbOptions};
+use crate::exit::Failure;
+use crate::json;
+use crate::output::{Out, Table};
+use crate::sizes::{parse_size, show_size};
+
+/// The workload where nothing is said of it: as much of either as can be at odds.
+pub const HALF_UPDATES: Workload =
+    Workload { empty_lookups: 0.5, found_lookups: 0.0, updates: 0.5, ranges: 0.0, range_selectivity: 0.0 };
+
+const EXAMPLES: &str = "Examples:
+  shamba plan design --entries 10M --entry-bytes 116 --memory 24MiB --lookups-zero 0.7 --updates 0.3
+  shamba plan design --entries 1G --entry-bytes 1KiB --memory 4GiB --lookups-zero 1 --lookups-nonzero 4 --updates 5 \\
+      --ranges 1 --range-selectivity 1e-7 --max-lookup-ios 1.2 --counting engine
+  shamba plan design --entries 100M --entry-bytes 116 --rocksdb OPTIONS-000007 --lookups-zero 0.5 --updates 0.5";
+
+/// Arguments of `plan design`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
+pub struct DesignArgs {
+    #[command(flatten)]
+    situation: SituationOptions,
+    #[command(flatten)]
+    counting: CountingOption,
+    #[command(flatten)]
+    wish: WishOptions,
+    /// The block cache, where the OPTIONS file does not state it (default: none)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "rocksdb", help_heading = "RocksDB")]
+    cache: Option<u64>,
+    #[command(flatten)]
+    rocksdb: RocksdbOptions,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is wanted.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "What is wanted")]
+pub struct WishOptions {
+    /// All memory: write buffer, filters and block cache
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+    /// The most page reads that a lookup of the mix may cost
+    #[arg(long, value_name = "IOS")]
+    max_lookup_ios: Option<f64>,
+    /// The most I/Os that an update may cost
+    #[arg(long, value_name = "IOS")]
+    max_update_ios: Option<f64>,
+    /// What filter bits follow: monkey or uniform (default: monkey)
+    #[arg(long, value_name = "KIND", value_parser = parse_allocation, conflicts_with = "rocksdb")]
+    allocation: Option<shamba_model::allocation::Allocation>,
+}
+
+pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
+    let wish = &args.wish;
+    for (option, bound) in
+        [("--max-lookup-ios", wish.max_lookup_ios), ("--max-update-ios", wish.max_update_ios)]
+    {
+        not_negative(option, bound.unwrap_or(0.0))?;
+    }
+    if let Some(path) = &args.rocksdb.rocksdb {
+        let asked = Asked {
+            options: &args.rocksdb,
+            situation: &args.situation,
+            mix: HALF_UPDATES,
+            memory_bytes: wish.memory,
+            cache_bytes: args.cache,
+            max_lookup_ios: wish.max_lookup_ios,
+            max_update_ios: wish.max_update_ios,
+            first: First::Better,
+            json: args.json,
+        };
+        return rocksdb::run(path, &asked, out);
+    }
+    let situation = args.situation.situation(HALF_UPDATES)?;
+    let memory_bytes = wish
+        .memory
+        .ok_or_else(|| Failure::Usage("--memory is missing: the best design depends on it".into()))?;
+    let bounds =
+        Bounds { memory_bytes, max_lookup_ios: wish.max_lookup_ios, max_update_ios: wish.max_update_ios };
+    let mut options = args.counting.counting.options();
+    options.allocation = wish.allocation.unwrap_or(options.allocation);
+    let found = navigate(&situation, &bounds, &options).map_err(Failure::Usage)?;
+    if args.json {
+        return out.json(&to_json(&situation, memory_bytes, &found));
+    }
+    print(&situation, memory_bytes, &found, out)
+}
+
+fn to_json(situation: &Situation, memory_bytes: u64, found: &Navigation) -> Value {
+    let alternatives: Vec<Value> = found
+        .alternatives
+        .iter()
+        .map(|other| {
+            let more = json!({ "times_the_cost": other.times_the_cost, "why": other.why });
+            json::with(report::plan_json(situation, &other.plan, &other.costs), more)
+        })
+        .collect();
+    let sensitivity: Vec<Value> = found.sensitivity.iter().map(sensitivity_json).collect();
+    let head = json!({
+        "schema": "shamba.plan-design/1",
+        "situation": report::situation_json(situation),
+        "memory_bytes": memory_bytes,
+        "why": found.why,
+        "alternatives": alternatives,
+        "sensitivity": sensitivity,
+    });
+    json::with(head, report::plan_json(situation, &found.plan, &found.costs))
+}
+
+fn sensitivity_json(sensitivity: &Sensitivity) -> Value {
+    let response = |response: &Option<Response>| {
+        response.map(|response| {
+            json!({
+                "policy": response.plan.design.policy().map(|policy| policy.to_string()),
+                "size_ratio": response.plan.design.size_ratio,
+                "throughput_per_s": response.throughput_per_s,
+                "kept_throughput_per_s": response.kept_throughput_per_s,
+                "changes": response.changes,
+            })
+        })
+    };
+    json!({
+        "input": sensitivity.input.name(),
+        "elasticity": sensitivity.elasticity,
+        "halved": response(&sensitivity.halved),
+        "doubled": response(&sensitivity.doubled),
+    })
+}
+
+fn print(situation: &Situation, memory_bytes: u64, found: &Navigation, out: &mut Out) -> Result<(), Failure> {
+    out.text(report::situation_text(situation))?;
+    out.line(format!("memory    {}", show_size(memory_bytes)))?;
+    report::print_plan(situation, &found.plan, &found.costs, out)?;
+    out.heading("why this one")?;
+    out.line(&found.why)?;
+    let mut table = Table::new([
+        "design",
+        "T",
+        "buffer",
+        "filters",
+        "empty lookup",
+        "update",
+        "range",
+        "ops/s",
+        "why not",
+    ])
+    .left([8]);
+    let mut row = |plan: &shamba_model::cost::Plan, costs: &shamba_model::cost::Costs, why: &str| {
+        table.row([
+            report::policy_name(plan),
+            digits(plan.design.size_ratio),
+            show_size(plan.design.buffer_bytes),
+            report::show_bytes(costs.filter_bytes),
+            digits(costs.zero_result_lookup_ios_exact),
+            digits(costs.update_ios),
+            digits(costs.range_ios),
+            show_rate(costs.throughput_per_s),
+            why.to_owned(),
+        ]);
+    };
+    row(&found.plan, &found.costs, "the best");
+    for other in &found.alternatives {
+        row(&other.plan, &other.costs, &other.why);
+    }
+    out.heading("what else there was (costs in I/Os)")?;
+    out.text(table.to_string())?;
+    if found.sensitivity.is_empty() {
+        return Ok(());
+    }
+    out.heading("what other inputs would change")?;
+    out.text(sensitivity_table(found).to_string())?;
+    out.line("ops/s of the best design there; in brackets those of this design, where it would no longer be the best")
+}
+
+fn sensitivity_table(found: &Navigation) -> Table {
+    let mut table =
+        Table::new(["input", "half of it: ops/s", "best there", "twice: ops/s", "best there", "elasticity"])
+            .left([2, 4]);
+    for row in &found.sensitivity {
+        let [halved, doubled] = [&row.halved, &row.doubled].map(|response| match response {
+            None => ["-".to_owned(), "none".to_owned()],
+            Some(response) => {
+                let kept = response.kept_throughput_per_s.filter(|_| response.changes);
+                let kept = kept.map_or(String::new(), |kept| format!(" ({})", show_rate(kept)));
+                let best = match response.changes {
+                    false => "the same".into(),
+                    true => {
+                        let plan = &response.plan;
+                        format!("{}, T={}", report::policy_name(plan), digits(plan.design.size_ratio))
+                    }
+                };
+                [show_rate(response.throughput_per_s) + &kept, best]
+            }
+        });
+        let elasticity = row.elasticity.map_or("-".into(), |elasticity| format!("{elasticity:+.2}"));
+        let input = row.input.name().replace('_', " ");
+        let [[half, half_best], [twice, twice_best]] = [halved, doubled];
+        table.row([input, half, half_best, twice, twice_best, elasticity]);
+    }
+    table
+}

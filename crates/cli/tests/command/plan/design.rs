@@ -1,0 +1,145 @@
+//! `plan design`: the best design, what else there was, and bounds that nothing keeps.
+
+use serde_json::Value;
+
+use super::cost;
+use crate::support::run;
+
+const BASE: [&str; 8] = ["plan", "design", "--entries", "10M", "--entry-bytes", "116", "--memory", "24MiB"];
+
+fn design(more: &[&str]) -> Value {
+    cost(&[&BASE[..], more].concat())
+}
+
+fn number(object: &Value, field: &str) -> f64 {
+    object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"))
+}
+
+#[test]
+fn what_is_promised_is_what_cost_says() {
+    for counting in ["paper", "engine"] {
+        for mix in [
+            ["--lookups-zero", "0.9", "--updates", "0.1"],
+            ["--lookups-zero", "0.1", "--updates", "0.9"],
+            ["--lookups-nonzero", "3", "--updates", "1"],
+            ["--ranges", "1", "--updates", "9"],
+        ] {
+            let found = design(&[&mix[..], &["--counting", counting]].concat());
+            let text = |field: &str| number(&found, field).to_string();
+            let (buffer, filters, cache) = (text("buffer_bytes"), text("filter_bytes"), text("cache_bytes"));
+            let (size_ratio, levels) = (text("size_ratio"), text("levels"));
+            let (inner, last) = (text("inner_runs"), text("last_runs"));
+            let bits = (number(&found, "filter_bytes") * 8.0 / 1e7).to_string();
+            let given = [
+                "plan",
+                "cost",
+                "--entries",
+                "10M",
+                "--entry-bytes",
+                "116",
+                "--counting",
+                counting,
+                "--buffer",
+                &buffer,
+                "--cache",
+                &cache,
+                "--size-ratio",
+                &size_ratio,
+                "--levels",
+                &levels,
+                "--inner-runs",
+                &inner,
+                "--last-runs",
+                &last,
+                "--bits-per-key",
+                &bits,
+            ];
+            let same = cost(&[&given[..], &mix[..]].concat());
+            for field in ["throughput_per_s", "update_ios", "zero_result_lookup_ios_exact"] {
+                let (promised, said) = (number(&found, field), number(&same, field));
+                assert!(
+                    (promised / said - 1.0).abs() < 1e-6,
+                    "{field}: {promised}, {said}; filters {filters}"
+                );
+            }
+            let spent = number(&found, "buffer_bytes")
+                + number(&found, "filter_bytes")
+                + number(&found, "cache_bytes");
+            assert!(spent <= f64::from(24u32 << 20), "{spent}");
+            for other in found["alternatives"].as_array().expect("alternatives") {
+                assert!(
+                    !other["why"].as_str().expect("why").is_empty() && number(other, "times_the_cost") > 0.9
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn it_beats_the_defaults_of_every_system() {
+    let best = number(&design(&["--lookups-zero", "0.5", "--updates", "0.5"]), "throughput_per_s");
+    for system in ["leveldb", "cassandra", "hbase", "accumulo", "rocksdb"] {
+        let given = [
+            "plan",
+            "cost",
+            "--entries",
+            "10M",
+            "--entry-bytes",
+            "116",
+            "--like",
+            system,
+            "--memory",
+            "24MiB",
+            "--lookups-zero",
+            "0.5",
+            "--updates",
+            "0.5",
+            "--buffer",
+            "2MiB",
+        ];
+        let theirs = number(&cost(&given), "throughput_per_s");
+        assert!(best > theirs, "{system}: {theirs}, not below {best}");
+    }
+}
+
+#[test]
+fn bounds_are_kept_or_refused() {
+    let mix = ["--lookups-zero", "0.1", "--updates", "0.9"];
+    let bound = design(&[&mix[..], &["--max-lookup-ios", "0.002"]].concat());
+    assert!(number(&bound, "zero_result_lookup_ios_exact") <= 0.002);
+    let bound = design(&[&mix[..], &["--max-update-ios", "0.1"]].concat());
+    assert!(number(&bound, "update_ios") <= 0.1);
+    for (more, said) in [
+        (&["--max-update-ios", "0.0001"][..], "update"),
+        (&["--max-lookup-ios", "1e-9"], "lookup"),
+        (&["--max-lookup-ios", "-1"], "--max-lookup-ios"),
+        (&["--max-lookup-ios", "NaN"], "--max-lookup-ios"),
+        (&["--lookups-zero", "0.2"], "0.2"),
+        (&["--out", "x"], "--rocksdb"),
+    ] {
+        let args: Vec<&str> = BASE.iter().chain(more).copied().collect();
+        let err = run(&args).fails(64);
+        assert!(err.contains(said), "{args:?}: {err}");
+    }
+    let err = run(&BASE[..6]).fails(64);
+    assert!(err.contains("--memory"), "{err}");
+    let err = run(BASE[..6].iter().chain(&["--memory", "100B"])).fails(64);
+    assert!(err.contains("too little"), "{err}");
+    run(["plan", "design", "--entries", "0", "--entry-bytes", "1", "--memory", "1MiB"]).fails(64);
+}
+
+#[test]
+fn people_get_reasons() {
+    let text = run(BASE.iter().chain(&["--lookups-zero", "0.7", "--updates", "0.3"])).ok();
+    for said in [
+        "why this one",
+        "lazy-leveling",
+        "leveling",
+        "slower",
+        "elasticity",
+        "the best",
+        "memory    24.0 MiB",
+    ] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+}

@@ -1,0 +1,25 @@
+//! `plan`: what designs cost, which is best, what changes; RocksDB's files. No database is touched.
+
+mod compare;
+mod cost;
+mod design;
+mod rocksdb;
+
+use serde_json::Value;
+
+use crate::support::run;
+
+/// The JSON object of a command that succeeds.
+fn cost(args: &[&str]) -> Value {
+    let run = run(args.iter().chain(&["--json"]));
+    assert_eq!(run.code, 0, "{args:?}: {run:?}");
+    run.json()
+}
+
+#[track_caller]
+fn is_near(object: &Value, field: &str, wanted: f64) {
+    let found = object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"));
+    // Four digits, as the vectors state them; small ones to their last digit.
+    let tolerance = (wanted.abs() * 5e-5).max(6e-6);
+    assert!((found - wanted).abs() <= tolerance, "{field}: {found}, not {wanted}");
+}

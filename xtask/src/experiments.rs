@@ -36,6 +36,12 @@ pub fn memory_curves(arguments: &[String]) -> Result<(), String> {
     experiment(&[&["memory-curves"][..], &words].concat())
 }
 
+/// Holds the cost model beside the engine; prints a JSON object for each design, and the table to standard error.
+pub fn model_check(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| *word != "--json").collect();
+    experiment(&[&["model-check"][..], &words].concat())
+}
+
 /// Compares uniform filter bits with Monkey's; prints a JSON object for each tree and for each pair.
 pub fn monkey(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| *word != "--json").collect();

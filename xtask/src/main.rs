@@ -28,6 +28,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   memory-curves [--scale quick|default|full] [--entry BYTES] [--entries N] [--size-ratio T] [--workload NAME]
           [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS]
           reads of a lookup over memory, for the baseline and for each idea that saves it; fails on a wrong answer
+  model-check [--quick] [--seed N]
+          the cost model beside the engine and its simulator, design by design: false positives, blocks of a lookup, write
+          amplification; fails where they differ by more than is said
   monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N]
           false positives of trees with uniform bits and with Monkey's beside those that their tables promise; fails
           where they differ by more than a tenth
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Some("membership") => filters::membership(&arguments),
         Some("overload") => experiments::overload(&arguments),
         Some("memory-curves") => experiments::memory_curves(&arguments),
+        Some("model-check") => experiments::model_check(&arguments),
         Some("monkey") => experiments::monkey(&arguments),
         Some("memory-situations") => experiments::situations(&arguments),
         _ => {

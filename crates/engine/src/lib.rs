@@ -73,6 +73,10 @@ mod wal;
 mod workload;
 mod write;
 
+/// The policy on paper, for whoever compares formulas with it.
+#[doc(hidden)]
+pub use compaction::simulate::fill as simulate;
+
 pub use builder::Builder;
 pub use db::{Db, Keyspace, Reader, Snapshot};
 pub use error::{Damage, Error, ErrorKind, Result};

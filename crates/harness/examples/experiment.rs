@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use shamba_harness::curves;
+use shamba_harness::model_check;
 use shamba_harness::monkey;
 use shamba_harness::overload;
 use shamba_harness::situations::{self, Situation};
@@ -12,6 +13,7 @@ const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
        experiment memory-curves [--scale quick|default|full] [--entry BYTES] [--entries N] [--size-ratio T]
                   [--workload NAME] [--empty SHARE] [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS] [--seed N] [--dir PATH]
        experiment monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N] [--seed N] [--dir PATH]
+       experiment model-check [--quick] [--seed N] [--dir PATH]
        experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";
 
 fn main() -> ExitCode {
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let outcome = match words.first().map(String::as_str) {
         Some("situation") => situation(&words[1..]),
         Some("memory-curves") => memory_curves(&words[1..]),
+        Some("model-check") => model_check(&words[1..]),
         Some("monkey") => monkey(&words[1..]),
         Some("overload") => overload(&words[1..]),
         _ => Err(USAGE.to_owned()),
@@ -88,6 +91,16 @@ fn memory_curves(words: &[String]) -> Result<(), String> {
         seed: parsed(words, "--seed", 1)?,
     };
     curves::run(&options, &mut |line| println!("{line}"))
+}
+
+fn model_check(words: &[String]) -> Result<(), String> {
+    let dir = scratch(words)?;
+    let options = model_check::Options {
+        dir: dir.path().to_path_buf(),
+        quick: words.iter().any(|word| word == "--quick"),
+        seed: parsed(words, "--seed", 1)?,
+    };
+    model_check::run(&options, &mut |line| println!("{line}"), &mut |row| eprintln!("{row}"))
 }
 
 fn monkey(words: &[String]) -> Result<(), String> {

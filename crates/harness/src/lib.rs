@@ -16,6 +16,7 @@ mod keys;
 mod layered;
 mod measure;
 mod mix;
+pub mod model_check;
 pub mod monkey;
 mod ops;
 pub mod overload;

@@ -145,7 +145,7 @@ fn tree(
     let db = builder().auto_compaction(false).open().map_err(said)?;
     let tables = db.tables();
     let runs = run_rates(items, &tables);
-    let expected = runs.iter().map(|run| run.rate).sum::<f64>();
+    let expected = runs.iter().map(|run| run.rate - run.unfiltered).sum::<f64>();
     let before = db.stats();
     let mut asked = 0;
     let stats = loop {
@@ -214,25 +214,35 @@ fn ask(db: &Db, items: Items, picker: &mut Picker, lookups: u64) -> Result<(), S
 
 /// A run as its tables were written.
 #[derive(Clone, Copy, Debug)]
-struct RunRate {
-    number: u32,
-    level: u32,
-    entries: u64,
+pub(crate) struct RunRate {
+    pub number: u32,
+    pub level: u32,
+    pub entries: u64,
     /// Filter bits of all its tables.
-    bits: f64,
+    pub bits: f64,
     /// The part of all keys that lies in its tables' ranges.
-    covered: f64,
+    pub covered: f64,
     /// The share of lookups for absent keys that search it in vain.
-    rate: f64,
+    pub rate: f64,
+    /// The part of that for want of a filter, which is no false positive.
+    pub unfiltered: f64,
 }
 
 /// Every run, newest first.
-fn run_rates(items: Items, tables: &[TableStats]) -> Vec<RunRate> {
+pub(crate) fn run_rates(items: Items, tables: &[TableStats]) -> Vec<RunRate> {
     let mut runs: Vec<RunRate> = Vec::new();
     for table in tables {
         let TableStats { level, run: number, entries, .. } = *table;
         if runs.last().is_none_or(|run| run.number != number) {
-            runs.push(RunRate { number, level, entries: 0, bits: 0.0, covered: 0.0, rate: 0.0 });
+            runs.push(RunRate {
+                number,
+                level,
+                entries: 0,
+                bits: 0.0,
+                covered: 0.0,
+                rate: 0.0,
+                unfiltered: 0.0,
+            });
         }
         let upper = table.upper.as_ref().map_or(1.0, |key| items.part_below(key));
         let covered = (upper - items.part_below(&table.lower)).max(0.0);
@@ -241,6 +251,9 @@ fn run_rates(items: Items, tables: &[TableStats]) -> Vec<RunRate> {
             run.bits += table.bits_per_key * entries as f64;
             run.covered += covered;
             run.rate += covered * table.false_positive_rate;
+            if table.bits_per_key == 0.0 {
+                run.unfiltered += covered;
+            }
         }
     }
     runs

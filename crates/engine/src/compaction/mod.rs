@@ -6,6 +6,5 @@ pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod retention;
-#[cfg(test)]
 pub(crate) mod simulate;
 pub(crate) mod syncing;

@@ -6,7 +6,9 @@
 //! the debt; and lookups, in lookup order, must find the newest version of a key. A crash forgets a job between two
 //! slices. So it shows that the policy ends, what shape it makes and what it writes.
 //!
-//! Same settings, same seed: same tree. Not here: time, filters, caches, files.
+//! Same settings, same seed: same tree. [`fill`] is what others may ask of it. Not here: time, filters, caches, files.
+
+pub mod fill;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +21,7 @@ use shamba_table::{BirthId, TableId};
 
 use crate::allocation::{JobBits, Rule};
 
-use super::policy::{MergeJob, Rules, debt_bytes, move_edit, pick, pick_full, slice_edit, slices};
+use super::policy::{MergeJob, Rules, debt_bytes, move_edit, pick, slice_edit, slices};
 use crate::ids::{Age, KeyspaceId, RunId};
 use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 
@@ -37,7 +39,9 @@ pub(crate) struct Settings {
     pub sizing: Sizing,
     /// Runs in the inbox that start a merge.
     pub inbox_trigger: u32,
-    /// Size of every entry; a buffer holds `design.buffer_bytes / entry_bytes` of them.
+    /// Entries of a flush.
+    pub flush_entries: u64,
+    /// Size of every entry.
     pub entry_bytes: u64,
     /// Entries of a full table.
     pub table_entries: usize,
@@ -64,6 +68,7 @@ impl Settings {
             design,
             sizing: Sizing::Manual,
             inbox_trigger: 1,
+            flush_entries: design.buffer_bytes / entry_bytes,
             entry_bytes,
             table_entries,
             slice_bytes: entry_bytes * table_entries as u64 * 8,
@@ -85,6 +90,8 @@ pub(crate) struct Report {
     pub flushed_bytes: u64,
     /// Bytes that flushes and merges wrote.
     pub written_bytes: u64,
+    /// Bytes that merges wrote to each level, the inbox first.
+    pub merged_bytes: Vec<u64>,
     /// Jobs that merged.
     pub merges: u64,
     /// Jobs that moved tables as they were.
@@ -96,6 +103,14 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    fn merged(&mut self, level: usize, bytes: u64) {
+        self.written_bytes += bytes;
+        if self.merged_bytes.len() <= level {
+            self.merged_bytes.resize(level + 1, 0);
+        }
+        self.merged_bytes[level] += bytes;
+    }
+
     /// How often a byte was written.
     pub fn write_amplification(&self) -> f64 {
         self.written_bytes as f64 / self.flushed_bytes.max(1) as f64
@@ -155,14 +170,15 @@ impl Simulation {
     ///
     /// # Errors
     /// A violation, in words.
+    #[cfg(test)]
     pub fn flush_ascending(&mut self) -> Result<(), String> {
         self.flush_keys(|_, seq| seq)
     }
 
     fn flush_keys(&mut self, next_key: impl Fn(&SeededRng, u64) -> u64) -> Result<(), String> {
-        let Settings { design, entry_bytes, delete_one_in, .. } = self.settings;
+        let Settings { flush_entries, entry_bytes, delete_one_in, .. } = self.settings;
         let mut buffer = BTreeMap::new();
-        for _ in 0..(design.buffer_bytes / entry_bytes).max(1) {
+        for _ in 0..flush_entries.max(1) {
             self.last_seq += 1;
             let key = next_key(&self.rng, self.last_seq);
             let is_delete = self.one_in(delete_one_in);
@@ -197,6 +213,7 @@ impl Simulation {
     ///
     /// # Errors
     /// A violation, in words.
+    #[cfg(test)]
     pub fn drain(&mut self) -> Result<(), String> {
         self.settle_by(&self.rules(true))?;
         if self.settings.sizing == Sizing::Auto && !self.version.level(0).is_empty() {
@@ -234,8 +251,9 @@ impl Simulation {
     ///
     /// # Errors
     /// A violation, in words.
+    #[cfg(test)]
     pub fn compact(&mut self) -> Result<(), String> {
-        while let Some(job) = pick_full(&self.version, &self.rules(false)) {
+        while let Some(job) = super::policy::pick_full(&self.version, &self.rules(false)) {
             self.carry_out(&job)?;
         }
         if self.version.run_count() > 1 || self.version.tables().any(|(_, _, table)| table.meta.deletes > 0) {
@@ -248,6 +266,7 @@ impl Simulation {
     ///
     /// # Errors
     /// A key of which not the newest version is found.
+    #[cfg(test)]
     pub fn check_all_keys(&self) -> Result<(), String> {
         self.written_keys.iter().try_for_each(|key| self.check_key(*key))
     }
@@ -276,7 +295,7 @@ impl Simulation {
         };
         for slice in slices(job, &self.version, self.settings.slice_bytes, &split_keys) {
             let entries = self.merge(job, &slice)?;
-            self.report.written_bytes += entries.len() as u64 * entry_bytes;
+            self.report.merged(job.target_level as usize, entries.len() as u64 * entry_bytes);
             let outputs = self.write(&entries, &slice, bits.as_ref());
             let files = &self.files;
             let live = |table: &TableUse, range: &KeyRange| {

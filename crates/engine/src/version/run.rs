@@ -85,7 +85,6 @@ impl Run {
     }
 
     /// The one table whose range holds `key`.
-    #[cfg(test)]
     pub fn table_for(&self, key: &[u8]) -> Option<&TableUse> {
         self.tables.get(self.number_for(key)?)
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::compaction::forecast::forecast;
 use shamba_model::MergePolicy;
+use shamba_model::updates::{MergeShape, Merging};
 use std::ops::RangeInclusive;
 
 const BUFFER_BYTES: u64 = 1600;
@@ -23,16 +24,15 @@ fn flush_and_settle(simulation: &mut Simulation) -> Result<(), String> {
     simulation.settle()
 }
 
-/// What a byte costs to write by Monkey's equation 10 (the last level of lazy leveling is leveled), and the
-/// flush, which the equation leaves out.
-fn theory(policy: MergePolicy, size_ratio: f64, levels: u32) -> f64 {
-    let (levels, t) = (f64::from(levels), size_ratio);
-    let (leveled, tiered) = ((t - 1.0) / 2.0, (t - 1.0) / t);
-    1.0 + match policy {
-        MergePolicy::Leveling => levels * leveled,
-        MergePolicy::Tiering => levels * tiered,
-        MergePolicy::LazyLeveling => (levels - 1.0) * tiered + leveled,
-    }
+/// What a byte costs to write by Monkey's equation 10, and the flush, which the equation leaves out.
+fn theory(design: &Design, levels: u32) -> f64 {
+    let shape = MergeShape {
+        size_ratio: design.size_ratio,
+        inner_runs: f64::from(design.inner_runs),
+        last_runs: f64::from(design.last_runs),
+        levels,
+    };
+    shape.write_amplification(Merging::WholeLevels)
 }
 
 /// Five levels under `policy`, for whole and broken size ratios: in shape after every flush, every key found at the
@@ -45,9 +45,7 @@ fn grows_in_shape(policy: MergePolicy, factors: RangeInclusive<f64>) {
         }
         must(&mut simulation, |simulation| simulation.check_all_keys());
         let amplification = simulation.report.write_amplification();
-        // With T = 2 all three are leveling.
-        let named = simulation.settings.design.policy().expect("a classical policy");
-        let factor = amplification / theory(named, size_ratio, 5);
+        let factor = amplification / theory(&simulation.settings.design, 5);
         assert!(
             factors.contains(&factor),
             "{policy}, T={size_ratio}: writes each byte {amplification:.2} times, {factor:.2} of theory"

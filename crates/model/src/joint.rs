@@ -230,7 +230,8 @@ pub fn plan_jointly(
     Ok(plan)
 }
 
-/// What lookups cost when so much is in memory, in nanoseconds per second.
+/// What lookups cost when so much is in memory, in nanoseconds per second, and of each file the first `fetched` modules are
+/// fetched where they are not.
 ///
 /// # Errors
 /// A rate or cost that is none, or lists that do not match the files.
@@ -238,15 +239,16 @@ pub fn cost_ns_per_second(
     files: &[FileMemory],
     slices: &[Vec<u32>],
     partitions: &[u32],
+    fetched: &[usize],
     probe_ns: f64,
 ) -> Result<f64, String> {
-    if files.len() != slices.len() || files.len() != partitions.len() {
+    if [slices.len(), partitions.len(), fetched.len()] != [files.len(); 3] {
         return Err("what is held is of other files".to_owned());
     }
     let mut sum = 0.0;
-    for ((file, slices), partitions) in files.iter().zip(slices).zip(partitions) {
+    for (((file, slices), partitions), fetched) in files.iter().zip(slices).zip(partitions).zip(fetched) {
         let index_held = part(*partitions, file.index.partitions);
-        sum += Rates::of(file)?.cost(file, slices, index_held, probe_ns).0;
+        sum += Rates::of(file)?.cost_fetching(file, slices, index_held, *fetched, probe_ns);
     }
     Ok(sum)
 }
@@ -307,23 +309,33 @@ impl Rates {
         least
     }
 
-    /// What the file costs with these slices and this share of its index, probes included, and how many modules are best
+    /// What the file costs with these slices and this share of its index, probes included, if the first `fetched` modules are
     /// fetched where they are not in memory.
-    fn cost(&self, file: &FileMemory, slices: &[u32], index_held: f64, probe_ns: f64) -> (f64, usize) {
+    fn cost_fetching(
+        &self,
+        file: &FileMemory,
+        slices: &[u32],
+        index_held: f64,
+        fetched: usize,
+        probe_ns: f64,
+    ) -> f64 {
         let search_ns = file.data_ns + (1.0 - index_held) * file.index_ns;
-        let with = |fetched: usize| {
-            let (mut cost, mut empty) = (0.0, file.probes.empty_per_second);
-            for (at, (module, slices)) in file.modules.iter().zip(slices).enumerate() {
-                let held = part(*slices, module.slices);
-                let asked = if at < fetched { 1.0 } else { held };
-                let reaching = empty + self.found;
-                cost += reaching * (asked * probe_ns + (asked - held) * file.fetch_ns);
-                empty *= 1.0 - asked * (1.0 - module.fpr);
-            }
-            cost + (empty + self.found) * search_ns
-        };
+        let (mut cost, mut empty) = (0.0, file.probes.empty_per_second);
+        for (at, (module, slices)) in file.modules.iter().zip(slices).enumerate() {
+            let held = part(*slices, module.slices);
+            let asked = if at < fetched { 1.0 } else { held };
+            let reaching = empty + self.found;
+            cost += reaching * (asked * probe_ns + (asked - held) * file.fetch_ns);
+            empty *= 1.0 - asked * (1.0 - module.fpr);
+        }
+        cost + (empty + self.found) * search_ns
+    }
+
+    /// The least that the file costs with these slices and this share of its index, and how many modules are fetched then.
+    fn cost(&self, file: &FileMemory, slices: &[u32], index_held: f64, probe_ns: f64) -> (f64, usize) {
         let least = file.asked_modules.min(file.modules.len());
-        let costs = (least..=file.modules.len()).map(|fetched| (with(fetched), fetched));
+        let costs = (least..=file.modules.len())
+            .map(|fetched| (self.cost_fetching(file, slices, index_held, fetched, probe_ns), fetched));
         // Among equals the fewest: nothing is fetched that saves nothing.
         costs.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
     }

@@ -3,7 +3,7 @@
 use shamba_table::{Residency, TableReader};
 
 use super::PlanPrices;
-use super::survey::{KnownTables, held_partitions, held_slices_of};
+use super::survey::{KnownTables, fetched_of, held_partitions, held_slices_of};
 use crate::core::Core;
 
 /// What memory holds of one level of one keyspace.
@@ -41,11 +41,11 @@ pub struct MemoryPrices {
     pub filter_useful_bytes: u64,
     /// What lookups cost beyond memtables, in nanoseconds per second, by the model.
     pub model_cost_ns_per_second: f64,
-    /// Index partitions and data blocks that a lookup reads with what is held now, by the model: from the lookups that were
+    /// Filter slices, index partitions and data blocks that a lookup reads with what is held now, by the model: from the lookups that were
     /// sampled, the measured false-positive rates, and the share of blocks that the cache has.
     pub model_reads_per_lookup: f64,
-    /// The fewest that any choice of filter modules and index partitions would allow in all of the budget that memtables
-    /// and tables' own data leave, by the model.
+    /// Those with the choice of filter modules and index partitions that takes the least time, in all of the budget that
+    /// memtables and tables' own data leave, by the model.
     pub fewest_reads_per_lookup: f64,
 }
 
@@ -110,7 +110,7 @@ impl Core {
             fewest_reads_per_lookup: fewest_reads,
         }
     }
-    /// The reads of a lookup with what is held now, and the fewest, by the model.
+    /// The reads of a lookup with what is held now, and with the best, by the model.
     fn model_reads(&self) -> Result<(f64, f64), String> {
         let survey = self.survey(&mut KnownTables::new());
         let slices: Vec<Vec<u32>> = survey.readers.iter().map(|reader| held_slices_of(reader)).collect();
@@ -118,6 +118,8 @@ impl Core {
             survey.readers.iter().map(|reader| held_partitions(reader) as u32).collect();
         let others_bytes = self.others_bytes() + survey.fixed_bytes;
         let left_bytes = self.settings.memory_budget_bytes.saturating_sub(others_bytes);
-        Ok((survey.reads_per_lookup(&slices, &partitions)?, survey.fewest_reads_per_lookup(left_bytes)?))
+        let fetched: Vec<usize> = survey.readers.iter().map(|reader| fetched_of(reader)).collect();
+        let now = survey.reads_per_lookup(&slices, &partitions, &fetched)?;
+        Ok((now, survey.best_reads_per_lookup(left_bytes)?))
     }
 }

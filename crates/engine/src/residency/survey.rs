@@ -141,16 +141,23 @@ impl Survey {
         survey
     }
 
-    /// Filter slices, index partitions and data blocks that a lookup reads, by the model, if so much is held.
-    pub fn reads_per_lookup(&self, slices: &[Vec<u32>], partitions: &[u32]) -> Result<f64, String> {
-        let reads = cost_ns_per_second(&self.counting_reads(), slices, partitions, 0.0)?;
+    /// Filter slices, index partitions and data blocks that a lookup reads, by the model, if so much is held and so many
+    /// modules are fetched.
+    pub fn reads_per_lookup(
+        &self,
+        slices: &[Vec<u32>],
+        partitions: &[u32],
+        fetched: &[usize],
+    ) -> Result<f64, String> {
+        let reads = cost_ns_per_second(&self.counting_reads(), slices, partitions, fetched, 0.0)?;
         Ok(reads / self.lookups_per_second.max(f64::MIN_POSITIVE))
     }
 
-    /// The fewest reads of a lookup that so much memory allows, by the model.
-    pub fn fewest_reads_per_lookup(&self, bytes: u64) -> Result<f64, String> {
-        let plan = plan_jointly(&self.counting_reads(), Weighing::default(), bytes)?;
-        self.reads_per_lookup(&plan.slices, &plan.partitions)
+    /// The reads of a lookup if so much memory were used as well as can be: for the least time, as things cost now.
+    pub fn best_reads_per_lookup(&self, bytes: u64) -> Result<f64, String> {
+        let weighing = Weighing { probe_ns: self.prices.probe_ns, margin: 0.0 };
+        let plan = plan_jointly(&self.files, weighing, bytes)?;
+        self.reads_per_lookup(&plan.slices, &plan.partitions, &plan.fetched)
     }
 
     /// The same files, a read being what costs.
@@ -286,6 +293,11 @@ pub(super) fn held_slices(filter: &ResidentFilter) -> Vec<u32> {
 /// How many slices of each module of a table's filter are held.
 pub(super) fn held_slices_of(reader: &TableReader) -> Vec<u32> {
     reader.filter().map_or_else(Vec::new, |filter| held_slices(&filter))
+}
+
+/// How many modules of a table's filter, from the first on, are fetched where they are not held.
+pub(super) fn fetched_of(reader: &TableReader) -> usize {
+    reader.filter().map_or(0, |filter| filter.fetched().trailing_ones() as usize)
 }
 
 /// What holding all of a table takes.

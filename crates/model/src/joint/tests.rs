@@ -47,6 +47,21 @@ fn random_file(dice: &mut Dice, pieces: u32) -> FileMemory {
     }
 }
 
+/// What lookups cost with these, each file fetching what is best fetched.
+fn least_cost(files: &[FileMemory], slices: &[Vec<u32>], partitions: &[u32], probe_ns: f64) -> f64 {
+    let mut fetched = Vec::new();
+    for (at, file) in files.iter().enumerate() {
+        let of = |count: usize| {
+            let (slices, partitions) = (&slices[at..=at], &partitions[at..=at]);
+            cost_ns_per_second(std::slice::from_ref(file), slices, partitions, &[count], probe_ns).unwrap()
+        };
+        let most = file.modules.len();
+        let counts = file.asked_modules.min(most)..=most;
+        fetched.push(counts.min_by(|a, b| of(*a).total_cmp(&of(*b))).unwrap());
+    }
+    cost_ns_per_second(files, slices, partitions, &fetched, probe_ns).unwrap()
+}
+
 /// The least cost of all plans of whole modules and whole indexes.
 fn best_of_all(files: &[FileMemory], probe_ns: f64, budget: u64) -> f64 {
     fn go(
@@ -59,7 +74,7 @@ fn best_of_all(files: &[FileMemory], probe_ns: f64, budget: u64) -> f64 {
         best: &mut f64,
     ) {
         let Some(file) = files.get(at) else {
-            *best = best.min(cost_ns_per_second(files, slices, partitions, probe_ns).unwrap());
+            *best = best.min(least_cost(files, slices, partitions, probe_ns));
             return;
         };
         for count in 0..=file.modules.len() {

@@ -172,6 +172,8 @@ pub struct Costs {
     pub update_ios: f64,
     /// Q [11]: the I/Os of a range lookup.
     pub range_ios: f64,
+    /// theta [21]: the I/Os of an operation of the workload: its shares times Z by closed form, W and Q.
+    pub operation_ios: f64,
     /// Bytes that flushes and merges write for each byte flushed.
     pub write_amplification: f64,
     /// Bytes of the tree for each byte of what it means, when all that can be obsolete is.
@@ -252,7 +254,10 @@ pub fn predict_merging(situation: &Situation, plan: &Plan, merging: Merging) -> 
         shape.merges_per_entry(merging) / data.entries_per_page() * (device.read_ns + device.write_ns);
     let range_ns =
         range_ios * (1.0 - cached_share) * device.read_ns + shape.run_count() * device.cpu.search_ns;
+    let update_ios = shape.update_ios(data.entries_per_page(), device.write_per_read());
     let shares = workload.shares();
+    let operation_ios =
+        shares.lookups * closed.mixed_cost + shares.updates * update_ios + shares.ranges * range_ios;
     let cost_ns_per_op = shares.lookups * lookup_ns + shares.updates * update_ns + shares.ranges * range_ns;
 
     let costs = Costs {
@@ -271,8 +276,9 @@ pub fn predict_merging(situation: &Situation, plan: &Plan, merging: Merging) -> 
         mixed_lookup_ios: closed.mixed_cost,
         mixed_lookup_ios_exact: exact.mixed_cost,
         found_lookup_ios: found.searches,
-        update_ios: shape.update_ios(data.entries_per_page(), device.write_per_read()),
+        update_ios,
         range_ios,
+        operation_ios,
         write_amplification: shape.write_amplification(merging),
         space_amplification: shape.space_amplification(tree.level_entries(levels) / data.entries as f64),
         filters_per_lookup: lookup.filters,

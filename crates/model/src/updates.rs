@@ -52,6 +52,8 @@ fn merges_onto(times: f64, least_shared: f64) -> f64 {
 const LEAST_SHARED_FULL: f64 = 0.7;
 /// The same on levels that follow the last one.
 const LEAST_SHARED_FOLLOWING: f64 = 0.75;
+/// The same of a last level of one run below tiered ones that follow it: what arrives is a whole level, a T-th of it at least.
+const LEAST_SHARED_WHOLE: f64 = 0.65;
 
 /// How often an entry is merged on a level of at most `runs` runs: (T - 1) / (runs + 1). More than T - 1 runs never
 /// come together: the arrival that would make one more takes the level past its capacity.
@@ -61,16 +63,20 @@ pub fn merges_per_level(size_ratio: f64, runs: f64) -> f64 {
 
 impl MergeShape {
     /// How often an entry is merged from the buffer to the last level: the sum of [`merges_per_level`], but on inner
-    /// levels of one run as `merging` says. The last level fills up in any case.
+    /// levels of one run, and on a last one below tiered levels that follow it, as `merging` says.
     pub fn merges_per_entry(&self, merging: Merging) -> f64 {
+        let t = self.size_ratio;
+        let (is_inner_leveled, is_last_leveled) = (self.inner_runs <= 1.0, self.last_runs <= 1.0);
         let inner = match merging {
-            Merging::FileByFile if self.inner_runs <= 1.0 => merges_onto(self.size_ratio, LEAST_SHARED_FULL),
-            Merging::Following if self.inner_runs <= 1.0 => {
-                merges_onto(self.size_ratio / 2.0, LEAST_SHARED_FOLLOWING)
-            }
-            _ => merges_per_level(self.size_ratio, self.inner_runs),
+            Merging::FileByFile if is_inner_leveled => merges_onto(t, LEAST_SHARED_FULL),
+            Merging::Following if is_inner_leveled => merges_onto(t / 2.0, LEAST_SHARED_FOLLOWING),
+            _ => merges_per_level(t, self.inner_runs),
         };
-        f64::from(self.inner_levels()) * inner + merges_per_level(self.size_ratio, self.last_runs)
+        let last = match merging {
+            Merging::Following if is_last_leveled && !is_inner_leveled => merges_onto(t, LEAST_SHARED_WHOLE),
+            _ => merges_per_level(t, self.last_runs),
+        };
+        f64::from(self.inner_levels()) * inner + last
     }
 
     /// Equation 10: W: the I/Os of an update, in reads: each merge reads a page of `entries_per_page` entries and writes
@@ -127,9 +133,12 @@ mod tests {
         // Lazy leveling merges like tiering, but on the last level like leveling.
         assert_eq!(shape(3.0, 1.0).merges_per_entry(Merging::WholeLevels), 4.0 * 0.75 + 1.5);
         assert_eq!(shape(3.0, 1.0).run_count(), 13.0);
-        for merging in [Merging::WholeLevels, Merging::FileByFile, Merging::Following] {
+        for merging in [Merging::WholeLevels, Merging::FileByFile] {
             assert_eq!(shape(3.0, 1.0).write_amplification(merging), 5.5);
         }
+        // A last level below tiered ones that it leads is four times what arrives, not twice.
+        assert_eq!(shape(3.0, 1.0).write_amplification(Merging::Following), 1.0 + 4.0 * 0.75 + 0.65 * 5.0);
+        assert_eq!(shape(3.0, 3.0).write_amplification(Merging::Following), 1.0 + 5.0 * 0.75);
         // Four inner levels that stay full, and one that fills up.
         assert_eq!(shape(1.0, 1.0).write_amplification(Merging::WholeLevels), 8.5);
         assert_eq!(shape(1.0, 1.0).write_amplification(Merging::FileByFile), 1.0 + 4.0 * 3.5 + 1.5);

@@ -171,6 +171,7 @@ impl Costs {
             ("the I/Os of an evenly drawn lookup", self.found_lookup_ios),
             ("the I/Os of an update", self.update_ios),
             ("the I/Os of a range lookup", self.range_ios),
+            ("the I/Os of an operation", self.operation_ios),
             ("write amplification", self.write_amplification),
             ("space amplification", self.space_amplification),
             ("the processor's part of a lookup", self.cpu_ns_per_lookup),

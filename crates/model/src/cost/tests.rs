@@ -130,6 +130,8 @@ fn time_is_pages_and_computing_and_the_cache_spares_its_share() {
     let cost = 0.4 * costs.lookup_ns + 0.4 * costs.update_ns + 0.2 * costs.range_ns;
     near(costs.cost_ns_per_op / cost, 1.0, 1e-12);
     near(costs.throughput_per_s * cost, 1e9, 1e-3);
+    let theta = 0.4 * all.mixed_lookup_ios + 0.4 * all.update_ios + 0.2 * all.range_ios;
+    near(all.operation_ios, theta, 1e-12);
     // More cache than data, and a hash for every filter.
     let whole = predict(&situation, &Plan { cache_bytes: u64::MAX, ..plan }).unwrap();
     assert_eq!((whole.cached_share, whole.lookup_reads), (1.0, 0.0));

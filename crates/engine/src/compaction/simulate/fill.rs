@@ -87,6 +87,7 @@ pub fn fill(plan: &FillPlan) -> Result<Filled, String> {
 mod tests {
     use super::*;
     use shamba_model::MergePolicy;
+    use shamba_model::monkey::levels_closed;
     use shamba_model::updates::{MergeShape, Merging, merges_per_level};
 
     const BUFFER_BYTES: u64 = 1_200;
@@ -142,6 +143,34 @@ mod tests {
                     _ => (merges_per_level(t, k) * 0.6, merges_per_level(t, k) * 1.6),
                 };
                 assert!((least..=most).contains(&merged), "{design}, level {level}: {filled:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn automatic_sizing_writes_what_the_model_says() {
+        let classical = [2.0, 3.5, 4.0, 10.0].into_iter().flat_map(|size_ratio| {
+            MergePolicy::ALL.map(|policy| Design::new(policy, size_ratio, BUFFER_BYTES, 0.0))
+        });
+        for design in classical {
+            for inbox_trigger in [1, 4] {
+                let plan = FillPlan {
+                    design,
+                    sizing: Sizing::Auto,
+                    inbox_trigger,
+                    flush_entries: BUFFER_BYTES / ENTRY_BYTES,
+                    entry_bytes: ENTRY_BYTES,
+                    table_bytes: 4 * BUFFER_BYTES,
+                    flushes: 500,
+                    seed: 42,
+                };
+                let filled = fill(&plan).unwrap_or_else(|why| panic!("{plan:?}\n{why}"));
+                let data_bytes = f64::from(plan.flushes) * BUFFER_BYTES as f64;
+                let levels = levels_closed(data_bytes, BUFFER_BYTES, design.size_ratio).expect("a design");
+                let model = shape(&design, levels).write_amplification(Merging::Following);
+                let factor = filled.write_amplification / model;
+                // Batches of four flushes merge less often at the top.
+                assert!((0.65..=1.45).contains(&factor), "{design}: {factor:.2} of {model:.2}, {filled:?}");
             }
         }
     }

@@ -49,9 +49,9 @@ const LOOKUPS_LEAST: u64 = 20_000;
 const LOOKUPS_MOST: u64 = 4_000_000;
 /// Lookups between two looks at the counters.
 const ROUND: u64 = 10_000;
-const BUFFER_BYTES: u64 = 64 << 10;
-/// Tables are as large as a buffer, so that the smallest level has several.
-const FILE_BYTES: u64 = 64 << 10;
+/// Entries of a write buffer, and of a table, which is as large, so that the smallest level has several. With fewer, filters
+/// of a bit per key are no longer like those that were measured.
+const BUFFER_ENTRIES: u64 = 512;
 /// Filters and indexes are held; blocks come and go.
 const BUDGET_BYTES: u64 = 64 << 20;
 /// The levels are filled up to here: the last one full but for what would make another.
@@ -84,14 +84,18 @@ struct Case {
 }
 
 impl Case {
+    fn buffer_bytes(&self) -> u64 {
+        BUFFER_ENTRIES * self.entry_bytes
+    }
+
     fn design(&self) -> Design {
-        Design::new(self.policy, self.size_ratio, BUFFER_BYTES, self.bits_per_key)
+        Design::new(self.policy, self.size_ratio, self.buffer_bytes(), self.bits_per_key)
     }
 
     /// Write buffers that fill the levels.
     fn buffers(&self) -> f64 {
         let all: u64 = (1..=self.levels).map(|level| self.design().level_capacity_bytes(level)).sum();
-        all as f64 / BUFFER_BYTES as f64 * FILLED
+        all as f64 / self.buffer_bytes() as f64 * FILLED
     }
 }
 
@@ -219,7 +223,7 @@ fn builder(case: &Case, dir: &Path, seed: u64) -> Builder {
     Db::builder(dir)
         .sizing(Sizing::Manual)
         .design(case.design())
-        .file_size(FILE_BYTES)
+        .file_size(case.buffer_bytes())
         .filter_layout(FilterLayout::Blocked)
         .filter_residency(Residency::Pinned)
         .filter_allocation(Allocation::Monkey)
@@ -233,7 +237,7 @@ fn builder(case: &Case, dir: &Path, seed: u64) -> Builder {
 
 /// Entries that a memtable takes, and a flush is to bring.
 fn flush_entries(case: &Case, dir: &Path, seed: u64) -> Result<u64, Error> {
-    let items = Items { count: BUFFER_BYTES, entry_bytes: case.entry_bytes, seed };
+    let items = Items { count: 2 * BUFFER_ENTRIES, entry_bytes: case.entry_bytes, seed };
     let order = Permutation::new(items.count, seed);
     let db = builder(case, dir, seed).auto_compaction(false).open()?;
     let (mut count, mut value) = (0, Vec::new());
@@ -255,7 +259,7 @@ fn check(case: &Case, dir: &Path, seed: u64) -> Result<Outcome, String> {
     let flush_entries = flush_entries(case, &probe, seed).map_err(said)?;
     std::fs::remove_dir_all(&probe).map_err(|error| format!("{}: {error}", probe.display()))?;
     let flush_bytes = (flush_entries * case.entry_bytes) as f64;
-    let flushes = (case.buffers() * BUFFER_BYTES as f64 / flush_bytes).round() as u64;
+    let flushes = (case.buffers() * case.buffer_bytes() as f64 / flush_bytes).round() as u64;
     let items = Items { count: flushes * flush_entries, entry_bytes: case.entry_bytes, seed };
 
     let db = builder(case, dir, seed).open().map_err(said)?;
@@ -318,7 +322,7 @@ fn outcome(
         inbox_trigger: 1,
         flush_entries: items.count / filled.flushes.max(1),
         entry_bytes: stored_bytes.round() as u64,
-        table_bytes: FILE_BYTES,
+        table_bytes: case.buffer_bytes(),
         flushes: filled.flushes as u32,
         seed: items.seed,
     })?;
@@ -378,7 +382,9 @@ fn outcome(
         entries: items.count,
         flushes: filled.flushes,
         runs,
-        flush_share: stored_bytes * items.count as f64 / filled.flushes.max(1) as f64 / BUFFER_BYTES as f64,
+        flush_share: stored_bytes * items.count as f64
+            / filled.flushes.max(1) as f64
+            / case.buffer_bytes() as f64,
         counted: empty.false_positives,
         promised,
         paper_write_amplification: paper.write_amplification,

@@ -77,11 +77,11 @@ impl MemorySplit {
         self.alpha * (-self.beta * filter_bits).exp() + self.gamma * levels + self.constant
     }
 
-    /// Equation 28: the filter bits of the least cost out of `memory_bits`, at least `page_bits` being the buffer: 0
+    /// Equation 28: the filter bits of the least cost out of `memory_bits`, at least `page_bits` (and a bit) being the buffer: 0
     /// where M <= gamma / (alpha beta), else the root of x - ln(alpha beta / gamma * (M - x)) / beta, by Newton's
     /// method from M less a page.
     pub fn best_filter_bits(&self, memory_bits: f64, page_bits: f64) -> f64 {
-        let most = (memory_bits - page_bits).max(0.0);
+        let most = (memory_bits - page_bits.max(1.0)).max(0.0);
         if self.alpha == 0.0 || memory_bits <= self.gamma / (self.alpha * self.beta) {
             return 0.0;
         }
@@ -96,8 +96,9 @@ impl MemorySplit {
             let height = filter_bits - (self.alpha * self.beta / self.gamma * rest).ln() / self.beta;
             let slope = 1.0 + 1.0 / (self.beta * rest);
             let next = (filter_bits - height / slope).clamp(0.0, most);
-            if (next - filter_bits).abs() <= most * f64::EPSILON {
-                return next;
+            // Where a term is beyond what a float holds there is no next point, and this one is as good as any.
+            if next.is_nan() || (next - filter_bits).abs() <= most * f64::EPSILON {
+                return filter_bits;
             }
             filter_bits = next;
         }
@@ -112,6 +113,7 @@ const NEWTON_STEPS: u32 = 100;
 mod tests {
     use super::*;
     use crate::MergePolicy;
+    use crate::cost::tests::{any_float, any_situation};
     use crate::cost::{CpuTimes, DataSet, Device, Workload};
     use proptest::prelude::*;
 
@@ -165,6 +167,23 @@ mod tests {
             let least = split.cost_ios(best, memory);
             let other = split.cost_ios(share * (memory - page), memory);
             prop_assert!(least <= other + 1e-9 * other.abs(), "{least} {other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_input_gives_a_split_or_a_reason(
+            situation in any_situation(), policy in 0..3usize, size_ratio in prop_oneof![2.0..1024.0f64, any_float()],
+            memory_bits in 0.0..1e30f64, page_bits in 0.0..1e6f64,
+        ) {
+            let design = Design::new(MergePolicy::ALL[policy], size_ratio, 1 << 20, 1.0);
+            match MemorySplit::new(&situation, &design) {
+                Ok(split) => {
+                    let best = split.best_filter_bits(memory_bits, page_bits);
+                    prop_assert!((0.0..=memory_bits).contains(&best), "{best}");
+                }
+                Err(why) => prop_assert!(!why.is_empty()),
+            }
         }
     }
 

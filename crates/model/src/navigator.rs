@@ -17,7 +17,7 @@
 //! *Ties*, designs within [`Options::tie`] of the fastest, go to the simplest: leveling before lazy leveling before
 //! tiering before any other K and Z, whole T before broken ones, then T near 10, the usual one.
 //!
-//! *Bounds* on lookups or updates discard designs. If nothing is left, the error says which bound cannot be kept and
+//! *Bounds* on lookups, updates or space discard designs. If nothing is left, the error says which bound cannot be kept and
 //! the least that can.
 //!
 //! Not here: what a design costs ([`crate::cost`]); moving a database to one (crate `shamba`).
@@ -61,6 +61,9 @@ pub struct Options {
     pub block_cache: bool,
     /// How filter bits are shared out.
     pub allocation: Allocation,
+    /// Bytes of the tree for each byte of what it means ([`Costs::space_amplification`], when all that can be obsolete is) at
+    /// most; at least 1, infinite for no bound.
+    pub max_space: f64,
     /// How levels merge.
     pub merging: Merging,
     /// Whether to look beyond the classical policies.
@@ -80,6 +83,7 @@ impl Options {
         growth: 1.1,
         block_cache: true,
         allocation: Allocation::Monkey,
+        max_space: f64::INFINITY,
         merging: Merging::Following,
         fluid: true,
         tie: 0.01,
@@ -104,6 +108,12 @@ impl Options {
         };
         at_least_1("the memory for each byte of the buffer", self.buffers)?;
         at_least_1("the room to grow", self.growth)?;
+        if self.max_space.is_nan() || self.max_space < 1.0 {
+            return Err(format!(
+                "the bound on bytes stored for a byte of data must be at least 1, not {}",
+                self.max_space
+            ));
+        }
         input::not_negative("the fences' bytes per page", self.fence_bytes_per_page)?;
         input::share("the share that counts as a tie", self.tie)?;
         if self.smallest_buffer_bytes >= MIN_BUFFER_BYTES {

@@ -57,6 +57,9 @@ pub struct WishOptions {
     /// The most I/Os that an update may cost
     #[arg(long, value_name = "IOS")]
     max_update_ios: Option<f64>,
+    /// Bytes stored for each byte of data at most, when all versions are obsolete that can be: discards tiering, mostly
+    #[arg(long, value_name = "RATIO", conflicts_with = "rocksdb")]
+    max_space: Option<f64>,
     /// What filter bits follow: monkey or uniform (default: monkey)
     #[arg(long, value_name = "KIND", value_parser = parse_allocation, conflicts_with = "rocksdb")]
     allocation: Option<shamba_model::allocation::Allocation>,
@@ -91,6 +94,7 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
         Bounds { memory_bytes, max_lookup_ios: wish.max_lookup_ios, max_update_ios: wish.max_update_ios };
     let mut options = args.counting.counting.options();
     options.allocation = wish.allocation.unwrap_or(options.allocation);
+    options.max_space = wish.max_space.unwrap_or(options.max_space);
     let found = navigate(&situation, &bounds, &options).map_err(Failure::Usage)?;
     if args.json {
         return out.json(&to_json(&situation, memory_bytes, &found));

@@ -358,7 +358,8 @@ impl Search<'_> {
         let costs = predict_merging(situation, &plan, options.merging).ok()?;
         let beyond = |cost: f64, bound: Option<f64>| bound.map_or(0.0, |bound| excess(cost, bound));
         let violation = beyond(costs.lookup_reads, self.bounds.max_lookup_ios)
-            + beyond(costs.update_ios, self.bounds.max_update_ios);
+            + beyond(costs.update_ios, self.bounds.max_update_ios)
+            + excess(costs.space_amplification, options.max_space);
         let value = match self.goal {
             Goal::Time => costs.cost_ns_per_op,
             Goal::Lookups => costs.lookup_reads,
@@ -371,6 +372,9 @@ impl Search<'_> {
 /// How far `cost` is above `bound`, relatively; absolutely above 0.
 fn excess(cost: f64, bound: f64) -> f64 {
     let above = (cost - bound).max(0.0);
+    if bound.is_infinite() {
+        return 0.0;
+    }
     if bound > 0.0 { (above / bound).min(f64::MAX) } else { above }
 }
 

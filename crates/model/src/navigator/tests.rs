@@ -99,6 +99,26 @@ fn bounds_are_kept_at_the_least_cost() {
 }
 
 #[test]
+fn space_is_kept_within_its_bound() {
+    let writes = situation([0.1, 0.0, 0.9, 0.0]);
+    let with = |max_space| navigate(&writes, &memory(23_200_000), &Options { max_space, ..Options::ENGINE });
+    let free = with(f64::INFINITY).unwrap();
+    assert!(free.costs.space_amplification > 3.0, "writes alone ask for tiering: {free:?}");
+    let mut last = free.costs.throughput_per_s;
+    for bound in [4.0, 2.0, 1.2] {
+        let kept = with(bound).unwrap();
+        assert!(kept.costs.space_amplification <= bound, "{bound}: {kept:?}");
+        assert!(kept.costs.throughput_per_s <= last * 1.02, "a tighter bound buys nothing");
+        last = kept.costs.throughput_per_s;
+    }
+    assert_eq!(with(1.0).unwrap().costs.levels, 1, "whatever it costs");
+    let little = Options { max_space: 1.0, ..Options::ENGINE };
+    let error = navigate(&writes, &memory(6_950_000), &little).unwrap_err();
+    assert!(error.contains("stores 1 bytes or less") && error.contains("comes nearest"), "{error}");
+    assert!(with(0.5).unwrap_err().contains("at least 1") && with(f64::NAN).is_err());
+}
+
+#[test]
 fn what_cannot_be_had_is_said_with_what_can() {
     let situation = situation([0.5, 0.2, 0.3, 0.0]);
     let refused = |bounds: Bounds| navigate(&situation, &bounds, &Options::ENGINE).unwrap_err();

@@ -48,6 +48,15 @@ pub fn monkey(arguments: &[String]) -> Result<(), String> {
     experiment(&[&["monkey"][..], &words].concat())
 }
 
+/// Compares the navigator's choice with other designs; prints a JSON object for each run and for each mix.
+pub fn navigator(arguments: &[String]) -> Result<(), String> {
+    let words = arguments.iter().map(String::as_str).filter(|word| *word != "--json");
+    let words: Vec<&str> = words
+        .flat_map(|word| if word == "--quick" { vec!["--scale", "quick"] } else { vec![word] })
+        .collect();
+    experiment(&[&["navigator"][..], &words].concat())
+}
+
 /// Runs the situations; prints one JSON object each.
 pub fn situations(arguments: &[String]) -> Result<(), String> {
     let named = arguments.first().filter(|word| !word.starts_with("--"));

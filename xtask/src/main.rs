@@ -34,6 +34,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N]
           false positives of trees with uniform bits and with Monkey's beside those that their tables promise; fails
           where they differ by more than a tenth
+  navigator [--quick] [--scale quick|default|full] [--mixes WORD] [--jobs N] [--figure FILE]
+          the navigator's choice against other systems' designs, with as much memory, on an emulated device; fails where it
+          is not half as fast again as the default
   memory-situations [NAME]
           the ledger beside resident memory: entries, tables, keys, iterators";
 
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Some("memory-curves") => experiments::memory_curves(&arguments),
         Some("model-check") => experiments::model_check(&arguments),
         Some("monkey") => experiments::monkey(&arguments),
+        Some("navigator") => experiments::navigator(&arguments),
         Some("memory-situations") => experiments::situations(&arguments),
         _ => {
             eprintln!("{USAGE}");

@@ -18,6 +18,7 @@ mod measure;
 mod mix;
 pub mod model_check;
 pub mod monkey;
+pub mod navigator;
 mod ops;
 pub mod overload;
 mod overload_parts;

@@ -1,5 +1,8 @@
 //! Experiments with a process of their own; `cargo xtask` starts them. Each prints JSON lines and fails on a violation.
 
+mod figure;
+mod navigator;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +17,8 @@ const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
                   [--workload NAME] [--empty SHARE] [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS] [--seed N] [--dir PATH]
        experiment monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N] [--seed N] [--dir PATH]
        experiment model-check [--quick] [--seed N] [--dir PATH]
+       experiment navigator [--scale quick|default|full] [--entries N] [--mixes WORD] [--jobs N] [--seconds S] [--figure FILE]
+                  [--seed N] [--dir PATH]
        experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";
 
 fn main() -> ExitCode {
@@ -23,6 +28,9 @@ fn main() -> ExitCode {
         Some("memory-curves") => memory_curves(&words[1..]),
         Some("model-check") => model_check(&words[1..]),
         Some("monkey") => monkey(&words[1..]),
+        Some("navigator") => navigator::compare(&words[1..]),
+        Some("navigator-grow") => navigator::grow(&words[1..]),
+        Some("navigator-point") => navigator::point(&words[1..]),
         Some("overload") => overload(&words[1..]),
         _ => Err(USAGE.to_owned()),
     };

@@ -1,0 +1,154 @@
+//! Who is compared: the usual default, other systems' defaults, and the navigator's choice, all with the same memory.
+
+use shamba::Design;
+use shamba_model::MergePolicy;
+use shamba_model::allocation::Allocation;
+use shamba_model::cost::{
+    CpuTimes, DataSet, Device, FENCE_BYTES_PER_PAGE, FilterBits, Plan, Situation, predict_merging,
+};
+use shamba_model::navigator::{Bounds, Options, navigate};
+use shamba_model::presets::{Preset, PresetBuffer};
+
+use super::{DEVICE_US, ENTRY_BYTES, Mix, RANGE_ENTRIES, Setting};
+
+/// What reading, merging and writing a page takes in a merge: a quarter of a MiB at once behind this device, and the
+/// processor's work on its entries. Measured with the usual default's tree.
+pub const MERGE_PAGE_NS: f64 = 20_000.0;
+/// What the processor takes: a hash, a filter, an index and a block.
+const CPU: CpuTimes = CpuTimes { hash_ns: 10.0, probe_ns: 15.0, search_ns: 300.0, shared_digest: true };
+/// A put into the memtable.
+const PUT_NS: f64 = 600.0;
+const PAGE_BYTES: u64 = 4096;
+/// No write buffer is made smaller than this.
+const BUFFER_BYTES_LEAST: f64 = (256 << 10) as f64;
+
+/// A design that takes part.
+#[derive(Clone, Debug)]
+pub struct Entrant {
+    /// Whose it is.
+    pub name: &'static str,
+    /// The design and its memory.
+    pub plan: Plan,
+    /// What the model says of the mix.
+    pub predicted: Predicted,
+}
+
+/// What the model says.
+#[derive(Clone, Copy, Debug)]
+pub struct Predicted {
+    /// Operations a second, one after the other.
+    pub ops_per_s: f64,
+    /// Pages that a lookup of the mix reads.
+    pub reads_per_lookup: f64,
+    /// The I/Os of an update, reads and writes of pages.
+    pub update_ios: f64,
+}
+
+impl Entrant {
+    /// The design as the engine takes it.
+    pub fn design(&self) -> Design {
+        self.plan.design
+    }
+
+    /// What tells the trees of two designs apart.
+    pub fn label(&self) -> String {
+        let design = self.plan.design;
+        format!(
+            "T{}-K{}-Z{}-{}-{:.3}-{}",
+            design.size_ratio,
+            design.inner_runs,
+            design.last_runs,
+            design.buffer_bytes,
+            design.bits_per_key,
+            self.plan.allocation
+        )
+    }
+}
+
+/// All who take part in `mix`: the default first, the navigator's choice last.
+///
+/// # Errors
+/// What the model says of the setting.
+pub fn entrants(setting: &Setting, mix: &Mix) -> Result<Vec<Entrant>, String> {
+    let situation = situation(setting, mix);
+    let mut all =
+        vec![entrant("default", usual(setting, MergePolicy::Leveling, 10.0, 10.0, u64::MAX)?, setting, mix)?];
+    for preset in Preset::ALL {
+        let buffer_bytes = match preset.buffer {
+            PresetBuffer::Bytes(bytes) => bytes,
+            PresetBuffer::OfMemory(share) => (setting.memory_bytes() as f64 * share) as u64,
+        };
+        let plan = usual(setting, preset.policy, preset.size_ratio, preset.bits_per_key, buffer_bytes)?;
+        // LevelDB and RocksDB with the same memory are the default.
+        if all.iter().all(|other| other.plan.design != plan.design) {
+            all.push(entrant(preset.name, plan, setting, mix)?);
+        }
+    }
+    let bounds = Bounds { memory_bytes: setting.memory_bytes(), max_lookup_ios: None, max_update_ios: None };
+    let options = Options { sensitivity: false, ..Options::ENGINE };
+    let mut plan = navigate(&situation, &bounds, &options)?.plan;
+    // The model has a buffer just large enough for its levels; the rest is filters and cache.
+    plan.design.bits_per_key = bits_per_key(&plan, setting);
+    all.push(entrant("navigator", plan, setting, mix)?);
+    Ok(all)
+}
+
+fn entrant(name: &'static str, plan: Plan, setting: &Setting, mix: &Mix) -> Result<Entrant, String> {
+    let situation = situation(setting, mix);
+    let costs = predict_merging(&situation, &plan, Options::ENGINE.merging)?;
+    // The shares as they are, each with its own time.
+    let lookups = mix.empty_lookups + mix.found_lookups;
+    let update_ns = PUT_NS + costs.update_ns * merge_page_share();
+    let ns = lookups * costs.lookup_ns + mix.updates * update_ns + mix.ranges * costs.range_ns;
+    let predicted =
+        Predicted { ops_per_s: 1e9 / ns, reads_per_lookup: costs.lookup_reads, update_ios: costs.update_ios };
+    Ok(Entrant { name, plan, predicted })
+}
+
+/// What a page costs in a merge, for what reading and writing it would cost alone.
+fn merge_page_share() -> f64 {
+    MERGE_PAGE_NS / (2.0 * DEVICE_US * 1e3)
+}
+
+fn situation(setting: &Setting, mix: &Mix) -> Situation {
+    let data = DataSet { entries: setting.entries, entry_bytes: ENTRY_BYTES as f64, page_bytes: PAGE_BYTES };
+    let device = Device { read_ns: DEVICE_US * 1e3, write_ns: DEVICE_US * 1e3, cpu: CPU };
+    let range_selectivity = RANGE_ENTRIES as f64 / setting.entries as f64;
+    Situation { data, workload: mix.workload(merge_page_share(), range_selectivity), device }
+}
+
+/// A design with uniform filters in the memory that all have. What it does not use is block cache.
+fn usual(
+    setting: &Setting,
+    policy: MergePolicy,
+    size_ratio: f64,
+    bits_per_key: f64,
+    buffer_bytes: u64,
+) -> Result<Plan, String> {
+    let buffers = Options::ENGINE.buffers;
+    let pages = setting.entries as f64 * ENTRY_BYTES as f64 / PAGE_BYTES as f64;
+    let filter_bytes = setting.entries as f64 * bits_per_key / 8.0;
+    let left = setting.memory_bytes() as f64 - pages * FENCE_BYTES_PER_PAGE - filter_bytes;
+    if left < buffers * BUFFER_BYTES_LEAST {
+        return Err(format!(
+            "{} bytes are too little memory for {bits_per_key} bits per key",
+            setting.memory_bytes()
+        ));
+    }
+    // Half of what is left at most: the engine's cache and merges need some, too.
+    let buffer_bytes = (buffer_bytes as f64).min(left / 2.0 / buffers).max(BUFFER_BYTES_LEAST);
+    Ok(Plan {
+        design: Design::new(policy, size_ratio, buffer_bytes as u64, bits_per_key),
+        filters: FilterBits::PerKey(bits_per_key),
+        allocation: Allocation::Uniform,
+        cache_bytes: (left - buffers * buffer_bytes) as u64,
+        levels: None,
+    })
+}
+
+fn bits_per_key(plan: &Plan, setting: &Setting) -> f64 {
+    match plan.filters {
+        FilterBits::PerKey(bits) => bits,
+        FilterBits::Bytes(bytes) => bytes * 8.0 / setting.entries as f64,
+    }
+}

@@ -33,6 +33,7 @@ use crate::dist::{Distribution, Picker};
 use crate::items::Items;
 use crate::mix::mix2;
 use crate::permute::Permutation;
+use crate::watch::parts_json;
 
 /// Bytes of an entry, and the share of the data that the memory is.
 const ENTRY_BYTES: u64 = 116;
@@ -136,9 +137,10 @@ pub fn run(dir: &Path, entrant: &Entrant, mix: &Mix, setting: &Setting) -> Resul
     let wanted = FLUSHES_WANTED * entrant.plan.design.buffer_bytes / ENTRY_BYTES;
     let wanted = if mix.updates > 0.0 { wanted } else { 0 };
     let (done, seconds) = client.ask(setting.seconds, setting.seconds_most, wanted)?;
-    let after = db.stats();
+    let (after, memory) = (db.stats(), db.memory());
     db.close().map_err(said)?;
-    Ok(line(entrant, mix, setting, &before, &after, &done, seconds))
+    let parts = parts_json(&memory.parts);
+    Ok(line(entrant, mix, setting, [&before, &after], &done, seconds, &parts))
 }
 
 /// What was done.
@@ -232,10 +234,10 @@ fn line(
     entrant: &Entrant,
     mix: &Mix,
     setting: &Setting,
-    before: &Stats,
-    after: &Stats,
+    [before, after]: [&Stats; 2],
     done: &Done,
     seconds: f64,
+    parts: &str,
 ) -> String {
     let stats = after.since(before);
     let lookups = (done.empty_lookups + done.found_lookups).max(1) as f64;
@@ -249,7 +251,7 @@ fn line(
          \"entries\":{},\"memory_bytes\":{},\"device_us\":{DEVICE_US},\"model_ops_per_s\":{:.1},\"model_reads_per_lookup\":{:.5},\
          \"model_update_ios\":{:.5},\"ops_per_s\":{:.1},\"operations\":{},\"seconds\":{seconds:.2},\"updates\":{},\
          \"data_reads_per_lookup\":{:.5},\"index_reads_per_lookup\":{:.5},\"filter_reads_per_lookup\":{:.5},\
-         \"write_amplification\":{:.3},\"flushes\":{},\"stall_share\":{:.4},\"runs\":{},\"debt_before_bytes\":{},\"debt_after_bytes\":{}}}",
+         \"write_amplification\":{:.3},\"flushes\":{},\"stall_share\":{:.4},\"runs\":{},\"debt_before_bytes\":{},\"debt_after_bytes\":{},\"parts\":{parts}}}",
         mix.name,
         design.size_ratio,
         design.inner_runs,

@@ -68,6 +68,9 @@ pub fn compare(words: &[String]) -> Result<(), String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(4);
     let jobs: usize = parsed(words, "--jobs", jobs)?;
     let wanted = option(words, "--mixes").unwrap_or_default();
+    if words.iter().any(|word| word == "--list") {
+        return list(&setting, wanted);
+    }
     let dir = scratch(words)?;
     let common: Vec<String> = [
         ("--entries", setting.entries.to_string()),
@@ -106,6 +109,17 @@ pub fn compare(words: &[String]) -> Result<(), String> {
     };
     all(jobs, trees.values().flatten(), &point)?;
     judge(&lines.into_inner().map_err(|_| "a part panicked")?, option(words, "--figure"))
+}
+
+/// Says who would take part, and what the model says of them.
+fn list(setting: &Setting, wanted: &str) -> Result<(), String> {
+    for mix in MIXES.iter().filter(|mix| mix.name.contains(wanted)) {
+        for entrant in entrants(setting, mix)? {
+            let (name, design, rate) = (entrant.name, entrant.design(), entrant.predicted.ops_per_s);
+            println!("{}: {name}: {design}, {}: {rate:.0} a second", mix.name, entrant.plan.allocation);
+        }
+    }
+    Ok(())
 }
 
 /// Runs a part; answers with what it printed.

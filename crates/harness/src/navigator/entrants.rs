@@ -19,8 +19,12 @@ const CPU: CpuTimes = CpuTimes { hash_ns: 10.0, probe_ns: 15.0, search_ns: 300.0
 /// A put into the memtable.
 const PUT_NS: f64 = 600.0;
 const PAGE_BYTES: u64 = 4096;
-/// No write buffer is made smaller than this.
-const BUFFER_BYTES_LEAST: f64 = (256 << 10) as f64;
+/// No write buffer is smaller than this: what each flush costs whatever it writes is not in the model.
+const BUFFER_BYTES_LEAST: u64 = 512 << 10;
+/// What the engine keeps free for one flush and one merge, beside a thirty-second of its budget.
+const WORK_BYTES: f64 = (1792 << 10) as f64;
+/// An open table takes so much in any case: for each byte of its file.
+const TABLE_BYTES_PER_BYTE: f64 = 2.0 / 2048.0;
 
 /// A design that takes part.
 #[derive(Clone, Debug)]
@@ -84,8 +88,10 @@ pub fn entrants(setting: &Setting, mix: &Mix) -> Result<Vec<Entrant>, String> {
             all.push(entrant(preset.name, plan, setting, mix)?);
         }
     }
-    let bounds = Bounds { memory_bytes: setting.memory_bytes(), max_lookup_ios: None, max_update_ios: None };
-    let options = Options { sensitivity: false, ..Options::ENGINE };
+    let bounds =
+        Bounds { memory_bytes: usable_bytes(setting) as u64, max_lookup_ios: None, max_update_ios: None };
+    let options =
+        Options { sensitivity: false, smallest_buffer_bytes: BUFFER_BYTES_LEAST, ..Options::ENGINE };
     let mut plan = navigate(&situation, &bounds, &options)?.plan;
     // The model has a buffer just large enough for its levels; the rest is filters and cache.
     plan.design.bits_per_key = bits_per_key(&plan, setting);
@@ -110,6 +116,13 @@ fn merge_page_share() -> f64 {
     MERGE_PAGE_NS / (2.0 * DEVICE_US * 1e3)
 }
 
+/// What of all memory a design can spend: the engine needs some whatever the design.
+pub(super) fn usable_bytes(setting: &Setting) -> f64 {
+    let memory = setting.memory_bytes() as f64;
+    let tables = (setting.entries * ENTRY_BYTES) as f64 * TABLE_BYTES_PER_BYTE;
+    (memory - memory / 32.0 - WORK_BYTES - tables).max(0.0)
+}
+
 fn situation(setting: &Setting, mix: &Mix) -> Situation {
     let data = DataSet { entries: setting.entries, entry_bytes: ENTRY_BYTES as f64, page_bytes: PAGE_BYTES };
     let device = Device { read_ns: DEVICE_US * 1e3, write_ns: DEVICE_US * 1e3, cpu: CPU };
@@ -128,19 +141,15 @@ fn usual(
     let buffers = Options::ENGINE.buffers;
     let pages = setting.entries as f64 * ENTRY_BYTES as f64 / PAGE_BYTES as f64;
     let filter_bytes = setting.entries as f64 * bits_per_key / 8.0;
-    let left = setting.memory_bytes() as f64 - pages * FENCE_BYTES_PER_PAGE - filter_bytes;
-    if left < buffers * BUFFER_BYTES_LEAST {
-        return Err(format!(
-            "{} bytes are too little memory for {bits_per_key} bits per key",
-            setting.memory_bytes()
-        ));
-    }
-    // Half of what is left at most: the engine's cache and merges need some, too.
-    let buffer_bytes = (buffer_bytes as f64).min(left / 2.0 / buffers).max(BUFFER_BYTES_LEAST);
+    // Who has more filters than fit keeps those that save most, as the engine always does.
+    let left = usable_bytes(setting) - pages * FENCE_BYTES_PER_PAGE - filter_bytes;
+    let most = (left / 2.0 / buffers).max(BUFFER_BYTES_LEAST as f64);
+    let buffer_bytes = (buffer_bytes as f64).min(most).max(BUFFER_BYTES_LEAST as f64);
     Ok(Plan {
         design: Design::new(policy, size_ratio, buffer_bytes as u64, bits_per_key),
         filters: FilterBits::PerKey(bits_per_key),
         allocation: Allocation::Uniform,
+        // `as` saturates: none where there is nothing left.
         cache_bytes: (left - buffers * buffer_bytes) as u64,
         levels: None,
     })

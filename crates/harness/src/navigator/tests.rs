@@ -16,6 +16,9 @@ fn all_have_the_same_memory_and_the_choice_is_the_best_by_the_model() {
             let filters = design.bits_per_key * SETTING.entries as f64 / 8.0;
             let spent = 2.0 * design.buffer_bytes as f64 + filters + entrant.plan.cache_bytes as f64;
             assert!(spent <= SETTING.memory_bytes() as f64, "{}: {spent}", entrant.name);
+            if entrant.name == "navigator" {
+                assert!(spent <= entrants::usable_bytes(&SETTING), "{spent}");
+            }
             let (best, its) = (choice.predicted.ops_per_s, entrant.predicted.ops_per_s);
             assert!(best >= its * 0.98, "{}: {} with {its}, chosen {best}", mix.name, entrant.name);
         }

@@ -19,7 +19,7 @@ use shamba_filter::measured;
 use shamba_table::TableId;
 
 use crate::allocation::{self, is_misfit};
-use crate::core::{Core, KeyspaceCore, Refit, lock};
+use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, lock};
 use crate::error::Result;
 use crate::ids::KeyspaceId;
 
@@ -66,7 +66,7 @@ impl Core {
         let wanted = self.refits(|_| true);
         let numbers: Vec<u64> = {
             let mut state = lock(&self.background.state);
-            wanted.into_iter().map(|(keyspace, tables)| state.ask_refit(keyspace, tables, true)).collect()
+            self.ask_refits(&mut state, wanted, true)
         };
         self.background.wake.notify_all();
         let done = self.wait_until(|state| {
@@ -92,11 +92,30 @@ impl Core {
             return;
         }
         let mut state = lock(&self.background.state);
-        for (keyspace, tables) in wanted {
-            state.ask_refit(keyspace, tables, false);
-        }
+        self.ask_refits(&mut state, wanted, false);
         drop(state);
         self.background.wake.notify_all();
+    }
+
+    /// Appends refits; their numbers. Keyspaces are looked up under the lock under which a drop takes its own from the list:
+    /// none that is gone gets onto it, where nobody would ever take it off.
+    fn ask_refits(
+        &self,
+        state: &mut BackgroundState,
+        wanted: Vec<(KeyspaceId, BTreeSet<TableId>)>,
+        is_awaited: bool,
+    ) -> Vec<u64> {
+        let keyspaces = self.keyspaces.load();
+        let mut numbers = Vec::new();
+        for (keyspace, tables) in wanted {
+            if keyspaces.contains_key(&keyspace) {
+                state.refits_numbered += 1;
+                let number = state.refits_numbered;
+                state.refits.push_back(Refit { number, keyspace, tables, is_awaited });
+                numbers.push(number);
+            }
+        }
+        numbers
     }
 
     /// The misfits of each keyspace that has any that are `worthy`.
@@ -120,16 +139,6 @@ impl Core {
         };
         let all = self.keyspaces.load().values().map(misfits).collect::<Vec<_>>();
         all.into_iter().filter(|(_, tables)| !tables.is_empty()).collect()
-    }
-}
-
-impl crate::core::BackgroundState {
-    /// Appends a refit; its number.
-    fn ask_refit(&mut self, keyspace: KeyspaceId, tables: BTreeSet<TableId>, is_awaited: bool) -> u64 {
-        self.refits_numbered += 1;
-        let number = self.refits_numbered;
-        self.refits.push_back(Refit { number, keyspace, tables, is_awaited });
-        number
     }
 }
 

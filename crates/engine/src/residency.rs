@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
 use shamba_table::{LedgerPart, Residency, TableId, TableReader};
 
-use self::arbiter::Arbiter;
+use self::arbiter::{Arbiter, BUFFER_LEAST_PART, BUFFER_MOST_TIMES};
 pub use self::report::{LevelMemory, MemoryPrices};
 pub(crate) use self::survey::module_rates;
 use self::survey::{KnownTables, Survey, mask_of};
@@ -166,9 +166,13 @@ enum Mode {
 impl Core {
     /// Where memtables are sealed.
     pub(crate) fn memtable_limit_bytes(&self) -> u64 {
+        let design_bytes = self.settings.memtable_bytes();
         match self.residency.memtable_bytes.load(Ordering::Relaxed) {
-            0 => self.settings.memtable_bytes(),
-            bytes => bytes,
+            0 => design_bytes,
+            // Also where a redesign came in the middle of a decision about the old one.
+            bytes => {
+                bytes.clamp(design_bytes / BUFFER_LEAST_PART, design_bytes.saturating_mul(BUFFER_MOST_TIMES))
+            }
         }
     }
 

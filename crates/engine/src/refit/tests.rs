@@ -96,3 +96,19 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     db.core().refit_now().expect("nothing to do");
     assert_eq!(db.stats().bytes_merged, written);
 }
+
+#[test]
+fn a_keyspace_that_was_dropped_meanwhile_is_waited_for_by_nobody() {
+    let env = Env::deterministic(Arc::new(shamba_env::MemFs::new()), 1);
+    let db = builder(&env, 5.0).open().expect("opens");
+    let gone = db.keyspace("gone").expect("made");
+    let core = db.core();
+    let id = *core.keyspaces.load().keys().last().expect("two");
+    let wanted = vec![(id, BTreeSet::from([TableId(1)]))];
+    assert_eq!(core.ask_refits(&mut lock(&core.background.state), wanted.clone(), false).len(), 1);
+    drop(gone);
+    db.drop_keyspace("gone").expect("dropped");
+    assert!(lock(&core.background.state).refits.is_empty(), "taken off the list");
+    assert!(core.ask_refits(&mut lock(&core.background.state), wanted, true).is_empty(), "not put on it");
+    assert!(lock(&core.background.state).refits.is_empty());
+}

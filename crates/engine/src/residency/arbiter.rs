@@ -33,8 +33,8 @@ const MARGIN: f64 = 0.25;
 /// The write buffer is weighed every so many windows.
 const BUFFER_WINDOWS: u64 = 60;
 /// The write buffer stays between these parts of what the settings say.
-const BUFFER_LEAST_PART: u64 = 4;
-const BUFFER_MOST_TIMES: u64 = 2;
+pub(super) const BUFFER_LEAST_PART: u64 = 4;
+pub(super) const BUFFER_MOST_TIMES: u64 = 2;
 /// Writing a page, beside reading it: both are copies to and from the system's page cache, and a sync for many.
 const WRITE_NS: f64 = 2_000.0;
 const PAGE_BYTES: f64 = 4096.0;

@@ -30,6 +30,7 @@ pub use lookups::{LookupWork, RunGroup, empty_lookup, found_lookup};
 
 use crate::Design;
 use crate::allocation::Allocation;
+use crate::input;
 use crate::monkey::{PaperTree, bloom_fpr};
 use crate::updates::{MergeShape, Merging};
 
@@ -150,7 +151,7 @@ pub struct Costs {
     pub bits_per_key_per_level: Vec<f64>,
     /// The filters' memory.
     pub filter_bytes: f64,
-    /// The memory of the fences: [`FENCE_BYTES_PER_PAGE`] for each page of data.
+    /// The memory of the fences that are held: [`FENCE_BYTES_PER_PAGE`] for each of their pages of data.
     pub fence_bytes: f64,
     /// The share of data pages that the block cache holds.
     pub cached_share: f64,
@@ -184,7 +185,8 @@ pub struct Costs {
     pub hashes_per_lookup: f64,
     /// The processor's part of a lookup of the mix.
     pub cpu_ns_per_lookup: f64,
-    /// The reads of a lookup of the mix that the cache does not save; those that find are drawn evenly.
+    /// The reads of a lookup of the mix that the cache does not save, those of fences that are not held included; lookups
+    /// that find are drawn evenly.
     pub lookup_reads: f64,
     /// A lookup of the mix, in nanoseconds.
     pub lookup_ns: f64,
@@ -212,6 +214,21 @@ pub fn predict(situation: &Situation, plan: &Plan) -> Result<Costs, String> {
 /// # Errors
 /// As [`predict`].
 pub fn predict_merging(situation: &Situation, plan: &Plan, merging: Merging) -> Result<Costs, String> {
+    predict_held(situation, plan, merging, 1.0)
+}
+
+/// The same where memory holds only the share `held_fences` of the fences: each search of a run whose fences are not
+/// held reads them, one page more.
+///
+/// # Errors
+/// As [`predict`], or a share that is none.
+pub fn predict_held(
+    situation: &Situation,
+    plan: &Plan,
+    merging: Merging,
+    held_fences: f64,
+) -> Result<Costs, String> {
+    input::share("the share of the fences that is held", held_fences)?;
     situation.validate()?;
     plan.design.validate()?;
     let Situation { data, workload, device } = situation;
@@ -248,12 +265,13 @@ pub fn predict_merging(situation: &Situation, plan: &Plan, merging: Merging) -> 
     let range_ios = shape.range_ios(data.pages(), workload.range_selectivity);
     let hashes_per_lookup = device.cpu.hashes(lookup.filters);
     let cpu_ns_per_lookup = device.cpu.lookup_ns(lookup);
-    let lookup_reads = lookup.searches * (1.0 - cached_share);
+    let (reads_per_page, reads_of_fences) = (1.0 - cached_share, 1.0 - held_fences);
+    let lookup_reads = lookup.searches * (reads_per_page + reads_of_fences);
     let lookup_ns = lookup_reads * device.read_ns + cpu_ns_per_lookup;
     let update_ns =
         shape.merges_per_entry(merging) / data.entries_per_page() * (device.read_ns + device.write_ns);
-    let range_ns =
-        range_ios * (1.0 - cached_share) * device.read_ns + shape.run_count() * device.cpu.search_ns;
+    let range_reads = range_ios * reads_per_page + shape.run_count() * reads_of_fences;
+    let range_ns = range_reads * device.read_ns + shape.run_count() * device.cpu.search_ns;
     let update_ios = shape.update_ios(data.entries_per_page(), device.write_per_read());
     let shares = workload.shares();
     let operation_ios =
@@ -267,7 +285,7 @@ pub fn predict_merging(situation: &Situation, plan: &Plan, merging: Merging) -> 
         fpr_per_level: fprs,
         bits_per_key_per_level,
         filter_bytes: filter_bits / 8.0,
-        fence_bytes: data.pages() * FENCE_BYTES_PER_PAGE,
+        fence_bytes: data.pages() * FENCE_BYTES_PER_PAGE * held_fences,
         cached_share,
         zero_result_lookup_ios: closed.zero_result_cost,
         zero_result_lookup_ios_exact: exact.zero_result_cost,

@@ -9,7 +9,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Bounds, Costs, Options, Plan, Situation, predict_merging};
+use super::{Bounds, Costs, Options, Plan, Situation, held_fences, predict_held};
 use crate::cost::FilterBits;
 use crate::design::{Design, MAX_BUFFER_BYTES, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
 use shamba_filter::MAX_BITS_PER_KEY;
@@ -243,7 +243,7 @@ impl Search<'_> {
 
     /// What memory is left when the fences have theirs.
     fn memory_bytes(&self) -> f64 {
-        let fences = self.situation.data.pages() * self.options.fence_bytes_per_page;
+        let (fences, _) = held_fences(self.situation, self.bounds, self.options);
         (self.bounds.memory_bytes as f64 - fences).max(0.0)
     }
 
@@ -355,7 +355,8 @@ impl Search<'_> {
             cache_bytes,
             levels: None,
         };
-        let costs = predict_merging(situation, &plan, options.merging).ok()?;
+        let (_, held) = held_fences(situation, self.bounds, options);
+        let costs = predict_held(situation, &plan, options.merging, held).ok()?;
         let beyond = |cost: f64, bound: Option<f64>| bound.map_or(0.0, |bound| excess(cost, bound));
         let violation = beyond(costs.lookup_reads, self.bounds.max_lookup_ios)
             + beyond(costs.update_ios, self.bounds.max_update_ios)

@@ -5,7 +5,7 @@
 //! Not here: the search ([`super::search`]).
 
 use super::search::{Candidate, Grid};
-use super::{Bounds, Options, Plan, Situation, choose, predict_merging};
+use super::{Bounds, Options, Plan, Situation, choose, held_fences, predict_held};
 
 /// An input of the search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,14 +140,14 @@ pub(super) fn of_all(
 
 fn respond(situation: &Situation, bounds: &Bounds, options: &Options, best: &Candidate) -> Option<Response> {
     let there = choose(situation, bounds, options, Grid::Coarse).ok()?.best;
-    let fences = situation.data.pages() * options.fence_bytes_per_page;
+    let (fences, held) = held_fences(situation, bounds, options);
     let needed = best.plan.design.buffer_bytes as f64 * options.buffers
         + best.costs.filter_bytes
         + best.plan.cache_bytes as f64
         + fences;
     // What rounding to whole bytes may add is no reason.
     let fits = needed <= bounds.memory_bytes as f64 * (1.0 + 1e-9) + 16.0;
-    let kept = predict_merging(situation, &best.plan, options.merging).ok().filter(|_| fits);
+    let kept = predict_held(situation, &best.plan, options.merging, held).ok().filter(|_| fits);
     let (before, after) = (&best.plan.design, &there.plan.design);
     Some(Response {
         plan: there.plan,

@@ -1,6 +1,7 @@
 //! The search against all designs of a fine grid and against the closed forms; bounds, ties, and the whole input space.
 
 use super::*;
+use crate::cost::predict_merging;
 use crate::cost::tests::{any_count, any_float, any_situation};
 use crate::cost::{CpuTimes, DataSet, Device, FilterBits, Workload};
 use crate::design::Design;
@@ -131,9 +132,8 @@ fn what_cannot_be_had_is_said_with_what_can() {
     let both = Bounds { max_lookup_ios: Some(0.295), max_update_ios: Some(0.07), ..memory(23_200_000) };
     let error = refused(both);
     assert!(error.contains("both bounds") && error.contains("at least"), "{error}");
-    // 280,000 pages have 6.8 MB of fences.
-    let error = refused(memory(6_000_000));
-    assert!(error.contains("6000000 bytes is too little") && error.contains("6796875"), "{error}");
+    let error = refused(memory(200_000));
+    assert!(error.contains("200000 bytes is too little") && error.contains("131072"), "{error}");
     for (bounds, part) in [
         (Bounds { max_lookup_ios: Some(f64::NAN), ..memory(1 << 30) }, "a lookup"),
         (Bounds { max_update_ios: Some(-1.0), ..memory(1 << 30) }, "an update"),
@@ -192,6 +192,20 @@ fn memory_is_not_overspent() {
         let grown = DataSet { entries: 10_990_000, ..situation(mix).data };
         assert_eq!(grown.levels(design).unwrap(), best.costs.levels);
     }
+}
+
+#[test]
+fn fences_that_memory_cannot_hold_are_read() {
+    // 280,000 pages have 6.8 MB of fences.
+    let situation = situation([0.2, 0.7, 0.1, 0.0]);
+    let reads = |memory_bytes| {
+        let best = navigate(&situation, &memory(memory_bytes), &PLAIN).unwrap();
+        assert!(best.costs.found_lookup_ios < 3.0, "{}", best.costs.found_lookup_ios);
+        best.costs.lookup_reads
+    };
+    // With 4 MB, 2 are fences: most of the searches read a page of them first.
+    let (little, enough) = (reads(4_000_000), reads(16_000_000));
+    assert!(little > enough + 0.7 * 0.6, "{little} {enough}");
 }
 
 #[test]

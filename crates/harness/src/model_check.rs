@@ -235,8 +235,8 @@ fn builder(case: &Case, dir: &Path, seed: u64) -> Builder {
         .digest_seed(seed)
 }
 
-/// Entries that a memtable takes, and a flush is to bring.
-fn flush_entries(case: &Case, dir: &Path, seed: u64) -> Result<u64, Error> {
+/// Entries that a memtable takes and a flush is to bring, and the bytes of a table that they make.
+fn of_flush(case: &Case, dir: &Path, seed: u64) -> Result<(u64, f64), Error> {
     let items = Items { count: 2 * BUFFER_ENTRIES, entry_bytes: case.entry_bytes, seed };
     let order = Permutation::new(items.count, seed);
     let db = builder(case, dir, seed).auto_compaction(false).open()?;
@@ -249,16 +249,17 @@ fn flush_entries(case: &Case, dir: &Path, seed: u64) -> Result<u64, Error> {
         }
         db.wait_idle()?;
     }
+    let stored_bytes = db.stats().bytes_flushed as f64 / count as f64;
     db.close()?;
-    Ok((count as f64 * FLUSHED) as u64)
+    let entries = (count as f64 * FLUSHED) as u64;
+    Ok((entries, entries as f64 * stored_bytes))
 }
 
 fn check(case: &Case, dir: &Path, seed: u64) -> Result<Outcome, String> {
     let said = |error: Error| error.to_string();
     let probe = dir.with_extension("probe");
-    let flush_entries = flush_entries(case, &probe, seed).map_err(said)?;
+    let (flush_entries, flush_bytes) = of_flush(case, &probe, seed).map_err(said)?;
     std::fs::remove_dir_all(&probe).map_err(|error| format!("{}: {error}", probe.display()))?;
-    let flush_bytes = (flush_entries * case.entry_bytes) as f64;
     let flushes = (case.buffers() * case.buffer_bytes() as f64 / flush_bytes).round() as u64;
     let items = Items { count: flushes * flush_entries, entry_bytes: case.entry_bytes, seed };
 

@@ -67,13 +67,14 @@ impl MergeShape {
     pub fn merges_per_entry(&self, merging: Merging) -> f64 {
         let t = self.size_ratio;
         let (is_inner_leveled, is_last_leveled) = (self.inner_runs <= 1.0, self.last_runs <= 1.0);
+        let has_tiered_above = !is_inner_leveled && self.levels > 1;
         let inner = match merging {
             Merging::FileByFile if is_inner_leveled => merges_onto(t, LEAST_SHARED_FULL),
             Merging::Following if is_inner_leveled => merges_onto(t / 2.0, LEAST_SHARED_FOLLOWING),
             _ => merges_per_level(t, self.inner_runs),
         };
         let last = match merging {
-            Merging::Following if is_last_leveled && !is_inner_leveled => merges_onto(t, LEAST_SHARED_WHOLE),
+            Merging::Following if is_last_leveled && has_tiered_above => merges_onto(t, LEAST_SHARED_WHOLE),
             _ => merges_per_level(t, self.last_runs),
         };
         f64::from(self.inner_levels()) * inner + last

@@ -114,7 +114,7 @@ fn space_is_kept_within_its_bound() {
     }
     assert_eq!(with(1.0).unwrap().costs.levels, 1, "whatever it costs");
     let little = Options { max_space: 1.0, ..Options::ENGINE };
-    let error = navigate(&writes, &memory(6_950_000), &little).unwrap_err();
+    let error = navigate(&writes, &memory(3_000_000), &little).unwrap_err();
     assert!(error.contains("stores 1 bytes or less") && error.contains("comes nearest"), "{error}");
     assert!(with(0.5).unwrap_err().contains("at least 1") && with(f64::NAN).is_err());
 }
@@ -256,7 +256,7 @@ fn sensitivity_points_the_right_way() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
     fn any_input_gives_a_design_or_a_reason(

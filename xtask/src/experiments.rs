@@ -57,6 +57,12 @@ pub fn navigator(arguments: &[String]) -> Result<(), String> {
     experiment(&[&["navigator"][..], &words].concat())
 }
 
+/// Judges the tuner; prints a JSON object.
+pub fn tune_check(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| *word != "--json").collect();
+    experiment(&[&["tune-check"][..], &words].concat())
+}
+
 /// Runs the situations; prints one JSON object each.
 pub fn situations(arguments: &[String]) -> Result<(), String> {
     let named = arguments.first().filter(|word| !word.starts_with("--"));

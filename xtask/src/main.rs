@@ -37,6 +37,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   navigator [--quick] [--scale quick|default|full] [--mixes WORD] [--jobs N] [--figure FILE] [--list]
           the navigator's choice against other systems' designs, with as much memory, on an emulated device; fails where it
           is not half as fast again as the default
+  tune-check [--quick] [--entries N] [--budget BYTES] [--phase SECONDS] [--static SECONDS] [--read-us X] [--seed N]
+          a workload in four phases against a database that tunes itself and against designs that stay; fails where it is
+          late, slow, restless, or writes too much
   memory-situations [NAME]
           the ledger beside resident memory: entries, tables, keys, iterators";
 
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Some("model-check") => experiments::model_check(&arguments),
         Some("monkey") => experiments::monkey(&arguments),
         Some("navigator") => experiments::navigator(&arguments),
+        Some("tune-check") => experiments::tune_check(&arguments),
         Some("memory-situations") => experiments::situations(&arguments),
         _ => {
             eprintln!("{USAGE}");

@@ -9,7 +9,7 @@
 use clap::{Args, ValueEnum, value_parser};
 use shamba::{
     Allocation, Builder, Compression, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency,
-    Sizing, Skipping,
+    Sizing, Skipping, Tuning,
 };
 
 use crate::sizes::parse_size;
@@ -78,6 +78,10 @@ pub struct EngineOptions {
     /// Write data blocks with tags, by which lookups find entries (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     block_tags: Option<Switch>,
+    /// What the database does about its own design: off, advise, which says in the info log what would be better, or auto,
+    /// which moves there by itself (default: off)
+    #[arg(long, value_name = "off|advise|auto", value_parser = parse::<Tuning>)]
+    tuning: Option<Tuning>,
     /// Where level capacities come from: auto, from the last level's size up, or manual, from the write
     /// buffer down as in the papers (default: auto)
     #[arg(long, value_name = "auto|manual", value_parser = parse::<Sizing>)]
@@ -198,6 +202,7 @@ impl EngineOptions {
         let builder =
             set(builder, self.compression.clone().map(|levels| levels.0), Builder::compression_per_level);
         let builder = set(builder, self.block_tags.map(Switch::is_on), Builder::block_tags);
+        let builder = set(builder, self.tuning, Builder::tuning);
         let builder = set(builder, self.sizing, Builder::sizing);
         let builder = set(builder, self.file_size, Builder::file_size);
         let builder = set(builder, self.background_threads, Builder::background_threads);

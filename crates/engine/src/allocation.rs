@@ -34,6 +34,7 @@ use crate::compaction::job::live_bytes;
 use crate::compaction::policy::{MergeJob, Target};
 use crate::core::{Core, KeyspaceCore};
 use crate::ids::RunId;
+use crate::redesign::TreeDesign;
 use crate::statistics::inherit::{Input, inherited};
 use crate::statistics::{Probes, Window};
 use crate::version::{KeyRange, Run, TableUse, Version};
@@ -126,7 +127,7 @@ impl Surroundings {
         let mut stays_of = |run: &Arc<Run>| -> Vec<TableUse> {
             let (gone, stays): (Vec<_>, Vec<_>) =
                 run.tables().iter().cloned().partition(|table| inputs.contains(&(run.id, table.meta.id)));
-            expected_entries += gone.iter().map(entries).sum::<u64>();
+            expected_entries += gone.iter().map(live_entries).sum::<u64>();
             stays
         };
         let (mut runs, mut target) = (Vec::new(), None);
@@ -168,7 +169,7 @@ impl Surroundings {
     fn site(&self, run: usize, table: &TableUse) -> FilterSite {
         let probes = table.meta.statistics.probes();
         FilterSite {
-            entries: entries(table),
+            entries: live_entries(table),
             run: self.rests_at(run, &table.range) as u32,
             empty_probes_per_second: probes.empty, // Only proportions count: those of sampled lookups do.
         }
@@ -282,7 +283,7 @@ fn solved(rule: Rule, sites: &[FilterSite], mean: f64) -> Vec<f64> {
 }
 
 /// About how many entries of a table count.
-fn entries(table: &TableUse) -> u64 {
+pub(crate) fn live_entries(table: &TableUse) -> u64 {
     if !table.is_narrowed() {
         return table.meta.entries;
     }
@@ -370,13 +371,17 @@ impl JobBits {
 impl Core {
     /// What bits are shared out by in a keyspace now.
     pub(crate) fn allocation_rule(&self, keyspace: &KeyspaceCore) -> Rule {
-        let live = self.settings.live.get();
-        let budget = match live.filter_memory_bytes {
-            None => Budget::BitsPerKey(live.design.bits_per_key),
+        self.allocation_rule_under(keyspace, &self.settings.live.get().tree_design())
+    }
+
+    /// What they would be shared out by under another design.
+    pub(crate) fn allocation_rule_under(&self, keyspace: &KeyspaceCore, target: &TreeDesign) -> Rule {
+        let budget = match target.filter_memory_bytes {
+            None => Budget::BitsPerKey(target.design.bits_per_key),
             Some(bytes) => Budget::Bits(self.part_of_keyspace(keyspace, bytes.saturating_mul(8))),
         };
         Rule {
-            allocation: live.filter_allocation,
+            allocation: target.allocation,
             budget,
             layout: self.filter_layout(),
             window: keyspace.statistics.window(self.env.clock.now_us()),
@@ -409,7 +414,7 @@ impl Core {
     /// Of something that all keyspaces have together, the part of one by its entries in tables.
     fn part_of_keyspace(&self, keyspace: &KeyspaceCore, whole: u64) -> u64 {
         let entries = |keyspace: &KeyspaceCore| -> u64 {
-            keyspace.load().version.tables().map(|(_, _, table)| entries(table)).sum()
+            keyspace.load().version.tables().map(|(_, _, table)| live_entries(table)).sum()
         };
         let all: u64 = self.keyspaces.load().values().map(|keyspace| entries(keyspace)).sum();
         if all == 0 {

@@ -19,6 +19,7 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
 use crate::settings::{Durability, LiveSettings, Settings, number, switch};
+use crate::tuner::Tuning;
 
 type Change = Box<dyn Fn(&mut Settings) + Send>;
 
@@ -296,6 +297,13 @@ impl Builder {
         self.change(move |s| s.statistics = on)
     }
 
+    /// What the database does about its own design: nothing unless asked (default), say what would be better, or move to it
+    /// by itself, for what is asked of it lately. [`Db::undo_redesign`] takes such a move back.
+    #[must_use]
+    pub fn tuning(self, tuning: Tuning) -> Self {
+        self.change(move |s| s.tuning = tuning)
+    }
+
     /// Where level capacities come from: [`Sizing::Auto`] (default), from the size of the last level up, or
     /// [`Sizing::Manual`], from the write buffer down as in the papers.
     #[must_use]
@@ -496,6 +504,7 @@ impl Builder {
             }
             "max-open-files" => self.max_open_files(number(name, value)?),
             "background-threads" => self.background_threads(number(name, value)?),
+            "tuning" => self.tuning(value.parse().map_err(parsed)?),
             "sizing" => self.sizing(value.parse().map_err(parsed)?),
             "digest" => self.digest(value.parse().map_err(parsed)?),
             "compression" => {

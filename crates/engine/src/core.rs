@@ -31,6 +31,7 @@ use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
+use crate::redesign::History;
 use crate::residency::ResidencyCore;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
@@ -272,8 +273,8 @@ pub(crate) struct Core {
     pub installing: Mutex<Option<Installing>>,
     /// What was asked of the database lately.
     pub observation: Mutex<Observation>,
-    /// Held by whoever puts another design in force, before `installing`.
-    pub redesigning: Mutex<()>,
+    /// The redesigns so far. Held by whoever puts another design in force, before `installing`.
+    pub redesigned: Mutex<History>,
     pub background: Background,
     /// Held by whoever runs background work on the caller's thread.
     pub inline_work: Mutex<()>,

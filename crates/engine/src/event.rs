@@ -81,9 +81,20 @@ pub enum Event {
         from: String,
         /// The design now.
         to: String,
+        /// Who wanted it: a caller, the tuner, or an undo.
+        by: &'static str,
+        /// Why.
+        reason: String,
         /// About how many bytes merges have to write for it.
         bytes: u64,
+        /// How many the trees hold.
+        tree_bytes: u64,
     },
+    /// What the tuner would do, when that has changed, and what it waits for.
+    Advice(
+        /// In words.
+        String,
+    ),
     /// A writer waits because flushes or merges are behind.
     StallBegin {
         /// What is behind.
@@ -143,9 +154,13 @@ impl fmt::Display for Event {
             Self::TrivialMove { keyspace, target_level, bytes } => {
                 write!(f, "moved {bytes} bytes in {keyspace:?} to level {target_level} without rewriting")
             }
-            Self::Redesign { from, to, bytes } => {
-                write!(f, "redesign from {from} to {to}: merges will write {bytes} bytes")
+            Self::Redesign { from, to, by, reason, bytes, tree_bytes } => {
+                write!(
+                    f,
+                    "redesign by {by} from {from} to {to}: merges will write {bytes} bytes, the trees hold {tree_bytes} ({reason})"
+                )
             }
+            Self::Advice(text) => write!(f, "advice: {text}"),
             Self::StallBegin { reason } => write!(f, "writes stall: {reason}"),
             Self::StallEnd { duration_us } => write!(f, "writes go on after {duration_us} us"),
             Self::LogRotated { log } => write!(f, "log {log} begins"),

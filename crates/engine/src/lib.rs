@@ -36,6 +36,7 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod advise;
 mod allocation;
 mod background;
 mod builder;
@@ -66,6 +67,7 @@ mod settings;
 mod slice;
 mod snapshot;
 mod statistics;
+mod tuner;
 mod verify;
 mod version;
 mod view;
@@ -77,6 +79,7 @@ mod write;
 #[doc(hidden)]
 pub use compaction::simulate::fill as simulate;
 
+pub use advise::{Advice, Better, Prediction};
 pub use builder::Builder;
 pub use db::{Db, Keyspace, Reader, Snapshot};
 pub use error::{Damage, Error, ErrorKind, Result};
@@ -87,10 +90,11 @@ pub use metrics::{LevelStats, Stats, TableStats};
 pub use read::cursor::{Cursor, Iter};
 pub use read::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};
 pub use read::reader::{HashedKey, ReadOptions};
-pub use redesign::TreeDesign;
+pub use redesign::{Redesigned, RedesignedBy, TreeDesign};
 pub use residency::{LevelMemory, MemoryPrices};
 pub use settings::Durability;
 pub use slice::Slice;
+pub use tuner::Tuning;
 pub use verify::{CheckReport, Problem};
 pub use workload::Workload;
 pub use write::batch::{Batch, WriteOptions};

@@ -35,6 +35,7 @@ use crate::memtable::ChunkedMemtable;
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
+use crate::redesign::History;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::file::STATISTICS_TEMPORARY;
@@ -292,7 +293,7 @@ fn build_core(
         writing: Mutex::new(writing),
         installing: Mutex::new(None),
         observation: Mutex::default(),
-        redesigning: Mutex::default(),
+        redesigned: Mutex::new(History::from_settings(&state.settings)),
         background: Background::default(),
         inline_work: Mutex::new(()),
         garbage: Garbage::default(),

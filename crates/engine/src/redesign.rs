@@ -12,22 +12,26 @@
 //! target. Tables get the filter bits of the new plan when a merge writes them, or when a refit finds that it pays
 //! ([`crate::refit`]).
 //!
-//! What it will cost is known before ([`crate::compaction::forecast`]).
+//! What it will cost is known before ([`crate::compaction::forecast`]). Where the policy's steps would write more than all of
+//! the data, and writers leave the time, everything is merged at once instead, as by `compact`.
 //!
-//! Not here: which design would be better (`advise`), and who decides (`tuner`).
+//! Not here: which design would be better ([`crate::advise`]), and who decides ([`crate::tuner`]).
+
+mod history;
 
 use shamba_model::Design;
 use shamba_model::allocation::Allocation;
 
-use crate::compaction::forecast::{Forecast, forecast};
-use crate::compaction::policy::Rules;
 use crate::core::{Core, lock};
 use crate::db::Db;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::settings::LiveSettings;
 use crate::version::ManifestEdit;
+
+pub(crate) use self::history::History;
+pub use self::history::{Redesigned, RedesignedBy};
 
 /// What [`crate::Db::redesign`] can change: the shape of the tree and the plan of its filters.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -95,7 +99,21 @@ impl Db {
     /// `Invalid` for a design that cannot be; `ReadOnly`, `Closed`, `Io` and `NoSpace` when it could not be recorded, and
     /// then it is not in force.
     pub fn redesign(&self, target: &TreeDesign) -> Result<()> {
-        self.core().redesign(target)
+        self.core().redesign(target, RedesignedBy::Caller, "asked for")
+    }
+
+    /// Goes back to the design before the last redesign; gives it. [`crate::Tuning::Auto`] keeps off the undone one for an hour.
+    ///
+    /// # Errors
+    /// `Invalid` if there was no redesign, if the last one was undone, or if an open has set another design since; as
+    /// [`Self::redesign`].
+    pub fn undo_redesign(&self) -> Result<TreeDesign> {
+        self.core().undo_redesign()
+    }
+
+    /// The last redesigns, oldest first, by whomever and why.
+    pub fn redesigns(&self) -> Vec<Redesigned> {
+        lock(&self.core().redesigned).list().to_vec()
     }
 }
 
@@ -104,50 +122,84 @@ impl Core {
     ///
     /// # Errors
     /// `Invalid` for a design that cannot be; otherwise what recording it failed with, and it is not in force.
-    pub(crate) fn redesign(&self, target: &TreeDesign) -> Result<()> {
-        self.check_writable()?;
-        let wanted = self.settings.clone();
-        wanted.live.change(|live| *live = live.redesigned(target));
-        wanted.validate()?;
-        {
-            // One at a time: what is recorded last must be in force last.
-            let _one = lock(&self.redesigning);
-            let before = self.settings.live.get();
-            let next = before.redesigned(target);
-            if next == before {
-                return Ok(());
-            }
-            self.install(None, |_| {
-                Ok(ManifestEdit { settings: next.to_pairs(), ..ManifestEdit::default() })
-            })?;
-            self.settings.live.set(next);
-            // What the arbiter made of the old buffer says nothing about the new one.
-            self.residency.forget_memtable_bytes();
-            WorkCounters::add(&self.work.redesigns, 1);
-            let (from, to) = (before.tree_design(), next.tree_design());
-            self.events.emit(&Event::Redesign {
-                from: from.to_string(),
-                to: to.to_string(),
-                bytes: self.forecast(target).written_bytes,
-            });
+    pub(crate) fn redesign(&self, target: &TreeDesign, by: RedesignedBy, reason: &str) -> Result<()> {
+        let event = self.redesign_locked(&mut lock(&self.redesigned), target, by, reason)?;
+        self.begin_move(event);
+        Ok(())
+    }
+
+    /// Goes back to the design before the last redesign.
+    ///
+    /// # Errors
+    /// `Invalid` if there is none, or if it was undone already; as [`Self::redesign`].
+    pub(crate) fn undo_redesign(&self) -> Result<TreeDesign> {
+        let mut history = lock(&self.redesigned);
+        let last = history.last().filter(|last| last.by != RedesignedBy::Undo);
+        let last = last.ok_or_else(|| Error::invalid("there is no redesign that could be undone"))?;
+        let (target, now) = (last.from, self.settings.live.get().tree_design());
+        if last.to != now {
+            return Err(Error::invalid(format!(
+                "the design in force, {now}, is not that of the last redesign: it was set by an open"
+            )));
         }
+        let event = self.redesign_locked(&mut history, &target, RedesignedBy::Undo, "undone")?;
+        drop(history);
+        self.begin_move(event);
+        Ok(target)
+    }
+
+    /// Another design is in force: tells, and has the merges begin. Without the history's lock, as listeners may ask for it.
+    fn begin_move(&self, event: Option<Event>) {
+        let Some(event) = event else { return };
+        self.events.emit(&event);
         self.background.room.changed();
         self.want_settlement();
         self.background.wake.notify_all();
         if self.is_inline() {
             self.run_background_inline();
         }
-        Ok(())
     }
 
-    /// What moving all trees to a design would write, from what they are now.
-    pub(crate) fn forecast(&self, target: &TreeDesign) -> Forecast {
-        let rules = Rules { design: target.design, ..self.rules(true) };
-        let table_bytes = self.settings.table_bytes();
-        let keyspaces = self.keyspaces.load();
-        keyspaces
-            .values()
-            .map(|keyspace| forecast(&keyspace.load().version, &rules, table_bytes))
-            .fold(Forecast::default(), Forecast::and)
+    /// One at a time: what is recorded last must be in force last. `None` if it was in force already.
+    fn redesign_locked(
+        &self,
+        history: &mut History,
+        target: &TreeDesign,
+        by: RedesignedBy,
+        reason: &str,
+    ) -> Result<Option<Event>> {
+        self.check_writable()?;
+        let wanted = self.settings.clone();
+        wanted.live.change(|live| *live = live.redesigned(target));
+        wanted.validate()?;
+        let (before, next) = (self.settings.live.get(), wanted.live.get());
+        if next == before {
+            return Ok(None);
+        }
+        let (from, to) = (before.tree_design(), next.tree_design());
+        let way = self.way(&to, &self.workload());
+        let mut after = history.clone();
+        after.push(Redesigned { unix_ms: self.env.clock.unix_ms(), by, from, to, reason: reason.to_owned() });
+        let mut settings = next.to_pairs();
+        settings.extend(self.observed_pairs());
+        settings.push(after.to_pair());
+        self.install(None, |_| Ok(ManifestEdit { settings, ..ManifestEdit::default() }))?;
+        *history = after;
+        self.settings.live.set(next);
+        // What the arbiter made of the old buffer says nothing about the new one.
+        self.residency.forget_memtable_bytes();
+        WorkCounters::add(&self.work.redesigns, 1);
+        if way.is_whole {
+            let mut state = lock(&self.background.state);
+            state.full_merges = self.keyspaces.load().keys().copied().collect();
+        }
+        Ok(Some(Event::Redesign {
+            from: from.to_string(),
+            to: to.to_string(),
+            by: by.name(),
+            reason: reason.to_owned(),
+            bytes: way.written_bytes,
+            tree_bytes: way.tree_bytes,
+        }))
     }
 }

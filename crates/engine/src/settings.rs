@@ -20,6 +20,7 @@ use shamba_table::{Compression, LargeValues, Residency};
 
 use crate::error::{Error, Result};
 use crate::memory::BUDGET_BYTES_LEAST;
+use crate::tuner::Tuning;
 
 pub(crate) use self::live::{Live, LiveSettings};
 
@@ -135,6 +136,8 @@ pub(crate) struct Settings {
     pub memtable_index: bool,
     /// Recorded: one lookup in 64 is sampled for statistics.
     pub statistics: bool,
+    /// Recorded: what the database does about its own design.
+    pub tuning: Tuning,
     /// Recorded: where level capacities come from.
     pub sizing: Sizing,
     /// Recorded: the flushed runs that may wait before slowing writers; `None`: as the sizing has it.
@@ -191,6 +194,7 @@ impl Default for Settings {
             module_skipping: Skipping::Full,
             memtable_index: true,
             statistics: true,
+            tuning: Tuning::Off,
             sizing: Sizing::Auto,
             inbox_soft_runs: None,
             inbox_hard_runs: None,
@@ -231,6 +235,7 @@ impl Settings {
             ("skipping".into(), self.module_skipping.to_string()),
             ("memtable-index".into(), on_off(self.memtable_index)),
             ("statistics".into(), on_off(self.statistics)),
+            ("tuning".into(), self.tuning.to_string()),
             ("sizing".into(), self.sizing.to_string()),
             ("inbox-soft-runs".into(), auto_or(self.inbox_soft_runs)),
             ("inbox-hard-runs".into(), auto_or(self.inbox_hard_runs)),
@@ -290,6 +295,7 @@ impl Settings {
                 "filter-memory" => live.filter_memory_bytes = number_or_auto(name, text)?,
                 "memtable-index" => settings.memtable_index = switch(name, text)?,
                 "statistics" => settings.statistics = switch(name, text)?,
+                "tuning" => settings.tuning = text.parse().map_err(Error::invalid)?,
                 "sizing" => settings.sizing = text.parse().map_err(Error::invalid)?,
                 "inbox-soft-runs" => settings.inbox_soft_runs = number_or_auto(name, text)?,
                 "inbox-hard-runs" => settings.inbox_hard_runs = number_or_auto(name, text)?,
@@ -383,8 +389,13 @@ impl Settings {
     /// (one that takes writes, two that wait for their flush) beside everything else. Level capacities follow
     /// the design all the same.
     pub fn memtable_bytes(&self) -> u64 {
+        self.live.buffer_bytes().min(self.memtable_bytes_most())
+    }
+
+    /// The largest memtable that the budget has room for.
+    pub fn memtable_bytes_most(&self) -> u64 {
         let share = if self.memory_budget_bytes >= ROOMY_BUDGET_BYTES { 4 } else { 8 };
-        self.live.buffer_bytes().min(self.memory_budget_bytes / share)
+        self.memory_budget_bytes / share
     }
 
     /// What is kept free for one flush and one merge, so that neither ever waits for memory: for each a table

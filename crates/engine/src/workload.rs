@@ -6,11 +6,10 @@
 //! a quiet night says nothing about the next day. The workload as of the last close, or of the last redesign, is in the
 //! manifest, among the settings, so that a command that opens the database has something to go by.
 //!
-//! Not here: which table is asked how often ([`crate::statistics`]); what follows from it (`advise`).
+//! Not here: which table is asked how often ([`crate::statistics`]); what follows from it ([`crate::advise`]).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use crate::core::{Core, lock};
 use crate::db::Db;
@@ -148,6 +147,8 @@ pub(crate) struct Observation {
     last_us: Option<u64>,
     /// What was seen up to then.
     workload: Workload,
+    /// The last window alone.
+    latest: Workload,
 }
 
 impl Observation {
@@ -169,6 +170,7 @@ impl Observation {
         let window = Workload { seconds: passed_us as f64 / 1e6, ..totals.since(self.totals) };
         (self.totals, self.last_us) = (totals, Some(now_us));
         self.workload = self.workload.next(window);
+        self.latest = window;
         window.operations() >= OPERATIONS_LEAST
     }
 
@@ -203,18 +205,6 @@ impl Core {
         is_known.then(|| (SETTING.to_owned(), workload.to_text())).into_iter().collect()
     }
 
-    /// Looks at the counters now and then, as long as the database is open.
-    pub(crate) fn tuning_worker(&self) {
-        loop {
-            let state = lock(&self.background.state);
-            if state.shutdown {
-                return;
-            }
-            drop(self.background.tune_wake.wait_timeout(state, Duration::from_micros(WINDOW_US / 8)));
-            self.observe();
-        }
-    }
-
     /// Looks at the counters, if it is time; true if a window with work in it has ended.
     pub(crate) fn observe(&self) -> bool {
         let now_us = self.env.clock.now_us();
@@ -225,6 +215,11 @@ impl Core {
     pub(crate) fn workload(&self) -> Workload {
         let now_us = self.env.clock.now_us();
         lock(&self.observation).now(self.totals(), now_us)
+    }
+
+    /// The last window alone: what goes on just now. Nothing before the first has ended.
+    pub(crate) fn latest_window(&self) -> Workload {
+        lock(&self.observation).latest
     }
 
     /// Everything since the open, as a workload without time.

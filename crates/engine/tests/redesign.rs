@@ -220,3 +220,69 @@ fn the_workload_is_observed_and_outlives_the_process() -> shamba::Result<()> {
     assert_eq!((known.puts, known.ranges, known.seconds), (seen.puts, seen.ranges, seen.seconds));
     Ok(())
 }
+
+/// A tiered tree that is only read is advised to have fewer runs; the move is made, told, remembered and taken back.
+#[test]
+fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 7);
+    let tiered = || {
+        let builder = builder(&env).file_size(1 << 20).memory_budget(4 << 20).write_buffer(32 << 10);
+        builder.size_ratio(8.0).merge_policy(MergePolicy::Tiering)
+    };
+    let db = tiered().open()?;
+    let advice = db.advise()?;
+    assert!(
+        advice.better.is_none() && advice.now.is_none() && advice.reason.contains("too little"),
+        "{advice}"
+    );
+    let mut rng = fastrand::Rng::with_seed(5);
+    for number in 0..30_000u32 {
+        db.put(format!("key {:06}", rng.u32(..20_000)), format!("a value of some length: {number:060}"))?;
+    }
+    db.wait_idle()?;
+    env.clock.sleep_us(60_000_000);
+    db.workload(); // A window of writing has ended.
+    let runs = db.stats().runs;
+    assert!(runs > 2, "{}", db.describe());
+    for _ in 0..12 {
+        for _ in 0..2_000 {
+            db.get(format!("absent {:06}", rng.u32(..20_000)))?;
+            db.get(format!("key {:06}", rng.u32(..20_000)))?;
+        }
+        env.clock.sleep_us(2_000_000);
+        db.advise()?;
+    }
+    let (advice, before) = (db.advise()?, db.tree_design());
+    let better = advice.better.clone().unwrap_or_else(|| panic!("{advice}"));
+    assert_eq!(db.tree_design(), before, "advice changes nothing");
+    let (now, then) = (advice.now.expect("judged"), better.then);
+    assert!(better.gain >= 0.1 && then.operation_ns < now.operation_ns && then.runs < now.runs, "{advice}");
+    let bytes: u64 = db.stats().levels.iter().map(|level| level.bytes).sum();
+    assert!(better.written_bytes <= bytes + bytes / 50, "{advice}");
+    let merged = db.stats().bytes_merged;
+    db.follow(&advice)?;
+    db.wait_idle()?;
+    assert_eq!(db.tree_design(), better.design);
+    assert!(db.stats().runs < runs, "{}", db.describe());
+    // Files have a head and an index beside what the forecast counts.
+    let written = db.stats().bytes_merged - merged;
+    assert!(written <= better.written_bytes * 5 / 4, "{written} bytes, {} foreseen", better.written_bytes);
+    let told = db.redesigns();
+    assert_eq!(
+        (told.len(), &told[0].reason, told[0].from, told[0].to),
+        (1, &advice.reason, before, better.design)
+    );
+    assert!(db.advise()?.better.is_none(), "{}", db.advise()?);
+    db.close()?;
+
+    let db = builder(&env).file_size(1 << 20).open()?;
+    assert_eq!(db.redesigns(), told);
+    assert_eq!(db.undo_redesign()?, before);
+    assert_eq!((db.tree_design(), db.redesigns().len()), (before, 2));
+    assert_eq!(db.undo_redesign().map_err(|error| error.kind()), Err(ErrorKind::Invalid), "once is enough");
+    db.close()?;
+    // What an open sets is no redesign that could be undone.
+    let db = tiered().size_ratio(3.0).open()?;
+    assert_eq!(db.undo_redesign().map_err(|error| error.kind()), Err(ErrorKind::Invalid));
+    Ok(())
+}

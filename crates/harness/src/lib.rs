@@ -27,6 +27,7 @@ mod result;
 mod run;
 pub mod situations;
 mod sorted;
+pub mod tuning;
 mod values;
 pub mod watch;
 mod workload;

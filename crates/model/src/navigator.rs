@@ -49,7 +49,8 @@ pub struct Bounds {
 /// How memory is counted, and what is searched.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// Memory for each byte of the write buffer. The engine's 2: one is filled while the last one is flushed.
+    /// Memory for each byte of the write buffer; above 0. The engine's 2: one is filled while the last one is flushed. Less
+    /// than 1 where what is merged down at once is more than memory holds of it.
     pub buffers: f64,
     /// The smallest write buffer.
     pub smallest_buffer_bytes: u64,
@@ -107,7 +108,7 @@ impl Options {
             true => Ok(()),
             false => Err(format!("{what} must be a finite number of at least 1, not {value}")),
         };
-        at_least_1("the memory for each byte of the buffer", self.buffers)?;
+        input::positive("the memory for each byte of the buffer", self.buffers)?;
         at_least_1("the room to grow", self.growth)?;
         if self.max_space.is_nan() || self.max_space < 1.0 {
             return Err(format!(

@@ -17,6 +17,7 @@ mod scan;
 mod stats;
 mod table;
 mod tree;
+mod tune;
 mod wal;
 
 use std::ffi::OsStr;
@@ -69,6 +70,8 @@ pub enum Command {
     Batch(batch::BatchArgs),
     /// Measure workloads
     Bench(bench::BenchArgs),
+    /// Move a database to the design that suits what was asked of it lately
+    Tune(tune::TuneArgs),
     /// What a design would cost, and which would be best: no database needed
     Plan(crate::plan::PlanArgs),
 }
@@ -99,6 +102,7 @@ impl Command {
             Self::Manifest(args) => manifest::run(&args, out),
             Self::Batch(args) => batch::run(&args, out),
             Self::Bench(args) => bench::run(&args, out),
+            Self::Tune(args) => tune::run(&args, out),
             Self::Plan(args) => crate::plan::run(&args, out),
         }
     }

@@ -37,7 +37,7 @@ fn every_schema_and_field_is_described() {
     let options = dir.path("OPTIONS");
     let text = "[CFOptions \"default\"]\n[TableOptions/BlockBasedTable \"default\"]\n";
     std::fs::write(&options, text).expect("writable");
-    let commands: [&[&str]; 21] = [
+    let commands: [&[&str]; 22] = [
         &["get", &db, "late"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],
@@ -47,6 +47,7 @@ fn every_schema_and_field_is_described() {
         &["tree", &db],
         &["stats", &db],
         &["memory", &db],
+        &["tune", &db, "--dry-run"],
         &["check", &db],
         &["check", &db, "--layout"],
         &["table", &table],

@@ -127,7 +127,7 @@ fn what_is_asked_for_gets_more_than_what_is_not() {
 fn mean_and_excess(version: &Version, rule: Rule) -> (f64, f64) {
     let surroundings = Surroundings::at_rest(rule, version);
     let weights = Allocation::Monkey.loads(&surroundings.sites, Lookups::default()).expect("loads");
-    let entries: Vec<u64> = version.tables().map(|(_, _, table)| entries(table)).collect();
+    let entries: Vec<u64> = version.tables().map(|(_, _, table)| live_entries(table)).collect();
     let loads: Vec<FilterLoad> = weights;
     let written: Vec<u64> = version
         .tables()

@@ -12,48 +12,33 @@ use bytes::Bytes;
 use shamba_key::SeqNo;
 use shamba_table::{BirthId, TableId};
 
-use super::policy::{MergeJob, Rules, move_edit, pick, slice_edit};
+use super::policy::{MergeJob, Rules, move_edit, pick, pick_full, slice_edit};
+use crate::allocation::live_entries;
 use crate::ids::{Age, KeyspaceId, RunId};
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
 
 /// A tree that needs more jobs than this is not followed to its end.
 const JOBS_MAX: usize = 4_000;
 
-/// What lies ahead of a tree, or of several.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// What lies ahead of a tree.
+#[derive(Clone, Debug)]
 pub(crate) struct Forecast {
     /// What merges will write.
     pub written_bytes: u64,
-    /// What the tree holds.
+    /// What the tree holds now.
     pub tree_bytes: u64,
-    /// Runs that a lookup may consult when it is done.
-    pub runs: usize,
+    /// The tree in its shape.
+    pub tree: Version,
+    /// Tables of it with larger numbers than this do not exist yet.
+    pub last_id: u64,
     /// Whether the end was reached.
     pub is_whole: bool,
 }
 
-impl Default for Forecast {
-    fn default() -> Self {
-        Self { written_bytes: 0, tree_bytes: 0, runs: 0, is_whole: true }
-    }
-}
-
-impl Forecast {
-    /// Of both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
-            tree_bytes: self.tree_bytes.saturating_add(other.tree_bytes),
-            runs: self.runs + other.runs,
-            is_whole: self.is_whole && other.is_whole,
-        }
-    }
-}
-
 /// What merges will write until the policy leaves `version` alone. Tables are cut at about `table_bytes`.
 pub(crate) fn forecast(version: &Version, rules: &Rules, table_bytes: u64) -> Forecast {
-    let mut paper = Paper { version: version.clone(), last_id: largest_id(version) };
+    let mut paper = Paper::of(version);
+    let last_id = paper.last_id;
     let mut written_bytes = 0u64;
     let mut is_whole = false;
     for _ in 0..JOBS_MAX {
@@ -66,7 +51,19 @@ pub(crate) fn forecast(version: &Version, rules: &Rules, table_bytes: u64) -> Fo
             Err(_) => break, // No job of the policy is refused; what was counted stands, marked as unfinished.
         }
     }
-    Forecast { written_bytes, tree_bytes: version.bytes(), runs: paper.version.run_count(), is_whole }
+    Forecast { written_bytes, tree_bytes: version.bytes(), tree: paper.version, last_id, is_whole }
+}
+
+/// The same if everything is merged at once, into one run.
+pub(crate) fn forecast_full(version: &Version, rules: &Rules, table_bytes: u64) -> Forecast {
+    let mut paper = Paper::of(version);
+    let last_id = paper.last_id;
+    let done = match pick_full(version, rules) {
+        Some(job) => paper.carry_out(&job, table_bytes),
+        None => Ok(0),
+    };
+    let (written_bytes, is_whole) = (done.as_ref().copied().unwrap_or(0), done.is_ok());
+    Forecast { written_bytes, tree_bytes: version.bytes(), tree: paper.version, last_id, is_whole }
 }
 
 /// A tree whose files nobody reads.
@@ -76,6 +73,10 @@ struct Paper {
 }
 
 impl Paper {
+    fn of(version: &Version) -> Self {
+        Self { version: version.clone(), last_id: largest_id(version) }
+    }
+
     /// Does one job; gives the bytes that it writes.
     fn carry_out(&mut self, job: &MergeJob, table_bytes: u64) -> Result<u64, String> {
         let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
@@ -109,26 +110,26 @@ impl Paper {
             if let Some(full) = open.take_if(|open| has_ended(open) || is_full(open)) {
                 open = (!has_ended(&full)).then(|| Open {
                     range: KeyRange { lower: lower.clone(), upper: full.range.upper.clone() },
-                    bytes: 0,
-                    deletes: 0,
+                    ..Open::of(input)
                 });
                 outputs.push(self.table(full.up_to(lower)));
             }
-            let open = open.get_or_insert_with(|| Open { range: input.range.clone(), bytes: 0, deletes: 0 });
+            let open = open.get_or_insert_with(|| Open::of(input));
             open.range = open.range.hull(&input.range);
             open.bytes += input.live_bytes;
+            open.entries += live_entries(input);
             open.deletes += input.meta.deletes + input.meta.range_deletes;
         }
         outputs.extend(open.map(|open| self.table(open)));
         outputs
     }
 
-    fn table(&mut self, Open { range, bytes, deletes }: Open) -> TableUse {
+    fn table(&mut self, Open { range, bytes, entries, deletes }: Open) -> TableUse {
         TableUse::whole(Arc::new(TableMeta {
             id: TableId(self.next_id()),
             birth: BirthId(0),
             file_bytes: bytes,
-            entries: 1,
+            entries,
             deletes,
             range_deletes: 0,
             smallest: range.lower,
@@ -151,10 +152,16 @@ impl Paper {
 struct Open {
     range: KeyRange,
     bytes: u64,
+    entries: u64,
     deletes: u64,
 }
 
 impl Open {
+    /// One that begins with a table, of which nothing is in it yet.
+    fn of(table: &TableUse) -> Self {
+        Self { range: table.range.clone(), bytes: 0, entries: 0, deletes: 0 }
+    }
+
     /// The same, but for keys from `end` on.
     fn up_to(mut self, end: &Bytes) -> Self {
         if self.range.is_above(end) {

@@ -11,6 +11,7 @@ use shamba_harness::model_check;
 use shamba_harness::monkey;
 use shamba_harness::overload;
 use shamba_harness::situations::{self, Situation};
+use shamba_harness::tuning;
 
 const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
        experiment memory-curves [--scale quick|default|full] [--entry BYTES] [--entries N] [--size-ratio T]
@@ -19,6 +20,7 @@ const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
        experiment model-check [--quick] [--seed N] [--dir PATH]
        experiment navigator [--scale quick|default|full] [--entries N] [--mixes WORD] [--jobs N] [--seconds S] [--figure FILE] [--list]
                   [--seed N] [--dir PATH]
+       experiment tune-check [--quick] [--entries N] [--budget BYTES] [--phase SECONDS] [--static SECONDS] [--read-us X] [--seed N] [--dir PATH]
        experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";
 
 fn main() -> ExitCode {
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Some("navigator-grow") => navigator::grow(&words[1..]),
         Some("navigator-point") => navigator::point(&words[1..]),
         Some("overload") => overload(&words[1..]),
+        Some("tune-check") => tune_check(&words[1..]),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -77,6 +80,24 @@ fn overload(words: &[String]) -> Result<(), String> {
         seed: parsed(words, "--seed", 1)?,
         judges_times: true,
     })?;
+    println!("{}", outcome.to_json());
+    if outcome.violations.is_empty() { Ok(()) } else { Err(outcome.violations.join("\n")) }
+}
+
+fn tune_check(words: &[String]) -> Result<(), String> {
+    let dir = scratch(words)?;
+    let is_quick = words.iter().any(|word| word == "--quick");
+    let usual = |quick, full| if is_quick { quick } else { full };
+    let options = tuning::Options {
+        dir: dir.path().to_path_buf(),
+        entries: parsed(words, "--entries", usual(400_000, 1_500_000))?,
+        budget_bytes: parsed(words, "--budget", usual(16 << 20, 32 << 20))?,
+        phase_seconds: parsed(words, "--phase", usual(40, 120))?,
+        static_seconds: parsed(words, "--static", usual(8, 30))?,
+        device_read_us: parsed(words, "--read-us", 0.0)?,
+        seed: parsed(words, "--seed", 1)?,
+    };
+    let outcome = tuning::run(&options, &mut |line| eprintln!("{line}"))?;
     println!("{}", outcome.to_json());
     if outcome.violations.is_empty() { Ok(()) } else { Err(outcome.violations.join("\n")) }
 }

@@ -1,0 +1,392 @@
+//! Advice: what another design would buy, what getting there costs, and whether that pays.
+//!
+//! What was observed ([`crate::workload`]), the trees as they are and the memory that filters, buffers and cache share make
+//! a scene ([`judge`]). The navigator and a few designs near the one in force are the candidates; of each a forecast says
+//! what merges would write and which tree they would leave ([`crate::compaction::forecast`]), and the judge what it
+//! costs then. The best is advised if it saves enough, soon, and for no more writing than the data itself.
+//!
+//! Only figures are looked at here; nothing changes. Not here: acting on it ([`crate::tuner`]).
+
+pub(crate) mod judge;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use shamba_model::Sizing;
+use shamba_model::updates::Merging;
+use shamba_table::LedgerPart;
+
+use crate::allocation::{live_entries, wanted};
+use crate::compaction::forecast::{Forecast, forecast, forecast_full};
+use crate::compaction::policy::Rules;
+use crate::core::{Core, KeyspaceCore};
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::memory::cache_share_bytes;
+use crate::redesign::{RedesignedBy, TreeDesign};
+use crate::version::Run;
+use crate::workload::Workload;
+
+pub use self::judge::Prediction;
+use self::judge::{RealRun, Scene, is_alike};
+
+/// What a design must save of an operation's time to be worth a move.
+const GAIN_LEAST: f64 = 0.1;
+/// A move must have paid for itself after so many seconds of the workload that there is now.
+pub(crate) const PAYS_WITHIN_S: f64 = 300.0;
+/// A move may write this much for each byte of the data: all of it once, and what is cut at the edges of tables.
+const WRITES_MOST: f64 = 1.02;
+/// Designs whose score is so close are equal; then the one that writes less is taken.
+const TIE: f64 = 0.03;
+/// Moving a byte before any was moved.
+const MOVE_NS_PER_BYTE: f64 = 12.0;
+/// A read before any was timed.
+const READ_NS: f64 = 1_000.0;
+/// Operations a second below which nothing that was seen says what to do.
+const OPERATIONS_PER_S_LEAST: f64 = 20.0;
+/// The smallest write buffer is this part of the largest that the budget has room for.
+const BUFFER_LEAST_PART: u64 = 8;
+/// Less data than so many write buffers is no tree yet.
+const BUFFERS_LEAST: u64 = 2;
+
+/// How merges take a tree to another design.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// Everything is merged at once, as that writes less than the steps of the policy.
+    pub is_whole: bool,
+    /// What merges will write.
+    pub written_bytes: u64,
+    /// What the trees hold.
+    pub tree_bytes: u64,
+    /// The largest tree as it will be.
+    runs: Vec<RealRun>,
+}
+
+/// A better design, and what it takes to get there.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Better {
+    /// The design.
+    pub design: TreeDesign,
+    /// What it is expected to cost.
+    pub then: Prediction,
+    /// The part of an operation's time that it saves, 0 to 1.
+    pub gain: f64,
+    /// What merges have to write to get there.
+    pub written_bytes: u64,
+    /// How many seconds of their time that takes.
+    pub seconds: f64,
+    /// After how many seconds of the observed workload that has paid for itself.
+    pub break_even_s: f64,
+}
+
+/// What [`Db::advise`] says.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Advice {
+    /// What was observed.
+    pub workload: Workload,
+    /// The design in force.
+    pub in_force: TreeDesign,
+    /// What it is expected to cost; `None` when too little is known to say.
+    pub now: Option<Prediction>,
+    /// What to change to, if that pays.
+    pub better: Option<Better>,
+    /// Why; or why nothing is to be changed.
+    pub reason: String,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.better {
+            Some(better) => write!(f, "change {} to {}: {}", self.in_force, better.design, self.reason),
+            None => write!(f, "stay with {}: {}", self.in_force, self.reason),
+        }
+    }
+}
+
+/// A candidate that was looked at closely.
+struct Looked {
+    better: Better,
+    /// The time of an operation with its part of the move.
+    score: f64,
+    writes_too_much: bool,
+}
+
+impl Db {
+    /// What another design would buy under the workload that was observed lately, what getting there would cost, and whether
+    /// that pays. Changes nothing; [`Self::follow`] does.
+    ///
+    /// # Errors
+    /// `Closed`; `Invalid` when the model refuses what was measured.
+    pub fn advise(&self) -> Result<Advice> {
+        self.core().observe();
+        self.core().advise(None, &[])
+    }
+
+    /// Does what an advice says, with its reason; nothing if it says to stay.
+    ///
+    /// # Errors
+    /// As [`Self::redesign`].
+    pub fn follow(&self, advice: &Advice) -> Result<()> {
+        let Some(better) = &advice.better else { return Ok(()) };
+        self.core().redesign(&better.design, RedesignedBy::Tuner, &advice.reason)
+    }
+}
+
+impl Core {
+    /// Advice. `favourite` is looked at beside the other candidates and wins ties; none like those `barred` is advised.
+    pub(crate) fn advise(&self, favourite: Option<TreeDesign>, barred: &[TreeDesign]) -> Result<Advice> {
+        if self.closed.load(std::sync::atomic::Ordering::Acquire) {
+            return Err(Error::closed());
+        }
+        let scene = self.scene();
+        let stay = |now, reason: String| Advice {
+            workload: scene.workload,
+            in_force: scene.in_force,
+            now,
+            better: None,
+            reason,
+        };
+        let operations_per_s = scene.workload.per_second(scene.workload.operations());
+        if operations_per_s < OPERATIONS_PER_S_LEAST {
+            return Ok(stay(None, format!("{operations_per_s:.0} operations a second say too little")));
+        }
+        if scene.bytes < self.settings.memtable_bytes() * BUFFERS_LEAST {
+            return Ok(stay(None, format!("{} bytes of data have no shape yet", scene.bytes)));
+        }
+        let way_now = self.way(&scene.in_force, &scene.workload);
+        let now = scene.judge(&scene.in_force, &way_now.runs).map_err(Error::invalid)?;
+        let mut candidates = scene.candidates().map_err(Error::invalid)?;
+        candidates.extend(favourite);
+        candidates.retain(|candidate| {
+            !is_alike(candidate, &scene.in_force) && !barred.iter().any(|barred| is_alike(candidate, barred))
+        });
+        let mut looked = Vec::new();
+        for design in candidates {
+            let way = self.way(&design, &scene.workload);
+            let then = scene.judge(&design, &way.runs).map_err(Error::invalid)?;
+            looked.push(look(&scene, &now, design, then, &way));
+        }
+        let chosen = choose(looked, favourite.as_ref());
+        Ok(match chosen {
+            Ok(better) => {
+                let reason = in_words(&now, &better, &scene.workload);
+                Advice {
+                    workload: scene.workload,
+                    in_force: scene.in_force,
+                    now: Some(now),
+                    better: Some(better),
+                    reason,
+                }
+            }
+            Err(reason) => stay(Some(now), reason),
+        })
+    }
+
+    /// What a judgement depends on, as of now.
+    fn scene(&self) -> Scene {
+        let settings = &self.settings;
+        let workload = self.workload();
+        let (mut entries, mut bytes) = (0, 0);
+        for keyspace in self.keyspaces.load().values() {
+            let runs: Vec<(u64, u64)> = keyspace.load().version.runs().map(|(_, run)| size(run)).collect();
+            let (of_entries, of_bytes) = distinct(&runs, workload.overwritten_share());
+            entries += of_entries;
+            bytes += of_bytes;
+        }
+        let shared =
+            [LedgerPart::BlockCache, LedgerPart::Filters, LedgerPart::Indexes, LedgerPart::Memtables];
+        let shared_bytes: u64 = shared.into_iter().map(|part| self.ledger.bytes(part)).sum();
+        let others_bytes = self.ledger.total().saturating_sub(shared_bytes);
+        let latest = self.latest_window();
+        let most = settings.memtable_bytes_most();
+        Scene {
+            workload,
+            updates_per_s: latest.per_second(latest.updates()),
+            entries,
+            bytes,
+            memory_bytes: cache_share_bytes(
+                settings.memory_budget_bytes,
+                others_bytes,
+                settings.work_bytes(),
+            ),
+            buffer_bytes: (most / BUFFER_LEAST_PART, most),
+            batch_runs: match settings.sizing {
+                Sizing::Auto => f64::from(settings.inbox().trigger_runs.max(1)),
+                Sizing::Manual => 1.0,
+            },
+            merging: match settings.sizing {
+                Sizing::Auto => Merging::Following,
+                Sizing::Manual => Merging::FileByFile,
+            },
+            read_ns: match self.cache.read_ns() {
+                0 => READ_NS,
+                ns => ns as f64,
+            },
+            move_ns_per_byte: workload.move_ns_per_byte().unwrap_or(MOVE_NS_PER_BYTE),
+            shared_digest: settings.hash_sharing,
+            in_force: settings.live.get().tree_design(),
+        }
+    }
+
+    /// How merges would take all trees to a design, and to what.
+    pub(crate) fn way(&self, target: &TreeDesign, workload: &Workload) -> Way {
+        let rules = Rules { design: target.design, ..self.rules(true) };
+        let table_bytes = self.settings.table_bytes();
+        let keyspaces = self.keyspaces.load();
+        let ahead = |by: fn(&crate::version::Version, &Rules, u64) -> Forecast| -> Vec<_> {
+            let of = |keyspace: &Arc<KeyspaceCore>| {
+                (Arc::clone(keyspace), by(&keyspace.load().version, &rules, table_bytes))
+            };
+            keyspaces.values().map(of).collect()
+        };
+        let written = |ahead: &[(_, Forecast)]| ahead.iter().map(|(_, tree)| tree.written_bytes).sum::<u64>();
+        let steps = ahead(forecast);
+        let mut way = (false, steps);
+        if way.1.iter().any(|(_, tree)| !tree.is_whole) || written(&way.1) > 0 {
+            let whole = ahead(forecast_full);
+            let cannot_step = way.1.iter().any(|(_, tree)| !tree.is_whole);
+            if (cannot_step || written(&whole) < written(&way.1))
+                && self.has_time_for(written(&whole), workload)
+            {
+                way = (true, whole);
+            }
+        }
+        let (is_whole, ahead) = way;
+        let largest = ahead.iter().max_by_key(|(_, tree)| tree.tree_bytes);
+        let runs = largest.map_or_else(Vec::new, |(keyspace, tree)| self.real_runs(keyspace, tree, target));
+        Way {
+            is_whole,
+            written_bytes: written(&ahead),
+            tree_bytes: ahead.iter().map(|(_, tree)| tree.tree_bytes).sum(),
+            runs,
+        }
+    }
+
+    /// Whether level 0 can take what is written while so many bytes are merged at once, which nothing interrupts.
+    fn has_time_for(&self, bytes: u64, workload: &Workload) -> bool {
+        let seconds = bytes as f64 * workload.move_ns_per_byte().unwrap_or(MOVE_NS_PER_BYTE) / 1e9;
+        let latest = self.latest_window();
+        let coming_bytes = latest.per_second(latest.user_bytes) * seconds;
+        let inbox = self.settings.inbox();
+        let room_bytes = u64::from(inbox.soft_runs) * self.settings.memtable_bytes() / 2;
+        self.settings.auto_compaction && coming_bytes <= room_bytes as f64
+    }
+
+    /// The runs of a tree as forecast, newest first. Tables that do not exist yet will have the bits of the target.
+    fn real_runs(&self, keyspace: &KeyspaceCore, ahead: &Forecast, target: &TreeDesign) -> Vec<RealRun> {
+        let rule = self.allocation_rule_under(keyspace, target);
+        let mut wanted = wanted(rule, &ahead.tree).into_iter();
+        let mut runs = Vec::new();
+        for (_, run) in ahead.tree.runs() {
+            let (mut entries, mut bits) = (0, 0.0);
+            for table in run.tables() {
+                let will_have = wanted.next().unwrap_or(0.0);
+                let is_made = table.meta.id.0 > ahead.last_id;
+                let count = live_entries(table);
+                entries += count;
+                bits += count as f64 * if is_made { will_have } else { table.meta.bits_per_key };
+            }
+            runs.push(RealRun { entries, bits_per_key: bits / entries.max(1) as f64 });
+        }
+        runs
+    }
+}
+
+/// Entries and bytes of a run.
+fn size(run: &Arc<Run>) -> (u64, u64) {
+    (run.tables().iter().map(live_entries).sum(), run.bytes())
+}
+
+/// Entries and bytes of a tree without those that newer runs have made obsolete, by what merges find: what a tree holds in
+/// the long run, whatever waits to be merged now.
+fn distinct(runs: &[(u64, u64)], overwritten_share: f64) -> (u64, u64) {
+    let largest = runs.iter().copied().max_by_key(|(_, bytes)| *bytes).unwrap_or_default();
+    let all = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    let of = |largest: u64, all: u64| largest + ((all - largest) as f64 * (1.0 - overwritten_share)) as u64;
+    (of(largest.0, all.0), of(largest.1, all.1))
+}
+
+/// What a design would buy, and when that has paid for the move.
+fn look(scene: &Scene, now: &Prediction, design: TreeDesign, then: Prediction, way: &Way) -> Looked {
+    let operations_per_s = scene.workload.per_second(scene.workload.operations());
+    let seconds = way.written_bytes as f64 * scene.move_ns_per_byte / 1e9;
+    let saved_ns = now.operation_ns - then.operation_ns;
+    let saved_part_of_time = operations_per_s * saved_ns / 1e9;
+    let break_even_s = if saved_part_of_time > 0.0 { seconds / saved_part_of_time } else { f64::INFINITY };
+    let move_ns = seconds * 1e9 / (operations_per_s * PAYS_WITHIN_S).max(1.0);
+    let better = Better {
+        design,
+        then,
+        gain: (saved_ns / now.operation_ns.max(f64::MIN_POSITIVE)).max(0.0),
+        written_bytes: way.written_bytes,
+        seconds,
+        break_even_s,
+    };
+    let writes_too_much = way.written_bytes as f64 > way.tree_bytes as f64 * WRITES_MOST;
+    Looked { better, score: then.operation_ns + move_ns, writes_too_much }
+}
+
+/// The best of those that pay; else why none does.
+fn choose(mut looked: Vec<Looked>, favourite: Option<&TreeDesign>) -> std::result::Result<Better, String> {
+    looked.sort_by(|a, b| a.score.total_cmp(&b.score));
+    let best_gain = looked.iter().map(|one| one.better.gain).fold(0.0, f64::max);
+    if best_gain < GAIN_LEAST {
+        return Err(format!(
+            "no other design saves more than {:.0} % of an operation's time, and less than {:.0} % is not worth a move",
+            best_gain * 100.0,
+            GAIN_LEAST * 100.0
+        ));
+    }
+    let pays = |one: &Looked| {
+        one.better.gain >= GAIN_LEAST && one.better.break_even_s <= PAYS_WITHIN_S && !one.writes_too_much
+    };
+    let Some(best) = looked.iter().find(|one| pays(one)) else {
+        let best = looked.iter().max_by(|a, b| a.better.gain.total_cmp(&b.better.gain));
+        return Err(best.map_or_else(String::new, |best| {
+            let Better { design, gain, written_bytes, break_even_s, .. } = &best.better;
+            let why = match best.writes_too_much {
+                true => "more than the data itself".to_owned(),
+                false => format!("paid for after {break_even_s:.0} s only"),
+            };
+            format!("{design} would save {:.0} %, but writes {written_bytes} bytes, {why}", gain * 100.0)
+        }));
+    };
+    let near = looked.iter().filter(|one| pays(one) && one.score <= best.score * (1.0 + TIE));
+    let preferred = |one: &&Looked| {
+        let is_favourite = favourite.is_some_and(|favourite| *favourite == one.better.design);
+        (!is_favourite, one.better.written_bytes)
+    };
+    Ok(near.min_by_key(preferred).unwrap_or(best).better.clone())
+}
+
+/// Why a design is better.
+fn in_words(now: &Prediction, better: &Better, seen: &Workload) -> String {
+    let share = |count: f64| count / seen.operations().max(f64::MIN_POSITIVE) * 100.0;
+    let then = &better.then;
+    format!(
+        "of the operations {:.0} % are updates, {:.0} % empty and {:.0} % found lookups, {:.0} % ranges; an operation \
+         takes {:.0} ns instead of {:.0} (update {:.0} for {:.0}, lookup {:.0} for {:.0}, range {:.0} for {:.0}; {:.1} runs \
+         for {:.1}); merges write {} bytes in {:.1} s, paid for after {:.0} s",
+        share(seen.updates()),
+        share(seen.empty_lookups),
+        share(seen.found_lookups),
+        share(seen.ranges),
+        then.operation_ns,
+        now.operation_ns,
+        then.update_ns,
+        now.update_ns,
+        then.lookup_ns,
+        now.lookup_ns,
+        then.range_ns,
+        now.range_ns,
+        then.runs,
+        now.runs,
+        better.written_bytes,
+        better.seconds,
+        better.break_even_s
+    )
+}

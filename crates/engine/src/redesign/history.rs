@@ -1,0 +1,175 @@
+//! The redesigns of the past, as the manifest keeps them among its settings: what can be undone, and why what is, is.
+//!
+//! One entry is a line of five fields: when, by whom, from which design, to which, why. What does not parse, as from a later
+//! version, is left out: a history is told, never acted on blindly.
+
+use std::collections::BTreeMap;
+
+use shamba_model::Design;
+
+use super::TreeDesign;
+use crate::settings::LiveSettings;
+
+/// So many are remembered.
+const ENTRIES_MAX: usize = 32;
+/// The setting that keeps them.
+const SETTING: &str = "redesigns";
+const FIELDS: char = '\t';
+
+/// Who wanted a redesign.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RedesignedBy {
+    /// A caller of [`crate::Db::redesign`].
+    Caller,
+    /// The database itself ([`crate::Tuning::Auto`]).
+    Tuner,
+    /// A caller of [`crate::Db::undo_redesign`].
+    Undo,
+}
+
+impl RedesignedBy {
+    const ALL: [Self; 3] = [Self::Caller, Self::Tuner, Self::Undo];
+
+    /// The name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Tuner => "tuner",
+            Self::Undo => "undo",
+        }
+    }
+}
+
+/// A redesign of the past.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Redesigned {
+    /// When, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Who wanted it.
+    pub by: RedesignedBy,
+    /// The design before.
+    pub from: TreeDesign,
+    /// The design after.
+    pub to: TreeDesign,
+    /// Why.
+    pub reason: String,
+}
+
+impl Redesigned {
+    fn to_line(&self) -> String {
+        let Self { unix_ms, by, from, to, reason } = self;
+        let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let by = by.name();
+        let (from, to) = (design_to_text(from), design_to_text(to));
+        [unix_ms.to_string(), by.to_owned(), from, to, reason].join(&FIELDS.to_string())
+    }
+
+    fn from_line(line: &str) -> Option<Self> {
+        let mut fields = line.splitn(5, FIELDS);
+        Some(Self {
+            unix_ms: fields.next()?.parse().ok()?,
+            by: fields.next().and_then(|name| RedesignedBy::ALL.into_iter().find(|by| by.name() == name))?,
+            from: design_from_text(fields.next()?)?,
+            to: design_from_text(fields.next()?)?,
+            reason: fields.next()?.to_owned(),
+        })
+    }
+}
+
+/// The last redesigns, oldest first.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub(crate) struct History(Vec<Redesigned>);
+
+impl History {
+    pub fn list(&self) -> &[Redesigned] {
+        &self.0
+    }
+
+    pub fn last(&self) -> Option<&Redesigned> {
+        self.0.last()
+    }
+
+    /// Adds one, and forgets the oldest beyond those that are remembered.
+    pub fn push(&mut self, redesigned: Redesigned) {
+        self.0.push(redesigned);
+        let excess = self.0.len().saturating_sub(ENTRIES_MAX);
+        self.0.drain(..excess);
+    }
+
+    /// As a setting, for the manifest.
+    pub fn to_pair(&self) -> (String, String) {
+        let lines: Vec<String> = self.0.iter().map(Redesigned::to_line).collect();
+        (SETTING.to_owned(), lines.join("\n"))
+    }
+
+    /// What the manifest's settings have.
+    pub fn from_settings(settings: &BTreeMap<String, String>) -> Self {
+        let text = settings.get(SETTING).map_or("", String::as_str);
+        let mut history = Self::default();
+        text.lines().filter_map(Redesigned::from_line).for_each(|redesigned| history.push(redesigned));
+        history
+    }
+}
+
+fn design_to_text(design: &TreeDesign) -> String {
+    let live = LiveSettings {
+        design: design.design,
+        policy: None,
+        filter_allocation: design.allocation,
+        filter_memory_bytes: design.filter_memory_bytes,
+    };
+    let pairs = live.to_pairs().into_iter().filter(|(name, _)| name != "policy");
+    pairs.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+fn design_from_text(text: &str) -> Option<TreeDesign> {
+    let pairs: Vec<(&str, &str)> = text.split(' ').filter_map(|pair| pair.split_once('=')).collect();
+    let value = |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    Some(TreeDesign {
+        design: Design::from_pairs(&pairs).ok()?,
+        filter_memory_bytes: match value("filter-memory")? {
+            "auto" => None,
+            bytes => Some(bytes.parse().ok()?),
+        },
+        allocation: value("allocation")?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shamba_model::MergePolicy;
+    use shamba_model::allocation::Allocation;
+
+    fn redesigned(number: u64) -> Redesigned {
+        let design = Design::new(MergePolicy::Tiering, 2.5 + number as f64 / 3.0, 1 << 20, 7.25);
+        let from = TreeDesign { design, filter_memory_bytes: Some(number), allocation: Allocation::Workload };
+        let to = TreeDesign { filter_memory_bytes: None, ..from };
+        Redesigned { unix_ms: number, by: RedesignedBy::Tuner, from, to, reason: format!("because {number}") }
+    }
+
+    #[test]
+    fn a_history_is_read_back_and_bounded() {
+        let mut history = History::default();
+        for number in 0..40 {
+            history.push(redesigned(number));
+        }
+        assert_eq!(history.list().len(), ENTRIES_MAX);
+        assert_eq!(history.last(), Some(&redesigned(39)));
+        let settings: BTreeMap<String, String> = [history.to_pair()].into_iter().collect();
+        assert_eq!(History::from_settings(&settings), history);
+        assert_eq!(History::from_settings(&BTreeMap::new()), History::default());
+    }
+
+    #[test]
+    fn what_cannot_be_is_left_out_and_reasons_stay_on_their_line() {
+        let mut history = History::default();
+        history.push(Redesigned { reason: "two\nlines\tand a tab".into(), ..redesigned(1) });
+        let (name, text) = history.to_pair();
+        let text = format!("rubbish\n\t\t\t\t\n{text}\n7\tfuture\ta\tb\tc\n");
+        let read = History::from_settings(&[(name, text)].into_iter().collect());
+        assert_eq!(read.list().len(), 1);
+        assert_eq!(read.list()[0].reason, "two lines and a tab");
+    }
+}

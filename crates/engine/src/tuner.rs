@@ -1,0 +1,264 @@
+//! The tuner: what is observed window by window, and with [`Tuning::Auto`] acted on.
+//!
+//! After every window in which somebody was at work the database advises itself ([`crate::advise`]). A move is made when
+//!
+//! - the same better design was seen in [`WINDOWS`] windows running: a workload that is about to change names another
+//!   one each time;
+//! - it saves enough, soon, for no more writing than the data (that is the advice's part);
+//! - the last move is done, and long enough ago: [`DISTANCE_S`], and twice as long for each further move in
+//!   [`RECENT_S`], of which there are at most [`RECENT_MOST`]. So a workload that swings to and fro makes the tuner
+//!   slower, not busier;
+//! - nobody said otherwise: a design that was undone is kept off for [`KEPT_OFF_MS`], and after a caller's own redesign
+//!   the tuner rests for [`OVERRULED_MS`].
+//!
+//! Each move is an event and an entry of the durable history, with its reason; so is each change of mind, as an event.
+//! The decision ([`Tuner::decide`]) is a pure function of advice, time and what was decided before.
+//!
+//! Without threads nothing is decided: there a caller asks for advice.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::advise::judge::is_alike;
+use crate::advise::{Advice, Better};
+use crate::core::{Core, lock};
+use crate::event::Event;
+use crate::redesign::{Redesigned, RedesignedBy, TreeDesign};
+use crate::workload::{WINDOW_US, Workload};
+
+/// What a database does about its own design.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tuning {
+    /// Nothing, unless it is asked ([`crate::Db::advise`]).
+    #[default]
+    Off,
+    /// It says what it would do, as events and in the info log.
+    Advise,
+    /// It does it.
+    Auto,
+}
+
+impl Tuning {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Advise, Self::Auto];
+
+    /// The name in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Advise => "advise",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl fmt::Display for Tuning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Tuning {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|tuning| tuning.name() == name)
+            .ok_or_else(|| format!("tuning must be off, advise or auto, not {name:?}"))
+    }
+}
+
+/// Windows running in which a design must be the better one.
+const WINDOWS: u32 = 3;
+/// From one move to the next, at least.
+const DISTANCE_S: u64 = 30;
+/// Moves that came within this time are recent: each doubles the distance,
+const RECENT_S: u64 = 600;
+/// and there are no more of them than this.
+const RECENT_MOST: usize = 6;
+/// What was undone is kept off for an hour.
+const KEPT_OFF_MS: u64 = 3_600_000;
+/// After a caller's own redesign the tuner rests.
+const OVERRULED_MS: u64 = 600_000;
+/// While shares of operations differ less than this from those of the last advice, it stands,
+const SAME_SHARE: f64 = 0.05;
+/// for so many windows.
+const SAME_WINDOWS: u32 = 4;
+
+/// What the tuner remembers.
+#[derive(Default, Debug)]
+pub(crate) struct Tuner {
+    /// A better design, and the windows running in which it was.
+    streak: Option<(TreeDesign, u32)>,
+    /// When the recent moves were made.
+    moves_us: VecDeque<u64>,
+    /// The workload of the last advice, and the windows since.
+    advised_on: Option<(Workload, u32)>,
+    /// What was said last.
+    said: String,
+}
+
+/// What to do after a window.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Decision {
+    /// Nothing is better.
+    Stay,
+    /// Something is; not yet.
+    Wait(String),
+    /// Move.
+    Move(Better),
+}
+
+impl Tuner {
+    /// The better design of the last windows.
+    pub fn favourite(&self) -> Option<TreeDesign> {
+        self.streak.map(|(design, _)| design)
+    }
+
+    /// Whether the last advice still stands for a workload.
+    pub fn is_known(&mut self, workload: &Workload) -> bool {
+        let share = |of: &Workload, count: f64| count / of.operations().max(f64::MIN_POSITIVE);
+        let is_same = |one: &Workload| {
+            let parts = |of: &Workload| {
+                [of.empty_lookups, of.found_lookups, of.updates(), of.ranges].map(|count| share(of, count))
+            };
+            parts(one).iter().zip(parts(workload)).all(|(a, b)| (a - b).abs() < SAME_SHARE)
+        };
+        if let Some((known, windows)) = &mut self.advised_on
+            && self.streak.is_none()
+            && *windows < SAME_WINDOWS
+            && is_same(known)
+        {
+            *windows += 1;
+            return true;
+        }
+        self.advised_on = Some((*workload, 0));
+        false
+    }
+
+    /// What to do about an advice. `is_moving`: the last move is not done.
+    pub fn decide(&mut self, advice: &Advice, is_moving: bool, now_us: u64) -> Decision {
+        let Some(better) = &advice.better else {
+            self.streak = None;
+            return Decision::Stay;
+        };
+        let windows = match self.streak {
+            Some((design, windows)) if is_alike(&design, &better.design) => windows + 1,
+            _ => 1,
+        };
+        self.streak = Some((better.design, windows));
+        if windows < WINDOWS {
+            return Decision::Wait(format!("it was better for {windows} of {WINDOWS} windows"));
+        }
+        if is_moving {
+            return Decision::Wait("the last move is not done".to_owned());
+        }
+        while self.moves_us.front().is_some_and(|at| now_us.saturating_sub(*at) > RECENT_S * 1_000_000) {
+            self.moves_us.pop_front();
+        }
+        if let Some(last_us) = self.moves_us.back() {
+            let distance_s = DISTANCE_S << (self.moves_us.len() - 1).min(16);
+            if now_us.saturating_sub(*last_us) < distance_s * 1_000_000 {
+                return Decision::Wait(format!("the last move is less than {distance_s} s ago"));
+            }
+        }
+        if self.moves_us.len() >= RECENT_MOST {
+            return Decision::Wait(format!("{RECENT_MOST} moves in {RECENT_S} s are enough"));
+        }
+        Decision::Move(better.clone())
+    }
+
+    /// A move was made.
+    pub fn moved(&mut self, now_us: u64) {
+        self.moves_us.push_back(now_us);
+        (self.streak, self.advised_on) = (None, None);
+    }
+
+    /// Whether this is news.
+    fn says(&mut self, text: &str) -> bool {
+        let is_news = self.said != text;
+        if is_news {
+            text.clone_into(&mut self.said);
+        }
+        is_news
+    }
+}
+
+/// The designs that were undone lately.
+fn kept_off(history: &[Redesigned], now_ms: u64) -> Vec<TreeDesign> {
+    let is_late = |entry: &&Redesigned| now_ms.saturating_sub(entry.unix_ms) < KEPT_OFF_MS;
+    let undone = history.iter().filter(|entry| entry.by == RedesignedBy::Undo);
+    undone.filter(is_late).map(|entry| entry.from).collect()
+}
+
+/// Whether a caller has said lately which design it shall be.
+fn is_overruled(history: &[Redesigned], now_ms: u64) -> bool {
+    let of_callers = history.iter().rev().find(|entry| entry.by != RedesignedBy::Tuner);
+    of_callers.is_some_and(|entry| {
+        entry.by == RedesignedBy::Caller && now_ms.saturating_sub(entry.unix_ms) < OVERRULED_MS
+    })
+}
+
+impl Core {
+    /// Looks at what is asked of the database as long as it is open, and tunes it if that is wanted.
+    pub(crate) fn tuning_worker(&self) {
+        let mut tuner = Tuner::default();
+        loop {
+            let state = lock(&self.background.state);
+            if state.shutdown {
+                return;
+            }
+            drop(self.background.tune_wake.wait_timeout(state, Duration::from_micros(WINDOW_US / 8)));
+            if self.observe() && self.settings.tuning != Tuning::Off && !self.is_stopping() {
+                self.tune(&mut tuner);
+            }
+        }
+    }
+
+    /// A window has ended: advises, and acts on it.
+    fn tune(&self, tuner: &mut Tuner) {
+        let workload = self.workload();
+        if tuner.is_known(&workload) {
+            return;
+        }
+        let now_ms = self.env.clock.unix_ms();
+        let history = lock(&self.redesigned).clone();
+        if is_overruled(history.list(), now_ms) {
+            return;
+        }
+        let advice = match self.advise(tuner.favourite(), &kept_off(history.list(), now_ms)) {
+            Ok(advice) => advice,
+            Err(error) => return self.say(tuner, format!("none: {error}")),
+        };
+        // Steps of the policy can be left at any time for those to another design; a merge of everything cannot.
+        let is_moving = !lock(&self.background.state).full_merges.is_empty();
+        let now_us = self.env.clock.now_us();
+        match tuner.decide(&advice, is_moving, now_us) {
+            Decision::Stay => self.say(tuner, format!("stay with {}", advice.in_force)),
+            Decision::Wait(why) => {
+                let better = tuner.favourite().map_or_else(String::new, |better| better.to_string());
+                self.say(tuner, format!("{better} would be better; {why}"));
+            }
+            Decision::Move(_) if self.settings.tuning != Tuning::Auto => self.say(tuner, advice.to_string()),
+            Decision::Move(better) => {
+                match self.redesign(&better.design, RedesignedBy::Tuner, &advice.reason) {
+                    Ok(()) => tuner.moved(now_us),
+                    Err(error) => self.say(tuner, format!("{} could not be: {error}", better.design)),
+                }
+            }
+        }
+    }
+
+    /// Tells, if it is news.
+    fn say(&self, tuner: &mut Tuner, text: String) {
+        if tuner.says(&text) {
+            self.events.emit(&Event::Advice(text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -352,17 +352,21 @@ impl Core {
         unreadable: &mut BTreeSet<TableId>,
     ) {
         unreadable.retain(|table| survey.readers.iter().any(|reader| reader.id() == *table));
-        let planned = plan.slices.iter().zip(&plan.fetched).zip(&plan.partitions);
-        for (reader, ((slices, fetched), partitions)) in survey.readers.iter().zip(planned) {
+        // Slices first, of which the sizes are known: partitions that turn out larger than they were taken for leave out
+        // partitions then, and not the filter of the last table. What cannot be read of one keeps nothing else out.
+        for (reader, (slices, fetched)) in survey.readers.iter().zip(plan.slices.iter().zip(&plan.fetched)) {
             if self.is_stopping() {
                 return; // Who closes waits for this.
             }
-            // One failing the other is tried all the same.
-            let outcomes = [
-                self.read_partitions(reader, *partitions as usize),
-                self.read_slices(reader, (slices, mask_of(*fetched)), changed),
-            ];
-            for error in outcomes.into_iter().filter_map(Result::err) {
+            if let Err(error) = self.read_slices(reader, (slices, mask_of(*fetched)), changed) {
+                self.note_unreadable(reader, &error, unreadable);
+            }
+        }
+        for (reader, partitions) in survey.readers.iter().zip(&plan.partitions) {
+            if self.is_stopping() {
+                return;
+            }
+            if let Err(error) = self.read_partitions(reader, *partitions as usize) {
                 self.note_unreadable(reader, &error, unreadable);
             }
         }

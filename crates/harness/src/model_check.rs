@@ -403,7 +403,7 @@ fn outcome(
 fn cause_of_steps(policy: MergePolicy) -> &'static str {
     match policy {
         MergePolicy::Leveling => {
-            "the form takes every inner level for full and three tenths of the overlap for spared; a flush brings less than a buffer"
+            "the form takes every inner level for full and three tenths of the overlap for spared; a flush is no whole buffer, but 0.9 to 1.1 of one"
         }
         MergePolicy::Tiering | MergePolicy::LazyLeveling => {
             "tiered levels go down as a whole: the merge of one more level, as large as all above it, has just come or is about to"

@@ -4,10 +4,10 @@
 //! followed by the merges that it makes due. Then three things are compared:
 //!
 //! - *Write amplification*: table bytes written for each byte flushed, with the simulator's for as many flushes of as many
-//!   entries (the same policy functions, other keys), within [`SIMULATOR_TOLERANCE`]; and with the closed form for merges
-//!   file by file, within [`CLOSED_TOLERANCE`]. Monkey's equation 10, for whole levels, stands beside it.
+//!   entries (the same policy functions, other keys), within `SIMULATOR_TOLERANCE`; and with the closed form for merges
+//!   file by file, within `CLOSED_TOLERANCE`. Monkey's equation 10, for whole levels, stands beside it.
 //! - *False positives* of a lookup that finds nothing: with the sum over the runs as they were written, of each the part of
-//!   all keys in its tables' ranges times the measured rate of such filters; within [`LOOKUP_TOLERANCE`]. (A search for
+//!   all keys in its tables' ranges times the measured rate of such filters; within `LOOKUP_TOLERANCE`. (A search for
 //!   want of a filter is none.)
 //! - *Data blocks* of a lookup, of one that finds nothing and of one that finds: with the model's lookups in these runs,
 //!   within the same. A block found in the cache counts like one read: I/Os are what is modelled.

@@ -155,25 +155,25 @@ pub struct Costs {
     pub fence_bytes: f64,
     /// The share of data pages that the block cache holds.
     pub cached_share: f64,
-    /// R by closed form, [7] or [56]: the I/Os of a lookup that finds nothing. Without the cache, as all that follow.
+    /// R by closed form, equation 7 or 56: the I/Os of a lookup that finds nothing. Without the cache, as all that follow.
     pub zero_result_lookup_ios: f64,
     /// R for this number of levels.
     pub zero_result_lookup_ios_exact: f64,
-    /// V [9] by closed form: the I/Os of a lookup that finds its key in the oldest run.
+    /// V (equation 9) by closed form: the I/Os of a lookup that finds its key in the oldest run.
     pub nonzero_result_lookup_ios: f64,
     /// V for this number of levels.
     pub nonzero_result_lookup_ios_exact: f64,
-    /// Z [13, 19, 20] by closed form: the I/Os of a lookup of the workload's mix.
+    /// Z (equations 13, 19, 20) by closed form: the I/Os of a lookup of the workload's mix.
     pub mixed_lookup_ios: f64,
     /// Z for this number of levels.
     pub mixed_lookup_ios_exact: f64,
     /// The I/Os of a lookup that finds its key, drawn evenly over all entries, for this number of levels.
     pub found_lookup_ios: f64,
-    /// W [10]: the I/Os of an update, in reads.
+    /// W (equation 10): the I/Os of an update, in reads.
     pub update_ios: f64,
-    /// Q [11]: the I/Os of a range lookup.
+    /// Q (equation 11): the I/Os of a range lookup.
     pub range_ios: f64,
-    /// theta [21]: the I/Os of an operation of the workload: its shares times Z by closed form, W and Q.
+    /// theta (equation 21): the I/Os of an operation of the workload: its shares times Z by closed form, W and Q.
     pub operation_ios: f64,
     /// Bytes that flushes and merges write for each byte flushed.
     pub write_amplification: f64,
@@ -196,7 +196,7 @@ pub struct Costs {
     pub range_ns: f64,
     /// An operation of the workload, in nanoseconds.
     pub cost_ns_per_op: f64,
-    /// tau [22]: operations of the workload a second, one after the other; the largest float where nothing takes time.
+    /// tau (equation 22): operations of the workload a second, one after the other; the largest float where nothing takes time.
     pub throughput_per_s: f64,
 }
 

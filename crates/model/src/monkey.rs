@@ -22,7 +22,7 @@
 //! the r_i runs of a level with weight w_i, is in proportion to the entries n_i, so that the cost is
 //! N lambda with ln lambda = -M / N * ln2^2 - sum of n_i / N * ln(n_i / (r_i w_i)). In the limit of many levels the
 //! last one holds (T-1) / T of the entries, so K enters as K^(1/T), and Z and the last level's weight w as
-//! (Z w)^((T-1)/T). With K = Z = 1 and K = Z = T - 1 that is [7], [19] and [20].
+//! (Z w)^((T-1)/T). With K = Z = 1 and K = Z = T - 1 that is equations 7, 19 and 20.
 //!
 //! Lookups of which some find their key are in [`PaperTree`]'s second half (`mixed.rs`).
 //!

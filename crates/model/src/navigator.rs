@@ -12,7 +12,7 @@
 //! ```
 //!
 //! More buffer buys nothing until it buys a level, so for each (policy, L, T) the buffer is that, and what is left of
-//! the memory is filters and cache: two numbers to search, T and the filters' part ([`search`]).
+//! the memory is filters and cache: two numbers to search, T and the filters' part (`search.rs`).
 //!
 //! *Ties*, designs within [`Options::tie`] of the fastest, go to the simplest: leveling before lazy leveling before
 //! tiering before any other K and Z, whole T before broken ones, then T near 10, the usual one.

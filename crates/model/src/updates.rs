@@ -33,7 +33,7 @@ pub enum Merging {
     #[default]
     WholeLevels,
     /// File by file, when the level is over a capacity that never changes (`Sizing::Manual`): so inner levels *stay*
-    /// full, and each file goes onto T times its size, see [`merges_onto`].
+    /// full, and each file goes onto T times its size.
     FileByFile,
     /// File by file, with capacities that follow the last level's size (`Sizing::Auto`): levels are T times the one
     /// above only at the moment before a new one opens, and half of that on average.

@@ -106,7 +106,7 @@ impl PaperTree {
         Ok(self.mixed_cost(&self.best_fprs_exact(filter_bits, empty_fraction)?, empty_fraction))
     }
 
-    /// What [19] and [20] come to without the share of keys that are found, and without any bits: the false
+    /// What equations 19 and 20 come to without the share of keys that are found, and without any bits: the false
     /// positives that lookups of this mix would meet if rates above 1 were possible.
     pub(crate) fn weighed_cost_without_bits(&self, empty_fraction: f64) -> f64 {
         let (t, weight) = (self.size_ratio, self.last_level_weight(empty_fraction));

@@ -34,7 +34,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N]
           false positives of trees with uniform bits and with Monkey's beside those that their tables promise; fails
           where they differ by more than a tenth
-  navigator [--quick] [--scale quick|default|full] [--mixes WORD] [--jobs N] [--figure FILE] [--list]
+  navigator [--quick] [--scale quick|default|full] [--mixes WORD] [--designs NAME,NAME...] [--jobs N]
+          [--figure FILE] [--list]
           the navigator's choice against other systems' designs, with as much memory, on an emulated device; fails where it
           is not half as fast again as the default
   tune-check [--quick] [--entries N] [--budget BYTES] [--phase SECONDS] [--static SECONDS] [--read-us X] [--seed N]

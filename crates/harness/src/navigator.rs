@@ -6,8 +6,10 @@
 //! everywhere; LevelDB's and RocksDB's, too) and other systems' defaults. All have the same memory: a write buffer that would not fit
 //! beside the filters and the index is made as small as it must be.
 //!
-//! A tree grows by puts in random order under its own design ([`fill`]), without emulation and with memory enough, and is copied for
-//! each mix. A run ([`run`]) opens a copy with the memory that all have, behind the slow device, and carries out the mix: first
+//! A tree begins with all entries sorted in its last level; then a part of them, drawn evenly, is put again, until the levels above
+//! are as its own design makes them ([`fill`]); without emulation and with memory enough. (With T = 2 the levels above hold as much
+//! as the last one, and with tiering the last one has many runs: those trees are still on the way, to their advantage.) It is
+//! copied for each mix. A run ([`run`]) opens a copy with the memory that all have, behind the slow device, and carries out the mix: first
 //! until it is warm, then for the figures, until enough write buffers went out that merges had to follow. One thread asks;
 //! merges have one thread of their own. What merges owe at the start and at the end is told: where it grows, part of the work
 //! is still to do.
@@ -24,7 +26,7 @@ mod mixes;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use shamba::{Builder, Db, Error, Stats};
+use shamba::{Builder, Db, Error, Sizing, Stats};
 
 pub use self::entrants::{Entrant, MERGE_PAGE_NS, Predicted, entrants};
 pub use self::mixes::{MIXES, Mix};
@@ -54,6 +56,8 @@ const FLUSHES_WANTED: u64 = 24;
 pub struct Setting {
     /// Entries in the tree.
     pub entries: u64,
+    /// The part of the entries that is put again after the first load.
+    pub grown_share: f64,
     /// Seed of the order of keys, and of operations.
     pub seed: u64,
     /// Seconds before the counted part of a run.
@@ -80,6 +84,8 @@ fn builder(dir: &Path, entrant: &Entrant, setting: &Setting) -> Builder {
     // The log is left out: it costs every design the same, and the model has none.
     Db::builder(dir)
         .design(entrant.design())
+        // The papers' trees: the model has no runs that wait in level 0 until writes rest.
+        .sizing(Sizing::Manual)
         .filter_allocation(entrant.plan.allocation)
         .digest_seed(setting.seed)
         .background_threads(1)
@@ -105,9 +111,16 @@ pub fn fill(
         .file_size(file_bytes)
         .open()
         .map_err(said)?;
+    let pair = |item| {
+        let mut value = Vec::new();
+        items.value(item, &mut value);
+        (items.key(item, false), value)
+    };
+    db.ingest((0..items.count).map(pair)).map_err(said)?;
+    db.wait_idle().map_err(said)?;
     let order = Permutation::new(items.count, items.seed);
     let mut value = Vec::new();
-    for number in 0..items.count {
+    for number in 0..(items.count as f64 * setting.grown_share) as u64 {
         let item = order.at(number);
         items.value(item, &mut value);
         db.put(items.key(item, false), &value).map_err(said)?;

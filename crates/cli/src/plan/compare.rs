@@ -20,15 +20,15 @@ use crate::json;
 use crate::output::{Out, Table};
 use crate::sizes::show_ns;
 
-const EXAMPLES: &str = "Examples:
-  twice the data        shamba plan compare --entries 100M --entry-bytes 116 --memory 256MiB --with entries=2x
-  half the memory       shamba plan compare --entries 100M --entry-bytes 116 --memory 256MiB --with memory=0.5x
-  another device        shamba plan compare --entries 100M --entry-bytes 116 --updates 1 --lookups-zero 1 --with read-us=10
-  another mix           shamba plan compare --entries 100M --entry-bytes 116 --updates 1 --lookups-zero 1 --with updates=9
-  two systems           shamba plan compare --entries 100M --entry-bytes 116 --like rocksdb --with like=hbase
-  another design        shamba plan compare --entries 100M --entry-bytes 116 --like rocksdb --with policy=tiering --with size-ratio=4
-  the best, instead     shamba plan compare --entries 100M --entry-bytes 116 --like rocksdb --updates 1 --lookups-zero 1 --with best
-  the best of each      shamba plan compare --entries 100M --entry-bytes 116 --memory 256MiB --best --with memory=2x";
+const EXAMPLES: &str = "Examples, with --entries 100M --entry-bytes 116 in the place of DATA:
+  twice the data        shamba plan compare DATA --memory 256MiB --with entries=2x
+  half the memory       shamba plan compare DATA --memory 256MiB --with memory=0.5x
+  another device        shamba plan compare DATA --updates 1 --lookups-zero 1 --with read-us=10
+  another mix           shamba plan compare DATA --updates 1 --lookups-zero 1 --with updates=9
+  two systems           shamba plan compare DATA --like rocksdb --with like=hbase
+  another design        shamba plan compare DATA --like rocksdb --with policy=tiering --with size-ratio=4
+  the best, instead     shamba plan compare DATA --like rocksdb --updates 1 --lookups-zero 1 --with best
+  the best of each      shamba plan compare DATA --memory 256MiB --best --with memory=2x";
 
 /// Arguments of `plan compare`.
 #[derive(Args)]

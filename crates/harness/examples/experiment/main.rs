@@ -18,7 +18,7 @@ const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
                   [--workload NAME] [--empty SHARE] [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS] [--seed N] [--dir PATH]
        experiment monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N] [--seed N] [--dir PATH]
        experiment model-check [--quick] [--seed N] [--dir PATH]
-       experiment navigator [--scale quick|default|full] [--entries N] [--mixes WORD] [--jobs N] [--seconds S] [--figure FILE] [--list]
+       experiment navigator [--scale quick|default|full] [--entries N] [--mixes WORD] [--designs NAME,NAME...] [--jobs N] [--seconds S] [--figure FILE] [--list]
                   [--seed N] [--dir PATH]
        experiment tune-check [--quick] [--entries N] [--budget BYTES] [--phase SECONDS] [--static SECONDS] [--read-us X] [--seed N] [--dir PATH]
        experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";

@@ -18,6 +18,8 @@ use crate::{option, parsed, scratch};
 
 /// The choice must be so many times as fast as the default.
 const TIMES_WANTED: f64 = 1.5;
+/// The part of the entries that is put again while a tree grows: levels above the last one hold a third of it with T = 4.
+const GROWN_SHARE: f64 = 0.4;
 
 fn setting(words: &[String]) -> Result<Setting, String> {
     let (entries, warm_seconds, seconds, seconds_most) = match option(words, "--scale").unwrap_or("default") {
@@ -28,6 +30,7 @@ fn setting(words: &[String]) -> Result<Setting, String> {
     };
     Ok(Setting {
         entries: parsed(words, "--entries", entries)?,
+        grown_share: parsed(words, "--grown", GROWN_SHARE)?,
         seed: parsed(words, "--seed", 1)?,
         warm_seconds: parsed(words, "--warm", warm_seconds)?,
         seconds: parsed(words, "--seconds", seconds)?,
@@ -68,12 +71,15 @@ pub fn compare(words: &[String]) -> Result<(), String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(4);
     let jobs: usize = parsed(words, "--jobs", jobs)?;
     let wanted = option(words, "--mixes").unwrap_or_default();
+    let designs: Vec<&str> =
+        option(words, "--designs").map_or_else(Vec::new, |names| names.split(',').collect());
     if words.iter().any(|word| word == "--list") {
         return list(&setting, wanted);
     }
     let dir = scratch(words)?;
     let common: Vec<String> = [
         ("--entries", setting.entries.to_string()),
+        ("--grown", setting.grown_share.to_string()),
         ("--seed", setting.seed.to_string()),
         ("--warm", setting.warm_seconds.to_string()),
         ("--seconds", setting.seconds.to_string()),
@@ -86,7 +92,8 @@ pub fn compare(words: &[String]) -> Result<(), String> {
     // Trees by their designs, each with the points that are run on copies of it.
     let mut trees: BTreeMap<String, Vec<(usize, &'static str, PathBuf)>> = BTreeMap::new();
     for (number, mix) in MIXES.iter().enumerate().filter(|(_, mix)| mix.name.contains(wanted)) {
-        for entrant in entrants(&setting, mix)? {
+        let takes_part = |entrant: &Entrant| designs.is_empty() || designs.contains(&entrant.name);
+        for entrant in entrants(&setting, mix)?.into_iter().filter(takes_part) {
             let copy = dir.path().join(format!("{number}-{}", entrant.name));
             trees.entry(entrant.label()).or_default().push((number, entrant.name, copy));
         }

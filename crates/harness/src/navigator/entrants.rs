@@ -8,6 +8,7 @@ use shamba_model::cost::{
 };
 use shamba_model::navigator::{Bounds, Options, navigate};
 use shamba_model::presets::{Preset, PresetBuffer};
+use shamba_model::updates::Merging;
 
 use super::{DEVICE_US, ENTRY_BYTES, Mix, RANGE_ENTRIES, Setting};
 
@@ -21,6 +22,13 @@ const PUT_NS: f64 = 600.0;
 const PAGE_BYTES: u64 = 4096;
 /// No write buffer is smaller than this: what each flush costs whatever it writes is not in the model.
 const BUFFER_BYTES_LEAST: u64 = 512 << 10;
+/// The engine's memory, and the papers' level sizes.
+const OPTIONS: Options = Options {
+    sensitivity: false,
+    smallest_buffer_bytes: BUFFER_BYTES_LEAST,
+    merging: Merging::FileByFile,
+    ..Options::ENGINE
+};
 /// What the engine keeps free for one flush and one merge, beside a thirty-second of its budget.
 const WORK_BYTES: f64 = (1792 << 10) as f64;
 /// An open table takes so much in any case: for each byte of its file.
@@ -90,9 +98,7 @@ pub fn entrants(setting: &Setting, mix: &Mix) -> Result<Vec<Entrant>, String> {
     }
     let bounds =
         Bounds { memory_bytes: usable_bytes(setting) as u64, max_lookup_ios: None, max_update_ios: None };
-    let options =
-        Options { sensitivity: false, smallest_buffer_bytes: BUFFER_BYTES_LEAST, ..Options::ENGINE };
-    let mut plan = navigate(&situation, &bounds, &options)?.plan;
+    let mut plan = navigate(&situation, &bounds, &OPTIONS)?.plan;
     // The model has a buffer just large enough for its levels; the rest is filters and cache.
     plan.design.bits_per_key = bits_per_key(&plan, setting);
     all.push(entrant("navigator", plan, setting, mix)?);
@@ -101,7 +107,7 @@ pub fn entrants(setting: &Setting, mix: &Mix) -> Result<Vec<Entrant>, String> {
 
 fn entrant(name: &'static str, plan: Plan, setting: &Setting, mix: &Mix) -> Result<Entrant, String> {
     let situation = situation(setting, mix);
-    let costs = predict_merging(&situation, &plan, Options::ENGINE.merging)?;
+    let costs = predict_merging(&situation, &plan, OPTIONS.merging)?;
     // The shares as they are, each with its own time.
     let lookups = mix.empty_lookups + mix.found_lookups;
     let update_ns = PUT_NS + costs.update_ns * merge_page_share();
@@ -138,7 +144,7 @@ fn usual(
     bits_per_key: f64,
     buffer_bytes: u64,
 ) -> Result<Plan, String> {
-    let buffers = Options::ENGINE.buffers;
+    let buffers = OPTIONS.buffers;
     let pages = setting.entries as f64 * ENTRY_BYTES as f64 / PAGE_BYTES as f64;
     let filter_bytes = setting.entries as f64 * bits_per_key / 8.0;
     // Who has more filters than fit keeps those that save most, as the engine always does.

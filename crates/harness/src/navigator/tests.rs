@@ -2,8 +2,14 @@
 
 use super::*;
 
-const SETTING: Setting =
-    Setting { entries: 10_000_000, seed: 1, warm_seconds: 0.0, seconds: 0.0, seconds_most: 0.0 };
+const SETTING: Setting = Setting {
+    entries: 10_000_000,
+    grown_share: 0.5,
+    seed: 1,
+    warm_seconds: 0.0,
+    seconds: 0.0,
+    seconds_most: 0.0,
+};
 
 #[test]
 fn all_have_the_same_memory_and_the_choice_is_the_best_by_the_model() {
@@ -28,7 +34,14 @@ fn all_have_the_same_memory_and_the_choice_is_the_best_by_the_model() {
 #[test]
 fn every_mix_runs_and_answers_are_checked() {
     let dir = tempfile::tempdir().unwrap();
-    let setting = Setting { entries: 20_000, seed: 1, warm_seconds: 0.0, seconds: 0.01, seconds_most: 0.05 };
+    let setting = Setting {
+        entries: 20_000,
+        grown_share: 0.5,
+        seed: 1,
+        warm_seconds: 0.0,
+        seconds: 0.01,
+        seconds_most: 0.05,
+    };
     // Designs for more memory than so few entries would have.
     let entrant = entrants(&SETTING, &MIXES[0]).unwrap().remove(0);
     let copies: Vec<_> = (0..MIXES.len()).map(|number| dir.path().join(number.to_string())).collect();

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use shamba_model::cost::{Costs, Situation, Workload};
+use shamba_model::navigator::{self, Bounds, Navigation, navigate};
 
 use self::advice::{Advice, Judged, Wish};
 use self::file::OptionsFile;
@@ -104,10 +105,17 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
     }
     let mut notes = settings.notes.clone();
     notes.extend(tree::caveats(&settings, &advice.present.plan, &situation.data));
+    let beyond = beyond(&situation, &advice, asked);
     if asked.json {
-        return out.json(&to_json(&advice, &situation, &notes, &patched, asked.first));
+        return out.json(&to_json(&advice, &situation, &notes, &patched, beyond.as_ref(), asked.first));
     }
     print(path, asked, &situation, &settings, &advice, &notes, out)?;
+    if let Some(found) = &beyond {
+        let ratio = found.costs.throughput_per_s / advice.present.costs.throughput_per_s;
+        out.heading("what no settings of RocksDB give, and this engine does")?;
+        out.line(format!("design    {}", report::plan_text(&situation, &found.plan, &found.costs)))?;
+        out.line(format!("throughput {:+.1} %: {}", (ratio - 1.0) * 100.0, found.why))?;
+    }
     match &asked.options.out {
         Some(target) => out.line(format!("\nthe patched file is {}", target.display())),
         None if advice.better.is_some() => {
@@ -116,6 +124,20 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
         }
         None => Ok(()),
     }
+}
+
+/// The navigator's design in the same memory, where it keeps what was asked and is better than any settings.
+fn beyond(situation: &Situation, advice: &Advice, asked: &Asked<'_>) -> Option<Navigation> {
+    let bounds = Bounds {
+        memory_bytes: advice.memory_bytes as u64,
+        max_lookup_ios: asked.max_lookup_ios,
+        max_update_ios: asked.max_update_ios,
+    };
+    let options = navigator::Options { sensitivity: false, ..navigator::Options::PAPER };
+    let settings = advice.better.as_ref().unwrap_or(&advice.present);
+    navigate(situation, &bounds, &options)
+        .ok()
+        .filter(|found| found.costs.throughput_per_s > settings.costs.throughput_per_s)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -149,7 +171,14 @@ fn heading(advice: &Advice, situation: &Situation) -> Vec<String> {
     lines
 }
 
-fn to_json(advice: &Advice, situation: &Situation, notes: &[String], patched: &str, first: First) -> Value {
+fn to_json(
+    advice: &Advice,
+    situation: &Situation,
+    notes: &[String],
+    patched: &str,
+    beyond: Option<&Navigation>,
+    first: First,
+) -> Value {
     let better = advice.better.as_ref().unwrap_or(&advice.present);
     let side = |judged: &Judged| report::plan_json(situation, &judged.plan, &judged.costs);
     let present = &advice.present.costs;
@@ -176,6 +205,7 @@ fn to_json(advice: &Advice, situation: &Situation, notes: &[String], patched: &s
         "changes": changes,
         "notes": notes,
         "patched": patched,
+        "beyond": beyond.map(|found| report::plan_json(situation, &found.plan, &found.costs)),
     });
     let (top, other, name) = match first {
         First::Present => (&advice.present, better, "better"),

@@ -99,11 +99,14 @@ fn best_of_all(files: &[FileMemory], probe_ns: f64, budget: u64) -> f64 {
 
 #[test]
 fn plans_stay_within_the_budget_and_near_the_best_of_all() {
-    let mut worst: f64 = 1.0;
+    // Of plans where modules are passed over, and of those where they are fetched: what is held together may be worth more
+    // there than piece by piece, and the best next is blind to that.
+    let mut worst = [1.0f64; 2];
     for seed in 0..300 {
         let mut dice = Dice(seed);
+        let fetches = seed % 3 == 0;
         let mut files: Vec<FileMemory> = (0..4).map(|_| random_file(&mut dice, 1)).collect();
-        if seed % 3 == 0 {
+        if fetches {
             // Some that may not be passed over.
             for file in &mut files {
                 file.asked_modules = dice.below(5) as usize;
@@ -119,11 +122,12 @@ fn plans_stay_within_the_budget_and_near_the_best_of_all() {
         let best = best_of_all(&files, 5.0, budget);
         // What is saved, of what could be. Four files of few pieces are the worst case for the best next.
         if nothing - best > 1e-9 {
-            worst = worst.min((nothing - plan.cost_ns_per_second) / (nothing - best));
+            let saved = (nothing - plan.cost_ns_per_second) / (nothing - best);
+            worst[usize::from(fetches)] = worst[usize::from(fetches)].min(saved);
         }
     }
-    println!("the worst plan saved {worst} of the best");
-    assert!(worst > 0.3);
+    println!("the worst plans saved {worst:?} of the best");
+    assert!(worst[0] > 0.5 && worst[1] > 0.3);
 }
 
 #[test]

@@ -17,7 +17,8 @@
 //! *Ties*, designs within [`Options::tie`] of the fastest, go to the simplest: leveling before lazy leveling before
 //! tiering before any other K and Z, whole T before broken ones, then T near 10, the usual one.
 //!
-//! *Bounds* on lookups, updates or space discard designs. If nothing is left, the error says which bound cannot be kept and
+//! *Bounds* on lookups, updates or space discard designs; a policy that they leave none of is told with what it comes
+//! nearest with. If nothing is left, the error says which bound cannot be kept and
 //! the least that can.
 //!
 //! Not here: what a design costs ([`crate::cost`]); moving a database to one (crate `shamba`).
@@ -137,8 +138,11 @@ pub struct Navigation {
     pub costs: Costs,
     /// Why it is the one, in words.
     pub why: String,
-    /// The best of every other policy, and the fastest of all if a tie went to a simpler one. Fastest first.
+    /// The best of every other policy, and the fastest of all if a tie went to a simpler one. Fastest first; those
+    /// that break a bound last.
     pub alternatives: Vec<Alternative>,
+    /// The classical policies of which there is no design at all.
+    pub absent: Vec<Absent>,
     /// What other inputs would change; empty if that was not asked.
     pub sensitivity: Vec<Sensitivity>,
 }
@@ -152,7 +156,18 @@ pub struct Alternative {
     pub costs: Costs,
     /// The time of an operation, for each of the chosen design's.
     pub times_the_cost: f64,
+    /// Whether it keeps the bounds. One that does not is what comes nearest to them of its policy.
+    pub keeps_bounds: bool,
     /// Why it lost, in words.
+    pub why: String,
+}
+
+/// A policy of which there is no design.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Absent {
+    /// The policy.
+    pub policy: MergePolicy,
+    /// Why, in words.
     pub why: String,
 }
 
@@ -173,17 +188,23 @@ pub fn navigate(situation: &Situation, bounds: &Bounds, options: &Options) -> Re
         others.push(&chosen.fastest);
     }
     others.retain(|other| words::name(&other.plan) != words::name(&best.plan));
-    others.sort_by(|a, b| a.costs.cost_ns_per_op.total_cmp(&b.costs.cost_ns_per_op));
+    others.sort_by(|a, b| {
+        let in_order = (a.violation > 0.0).cmp(&(b.violation > 0.0));
+        in_order.then(a.costs.cost_ns_per_op.total_cmp(&b.costs.cost_ns_per_op))
+    });
     others.dedup_by(|a, b| a.plan.design == b.plan.design);
     let alternative = |other: &&Candidate| Alternative {
         plan: other.plan,
         costs: other.costs.clone(),
         times_the_cost: other.costs.times_the_cost_of(&best.costs),
-        why: words::why_lost(situation, options, best, other),
+        keeps_bounds: other.violation == 0.0,
+        why: words::why_lost(situation, bounds, options, best, other),
     };
+    let absent = |policy: MergePolicy| Absent { policy, why: words::why_absent(policy) };
     Ok(Navigation {
         why: words::why_best(bounds, &chosen),
         alternatives: others.iter().map(alternative).collect(),
+        absent: chosen.absent.iter().copied().map(absent).collect(),
         sensitivity,
         plan: best.plan,
         costs: best.costs.clone(),
@@ -196,8 +217,10 @@ struct Chosen {
     best: Candidate,
     /// The fastest.
     fastest: Candidate,
-    /// The fastest of each classical policy that can keep the bounds.
+    /// The fastest of each classical policy; of one that cannot keep the bounds, what comes nearest to them.
     of_policies: Vec<Candidate>,
+    /// The classical policies that have no design here.
+    absent: Vec<MergePolicy>,
 }
 
 fn choose(
@@ -213,10 +236,13 @@ fn choose(
     }
     check_memory(situation, bounds, options)?;
     let search = Search { situation, bounds, options, goal: Goal::Time, grid };
-    let of_policies: Vec<Candidate> = MergePolicy::ALL
-        .into_iter()
-        .filter_map(|policy| search.best_of(search::Runs::Policy(policy)))
-        .collect();
+    let (mut of_policies, mut absent): (Vec<Candidate>, _) = (Vec::new(), Vec::new());
+    for policy in MergePolicy::ALL {
+        match search.best_of(search::Runs::Policy(policy)) {
+            Some(candidate) => of_policies.push(candidate),
+            None => absent.push(policy),
+        }
+    }
     let kept = || of_policies.iter().filter(|candidate| candidate.violation == 0.0);
     let Some(fastest) = kept().min_by(|a, b| a.compare(b)) else {
         return Err(words::infeasible(&search));
@@ -229,8 +255,7 @@ fn choose(
         fastest = fluid;
     }
     let best = search.simplest(&fastest).unwrap_or_else(|| fastest.clone());
-    let of_policies = kept().cloned().collect();
-    Ok(Chosen { best, fastest, of_policies })
+    Ok(Chosen { best, fastest, of_policies, absent })
 }
 
 /// How much cheaper a K and Z without a name must be than the classical policies.

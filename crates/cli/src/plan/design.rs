@@ -107,9 +107,18 @@ fn to_json(situation: &Situation, memory_bytes: u64, found: &Navigation) -> Valu
         .alternatives
         .iter()
         .map(|other| {
-            let more = json!({ "times_the_cost": other.times_the_cost, "why": other.why });
+            let more = json!({
+                "times_the_cost": other.times_the_cost,
+                "keeps_bounds": other.keeps_bounds,
+                "why": other.why,
+            });
             json::with(report::plan_json(situation, &other.plan, &other.costs), more)
         })
+        .collect();
+    let absent: Vec<Value> = found
+        .absent
+        .iter()
+        .map(|absent| json!({ "policy": absent.policy.to_string(), "why": absent.why }))
         .collect();
     let sensitivity: Vec<Value> = found.sensitivity.iter().map(sensitivity_json).collect();
     let head = json!({
@@ -118,6 +127,7 @@ fn to_json(situation: &Situation, memory_bytes: u64, found: &Navigation) -> Valu
         "memory_bytes": memory_bytes,
         "why": found.why,
         "alternatives": alternatives,
+        "absent": absent,
         "sensitivity": sensitivity,
     });
     json::with(head, report::plan_json(situation, &found.plan, &found.costs))
@@ -177,6 +187,10 @@ fn print(situation: &Situation, memory_bytes: u64, found: &Navigation, out: &mut
     row(&found.plan, &found.costs, "the best");
     for other in &found.alternatives {
         row(&other.plan, &other.costs, &other.why);
+    }
+    for absent in &found.absent {
+        let policy = absent.policy.to_string();
+        table.row([&policy, "-", "-", "-", "-", "-", "-", "-", &absent.why]);
     }
     out.heading("what else there was (costs in I/Os)")?;
     out.text(table.to_string())?;

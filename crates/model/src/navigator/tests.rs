@@ -100,6 +100,49 @@ fn bounds_are_kept_at_the_least_cost() {
 }
 
 #[test]
+fn a_policy_that_breaks_a_bound_is_told_with_what_it_takes() {
+    let data = DataSet { entries: 100_000_000, ..situation([0.5, 0.0, 0.5, 0.0]).data };
+    let half = Situation { data, ..situation([0.5, 0.0, 0.5, 0.0]) };
+    let bounds = Bounds { max_update_ios: Some(0.11), ..memory(256 << 20) };
+    let found = navigate(&half, &bounds, &PLAIN).unwrap();
+    let policies = |found: &Navigation| {
+        let told = [found.plan].into_iter().chain(found.alternatives.iter().map(|other| other.plan));
+        let mut told: Vec<String> =
+            told.filter_map(|plan| plan.design.policy()).map(|p| p.to_string()).collect();
+        told.extend(found.absent.iter().map(|absent| absent.policy.to_string()));
+        told.sort();
+        told.dedup();
+        told
+    };
+    assert_eq!(policies(&found).len(), 3, "{found:?}");
+    let broken: Vec<&Alternative> = found.alternatives.iter().filter(|other| !other.keeps_bounds).collect();
+    assert!(!broken.is_empty(), "{found:?}");
+    for other in broken {
+        assert!(other.costs.update_ios > 0.11, "{other:?}");
+        assert!(
+            other.why.starts_with("takes 0.")
+                && other.why.ends_with("I/Os an update, more than the 0.11 allowed")
+        );
+    }
+    // As close as two figures can be, they are told apart.
+    let leveled = navigate(&half, &memory(256 << 20), &PLAIN).unwrap();
+    let tight = leveled.alternatives.iter().map(|other| &other.costs).chain([&leveled.costs]);
+    let space = tight.map(|costs| costs.space_amplification).fold(0.0, f64::max);
+    let found =
+        navigate(&half, &memory(256 << 20), &Options { max_space: space * (1.0 - 1e-9), ..PLAIN }).unwrap();
+    assert_eq!(policies(&found).len(), 3, "{found:?}");
+    // Room for no buffer at which a level had so few runs as it may have.
+    let little = Options { fence_bytes_per_page: 0.0, ..PLAIN };
+    let huge = Situation { data: DataSet { entries: 1 << 60, ..data }, ..half };
+    for memory_bytes in (20..70).map(|shift| 1u64 << shift.min(63)) {
+        if let Ok(found) = navigate(&huge, &memory(memory_bytes), &little) {
+            assert_eq!(policies(&found).len(), 3, "{found:?}");
+            assert!(found.absent.iter().all(|absent| absent.why.contains("runs")));
+        }
+    }
+}
+
+#[test]
 fn space_is_kept_within_its_bound() {
     let writes = situation([0.1, 0.0, 0.9, 0.0]);
     let with = |max_space| navigate(&writes, &memory(23_200_000), &Options { max_space, ..Options::ENGINE });
@@ -303,7 +346,11 @@ fn check(situation: &Situation, bounds: &Bounds, options: &Options) -> Result<()
             prop_assert!(best.costs.lookup_reads <= bounds.max_lookup_ios.unwrap_or(f64::MAX));
             prop_assert!(best.costs.update_ios <= bounds.max_update_ios.unwrap_or(f64::MAX));
             for other in &best.alternatives {
-                prop_assert!(!other.why.contains("NaN") && !other.why.contains("inf"), "{}", other.why);
+                prop_assert!(
+                    !other.why.is_empty() && !other.why.contains("NaN") && !other.why.contains("inf"),
+                    "{}",
+                    other.why
+                );
             }
             for row in &best.sensitivity {
                 prop_assert!(row.elasticity.is_none_or(f64::is_finite));

@@ -5,7 +5,7 @@
 use super::search::{Candidate, Goal, Runs, Search};
 use super::{Bounds, Chosen, Options};
 use crate::cost::{Plan, Situation};
-use crate::design::MergePolicy;
+use crate::design::{MAX_RUNS, MergePolicy};
 
 /// A design's policy and size ratio.
 pub(super) fn name(plan: &Plan) -> String {
@@ -59,13 +59,51 @@ pub(super) fn why_best(bounds: &Bounds, chosen: &Chosen) -> String {
     why
 }
 
-/// Why `other` lost: the kinds of operations at which it is dearer, and those at which it is cheaper.
+/// Two figures that differ, with as many digits as it takes to see that.
+fn apart(a: f64, b: f64) -> (String, String) {
+    let (shown_a, shown_b) = (short(a), short(b));
+    if shown_a != shown_b || a == b { (shown_a, shown_b) } else { (a.to_string(), b.to_string()) }
+}
+
+/// The bounds that it breaks.
+fn broken(bounds: &Bounds, options: &Options, other: &Candidate) -> Vec<String> {
+    let (costs, max_space) = (&other.costs, options.max_space);
+    [
+        ("takes", "I/Os a lookup", costs.lookup_reads, bounds.max_lookup_ios),
+        ("takes", "I/Os an update", costs.update_ios, bounds.max_update_ios),
+        ("stores", "bytes for a byte of data", costs.space_amplification, Some(max_space)),
+    ]
+    .into_iter()
+    .filter_map(|(verb, unit, cost, bound)| {
+        let bound = bound.filter(|bound| cost > *bound)?;
+        let (cost, bound) = apart(cost, bound);
+        Some(format!("{verb} {cost} {unit}, more than the {bound} allowed"))
+    })
+    .collect()
+}
+
+/// Why a policy has no design where another has one: leveling has one wherever a buffer fits.
+pub(super) fn why_absent(policy: MergePolicy) -> String {
+    match policy {
+        MergePolicy::Leveling => "no design of it has costs that can be computed".to_owned(),
+        MergePolicy::Tiering | MergePolicy::LazyLeveling => format!(
+            "no size ratio at which a write buffer fits into this memory gives its levels from 2 to {MAX_RUNS} runs"
+        ),
+    }
+}
+
+/// Why `other` lost: the bounds that it breaks, or the kinds of operations at which it is dearer, and those at which it
+/// is cheaper.
 pub(super) fn why_lost(
     situation: &Situation,
+    bounds: &Bounds,
     options: &Options,
     best: &Candidate,
     other: &Candidate,
 ) -> String {
+    if other.violation > 0.0 {
+        return broken(bounds, options, other).join(", and ");
+    }
     let slower = other.costs.times_the_cost_of(&best.costs) - 1.0;
     let mut why = if slower.abs() <= options.tie {
         format!(

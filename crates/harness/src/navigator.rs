@@ -84,8 +84,7 @@ fn builder(dir: &Path, entrant: &Entrant, setting: &Setting) -> Builder {
     // The log is left out: it costs every design the same, and the model has none.
     Db::builder(dir)
         .design(entrant.design())
-        // The papers' trees: the model has no runs that wait in level 0 until writes rest.
-        .sizing(Sizing::Manual)
+        .sizing(Sizing::Auto)
         .filter_allocation(entrant.plan.allocation)
         .digest_seed(setting.seed)
         .background_threads(1)

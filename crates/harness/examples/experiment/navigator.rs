@@ -19,7 +19,7 @@ use crate::{option, parsed, scratch};
 /// The choice must be so many times as fast as the default.
 const TIMES_WANTED: f64 = 1.5;
 /// The part of the entries that is put again while a tree grows: levels above the last one hold a third of it with T = 4.
-const GROWN_SHARE: f64 = 0.4;
+const GROWN_SHARE: f64 = 0.3;
 
 fn setting(words: &[String]) -> Result<Setting, String> {
     let (entries, warm_seconds, seconds, seconds_most) = match option(words, "--scale").unwrap_or("default") {

@@ -8,7 +8,6 @@ use shamba_model::cost::{
 };
 use shamba_model::navigator::{Bounds, Options, navigate};
 use shamba_model::presets::{Preset, PresetBuffer};
-use shamba_model::updates::Merging;
 
 use super::{DEVICE_US, ENTRY_BYTES, Mix, RANGE_ENTRIES, Setting};
 
@@ -22,13 +21,9 @@ const PUT_NS: f64 = 600.0;
 const PAGE_BYTES: u64 = 4096;
 /// No write buffer is smaller than this: what each flush costs whatever it writes is not in the model.
 const BUFFER_BYTES_LEAST: u64 = 512 << 10;
-/// The engine's memory, and the papers' level sizes.
-const OPTIONS: Options = Options {
-    sensitivity: false,
-    smallest_buffer_bytes: BUFFER_BYTES_LEAST,
-    merging: Merging::FileByFile,
-    ..Options::ENGINE
-};
+/// As the engine is.
+const OPTIONS: Options =
+    Options { sensitivity: false, smallest_buffer_bytes: BUFFER_BYTES_LEAST, ..Options::ENGINE };
 /// What the engine keeps free for one flush and one merge, beside a thirty-second of its budget.
 const WORK_BYTES: f64 = (1792 << 10) as f64;
 /// An open table takes so much in any case: for each byte of its file.

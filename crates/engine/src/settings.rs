@@ -87,8 +87,6 @@ pub(crate) struct Inbox {
     pub hard_runs: u32,
 }
 
-/// From this budget on a memtable may have a quarter of it, below an eighth.
-const ROOMY_BUDGET_BYTES: u64 = 128 << 20;
 /// The modules of a filter, unless told otherwise, where memory may not hold all of it.
 const AUTO_MODULES: usize = 3;
 /// Filters are blocked while all of them are at most this part of the memory budget.
@@ -394,8 +392,7 @@ impl Settings {
 
     /// The largest memtable that the budget has room for.
     pub fn memtable_bytes_most(&self) -> u64 {
-        let share = if self.memory_budget_bytes >= ROOMY_BUDGET_BYTES { 4 } else { 8 };
-        self.memory_budget_bytes / share
+        shamba_model::memtable_bytes_most(self.memory_budget_bytes)
     }
 
     /// What is kept free for one flush and one merge, so that neither ever waits for memory: for each a table

@@ -25,6 +25,7 @@ pub mod cost;
 mod design;
 mod input;
 pub mod joint;
+mod memtable;
 pub mod monkey;
 pub mod navigator;
 pub mod presets;
@@ -39,4 +40,5 @@ pub mod value;
 pub mod what_if;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
+pub use memtable::memtable_bytes_most;
 pub use sizing::{Capacities, Sizing};

@@ -31,8 +31,9 @@ pub use sensitivity::{Input, Response, Sensitivity};
 
 use crate::allocation::Allocation;
 use crate::cost::{Costs, FENCE_BYTES_PER_PAGE, Plan, Situation, predict_held};
-use crate::design::{MIN_BUFFER_BYTES, MergePolicy};
+use crate::design::{MAX_BUFFER_BYTES, MIN_BUFFER_BYTES, MergePolicy};
 use crate::input;
+use crate::memtable_bytes_most;
 use crate::updates::Merging;
 use search::{Candidate, Goal, Search};
 
@@ -55,6 +56,8 @@ pub struct Options {
     pub buffers: f64,
     /// The smallest write buffer.
     pub smallest_buffer_bytes: u64,
+    /// What the write buffer may have of the memory, but the smallest in any case.
+    pub largest_buffer: LargestBuffer,
     /// Memory of the fences for each page of data; 0 to leave them out. Where they would take more than half of all memory, they
     /// get half, and the rest of them is read when it is needed.
     pub fence_bytes_per_page: f64,
@@ -82,6 +85,7 @@ impl Options {
     pub const ENGINE: Self = Self {
         buffers: 2.0,
         smallest_buffer_bytes: 64 << 10,
+        largest_buffer: LargestBuffer::Memtable,
         fence_bytes_per_page: FENCE_BYTES_PER_PAGE,
         growth: 1.1,
         block_cache: true,
@@ -96,6 +100,7 @@ impl Options {
     pub const PAPER: Self = Self {
         buffers: 1.0,
         smallest_buffer_bytes: 4096,
+        largest_buffer: LargestBuffer::AllMemory,
         fence_bytes_per_page: 0.0,
         growth: 1.0,
         block_cache: false,
@@ -126,6 +131,27 @@ impl Options {
             "the smallest buffer must be at least {MIN_BUFFER_BYTES} bytes, not {}",
             self.smallest_buffer_bytes
         ))
+    }
+}
+
+/// What of all memory one write buffer may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LargestBuffer {
+    /// As much as there is.
+    AllMemory,
+    /// What the engine lets a memtable have of its budget ([`memtable_bytes_most`]): a larger buffer would be a
+    /// promise that it does not keep.
+    Memtable,
+}
+
+impl Options {
+    /// The largest write buffer in a memory of so many bytes.
+    fn largest_buffer_bytes(&self, memory_bytes: u64) -> u64 {
+        let most = match self.largest_buffer {
+            LargestBuffer::AllMemory => memory_bytes,
+            LargestBuffer::Memtable => memtable_bytes_most(memory_bytes),
+        };
+        most.max(self.smallest_buffer_bytes).min(MAX_BUFFER_BYTES)
     }
 }
 

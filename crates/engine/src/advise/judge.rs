@@ -16,7 +16,7 @@ use shamba_model::cost::{
     empty_lookup, found_lookup, predict_merging,
 };
 use shamba_model::monkey::bloom_fpr;
-use shamba_model::navigator::{Bounds, Options, navigate};
+use shamba_model::navigator::{Bounds, LargestBuffer, Options, navigate};
 use shamba_model::updates::Merging;
 use shamba_model::{Design, MergePolicy};
 
@@ -223,6 +223,8 @@ impl Scene {
         let options = Options {
             // The model's buffer is a batch of which the memory holds one run.
             buffers: Options::ENGINE.buffers / self.batch_runs.max(1.0),
+            // The target's is cut to what the budget has room for.
+            largest_buffer: LargestBuffer::AllMemory,
             smallest_buffer_bytes: (self.buffer_bytes.0 as f64 * self.batch_runs) as u64,
             growth: 1.3,
             allocation: self.navigated_allocation(),

@@ -6,7 +6,7 @@ use shamba_model::allocation::Allocation;
 use shamba_model::cost::{
     CpuTimes, DataSet, Device, FENCE_BYTES_PER_PAGE, FilterBits, Plan, Situation, predict_merging,
 };
-use shamba_model::navigator::{Bounds, Options, navigate};
+use shamba_model::navigator::{Bounds, LargestBuffer, Options, navigate};
 use shamba_model::presets::{Preset, PresetBuffer};
 
 use super::{DEVICE_US, ENTRY_BYTES, Mix, RANGE_ENTRIES, Setting};
@@ -22,8 +22,13 @@ const PAGE_BYTES: u64 = 4096;
 /// No write buffer is smaller than this: what each flush costs whatever it writes is not in the model.
 const BUFFER_BYTES_LEAST: u64 = 512 << 10;
 /// As the engine is.
-const OPTIONS: Options =
-    Options { sensitivity: false, smallest_buffer_bytes: BUFFER_BYTES_LEAST, ..Options::ENGINE };
+const OPTIONS: Options = Options {
+    sensitivity: false,
+    smallest_buffer_bytes: BUFFER_BYTES_LEAST,
+    // As measured: the memory of a setting is what is left of the engine's budget, not the budget.
+    largest_buffer: LargestBuffer::AllMemory,
+    ..Options::ENGINE
+};
 /// What the engine keeps free for one flush and one merge, beside a thirty-second of its budget.
 const WORK_BYTES: f64 = (1792 << 10) as f64;
 /// An open table takes so much in any case: for each byte of its file.

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use super::{Bounds, Costs, Options, Plan, Situation, held_fences, predict_held};
 use crate::cost::FilterBits;
-use crate::design::{Design, MAX_BUFFER_BYTES, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
+use crate::design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
 use shamba_filter::MAX_BITS_PER_KEY;
 
 /// How far the size ratios of the grid are apart, on a fine grid and a coarse one.
@@ -203,7 +203,7 @@ impl Search<'_> {
     /// buffer is not too small.
     fn stretches(&self) -> impl Iterator<Item = (u32, f64, f64)> {
         let smallest = self.options.smallest_buffer_bytes as f64;
-        let largest = (self.memory_bytes() / self.options.buffers).min(MAX_BUFFER_BYTES as f64);
+        let largest = (self.memory_bytes() / self.options.buffers).min(self.largest_buffer_bytes() as f64);
         let wanted = move |levels| self.wanted_buffer_bytes(levels, 2.0);
         let ratio_of = move |levels, bytes: f64| {
             let (mut low, mut high) = (2.0, MAX_SIZE_RATIO);
@@ -239,6 +239,11 @@ impl Search<'_> {
         // As a logarithm: T^(L+1) may be more than a float holds.
         let ln = data.ln() + (size_ratio - 1.0).ln() - f64::from(levels + 1) * size_ratio.ln();
         ln.exp()
+    }
+
+    /// How large the buffer may be.
+    fn largest_buffer_bytes(&self) -> u64 {
+        self.options.largest_buffer_bytes(self.bounds.memory_bytes)
     }
 
     /// What memory is left when the fences have theirs.
@@ -338,7 +343,7 @@ impl Search<'_> {
         let buffer_bytes = (wanted as u64).max(options.smallest_buffer_bytes);
         let rest = self.memory_bytes() - buffer_bytes as f64 * options.buffers;
         // A buffer that was rounded up may be a byte more than the memory.
-        if rest < -options.buffers || buffer_bytes > MAX_BUFFER_BYTES {
+        if rest < -options.buffers || buffer_bytes > self.largest_buffer_bytes() {
             return None;
         }
         let rest = rest.max(0.0);

@@ -29,14 +29,14 @@ const PLAIN: Options = Options { growth: 1.0, tie: 0.0, fluid: false, sensitivit
 fn brute_force(situation: &Situation, bounds: &Bounds, options: &Options) -> f64 {
     let fences = situation.data.pages() * options.fence_bytes_per_page;
     let most = bounds.memory_bytes as f64 - fences;
+    let largest = (most / options.buffers).min(options.largest_buffer_bytes(bounds.memory_bytes) as f64);
     let ratios = (8..=160).map(|quarters| f64::from(quarters) / 4.0);
     let entries = situation.data.entries as f64;
     let mut least = f64::INFINITY;
     for size_ratio in ratios {
         for step in 0..80 {
             let buffer = options.smallest_buffer_bytes as f64
-                * (most / options.buffers / options.smallest_buffer_bytes as f64)
-                    .powf(f64::from(step) / 79.0);
+                * (largest / options.smallest_buffer_bytes as f64).powf(f64::from(step) / 79.0);
             let rest = most - buffer.floor() * options.buffers;
             for tenths in 0..=10 {
                 let filters = (rest * f64::from(tenths) / 10.0).min(64.0 * entries / 8.0);
@@ -235,6 +235,28 @@ fn memory_is_not_overspent() {
         let grown = DataSet { entries: 10_990_000, ..situation(mix).data };
         assert_eq!(grown.levels(design).unwrap(), best.costs.levels);
     }
+}
+
+#[test]
+fn the_buffer_is_one_that_the_engine_would_use() {
+    let writes = situation([0.1, 0.0, 0.9, 0.0]);
+    for memory_bytes in [24u64 << 20, 64 << 20, 256 << 20, 1 << 30] {
+        let found = navigate(&writes, &memory(memory_bytes), &Options::ENGINE).unwrap();
+        let all = [found.plan].into_iter().chain(found.alternatives.iter().map(|other| other.plan));
+        for plan in
+            all.chain(found.sensitivity.iter().filter(|row| row.input != Input::Memory).flat_map(|row| {
+                [row.halved, row.doubled].into_iter().flatten().map(|response| response.plan)
+            }))
+        {
+            assert!(
+                plan.design.buffer_bytes <= memtable_bytes_most(memory_bytes),
+                "{memory_bytes}: {plan:?}"
+            );
+        }
+    }
+    // Too little memory for the rule: the smallest buffer is allowed, as ever.
+    let little = Situation { data: DataSet { entries: 1000, ..writes.data }, ..writes };
+    navigate(&little, &memory(200 << 10), &Options::ENGINE).unwrap();
 }
 
 #[test]

@@ -169,8 +169,10 @@ pub struct Costs {
     pub mixed_lookup_ios_exact: f64,
     /// The I/Os of a lookup that finds its key, drawn evenly over all entries, for this number of levels.
     pub found_lookup_ios: f64,
-    /// W (equation 10): the I/Os of an update, in reads.
+    /// W (equation 10): the I/Os of an update, in reads, when whole levels merge.
     pub update_ios: f64,
+    /// The I/Os of an update, in reads, as levels merge here: what its time is made of; equation 10 for whole levels.
+    pub merged_update_ios: f64,
     /// Q (equation 11): the I/Os of a range lookup.
     pub range_ios: f64,
     /// theta (equation 21): the I/Os of an operation of the workload: its shares times Z by closed form, W and Q.
@@ -208,8 +210,9 @@ pub fn predict(situation: &Situation, plan: &Plan) -> Result<Costs, String> {
     predict_merging(situation, plan, Merging::WholeLevels)
 }
 
-/// What `plan` costs in `situation`, when levels merge so. Only the time of updates, what follows from it, and
-/// [`Costs::write_amplification`] depend on it; [`Costs::update_ios`] is equation 10 in any case.
+/// What `plan` costs in `situation`, when levels merge so. Only the time of updates, what follows from it,
+/// [`Costs::merged_update_ios`] and [`Costs::write_amplification`] depend on it; [`Costs::update_ios`] is equation 10 in
+/// any case.
 ///
 /// # Errors
 /// As [`predict`].
@@ -268,8 +271,9 @@ pub fn predict_held(
     let (reads_per_page, reads_of_fences) = (1.0 - cached_share, 1.0 - held_fences);
     let lookup_reads = lookup.searches * (reads_per_page + reads_of_fences);
     let lookup_ns = lookup_reads * device.read_ns + cpu_ns_per_lookup;
-    let update_ns =
-        shape.merges_per_entry(merging) / data.entries_per_page() * (device.read_ns + device.write_ns);
+    let merged_pages = shape.merges_per_entry(merging) / data.entries_per_page();
+    let update_ns = merged_pages * (device.read_ns + device.write_ns);
+    let merged_update_ios = merged_pages * (1.0 + device.write_per_read());
     let range_reads = range_ios * reads_per_page + shape.run_count() * reads_of_fences;
     let range_ns = range_reads * device.read_ns + shape.run_count() * device.cpu.search_ns;
     let update_ios = shape.update_ios(data.entries_per_page(), device.write_per_read());
@@ -295,6 +299,7 @@ pub fn predict_held(
         mixed_lookup_ios_exact: exact.mixed_cost,
         found_lookup_ios: found.searches,
         update_ios,
+        merged_update_ios,
         range_ios,
         operation_ios,
         write_amplification: shape.write_amplification(merging),

@@ -44,7 +44,7 @@ pub struct Bounds {
     pub memory_bytes: u64,
     /// The reads of a lookup of the workload's mix ([`Costs::lookup_reads`]) at most.
     pub max_lookup_ios: Option<f64>,
-    /// The I/Os of an update ([`Costs::update_ios`]) at most.
+    /// The I/Os of an update as levels merge ([`Costs::merged_update_ios`]) at most.
     pub max_update_ios: Option<f64>,
 }
 

@@ -116,7 +116,7 @@ fn outputs(costs: &Costs) -> [Figure; 18] {
         ("cached share of the data", Unit::Share, costs.cached_share),
         ("lookup that finds nothing", Unit::Ios, costs.zero_result_lookup_ios_exact),
         ("lookup that finds its key", Unit::Ios, costs.found_lookup_ios),
-        ("update", Unit::Ios, costs.update_ios),
+        ("update", Unit::Ios, costs.merged_update_ios),
         ("range lookup", Unit::Ios, costs.range_ios),
         ("write amplification", Unit::Number, costs.write_amplification),
         ("space amplification", Unit::Number, costs.space_amplification),

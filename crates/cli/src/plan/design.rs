@@ -178,7 +178,7 @@ fn print(situation: &Situation, memory_bytes: u64, found: &Navigation, out: &mut
             show_size(plan.design.buffer_bytes),
             report::show_bytes(costs.filter_bytes),
             digits(costs.zero_result_lookup_ios_exact),
-            digits(costs.update_ios),
+            digits(costs.merged_update_ios),
             digits(costs.range_ios),
             show_rate(costs.throughput_per_s),
             why.to_owned(),

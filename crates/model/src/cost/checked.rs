@@ -170,6 +170,7 @@ impl Costs {
             ("the exact I/Os of a lookup", self.mixed_lookup_ios_exact),
             ("the I/Os of an evenly drawn lookup", self.found_lookup_ios),
             ("the I/Os of an update", self.update_ios),
+            ("the I/Os of an update as levels merge", self.merged_update_ios),
             ("the I/Os of a range lookup", self.range_ios),
             ("the I/Os of an operation", self.operation_ios),
             ("write amplification", self.write_amplification),

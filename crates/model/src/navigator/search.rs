@@ -364,12 +364,12 @@ impl Search<'_> {
         let costs = predict_held(situation, &plan, options.merging, held).ok()?;
         let beyond = |cost: f64, bound: Option<f64>| bound.map_or(0.0, |bound| excess(cost, bound));
         let violation = beyond(costs.lookup_reads, self.bounds.max_lookup_ios)
-            + beyond(costs.update_ios, self.bounds.max_update_ios)
+            + beyond(costs.merged_update_ios, self.bounds.max_update_ios)
             + excess(costs.space_amplification, options.max_space);
         let value = match self.goal {
             Goal::Time => costs.cost_ns_per_op,
             Goal::Lookups => costs.lookup_reads,
-            Goal::Updates => costs.update_ios,
+            Goal::Updates => costs.merged_update_ios,
         };
         Some(Candidate { plan, costs, violation, value, point: Point { bits_per_key, ..point } })
     }

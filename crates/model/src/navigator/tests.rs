@@ -51,7 +51,7 @@ fn brute_force(situation: &Situation, bounds: &Bounds, options: &Options) -> f64
                     let costs = predict_merging(situation, &plan, options.merging).unwrap();
                     let keeps = |cost: f64, bound: Option<f64>| bound.is_none_or(|bound| cost <= bound);
                     if keeps(costs.lookup_reads, bounds.max_lookup_ios)
-                        && keeps(costs.update_ios, bounds.max_update_ios)
+                        && keeps(costs.merged_update_ios, bounds.max_update_ios)
                     {
                         least = least.min(costs.cost_ns_per_op);
                     }
@@ -86,16 +86,37 @@ fn bounds_are_kept_at_the_least_cost() {
     let free = navigate(&situation, &memory(23_200_000), &PLAIN).unwrap();
     for (lookups, updates) in [
         (Some(free.costs.lookup_reads * 0.5), None),
-        (None, Some(free.costs.update_ios * 0.8)),
-        (Some(free.costs.lookup_reads * 0.8), Some(free.costs.update_ios * 1.3)),
+        (None, Some(free.costs.merged_update_ios * 0.8)),
+        (Some(free.costs.lookup_reads * 0.8), Some(free.costs.merged_update_ios * 1.3)),
     ] {
         let bounds = Bounds { max_lookup_ios: lookups, max_update_ios: updates, ..memory(23_200_000) };
         let bound = navigate(&situation, &bounds, &PLAIN).unwrap();
         assert!(bound.costs.lookup_reads <= lookups.unwrap_or(f64::MAX));
-        assert!(bound.costs.update_ios <= updates.unwrap_or(f64::MAX));
+        assert!(bound.costs.merged_update_ios <= updates.unwrap_or(f64::MAX));
         assert!(bound.costs.cost_ns_per_op >= free.costs.cost_ns_per_op);
         let least = brute_force(&situation, &bounds, &PLAIN);
         assert!(bound.costs.cost_ns_per_op <= least * 1.01, "{} {least}", bound.costs.cost_ns_per_op);
+    }
+}
+
+#[test]
+fn the_bound_on_updates_is_of_merging_as_it_is_counted() {
+    let half = situation([0.5, 0.0, 0.5, 0.0]);
+    for merging in [Merging::WholeLevels, Merging::FileByFile, Merging::Following] {
+        let options = Options { merging, ..PLAIN };
+        let free = navigate(&half, &memory(23_200_000), &options).unwrap();
+        let bounds =
+            Bounds { max_update_ios: Some(free.costs.merged_update_ios * 0.8), ..memory(23_200_000) };
+        let found = navigate(&half, &bounds, &options).unwrap();
+        for costs in [&free.costs, &found.costs] {
+            let of_time = costs.update_ns / half.device.read_ns;
+            assert!((costs.merged_update_ios / of_time - 1.0).abs() < 1e-9, "{merging:?}: {costs:?}");
+            assert!(
+                merging != Merging::WholeLevels || costs.merged_update_ios == costs.update_ios,
+                "{costs:?}"
+            );
+        }
+        assert!(found.costs.merged_update_ios <= bounds.max_update_ios.unwrap());
     }
 }
 
@@ -118,7 +139,7 @@ fn a_policy_that_breaks_a_bound_is_told_with_what_it_takes() {
     let broken: Vec<&Alternative> = found.alternatives.iter().filter(|other| !other.keeps_bounds).collect();
     assert!(!broken.is_empty(), "{found:?}");
     for other in broken {
-        assert!(other.costs.update_ios > 0.11, "{other:?}");
+        assert!(other.costs.merged_update_ios > 0.11, "{other:?}");
         assert!(
             other.why.starts_with("takes 0.")
                 && other.why.ends_with("I/Os an update, more than the 0.11 allowed")
@@ -366,7 +387,7 @@ fn check(situation: &Situation, bounds: &Bounds, options: &Options) -> Result<()
             prop_assert!(best.plan.design.validate().is_ok());
             prop_assert!(best.costs.cost_ns_per_op.is_finite() && best.costs.throughput_per_s > 0.0);
             prop_assert!(best.costs.lookup_reads <= bounds.max_lookup_ios.unwrap_or(f64::MAX));
-            prop_assert!(best.costs.update_ios <= bounds.max_update_ios.unwrap_or(f64::MAX));
+            prop_assert!(best.costs.merged_update_ios <= bounds.max_update_ios.unwrap_or(f64::MAX));
             for other in &best.alternatives {
                 prop_assert!(
                     !other.why.is_empty() && !other.why.contains("NaN") && !other.why.contains("inf"),

@@ -50,7 +50,7 @@ pub(super) fn why_best(bounds: &Bounds, chosen: &Chosen) -> String {
     };
     for (what, bound, cost) in [
         ("lookups", bounds.max_lookup_ios, best.costs.lookup_reads),
-        ("updates", bounds.max_update_ios, best.costs.update_ios),
+        ("updates", bounds.max_update_ios, best.costs.merged_update_ios),
     ] {
         if let Some(bound) = bound {
             why += &format!("; {what} take {} I/Os of the {} allowed", short(cost), short(bound));
@@ -70,7 +70,7 @@ fn broken(bounds: &Bounds, options: &Options, other: &Candidate) -> Vec<String> 
     let (costs, max_space) = (&other.costs, options.max_space);
     [
         ("takes", "I/Os a lookup", costs.lookup_reads, bounds.max_lookup_ios),
-        ("takes", "I/Os an update", costs.update_ios, bounds.max_update_ios),
+        ("takes", "I/Os an update", costs.merged_update_ios, bounds.max_update_ios),
         ("stores", "bytes for a byte of data", costs.space_amplification, Some(max_space)),
     ]
     .into_iter()
@@ -118,7 +118,14 @@ pub(super) fn why_lost(
     let (mine, its) = (&best.costs, &other.costs);
     let mut parts: Vec<(f64, String)> = [
         ("lookups", shares.lookups, mine.lookup_ns, its.lookup_ns, mine.lookup_reads, its.lookup_reads),
-        ("updates", shares.updates, mine.update_ns, its.update_ns, mine.update_ios, its.update_ios),
+        (
+            "updates",
+            shares.updates,
+            mine.update_ns,
+            its.update_ns,
+            mine.merged_update_ios,
+            its.merged_update_ios,
+        ),
         ("ranges", shares.ranges, mine.range_ns, its.range_ns, mine.range_ios, its.range_ios),
     ]
     .into_iter()

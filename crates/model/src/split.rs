@@ -54,7 +54,7 @@ impl MemorySplit {
         let runs = (f64::from(design.inner_runs), f64::from(design.last_runs));
         let tree = PaperTree::fluid(t, runs, 1, data.entries)?;
         let prices = Prices { write_ns: device.write_per_read(), ..Prices::COUNTING_IOS };
-        let entries_per_page = data.entries_per_page().max(1.0);
+        let entries_per_page = data.entries_per_page();
         let buffer = WriteBuffer::new(design, &prices, shares.updates, entries_per_page, shares.ranges, 1.0)?;
         let split = Self {
             alpha: shares.lookups * tree.weighed_cost_without_bits(empty_fraction),
@@ -149,6 +149,20 @@ mod tests {
             assert!((split.gamma * 4f64.ln() / gamma - 1.0).abs() < 1e-12, "{} {gamma}", split.gamma);
             assert_eq!(split.delta_bits, n * 8192.0 * 0.75);
             assert!((split.constant - (0.4 * 0.5 + 0.2 * 1e-6 * n / 4.0)).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn entries_larger_than_a_page_are_merged_in_pages_all_the_same() {
+        // Updates cost what the pages of an entry do, as in equation 10: so many times what one of a page does.
+        let updates = |entry_bytes| {
+            let situation = situation(1 << 20, [0.0, 0.0, 1.0, 0.0]);
+            let situation = Situation { data: DataSet { entry_bytes, ..situation.data }, ..situation };
+            let design = Design::new(MergePolicy::Leveling, 4.0, 1 << 20, 10.0);
+            MemorySplit::new(&situation, &design).unwrap().gamma
+        };
+        for pages in [0.25, 1.0, 2.0, 16.0] {
+            assert!((updates(4096.0 * pages) / updates(4096.0) / pages - 1.0).abs() < 1e-12, "{pages} pages");
         }
     }
 

@@ -87,7 +87,7 @@ pub struct WriteBuffer {
 
 impl WriteBuffer {
     /// The buffer of a tree of this design, into which `updates_per_second` come (pages hold
-    /// `entries_per_page`), and which `scans_per_second` go through, at one search of `search_ns` a run.
+    /// `entries_per_page`, less than 1 where an entry takes several), and which `scans_per_second` go through, at one search of `search_ns` a run.
     ///
     /// # Errors
     /// A design out of bounds, or a rate or price that is none.
@@ -104,9 +104,7 @@ impl WriteBuffer {
         input::not_negative("updates per second", updates_per_second)?;
         input::not_negative("scans per second", scans_per_second)?;
         input::not_negative("the cost of a search", search_ns)?;
-        if !(1.0..f64::INFINITY).contains(&entries_per_page) {
-            return Err(format!("entries per page must be a number of at least 1, not {entries_per_page}"));
-        }
+        input::positive("entries per page", entries_per_page)?;
         let (t, k) = (design.size_ratio, f64::from(design.inner_runs));
         let merged_pages_per_second = updates_per_second * merges_per_level(t, k) / entries_per_page;
         let level_ns_per_second =

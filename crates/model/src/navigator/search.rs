@@ -334,6 +334,26 @@ impl Search<'_> {
         [left, right, at(from), at(to)].into_iter().flatten()
     }
 
+    /// How far such costs are beyond the bounds, relatively.
+    pub fn violation(&self, costs: &Costs) -> f64 {
+        let beyond = |cost: f64, bound: Option<f64>| bound.map_or(0.0, |bound| excess(cost, bound));
+        beyond(costs.lookup_reads, self.bounds.max_lookup_ios)
+            + beyond(costs.merged_update_ios, self.bounds.max_update_ios)
+            + excess(costs.space_amplification, self.options.max_space)
+    }
+
+    /// The runs and size ratio of `before` at their best here.
+    pub fn again(&self, before: &Candidate) -> Option<Candidate> {
+        let Point { size_ratio, bits_per_key, .. } = before.point;
+        let design = &before.plan.design;
+        let runs = design.policy().map_or(Runs::Fixed(design.inner_runs, design.last_runs), Runs::Policy);
+        self.stretches()
+            .filter(|(_, from, to)| (*from..=*to).contains(&size_ratio))
+            .filter_map(|(levels, ..)| self.candidate(runs, Point { levels, size_ratio, bits_per_key }))
+            .map(|candidate| self.best_bits(runs, candidate))
+            .min_by(Candidate::compare)
+    }
+
     /// What a point comes to; `None` where there is no design: its buffer does not fit, or K and Z are not these.
     fn candidate(&self, runs: Runs, point: Point) -> Option<Candidate> {
         let Self { situation, options, .. } = self;
@@ -362,10 +382,7 @@ impl Search<'_> {
         };
         let (_, held) = held_fences(situation, self.bounds, options);
         let costs = predict_held(situation, &plan, options.merging, held).ok()?;
-        let beyond = |cost: f64, bound: Option<f64>| bound.map_or(0.0, |bound| excess(cost, bound));
-        let violation = beyond(costs.lookup_reads, self.bounds.max_lookup_ios)
-            + beyond(costs.merged_update_ios, self.bounds.max_update_ios)
-            + excess(costs.space_amplification, options.max_space);
+        let violation = self.violation(&costs);
         let value = match self.goal {
             Goal::Time => costs.cost_ns_per_op,
             Goal::Lookups => costs.lookup_reads,

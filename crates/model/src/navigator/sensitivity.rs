@@ -4,7 +4,7 @@
 //!
 //! Not here: the search ([`super::search`]).
 
-use super::search::{Candidate, Grid};
+use super::search::{Candidate, Goal, Grid, Search};
 use super::{Bounds, Options, Plan, Situation, choose, held_fences, predict_held};
 
 /// An input of the search.
@@ -107,10 +107,10 @@ pub struct Response {
     pub plan: Plan,
     /// What it promises.
     pub throughput_per_s: f64,
-    /// What the design chosen here would do there; `None` if it takes more memory than there is, or cannot be
-    /// computed.
+    /// What the design chosen here would do there; `None` if it takes more memory than there is, breaks a bound, or
+    /// cannot be computed.
     pub kept_throughput_per_s: Option<f64>,
-    /// Whether another policy or size ratio is chosen there.
+    /// Whether another policy or size ratio is better there by more than a tie.
     pub changes: bool,
 }
 
@@ -147,13 +147,27 @@ fn respond(situation: &Situation, bounds: &Bounds, options: &Options, best: &Can
         + fences;
     // What rounding to whole bytes may add is no reason.
     let fits = needed <= bounds.memory_bytes as f64 * (1.0 + 1e-9) + 16.0;
-    let kept = predict_held(situation, &best.plan, options.merging, held).ok().filter(|_| fits);
-    let (before, after) = (&best.plan.design, &there.plan.design);
-    Some(Response {
-        plan: there.plan,
-        throughput_per_s: there.costs.throughput_per_s,
-        kept_throughput_per_s: kept.map(|costs| costs.throughput_per_s),
-        changes: before.size_ratio != after.size_ratio
-            || (before.inner_runs, before.last_runs) != (after.inner_runs, after.last_runs),
-    })
+    let largest = options.largest_buffer_bytes(bounds.memory_bytes);
+    let fits = fits && best.plan.design.buffer_bytes <= largest;
+    let search = Search { situation, bounds, options, goal: Goal::Time, grid: Grid::Coarse };
+    let kept = predict_held(situation, &best.plan, options.merging, held)
+        .ok()
+        .filter(|costs| fits && search.violation(costs) == 0.0);
+    let kept_throughput_per_s = kept.map(|costs| costs.throughput_per_s);
+    // Its runs and size ratio with another division of the memory are no other choice.
+    let same = search.again(best).filter(|again| again.violation == 0.0);
+    let candidates = [(there.plan, there.costs.throughput_per_s)]
+        .into_iter()
+        .chain(same.as_ref().map(|same| (same.plan, same.costs.throughput_per_s)))
+        .chain(kept_throughput_per_s.map(|throughput| (best.plan, throughput)));
+    let is_same = |plan: &Plan| {
+        let (before, after) = (&best.plan.design, &plan.design);
+        before.size_ratio == after.size_ratio
+            && (before.inner_runs, before.last_runs) == (after.inner_runs, after.last_runs)
+    };
+    let (fastest, throughput_per_s) = candidates.clone().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let least = throughput_per_s / (1.0 + options.tie);
+    let tied = candidates.filter(|(plan, throughput)| is_same(plan) && *throughput >= least);
+    let plan = tied.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(fastest, |(plan, _)| plan);
+    Some(Response { plan, throughput_per_s, kept_throughput_per_s, changes: !is_same(&plan) })
 }

@@ -324,6 +324,36 @@ fn equations_25_to_28_agree() {
 }
 
 #[test]
+fn words_and_sensitivity_make_no_difference_of_a_tie() {
+    let mixes = [
+        [0.1, 0.0, 0.9, 0.0],
+        [0.5, 0.0, 0.5, 0.0],
+        [0.9, 0.0, 0.1, 0.0],
+        [0.2, 0.2, 0.5, 0.1],
+        [0.0, 0.02, 0.98, 0.0],
+    ];
+    for (mix, memory_bytes) in
+        mixes.into_iter().flat_map(|mix| [12_000_000, 23_200_000, 90_000_000].map(|m| (mix, m)))
+    {
+        let found = navigate(&situation(mix), &memory(memory_bytes), &Options::ENGINE).unwrap();
+        if let Some((best, rest)) = found.why.split_once(" is simpler than ") {
+            let (other, _) = rest.split_once(", which is ").unwrap();
+            assert!(best != other && !found.why.contains("only 0 %"), "{}", found.why);
+        }
+        for row in &found.sensitivity {
+            for response in [row.halved, row.doubled].into_iter().flatten() {
+                let (best, kept) = (response.throughput_per_s, response.kept_throughput_per_s.unwrap_or(0.0));
+                assert!(kept <= best, "{mix:?} in {memory_bytes}: {row:?}");
+                assert!(
+                    !response.changes || best > kept * (1.0 + Options::ENGINE.tie),
+                    "{mix:?} in {memory_bytes}: {row:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn sensitivity_points_the_right_way() {
     let best = navigate(&situation([0.5, 0.1, 0.4, 0.0]), &memory(23_200_000), &Options::ENGINE).unwrap();
     let of = |input| best.sensitivity.iter().find(|row| row.input == input);

@@ -39,14 +39,14 @@ pub(super) fn why_best(bounds: &Bounds, chosen: &Chosen) -> String {
     let Chosen { best, fastest, .. } = chosen;
     let mut why = if best.plan.design == fastest.plan.design {
         format!("{} is the fastest design", name(&best.plan))
+    } else if name(&best.plan) == name(&fastest.plan) {
+        let is_whole = best.plan.design.size_ratio != fastest.plan.design.size_ratio;
+        let whole = if is_whole { " with a whole T" } else { "" };
+        format!("{} is the fastest design{whole}", name(&best.plan))
     } else {
-        let percent = (best.costs.times_the_cost_of(&fastest.costs) - 1.0) * 100.0;
-        format!(
-            "{} is simpler than {}, which is only {} % faster",
-            name(&best.plan),
-            name(&fastest.plan),
-            short(percent.max(0.0))
-        )
+        let percent = short(((best.costs.times_the_cost_of(&fastest.costs) - 1.0) * 100.0).max(0.0));
+        let faster = if percent == "0" { "no faster".to_owned() } else { format!("only {percent} % faster") };
+        format!("{} is simpler than {}, which is {faster}", name(&best.plan), name(&fastest.plan))
     };
     for (what, bound, cost) in [
         ("lookups", bounds.max_lookup_ios, best.costs.lookup_reads),

@@ -8,6 +8,7 @@
 //! off and is reported, never a silent stop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -37,6 +38,9 @@ const QUIET_US: u64 = 1_000_000;
 /// and for as long as it takes to read the merge's inputs at this rate: a slow writer's every run must not
 /// cost the rewrite of a large level.
 const QUIET_BYTES_PER_US: u64 = 64;
+
+/// A job of a refit has so many bytes, or one table: what writers need merged waits for no more than that.
+const REFIT_JOB_BYTES: u64 = 16 << 20;
 
 /// A worker's name, what it does, and whether it gives way to other threads.
 type Worker = (&'static str, fn(&Core), bool);
@@ -285,6 +289,7 @@ impl Core {
             let mut state = lock(&self.background.state);
             let picked = self.next_merge(&state);
             state.merging = picked.is_some();
+            state.was_refit = picked.as_ref().is_some_and(|next| matches!(next.asked, Some(Asked::Refit(_))));
             picked
         };
         let Some(next) = picked else { return Ok(false) };
@@ -330,12 +335,15 @@ impl Core {
     }
 
     /// The next merge: what `compact` waits for first, then the keyspace with the fullest level 0; when writers
-    /// have been quiet for a while, what level 0 still holds.
+    /// have been quiet for a while, what level 0 still holds. A refit that somebody waits for takes turns with all that; one
+    /// that nobody does has its turn while there is nothing else.
     fn next_merge(&self, state: &BackgroundState) -> Option<NextMerge> {
         let is_draining = state.drainers > 0;
-        let awaited = self.next_refit(state, true);
-        awaited
+        let awaited = || self.next_refit(state, true);
+        let first = if state.was_refit { None } else { awaited() };
+        first
             .or_else(|| self.next_merge_by(state, is_draining))
+            .or_else(awaited)
             .or_else(|| {
                 // Where there are no threads nothing happens by itself.
                 let may_drain = !self.is_inline() && state.immutables.is_empty() && !state.flushing;
@@ -344,7 +352,10 @@ impl Core {
                 let quiet_us = self.env.clock.now_us().saturating_sub(state.quiet_since_us);
                 (quiet_us >= QUIET_US + bytes / QUIET_BYTES_PER_US).then_some(next)
             })
-            .or_else(|| self.next_refit(state, false))
+            .or_else(|| {
+                let rests = self.residency.writes_rest.load(Ordering::Relaxed);
+                rests.then(|| self.next_refit(state, false)).flatten()
+            })
     }
 
     /// The next job of the first refit that somebody waits for, or does not.
@@ -352,7 +363,7 @@ impl Core {
         let refit = state.refits.iter().find(|refit| refit.is_awaited == is_awaited)?;
         let keyspaces = self.keyspaces.load();
         let keyspace = keyspaces.get(&refit.keyspace)?;
-        let job = pick_refit(&keyspace.load().version, &refit.tables);
+        let job = pick_refit(&keyspace.load().version, &refit.tables, REFIT_JOB_BYTES);
         Some(NextMerge { keyspace: Arc::clone(keyspace), job, asked: Some(Asked::Refit(refit.number)) })
     }
 

@@ -212,6 +212,8 @@ pub(crate) struct BackgroundState {
     pub full_merges: VecDeque<KeyspaceId>,
     /// Tables that should be written again where they are.
     pub refits: VecDeque<Refit>,
+    /// The last merge was part of a refit: others have their turn.
+    pub was_refit: bool,
     /// How many refits there have been.
     pub refits_numbered: u64,
     pub shutdown: bool,

@@ -25,7 +25,7 @@ use crate::ids::KeyspaceId;
 
 /// A rewrite must have paid for itself after so many seconds of the lookups that there are now.
 const PAYS_WITHIN_S: f64 = 600.0;
-/// What writing a byte again costs, reading and checking it included.
+/// What writing a byte again costs at least, reading and checking it included.
 const REWRITE_NS_PER_BYTE: f64 = 20.0;
 
 /// A table with other bits than it should have.
@@ -47,6 +47,8 @@ struct Worth {
     search_ns: f64,
     /// A byte of memory, in nanoseconds per second.
     byte_ns_per_second: f64,
+    /// Writing a byte again, in nanoseconds.
+    rewrite_ns_per_byte: f64,
 }
 
 /// Whether writing a table again, with a filter that denies absent keys at the rates `fpr` of bits per key, is soon paid for
@@ -56,7 +58,7 @@ fn pays(misfit: Misfit, worth: Worth, fpr: impl Fn(f64) -> f64) -> bool {
     let searches = misfit.empty_probes_per_second * (fpr(written) - fpr(wanted));
     let freed_bytes = (written - wanted) * misfit.entries as f64 / 8.0;
     let saved_ns_per_second = searches * worth.search_ns + freed_bytes * worth.byte_ns_per_second;
-    saved_ns_per_second * PAYS_WITHIN_S > misfit.bytes as f64 * REWRITE_NS_PER_BYTE
+    saved_ns_per_second * PAYS_WITHIN_S > misfit.bytes as f64 * worth.rewrite_ns_per_byte
 }
 
 impl Core {
@@ -84,8 +86,12 @@ impl Core {
         {
             return;
         }
-        let worth =
-            Worth { search_ns: self.search_ns(), byte_ns_per_second: self.plan_prices().gain_per_byte };
+        let measured_ns = self.workload().move_ns_per_byte().unwrap_or_default();
+        let worth = Worth {
+            search_ns: self.search_ns(),
+            byte_ns_per_second: self.plan_prices().gain_per_byte,
+            rewrite_ns_per_byte: measured_ns.max(REWRITE_NS_PER_BYTE),
+        };
         let layout = self.filter_layout();
         let wanted = self.refits(|misfit| pays(misfit, worth, |bits| measured::fpr(layout, bits)));
         if wanted.is_empty() {

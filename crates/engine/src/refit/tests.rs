@@ -8,7 +8,7 @@ use crate::{Allocation, Builder, Db, MergePolicy, Sizing};
 #[test]
 fn better_filters_pay_where_they_are_asked_and_spare_bits_where_memory_is_dear() {
     let fpr = |bits: f64| 0.6f64.powf(bits);
-    let dear = Worth { search_ns: 1_000.0, byte_ns_per_second: 10.0 };
+    let dear = Worth { search_ns: 1_000.0, byte_ns_per_second: 10.0, rewrite_ns_per_byte: 20.0 };
     let free = Worth { byte_ns_per_second: 0.0, ..dear };
     let table = Misfit {
         bytes: 2 << 20,
@@ -19,6 +19,7 @@ fn better_filters_pay_where_they_are_asked_and_spare_bits_where_memory_is_dear()
     };
     assert!(pays(table, free, fpr));
     assert!(!pays(Misfit { empty_probes_per_second: 1.0, ..table }, free, fpr), "hardly anybody asks");
+    assert!(!pays(table, Worth { rewrite_ns_per_byte: 1e7, ..free }, fpr), "a very slow disk");
     assert!(!pays(Misfit { bytes: 2 << 40, ..table }, free, fpr), "too much to write");
     let spare = Misfit {
         written_bits_per_key: 12.0,
@@ -80,6 +81,16 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     let before = bits(&db);
     assert!(before.iter().any(|(level, _)| *level == 0) && before.iter().any(|(level, _)| *level > 0));
     assert!(before.iter().filter(|(_, bits)| *bits < 6.0).count() > 4, "{before:?}");
+    let keyspace = Arc::clone(db.core().keyspaces.load().values().next().expect("one"));
+    let version = Arc::clone(&keyspace.load().version);
+    let all: BTreeSet<TableId> = version.tables().map(|(_, _, table)| table.meta.id).collect();
+    let tables_of = |job_bytes| {
+        let job = crate::compaction::policy::pick_refit(&version, &all, job_bytes).expect("a job");
+        job.check(&version).expect("nothing passes anything");
+        job.inputs.iter().map(|input| input.tables.len()).sum::<usize>()
+    };
+    let first_run = version.runs().next().map_or(0, |(_, run)| run.tables().len());
+    assert_eq!((tables_of(1), tables_of(u64::MAX)), (1, first_run));
     db.core().refit_now().expect("refitted");
     let after = bits(&db);
     assert!(after.iter().all(|(_, bits)| (11.0..13.0).contains(bits)), "{after:?}");

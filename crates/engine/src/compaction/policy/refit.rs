@@ -12,11 +12,18 @@ use shamba_table::TableId;
 use super::job::{MergeInput, MergeJob, Reason, Target};
 use crate::version::Version;
 
-/// The job that rewrites those of `tables` that the first run has that has any; `None` when no run does.
-pub(crate) fn pick_refit(version: &Version, tables: &BTreeSet<TableId>) -> Option<MergeJob> {
+/// The job that rewrites the first of `tables` of the first run that has any, up to `job_bytes` but at least one; `None`
+/// when no run has any.
+pub(crate) fn pick_refit(version: &Version, tables: &BTreeSet<TableId>, job_bytes: u64) -> Option<MergeJob> {
     version.runs().find_map(|(level, run)| {
-        let ids = run.tables().iter().map(|table| table.meta.id);
-        let tables: Vec<TableId> = ids.filter(|id| tables.contains(id)).collect();
+        let mut bytes = 0u64;
+        let wanted = run.tables().iter().filter(|table| tables.contains(&table.meta.id));
+        let first = wanted.take_while(|table| {
+            let fits = bytes == 0 || bytes.saturating_add(table.live_bytes) <= job_bytes;
+            bytes = bytes.saturating_add(table.live_bytes.max(1));
+            fits
+        });
+        let tables: Vec<TableId> = first.map(|table| table.meta.id).collect();
         (!tables.is_empty()).then(|| MergeJob {
             inputs: vec![MergeInput { level, run: run.id, tables }],
             target_level: level,

@@ -71,6 +71,17 @@ pub enum Edit {
         /// Why, in one line.
         why: String,
     },
+    /// A new section with one statement at the end of the file.
+    Append {
+        /// Its title, argument included, without the brackets.
+        section: String,
+        /// The setting.
+        name: String,
+        /// Its value, escaped as it is to stand there.
+        value: String,
+        /// Why, in one line.
+        why: String,
+    },
 }
 
 impl OptionsFile {
@@ -207,6 +218,13 @@ impl OptionsFile {
                     let comment = one_line(&format!("was not set: {why}"));
                     let lines = format!("{before}  # {comment}{newline}  {name}={value}{newline}");
                     pieces.push((at, 0, lines));
+                }
+                Edit::Append { section, name, value, why } => {
+                    let at = self.text.len();
+                    let before = if self.text.ends_with('\n') { "" } else { newline };
+                    let comment = one_line(&format!("was not set: {why}"));
+                    let head = format!("{before}{newline}[{section}]{newline}");
+                    pieces.push((at, 0, format!("{head}  # {comment}{newline}  {name}={value}{newline}")));
                 }
             }
         }

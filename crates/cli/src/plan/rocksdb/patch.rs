@@ -1,7 +1,7 @@
 //! Better settings as changes of the file's text, each with its reason in a comment before it.
 //!
 //! A setting that the file has gets its new value where the old one stands; one that it lacks goes to the end of its
-//! section. A filter policy keeps its kind (Bloom or ribbon) and gets other bits.
+//! section, and a section that it lacks to the end of the file. A filter policy keeps its kind (Bloom or ribbon) and gets other bits.
 
 use super::advice::{Advice, Change};
 use super::file::Edit;
@@ -43,9 +43,15 @@ fn filter_edit(family: &Family<'_>, bits: &str, why: String) -> Result<Edit, Str
     };
     let Some(place) = family.table_place("filter_policy")? else {
         let name = "filter_policy".to_owned();
-        let section =
-            family.table.ok_or("has no section [TableOptions/BlockBasedTable \"...\"] for filter_policy")?;
-        return Ok(Edit::Insert { section, name, value: policy(""), why });
+        let value = policy("");
+        return Ok(match family.table {
+            Some(section) => Edit::Insert { section, name, value, why },
+            None => {
+                let family = &file.sections()[family.options].argument;
+                let section = format!("TableOptions/BlockBasedTable \"{}\"", family.escape_default());
+                Edit::Append { section, name, value, why }
+            }
+        });
     };
     let inside = match file.raw(&place).starts_with('{') {
         // Without filters the whole of it goes.

@@ -161,3 +161,19 @@ fn files_that_cannot_be_judged_are_refused_by_name_and_line() {
     assert!(err.contains("--max-update-ios"), "{err}");
     run(["plan", "cost", "--entries", "9", "--entry-bytes", "9", "--cf", "x"]).fails(64);
 }
+
+#[test]
+fn a_file_without_a_section_for_tables_gets_one() {
+    let text = "[Version]\n  options_file_version=1.1\n[DBOptions]\n  max_background_jobs=2\n\
+                [CFOptions \"default\"]\n  write_buffer_size=67108864\n";
+    let asked = Asked::of(text);
+    let object = asked.json("cost", &MIX);
+    assert_eq!(object["buffer_bytes"].as_u64(), Some(64 << 20));
+    let patched = object["patched"].as_str().expect("text");
+    let (_, table) = patched.split_once("[TableOptions/BlockBasedTable \"default\"]\n").expect("the section");
+    assert!(table.contains("filter_policy=bloomfilter:"), "{patched}");
+    // What was patched is a file like any other.
+    let again = Asked::of(patched).json("cost", &MIX);
+    let filters = |object: &Value, of: &str| object[of].as_f64().expect("a number");
+    assert!(filters(&again, "filter_bytes") > filters(&object, "filter_bytes"), "{again}");
+}

@@ -8,6 +8,7 @@
 //! - the last move is done, and long enough ago: [`DISTANCE_S`], and twice as long for each further move in
 //!   [`RECENT_S`], of which there are at most [`RECENT_MOST`]. So a workload that swings to and fro makes the tuner
 //!   slower, not busier;
+//! - it saves much, if the last move is not long ago ([`SOON_GAIN_LEAST`]): no second thoughts;
 //! - nobody said otherwise: a design that was undone is kept off for [`KEPT_OFF_MS`], and after a caller's own redesign
 //!   the tuner rests for [`OVERRULED_MS`].
 //!
@@ -75,6 +76,10 @@ impl FromStr for Tuning {
 const WINDOWS: u32 = 3;
 /// From one move to the next, at least.
 const DISTANCE_S: u64 = 30;
+/// Within this time of the last move another must save so much of an operation's time: a workload that has changed lets one do
+/// so, second thoughts about the same do not.
+const SOON_S: u64 = 120;
+const SOON_GAIN_LEAST: f64 = 0.25;
 /// Moves that came within this time are recent: each doubles the distance,
 const RECENT_S: u64 = 600;
 /// and there are no more of them than this.
@@ -161,8 +166,12 @@ impl Tuner {
         }
         if let Some(last_us) = self.moves_us.back() {
             let distance_s = DISTANCE_S << (self.moves_us.len() - 1).min(16);
-            if now_us.saturating_sub(*last_us) < distance_s * 1_000_000 {
+            let passed_us = now_us.saturating_sub(*last_us);
+            if passed_us < distance_s * 1_000_000 {
                 return Decision::Wait(format!("the last move is less than {distance_s} s ago"));
+            }
+            if passed_us < SOON_S * 1_000_000 && better.gain < SOON_GAIN_LEAST {
+                return Decision::Wait(format!("too little to move again within {SOON_S} s"));
             }
         }
         if self.moves_us.len() >= RECENT_MOST {

@@ -73,6 +73,19 @@ fn a_move_that_is_not_done_is_waited_for() {
 }
 
 #[test]
+fn second_thoughts_must_save_much() {
+    let mut tuner = Tuner::default();
+    assert_eq!(run(&mut tuner, 0, 6, |_| Some(design(TIERING, 4.0))), [4]);
+    let mut little = advice(Some(design(TIERING, 10.0)));
+    little.better.as_mut().unwrap().gain = 0.2;
+    let waits = |tuner: &mut Tuner, at_s: u64| {
+        matches!(tuner.decide(&little, false, at_s * 1_000_000), Decision::Wait(_))
+    };
+    assert!((6..4 + SOON_S).step_by(2).all(|at_s| waits(&mut tuner, at_s)));
+    assert!(!waits(&mut tuner, 4 + SOON_S));
+}
+
+#[test]
 fn a_workload_that_swings_makes_the_tuner_slower_not_busier() {
     let mut tuner = Tuner::default();
     // Every 20 seconds the other one is better, for an hour.

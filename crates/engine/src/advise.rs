@@ -64,6 +64,14 @@ pub(crate) struct Way {
     runs: Vec<RealRun>,
 }
 
+impl Way {
+    /// The same without what merges would write anyway, because writes came lately.
+    #[must_use]
+    pub fn beyond(self, staying: &Self) -> Self {
+        Self { written_bytes: self.written_bytes.saturating_sub(staying.written_bytes), ..self }
+    }
+}
+
 /// A better design, and what it takes to get there.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -74,7 +82,7 @@ pub struct Better {
     pub then: Prediction,
     /// The part of an operation's time that it saves, 0 to 1.
     pub gain: f64,
-    /// What merges have to write to get there.
+    /// What merges have to write to get there, beyond what they owe anyway.
     pub written_bytes: u64,
     /// How many seconds of their time that takes.
     pub seconds: f64,
@@ -168,7 +176,7 @@ impl Core {
         for design in candidates {
             let way = self.way(&design, &scene.workload);
             let then = scene.judge(&design, &way.runs).map_err(Error::invalid)?;
-            looked.push(look(&scene, &now, design, then, &way));
+            looked.push(look(&scene, &now, design, then, &way.beyond(&way_now)));
         }
         let chosen = choose(looked, favourite.as_ref());
         Ok(match chosen {

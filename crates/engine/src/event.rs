@@ -85,7 +85,7 @@ pub enum Event {
         by: &'static str,
         /// Why.
         reason: String,
-        /// About how many bytes merges have to write for it.
+        /// About how many bytes merges have to write for it, beyond what they owe anyway.
         bytes: u64,
         /// How many the trees hold.
         tree_bytes: u64,

@@ -177,7 +177,8 @@ impl Core {
             return Ok(None);
         }
         let (from, to) = (before.tree_design(), next.tree_design());
-        let way = self.way(&to, &self.workload());
+        let workload = self.workload();
+        let way = self.way(&to, &workload).beyond(&self.way(&from, &workload));
         let mut after = history.clone();
         after.push(Redesigned { unix_ms: self.env.clock.unix_ms(), by, from, to, reason: reason.to_owned() });
         let mut settings = next.to_pairs();

@@ -12,7 +12,7 @@ use shamba_model::presets::{Preset, PresetBuffer};
 use super::{DEVICE_US, ENTRY_BYTES, Mix, RANGE_ENTRIES, Setting};
 
 /// What reading, merging and writing a page takes in a merge: a quarter of a MiB at once behind this device, and the
-/// processor's work on its entries. Measured with the usual default's tree.
+/// processor's work on its entries. An estimate: how far real merges are from it has not been measured.
 pub const MERGE_PAGE_NS: f64 = 20_000.0;
 /// What the processor takes: a hash, a filter, an index and a block.
 const CPU: CpuTimes = CpuTimes { hash_ns: 10.0, probe_ns: 15.0, search_ns: 300.0, shared_digest: true };

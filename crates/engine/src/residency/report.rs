@@ -110,6 +110,7 @@ impl Core {
             fewest_reads_per_lookup: fewest_reads,
         }
     }
+
     /// The reads of a lookup with what is held now, and with the best, by the model.
     fn model_reads(&self) -> Result<(f64, f64), String> {
         let survey = self.survey(&mut KnownTables::new());

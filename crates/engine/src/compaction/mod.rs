@@ -5,6 +5,7 @@ pub(crate) mod job;
 pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod policy;
+mod reading;
 pub(crate) mod retention;
 pub(crate) mod simulate;
 pub(crate) mod syncing;

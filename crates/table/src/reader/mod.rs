@@ -5,11 +5,12 @@
 //! hold it. A reader never changes and is shared freely between threads.
 //!
 //! Not here: the file ([`file`]), loading ([`load`]), the filter ([`filter`]), lookups ([`lookup`]) and the blocks that they bring in
-//! ([`blocks`]), walking ([`iter`]) and reading ahead of it ([`ahead`]), large values ([`large`]), the
+//! ([`blocks`]), walking ([`iter`]) and reading ahead of it ([`ahead`]), how much lies where ([`extent`]), large values ([`large`]), the
 //! checks of a table just written ([`written`]) and of any ([`verify`]).
 
 mod ahead;
 mod blocks;
+mod extent;
 mod file;
 mod filter;
 mod iter;
@@ -39,7 +40,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use shamba_env::{Clock, Env};
-use shamba_key::{DigestFn, SeqNo};
+use shamba_key::DigestFn;
 
 use crate::block::frame::{FRAME_BYTES, unseal};
 use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
@@ -50,7 +51,7 @@ use crate::files::OpenFiles;
 use crate::format::properties::Properties;
 use crate::format::{FOOTER_BYTES, footer};
 use crate::id::{BirthId, TableId, table_file_name};
-use crate::index::{BlockNo, Bounds, Handle, Located};
+use crate::index::{Handle, Located};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
 use crate::writer::TableSummary;
@@ -221,77 +222,6 @@ impl TableReader {
     /// Walks the entries in a given way.
     pub fn walk(self: &Arc<Self>, walk: Walk) -> TableIter {
         TableIter::new(Arc::clone(self), walk)
-    }
-
-    /// About how many bytes of the file belong to keys in `[lower, upper)`; the whole file for all of them.
-    /// Blocks count whole, to the side on which they start; index and filter are shared out in proportion.
-    pub fn bytes_between(&self, lower: &[u8], upper: Option<&[u8]>) -> u64 {
-        let index = &self.loaded.index;
-        let last = index.partitions().checked_sub(1).and_then(|last| index.bounds(last));
-        let (Some(first), Some(last)) = (index.bounds(0), last) else {
-            return self.summary.file_bytes;
-        };
-        let end = upper.map_or(last.end, |upper| self.data_before(upper, last.end));
-        let between = end.saturating_sub(self.data_before(lower, last.end));
-        let all = last.end.saturating_sub(first.start).max(1);
-        let share = u128::from(between) * u128::from(self.summary.file_bytes) / u128::from(all);
-        u64::try_from(share).unwrap_or(u64::MAX)
-    }
-
-    /// Where the blocks end that have no key from `key` on; `all_end` if that is all of them. A partition that cannot be
-    /// read counts whole, as the figure is none to fail for.
-    fn data_before(&self, key: &[u8], all_end: u64) -> u64 {
-        let index = &self.loaded.index;
-        let Some(number) = index.partition_for(key, SeqNo::MAX) else { return all_end };
-        let start = index.bounds(number).map_or(0, |bounds| bounds.start);
-        // The chunks of large values lie before the block that refers to them, and count with it.
-        let found = self.look_at(number, &mut ReadCounters::default(), |listed| {
-            let before = listed.find(key, SeqNo::MAX)?.checked_sub(1);
-            before.map_or(Ok(start), |before| Ok(listed.handle(before)?.end()))
-        });
-        found.unwrap_or(start)
-    }
-
-    /// Keys that cut the table into pieces of about `every_bytes`, ascending, none of them the smallest key:
-    /// piece i has the keys from cut i-1 up to cut i, exclusive.
-    pub fn split_keys(&self, every_bytes: u64) -> Vec<Bytes> {
-        let index = &self.loaded.index;
-        let mut cuts: Vec<Bytes> = Vec::new();
-        let mut since = 0;
-        let mut cut_after = |block: Option<BlockNo>, since: &mut u64, key: &[u8]| {
-            // After the last block there is nothing to cut.
-            if block == index.last() {
-                return;
-            }
-            let last: &[u8] = cuts.last().map_or(&self.summary.smallest, |cut| cut);
-            if *since >= every_bytes && key > last {
-                cuts.push(Bytes::copy_from_slice(key));
-                *since = 0;
-            }
-        };
-        for number in 0..index.partitions() {
-            let Some(Bounds { mut start, end, last, .. }) = index.bounds(number) else { break };
-            if since + end.saturating_sub(start) < every_bytes {
-                // No cut falls into it: it is not looked at.
-                since += end.saturating_sub(start);
-                continue;
-            }
-            let Ok(partition) = self.loaded.partition(number) else {
-                // Where a cut falls is nothing to fail for: whoever merges will meet the damage.
-                since += end.saturating_sub(start);
-                let next = index.first(number + 1);
-                cut_after(next.map_or(index.last(), BlockNo::previous), &mut since, last.0);
-                continue;
-            };
-            for block in self.loaded.blocks_of(number, &partition) {
-                since += block.handle.end().saturating_sub(start);
-                start = block.handle.end();
-                if let Some((separator, _)) = block.separator {
-                    cut_after(Some(block.number), &mut since, separator);
-                }
-            }
-        }
-        cuts
     }
 
     /// Damage that an access to a block met.

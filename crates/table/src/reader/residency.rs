@@ -62,6 +62,14 @@ impl TableReader {
         }
     }
 
+    /// Drops all of filter and index that need not be in memory: of a table that no new lookup comes to. Those that still
+    /// do are right, and slower.
+    pub fn release(&self) {
+        // Nothing is read where nothing is wanted, so nothing fails.
+        let _ = self.hold_filter(&[], 0);
+        (0..self.index_partitions()).for_each(|number| self.drop_partition(number));
+    }
+
     /// Counts a lookup that searched partition `number` ([`crate::Located::partition`]), resident or not. Whoever
     /// samples lookups says it of those only.
     #[inline]

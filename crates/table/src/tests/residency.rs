@@ -219,10 +219,11 @@ fn walks_read_each_absent_partition_once_and_hold_one_at_a_time() {
 }
 
 #[test]
-fn cuts_and_sizes_do_not_depend_on_what_is_resident() {
+fn cuts_do_not_depend_on_what_is_resident_and_sizes_hardly_do() {
     let (_pinned_rig, pinned) = table(Residency::Pinned);
     for hold in [Residency::Budgeted, Residency::Cached] {
         let (rig, table) = table(hold);
+        let largest = 2 * table.summary().file_bytes / table.index_partitions() as u64;
         for every_bytes in [1, 4_000, 60_000, 300_000, u64::MAX] {
             let before = rig.ledger.bytes(LedgerPart::Indexes);
             let cuts = table.split_keys(every_bytes);
@@ -230,7 +231,9 @@ fn cuts_and_sizes_do_not_depend_on_what_is_resident() {
             assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), before);
             for pair in cuts.windows(2).step_by(1 + cuts.len() / 50) {
                 let between = |table: &TableReader| table.bytes_between(&pair[0], Some(&pair[1]));
-                assert_eq!(between(&table), between(&pinned));
+                // No partition is read for it: within those at the ends keys are taken to lie evenly.
+                let off = between(&table).abs_diff(between(&pinned));
+                assert!(off <= 2 * largest, "{off} bytes off, of partitions of {largest}");
             }
         }
         assert!(table.verify().is_empty());

@@ -39,6 +39,9 @@ const QUIET_US: u64 = 1_000_000;
 /// cost the rewrite of a large level.
 const QUIET_BYTES_PER_US: u64 = 64;
 
+/// A merge of so many full tables is long: writers would have to wait for it.
+const LONG_MERGE_TABLES: u64 = 32;
+
 /// A job of a refit has so many bytes, or one table: what writers need merged waits for no more than that.
 const REFIT_JOB_BYTES: u64 = 16 << 20;
 
@@ -397,6 +400,7 @@ impl Core {
             inbox_trigger: inbox.trigger_runs,
             inbox_soft_runs: inbox.soft_runs,
             is_draining,
+            long_bytes: self.settings.table_bytes().saturating_mul(LONG_MERGE_TABLES),
         }
     }
 

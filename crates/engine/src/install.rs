@@ -63,6 +63,7 @@ impl Core {
         }
         drop(guard);
         self.background.room.changed();
+        self.release_dead(&dead);
         self.garbage.doom_tables(dead);
         self.release_stale_views();
         self.want_settlement();

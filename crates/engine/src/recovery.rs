@@ -476,7 +476,8 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
 }
 
 impl Core {
-    /// Ends the log in order: everything in it synced, an end marker, and its length promised in the manifest.
+    /// Ends the log in order: everything in it synced, an end marker, and its length promised in the manifest, which also
+    /// gets the workload as it was seen.
     pub(crate) fn finish_log(&self) -> Result<()> {
         if self.read_only {
             return Ok(());
@@ -487,12 +488,18 @@ impl Core {
         }
         // Also when there is no log at hand, because it was sealed for lack of space.
         self.sync_sealed(&mut writing)?;
-        let Some(mut wal) = writing.wal.take() else { return Ok(()) };
-        wal.predecessor_is_synced();
-        let promise = wal.finish_clean()?;
+        let promise = match writing.wal.take() {
+            Some(mut wal) => {
+                wal.predecessor_is_synced();
+                Some(wal.finish_clean()?)
+            }
+            // What was seen is worth keeping also of a database without a log.
+            None if self.settings.no_wal => None,
+            None => return Ok(()),
+        };
         let edit = ManifestEdit {
             settings: self.observed_pairs(),
-            log_promise: Some(promise),
+            log_promise: promise,
             last_seq: Some(writing.last_seq),
             next_id: Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed)),
             ..ManifestEdit::default()

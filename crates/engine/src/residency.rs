@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
-use shamba_table::{LedgerPart, Residency, TableId, TableReader};
+use shamba_table::{LedgerPart, Residency, ResidentFilter, TableId, TableReader};
 
 use self::arbiter::{Arbiter, BUFFER_LEAST_PART, BUFFER_MOST_TIMES};
 pub use self::report::{LevelMemory, MemoryPrices};
@@ -39,6 +39,7 @@ use crate::core::{Core, lock};
 use crate::error::{Error, Result};
 use crate::memory::cache_share_bytes;
 use crate::statistics::Window;
+use crate::version::TableMeta;
 use crate::view::View;
 
 /// What is held is exchanged only for what saves so much more.
@@ -47,6 +48,8 @@ const KEEP_MARGIN: f64 = 0.1;
 const CACHE_PART: u64 = 8;
 /// Shedding makes room for this part of the budget more than was asked for, so that it is rare.
 const SHED_PART: u64 = 16;
+/// New tables' filters may go beyond what filters and indexes have in all by this part of the budget, until the next plan.
+const EARLY_PART: u64 = 64;
 /// What others needed at most counts for this share less in each window that passes: memory that a burst of writes took
 /// comes back to filters and indexes within half a minute, and the next burst within seconds finds it free.
 const PEAK_FADING_PART: u64 = 8;
@@ -200,19 +203,37 @@ impl Core {
             && self.settle_with(Mode::Shed(bytes + self.settings.memory_budget_bytes / SHED_PART))
     }
 
-    /// Holds all of a table that was just opened, if there is room for it: no lookup then misses its filter.
+    /// Holds all of a table that was just opened, if there is room for it, or its filter, if there is for that: no lookup
+    /// then misses it.
     pub(crate) fn hold_early(&self, reader: &TableReader) -> Result<()> {
-        if self.settings.filter_residency != Residency::Budgeted {
+        let is_whole = |filter: ResidentFilter| filter.absent_slices() == 0;
+        if self.settings.filter_residency != Residency::Budgeted || reader.filter().is_some_and(is_whole) {
             return Ok(());
         }
-        let bytes = survey::whole_bytes(reader);
-        if bytes > self.pool_room_bytes() {
+        let (filter_bytes, whole_bytes) = (survey::filter_bytes(reader), survey::whole_bytes(reader));
+        let is_room_for_all = whole_bytes <= self.pool_room_bytes();
+        let margin_bytes = self.settings.memory_budget_bytes / EARLY_PART;
+        // Beyond what filters and indexes may have, until the next plan finds what saves less: the filter of a new run
+        // spares every lookup a search, as nothing else of that size does.
+        let beyond_bytes = || (self.pool_held_bytes() + filter_bytes).saturating_sub(self.pool_bytes());
+        if beyond_bytes() > margin_bytes
+            && (filter_bytes > margin_bytes
+                || !self.settle_with(Mode::Shed(margin_bytes)) && beyond_bytes() > 2 * margin_bytes)
+        {
             return Ok(());
         }
-        self.make_memory(bytes);
+        self.make_memory(if is_room_for_all { whole_bytes } else { filter_bytes });
         let held = reader.hold_whole_filter()?;
         held.warnings.into_iter().for_each(|warning| self.warn(warning));
-        (0..reader.index_partitions()).try_for_each(|number| Ok(reader.hold_partition(number)?))
+        let partitions = if is_room_for_all { reader.index_partitions() } else { 0 };
+        (0..partitions).try_for_each(|number| Ok(reader.hold_partition(number)?))
+    }
+
+    /// Gives back what tables have that no new lookup comes to. Whoever merged them has them open for long.
+    pub(crate) fn release_dead(&self, dead: &[Arc<TableMeta>]) {
+        if self.settings.filter_residency == Residency::Budgeted {
+            dead.iter().filter_map(|table| table.reader.get()).for_each(|reader| reader.release());
+        }
     }
 
     /// What filters and indexes have.

@@ -15,29 +15,38 @@ use shamba_table::{EntryIter, RangeTombstone, Walk};
 
 use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
-use crate::compaction::policy::{MergeJob, OutputRun, Reason, move_edit, slice_edit, slices};
+use crate::compaction::policy::{
+    MergeJob, OutputRun, Reason, bytes_beside, move_edit, pick, pick_beside, slice_edit, slices,
+};
+use crate::compaction::reading::read_bytes;
 use crate::compaction::retention::Retention;
 use crate::core::{Core, KeyspaceCore, lock};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::ids::KeyspaceId;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::range_delete::{FragmentedTombstones, clip};
 use crate::read::merge::MergeIter;
 use crate::read::run_iter::RunIter;
 use crate::read::source::Source;
-use crate::version::{KeyRange, ManifestEdit, TableUse, Version};
+use crate::version::{KeyRange, ManifestEdit, TableMeta, TableUse, Version};
 
 /// A slice of a merge holds about this many tables' worth of input.
 const SLICE_TABLES: u64 = 4;
 /// The merge's own thread, with nothing to do, looks after its helpers this often.
 const HELPER_WAIT: Duration = Duration::from_millis(50);
-/// What a merge reads of an input at once: enough that the disk works in long strokes.
-const READ_BYTES_MAX: u64 = 256 << 10;
 /// All inputs of a slice together are read into this part of the budget.
 const READ_PART: u64 = 64;
 /// How often the rate limit and shutdown are looked at, in entries.
 const CHECK_EVERY_ENTRIES: u64 = 256;
+
+/// Whether a merge is the one that the background is at, or one beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    Own,
+    Beside,
+}
 
 /// How a merge ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +65,8 @@ struct Tally {
     bytes_read: u64,
     bytes_written: u64,
     dropped: u64,
+    /// How long merges beside it took.
+    beside_us: u64,
 }
 
 impl Core {
@@ -64,6 +75,10 @@ impl Core {
     /// # Errors
     /// What failed; slices before it stay installed, the failed one's output is removed.
     pub(crate) fn run_merge(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
+        self.run_merge_as(keyspace, job, Turn::Own)
+    }
+
+    fn run_merge_as(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob, turn: Turn) -> Result<()> {
         let begin_us = self.env.clock.now_us();
         let version = Arc::clone(&keyspace.load().version);
         // Looked at after the version was taken: a drop marks the keyspace before it takes its tables away.
@@ -93,20 +108,18 @@ impl Core {
         let plan =
             MergePlan::new(Arc::clone(keyspace), version, job.clone(), bits, slices, threads, begin_us);
         let plan = Arc::new(plan);
-        if threads > 1 && plan.slices().len() > 1 {
-            lock(&self.background.state).sharing = Some(Arc::clone(&plan));
-            self.background.wake.notify_all();
-        }
+        let shared = (threads > 1 && plan.slices().len() > 1).then(|| Arc::clone(&plan));
+        let shared_before = self.share_merge(shared);
         let mut tally = Tally::default();
-        let outcome = self.merge_in_order(&plan, output, &mut tally);
-        lock(&self.background.state).sharing = None;
+        let outcome = self.merge_in_order(&plan, output, turn, &mut tally);
+        self.share_merge(shared_before);
         self.garbage.doom_tables(plan.stop().into_iter().map(|table| table.meta));
         let ended = outcome?;
-        WorkCounters::add(&self.work.bytes_merged, tally.bytes_written);
-        WorkCounters::add(&self.work.bytes_merge_read, tally.bytes_read);
-        WorkCounters::add(&self.work.entries_dropped, tally.dropped);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
-        WorkCounters::add(&self.work.merge_us, duration_us);
+        // Neither what others took that had their turns meanwhile nor what was slept at a rate limit is its own work.
+        let slept_us = plan.slept_us.load(Ordering::Relaxed) / threads.max(1) as u64;
+        let worked_us = duration_us.saturating_sub(tally.beside_us).saturating_sub(slept_us);
+        WorkCounters::add(&self.work.merge_us, worked_us);
         if ended == Ended::Closing {
             return Ok(());
         }
@@ -123,8 +136,25 @@ impl Core {
         Ok(())
     }
 
+    /// Says which merge helpers may do slices of; gives the one before.
+    fn share_merge(&self, plan: Option<Arc<MergePlan>>) -> Option<Arc<MergePlan>> {
+        let is_shared = plan.is_some();
+        let before = std::mem::replace(&mut lock(&self.background.state).sharing, plan);
+        if is_shared {
+            self.background.wake.notify_all();
+        }
+        before
+    }
+
     /// Merges slices, beside whoever helps, and installs each in its turn.
-    fn merge_in_order(&self, plan: &MergePlan, output: OutputRun, tally: &mut Tally) -> Result<Ended> {
+    fn merge_in_order(
+        &self,
+        plan: &MergePlan,
+        output: OutputRun,
+        turn: Turn,
+        tally: &mut Tally,
+    ) -> Result<Ended> {
+        let before_bytes = bytes_beside(&plan.version, &plan.job);
         let mut installed = 0;
         while let Some(slice) = plan.slices().get(installed) {
             if self.is_stopping() || plan.keyspace.dropped.load(Ordering::Acquire) {
@@ -135,8 +165,15 @@ impl Core {
                     return Ok(Ended::Closing);
                 }
                 installed += 1;
-                if installed < plan.slices().len() && self.gives_way(plan) {
-                    return Ok(Ended::GaveWay);
+                if installed < plan.slices().len() {
+                    if self.gives_way(plan) {
+                        return Ok(Ended::GaveWay);
+                    }
+                    if let (Turn::Own, Some(before_bytes)) = (turn, before_bytes) {
+                        let since_us = self.env.clock.now_us();
+                        self.merge_beside(plan, installed, before_bytes)?;
+                        tally.beside_us += self.env.clock.now_us().saturating_sub(since_us);
+                    }
                 }
             } else if let Some(claim) = plan.claim() {
                 self.merge_claimed(plan, claim);
@@ -145,6 +182,45 @@ impl Core {
             }
         }
         Ok(Ended::Done)
+    }
+
+    /// The merges that have their turns now, when so many slices of a merge are installed.
+    fn merge_beside(&self, plan: &MergePlan, installed: usize, before_bytes: u64) -> Result<()> {
+        let done = installed as f64 / plan.slices().len().max(1) as f64;
+        while !self.is_stopping() && self.settings.auto_compaction {
+            let version = Arc::clone(&plan.keyspace.load().version);
+            let rules = self.rules(false);
+            let Some(job) = pick_beside(&version, &rules, &plan.job, done, before_bytes) else { break };
+            drop(version);
+            self.run_beside(&plan.keyspace, &job)?;
+        }
+        if self.settings.auto_compaction {
+            self.merge_crowded(plan.keyspace.id)?;
+        }
+        Ok(())
+    }
+
+    /// A merge each for other keyspaces than `id` whose writers wait for it, unless it is long itself.
+    fn merge_crowded(&self, id: KeyspaceId) -> Result<()> {
+        let rules = self.rules(false);
+        let others = self.keyspaces.load_full();
+        for keyspace in others.values().filter(|keyspace| keyspace.id != id) {
+            let version = Arc::clone(&keyspace.load().version);
+            if self.is_stopping() || !rules.is_inbox_crowded(&version) {
+                continue;
+            }
+            let job = pick(&version, &rules).filter(|job| job.input_bytes(&version) < rules.long_bytes);
+            drop(version);
+            job.map_or(Ok(()), |job| self.run_beside(keyspace, &job))?;
+        }
+        Ok(())
+    }
+
+    fn run_beside(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
+        self.run_merge_as(keyspace, job, Turn::Beside)?;
+        self.collect_garbage();
+        self.background.progress.notify_all();
+        Ok(())
     }
 
     /// Whether the rest of a merge should wait. A level that is merged in place, which only a change of the design asks
@@ -185,9 +261,8 @@ impl Core {
     ) -> Result<bool> {
         let MergedSlice { tables, bytes_read, entries_dropped } = merged;
         let handed = self.hand_over_statistics(plan, slice, &tables);
-        tally.bytes_read += bytes_read;
-        tally.bytes_written += tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
-        tally.dropped += entries_dropped;
+        let new: Vec<Arc<TableMeta>> = tables.iter().map(|table| Arc::clone(&table.meta)).collect();
+        let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
         let id = plan.keyspace.id;
         let mut is_dropped = false;
         let installed = self.install(None, |state| {
@@ -207,6 +282,14 @@ impl Core {
         for (table, share) in handed {
             table.statistics.keep(share);
         }
+        // What they replace has given its memory back.
+        new.iter().filter_map(|table| table.reader.get()).try_for_each(|reader| self.hold_early(reader))?;
+        tally.bytes_read += bytes_read;
+        tally.bytes_written += bytes_written;
+        tally.dropped += entries_dropped;
+        WorkCounters::add(&self.work.bytes_merged, bytes_written);
+        WorkCounters::add(&self.work.bytes_merge_read, bytes_read);
+        WorkCounters::add(&self.work.entries_dropped, entries_dropped);
         WorkCounters::add(&self.work.merge_slices, 1);
         Ok(true)
     }
@@ -243,10 +326,7 @@ impl Core {
     /// Merges the entries of the inputs whose keys lie in `slice`.
     fn merge_slice(&self, plan: &MergePlan, slice: &KeyRange) -> Result<MergedSlice> {
         let MergePlan { version, job, .. } = plan;
-        let mut bytes_read = 0;
-        let mut sources: Vec<Source> = Vec::new();
-        let read_bytes = self.settings.memory_budget_bytes / READ_PART / job.inputs.len().max(1) as u64;
-        let read_bytes = read_bytes.min(READ_BYTES_MAX);
+        let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
         for input in &job.inputs {
             let Some((_, run)) = version.run(input.run) else { continue };
@@ -256,8 +336,9 @@ impl Core {
                 .filter(|table| input.tables.contains(&table.meta.id) && table.range.overlaps(slice))
                 .cloned()
                 .collect();
+            let mut input_bytes = 0;
             for table in &tables {
-                bytes_read += live_bytes_in(table, slice);
+                input_bytes += live_bytes_in(table, slice);
                 let Some(part) = table.range.intersection(slice) else { continue };
                 if let Some(reader) = table.meta.reader.get() {
                     tombstones.extend(
@@ -268,12 +349,15 @@ impl Core {
                     );
                 }
             }
-            sources.push(Source::Tables(RunIter::new(
-                tables,
-                slice.clone(),
-                Walk::Whole { bytes: read_bytes },
-            )));
+            inputs.push((tables, input_bytes));
         }
+        let input_bytes: Vec<u64> = inputs.iter().map(|(_, bytes)| *bytes).collect();
+        let bytes_read = input_bytes.iter().sum();
+        let read_bytes = read_bytes(self.settings.memory_budget_bytes / READ_PART, &input_bytes);
+        let sources = inputs.into_iter().zip(read_bytes).map(|((tables, _), bytes)| {
+            Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes }))
+        });
+        let sources: Vec<Source> = sources.collect();
         let snapshots =
             if is_planted(Defect::IgnoreSnapshots) { Vec::new() } else { self.snapshots.stripes() };
         let below = if is_planted(Defect::DropTombstones) { Vec::new() } else { job.below(version, slice) };
@@ -331,6 +415,8 @@ impl Core {
                 return;
             }
             self.env.clock.sleep_us((due_us - now_us).min(20_000));
+            let slept_us = self.env.clock.now_us().saturating_sub(now_us);
+            plan.slept_us.fetch_add(slept_us, Ordering::Relaxed);
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct MergePlan {
     pub begin_us: u64,
     /// Bytes written so far, by all.
     pub bytes_written: AtomicU64,
+    /// Microseconds that all who merge slept because they were ahead of their rate.
+    pub slept_us: AtomicU64,
     is_stopped: AtomicBool,
     progress: Mutex<Progress>,
     changed: Condvar,
@@ -84,6 +86,7 @@ impl MergePlan {
             ahead: threads.max(1).saturating_mul(AHEAD_PER_THREAD),
             begin_us,
             bytes_written: AtomicU64::new(0),
+            slept_us: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             progress: Mutex::default(),
             changed: Condvar::new(),

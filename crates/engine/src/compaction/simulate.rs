@@ -4,7 +4,7 @@
 //! policy's jobs are carried out slice by slice as the engine does it, real merges of sorted lists. After
 //! every edit the version is checked; before every job the job; when nothing is left to merge the shape and
 //! the debt; and lookups, in lookup order, must find the newest version of a key. A crash forgets a job between two
-//! slices. So it shows that the policy ends, what shape it makes and what it writes.
+//! slices; flushes come there, too, and other jobs have their turns. So it shows that the policy ends, what shape it makes and what it writes.
 //!
 //! Same settings, same seed: same tree. [`fill`] is what others may ask of it. Not here: time, filters, caches, files.
 
@@ -21,7 +21,9 @@ use shamba_table::{BirthId, TableId};
 
 use crate::allocation::{JobBits, Rule};
 
-use super::policy::{MergeJob, Rules, debt_bytes, move_edit, pick, slice_edit, slices};
+use super::policy::{
+    MergeJob, Rules, bytes_beside, debt_bytes, move_edit, pick, pick_beside, slice_edit, slices,
+};
 use crate::ids::{Age, KeyspaceId, RunId};
 use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 
@@ -53,6 +55,14 @@ pub(crate) struct Settings {
     pub delete_one_in: u64,
     /// After one slice in so many the job is forgotten; 0 for never.
     pub crash_one_in: u64,
+    /// After one slice in so many a buffer is flushed; 0 for never.
+    pub flush_one_in: u64,
+    /// At most so many of them after each flush from outside: merges may bring more than they get done.
+    pub flushes_between: u32,
+    /// With so many runs in the inbox writers wait: nothing is flushed between slices.
+    pub inbox_runs_most: usize,
+    /// A merge of so many bytes is long.
+    pub long_bytes: u64,
     /// How filter bits are shared out; `None`: not at all.
     pub rule: Option<Rule>,
     /// Seed of keys, tombstones and crashes.
@@ -75,6 +85,10 @@ impl Settings {
             key_count: 1 << 40,
             delete_one_in: 0,
             crash_one_in: 0,
+            flush_one_in: 0,
+            flushes_between: 3,
+            inbox_runs_most: 24,
+            long_bytes: u64::MAX,
             rule: None,
             seed,
         }
@@ -96,6 +110,10 @@ pub(crate) struct Report {
     pub merges: u64,
     /// Jobs that moved tables as they were.
     pub moves: u64,
+    /// Jobs carried out between two slices of another.
+    pub beside: u64,
+    /// The most runs that were in the inbox.
+    pub inbox_runs_most: usize,
     /// Jobs forgotten half-way.
     pub crashes: u64,
     /// Deepest level and runs after each flush, when the policy had done its work.
@@ -139,6 +157,7 @@ pub(crate) struct Simulation {
     rng: SeededRng,
     last_id: u64,
     last_seq: u64,
+    flushes_left: u32,
 }
 
 impl Simulation {
@@ -154,6 +173,7 @@ impl Simulation {
             written_keys: Vec::new(),
             last_id: 0,
             last_seq: 0,
+            flushes_left: 0,
         }
     }
 
@@ -198,7 +218,10 @@ impl Simulation {
         self.report.written_bytes += bytes;
         let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
         let changes = tables.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
-        self.apply(&VersionEdit { keyspace: KeyspaceId(0), changes })
+        self.apply(&VersionEdit { keyspace: KeyspaceId(0), changes })?;
+        self.flushes_left = self.settings.flushes_between;
+        self.report.inbox_runs_most = self.report.inbox_runs_most.max(self.version.level(0).len());
+        Ok(())
     }
 
     /// Carries out jobs until the policy has none, then checks the shape.
@@ -223,8 +246,8 @@ impl Simulation {
     }
 
     fn rules(&self, is_draining: bool) -> Rules {
-        let Settings { design, sizing, inbox_trigger, .. } = self.settings;
-        Rules { design, sizing, inbox_trigger, inbox_soft_runs: u32::MAX, is_draining }
+        let Settings { design, sizing, inbox_trigger, long_bytes, .. } = self.settings;
+        Rules { design, sizing, inbox_trigger, inbox_soft_runs: u32::MAX, is_draining, long_bytes }
     }
 
     fn settle_by(&mut self, rules: &Rules) -> Result<(), String> {
@@ -236,7 +259,7 @@ impl Simulation {
                 return Err(format!("the debt is {debt} and the next job {job:?}"));
             }
             let Some(job) = job else { break };
-            self.carry_out(&job)?;
+            self.carry_out(&job, false)?;
             jobs += 1;
             if jobs > JOBS_PER_FLUSH_MAX {
                 return Err(format!("the policy does not end; last job: {job}"));
@@ -254,7 +277,8 @@ impl Simulation {
     #[cfg(test)]
     pub fn compact(&mut self) -> Result<(), String> {
         while let Some(job) = super::policy::pick_full(&self.version, &self.rules(false)) {
-            self.carry_out(&job)?;
+            self.carry_out(&job, false)?;
+            self.flushes_left = 0; // Else there would be no end.
         }
         if self.version.run_count() > 1 || self.version.tables().any(|(_, _, table)| table.meta.deletes > 0) {
             return Err(format!("not one run without tombstones:\n{}", self.version));
@@ -272,7 +296,7 @@ impl Simulation {
     }
 
     /// Carries out one job, or what a crash leaves of it.
-    fn carry_out(&mut self, job: &MergeJob) -> Result<(), String> {
+    fn carry_out(&mut self, job: &MergeJob, is_beside: bool) -> Result<(), String> {
         job.check(&self.version).map_err(|why| format!("{job}: {why}\n{}", self.version))?;
         let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
         let output_run = job.output_run(&self.version, run, age)?;
@@ -293,22 +317,48 @@ impl Simulation {
                 .map(|entry| bytes_of(entry.key))
                 .collect()
         };
-        for slice in slices(job, &self.version, self.settings.slice_bytes, &split_keys) {
-            let entries = self.merge(job, &slice)?;
+        let before_bytes = bytes_beside(&self.version, job);
+        let slices = slices(job, &self.version, self.settings.slice_bytes, &split_keys);
+        for (number, slice) in slices.iter().enumerate() {
+            let entries = self.merge(job, slice)?;
             self.report.merged(job.target_level as usize, entries.len() as u64 * entry_bytes);
-            let outputs = self.write(&entries, &slice, bits.as_ref());
+            let outputs = self.write(&entries, slice, bits.as_ref());
             let files = &self.files;
             let live = |table: &TableUse, range: &KeyRange| {
                 entries_in(files, table, range).len() as u64 * entry_bytes
             };
-            let edit = slice_edit(KeyspaceId(0), &self.version, job, &slice, outputs, output_run, &live);
+            let edit = slice_edit(KeyspaceId(0), &self.version, job, slice, outputs, output_run, &live);
             self.apply(&edit)?;
             if self.one_in(self.settings.crash_one_in) {
                 self.report.crashes += 1;
                 break;
             }
+            let has_room = self.version.level(0).len() < self.settings.inbox_runs_most;
+            if has_room && self.flushes_left > 0 && self.one_in(self.settings.flush_one_in) {
+                let left = self.flushes_left - 1;
+                self.flush()?;
+                self.flushes_left = left;
+            }
+            let done = (number + 1) as f64 / slices.len() as f64;
+            if let (false, Some(before_bytes), true) = (is_beside, before_bytes, done < 1.0) {
+                self.carry_out_beside(job, done, before_bytes)?;
+            }
         }
         self.check_some_keys()
+    }
+
+    /// Between two slices of a job: what the policy asks for beside it.
+    fn carry_out_beside(&mut self, job: &MergeJob, done: f64, before_bytes: u64) -> Result<(), String> {
+        let mut jobs = 0;
+        while let Some(beside) = pick_beside(&self.version, &self.rules(false), job, done, before_bytes) {
+            self.carry_out(&beside, true)?;
+            self.report.beside += 1;
+            jobs += 1;
+            if jobs > JOBS_PER_FLUSH_MAX {
+                return Err(format!("the policy does not end beside {job}; last job: {beside}"));
+            }
+        }
+        Ok(())
     }
 
     /// The newest version of every key of the slice; tombstones only if something older may be below.

@@ -258,15 +258,21 @@ impl IterRegistry {
         if let Some(live) = lock(&spare.slot.live).as_mut() {
             live.iter.let_go();
         }
+        self.note_walked(walked);
         let mut shard = lock(self.shard());
-        shard.walked.ranges += walked.ranges;
-        shard.walked.entries += walked.entries;
         if shard.spare.len() < SPARE_MAX {
             shard.spare.push(spare);
         }
     }
 
-    /// What all scans that have ended did.
+    /// Adds what a scan did.
+    pub(super) fn note_walked(&self, walked: Walked) {
+        let mut shard = lock(self.shard());
+        shard.walked.ranges += walked.ranges;
+        shard.walked.entries += walked.entries;
+    }
+
+    /// What all scans did, but for the last of what those that go on do.
     pub fn walked(&self) -> Walked {
         self.shards.iter().map(|shard| lock(shard).walked).fold(Walked::default(), |sum, shard| Walked {
             ranges: sum.ranges + shard.ranges,

@@ -40,6 +40,11 @@ const FOUND_AT_ONCE: usize = 64;
 /// scan ends, is at most about twice what it used.
 const WANTED_GROWTH: usize = 3;
 
+/// A scan tells what it did when it ends, and before that after so many places, or entries: one that goes on for hours
+/// is part of the workload, too.
+const RANGES_UNTOLD: u64 = 64;
+const ENTRIES_UNTOLD: u64 = 4096;
+
 /// What a scan needs to begin.
 #[derive(Clone)]
 pub(crate) struct ScanSource {
@@ -205,6 +210,9 @@ impl Scan {
         self.source.registry.relieve(&self.slot);
         self.walked.ranges += u64::from(!matches!(step, Move::On));
         self.walked.entries += if matches!(moved, Ok(true)) { self.found.len() as u64 } else { 0 };
+        if self.walked.ranges >= RANGES_UNTOLD || self.walked.entries >= ENTRIES_UNTOLD {
+            self.source.registry.note_walked(std::mem::take(&mut self.walked));
+        }
         self.place = match (&moved, direction) {
             (Err(_), _) => Place::Nowhere,
             (Ok(true), _) => Place::At,

@@ -302,8 +302,12 @@ pub(super) fn fetched_of(reader: &TableReader) -> usize {
 
 /// What holding all of a table takes.
 pub(super) fn whole_bytes(reader: &TableReader) -> u64 {
-    let filter: u64 = reader.filter_module_bytes().into_iter().map(|(bytes, _)| bytes).sum();
-    filter + index_of(reader).bytes
+    filter_bytes(reader) + index_of(reader).bytes
+}
+
+/// What the whole filter of a table takes in memory.
+pub(super) fn filter_bytes(reader: &TableReader) -> u64 {
+    reader.filter_module_bytes().into_iter().map(|(bytes, _)| bytes).sum()
 }
 
 /// What reading in the slices that the plan wants takes.

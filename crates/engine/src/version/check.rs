@@ -59,7 +59,7 @@ impl Version {
         let capacities = rules.capacities(self);
         for (level, runs) in self.levels() {
             if level == 0 {
-                if rules.is_inbox_due(self) {
+                if rules.is_inbox_due(self, &capacities) {
                     let trigger = if rules.is_draining { 1 } else { rules.inbox_trigger };
                     return Err(format!("the inbox has {} runs, its trigger is {trigger}", runs.len()));
                 }

@@ -49,6 +49,15 @@ impl Version {
         self.levels().flat_map(|(level, runs)| runs.iter().map(move |run| (level, run)))
     }
 
+    /// The levels down to `deepest`, of those runs that `keeps` names.
+    pub(crate) fn upper(&self, deepest: u32, keeps: impl Fn(RunId) -> bool) -> Self {
+        let kept = |(_, runs): (u32, &[Arc<Run>])| runs.iter().filter(|run| keeps(run.id)).cloned().collect();
+        let mut levels: Vec<Vec<Arc<Run>>> =
+            self.levels().take_while(|(level, _)| *level <= deepest).map(kept).collect();
+        while levels.pop_if(|last| last.is_empty()).is_some() {}
+        Self { levels }
+    }
+
     /// The run `id` and its level.
     pub fn run(&self, id: RunId) -> Option<(u32, &Arc<Run>)> {
         self.runs().find(|(_, run)| run.id == id)

@@ -11,14 +11,17 @@
 //! (b) a tiered level over `C_i`, or with more than `K_i` runs, goes to level i + 1 as a whole. A leveled one with more
 //!     than one run, which only a change of the design leaves, is merged in place.
 //! (c) an inbox that is due ([`super::rules`]) goes to level 1, or past closed levels to the first open one, all of
-//!     it; if it is *crowded*, before (a) and (b), since writers wait for it.
+//!     it; if it is *crowded*, before (a) and (b), since writers wait for it, but after levels that have outgrown
+//!     their bounds twice.
 //! A closed level (`C_i` = 0, only with `Auto`) is over its capacity by all that it holds, and what arrives on it
 //! passes on, together with that.
 //!
 //! What arrives on level i joins the run of a leveled level, whatever the size: (a) follows. On a tiered
 //! level it joins the *active* (newest) run while that stays within `C_i / K_i`, else it becomes a run,
 //! else, when the level would exceed `C_i` or have `K_i + 1` runs, the whole level goes along and all of it
-//! arrives on level i + 1: one merge, however many levels it passes.
+//! arrives on level i + 1: one merge, however many levels it passes. Where that would be a long one, what arrives becomes
+//! a run beyond the bounds instead, and (b) takes the level down by itself: what is flushed meanwhile can be merged onto
+//! the levels above ([`super::beside`]).
 //!
 //! Every job moves bytes down or makes runs fewer, and what arrives on an empty level beyond the last fits
 //! there or passes on to one `T` times larger: so a tree at rest is reached from any tree.
@@ -36,29 +39,21 @@ use super::rules::Rules;
 use super::score;
 use crate::version::{KeyRange, Run, TableUse, Version};
 
+/// A level that holds so many times what it may has *outgrown* its bounds.
+const OUTGROWN_TIMES: u64 = 2;
+
 /// The next merge that the rules ask for; `None` when the tree has the shape that it should have.
 pub(crate) fn pick(version: &Version, rules: &Rules) -> Option<MergeJob> {
     let capacities = rules.capacities(version);
-    let down = Down { version, rules, capacities: &capacities };
-    let inbox = || {
-        let mut arrival = Arrival::default();
-        arrival.add_level(version, 0);
-        arrival.at(&down, rules.arrival_level(version, &capacities), Reason::Inbox)
-    };
-    if rules.is_inbox_crowded(version) {
-        return Some(inbox());
-    }
-    (1..=version.deepest_level())
-        .rev()
-        .find_map(|level| down.relieve(level))
-        .or_else(|| rules.is_inbox_due(version).then(inbox))
+    Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.pick()
 }
 
 /// About how many bytes the policy would still have to move: 0 exactly when [`pick`] finds nothing.
 pub(crate) fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
     let deepest = version.deepest_level();
     let capacities = rules.capacities(version);
-    let inbox_bytes = if rules.is_inbox_due(version) { version.level_bytes(0).max(1) } else { 0 };
+    let inbox_bytes =
+        if rules.is_inbox_due(version, &capacities) { version.level_bytes(0).max(1) } else { 0 };
     let arrival_level = rules.arrival_level(version, &capacities);
     let mut debt = inbox_bytes;
     // What leaves a level arrives on the next one and may push as much out of that.
@@ -80,18 +75,49 @@ pub(crate) fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
     debt
 }
 
-/// A tree, and what it is held to.
-struct Down<'v> {
-    version: &'v Version,
-    rules: &'v Rules,
-    capacities: &'v Capacities,
+/// A tree, or the upper part of one, and what it is held to.
+pub(super) struct Down<'v> {
+    pub version: &'v Version,
+    pub rules: &'v Rules,
+    pub capacities: &'v Capacities,
+    /// The last level of the whole tree.
+    pub deepest: u32,
 }
 
 impl Down<'_> {
+    /// The next merge that the rules ask for.
+    pub fn pick(&self) -> Option<MergeJob> {
+        let Self { version, rules, capacities, .. } = *self;
+        let inbox = || {
+            let mut arrival = Arrival::default();
+            arrival.add_level(version, 0);
+            arrival.at(self, rules.arrival_level(version, capacities), Reason::Inbox)
+        };
+        if rules.is_inbox_crowded(version) {
+            return self.relieve_outgrown().or_else(|| Some(inbox()));
+        }
+        (1..=version.deepest_level())
+            .rev()
+            .find_map(|level| self.relieve(level))
+            .or_else(|| rules.is_inbox_due(version, capacities).then(inbox))
+    }
+
+    /// The job that brings levels nearer to their bounds that are so far beyond them that merging the inbox onto them costs
+    /// too much: they would grow and grow while it is crowded, and it would get no emptier. Of such levels from where the
+    /// inbox arrives the deepest.
+    fn relieve_outgrown(&self) -> Option<MergeJob> {
+        let Self { version, rules, capacities, deepest } = *self;
+        let is_outgrown = |level: &u32| {
+            let capacity = capacities.level_bytes(*level);
+            capacity > 0 && version.level_bytes(*level) > capacity.saturating_mul(OUTGROWN_TIMES)
+        };
+        let arrival = rules.arrival_level(version, capacities);
+        (arrival..=deepest).take_while(is_outgrown).last().and_then(|level| self.relieve(level))
+    }
+
     /// The job that brings `level` (1 or deeper) back within its bounds.
     fn relieve(&self, level: u32) -> Option<MergeJob> {
-        let Self { version, rules, capacities } = *self;
-        let deepest = version.deepest_level();
+        let Self { version, rules, capacities, deepest } = *self;
         let runs = version.level(level);
         let oldest = runs.last()?;
         let is_over = version.level_bytes(level) > capacities.level_bytes(level);
@@ -157,7 +183,7 @@ impl Arrival {
         let version = down.version;
         loop {
             // A level beyond the deepest one becomes the last by what arrives there.
-            let allowed = down.rules.design.runs_allowed(level, version.deepest_level());
+            let allowed = down.rules.design.runs_allowed(level, down.deepest);
             let runs = version.level(level);
             let (active, capacity) = (runs.first(), down.capacities.level_bytes(level));
             let target = if capacity == 0 {
@@ -177,10 +203,20 @@ impl Arrival {
                 Some(run) => return self.into(run, level, reason),
                 // No level is deeper: its capacity is beyond what a file system can hold.
                 None if level >= MAX_LEVELS => return self.into(None, level, reason),
+                None if self.waits_for(down, level) => {
+                    return down.relieve(level).unwrap_or_else(|| self.into(None, level, reason));
+                }
                 None => self.add_level(version, level),
             }
             level += 1;
         }
+    }
+
+    /// Whether the tables and all of `level`, which has no room for them, would be a long merge. Then that is done
+    /// without them: they become one run more of a level that is still within its bounds, and it goes down after that.
+    fn waits_for(&self, down: &Down<'_>, level: u32) -> bool {
+        let bytes = down.version.level_bytes(level);
+        bytes > 0 && bytes.saturating_add(self.bytes) >= down.rules.long_bytes
     }
 
     /// The job that merges the tables into `run`, or makes a run of them.

@@ -5,10 +5,12 @@
 //! key range at a time: [`slices`] cuts it, [`slice_edit`] records one finished slice. A crash may leave any
 //! prefix of the slices done; such a tree is valid, and the policy goes on from it like from any other.
 //!
-//! One job at a time runs in a keyspace: a job relies on nothing but flushes changing the tree beside it.
+//! One job at a time runs in a keyspace, but for those that are right beside a long one ([`pick_beside`]): between two of
+//! its slices. Flushes may change the tree at any time.
 //!
 //! Not here: merging (`compaction::job`), when to run (`background`).
 
+mod beside;
 mod fluid;
 mod full;
 mod job;
@@ -20,6 +22,7 @@ mod slices;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use beside::{bytes_beside, pick_beside};
 pub(crate) use fluid::{debt_bytes, pick};
 pub(crate) use full::pick_full;
 pub(crate) use job::{MergeJob, OutputRun, Reason, Target};

@@ -31,13 +31,22 @@ pub(crate) struct Rules {
     pub inbox_soft_runs: u32,
     /// Under `Auto`: whether a single run in the inbox is merged down.
     pub is_draining: bool,
+    /// A merge of so many bytes is *long*: the inbox must have its turns beside it ([`super::beside`]).
+    pub long_bytes: u64,
 }
 
 impl Rules {
     /// The rules of the papers, with an inbox that goes down at `inbox_trigger` runs.
     #[cfg(test)]
     pub fn manual(design: Design, inbox_trigger: u32) -> Self {
-        Self { design, sizing: Sizing::Manual, inbox_trigger, inbox_soft_runs: u32::MAX, is_draining: false }
+        Self {
+            design,
+            sizing: Sizing::Manual,
+            inbox_trigger,
+            inbox_soft_runs: u32::MAX,
+            is_draining: false,
+            long_bytes: u64::MAX,
+        }
     }
 
     /// What the levels of the tree may hold now.
@@ -49,13 +58,13 @@ impl Rules {
     }
 
     /// Whether the inbox is to be merged down.
-    pub fn is_inbox_due(&self, version: &Version) -> bool {
+    pub fn is_inbox_due(&self, version: &Version, capacities: &Capacities) -> bool {
         let (runs, trigger) = (version.level(0).len(), self.inbox_trigger.max(1) as usize);
         match self.sizing {
             Sizing::Manual => runs >= trigger,
             Sizing::Auto if self.is_draining => runs > 0,
             Sizing::Auto => {
-                let (due, below) = (runs >= trigger, self.arrival_level(version, &self.capacities(version)));
+                let (due, below) = (runs >= trigger, self.arrival_level(version, capacities));
                 let worth = version.level_bytes(0) as f64 * self.design.size_ratio / 4.0;
                 due && (version.level_bytes(below) as f64 <= worth || self.is_inbox_crowded(version))
             }

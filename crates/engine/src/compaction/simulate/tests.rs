@@ -189,7 +189,9 @@ fn lives(seed: u64) -> Report {
         slice_bytes: 6_000,
         key_count: 300 + 700 * (seed % 5),
         delete_one_in: 4,
-        crash_one_in: 2 + seed % 4,
+        crash_one_in: [2 + seed % 4, 40][(seed / 7 % 2) as usize],
+        flush_one_in: [0, 1, 3][(seed / 2 % 3) as usize],
+        long_bytes: [u64::MAX, 4_000, 12_000][(seed / 3 % 3) as usize],
         ..Settings::new(design(MergePolicy::ALL[(seed % 3) as usize], 3.0), seed)
     };
     let mut simulation = Simulation::new(settings);
@@ -218,9 +220,76 @@ fn any_life_keeps_order_and_shape() {
         total.merges += report.merges;
         total.moves += report.moves;
         total.crashes += report.crashes;
+        total.beside += report.beside;
     }
     // The lives must have been worth living.
     assert!(total.merges > 2_000 && total.moves > 500 && total.crashes > 500, "{total:?}");
+    assert!(total.beside > 100, "{total:?}");
+}
+
+/// More is flushed than merges get done, so that the inbox is always crowded: levels must not grow beyond all bounds for it,
+/// or each merge onto them would cost more and the inbox be the more crowded.
+#[test]
+fn a_crowded_inbox_costs_little_more_than_one_with_room() {
+    for sizing in Sizing::ALL {
+        let run = |flush_one_in| {
+            let settings = Settings {
+                sizing,
+                inbox_trigger: if sizing == Sizing::Auto { 4 } else { 1 },
+                slice_bytes: 6 * BUFFER_BYTES,
+                table_entries: 64,
+                flush_one_in,
+                // Merges get less done than this brings: there is no end to it.
+                flushes_between: 1_000,
+                key_count: 20_000,
+                ..Settings::new(design(MergePolicy::Leveling, 10.0), 5)
+            };
+            let mut simulation = Simulation::new(settings);
+            while simulation.report.flushes < 4_000 {
+                must(&mut simulation, flush_and_settle);
+            }
+            must(&mut simulation, |simulation| simulation.check_all_keys());
+            simulation.report.write_amplification()
+        };
+        let (crowded, with_room) = (run(1), run(0));
+        assert!(crowded <= with_room * 1.3, "{sizing:?}: written {crowded:.2} times, {with_room:.2}");
+    }
+}
+
+/// What is flushed while the largest levels are merged goes on down: at a steady stream of flushes the inbox stays
+/// small, and little more is written for that.
+#[test]
+fn long_merges_do_not_lock_up_the_inbox() {
+    for (policy, sizing) in [MergePolicy::LazyLeveling, MergePolicy::Tiering]
+        .into_iter()
+        .flat_map(|policy| Sizing::ALL.map(|sizing| (policy, sizing)))
+    {
+        let run = |long_bytes| {
+            let settings = Settings {
+                sizing,
+                inbox_trigger: if sizing == Sizing::Auto { 4 } else { 1 },
+                slice_bytes: 10 * BUFFER_BYTES,
+                table_entries: 40,
+                flush_one_in: 1,
+                flushes_between: u32::MAX,
+                // Nobody waits: to see how many would.
+                inbox_runs_most: usize::MAX,
+                long_bytes,
+                ..Settings::new(design(policy, 6.0), 11)
+            };
+            let mut simulation = Simulation::new(settings);
+            while simulation.report.flushes < 1_500 {
+                must(&mut simulation, flush_and_settle);
+            }
+            must(&mut simulation, |simulation| simulation.check_all_keys());
+            simulation.report
+        };
+        let (beside, locked) = (run(40 * BUFFER_BYTES), run(u64::MAX));
+        let (with, without) = (beside.inbox_runs_most, locked.inbox_runs_most);
+        assert!(with <= 30 && without >= 3 * with, "{policy}, {sizing:?}: {with} runs, {without}");
+        let (with, without) = (beside.write_amplification(), locked.write_amplification());
+        assert!(with <= without * 1.1, "{policy}, {sizing:?}: written {with:.2} times, {without:.2}");
+    }
 }
 
 #[test]

@@ -98,6 +98,8 @@ impl Costs {
 impl CpuTimes {
     /// Computing costs nothing: what the papers count.
     pub const NONE: Self = Self { hash_ns: 0.0, probe_ns: 0.0, search_ns: 0.0, shared_digest: true };
+    /// What the engine took on the machine of `docs/results/speed.md`, to the nearest round figure.
+    pub const ENGINE: Self = Self { hash_ns: 10.0, probe_ns: 15.0, search_ns: 300.0, shared_digest: true };
 }
 
 /// Data, workload and device.
@@ -192,6 +194,10 @@ pub struct Costs {
     pub lookup_reads: f64,
     /// A lookup of the mix, in nanoseconds.
     pub lookup_ns: f64,
+    /// A lookup that finds nothing, in nanoseconds.
+    pub empty_lookup_ns: f64,
+    /// A lookup that finds its key, drawn evenly over all entries, in nanoseconds.
+    pub found_lookup_ns: f64,
     /// An update, in nanoseconds.
     pub update_ns: f64,
     /// A range lookup, in nanoseconds.
@@ -261,7 +267,8 @@ pub fn predict_held(
     };
     let groups: Vec<RunGroup> = (1..).zip(&fprs).map(group).collect();
     let found = found_lookup(&groups);
-    let lookup = LookupWork::mix(empty_lookup(&groups), found, empty_fraction);
+    let empty = empty_lookup(&groups);
+    let lookup = LookupWork::mix(empty, found, empty_fraction);
 
     let shape = MergeShape { size_ratio: design.size_ratio, inner_runs: runs.0, last_runs: runs.1, levels };
     let cached_share = (plan.cache_bytes as f64 / data.bytes()).min(1.0);
@@ -270,7 +277,10 @@ pub fn predict_held(
     let cpu_ns_per_lookup = device.cpu.lookup_ns(lookup);
     let (reads_per_page, reads_of_fences) = (1.0 - cached_share, 1.0 - held_fences);
     let lookup_reads = lookup.searches * (reads_per_page + reads_of_fences);
-    let lookup_ns = lookup_reads * device.read_ns + cpu_ns_per_lookup;
+    let time_of = |work: LookupWork| {
+        work.searches * (reads_per_page + reads_of_fences) * device.read_ns + device.cpu.lookup_ns(work)
+    };
+    let lookup_ns = time_of(lookup);
     let merged_pages = shape.merges_per_entry(merging) / data.entries_per_page();
     let update_ns = merged_pages * (device.read_ns + device.write_ns);
     let merged_update_ios = merged_pages * (1.0 + device.write_per_read());
@@ -309,6 +319,8 @@ pub fn predict_held(
         cpu_ns_per_lookup,
         lookup_reads,
         lookup_ns,
+        empty_lookup_ns: time_of(empty),
+        found_lookup_ns: time_of(found),
         update_ns,
         range_ns,
         cost_ns_per_op,

@@ -41,4 +41,5 @@ pub mod what_if;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
 pub use memtable::memtable_bytes_most;
+pub use shamba_filter::MAX_BITS_PER_KEY;
 pub use sizing::{Capacities, Sizing};

@@ -78,6 +78,14 @@ impl Preset {
                 ));
             }
         };
+        self.design_with(buffer_bytes)
+    }
+
+    /// The system's design, but for a write buffer of `buffer_bytes`.
+    ///
+    /// # Errors
+    /// Too little for a buffer, or too much.
+    pub fn design_with(&self, buffer_bytes: u64) -> Result<Design, String> {
         let design = Design::new(self.policy, self.size_ratio, buffer_bytes, self.bits_per_key);
         design.validate().map_err(|error| format!("{}: {error}", self.system))?;
         Ok(design)

@@ -7,12 +7,13 @@
 
 use clap::{Args, Parser};
 use serde_json::{Value, json};
-use shamba_model::cost::{Costs, Situation};
+use shamba_model::cost::{Costs, Plan, Situation, Workload};
 use shamba_model::navigator::{Bounds, navigate};
 use shamba_model::what_if::{Case, Row, Unit, compare};
 
 use super::cost::EMPTY_LOOKUPS;
 use super::counting::{Counting, CountingOption};
+use super::design::HALF_UPDATES;
 use super::options::{DesignOptions, SituationOptions};
 use super::report::{self, digits, show_bytes, show_rate};
 use crate::exit::Failure;
@@ -76,19 +77,23 @@ struct Side {
 
 pub fn run(args: &CompareArgs, out: &mut Out) -> Result<(), Failure> {
     let counting = args.counting.counting;
-    let first = side(&args.situation, &args.design, args.best, counting)?;
+    // The best design for lookups alone would be a caricature.
+    let has_best = args.best || args.with.iter().any(|change| change == "best");
+    let mix = if has_best { HALF_UPDATES } else { EMPTY_LOOKUPS };
+    let first = side(&args.situation, &args.design, args.best, (counting, mix))?;
     let (changes, with_best) = changes(&args.with, &first, &args.situation, &args.design)?;
     let situation = changes.situation.over(&args.situation);
-    let mut design = changes.design.over(&args.design);
+    let mut design = changes.design.over(&args.design, &first.case.plan);
     if with_best && !args.best && design.memory.is_none() {
         design = DesignOptions { memory: Some(memory_bytes(&first)), ..DesignOptions::default() };
     }
-    let second = side(&situation, &design, args.best || with_best, counting)
+    let second = side(&situation, &design, args.best || with_best, (counting, mix))
         .map_err(|failure| Failure::Usage(format!("the second case: {failure}")))?;
     let rows = compare(&first.case, &second.case, counting.merging()).map_err(Failure::Usage)?;
     if args.json {
         return out.json(&to_json(&first, &second, &rows));
     }
+    out.text(report::situation_text(&first.case.situation))?;
     for (name, side) in [("first", &first), ("second", &second)] {
         out.line(format!(
             "{name:<8}{}",
@@ -104,9 +109,9 @@ fn side(
     situation: &SituationOptions,
     design: &DesignOptions,
     best: bool,
-    counting: Counting,
+    (counting, mix): (Counting, Workload),
 ) -> Result<Side, Failure> {
-    let situation = situation.situation(EMPTY_LOOKUPS)?;
+    let situation = situation.situation(mix, counting)?;
     if !best {
         let plan = design.plan(&situation)?;
         let costs = counting.predict(&situation, &plan)?;
@@ -274,18 +279,21 @@ impl SituationOptions {
     /// These options where they are given, else those of `base`.
     #[must_use]
     fn over(self, base: &Self) -> Self {
-        // A mix is one statement: naming a part of it anew says the others stay, naming v replaces all.
+        // A mix is one statement: naming a part of it anew says the others stay, naming v replaces all. A v that was given
+        // is one lookup that finds nothing and v that find.
         let v = self.nonzero_per_zero;
         let mix = |new: Option<f64>, old: Option<f64>| if v.is_some() { None } else { new.or(old) };
         let parts = [self.lookups_zero, self.lookups_nonzero, self.updates, self.ranges];
         let keeps_v = parts.iter().all(Option::is_none);
+        let zero = base.lookups_zero.or(base.nonzero_per_zero.filter(|_| !keeps_v).map(|_| 1.0));
+        let nonzero = base.lookups_nonzero.or(base.nonzero_per_zero.filter(|_| !keeps_v));
         Self {
             entries: self.entries.or(base.entries),
             entry_bytes: self.entry_bytes.or(base.entry_bytes),
             page_bytes: self.page_bytes.or(base.page_bytes),
             nonzero_per_zero: if keeps_v { v.or(base.nonzero_per_zero) } else { v },
-            lookups_zero: mix(self.lookups_zero, base.lookups_zero),
-            lookups_nonzero: mix(self.lookups_nonzero, base.lookups_nonzero),
+            lookups_zero: mix(self.lookups_zero, zero),
+            lookups_nonzero: mix(self.lookups_nonzero, nonzero),
             updates: mix(self.updates, base.updates),
             ranges: mix(self.ranges, base.ranges),
             range_selectivity: self.range_selectivity.or(base.range_selectivity),
@@ -301,9 +309,10 @@ impl SituationOptions {
 
 impl DesignOptions {
     /// These options where they are given, else those of `base`. How much filters get is one statement: any of
-    /// its three options takes the place of the others. So is the merging: a policy or a system replaces K and Z.
+    /// its three options takes the place of the others. So is the merging: a policy or a system replaces K and Z; where
+    /// one of these is given, the other stays what it is in the first case's plan.
     #[must_use]
-    fn over(self, base: &Self) -> Self {
+    fn over(self, base: &Self, first: &Plan) -> Self {
         let says_filters = self.bits_per_key.is_some()
             || self.filter_memory.is_some()
             || self.memory.is_some()
@@ -312,6 +321,11 @@ impl DesignOptions {
         let says_runs = self.policy.is_some() || self.like.is_some();
         let runs = |new: Option<u32>, old: Option<u32>| if says_runs { new } else { new.or(old) };
         let says_policy = self.like.is_some() || self.inner_runs.is_some() || self.last_runs.is_some();
+        let (inner_runs, last_runs) = match (self.inner_runs, self.last_runs) {
+            (Some(inner), None) if !says_runs => (Some(inner), Some(first.design.last_runs)),
+            (None, Some(last)) if !says_runs => (Some(first.design.inner_runs), Some(last)),
+            given => given,
+        };
         // Another system starts from its own defaults.
         let fresh = Self::default();
         let base = if self.like.is_some() { &fresh } else { base };
@@ -319,8 +333,8 @@ impl DesignOptions {
             like: self.like.or(base.like),
             policy: if says_policy { self.policy } else { self.policy.or(base.policy) },
             size_ratio: self.size_ratio.or(base.size_ratio),
-            inner_runs: runs(self.inner_runs, base.inner_runs),
-            last_runs: runs(self.last_runs, base.last_runs),
+            inner_runs: runs(inner_runs, base.inner_runs),
+            last_runs: runs(last_runs, base.last_runs),
             buffer: self.buffer.or(base.buffer),
             bits_per_key: if says_filters {
                 self.bits_per_key

@@ -45,6 +45,7 @@ pub fn run(args: &CostArgs, out: &mut Out) -> Result<(), Failure> {
                 "{option} and --rocksdb both say what the design is: give one"
             )));
         }
+        args.counting.counting.is_for_rocksdb()?;
         let asked = Asked {
             options: &args.rocksdb,
             situation: &args.situation,
@@ -58,11 +59,13 @@ pub fn run(args: &CostArgs, out: &mut Out) -> Result<(), Failure> {
         };
         return rocksdb::run(path, &asked, out);
     }
-    let situation = args.situation.situation(EMPTY_LOOKUPS)?;
+    let situation = args.situation.situation(EMPTY_LOOKUPS, args.counting.counting)?;
     let plan = args.design.plan(&situation)?;
     let costs = args.counting.counting.predict(&situation, &plan)?;
     if args.json {
         let head = json!({ "schema": "shamba.plan-cost/1", "situation": report::situation_json(&situation) });
+        // Nothing was searched: `plan design` has what else there is.
+        let head = json::with(head, json!({ "alternatives": [] }));
         return out.json(&json::with(head, report::plan_json(&situation, &plan, &costs)));
     }
     out.text(report::situation_text(&situation))?;

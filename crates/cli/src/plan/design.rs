@@ -20,7 +20,7 @@ pub const HALF_UPDATES: Workload =
 
 const EXAMPLES: &str = "Examples:
   shamba plan design --entries 10M --entry-bytes 116 --memory 24MiB --lookups-zero 0.7 --updates 0.3
-  shamba plan design --entries 1G --entry-bytes 1KiB --memory 4GiB --lookups-zero 1 --lookups-nonzero 4 --updates 5 \\
+  shamba plan design --entries 1G --entry-bytes 1KiB --memory 16GiB --lookups-zero 1 --lookups-nonzero 4 --updates 5 \\
       --ranges 1 --range-selectivity 1e-7 --max-lookup-ios 1.2 --counting engine
   shamba plan design --entries 100M --entry-bytes 116 --rocksdb OPTIONS-000007 --lookups-zero 0.5 --updates 0.5";
 
@@ -73,6 +73,7 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
         not_negative(option, bound.unwrap_or(0.0))?;
     }
     if let Some(path) = &args.rocksdb.rocksdb {
+        args.counting.counting.is_for_rocksdb()?;
         let asked = Asked {
             options: &args.rocksdb,
             situation: &args.situation,
@@ -86,7 +87,7 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
         };
         return rocksdb::run(path, &asked, out);
     }
-    let situation = args.situation.situation(HALF_UPDATES)?;
+    let situation = args.situation.situation(HALF_UPDATES, args.counting.counting)?;
     let memory_bytes = wish
         .memory
         .ok_or_else(|| Failure::Usage("--memory is missing: the best design depends on it".into()))?;

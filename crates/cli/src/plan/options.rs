@@ -10,11 +10,13 @@ use clap::Args;
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload};
 use shamba_model::presets::Preset;
-use shamba_model::{Design, MergePolicy};
+use shamba_model::{Design, MAX_BITS_PER_KEY, MergePolicy};
 
+use super::counting::Counting;
+use super::report::show_bytes;
 use crate::exit::Failure;
 use crate::options::Switch;
-use crate::sizes::parse_size;
+use crate::sizes::{parse_size, show_size};
 
 /// Shares are rounded by whoever types them.
 const SHARES_TOLERANCE: f64 = 0.005;
@@ -60,13 +62,13 @@ pub struct SituationOptions {
     /// phi, what writing a page costs beside reading one (default: 1)
     #[arg(long, value_name = "RATIO")]
     pub write_cost: Option<f64>,
-    /// T_H, nanoseconds to hash a key (default: 0, as the papers count)
+    /// T_H, nanoseconds to hash a key (default: 0, as the papers count; 10 with --counting engine)
     #[arg(long, value_name = "NS")]
     pub hash_ns: Option<f64>,
-    /// T_P, nanoseconds to probe a filter (default: 0)
+    /// T_P, nanoseconds to probe a filter (default: 0; 15 with --counting engine)
     #[arg(long, value_name = "NS")]
     pub probe_ns: Option<f64>,
-    /// Nanoseconds to search the index and a page of a run (default: 0)
+    /// Nanoseconds to search the index and a page of a run (default: 0; 300 with --counting engine)
     #[arg(long, value_name = "NS")]
     pub search_ns: Option<f64>,
     /// One hash per lookup, or (off) one for every filter that is probed (default: on)
@@ -111,17 +113,18 @@ pub struct DesignOptions {
     /// L, the levels (default: what the data needs, equation 1 of Monkey)
     #[arg(long, value_name = "LEVELS")]
     pub levels: Option<u32>,
-    /// All memory: filters get what buffer and cache leave of it, in the place of --bits-per-key and --filter-memory
+    /// All memory: filters get what buffer and cache leave of it, in the place of --bits-per-key and --filter-memory,
+    /// up to 64 bits per key, and the cache what is more. With --like, whose filters have their bits: the most that all takes
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["bits_per_key", "filter_memory"])]
     pub memory: Option<u64>,
 }
 
 impl SituationOptions {
-    /// The situation; `mix` is the workload where nothing is said of it.
+    /// The situation; `mix` is the workload where nothing is said of it, and computing takes what `counting` says.
     ///
     /// # Errors
     /// An option that is missing, shares that do not add up, or numbers that are none.
-    pub fn situation(&self, mix: Workload) -> Result<Situation, Failure> {
+    pub fn situation(&self, mix: Workload, counting: Counting) -> Result<Situation, Failure> {
         let missing = |option: &str| Failure::Usage(format!("{option} is missing: the cost depends on it"));
         let entries = self.entries.ok_or_else(|| missing("--entries"))?;
         let entry_bytes = self.entry_bytes.ok_or_else(|| missing("--entry-bytes"))?;
@@ -133,15 +136,15 @@ impl SituationOptions {
         Ok(Situation {
             data: DataSet { entries, entry_bytes, page_bytes: self.page_bytes.unwrap_or(PAGE_BYTES) },
             workload: self.workload(mix)?,
-            device: Device { read_ns, write_ns: read_ns * write_cost, cpu: self.cpu()? },
+            device: Device { read_ns, write_ns: read_ns * write_cost, cpu: self.cpu(counting.cpu())? },
         })
     }
 
-    fn cpu(&self) -> Result<CpuTimes, Failure> {
+    fn cpu(&self, usual: CpuTimes) -> Result<CpuTimes, Failure> {
         Ok(CpuTimes {
-            hash_ns: not_negative("--hash-ns", self.hash_ns.unwrap_or(0.0))?,
-            probe_ns: not_negative("--probe-ns", self.probe_ns.unwrap_or(0.0))?,
-            search_ns: not_negative("--search-ns", self.search_ns.unwrap_or(0.0))?,
+            hash_ns: not_negative("--hash-ns", self.hash_ns.unwrap_or(usual.hash_ns))?,
+            probe_ns: not_negative("--probe-ns", self.probe_ns.unwrap_or(usual.probe_ns))?,
+            search_ns: not_negative("--search-ns", self.search_ns.unwrap_or(usual.search_ns))?,
             shared_digest: self.hash_sharing.is_none_or(Switch::is_on),
         })
     }
@@ -212,12 +215,13 @@ impl DesignOptions {
     /// # Errors
     /// Options that contradict each other, or a memory that is too small.
     pub fn plan(&self, situation: &Situation) -> Result<Plan, Failure> {
-        let preset = match self.like {
-            Some(like) => Some(
+        let preset = match (self.like, self.buffer) {
+            (Some(like), Some(buffer)) => Some(like.design_with(buffer).map_err(Failure::Usage)?),
+            (Some(like), None) => Some(
                 like.design(self.memory)
                     .map_err(|error| Failure::Usage(format!("--like {like}: {error} (--memory tells)")))?,
             ),
-            None => None,
+            (None, _) => None,
         };
         let base = preset.unwrap_or_default();
         let policy = self.policy.or(self.like.map(|like| like.policy)).unwrap_or_default();
@@ -235,7 +239,8 @@ impl DesignOptions {
                 "--policy and --inner-runs or --last-runs both say how runs are merged: give one".into(),
             ));
         }
-        let cache_bytes = self.cache.unwrap_or(0);
+        let mut cache_bytes = self.cache.unwrap_or(0);
+        let entries = situation.data.entries.max(1) as f64;
         let filters = match (self.bits_per_key, self.filter_memory, self.memory) {
             (Some(bits), None, _) => FilterBits::PerKey(not_negative("--bits-per-key", bits)?),
             (None, Some(bytes), _) => FilterBits::Bytes(bytes as f64),
@@ -244,21 +249,38 @@ impl DesignOptions {
                 return Err(Failure::Usage(what.into()));
             }
             // Cassandra's buffer follows the memory, its filters do not.
-            (None, None, _) if self.like.is_some() => FilterBits::PerKey(base.bits_per_key),
+            (None, None, memory) if self.like.is_some() => {
+                let filter_bytes = entries * base.bits_per_key / 8.0;
+                let taken = buffer_bytes as f64 + cache_bytes as f64 + filter_bytes;
+                if let Some(memory) = memory.filter(|memory| taken > *memory as f64) {
+                    return Err(Failure::Usage(format!(
+                        "--memory {} is less than buffer, cache and filters of {} bits per key take together, {}",
+                        show_size(memory),
+                        base.bits_per_key,
+                        show_bytes(taken)
+                    )));
+                }
+                FilterBits::PerKey(base.bits_per_key)
+            }
             (None, None, Some(memory)) => {
                 let taken = buffer_bytes.saturating_add(cache_bytes);
                 let left = memory.checked_sub(taken).ok_or_else(|| {
                     Failure::Usage(format!(
-                        "--memory {memory} is less than buffer and cache take together, {taken} bytes"
+                        "--memory {} is less than buffer and cache take together, {}",
+                        show_size(memory),
+                        show_size(taken)
                     ))
                 })?;
-                FilterBits::Bytes(left as f64)
+                let filter_bytes = (left as f64).min(entries * MAX_BITS_PER_KEY / 8.0);
+                // `as` saturates.
+                cache_bytes = cache_bytes.saturating_add((left as f64 - filter_bytes) as u64);
+                FilterBits::Bytes(filter_bytes)
             }
             (None, None, None) => FilterBits::PerKey(base.bits_per_key),
         };
         design.bits_per_key = match filters {
             FilterBits::PerKey(bits) => bits,
-            FilterBits::Bytes(bytes) => bytes * 8.0 / situation.data.entries.max(1) as f64,
+            FilterBits::Bytes(bytes) => bytes * 8.0 / entries,
         };
         let allocation = self.allocation.unwrap_or(match self.like {
             Some(_) => Preset::ALLOCATION,

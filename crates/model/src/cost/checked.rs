@@ -88,6 +88,11 @@ impl Workload {
         self.empty_lookups.max(self.found_lookups).max(self.updates).max(self.ranges)
     }
 
+    /// Whether anything is looked up.
+    pub fn has_lookups(&self) -> bool {
+        self.empty_lookups > 0.0 || self.found_lookups > 0.0
+    }
+
     /// The share of lookups that find nothing, 1 / (v + 1); 1 without any lookups.
     pub fn empty_fraction(&self) -> f64 {
         // Divided by the larger first: a sum of large rates could be infinite.

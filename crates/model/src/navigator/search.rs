@@ -223,10 +223,13 @@ impl Search<'_> {
                     return None;
                 }
                 let from = if wanted(levels) > largest { ratio_of(levels, largest) } else { 2.0 };
-                // Data that fits into the smallest buffer any tree takes: then T is free.
-                let to = match wanted(levels) > smallest {
-                    true => ratio_of(levels, smallest).max(from),
-                    false => 10.0,
+                // Data that fits into the smallest buffer any tree takes: then T is free. Beyond the ratio with which the
+                // smallest buffer gives exactly so many levels it gives not quite as many, but no fewer up to the
+                // ratio with which it gives exactly one less.
+                let to = match (wanted(levels) > smallest, levels) {
+                    (true, ..=1) => ratio_of(1, smallest).max(from),
+                    (_, 2..) => ratio_of(levels - 1, smallest).max(from),
+                    (false, ..=1) => 10.0,
                 };
                 Some((levels, from, to))
             },
@@ -368,7 +371,9 @@ impl Search<'_> {
         }
         let rest = rest.max(0.0);
         let entries = situation.data.entries as f64;
-        let bits_per_key = point.bits_per_key.min(rest * 8.0 / entries);
+        // Who looks nothing up has no use for filters.
+        let useful = if situation.workload.has_lookups() { point.bits_per_key } else { 0.0 };
+        let bits_per_key = useful.min(rest * 8.0 / entries);
         let filter_bytes = bits_per_key * entries / 8.0;
         let cache_bytes = if options.block_cache { (rest - filter_bytes).max(0.0) as u64 } else { 0 };
         let design =

@@ -12,7 +12,7 @@
 
 use shamba_model::cost::{Costs, Plan, Situation, predict};
 
-use super::settings::{Settings, Style};
+use super::settings::{NO_TRIGGER, Settings, Style};
 use super::tree;
 use crate::plan::report::{digits, show_bytes};
 use crate::sizes::show_size;
@@ -116,8 +116,14 @@ pub fn advise(settings: &Settings, situation: &Situation, wish: &Wish) -> Result
         return Ok(Advice { present, better: None, memory_bytes, changes: Vec::new() });
     }
     let mut so_far = present.settings.clone();
-    let costs_of =
-        |settings: Settings| judge(settings, situation, wish.cache_bytes).ok().map(|judged| judged.costs);
+    // What the model judges badly is no reason for a change.
+    let is_judged = |settings: &Settings| {
+        settings.style != Style::Universal || tree::is_tiered(settings, &situation.data)
+    };
+    let costs_of = |settings: Settings| {
+        let judged = is_judged(&settings).then(|| judge(settings, situation, wish.cache_bytes))?;
+        judged.ok().map(|judged| judged.costs)
+    };
     let mut changes = Vec::new();
     for Knob { setting, from, to, purpose, apply } in changed(&present.settings, &best.settings) {
         let mut alone = present.settings.clone();
@@ -132,10 +138,11 @@ pub fn advise(settings: &Settings, situation: &Situation, wish: &Wish) -> Result
 impl Change {
     /// What it does, in one line: the comment in the file.
     pub fn why(&self, present: &Costs) -> String {
-        let of =
-            |costs: &Option<Costs>| costs.as_ref().map_or("no design".into(), |costs| effect(present, costs));
+        let of = |costs: &Option<Costs>| {
+            costs.as_ref().map_or("makes no sense".into(), |costs| effect(present, costs))
+        };
         format!(
-            "{} (alone: {}; with the changes before it: {})",
+            "{} (alone: {}; together with those above: {})",
             self.purpose,
             of(&self.alone),
             of(&self.so_far)
@@ -157,6 +164,11 @@ pub fn effect(before: &Costs, after: &Costs) -> String {
         if (after / before - 1.0).abs() > 1e-3 {
             parts.push(format!("{what} {} -> {} I/Os", digits(before), digits(after)));
         }
+    }
+    let (space_before, space_after) = (before.space_amplification, after.space_amplification);
+    if (space_after / space_before - 1.0).abs() > 0.05 {
+        let what = "bytes stored for a byte of data, at worst";
+        parts.push(format!("{what} {} -> {}", digits(space_before), digits(space_after)));
     }
     if (after.filter_bytes - before.filter_bytes).abs() >= 1.0 {
         parts.push(format!(
@@ -181,8 +193,9 @@ pub fn buffers_bytes(settings: &Settings) -> u64 {
 
 fn keeps(judged: &Judged, wish: &Wish) -> bool {
     let within = |cost: f64, bound: Option<f64>| bound.is_none_or(|bound| cost <= bound);
-    within(judged.costs.mixed_lookup_ios_exact, wish.max_lookup_ios)
-        && within(judged.costs.update_ios, wish.max_update_ios)
+    // What the navigator bounds, too.
+    within(judged.costs.lookup_reads, wish.max_lookup_ios)
+        && within(judged.costs.merged_update_ios, wish.max_update_ios)
 }
 
 fn nothing_fits(present: &Judged, wish: &Wish, memory_bytes: f64) -> String {
@@ -324,19 +337,19 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
     };
     add(
         "level0_file_num_compaction_trigger",
-        both(|settings| settings.level0_trigger.to_string()),
+        both(|settings| shown_trigger(settings.level0_trigger)),
         trigger,
         |to, from| to.level0_trigger = from.level0_trigger,
     );
     add(
         "level0_slowdown_writes_trigger",
-        both(|settings| settings.level0_slowdown.to_string()),
+        both(|settings| shown_trigger(settings.level0_slowdown)),
         "so many runs are not to slow writes".into(),
         |to, from| to.level0_slowdown = from.level0_slowdown,
     );
     add(
         "level0_stop_writes_trigger",
-        both(|settings| settings.level0_stop.to_string()),
+        both(|settings| shown_trigger(settings.level0_stop)),
         "nor to stop them".into(),
         |to, from| to.level0_stop = from.level0_stop,
     );
@@ -358,7 +371,16 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
         },
         |to, from| to.bits_per_key = from.bits_per_key,
     );
+    if to.style == Style::Universal {
+        // The style means nothing without its triggers: they come first.
+        knobs.sort_by_key(|knob| !knob.setting.starts_with("level0_"));
+    }
     knobs
+}
+
+/// A trigger as a file has it.
+fn shown_trigger(runs: u64) -> String {
+    if runs == NO_TRIGGER { "-1".into() } else { runs.to_string() }
 }
 
 impl Style {

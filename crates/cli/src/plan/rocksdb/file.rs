@@ -90,6 +90,8 @@ impl OptionsFile {
     /// # Errors
     /// The line, and what is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        // Editors of another system begin a file with a mark that says how it is encoded.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();

@@ -22,6 +22,7 @@ use shamba_model::navigator::{self, Bounds, Navigation, navigate};
 use self::advice::{Advice, Judged, Wish};
 use self::file::OptionsFile;
 use self::settings::{Family, Settings};
+use super::counting::Counting;
 use super::options::SituationOptions;
 use super::report;
 use crate::exit::Failure;
@@ -89,7 +90,7 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
     let settings = Settings::read(&family).map_err(wrong)?;
     let mut situation_options = asked.situation.clone();
     situation_options.page_bytes = situation_options.page_bytes.or(Some(settings.block_bytes));
-    let situation = situation_options.situation(asked.mix)?;
+    let situation = situation_options.situation(asked.mix, Counting::Paper)?;
     let wish = Wish {
         memory_bytes: asked.memory_bytes,
         cache_bytes: asked.cache_bytes.unwrap_or(0),

@@ -6,6 +6,8 @@
 //!
 //! Not here: the syntax (`file.rs`); what the model leaves out (`notes.rs`); the design that the settings amount to (`tree.rs`).
 
+use shamba_model::MAX_BITS_PER_KEY;
+
 use super::file::{OptionsFile, Place};
 
 /// The section of a column family.
@@ -14,6 +16,9 @@ const FAMILY: &str = "CFOptions";
 const TABLE: &str = "TableOptions/BlockBasedTable";
 /// What a filter policy that does not state its bits is taken to have: RocksDB's own advice.
 const BITS_PER_KEY: f64 = 10.0;
+
+/// A trigger that no number of runs reaches.
+pub const NO_TRIGGER: u64 = u64::MAX;
 
 /// How RocksDB merges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +138,21 @@ impl<'a> Family<'a> {
         self.read(name, self.place(name), default, parse, "a whole number of at least 1")
     }
 
+    /// A trigger, in runs; what is not positive is none, which a note says.
+    fn trigger(&self, name: &str, default: u64, notes: &mut Vec<String>) -> Result<u64, String> {
+        let place = self.place(name);
+        let parse = |text: &str| text.parse::<i64>().ok();
+        let runs =
+            self.read(name, place, i64::try_from(default).unwrap_or(i64::MAX), parse, "a whole number")?;
+        match u64::try_from(runs) {
+            Ok(runs) if runs > 0 => Ok(runs),
+            _ => {
+                notes.push(at(self, name, &format!("is {runs}: there is no such trigger")));
+                Ok(NO_TRIGGER)
+            }
+        }
+    }
+
     /// A setting that is on or off.
     pub fn flag(&self, name: &str, default: bool) -> Result<bool, String> {
         self.read(name, self.place(name), default, flag, "true or false")
@@ -194,9 +214,9 @@ impl Settings {
             level_base_bytes: family.positive("max_bytes_for_level_base", 256 << 20)?,
             multiplier,
             num_levels: u32::try_from(family.positive("num_levels", 7)?).unwrap_or(u32::MAX),
-            level0_trigger: family.positive("level0_file_num_compaction_trigger", 4)?,
-            level0_slowdown: family.positive("level0_slowdown_writes_trigger", 20)?,
-            level0_stop: family.positive("level0_stop_writes_trigger", 36)?,
+            level0_trigger: family.trigger("level0_file_num_compaction_trigger", 4, &mut notes)?,
+            level0_slowdown: family.trigger("level0_slowdown_writes_trigger", 20, &mut notes)?,
+            level0_stop: family.trigger("level0_stop_writes_trigger", 36, &mut notes)?,
             bits_per_key,
             skips_last_filter: family.flag("optimize_filters_for_hits", false)?,
             block_bytes,
@@ -284,7 +304,12 @@ fn filter_bits(family: &Family<'_>, notes: &mut Vec<String>) -> Result<f64, Stri
         notes.push("whole_key_filtering is false: lookups of whole keys have no filters".into());
         return Ok(0.0);
     }
-    Ok(bits_per_key)
+    if bits_per_key > MAX_BITS_PER_KEY {
+        notes.push(format!(
+            "filter_policy {policy}: more than {MAX_BITS_PER_KEY} bits per key spare nothing, and count as so many"
+        ));
+    }
+    Ok(bits_per_key.min(MAX_BITS_PER_KEY))
 }
 
 fn block_cache(family: &Family<'_>, notes: &mut Vec<String>) -> Result<Option<u64>, String> {

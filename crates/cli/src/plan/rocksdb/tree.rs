@@ -18,7 +18,7 @@ use shamba_model::cost::{DataSet, FilterBits, Plan};
 use shamba_model::monkey::levels_closed;
 use shamba_model::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
 
-use super::settings::{Settings, Style};
+use super::settings::{NO_TRIGGER, Settings, Style};
 
 /// What these settings amount to for this data; `cache_bytes` where the file does not say.
 ///
@@ -71,11 +71,17 @@ pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> 
         Style::Level => {
             let fpr = shamba_model::monkey::bloom_fpr(settings.bits_per_key);
             let runs = settings.level0_trigger;
-            told.push(format!(
+            if runs == NO_TRIGGER {
+                told.push(
+                    "level 0: nothing merges its runs by their number; the model has none there".into(),
+                );
+            }
+            let counted = (runs != NO_TRIGGER).then_some(runs);
+            told.extend(counted.map(|runs| format!(
                 "level 0: up to {runs} runs gather there before they are merged, which the model does not have; with this \
                  many a lookup that finds nothing reads {:.4} pages more",
                 runs as f64 * fpr
-            ));
+            )));
             let needed =
                 level_style_levels(settings.level_base_bytes, settings.multiplier, data_bytes).unwrap_or(0);
             if needed > settings.levels_most() {

@@ -43,6 +43,11 @@ fn the_second_case_differs_in_what_is_said() {
     let design = compare(&["--like", "rocksdb", "--with", "policy=tiering", "--with", "size-ratio=4"]);
     assert_eq!(row(&design, "size ratio"), Some((10.0, 4.0)));
     assert_eq!(row(&design, "runs on an inner level"), Some((1.0, 3.0)));
+    let runs = compare(&["--policy", "tiering", "--with", "inner-runs=2"]);
+    assert_eq!(row(&runs, "runs on an inner level"), Some((9.0, 2.0)));
+    assert_eq!(row(&runs, "runs on the last level"), None, "what is not said stays");
+    let mix = compare(&["--nonzero-per-zero", "1", "--with", "updates=2"]);
+    assert_eq!(row(&mix, "share of updates"), Some((0.0, 0.5)), "the lookups are still there");
     let system = compare(&["--like", "rocksdb", "--size-ratio", "7", "--with", "like=hbase"]);
     assert_eq!(row(&system, "size ratio"), Some((7.0, 2.0)), "another system starts from its own defaults");
     assert_eq!(system["second"]["buffer_bytes"], 128 << 20);

@@ -164,6 +164,8 @@ fn bad_input_is_refused_with_what_and_why() {
         (&["--write-cost", "-1"], "write-cost"),
         (&["--like", "couchdb"], "couchdb"),
         (&["--like", "cassandra"], "memory"),
+        (&["--like", "rocksdb", "--memory", "1MiB"], "64.0 MiB"),
+        (&["--rocksdb", "OPTIONS", "--counting", "engine"], "--counting"),
     ] {
         // A later option does not replace an earlier one: give each once.
         let kept = base.chunks(2).skip(1).filter(|pair| !more.contains(&pair[0])).flatten();
@@ -198,6 +200,44 @@ fn presets_are_designs_that_options_change() {
         cost(&[&args[..], &["--like", "cassandra", "--memory", "1000MiB", "--size-ratio", "5"]].concat());
     assert_eq!((object["policy"].as_str(), object["size_ratio"].as_f64()), (Some("tiering"), Some(5.0)));
     assert_eq!((object["inner_runs"].as_u64(), object["buffer_bytes"].as_u64()), (Some(4), Some(50 << 20)));
+    let object = cost(&[&args[..], &["--like", "cassandra", "--buffer", "2MiB"]].concat());
+    assert_eq!(object["buffer_bytes"].as_u64(), Some(2 << 20), "then no memory is needed");
+}
+
+#[test]
+fn memory_beyond_what_filters_can_use_is_cache() {
+    let args =
+        ["plan", "cost", "--entries", "1M", "--entry-bytes", "1KiB", "--buffer", "1MiB", "--memory", "1GiB"];
+    let object = cost(&args);
+    let (filters, cache) =
+        (object["filter_bytes"].as_f64().unwrap(), object["cache_bytes"].as_u64().unwrap());
+    assert_eq!(filters, 8e6);
+    assert_eq!(cache, (1 << 30) - (1 << 20) - 8_000_000);
+}
+
+#[test]
+fn what_is_found_is_drawn_evenly_where_time_is_told() {
+    let mix = ["--lookups-zero", "0.5", "--lookups-nonzero", "0.5", "--search-ns", "300"];
+    let args = [
+        "plan",
+        "cost",
+        "--entries",
+        "10M",
+        "--entry-bytes",
+        "100",
+        "--buffer",
+        "1MiB",
+        "--bits-per-key",
+        "4",
+    ];
+    let object = cost(&[&args[..], &mix].concat());
+    let number = |field: &str| object[field].as_f64().unwrap();
+    let mean = (number("empty_lookup_ns") + number("found_lookup_ns")) / 2.0;
+    assert!((number("lookup_ns") / mean - 1.0).abs() < 1e-9, "{object}");
+    assert!(number("found_lookup_ios") <= number("nonzero_result_lookup_ios_exact"));
+    let [zero, updates] = ["operation_ios", "mixed_lookup_ios"].map(number);
+    assert!((zero / updates - 1.0).abs() < 1e-9, "only lookups are asked for: {object}");
+    assert_eq!(object["alternatives"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]

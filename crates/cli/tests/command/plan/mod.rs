@@ -3,6 +3,7 @@
 mod compare;
 mod cost;
 mod design;
+mod examples;
 mod rocksdb;
 
 use serde_json::Value;

@@ -163,6 +163,20 @@ fn files_that_cannot_be_judged_are_refused_by_name_and_line() {
 }
 
 #[test]
+fn legal_files_of_any_kind_are_read() {
+    let text = "\u{feff}[CFOptions \"default\"]\n  level0_file_num_compaction_trigger=-1\n  \
+                level0_slowdown_writes_trigger=-1\n  level0_stop_writes_trigger=0\n\
+                [TableOptions/BlockBasedTable \"default\"]\n  filter_policy=bloomfilter:100:false\n";
+    for command in ["cost", "design"] {
+        let told = run(Asked::of(text).args(command, &MIX)).ok();
+        for said in ["there is no such trigger", "more than 64 bits per key"] {
+            assert!(told.contains(said), "{said} in {told}");
+        }
+        assert!(!told.contains(&u64::MAX.to_string()), "{told}");
+    }
+}
+
+#[test]
 fn a_file_without_a_section_for_tables_gets_one() {
     let text = "[Version]\n  options_file_version=1.1\n[DBOptions]\n  max_background_jobs=2\n\
                 [CFOptions \"default\"]\n  write_buffer_size=67108864\n";

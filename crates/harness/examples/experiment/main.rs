@@ -18,14 +18,35 @@ const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
                   [--workload NAME] [--empty SHARE] [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS] [--seed N] [--dir PATH]
        experiment monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N] [--seed N] [--dir PATH]
        experiment model-check [--quick] [--seed N] [--dir PATH]
-       experiment navigator [--scale quick|default|full] [--entries N] [--mixes WORD] [--designs NAME,NAME...] [--jobs N] [--seconds S] [--figure FILE] [--list]
-                  [--seed N] [--dir PATH]
+       experiment navigator [--scale quick|default|full] [--entries N] [--mixes WORD] [--designs NAME,NAME...] [--jobs N] [--grown SHARE]
+                  [--warm SECONDS] [--seconds S] [--seconds-most S] [--figure FILE] [--list] [--seed N] [--dir PATH]
        experiment tune-check [--quick] [--entries N] [--budget BYTES] [--phase SECONDS] [--static SECONDS] [--read-us X] [--seed N] [--dir PATH]
        experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match words.first().map(String::as_str) {
+    let outcome = check_options(&words).and_then(|()| run(&words));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An option that no experiment of this name has would be passed over in silence.
+fn check_options(words: &[String]) -> Result<(), String> {
+    let Some(name) = words.first() else { return Ok(()) };
+    let usage = USAGE.split("experiment ").find(|usage| usage.split_whitespace().next() == Some(name));
+    let Some(usage) = usage else { return Ok(()) };
+    let known: Vec<&str> = usage.split([' ', '[', ']', '\n']).filter(|word| word.starts_with("--")).collect();
+    let unknown = words.iter().find(|word| word.starts_with("--") && !known.contains(&word.as_str()));
+    unknown.map_or(Ok(()), |word| Err(format!("experiment {name} has no option {word}\n{USAGE}")))
+}
+
+fn run(words: &[String]) -> Result<(), String> {
+    match words.first().map(String::as_str) {
         Some("situation") => situation(&words[1..]),
         Some("memory-curves") => memory_curves(&words[1..]),
         Some("model-check") => model_check(&words[1..]),
@@ -36,13 +57,6 @@ fn main() -> ExitCode {
         Some("overload") => overload(&words[1..]),
         Some("tune-check") => tune_check(&words[1..]),
         _ => Err(USAGE.to_owned()),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
     }
 }
 

@@ -25,7 +25,7 @@ fn setting(words: &[String]) -> Result<Setting, String> {
     let (entries, warm_seconds, seconds, seconds_most) = match option(words, "--scale").unwrap_or("default") {
         "quick" => (2_500_000, 2.0, 3.0, 10.0),
         "default" => (5_000_000, 5.0, 10.0, 30.0),
-        "full" => (10_000_000, 10.0, 20.0, 60.0),
+        "full" => (10_000_000, 10.0, 40.0, 60.0),
         other => return Err(format!("unknown scale {other:?} (known: quick, default, full)")),
     };
     Ok(Setting {

@@ -404,7 +404,7 @@ impl Core {
         }
     }
 
-    fn report_background(&self, what: &str, error: &Error) {
+    pub(crate) fn report_background(&self, what: &str, error: &Error) {
         // Work that a close cut short is no failure: the log still has what it was about.
         if error.kind() == ErrorKind::Closed {
             return;

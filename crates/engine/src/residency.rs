@@ -216,17 +216,38 @@ impl Core {
         // Beyond what filters and indexes may have, until the next plan finds what saves less: the filter of a new run
         // spares every lookup a search, as nothing else of that size does.
         let beyond_bytes = || (self.pool_held_bytes() + filter_bytes).saturating_sub(self.pool_bytes());
-        if beyond_bytes() > margin_bytes
-            && (filter_bytes > margin_bytes
-                || !self.settle_with(Mode::Shed(margin_bytes)) && beyond_bytes() > 2 * margin_bytes)
-        {
-            return Ok(());
+        if beyond_bytes() > margin_bytes {
+            if filter_bytes > margin_bytes {
+                return Ok(());
+            }
+            // Nothing comes of it while somebody else is at it.
+            self.settle_with(Mode::Shed(margin_bytes));
+            if beyond_bytes() > 2 * margin_bytes {
+                return Ok(());
+            }
         }
         self.make_memory(if is_room_for_all { whole_bytes } else { filter_bytes });
         let held = reader.hold_whole_filter()?;
         held.warnings.into_iter().for_each(|warning| self.warn(warning));
         let partitions = if is_room_for_all { reader.index_partitions() } else { 0 };
         (0..partitions).try_for_each(|number| Ok(reader.hold_partition(number)?))
+    }
+
+    /// [`Self::hold_early`] of tables that lookups find already: they are told of it.
+    pub(crate) fn hold_published(&self, tables: &[Arc<TableMeta>]) {
+        let mut changed = BTreeSet::new();
+        for reader in tables.iter().filter_map(|table| table.reader.get()) {
+            let absent = |reader: &TableReader| reader.filter().map_or(0, |filter| filter.absent_slices());
+            let before = absent(reader);
+            if let Err(error) = self.hold_early(reader) {
+                // The table is installed: its lookups go on without.
+                self.warn(format!("filter and index of table {} stay as they are: {error}", reader.id()));
+            }
+            if absent(reader) < before {
+                changed.insert(reader.id());
+            }
+        }
+        self.publish_filters(&changed);
     }
 
     /// Gives back what tables have that no new lookup comes to. Whoever merged them has them open for long.

@@ -232,7 +232,8 @@ impl Core {
             found_lookups: lookups.found as f64,
             puts: count(&work.puts),
             deletes: count(&work.deletes) + count(&work.range_deletes),
-            ranges: walked.ranges as f64,
+            // Each part of a long one counts: else it would be one scan of ever more entries beside operations that fade.
+            ranges: (walked.ranges + walked.goings_on) as f64,
             range_entries: walked.entries as f64,
             user_bytes: count(&work.bytes_user),
             dropped_entries: count(&work.entries_dropped),

@@ -48,8 +48,9 @@ const FILL_BUDGET_BYTES: u64 = 256 << 20;
 const RANGE_ENTRIES: usize = 16;
 /// Operations between two looks at the clock.
 const ROUND: u64 = 64;
-/// Merges that owe less than this are taken to owe nothing: a batch waits in level 0 until it is large enough.
+/// Merges that owe less than this, or so many write buffers, are taken to owe nothing.
 const DEBT_BYTES_LEAST: u64 = 4 << 20;
+const INBOX_RUNS: u64 = 24;
 /// Nobody waits longer for what merges owe.
 const PAYING_MOST: Duration = Duration::from_secs(120);
 /// So many write buffers go out in the counted part of a run, if its time allows.
@@ -163,7 +164,9 @@ pub fn run(dir: &Path, entrant: &Entrant, mix: &Mix, setting: &Setting) -> Resul
 /// Waits until merges owe no more than `debt_bytes`; the seconds that took.
 fn pay(db: &Db, debt_bytes: u64) -> f64 {
     let since = Instant::now();
-    while db.stats().debt_bytes > debt_bytes.max(DEBT_BYTES_LEAST) && since.elapsed() < PAYING_MOST {
+    // What waits in level 0 until it is worth a merge is not owed.
+    let least = DEBT_BYTES_LEAST.max(INBOX_RUNS * db.design().buffer_bytes);
+    while db.stats().debt_bytes > debt_bytes.max(least) && since.elapsed() < PAYING_MOST {
         std::thread::sleep(Duration::from_millis(20));
     }
     since.elapsed().as_secs_f64()

@@ -7,6 +7,7 @@
 
 use clap::{Args, Parser};
 use serde_json::{Value, json};
+use shamba_model::MergePolicy;
 use shamba_model::cost::{Costs, Plan, Situation, Workload};
 use shamba_model::navigator::{Bounds, navigate};
 use shamba_model::what_if::{Case, Row, Unit, compare};
@@ -321,9 +322,12 @@ impl DesignOptions {
         let says_runs = self.policy.is_some() || self.like.is_some();
         let runs = |new: Option<u32>, old: Option<u32>| if says_runs { new } else { new.or(old) };
         let says_policy = self.like.is_some() || self.inner_runs.is_some() || self.last_runs.is_some();
+        // A level has room for T - 1 runs.
+        let size_ratio = self.size_ratio.unwrap_or(first.design.size_ratio);
+        let room = MergePolicy::Tiering.runs(size_ratio).0;
         let (inner_runs, last_runs) = match (self.inner_runs, self.last_runs) {
-            (Some(inner), None) if !says_runs => (Some(inner), Some(first.design.last_runs)),
-            (None, Some(last)) if !says_runs => (Some(first.design.inner_runs), Some(last)),
+            (Some(inner), None) if !says_runs => (Some(inner), Some(first.design.last_runs.min(room))),
+            (None, Some(last)) if !says_runs => (Some(first.design.inner_runs.min(room)), Some(last)),
             given => given,
         };
         // Another system starts from its own defaults.

@@ -23,7 +23,6 @@ use crate::compaction::retention::Retention;
 use crate::core::{Core, KeyspaceCore, lock};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::ids::KeyspaceId;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::range_delete::{FragmentedTombstones, clip};
@@ -38,6 +37,8 @@ const SLICE_TABLES: u64 = 4;
 const HELPER_WAIT: Duration = Duration::from_millis(50);
 /// All inputs of a slice together are read into this part of the budget.
 const READ_PART: u64 = 64;
+/// So many merges at most have their turns between two slices of a long one.
+const BESIDE_MOST: usize = 3;
 /// How often the rate limit and shutdown are looked at, in entries.
 const CHECK_EVERY_ENTRIES: u64 = 256;
 
@@ -65,8 +66,9 @@ struct Tally {
     bytes_read: u64,
     bytes_written: u64,
     dropped: u64,
-    /// How long merges beside it took.
-    beside_us: u64,
+    /// Up to when its time is counted, and what of that was slept.
+    since_us: u64,
+    slept_us: u64,
 }
 
 impl Core {
@@ -108,18 +110,17 @@ impl Core {
         let plan =
             MergePlan::new(Arc::clone(keyspace), version, job.clone(), bits, slices, threads, begin_us);
         let plan = Arc::new(plan);
-        let shared = (threads > 1 && plan.slices().len() > 1).then(|| Arc::clone(&plan));
-        let shared_before = self.share_merge(shared);
-        let mut tally = Tally::default();
+        // Where there is nothing to share, helpers stay with the one that this is beside.
+        let is_shared = threads > 1 && plan.slices().len() > 1;
+        let shared_before = is_shared.then(|| self.share_merge(Some(Arc::clone(&plan))));
+        let mut tally = Tally { since_us: begin_us, ..Tally::default() };
         let outcome = self.merge_in_order(&plan, output, turn, &mut tally);
-        self.share_merge(shared_before);
+        if let Some(before) = shared_before {
+            self.share_merge(before);
+        }
         self.garbage.doom_tables(plan.stop().into_iter().map(|table| table.meta));
         let ended = outcome?;
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
-        // Neither what others took that had their turns meanwhile nor what was slept at a rate limit is its own work.
-        let slept_us = plan.slept_us.load(Ordering::Relaxed) / threads.max(1) as u64;
-        let worked_us = duration_us.saturating_sub(tally.beside_us).saturating_sub(slept_us);
-        WorkCounters::add(&self.work.merge_us, worked_us);
         if ended == Ended::Closing {
             return Ok(());
         }
@@ -154,7 +155,9 @@ impl Core {
         turn: Turn,
         tally: &mut Tally,
     ) -> Result<Ended> {
-        let before_bytes = bytes_beside(&plan.version, &plan.job);
+        let rules = self.rules(false);
+        let is_long = turn == Turn::Own && plan.job.input_bytes(&plan.version) >= rules.long_bytes;
+        let before_bytes = bytes_beside(&plan.version, &rules, &plan.job);
         let mut installed = 0;
         while let Some(slice) = plan.slices().get(installed) {
             if self.is_stopping() || plan.keyspace.dropped.load(Ordering::Acquire) {
@@ -165,15 +168,19 @@ impl Core {
                     return Ok(Ended::Closing);
                 }
                 installed += 1;
+                self.count_time(plan, tally);
                 if installed < plan.slices().len() {
                     if self.gives_way(plan) {
                         return Ok(Ended::GaveWay);
                     }
-                    if let (Turn::Own, Some(before_bytes)) = (turn, before_bytes) {
-                        let since_us = self.env.clock.now_us();
-                        self.merge_beside(plan, installed, before_bytes)?;
-                        tally.beside_us += self.env.clock.now_us().saturating_sub(since_us);
+                    if is_long {
+                        self.merge_crowded(plan);
                     }
+                    if let (true, Some(before_bytes)) = (is_long, before_bytes) {
+                        self.merge_beside(plan, installed, before_bytes)?;
+                    }
+                    // What others took is not its own work.
+                    tally.since_us = self.env.clock.now_us();
                 }
             } else if let Some(claim) = plan.claim() {
                 self.merge_claimed(plan, claim);
@@ -184,36 +191,52 @@ impl Core {
         Ok(Ended::Done)
     }
 
-    /// The merges that have their turns now, when so many slices of a merge are installed.
+    /// Adds the time since the last slice to the time that merging took, but for what was slept at a rate limit.
+    fn count_time(&self, plan: &MergePlan, tally: &mut Tally) {
+        let now_us = self.env.clock.now_us();
+        let slept_us = plan.slept_us.load(Ordering::Relaxed) / self.merge_threads() as u64;
+        let slept_lately_us = slept_us.saturating_sub(tally.slept_us);
+        let worked_us = now_us.saturating_sub(tally.since_us).saturating_sub(slept_lately_us);
+        WorkCounters::add(&self.work.merge_us, worked_us);
+        (tally.since_us, tally.slept_us) = (now_us, slept_us);
+    }
+
+    /// The merges that have their turns now, when so many slices of a merge are installed. Not all that there is to do:
+    /// where the same keys are written over and over the levels above never fill up, and there is always more.
     fn merge_beside(&self, plan: &MergePlan, installed: usize, before_bytes: u64) -> Result<()> {
         let done = installed as f64 / plan.slices().len().max(1) as f64;
-        while !self.is_stopping() && self.settings.auto_compaction {
+        for _ in 0..BESIDE_MOST {
+            let is_dropped = plan.keyspace.dropped.load(Ordering::Acquire);
+            if is_dropped || self.is_stopping() || !self.settings.auto_compaction {
+                break;
+            }
             let version = Arc::clone(&plan.keyspace.load().version);
             let rules = self.rules(false);
             let Some(job) = pick_beside(&version, &rules, &plan.job, done, before_bytes) else { break };
             drop(version);
             self.run_beside(&plan.keyspace, &job)?;
         }
-        if self.settings.auto_compaction {
-            self.merge_crowded(plan.keyspace.id)?;
-        }
         Ok(())
     }
 
-    /// A merge each for other keyspaces than `id` whose writers wait for it, unless it is long itself.
-    fn merge_crowded(&self, id: KeyspaceId) -> Result<()> {
+    /// A merge each for the other keyspaces whose writers wait for it, unless it is long itself. What it fails with is its
+    /// own failure, not this merge's.
+    fn merge_crowded(&self, plan: &MergePlan) {
         let rules = self.rules(false);
         let others = self.keyspaces.load_full();
-        for keyspace in others.values().filter(|keyspace| keyspace.id != id) {
+        for keyspace in others.values().filter(|keyspace| keyspace.id != plan.keyspace.id) {
             let version = Arc::clone(&keyspace.load().version);
-            if self.is_stopping() || !rules.is_inbox_crowded(&version) {
+            let has_turn = self.settings.auto_compaction && !self.is_stopping();
+            if !has_turn || !rules.is_inbox_crowded(&version) {
                 continue;
             }
             let job = pick(&version, &rules).filter(|job| job.input_bytes(&version) < rules.long_bytes);
             drop(version);
-            job.map_or(Ok(()), |job| self.run_beside(keyspace, &job))?;
+            if let Some(Err(error)) = job.map(|job| self.run_beside(keyspace, &job)) {
+                self.report_background("merge", &error);
+                lock(&self.background.state).merge_error = Some(error);
+            }
         }
-        Ok(())
     }
 
     fn run_beside(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
@@ -283,7 +306,7 @@ impl Core {
             table.statistics.keep(share);
         }
         // What they replace has given its memory back.
-        new.iter().filter_map(|table| table.reader.get()).try_for_each(|reader| self.hold_early(reader))?;
+        self.hold_published(&new);
         tally.bytes_read += bytes_read;
         tally.bytes_written += bytes_written;
         tally.dropped += entries_dropped;

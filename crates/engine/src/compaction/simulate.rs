@@ -317,7 +317,7 @@ impl Simulation {
                 .map(|entry| bytes_of(entry.key))
                 .collect()
         };
-        let before_bytes = bytes_beside(&self.version, job);
+        let before_bytes = bytes_beside(&self.version, &self.rules(false), job);
         let slices = slices(job, &self.version, self.settings.slice_bytes, &split_keys);
         for (number, slice) in slices.iter().enumerate() {
             let entries = self.merge(job, slice)?;

@@ -69,6 +69,8 @@ struct Shard {
 pub(crate) struct Walked {
     pub ranges: u64,
     pub entries: u64,
+    /// Parts of long scans, without their beginnings.
+    pub goings_on: u64,
 }
 
 /// What a scan leaves behind.
@@ -265,9 +267,10 @@ impl IterRegistry {
         }
     }
 
-    /// Adds what a scan did.
+    /// Adds what a scan did. Of one that has been told of before the rest counts as a scan that goes on.
     pub(super) fn note_walked(&self, walked: Walked) {
         let mut shard = lock(self.shard());
+        shard.walked.goings_on += u64::from(walked.ranges == 0 && walked.entries > 0);
         shard.walked.ranges += walked.ranges;
         shard.walked.entries += walked.entries;
     }
@@ -277,6 +280,7 @@ impl IterRegistry {
         self.shards.iter().map(|shard| lock(shard).walked).fold(Walked::default(), |sum, shard| Walked {
             ranges: sum.ranges + shard.ranges,
             entries: sum.entries + shard.entries,
+            goings_on: sum.goings_on + shard.goings_on,
         })
     }
 

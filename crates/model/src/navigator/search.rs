@@ -371,8 +371,11 @@ impl Search<'_> {
         }
         let rest = rest.max(0.0);
         let entries = situation.data.entries as f64;
-        // Who looks nothing up has no use for filters.
-        let useful = if situation.workload.has_lookups() { point.bits_per_key } else { 0.0 };
+        // Who looks nothing up, and has no bound on lookups, has no use for filters.
+        let is_asked = situation.workload.has_lookups()
+            || self.bounds.max_lookup_ios.is_some()
+            || self.goal == Goal::Lookups;
+        let useful = if is_asked { point.bits_per_key } else { 0.0 };
         let bits_per_key = useful.min(rest * 8.0 / entries);
         let filter_bytes = bits_per_key * entries / 8.0;
         let cache_bytes = if options.block_cache { (rest - filter_bytes).max(0.0) as u64 } else { 0 };

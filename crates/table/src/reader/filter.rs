@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shamba_filter::{FilterGeometry, Line, MAX_MODULES, Question};
@@ -315,8 +316,9 @@ impl TableReader {
         let mut slices = state.resident.slices.to_vec();
         let mut changed = state.resident.fetched != fetched;
         let mut found_damaged = Vec::new();
+        let is_released = self.is_released.load(Ordering::Acquire);
         for module in 0..geometry.modules().len() {
-            let wanted = wanted.get(module).copied().unwrap_or(0) as usize;
+            let wanted = if is_released { 0 } else { wanted.get(module).copied().unwrap_or(0) as usize };
             for (within, number) in geometry.slices_of(module).enumerate() {
                 let Some(slice) = slices.get_mut(number) else { continue };
                 if within >= wanted {

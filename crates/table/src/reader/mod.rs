@@ -36,6 +36,7 @@ pub(crate) use self::walked::ListedBlock;
 pub use self::written::WrittenBlocks;
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -124,6 +125,8 @@ pub struct TableReader {
     cached: Option<CachedTable>,
     clock: Arc<dyn Clock>,
     ledger: Arc<Ledger>,
+    /// Nothing more of it comes into memory.
+    is_released: AtomicBool,
     _charges: [Charge; 2],
 }
 
@@ -181,6 +184,7 @@ impl TableReader {
             cache: options.cache,
             clock: Arc::clone(&env.clock),
             ledger: options.ledger,
+            is_released: AtomicBool::new(false),
             _charges: charges,
         });
         if options.filter == Residency::Pinned {

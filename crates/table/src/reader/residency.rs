@@ -5,6 +5,8 @@
 //!
 //! Not here: the decision.
 
+use std::sync::atomic::Ordering;
+
 use super::{Residency, TableReader};
 use crate::error::Result;
 
@@ -44,6 +46,7 @@ impl TableReader {
         if index.hold() != Residency::Budgeted
             || number >= index.partitions()
             || self.is_partition_resident(number)
+            || self.is_released.load(Ordering::Acquire)
         {
             return Ok(());
         }
@@ -65,6 +68,7 @@ impl TableReader {
     /// Drops all of filter and index that need not be in memory: of a table that no new lookup comes to. Those that still
     /// do are right, and slower.
     pub fn release(&self) {
+        self.is_released.store(true, Ordering::Release);
         // Nothing is read where nothing is wanted, so nothing fails.
         let _ = self.hold_filter(&[], 0);
         (0..self.index_partitions()).for_each(|number| self.drop_partition(number));

@@ -138,15 +138,25 @@ impl<'a> Family<'a> {
         self.read(name, self.place(name), default, parse, "a whole number of at least 1")
     }
 
-    /// A trigger, in runs; what is not positive is none, which a note says.
-    fn trigger(&self, name: &str, default: u64, notes: &mut Vec<String>) -> Result<u64, String> {
+    /// A trigger, in runs; a negative one is none, and one below `least` is raised to that, as RocksDB does it.
+    fn trigger(&self, name: &str, default: u64, least: u64, notes: &mut Vec<String>) -> Result<u64, String> {
         let place = self.place(name);
-        let parse = |text: &str| text.parse::<i64>().ok();
+        let is_set = place.is_some();
+        let parse = |text: &str| match number(text) {
+            Some(runs) => i64::try_from(runs).ok(),
+            None => text.parse::<i64>().ok(),
+        };
         let runs =
             self.read(name, place, i64::try_from(default).unwrap_or(i64::MAX), parse, "a whole number")?;
         match u64::try_from(runs) {
-            Ok(runs) if runs > 0 => Ok(runs),
-            _ => {
+            Ok(runs) if runs >= least || least == NO_TRIGGER => Ok(runs),
+            Ok(runs) => {
+                if is_set {
+                    notes.push(at(self, name, &format!("is {runs}: RocksDB takes {least}")));
+                }
+                Ok(least)
+            }
+            Err(_) => {
                 notes.push(at(self, name, &format!("is {runs}: there is no such trigger")));
                 Ok(NO_TRIGGER)
             }
@@ -203,6 +213,9 @@ impl Settings {
             "a size in bytes",
         )?;
         let bits_per_key = filter_bits(family, &mut notes)?;
+        let level0_trigger = family.trigger("level0_file_num_compaction_trigger", 4, 1, &mut notes)?;
+        let level0_slowdown =
+            family.trigger("level0_slowdown_writes_trigger", 20, level0_trigger, &mut notes)?;
         let settings = Self {
             is_dynamic: family
                 .flag("level_compaction_dynamic_level_bytes", dynamic_by_default(version.as_deref()))?,
@@ -214,9 +227,9 @@ impl Settings {
             level_base_bytes: family.positive("max_bytes_for_level_base", 256 << 20)?,
             multiplier,
             num_levels: u32::try_from(family.positive("num_levels", 7)?).unwrap_or(u32::MAX),
-            level0_trigger: family.trigger("level0_file_num_compaction_trigger", 4, &mut notes)?,
-            level0_slowdown: family.trigger("level0_slowdown_writes_trigger", 20, &mut notes)?,
-            level0_stop: family.trigger("level0_stop_writes_trigger", 36, &mut notes)?,
+            level0_trigger,
+            level0_slowdown,
+            level0_stop: family.trigger("level0_stop_writes_trigger", 36, level0_slowdown, &mut notes)?,
             bits_per_key,
             skips_last_filter: family.flag("optimize_filters_for_hits", false)?,
             block_bytes,

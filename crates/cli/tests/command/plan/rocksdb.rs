@@ -165,7 +165,7 @@ fn files_that_cannot_be_judged_are_refused_by_name_and_line() {
 #[test]
 fn legal_files_of_any_kind_are_read() {
     let text = "\u{feff}[CFOptions \"default\"]\n  level0_file_num_compaction_trigger=-1\n  \
-                level0_slowdown_writes_trigger=-1\n  level0_stop_writes_trigger=0\n\
+                level0_slowdown_writes_trigger=-1\n  level0_stop_writes_trigger=-1\n\
                 [TableOptions/BlockBasedTable \"default\"]\n  filter_policy=bloomfilter:100:false\n";
     for command in ["cost", "design"] {
         let told = run(Asked::of(text).args(command, &MIX)).ok();
@@ -173,6 +173,15 @@ fn legal_files_of_any_kind_are_read() {
             assert!(told.contains(said), "{said} in {told}");
         }
         assert!(!told.contains(&u64::MAX.to_string()), "{told}");
+    }
+    let text =
+        "[CFOptions \"default\"]\n  level0_file_num_compaction_trigger=0\n  level0_stop_writes_trigger=3\n";
+    let told = run(Asked::of(text).args("cost", &MIX)).ok();
+    for said in [
+        "level0_file_num_compaction_trigger is 0: RocksDB takes 1",
+        "level0_stop_writes_trigger is 3: RocksDB takes 20",
+    ] {
+        assert!(told.contains(said), "{said} in {told}");
     }
 }
 

@@ -28,11 +28,18 @@ fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
     version.upper(top, |run| job.inputs.iter().all(|input| input.run != run))
 }
 
-/// What lies on the levels that `job` leaves to others, but for the inbox; `None` if nothing can be done beside it.
-pub(crate) fn bytes_beside(version: &Version, job: &MergeJob) -> Option<u64> {
+/// What lies on the levels that `job` leaves to others, but for the inbox; `None` if it has no company: it is not long, or
+/// nothing can be done beside it, or the level that it empties may have one run only, so that what came there meanwhile
+/// would have to be merged once more.
+pub(crate) fn bytes_beside(version: &Version, rules: &Rules, job: &MergeJob) -> Option<u64> {
     let top = top(job)?;
+    let is_tiered = rules.design.runs_allowed(top, version.deepest_level()) > 1;
+    (is_tiered && job.input_bytes(version) >= rules.long_bytes).then(|| filled_bytes(version, job, top))
+}
+
+fn filled_bytes(version: &Version, job: &MergeJob, top: u32) -> u64 {
     let above = above(version, job, top);
-    Some((1..=top).map(|level| above.level_bytes(level)).sum())
+    (1..=top).map(|level| above.level_bytes(level)).sum()
 }
 
 /// The next merge beside `job`, of which the share `done` is done; when it began, [`bytes_beside`] were `before_bytes`.
@@ -45,7 +52,7 @@ pub(crate) fn pick_beside(
 ) -> Option<MergeJob> {
     let top = top(job)?;
     let capacities = rules.capacities(version);
-    let filled_bytes = bytes_beside(version, job)?.saturating_sub(before_bytes);
+    let filled_bytes = filled_bytes(version, job, top).saturating_sub(before_bytes);
     let room_bytes = capacities.level_bytes(top).saturating_sub(before_bytes);
     if filled_bytes as f64 > done * room_bytes as f64 {
         return None;
@@ -109,7 +116,11 @@ mod tests {
         let left = "L2: r41@41[41:a..z 40] r7@7[7:m..z 20] r6@6[6:m..z 25] r5@5[5:m..z 25] r4@4[4:m..z 25]\n";
         let last = "L3: r1@1[40:a..m 300, 2:m..p 100, 3:p..z 200]\n";
         let version = tree(&format!("L0: r50@50[50:a..z 10]\nL1: r49@49[49:a..z 36]\n{left}{last}"));
-        assert_eq!(bytes_beside(&version, &long), Some(76));
+        assert_eq!(filled_bytes(&version, &long, 2), 76);
+        assert_eq!(bytes_beside(&version, &rules(), &long), Some(76));
+        let leveled = Rules::manual(Design::new(MergePolicy::Leveling, 4.0, 10, 0.0), 1);
+        assert_eq!(bytes_beside(&version, &Rules { long_bytes: 150, ..leveled }, &long), None);
+        assert_eq!(bytes_beside(&version, &Rules { long_bytes: 10_000, ..rules() }, &long), None, "not long");
         let beside = |done| pick_beside(&version, &rules(), &long, done, 0).map(|job| job.to_string());
         let wanted = "L0.r50[000050] + L1.r49[000049] -> L2, new run (the inbox reached its trigger)";
         assert_eq!(beside(0.5).as_deref(), Some(wanted));
@@ -121,9 +132,9 @@ mod tests {
     fn nothing_is_beside_a_merge_of_the_inbox_or_one_that_stays_on_its_level() {
         let version = tree(&format!("L0: r20@20[20:a..z 10]\n{LAST}"));
         let mut job = picked(&version);
-        assert_eq!(bytes_beside(&version, &job), None);
+        assert_eq!(bytes_beside(&version, &rules(), &job), None);
         assert_eq!(pick_beside(&version, &rules(), &job, 1.0, 0), None);
         job.inputs.remove(0);
-        assert_eq!(bytes_beside(&version, &job), None);
+        assert_eq!(bytes_beside(&version, &rules(), &job), None);
     }
 }

@@ -104,12 +104,16 @@ impl Down<'_> {
 
     /// The job that brings levels nearer to their bounds that are so far beyond them that merging the inbox onto them costs
     /// too much: they would grow and grow while it is crowded, and it would get no emptier. Of such levels from where the
-    /// inbox arrives the deepest.
+    /// inbox arrives the deepest. One that is even further beyond them was not brought there by the inbox but by another
+    /// design, and so was one with too many runs: that may take long, and writers must not wait for it.
     fn relieve_outgrown(&self) -> Option<MergeJob> {
         let Self { version, rules, capacities, deepest } = *self;
         let is_outgrown = |level: &u32| {
             let capacity = capacities.level_bytes(*level);
-            capacity > 0 && version.level_bytes(*level) > capacity.saturating_mul(OUTGROWN_TIMES)
+            let most = capacity.saturating_mul(OUTGROWN_TIMES);
+            let runs_allowed = rules.design.runs_allowed(*level, deepest) as usize;
+            version.level(*level).len() <= runs_allowed
+                && (most.saturating_add(1)..=most.saturating_mul(2)).contains(&version.level_bytes(*level))
         };
         let arrival = rules.arrival_level(version, capacities);
         (arrival..=deepest).take_while(is_outgrown).last().and_then(|level| self.relieve(level))

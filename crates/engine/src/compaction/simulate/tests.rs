@@ -227,6 +227,16 @@ fn any_life_keeps_order_and_shape() {
     assert!(total.beside > 100, "{total:?}");
 }
 
+/// At least `flushes` buffers, some of them between the slices of merges; every key is found at the end.
+fn under_load(settings: Settings, flushes: u64) -> Report {
+    let mut simulation = Simulation::new(settings);
+    while simulation.report.flushes < flushes {
+        must(&mut simulation, flush_and_settle);
+    }
+    must(&mut simulation, |simulation| simulation.check_all_keys());
+    simulation.report
+}
+
 /// More is flushed than merges get done, so that the inbox is always crowded: levels must not grow beyond all bounds for it,
 /// or each merge onto them would cost more and the inbox be the more crowded.
 #[test]
@@ -244,12 +254,7 @@ fn a_crowded_inbox_costs_little_more_than_one_with_room() {
                 key_count: 20_000,
                 ..Settings::new(design(MergePolicy::Leveling, 10.0), 5)
             };
-            let mut simulation = Simulation::new(settings);
-            while simulation.report.flushes < 4_000 {
-                must(&mut simulation, flush_and_settle);
-            }
-            must(&mut simulation, |simulation| simulation.check_all_keys());
-            simulation.report.write_amplification()
+            under_load(settings, 4_000).write_amplification()
         };
         let (crowded, with_room) = (run(1), run(0));
         assert!(crowded <= with_room * 1.3, "{sizing:?}: written {crowded:.2} times, {with_room:.2}");
@@ -277,12 +282,7 @@ fn long_merges_do_not_lock_up_the_inbox() {
                 long_bytes,
                 ..Settings::new(design(policy, 6.0), 11)
             };
-            let mut simulation = Simulation::new(settings);
-            while simulation.report.flushes < 1_500 {
-                must(&mut simulation, flush_and_settle);
-            }
-            must(&mut simulation, |simulation| simulation.check_all_keys());
-            simulation.report
+            under_load(settings, 1_500)
         };
         let (beside, locked) = (run(40 * BUFFER_BYTES), run(u64::MAX));
         let (with, without) = (beside.inbox_runs_most, locked.inbox_runs_most);

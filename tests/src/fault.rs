@@ -99,6 +99,15 @@ pub enum Fault {
         /// Once or from then on.
         persistence: Persistence,
     },
+    /// The nth append stops half-way, and the next call that goes on with it fails: a torn tail.
+    Torn {
+        /// Which.
+        nth: u64,
+        /// How the rest fails.
+        effect: Effect,
+        /// Once or from then on.
+        persistence: Persistence,
+    },
     /// The nth sync, leaving the disk in one of three ways.
     Fsync {
         /// Which.
@@ -132,7 +141,7 @@ impl Fault {
                     Effect::Eintr | Effect::ShortRead | Effect::ShortWrite | Effect::LatencyUs(_)
                 )
             }
-            Self::Fsync { .. } | Self::Storm { .. } => false,
+            Self::Torn { .. } | Self::Fsync { .. } | Self::Storm { .. } => false,
         }
     }
 
@@ -143,7 +152,7 @@ impl Fault {
                 matches!(effect, Effect::FlipBitOnRead | Effect::MisdirectedRead)
             }
             Self::Fsync { failure, .. } => failure == FsyncFailure::Revert,
-            Self::None => false,
+            Self::Torn { .. } | Self::None => false,
         }
     }
 
@@ -214,6 +223,12 @@ pub fn run(vector: &Vector, steps: &[Step], fault: Fault) -> Result<Seen, String
         Fault::Call { nth, effect, persistence } => {
             let rule = FaultRule { persistence, ..FaultRule::nth(nth, effect) };
             life.faulty.add_rule(rule);
+        }
+        Fault::Torn { nth, effect, persistence } => {
+            let appends = [OpKind::Append];
+            life.faulty.add_rule(FaultRule::nth(nth, Effect::ShortWrite).on(&appends));
+            let rest = FaultRule { persistence, ..FaultRule::nth(nth + 1, effect) };
+            life.faulty.add_rule(rest.on(&appends));
         }
         Fault::Storm { effect, one_in, .. } => {
             life.faulty.add_rule(FaultRule::storm(1.0 / f64::from(one_in), effect));

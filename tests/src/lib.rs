@@ -15,6 +15,7 @@ pub mod crash;
 pub mod fault;
 pub mod ops;
 pub mod oracle;
+pub mod planted;
 pub mod pool;
 pub mod runner;
 pub mod seed;

@@ -1,6 +1,8 @@
-//! Experiments with the engine, each in a process of its own and built for release: what is judged are resident bytes.
+//! Experiments with the engine, each in a process of its own and built for release: what is judged are resident bytes. And
+//! the planted defects, which tests are judged by.
 //!
-//! Here it is only said which there are. Not here: what they do (`crates/harness`, example `experiment`).
+//! Here it is only said which there are. Not here: what they do (`crates/harness`, example `experiment`; `tests`, example
+//! `planted`).
 
 use std::process::Command;
 
@@ -77,22 +79,24 @@ fn all(outcomes: impl Iterator<Item = Result<(), String>>) -> Result<(), String>
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
+/// Asks the tests about planted defects, which exist only where assertions do: not built for release.
+pub fn planted(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    run(&["--package", "shamba-tests", "--example", "planted"], &words)
+}
+
 fn experiment(words: &[&str]) -> Result<(), String> {
+    run(&["--release", "--package", "shamba-harness", "--example", "experiment"], words)
+}
+
+fn run(example: &[&str], words: &[&str]) -> Result<(), String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
-    command.args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "shamba-harness",
-        "--example",
-        "experiment",
-        "--",
-    ]);
+    command.args(["run", "--quiet"]).args(example).arg("--");
     let status = command.args(words).current_dir(tidy::root()).status();
     let status = status.map_err(|error| format!("cargo did not start: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{} failed with {status}", words.join(" "))) }
+    let name = example.last().copied().unwrap_or_default();
+    if status.success() { Ok(()) } else { Err(format!("{name} {} failed with {status}", words.join(" "))) }
 }
 
 /// A size in bytes, or with K, M or G.

@@ -16,6 +16,9 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask COMMAND
   check   the whole gate: tests, format, lints, docs, tidy
   tidy    the house rules: file headers and lengths, forbidden calls and words, order of crates
+  planted [--write] [NAME...]
+          switches on each planted defect in turn and fails where the test that should notice it does not, within 15 s;
+          prints a JSON object each, and with --write the table of docs/results/planted.md
   fpr-table [--quick] [--seed N]
           measures false-positive rates again; fails where the checked-in table differs by more than chance
   fpr-table --write
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     let result = match command.as_deref() {
         Some("check") => check::run(),
         Some("tidy") => tidy::run(),
+        Some("planted") => experiments::planted(&arguments),
         Some("fpr-table") => filters::fpr_table(&arguments),
         Some("membership") => filters::membership(&arguments),
         Some("overload") => experiments::overload(&arguments),

@@ -29,6 +29,7 @@ use crate::garbage::{Garbage, LogFile};
 use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
+use crate::planted::{Defect, is_planted};
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
 use crate::redesign::History;
@@ -360,6 +361,9 @@ impl Core {
 
     /// Turns writes off until the database is opened again. The first cause is kept.
     pub fn fail(&self, cause: &Error) {
+        if is_planted(Defect::WritesAfterFailure) {
+            return;
+        }
         let mut failure = lock(&self.failure);
         if failure.is_none() {
             *failure = Some(cause.clone());

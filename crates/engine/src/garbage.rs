@@ -14,6 +14,7 @@ use shamba_table::table_file_name;
 
 use crate::core::lock;
 use crate::metrics::WorkCounters;
+use crate::planted::{Defect, is_planted};
 use crate::version::TableMeta;
 use crate::wal::ValueLog;
 
@@ -52,7 +53,7 @@ impl Garbage {
     pub fn collect(&self, env: &Env, dir: &std::path::Path, work: &WorkCounters) {
         let mut removed_all = true;
         lock(&self.tables).retain(|meta| {
-            if Arc::strong_count(meta) > 1 {
+            if Arc::strong_count(meta) > 1 && !is_planted(Defect::TableUnlinkedWhileRead) {
                 return true;
             }
             let removed = remove(env, &dir.join(table_file_name(meta.id)));
@@ -60,7 +61,7 @@ impl Garbage {
             !removed
         });
         lock(&self.files).retain(|LogFile { path, values }| {
-            if values.strong_count() > 0 {
+            if values.strong_count() > 0 && !is_planted(Defect::ValuesUnlinkedWhileRead) {
                 return true;
             }
             let removed = remove(env, path);
@@ -95,6 +96,25 @@ mod tests {
 
     use super::*;
     use crate::ids::LogNo;
+    use crate::version::TableUse;
+
+    #[test]
+    fn a_table_stays_while_a_view_refers_to_it() {
+        let vfs = Arc::new(MemFs::new());
+        let env = Env::deterministic(Arc::clone(&vfs) as Arc<dyn Vfs>, 1);
+        let dir = Path::new("/");
+        let (garbage, work) = (Garbage::default(), WorkCounters::default());
+        let path = dir.join(table_file_name(shamba_table::TableId(2)));
+        vfs.create(&path).expect("created");
+        let table: TableUse = "2:a..z 40".parse().expect("notation");
+        let view = Arc::clone(&table.meta);
+        garbage.doom_tables([table.meta]);
+        garbage.collect(&env, dir, &work);
+        assert!(vfs.exists(&path).expect("asked") && garbage.waiting() == 1);
+        drop(view);
+        garbage.collect(&env, dir, &work);
+        assert!(!vfs.exists(&path).expect("asked") && garbage.waiting() == 0);
+    }
 
     #[test]
     fn a_log_stays_while_a_memtable_refers_to_it() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::core::{Core, Generation, Installing, lock};
 use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
+use crate::planted::{Defect, is_planted};
 use crate::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
 use crate::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
 
@@ -43,6 +44,11 @@ impl Core {
         })?;
         if cfg!(debug_assertions) {
             check_edited(&next, &edit.versions);
+        }
+        if is_planted(Defect::TablesUnlinkedEarly) {
+            for table in dead_tables(state, &next, &edit) {
+                let _ = self.env.vfs.unlink(&self.dir.join(shamba_table::table_file_name(table.id)));
+            }
         }
         let bytes_before = manifest.bytes();
         manifest.append(&edit).inspect_err(|error| self.fail(error))?;

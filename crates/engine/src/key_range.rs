@@ -13,6 +13,7 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 use bytes::Bytes;
 use shamba_key::MAX_KEY_BYTES;
 
+use crate::planted::{Defect, is_planted};
 use crate::version::edit::KeyRange as HalfOpen;
 
 /// A range of keys: every range type of the standard library over `AsRef<[u8]>`, and pairs of [`Bound`]s.
@@ -112,6 +113,9 @@ pub(crate) fn successor(key: &[u8]) -> Option<Bytes> {
 /// off. `None` when there is no such byte: nothing lies beyond.
 fn beyond_prefix(prefix: &[u8]) -> Option<Bytes> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    if is_planted(Defect::PrefixWithoutCarry) {
+        return Some([prefix, b"\xff"].concat().into());
+    }
     let mut beyond = prefix[..=last].to_vec();
     beyond[last] += 1;
     Some(beyond.into())

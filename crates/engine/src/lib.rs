@@ -56,7 +56,6 @@ mod maintenance;
 mod memory;
 mod memtable;
 mod metrics;
-pub mod planted;
 mod range_delete;
 mod read;
 mod recovery;
@@ -102,6 +101,8 @@ pub use write::batch::{Batch, WriteOptions};
 pub use shamba_env as env;
 pub use shamba_filter::{FilterLayout, Modules};
 pub use shamba_key::DigestKind;
+#[doc(hidden)]
+pub use shamba_key::planted;
 pub use shamba_model::allocation::Allocation;
 pub use shamba_model::skip::Skipping;
 pub use shamba_model::{Design, MergePolicy, Sizing};

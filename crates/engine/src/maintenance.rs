@@ -12,6 +12,7 @@ use crate::core::{Core, KeyspaceCore, Writing, lock};
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
 use crate::memtable::ChunkedMemtable;
+use crate::planted::{Defect, is_planted};
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
 use crate::version::manifest::ManifestWriter;
 use crate::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
@@ -110,7 +111,7 @@ impl Core {
         let mut writing = lock(&self.writing);
         let found = self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned();
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
-        if !self.settings.no_wal {
+        if !self.settings.no_wal && !is_planted(Defect::DropUnsynced) {
             // The drop is durable at once; the writes before it must not be lost behind it.
             self.sync_locked(&mut writing)?;
         }
@@ -157,9 +158,13 @@ impl Core {
             return Err(Error::io("create directory", target, source));
         }
         // What is in memory goes into tables first: the copy then needs no log.
-        self.flush_now()?;
+        if !is_planted(Defect::CheckpointForgetsMemory) {
+            self.flush_now()?;
+        }
         vfs.create_dir_all(target).map_err(|error| Error::io("create directory", target, error))?;
-        sync_names_above(&self.env, target)?;
+        if !is_planted(Defect::CheckpointNameUnsynced) {
+            sync_names_above(&self.env, target)?;
+        }
         let _lock = vfs
             .lock(&target.join(LOCK), shamba_env::LockKind::Exclusive)
             .map_err(|error| Error::io("lock", target, error))?;

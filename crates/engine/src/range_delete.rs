@@ -19,6 +19,8 @@ use bytes::Bytes;
 use shamba_key::SeqNo;
 use shamba_table::RangeTombstone;
 
+use crate::planted::{Defect, is_planted};
+
 /// The range tombstones of one memtable or run.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FragmentedTombstones {
@@ -268,7 +270,7 @@ fn newest_visible(seqs: &[SeqNo], visible: SeqNo) -> SeqNo {
     match seqs.last() {
         None => SeqNo::ZERO,
         // Most readers read at a sequence newer than every tombstone.
-        Some(&newest) if newest <= visible => newest,
+        Some(&newest) if newest <= visible || is_planted(Defect::RangeDeleteFromFuture) => newest,
         Some(_) => {
             let older = seqs.partition_point(|&seq| seq <= visible);
             older.checked_sub(1).map_or(SeqNo::ZERO, |index| seqs[index])

@@ -33,6 +33,7 @@ use crate::ids::{KeyspaceId, LogNo};
 use crate::memory::{cache_share_bytes, check_budget};
 use crate::memtable::ChunkedMemtable;
 use crate::metrics::{LookupCounters, WorkCounters};
+use crate::planted::{Defect, is_planted};
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
 use crate::redesign::History;
@@ -120,7 +121,8 @@ fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn Fi
         }
     }
     let path = dir.join(LOCK);
-    let kind = if builder.read_only { LockKind::Shared } else { LockKind::Exclusive };
+    let is_shared = builder.read_only || is_planted(Defect::SecondOpener);
+    let kind = if is_shared { LockKind::Shared } else { LockKind::Exclusive };
     env.vfs.lock(&path, kind).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {
             Error::new(ErrorKind::Locked, format!("{} is in use by another handle or process", dir.display()))
@@ -389,6 +391,9 @@ fn begin(
     lock(&core.writing).last_seq = last_seq;
     core.visible_seq.store(last_seq.0, std::sync::atomic::Ordering::Release);
     if core.read_only {
+        if is_planted(Defect::ReadOnlyCleansUp) {
+            let _ = core.env.vfs.unlink(&core.dir.join(CURRENT_TEMPORARY));
+        }
         replayed.show();
         return Ok(());
     }
@@ -452,6 +457,9 @@ fn put_in_force(core: &Core, state: &mut ManifestState, mut edit: ManifestEdit) 
 
 /// Dooms every file of ours that the manifest in force does not name.
 fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files: &[String]) {
+    if is_planted(Defect::LeftOversKept) {
+        return;
+    }
     let manifest =
         lock(&core.installing).as_ref().map(|installing| manifest_file_name(installing.manifest.number()));
     let named: std::collections::BTreeSet<u64> = state

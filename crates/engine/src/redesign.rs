@@ -27,6 +27,7 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
+use crate::planted::{Defect, is_planted};
 use crate::settings::LiveSettings;
 use crate::version::ManifestEdit;
 
@@ -184,7 +185,9 @@ impl Core {
         let mut settings = next.to_pairs();
         settings.extend(self.observed_pairs());
         settings.push(after.to_pair());
-        self.install(None, |_| Ok(ManifestEdit { settings, ..ManifestEdit::default() }))?;
+        if !is_planted(Defect::RedesignUnrecorded) {
+            self.install(None, |_| Ok(ManifestEdit { settings, ..ManifestEdit::default() }))?;
+        }
         *history = after;
         self.settings.live.set(next);
         // What the arbiter made of the old buffer says nothing about the new one.

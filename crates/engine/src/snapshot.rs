@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shamba_key::SeqNo;
 
+use crate::planted::{Defect, is_planted};
+
 /// The multiset of live sequence numbers.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotList {
@@ -76,7 +78,7 @@ impl Drop for SnapshotGuard {
         let mut live = self.list.lock();
         if let Ok(at) = live.binary_search_by_key(&self.seq, |(held, _)| *held) {
             live[at].1 -= 1;
-            if live[at].1 == 0 {
+            if live[at].1 == 0 || is_planted(Defect::SnapshotReleasedEarly) {
                 live.remove(at);
             }
         }

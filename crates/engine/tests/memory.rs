@@ -63,6 +63,29 @@ fn what_is_counted_stays_within_the_budget() {
     }
 }
 
+/// What is held is charged, part by part: a budget that counts too little is none.
+#[test]
+fn memtables_and_filters_are_charged_for_what_they_hold() {
+    const ENTRIES: u64 = 20_000;
+    let dir = TempDir::new().expect("a directory");
+    let db = Db::builder(dir.path()).write_buffer(16 << 20).bits_per_key(10.0).open().expect("opens");
+    let part = |name: &str| {
+        let memory = db.memory();
+        memory.parts.iter().find(|(of, _)| of == name).map_or(0, |(_, bytes)| *bytes)
+    };
+    let before = part("memtables");
+    for number in 0..ENTRIES {
+        db.put(key(number), [7u8; 100]).expect("put");
+    }
+    let held = part("memtables") - before;
+    assert!(held >= ENTRIES * 116, "{ENTRIES} entries of 116 bytes are charged {held} bytes");
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    assert!(part("memtables") < held / 2, "what was flushed is given back");
+    let filters = part("filters");
+    assert!(filters >= ENTRIES * 10 / 8, "{ENTRIES} keys of 10 bits are charged {filters} bytes");
+}
+
 /// A copy of the files as they are now: what a crash of the process leaves.
 fn copy_of(dir: &TempDir) -> TempDir {
     let copy = TempDir::new().expect("a directory");

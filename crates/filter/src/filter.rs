@@ -10,6 +10,7 @@ use crate::geometry::{ALL_MODULES, FilterGeometry, ModuleShape};
 use crate::layout::FilterLayout;
 use crate::simd::lines::{Line, Lines};
 use shamba_key::KeyDigest;
+use shamba_key::planted::{Defect, is_planted};
 use std::fmt;
 use std::iter::repeat_n;
 use std::sync::Arc;
@@ -43,7 +44,8 @@ impl Filter {
                     }
                     continue;
                 }
-                let site = geometry.site_at(module as u8, first_slice as u32, *shape, *digest);
+                let remix = if is_planted(Defect::ModuleMisplaced) { 0 } else { module as u8 };
+                let site = geometry.site_at(remix, first_slice as u32, *shape, *digest);
                 if let Some(line) = slices.get_mut(site.slice()).and_then(|lines| lines.line_mut(site.line()))
                 {
                     site.set(line);

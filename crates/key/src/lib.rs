@@ -10,6 +10,7 @@
 mod digest;
 mod heads;
 mod kind;
+pub mod planted;
 mod prefetch;
 mod seqno;
 

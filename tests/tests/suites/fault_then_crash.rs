@@ -12,7 +12,7 @@ use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, OpKind, SimFs, V
 use shamba::{Builder, Db, Durability, WriteOptions};
 use shamba_tests::seed::mixed;
 use shamba_tests::tally::Tally;
-use shamba_tests::{pool, seed};
+use shamba_tests::{planted, pool, seed};
 
 /// Writes of a life; each puts its number under `LAST` and under a key of its own.
 const WRITES: usize = 24;
@@ -161,8 +161,10 @@ fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
     /// More than any life has.
     const CALLS_MAX: usize = 600;
     let effects = [Effect::Enospc, Effect::Eio];
-    let tallies = pool::run(effects.len() * CALLS_MAX, |index| {
-        let (effect, nth) = (effects[index % 2], index as u64 / 2);
+    // Asked about a planted defect, some of them: prime to how often things happen in a life.
+    let step = if planted::is_asked() { 5 } else { 1 };
+    let tallies = pool::run(effects.len() * CALLS_MAX / step, |index| {
+        let (effect, nth) = (effects[index % 2], (index / 2 * step) as u64);
         case(base, effect, nth, no_wal)
             .map_err(|error| format!("seed {base}, {effect:?} at call {nth}, no_wal {no_wal}: {error}"))
     });
@@ -175,7 +177,9 @@ fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
     let mut total = Tally::default();
     tallies.iter().for_each(|tally| total.merge(tally));
     println!("fault, then crash, seed {base}, no_wal {no_wal}:\n{total}");
-    total.require(minima);
+    if !planted::is_asked() {
+        total.require(minima);
+    }
 }
 
 #[test]

@@ -123,7 +123,6 @@ fn grow_through_all_levels(policy: MergePolicy) {
 
 #[test]
 fn one_hash_a_lookup() {
-    super::planted::plant_from_environment();
     for policy in [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling] {
         grow_through_all_levels(policy);
     }

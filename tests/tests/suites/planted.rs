@@ -1,52 +1,84 @@
-//! Suite O, its start: defects planted in the engine must make suites fail.
+//! Suite O in CI: a handful of planted defects is caught, every killer exists, and the table of results is of them all.
 //!
-//! A child process runs one suite with one defect switched on ([`shamba::planted`], only in builds with
-//! debug assertions) and has to fail. Forgotten syncs are planted below the engine, in `crash`.
-//!
-//! Not here: `FlushWithoutLogSync`. All keyspaces are sealed together and flushed in one edit, so a generation's
-//! tables hold all of its log: no crash can show that the dead log was not synced.
+//! All of them: `cargo xtask planted`.
 
-use std::process::{Command, Stdio};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
-use shamba::planted::{Defect, plant};
+use shamba::planted::{Defect, VARIABLE};
+use shamba_tests::planted::{KILLERS, LIMIT, Verdict, ask, is_asked};
 
-const VARIABLE: &str = "SHAMBA_PLANT";
+const TABLE: &str = include_str!("../../../docs/results/planted.md");
 
-const DEFECTS: [(&str, Defect, &str); 4] = [
-    ("second-hash", Defect::SecondHash, "hash_sharing::one_hash_a_lookup"),
-    ("ack-before-sync", Defect::AckBeforeSync, "crash::every_crash_leaves_a_legal_state"),
-    ("ignore-snapshots", Defect::IgnoreSnapshots, "model::operations_against_the_oracle"),
-    ("drop-tombstones", Defect::DropTombstones, "model::operations_against_the_oracle"),
+/// Of different parts, soon caught, by tests of this binary.
+const HANDFUL: [Defect; 6] = [
+    Defect::SecondHash,
+    Defect::AckBeforeSync,
+    Defect::CurrentUnsynced,
+    Defect::DropTombstones,
+    Defect::AppendErrorSwallowed,
+    Defect::AbsentModuleDenies,
 ];
 
-/// Switches on the defect that the environment names. Every suite that must kill one calls it first.
-pub fn plant_from_environment() {
-    let Ok(name) = std::env::var(VARIABLE) else { return };
-    let known = DEFECTS.iter().find(|(known, ..)| *known == name);
-    let (_, defect, _) = known.unwrap_or_else(|| panic!("{VARIABLE}={name:?} names no defect"));
-    plant(*defect, true);
-}
-
-/// Whether this process runs with a defect.
-pub fn is_planted() -> bool {
-    std::env::var_os(VARIABLE).is_some()
+#[test]
+fn a_handful_of_planted_defects_is_caught() {
+    if !cfg!(debug_assertions) || is_asked() {
+        return;
+    }
+    let executable = std::env::current_exe().expect("a test knows its own binary");
+    for defect in HANDFUL {
+        let killer = KILLERS.iter().find(|killer| killer.defect == defect).expect("each defect has a killer");
+        assert_eq!(killer.binary, "suites", "{}", killer.label());
+        let (verdict, took) = ask(&executable, killer, Some(defect), LIMIT).expect("the test binary starts");
+        println!("{}: {} {verdict:?} after {took:?}", defect.name(), killer.label());
+        assert!(matches!(verdict, Verdict::Failed(_)), "{}: {}: {verdict:?}", defect.name(), killer.label());
+    }
 }
 
 #[test]
-fn each_planted_defect_is_caught() {
-    if !cfg!(debug_assertions) || is_planted() {
-        return;
+fn every_defect_has_its_row() {
+    let rows = TABLE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let rows: Vec<(&str, &str)> = rows.collect();
+    let names: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, Defect::ALL.iter().map(|defect| defect.name()).collect::<Vec<_>>());
+    for ((name, rest), killer) in rows.iter().zip(KILLERS) {
+        assert!(rest.contains(killer.defect.breaks()), "{name}: the table says something else:{rest}");
+        assert!(rest.contains(&killer.label()), "{name}: the table has another killer:{rest}");
     }
-    let binary = std::env::current_exe().expect("a test knows its own binary");
-    for (name, _, test) in DEFECTS {
-        let output = Command::new(&binary)
-            .args([test, "--exact", "--nocapture"])
-            .env(VARIABLE, name)
-            .stdin(Stdio::null())
-            .output()
-            .expect("the test binary starts");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(text.contains("running 1 test"), "{test} is not the name of a test:\n{text}");
-        assert!(!output.status.success(), "{test} passes with the defect {name} planted");
+}
+
+/// A test that was renamed kills nothing any more; the driver would find out, but not in CI.
+#[test]
+fn every_killer_is_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let mut sources = Vec::new();
+    for folder in ["crates", "tests"] {
+        sources_under(&root.join(folder), &mut sources);
     }
+    let functions: BTreeSet<&str> = sources
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next())
+        .collect();
+    for killer in KILLERS {
+        let name = killer.test.rsplit("::").next().unwrap_or_default();
+        assert!(functions.contains(name), "{} names no function", killer.label());
+    }
+}
+
+fn sources_under(folder: &Path, into: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).expect("the sources are there") {
+        let path = entry.expect("listed").path();
+        if path.is_dir() {
+            sources_under(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(fs::read_to_string(&path).expect("text"));
+        }
+    }
+}
+
+#[test]
+fn the_variable_is_the_one_that_is_documented() {
+    assert!(TABLE.contains(VARIABLE));
 }

@@ -381,8 +381,10 @@ impl Core {
             Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes }))
         });
         let sources: Vec<Source> = sources.collect();
-        let snapshots =
-            if is_planted(Defect::IgnoreSnapshots) { Vec::new() } else { self.snapshots.stripes() };
+        let mut snapshots = self.snapshots.stripes();
+        if is_planted(Defect::IgnoreSnapshots) && !snapshots.is_empty() {
+            snapshots.remove(0);
+        }
         let below = if is_planted(Defect::DropTombstones) { Vec::new() } else { job.below(version, slice) };
         let fragments = FragmentedTombstones::new(tombstones);
         let mut retention = Retention::new(&snapshots, &fragments, &below);
@@ -392,6 +394,7 @@ impl Core {
             .filter(|tomb| {
                 let range = KeyRange { lower: tomb.start.clone(), upper: tomb.end.clone() };
                 !retention.drops_range_tombstone(&range, tomb.seq)
+                    && !is_planted(Defect::MergeForgetsRangeDeletes)
             })
             .collect();
         let options = self.output_options(job.target_level, Arc::clone(&plan.bits));
@@ -419,7 +422,10 @@ impl Core {
                     return Err(Error::closed());
                 }
             }
-            merged.next()?;
+            match merged.next() {
+                Err(_) if is_planted(Defect::ReadErrorEndsInput) => break,
+                moved => moved?,
+            }
         }
         Ok(MergedSlice { tables: output.finish()?, bytes_read, entries_dropped })
     }

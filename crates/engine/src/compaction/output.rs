@@ -21,6 +21,7 @@ use crate::allocation::JobBits;
 use crate::compaction::syncing::Syncing;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::planted::{Defect, is_planted};
 use crate::range_delete::clip;
 use crate::version::{KeyRange, TableMeta, TableUse};
 
@@ -124,8 +125,10 @@ impl<'a> Output<'a> {
     /// The writer of the table that `key`, the next one, belongs to.
     fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let full_bytes = self.empty_bytes.saturating_add(self.options.table_bytes);
-        let is_full =
-            |writer: &TableWriter| writer.file_bytes() >= full_bytes && writer.last_key() != Some(key);
+        let is_full = |writer: &TableWriter| {
+            let may_cut = writer.last_key() != Some(key) || is_planted(Defect::KeySplitOverTables);
+            writer.file_bytes() >= full_bytes && may_cut
+        };
         if self.writer.as_ref().is_some_and(is_full) {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
@@ -202,7 +205,7 @@ impl<'a> Output<'a> {
         let upper = self.stretch.upper.clone();
         self.finish_table(upper)?;
         self.finish_syncs()?;
-        if !self.finished.is_empty() {
+        if !self.finished.is_empty() && !is_planted(Defect::TableNamesUnsynced) {
             let dir = &self.core.dir;
             self.core.env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
         }

@@ -10,6 +10,7 @@
 
 use shamba_key::{EntryKind, SeqNo};
 
+use crate::planted::{Defect, is_planted};
 use crate::range_delete::FragmentedTombstones;
 use crate::version::KeyRange;
 
@@ -46,7 +47,9 @@ impl<'a> Retention<'a> {
         }
         if !self.tombstones.is_empty() {
             // The newest tombstone that the stripe's readers see; the newest readers have no upper end.
-            let visible = self.snapshots.get(stripe).copied().unwrap_or(SeqNo::MAX);
+            let snapshot = self.snapshots.get(stripe).copied();
+            let visible = snapshot.filter(|_| !is_planted(Defect::RangeDeleteIgnoresSnapshots));
+            let visible = visible.unwrap_or(SeqNo::MAX);
             if self.tombstones.newest_covering(key, visible) > seq {
                 // What is older in this stripe is covered as well; older stripes decide for themselves.
                 return false;

@@ -17,6 +17,7 @@
 use shamba_table::{BirthId, checksum};
 
 use super::codec::Decoder;
+use crate::planted::{Defect, is_planted};
 
 /// Length of the file header.
 pub(crate) const HEADER_BYTES: u64 = 48;
@@ -119,7 +120,7 @@ impl FileHeader {
             )));
         }
         let unknown = decoder.u64().map_err(cut)? & !KNOWN_REQUIRED;
-        if unknown != 0 {
+        if unknown != 0 && !is_planted(Defect::NewerFeature) {
             return Err(HeaderFault::Unsupported(format!("unknown required feature bits {unknown:#x}")));
         }
         let optional = decoder.u64().map_err(cut)?;
@@ -133,7 +134,7 @@ impl FileHeader {
         if version != VERSION {
             return Err(HeaderFault::Damaged(format!("format version {version} never existed")));
         }
-        if number.is_some_and(|number| number != stated) {
+        if number.is_some_and(|number| number != stated) && !is_planted(Defect::LogNumberUnchecked) {
             return Err(HeaderFault::Damaged(format!("it belongs to file number {stated}")));
         }
         Ok(Self { birth, number: stated, optional })

@@ -15,6 +15,7 @@ use super::header::HEADER_BYTES;
 use super::payload::PayloadReader;
 use super::window::Window;
 use crate::error::Result;
+use crate::planted::{Defect, is_planted};
 
 /// What a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,9 +117,11 @@ impl FrameReader {
         let mut at = start;
         let mut frames = 0u32;
         loop {
-            let (frame, end) = match read_frame(&mut self.window, self.file, at, self.limit)? {
-                Ok(frame) => frame,
-                Err(detail) => return Ok(Step::Damage { offset: at, detail }),
+            let (frame, end) = match read_frame(&mut self.window, self.file, at, self.limit) {
+                Ok(Ok(frame)) => frame,
+                Ok(Err(detail)) => return Ok(Step::Damage { offset: at, detail }),
+                Err(_) if is_planted(Defect::ReadErrorEndsLog) => return Ok(Step::End),
+                Err(error) => return Err(error),
             };
             frames = frames.saturating_add(1);
             payload_bytes += frame.payload.len() as u64;

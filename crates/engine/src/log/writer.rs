@@ -22,6 +22,7 @@ use shamba_table::BirthId;
 use super::frame::{FRAME_HEADER_BYTES, FileIdentity, FrameKind, PAYLOAD_BYTES_MAX};
 use super::header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::error::{Error, Result};
+use crate::planted::{Defect, is_planted};
 
 /// A buffer that grew past this for one large batch gives the memory back.
 const BUFFER_KEPT_BYTES: usize = 256 << 10;
@@ -190,7 +191,8 @@ impl FrameWriter {
 
     fn push_promise(&mut self) {
         let offset = self.end();
-        self.buffer.extend_from_slice(&self.identity.promise(self.synced, offset));
+        let below = if is_planted(Defect::PromiseAhead) { offset } else { self.synced };
+        self.buffer.extend_from_slice(&self.identity.promise(below, offset));
         self.promised_in = Some(offset / SECTOR_BYTES);
     }
 
@@ -234,6 +236,9 @@ impl FrameWriter {
         if let Err(error) = append_all(self.file.as_mut(), &self.buffer) {
             let cause = Error::io("append to", &self.path, error);
             self.forget_buffered();
+            if is_planted(Defect::AppendAfterTornTail) {
+                return Err(cause);
+            }
             let cut = self.file.truncate(self.file_bytes).is_ok();
             self.seal = Some(Seal { cause: cause.clone(), cut, sync_failed: false });
             return Err(cause);
@@ -280,7 +285,11 @@ impl FrameWriter {
         if self.synced == self.flushed.offset {
             return Ok(());
         }
-        match self.file.sync_data() {
+        let mut synced = self.file.sync_data();
+        if synced.is_err() && is_planted(Defect::FsyncRetried) {
+            synced = self.file.sync_data();
+        }
+        match synced {
             Ok(()) => {
                 self.synced = self.flushed.offset;
                 Ok(())

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use shamba_key::{KeyDigest, prefetch_address};
 
 use super::arena::EntryRef;
+use crate::planted::{Defect, is_planted};
 
 /// Lengths of segments, by *class*. The short ones serve small memtables; a full one of the last class becomes two
 /// of it. Its length is chosen so that a full memtable of the default size, 64 MiB of 116-byte entries, finds them
@@ -225,6 +226,9 @@ impl DigestIndex {
             let slots = unsafe { std::slice::from_raw_parts(segment.slots.as_ptr(), LENS[segment.class]) };
             let (slot, _) = probe(slots, tag).expect("not even all of a full segment fill another");
             slot.store(bits, Ordering::Release);
+            if is_planted(Defect::IndexMissesEntry) && segment.taken == 1 {
+                slot.store(0, Ordering::Release);
+            }
         }
         let directory = writer.directories.last().expect("made with the index");
         for place in places_of(tag, depth, writer.depth) {

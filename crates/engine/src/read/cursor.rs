@@ -9,6 +9,7 @@ use std::fmt;
 
 use super::scan::{Scan, ScanSource};
 use crate::error::Result;
+use crate::planted::{Defect, is_planted};
 use crate::slice::Slice;
 use crate::version::KeyRange;
 
@@ -76,7 +77,8 @@ impl DoubleEndedIterator for Iter {
             }
         }
         if let Some(last_given) = self.front.key()
-            && back.key() <= Some(last_given)
+            && (back.key() < Some(last_given)
+                || (back.key() == Some(last_given) && !is_planted(Defect::KeyGivenTwice)))
         {
             return self.finish();
         }

@@ -142,7 +142,7 @@ impl<'a> Lookup<'a> {
                 floor = floor.max(memtable.range_tombstones().newest_covering(self.key, self.seq));
             }
         }
-        if self.view.runs_have_range_deletes() {
+        if self.view.runs_have_range_deletes() && !is_planted(Defect::RunRangeDeletesUnseen) {
             for RunPlan { run, .. } in self.view.plans() {
                 if run.has_range_deletes() {
                     floor = floor.max(run.tombstones().newest_covering(self.key, self.seq));
@@ -349,7 +349,10 @@ impl<'a> Lookup<'a> {
         }
         let found = located.map_err(Error::from).and_then(|at| self.search_block(candidate, at, &mut io));
         counts.add_reads(&io);
-        let entry = found?;
+        let entry = match found {
+            Err(_) if is_planted(Defect::ErrorAsNotFound) => None,
+            found => found?,
+        };
         let filtered = verdict == Verdict::Maybe;
         counts.false_positives += u64::from(entry.is_none() && filtered);
         candidate.tell(verdict, entry.is_some(), recorder);

@@ -22,6 +22,7 @@ use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
 use shamba_table::{EntryIter, EntryView, Result};
 
 use super::source::Source;
+use crate::planted::{Defect, is_planted};
 
 /// A merge of sources, itself a source.
 pub(crate) struct MergeIter {
@@ -176,6 +177,10 @@ impl MergeIter {
 
     /// Turns round: every child goes to its first entry strictly beyond the current one.
     fn turn(&mut self, direction: Direction) -> Result<()> {
+        if is_planted(Defect::TurnWithoutSeek) {
+            self.direction = direction;
+            return Ok(());
+        }
         let Some(first) = self.first() else { return Ok(()) };
         let (key, seq) = (first.iter.key().to_vec(), first.seq);
         self.place(direction, |iter| {

@@ -169,7 +169,9 @@ impl<'a> Group<'a> {
     fn ask_memtables(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
         let mut failed = None;
         self.pending.retain_mut(|pending| {
-            pending.floor = pending.lookup.floor(&mut Silent);
+            if !is_planted(Defect::MultiGetWithoutFloor) {
+                pending.floor = pending.lookup.floor(&mut Silent);
+            }
             let Some((entry, memtable)) = pending.lookup.in_memtables(counts, &mut Silent) else {
                 return true;
             };
@@ -306,7 +308,7 @@ impl<'a> Group<'a> {
                 }
                 Ok(None) => {
                     pending.from += 1;
-                    true
+                    !is_planted(Defect::MultiGetStopsEarly)
                 }
                 Err(error) => {
                     failed = Some(error);

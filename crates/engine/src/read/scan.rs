@@ -23,12 +23,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use shamba_key::SeqNo;
 use shamba_table::{Charge, Walk};
 
 use super::batch::Batch;
 use super::registry::{IterRegistry, Live, Slot, Spare, Walked, lock};
 use super::visible::VisibleIter;
 use crate::error::Result;
+use crate::planted::{Defect, is_planted};
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::version::KeyRange;
@@ -248,10 +250,14 @@ impl Scan {
             _ => {
                 let key = if on { self.found.key(self.at).unwrap_or_default().to_vec() } else { Vec::new() };
                 begin_found(&mut self.found, self.wanted, crowded);
+                let is_revoked = self.begun && live.is_none();
                 let iter = match live.as_mut() {
                     Some(Live { iter, .. }) if self.begun => iter,
                     _ => begin(&self.source, &self.range, &self.slot, &mut live)?,
                 };
+                if is_revoked && is_planted(Defect::RevokedIteratorMovesOn) {
+                    iter.restart(SeqNo::MAX, self.range.clone(), self.source.walk);
+                }
                 self.begun = true;
                 let out = &mut self.found;
                 let moved = match step {
@@ -302,8 +308,9 @@ fn begin<'l>(
     // Whoever wanted a view before now wanted an older one than this: it was published before they asked.
     slot.wanted.swap(false, Ordering::SeqCst);
     let (view, seq) = (source.views.view()?, source.seq.seq());
+    let is_switch_missed = is_planted(Defect::MemtableSwitchMissed);
     match live.take() {
-        Some(mut left) if Arc::ptr_eq(left.iter.view(), &view) => {
+        Some(mut left) if Arc::ptr_eq(left.iter.view(), &view) || is_switch_missed => {
             left.iter.restart(seq, range.clone(), source.walk);
             Ok(&mut live.insert(left).iter)
         }

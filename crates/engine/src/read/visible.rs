@@ -28,6 +28,7 @@ use super::run_iter::RunIter;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
+use crate::planted::{Defect, is_planted};
 use crate::range_delete::{Cover, FragmentedTombstones};
 use crate::slice::Slice;
 use crate::version::KeyRange;
@@ -83,7 +84,7 @@ impl VisibleIter {
                 // An iterator over a memtable sees what was there when it was first sought: enough, as long as
                 // nothing has come since it was made.
                 let largest = memtable.largest_seq();
-                if self.seen.get(number) != Some(&largest) {
+                if self.seen.get(number) != Some(&largest) && !is_planted(Defect::GrownMemtableMissed) {
                     grown = true;
                     *source = memtable_source(memtable);
                     self.seen[number] = largest;
@@ -145,6 +146,9 @@ impl VisibleIter {
     /// Goes to the last visible key.
     pub fn seek_to_last(&mut self, out: &mut Batch) -> Result<bool> {
         match &self.range.upper {
+            Some(upper) if is_planted(Defect::UpperBoundIncluded) => {
+                self.merge.seek_for_prev(upper, SeqNo::ZERO)?;
+            }
             Some(upper) => self.merge.seek_for_prev(upper, SeqNo::MAX)?,
             None => self.merge.seek_to_last()?,
         }

@@ -12,6 +12,7 @@ use shamba_table::BirthId;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{FileHeader, FileKind, HEADER_BYTES, HeaderFault};
+use crate::planted::{Defect, is_planted};
 
 /// The name of the file.
 pub(crate) const CURRENT: &str = "CURRENT";
@@ -57,5 +58,8 @@ pub(crate) fn install_current(env: &Env, dir: &Path, number: u64, birth: BirthId
     let written = write_file_synced(env.vfs.as_ref(), &temporary, &bytes);
     written.map_err(|error| Error::io("write", &temporary, error))?;
     env.vfs.rename(&temporary, &path).map_err(|error| Error::io("rename", &temporary, error))?;
+    if is_planted(Defect::CurrentUnsynced) {
+        return Ok(());
+    }
     env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))
 }

@@ -16,6 +16,7 @@ use crate::log::codec::Decoded;
 use crate::log::{
     FileHeader, FileKind, FrameReader, HEADER_BYTES, HeaderFault, RecordKind, Step, Window, survey,
 };
+use crate::planted::{Defect, is_planted};
 
 /// What the first pass learns of one log.
 #[derive(Debug)]
@@ -95,7 +96,8 @@ impl Floor {
     /// Whether what lies at `offset` must be there.
     pub(crate) fn covers(&self, offset: u64) -> bool {
         match self {
-            Self::Nothing => false,
+            _ if is_planted(Defect::PromiseIgnored) => false,
+            Self::Nothing => is_planted(Defect::TailRefused),
             Self::Below { offset: floor, .. } => offset < *floor,
             Self::Whole { .. } => true,
         }

@@ -17,13 +17,14 @@ use shamba_key::SeqNo;
 
 use super::head::{Head, Predecessor};
 use super::log_file_name;
-use super::record::{GAP_BYTES_MAX, OpRef, encode_op, encode_op_head};
+use super::record::{FIRST, GAP_BYTES_MAX, OpRef, encode_op, encode_op_head, encoded_ops_and_ends};
 use super::value::ValueLog;
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
 use crate::log::codec::put_varint;
 use crate::log::frame::{FrameKind, PAYLOAD_BYTES_MAX};
 use crate::log::{FileKind, FrameWriter};
+use crate::planted::{Defect, is_planted};
 
 /// The longest batch that can share a record with others.
 pub(crate) const SHARED_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - GAP_BYTES_MAX;
@@ -111,7 +112,23 @@ impl WalWriter {
             let (offset, ops_at) = self.append_large(first_seq, count, &[ops])?;
             return Ok(Some(LargeRecord { offset, ops_at, ops_bytes: ops.len() }));
         }
+        if count > 1 && is_planted(Defect::BatchSplitInLog) {
+            return self.append_split(first_seq, count, ops);
+        }
         self.join(first_seq, count, ops.len(), |buffer| buffer.extend_from_slice(ops))?;
+        Ok(None)
+    }
+
+    /// What [`Defect::BatchSplitInLog`] makes of a batch: the first operation is a record by itself.
+    #[cold]
+    fn append_split(&mut self, first_seq: SeqNo, count: u32, ops: &[u8]) -> Result<Option<LargeRecord>> {
+        let first_end = encoded_ops_and_ends(ops).next().map_or(0, |(end, _)| end);
+        let (first, rest) = ops.split_at(first_end);
+        self.join(first_seq, 1, first.len(), |buffer| buffer.extend_from_slice(first))?;
+        self.flush()?;
+        let mut rest = rest.to_vec();
+        rest[0] |= FIRST;
+        self.join(first_seq.next(), count - 1, rest.len(), |buffer| buffer.extend_from_slice(&rest))?;
         Ok(None)
     }
 
@@ -228,7 +245,7 @@ impl WalWriter {
         if self.frames.failure().is_none() {
             self.flush()?;
         }
-        if !self.name_synced {
+        if !self.name_synced && !is_planted(Defect::LogNameUnsynced) {
             if let Err(error) = self.env.vfs.sync_dir(&self.dir) {
                 let cause = Error::io("sync directory", &self.dir, error);
                 self.frames.seal_for_good(cause.clone());

@@ -146,6 +146,10 @@ impl Core {
                     for (keyspace, op) in encoded_ops(&operations.encoded) {
                         seq = seq.next();
                         self.insert(writing, keyspace, seq, op, &mut in_log);
+                        if is_planted(Defect::HalfBatchVisible) {
+                            self.visible_seq.store(seq.0, Ordering::Release);
+                            std::thread::yield_now();
+                        }
                     }
                 }
             }
@@ -205,7 +209,8 @@ impl Core {
             appended = appended.and_then(|()| wal.flush());
         }
         if let Err(error) = appended {
-            return Err(self.log_append_failed(writing, error));
+            let error = self.log_append_failed(writing, error);
+            return if is_planted(Defect::AppendErrorSwallowed) { Ok(None) } else { Err(error) };
         }
         let bytes = wal.offset() - before;
         // It seldom changes: what a buffer has grown to it keeps.
@@ -240,7 +245,7 @@ impl Core {
         is_due |= writing
             .sync_due_us
             .is_some_and(|due_us| now_us.unwrap_or_else(|| self.env.clock.now_us()) >= due_us);
-        if is_due { self.sync_locked(writing) } else { Ok(()) }
+        if is_due && !is_planted(Defect::IntervalForgotten) { self.sync_locked(writing) } else { Ok(()) }
     }
 
     /// Inserts an operation into its active memtable; on a dropped keyspace it goes nowhere.
@@ -315,7 +320,7 @@ impl Core {
     pub(crate) fn sync_sealed(&self, writing: &mut Writing) -> Result<()> {
         while let Some(sealed) = writing.sealed.front() {
             let mut wal = lock(sealed);
-            if wal.synced() < wal.flushed() {
+            if wal.synced() < wal.flushed() && !is_planted(Defect::SealedLogUnsynced) {
                 WorkCounters::add(&self.work.wal_syncs, 1);
                 wal.predecessor_is_synced();
                 wal.sync()?;

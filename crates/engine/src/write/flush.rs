@@ -34,7 +34,8 @@ impl Core {
             log_promise = self.end_log_sync(log_sync.take())?;
         }
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
-        for (keyspace, memtable) in &generation.members {
+        let members = if is_planted(Defect::FlushForgetsKeyspaces) { 1 } else { usize::MAX };
+        for (keyspace, memtable) in generation.members.iter().take(members) {
             // Gone from the list means that the drop is durable. Not so the mark on the keyspace: the log
             // must not be given up for a drop that a crash may still undo.
             if !self.keyspaces.load().contains_key(&keyspace.id) {
@@ -116,9 +117,6 @@ impl Core {
     /// Begins to make the log of the generation, and every earlier one, durable; says up to where it then is.
     fn begin_log_sync(&self, generation: &Generation) -> Option<Syncing<(LogNo, u64)>> {
         let log = generation.log.as_ref()?;
-        if is_planted(Defect::FlushWithoutLogSync) {
-            return None;
-        }
         // Generations are flushed in order, so every earlier log was synced by its own flush.
         let unsynced_bytes = {
             let mut wal = lock(log);
@@ -153,7 +151,10 @@ impl Core {
         let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
         let mut retention = Retention::new(&snapshots, &fragments, &below);
-        let tombstones = fragments.thinned(b"", None, &snapshots);
+        let mut tombstones = fragments.thinned(b"", None, &snapshots);
+        if is_planted(Defect::FlushForgetsRangeDeletes) {
+            tombstones.clear();
+        }
         let mut output = Output::new(self, self.output_options(0, bits), KeyRange::everything(), tombstones);
         let mut iter = Arc::clone(memtable).entries_iter();
         iter.seek_to_first()?;

@@ -19,6 +19,7 @@ use crate::garbage::LogFile;
 use crate::ids::KeyspaceId;
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::WorkCounters;
+use crate::planted::{Defect, is_planted};
 use crate::wal::WalWriter;
 use crate::write::side::SideFile;
 
@@ -142,6 +143,9 @@ impl Core {
 
     /// After an append failed: seals the log at its last good record and says what writers get.
     pub(crate) fn log_append_failed(&self, writing: &mut Writing, error: Error) -> Error {
+        if is_planted(Defect::AppendAfterTornTail) {
+            return error;
+        }
         let followable = writing.wal.as_ref().is_some_and(WalWriter::may_be_followed);
         if error.kind() == ErrorKind::NoSpace && followable {
             // The file ends at its last good record: the next write may begin a new log after it.

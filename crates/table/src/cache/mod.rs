@@ -38,6 +38,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use shamba_key::planted::{Defect, is_planted};
+
 pub(crate) use self::admission::Miss;
 pub(crate) use self::fill::FreshFrame;
 pub(crate) use self::pin::{FramePin, PinnedBlock};
@@ -153,7 +155,7 @@ impl BlockCache {
     pub(crate) fn add_table(&self, id: TableId) -> Option<CachedTable> {
         let next = |last: u32| last.checked_add(1);
         let number = self.next_table.try_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        let table = CachedTable(number);
+        let table = CachedTable(if is_planted(Defect::CacheNumberReused) { 1 } else { number });
         locked(&self.tables).insert((id, table));
         Some(table)
     }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shamba_filter::{FilterGeometry, Line, MAX_MODULES, Question};
 use shamba_key::KeyDigest;
+use shamba_key::planted::{Defect, is_planted};
 
 use super::{ReadCounters, TableReader};
 use crate::cache::{BlockCache, CachedTable};
@@ -182,7 +183,7 @@ impl ResidentFilter {
     #[inline]
     pub fn module(&self, digest: KeyDigest, module: usize) -> Option<bool> {
         if self.held >> module & 1 == 0 {
-            return None;
+            return is_planted(Defect::AbsentModuleDenies).then_some(false);
         }
         if let Some(site) = self.geometry.standard_site(digest) {
             return self.lines(site.slice()).map(|lines| site.maybe(Some(lines)));
@@ -416,7 +417,7 @@ impl TableReader {
                 if filter.state().damaged.insert(slice) {
                     self.note_filter_damage(warning(&error));
                 }
-                Ok(true)
+                Ok(!is_planted(Defect::DamagedSliceDenies))
             }
             Err(error) => Err(error),
         }
@@ -442,6 +443,10 @@ pub(super) fn warning(error: &Error) -> String {
 }
 
 fn read(file: &super::TableFile, place: SlicePlace, ledger: &Arc<Ledger>) -> Result<Slice> {
-    let charge = Charge::new(ledger, LedgerPart::Filters, (place.bytes + SLICE_EXTRA_BYTES) as u64);
+    let mut bytes = (place.bytes + SLICE_EXTRA_BYTES) as u64;
+    if is_planted(Defect::FiltersUncharged) {
+        bytes = 0;
+    }
+    let charge = Charge::new(ledger, LedgerPart::Filters, bytes);
     Ok(Slice { lines: StoredFilter::read_lines(file, place)?, _charge: Arc::new(charge) })
 }

@@ -9,6 +9,7 @@
 //! Not here: the check of a table of any age ([`super::verify`]).
 
 use shamba_key::EntryKind;
+use shamba_key::planted::{Defect, is_planted};
 
 use super::walked::ListedBlock;
 use super::{DATA_BLOCK, TableReader};
@@ -56,6 +57,9 @@ impl TableReader {
     /// `Corruption` for the first frame whose checksum is wrong, or block whose entries are not those that went in;
     /// `Io` when reading fails.
     pub fn check_written(&self, blocks: &WrittenBlocks) -> Result<()> {
+        if is_planted(Defect::OutputUnverified) {
+            return Ok(());
+        }
         let file = &self.loaded.file;
         // What is held was checked when it was read; but whoever reads the rest some day would find it too late.
         let damage = match self.filter_warnings().into_iter().next() {

@@ -32,6 +32,17 @@ fn read_everything(rig: &Rig, rows: &[Row], tombstones: &[RangeTombstone]) -> Re
             Err(error) => first_error = Some(error),
         }
     }
+    // As a lookup asks modules that memory does not hold.
+    let modules = table.filter_geometry().map_or(0, |geometry| geometry.modules().len());
+    for (wanted, module) in rows.iter().take(2).flat_map(|row| (0..modules).map(move |module| (row, module)))
+    {
+        let digest = rig.options.digest.digest(&wanted.key);
+        let maybe = table.fetch_module(digest, module, &mut ReadCounters::default());
+        assert!(
+            maybe.expect("damage to a filter is no error"),
+            "a module fetched for one lookup denies a key"
+        );
+    }
     for absent in [&b"path"[..], b"path/to/file03x", b"zzz"] {
         match rig.get(&table, absent, SeqNo::MAX) {
             Ok(found) => assert_eq!(found, None),

@@ -231,6 +231,31 @@ fn a_full_cache_keeps_little_of_what_is_read_quickly_and_all_that_is_read_slowly
     }
 }
 
+/// The slots of each table name frames that others have taken over since.
+#[test]
+fn tables_that_share_a_small_cache_never_get_each_others_blocks() {
+    let mut rig = Rig::new(Compression::Lz4, 1_000);
+    rig.cache = Arc::new(BlockCache::new(60_000, Arc::clone(&rig.ledger)));
+    let tables: Vec<(Vec<Row>, Arc<TableReader>)> = (0..4u8)
+        .map(|number| {
+            rig.options.id = TableId(10 + u64::from(number));
+            rig.options.birth = BirthId(100 + u64::from(number));
+            let rows: Vec<Row> = (0..600).map(|i| row(format!("{i:06}"), 1, [number; 90])).collect();
+            rig.write(&rows, &[]);
+            (rows, rig.open().expect("opened"))
+        })
+        .collect();
+    let dice = Dice::new(7);
+    for _ in 0..10_000 {
+        // Blocks that are read slowly are all kept.
+        rig.cache.note_read_ns(1_000_000);
+        let (rows, table) = &tables[dice.below(tables.len())];
+        let wanted = &rows[dice.below(rows.len())];
+        let found = rig.get(table, &wanted.key, SeqNo::MAX).expect("a get").expect("there");
+        assert_eq!(&found.value[..], &wanted.value[..], "a block of another table");
+    }
+}
+
 #[test]
 fn threads_share_tables_in_a_cache_that_changes_its_size() {
     let rig = Rig::new(Compression::Lz4, 4_096);

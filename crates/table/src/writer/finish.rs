@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use shamba_filter::Filter;
 use shamba_key::SeqNo;
+use shamba_key::planted::{Defect, is_planted};
 
 use super::{TableSummary, TableWriter};
 use crate::compression::Compression;
@@ -74,9 +75,11 @@ impl TableWriter {
             self.out.frame(&top, Compression::None)?;
             sections.close(SectionKind::IndexTop, self.out.offset());
         }
-        if let Some(filter) =
-            Filter::build(&self.digests, self.options.filter_layout, self.options.bits_per_key)
-        {
+        let mut digests = self.digests.as_slice();
+        if is_planted(Defect::FilterWithoutLastKey) {
+            digests = digests.split_last().map_or(digests, |(_, others)| others);
+        }
+        if let Some(filter) = Filter::build(digests, self.options.filter_layout, self.options.bits_per_key) {
             let (birth, offset) = (self.options.birth, self.out.offset());
             filter_section::write(&filter, birth, offset, |piece| self.out.append(piece))?;
         }
@@ -154,7 +157,9 @@ impl UnsyncedTable {
     /// # Errors
     /// `Io` when syncing fails. The file is then removed as well as that goes.
     pub fn sync(mut self) -> Result<()> {
-        self.0.out.sync()?;
+        if !is_planted(Defect::TableUnsynced) {
+            self.0.out.sync()?;
+        }
         self.0.keep = true;
         Ok(())
     }

@@ -14,6 +14,7 @@
 use super::fluid::Down;
 use super::job::MergeJob;
 use super::rules::Rules;
+use crate::planted::{Defect, is_planted};
 use crate::version::Version;
 
 /// The highest level that a long merge takes away, if others can be done beside it: not when that is the inbox,
@@ -25,7 +26,9 @@ fn top(job: &MergeJob) -> Option<u32> {
 
 /// The levels down to `top`, without what `job` merges.
 fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
-    version.upper(top, |run| job.inputs.iter().all(|input| input.run != run))
+    version.upper(top, |run| {
+        job.inputs.iter().all(|input| input.run != run) || is_planted(Defect::BesideTakesInputs)
+    })
 }
 
 /// What lies on the levels that `job` leaves to others, but for the inbox; `None` if it has no company: it is not long, or

@@ -15,6 +15,7 @@ use shamba_table::TableId;
 
 use super::job::{MergeJob, OutputRun, Target};
 use crate::ids::KeyspaceId;
+use crate::planted::{Defect, is_planted};
 use crate::version::{Change, KeyRange, TableUse, Version, VersionEdit};
 
 /// Split keys are asked for this many times closer than slices are long: with several inputs it is the
@@ -69,6 +70,9 @@ struct Piece {
 /// Boundaries at the tables of the target run that stay as they are.
 fn bystanders(job: &MergeJob, version: &Version, hull: &KeyRange) -> Vec<Piece> {
     let Target::Existing(id) = job.target_run else { return Vec::new() };
+    if is_planted(Defect::SliceOverBystander) {
+        return Vec::new();
+    }
     let Some(run) = version.level(job.target_level).iter().find(|run| run.id == id) else {
         return Vec::new();
     };
@@ -98,7 +102,10 @@ pub(crate) fn slice_edit(
         match &slice.upper {
             Some(end) if use_.range.is_above(end) => {
                 if use_.range.lower < *end {
-                    let range = KeyRange { lower: end.clone(), upper: use_.range.upper.clone() };
+                    let mut range = KeyRange { lower: end.clone(), upper: use_.range.upper.clone() };
+                    if is_planted(Defect::SliceBoundaryLost) {
+                        range.lower = Bytes::from([end.as_ref(), b"\0"].concat());
+                    }
                     let live_bytes = live(use_, &range);
                     changes.push(Change::Narrow { level, run, table, range, live_bytes });
                 }

@@ -11,6 +11,7 @@ use super::{ManifestEdit, manifest_file_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::header::HEADER_BYTES;
 use crate::log::{FileHeader, FileKind, FrameReader, HeaderFault, Record, RecordKind, Step, Window, survey};
+use crate::planted::{Defect, is_planted};
 use crate::version::current::{CURRENT, read_current};
 
 /// What a manifest says.
@@ -102,7 +103,10 @@ pub(crate) fn read_edits(
         let detail = format!("it is not the file that {CURRENT} names, but another of that name");
         return Err(Error::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
     }
-    let promise = survey::highest_promise(&mut window, number, Some(header.birth))?;
+    let mut promise = survey::highest_promise(&mut window, number, Some(header.birth))?;
+    if is_planted(Defect::EditPromiseIgnored) {
+        promise = 0;
+    }
     let file_bytes = window.file_bytes();
     let mut reader = FrameReader::new(window, number, header.birth);
     let mut edits = 0u64;

@@ -13,6 +13,7 @@ use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
 use crate::error::{Error, Result};
 use crate::log::{FileKind, FrameWriter};
+use crate::planted::{Defect, is_planted};
 use crate::version::current::{install_current, read_current};
 
 /// The one writer of a manifest.
@@ -32,7 +33,8 @@ impl ManifestWriter {
     /// What the file system says; `Invalid` when `number` is in force already. If the error came late the
     /// new manifest may be in force nonetheless: it says the same as the old one did.
     pub(crate) fn create(env: &Env, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
-        if read_current(env, dir)?.is_some_and(|header| header.number == number) {
+        let in_force = read_current(env, dir)?.map(|header| header.number);
+        if in_force == Some(number) {
             return Err(Error::invalid(format!("manifest {number} is in force")));
         }
         let path = dir.join(manifest_file_name(number));
@@ -41,9 +43,16 @@ impl ManifestWriter {
         }
         let mut frames = FrameWriter::create(env, &path, FileKind::Manifest, number)?;
         frames.append_record(&edit_pieces(&state.snapshot_edit()).parts())?;
-        frames.sync()?;
+        if is_planted(Defect::ManifestUnsynced) {
+            frames.flush()?;
+        } else {
+            frames.sync()?;
+        }
         // Before the rename: a CURRENT that survives a crash must not name a file that did not.
         env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+        if let Some(before) = in_force.filter(|_| is_planted(Defect::ManifestUnlinkedEarly)) {
+            let _ = env.vfs.unlink(&dir.join(manifest_file_name(before)));
+        }
         install_current(env, dir, number, frames.birth())?;
         let mut writer = Self { number, snapshot_bytes: frames.offset(), frames };
         writer.write_promise()?;
@@ -57,6 +66,9 @@ impl ManifestWriter {
     /// fails with the same error.
     pub(crate) fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
         self.frames.append_record(&edit_pieces(edit).parts())?;
+        if is_planted(Defect::EditUnsynced) {
+            return self.frames.flush();
+        }
         self.frames.sync()?;
         self.write_promise()
     }

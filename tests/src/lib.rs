@@ -6,6 +6,8 @@
 //! runner records a life on the simulated disk for [`crash`], which then takes every crash point.
 //! A failure is shrunk by [`shrink`] and ends with one command that runs it again ([`seed`]).
 //!
+//! The real binary, killed, traced and starved from outside, is [`victim`]'s.
+//!
 //! Not here: the suites themselves (`tests/tests/suites`).
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -22,3 +24,4 @@ pub mod seed;
 pub mod shrink;
 pub mod tally;
 pub mod vectors;
+pub mod victim;

@@ -41,6 +41,12 @@ impl Tally {
         }
     }
 
+    /// The counts as a JSON object. Names are the suites' own, without anything to escape.
+    pub fn json(&self) -> String {
+        let pairs = self.counts.iter().map(|(name, count)| format!("{name:?}:{count}"));
+        format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
+    }
+
     /// Holds counts to their minima.
     ///
     /// # Panics

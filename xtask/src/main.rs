@@ -1,7 +1,8 @@
 //! The project's own tasks: `cargo xtask check` is the whole gate, `cargo xtask tidy` the house rules.
 //!
 //! `cargo xtask fpr-table` and `cargo xtask membership` measure filters and print JSON. `cargo xtask overload`,
-//! `memory-situations` and the like start experiments with the engine.
+//! `memory-situations` and the like start experiments with the engine. `cargo xtask kill`, `syscalls` and `scarce` do their
+//! worst to the real binary.
 //!
 //! Plain standard library and the filters' crate, so that it builds in seconds. Not here: the suites (`tests/`), the
 //! experiments (`crates/harness`).
@@ -10,6 +11,7 @@ mod check;
 mod experiments;
 mod filters;
 mod tidy;
+mod victim;
 
 use std::process::ExitCode;
 
@@ -45,7 +47,14 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           a workload in four phases against a database that tunes itself and against designs that stay; fails where it is
           late, slow, restless, or writes too much
   memory-situations [NAME]
-          the ledger beside resident memory: entries, tables, keys, iterators";
+          the ledger beside resident memory: entries, tables, keys, iterators
+  kill [--cycles N] [--seed N] [--release]
+          the real binary killed at any moment, 300 times; fails where anything acknowledged is lost, or half there
+  syscalls [--points N] [--only N] [--sweep WORD] [--seed N] [--release]
+          the real binary with an error, or a kill, at its n-th system call, n from 1 to 500, over logs, tables and the
+          manifest; needs strace, and says so where there is none
+  scarce [--rounds N] [--release]
+          the real binary on a disk of 8 MiB, and with 64 file descriptors";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(2).collect();
@@ -62,6 +71,7 @@ fn main() -> ExitCode {
         Some("monkey") => experiments::monkey(&arguments),
         Some("navigator") => experiments::navigator(&arguments),
         Some("tune-check") => experiments::tune_check(&arguments),
+        Some(name @ ("kill" | "syscalls" | "scarce")) => victim::run(name, &arguments),
         Some("memory-situations") => experiments::situations(&arguments),
         _ => {
             eprintln!("{USAGE}");

@@ -94,9 +94,13 @@ pub struct EngineOptions {
     /// core, up to 4)
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=256))]
     background_threads: Option<u32>,
-    /// When writes are synced to the device: with each one, never, or within MS milliseconds (default: never)
-    #[arg(long, value_name = "always|never|MS", value_parser = parse_sync)]
+    /// When writes are synced to the device: with each one, never, or within MS milliseconds; buffered keeps them in the
+    /// process's memory for a while, so that its death loses the last ones (default: never)
+    #[arg(long, value_name = "always|never|MS|buffered", value_parser = parse_sync)]
     sync: Option<Durability>,
+    /// Keep no log: what was not flushed is lost with the process; not recorded (default: off)
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    no_wal: Option<Switch>,
 }
 
 /// Options of commands that read.
@@ -138,7 +142,7 @@ pub struct ReaderOptions {
     /// Read tables past the system's page cache; not recorded (default: off)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     direct_io: Option<Switch>,
-    /// Table files kept open at once; not recorded (default: 1000)
+    /// Table files kept open at once, fewer where the system lets the process have few; not recorded (default: 1000)
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(16..=1 << 20))]
     max_open_files: Option<u32>,
     /// Let each read of a file take so many microseconds longer, as on a slower device; not recorded (default: 0)
@@ -206,7 +210,8 @@ impl EngineOptions {
         let builder = set(builder, self.sizing, Builder::sizing);
         let builder = set(builder, self.file_size, Builder::file_size);
         let builder = set(builder, self.background_threads, Builder::background_threads);
-        set(builder, self.sync, Builder::durability)
+        let builder = set(builder, self.sync, Builder::durability);
+        set(builder, self.no_wal.map(Switch::is_on), Builder::no_wal)
     }
 }
 
@@ -238,9 +243,10 @@ fn parse_sync(text: &str) -> Result<Durability, String> {
     match text {
         "always" => Ok(Durability::Sync),
         "never" => Ok(Durability::NoSync),
+        "buffered" => Ok(Durability::Buffered),
         _ => match text.parse() {
             Ok(ms) if ms > 0 => Ok(Durability::interval_ms(ms)),
-            _ => Err("must be always, never or a number of milliseconds".into()),
+            _ => Err("must be always, never, buffered or a number of milliseconds".into()),
         },
     }
 }
@@ -253,6 +259,7 @@ mod tests {
     fn sync_and_compression_parse() {
         assert_eq!(parse_sync("always"), Ok(Durability::Sync));
         assert_eq!(parse_sync("never"), Ok(Durability::NoSync));
+        assert_eq!(parse_sync("buffered"), Ok(Durability::Buffered));
         assert_eq!(parse_sync("250"), Ok(Durability::interval_ms(250)));
         for bad in ["", "0", "-5", "sometimes", "1.5"] {
             assert!(parse_sync(bad).is_err(), "{bad}");

@@ -318,7 +318,8 @@ impl Builder {
         self.change(move |s| s.direct_io = on)
     }
 
-    /// Table files kept open at once, in this open, from 16. Default 1,000.
+    /// Table files kept open at once, in this open, from 16; fewer where the system lets the process have few. Default
+    /// 1,000.
     #[must_use]
     pub fn max_open_files(self, count: u32) -> Self {
         self.change(move |s| s.max_open_files = count)
@@ -516,8 +517,10 @@ impl Builder {
             "sync" => self.durability(match value {
                 "always" => Durability::Sync,
                 "never" => Durability::NoSync,
+                "buffered" => Durability::Buffered,
                 ms => Durability::interval_ms(
-                    ms.parse().map_err(|_| parsed("must be always, never or milliseconds".into()))?,
+                    ms.parse()
+                        .map_err(|_| parsed("must be always, never, buffered or milliseconds".into()))?,
                 ),
             }),
             _ => return Err(Error::invalid(format!("unknown option {name:?}"))),

@@ -21,7 +21,9 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use shamba_env::{DirEntry, Env, FileLock, LockKind};
 use shamba_key::{DigestFn, SeqNo};
-use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, OpenFiles, parse_table_file_name};
+use shamba_table::{
+    BlockCache, Charge, Ledger, LedgerPart, OpenFiles, open_files_within, parse_table_file_name,
+};
 
 use crate::builder::Builder;
 use crate::compaction::output::open_reader;
@@ -286,7 +288,10 @@ fn build_core(
         residency: crate::residency::ResidencyCore::default(),
         balancing: Mutex::new(()),
         tree_charge,
-        files: Arc::new(OpenFiles::new(settings.max_open_files as usize)),
+        files: Arc::new(OpenFiles::new(open_files_within(
+            settings.max_open_files as usize,
+            env.vfs.open_files_max(),
+        ))),
         keyspaces: ArcSwap::from_pointee(keyspaces),
         visible_seq: AtomicU64::new(state.last_seq.0),
         snapshots: SnapshotList::new(),

@@ -182,4 +182,8 @@ impl Vfs for RealFs {
         // `f_bavail`, not `f_bfree`: blocks kept for the superuser are not ours.
         Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
     }
+
+    fn open_files_max(&self) -> Option<u64> {
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+    }
 }

@@ -173,6 +173,10 @@ impl Vfs for SlowFs {
         self.inner.disk_free_bytes(path)
     }
 
+    fn open_files_max(&self) -> Option<u64> {
+        self.inner.open_files_max()
+    }
+
     fn is_emulated(&self) -> bool {
         true
     }

@@ -101,6 +101,10 @@ pub trait Vfs: Send + Sync + Debug {
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>>;
     /// Bytes free for this directory's files.
     fn disk_free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// How many files this process may have open, if there is a limit.
+    fn open_files_max(&self) -> Option<u64> {
+        None
+    }
     /// Whether calls take the time of a device that is not there ([`crate::SlowFs`]).
     fn is_emulated(&self) -> bool {
         false

@@ -18,6 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwapOption, Guard};
 use shamba_env::{RandomFile, Vfs};
 
+/// Files beside tables that a database at work has open: log, manifest, lock, info log, and a few tables being written or
+/// read whole.
+const OTHER_FILES_LEAST: usize = 32;
+
 /// Bounds how many tables of a database have their file open. Shared by all of them.
 pub struct OpenFiles {
     count_max: usize,
@@ -59,6 +63,13 @@ pub(crate) struct CachedFile {
     files: Arc<OpenFiles>,
     entry: Arc<Entry>,
     place: usize,
+}
+
+/// How many tables may have their file open where `wanted` is asked for and the process may have `limit` files: some
+/// are left to logs, to what merges write, and to the program around the database.
+pub fn open_files_within(wanted: usize, limit: Option<u64>) -> usize {
+    let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return wanted };
+    wanted.min(limit.saturating_sub((limit / 8).max(OTHER_FILES_LEAST)))
 }
 
 impl OpenFiles {
@@ -243,6 +254,20 @@ mod tests {
         assert_eq!(missing.expect_err("none").kind(), io::ErrorKind::NotFound);
         let ring = files.ring();
         assert_eq!(ring.vacant.len(), ring.places.len());
+    }
+
+    #[test]
+    fn the_process_s_limit_leaves_room_for_others() {
+        for (wanted, limit, within) in [
+            (1_000, None, 1_000),
+            (1_000, Some(1 << 20), 1_000),
+            (1_000, Some(1_024), 896),
+            (1_000, Some(64), 32),
+            (16, Some(64), 16),
+            (1_000, Some(20), 0),
+        ] {
+            assert_eq!(open_files_within(wanted, limit), within, "{wanted} of {limit:?}");
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub use content::{ContentDigest, StreamedEntry};
 pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, EntryView, internal_cmp};
 pub use error::{Error, Result};
-pub use files::OpenFiles;
+pub use files::{OpenFiles, open_files_within};
 pub use format::{FIXED_BYTES, Section, SectionKind};
 pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
 pub use index::Located;

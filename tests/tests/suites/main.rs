@@ -16,4 +16,5 @@ mod kill;
 mod membership;
 mod model;
 mod planted;
+mod scarce;
 mod stress;

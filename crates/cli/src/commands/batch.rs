@@ -2,21 +2,27 @@
 //!
 //! ```text
 //! put K V       del K       delrange A B       (A up to B, without B)
-//! begin  commit             what is between becomes one atomic batch
+//! get K                     what is committed: `value V` or `none`
+//! in NAME ...               one of these in the keyspace NAME, which a write makes if it is not there
+//! begin  commit             what is between becomes one atomic batch, of any keyspaces
 //! flush  compact  sync
 //! ```
 //!
-//! A line is split at single spaces; the value of `put` is the rest of the line and may be empty. Replies:
-//! `ok` once the operation is acknowledged, `queued` between `begin` and `commit`, `err KIND message`. A
+//! A line is split at single spaces; the value of `put` is the rest of the line and may be empty. Replies, one a
+//! line and in order, so that whoever counts them knows what is acknowledged: `ok` once the operation is, `queued`
+//! between `begin` and `commit`, `err KIND message`. `in` holds for its own line only: a line that fails cannot send
+//! the next one elsewhere. A
 //! line that got `err` has no effect and the others go on; the exit code is then that of the first one. The
 //! end of input closes the database cleanly. A `begin` that is still open then is an error of its line:
 //! input that was cut off must not pass for input that was stored. No input at all makes no database.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::path::PathBuf;
 
 use clap::Args;
-use shamba::{Batch, Db, ErrorKind};
+use shamba::{Batch, Db, ErrorKind, Keyspace};
 
 use crate::exit::{BAD_INPUT, Failure, code_of};
 use crate::open;
@@ -26,10 +32,13 @@ use crate::sizes::counted;
 use crate::text::Notation;
 
 const LINES: &str = "\
-    Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded); begin and commit, between which the operations \
-    are one atomic batch; flush, compact, sync. A line is split at single spaces; the value is the rest of the \
-    line. Replies: ok, queued (after begin), or err KIND MESSAGE. The exit code is that of the first error; a begin \
-    without its commit at the end of input is one (65), and nothing of it is stored.";
+    Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded), get KEY; the same after in KEYSPACE; begin and \
+    commit, between which the writes are one atomic batch; flush, compact, sync. A line is split at single spaces; the \
+    value is the rest of the line. Replies, one a line: ok (done, and as durable as --sync says), queued (after begin), \
+    value VALUE or none (to get, which sees what is committed), or err KIND MESSAGE. The exit code is that of the first \
+    error; a begin without its commit at the end of input is one (65), and nothing of it is stored.";
+
+const IN_USAGE: &str = "in needs a keyspace and an operation: in NAME put K V";
 
 /// Arguments of `batch`.
 #[derive(Args)]
@@ -57,6 +66,7 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
         lines: 0,
         queue: None,
         begun_at: 0,
+        keyspaces: BTreeMap::new(),
         first_error: None,
     };
     let result = session.run(&mut input, out);
@@ -80,6 +90,8 @@ struct Session<'a> {
     queue: Option<Batch>,
     /// The line of the last `begin`.
     begun_at: u64,
+    /// Keyspaces that lines have named.
+    keyspaces: BTreeMap<String, Keyspace>,
     first_error: Option<u8>,
 }
 
@@ -111,7 +123,7 @@ impl Session<'_> {
                 line.pop();
             }
             let reply = match self.line(&line) {
-                Ok(reply) => reply.to_string(),
+                Ok(reply) => reply.into_owned(),
                 Err(refusal) => {
                     let (kind, message, code) = match refusal {
                         Refusal::Line(reason) => (ErrorKind::Invalid, reason, BAD_INPUT),
@@ -136,49 +148,91 @@ impl Session<'_> {
         }
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<&'static str, Refusal> {
+    fn line(&mut self, line: &[u8]) -> Result<Cow<'static, str>, Refusal> {
+        let (verb, rest) = split(line);
+        let done = match (verb, rest) {
+            (b"in", Some(rest)) => {
+                let (name, operation) = split(rest);
+                let operation = operation.ok_or_else(|| Refusal::Line(IN_USAGE.into()))?;
+                return self.operation(Some(name), operation);
+            }
+            (b"in", None) => return Err(Refusal::Line(IN_USAGE.into())),
+            (b"begin" | b"commit" | b"flush" | b"compact" | b"sync", Some(_)) => {
+                return Err(Refusal::Line(format!("{} takes nothing after it", show(verb))));
+            }
+            (b"begin", None) if self.queue.is_some() => {
+                return Err(Refusal::Line("begin inside begin".into()));
+            }
+            (b"begin", None) => {
+                self.queue = Some(self.db.batch());
+                self.begun_at = self.lines;
+                Ok(())
+            }
+            (b"commit", None) => match self.queue.take() {
+                Some(mut batch) => batch.commit(),
+                None => return Err(Refusal::Line("commit without begin".into())),
+            },
+            (b"flush" | b"compact" | b"sync", None) if self.queue.is_some() => {
+                return Err(Refusal::Line(format!("{} between begin and commit", show(verb))));
+            }
+            (b"flush", None) => self.db.flush(),
+            (b"compact", None) => self.db.compact(),
+            (b"sync", None) => self.db.sync(),
+            (b"", None) => return Err(Refusal::Line("empty line".into())),
+            _ => return self.operation(None, line),
+        };
+        Ok(done.map(|()| "ok".into())?)
+    }
+
+    /// A line about a key, in a keyspace if it names one.
+    fn operation(&mut self, keyspace: Option<&[u8]>, line: &[u8]) -> Result<Cow<'static, str>, Refusal> {
         let (verb, rest) = split(line);
         match (verb, rest) {
             (b"put", Some(rest)) => {
                 let (key, value) = split(rest);
                 let key = self.bytes("key", key)?;
                 let value = self.bytes("value", value.unwrap_or_default())?;
-                self.write(|batch| batch.put(&key, &value), |db| db.put(&key, &value))
+                self.write(
+                    keyspace,
+                    |batch, space| _ = batch.put_in(space, &key, &value),
+                    |space| space.put(&key, &value),
+                )
             }
             (b"del", Some(key)) => {
                 let key = self.bytes("key", single("del K", key)?)?;
-                self.write(|batch| batch.delete(&key), |db| db.delete(&key))
+                self.write(
+                    keyspace,
+                    |batch, space| _ = batch.delete_in(space, &key),
+                    |space| space.delete(&key),
+                )
             }
             (b"delrange", Some(rest)) => {
                 let (from, to) = split(rest);
                 let to = to.ok_or_else(|| Refusal::Line("delrange needs two keys: delrange A B".into()))?;
                 let from = self.bytes("first key", from)?;
                 let to = self.bytes("second key", single("delrange A B", to)?)?;
-                self.write(|batch| batch.delete_range(&from..&to), |db| db.delete_range(&from..&to))
+                self.write(
+                    keyspace,
+                    |batch, space| _ = batch.delete_range_in(space, &from..&to),
+                    |space| space.delete_range(&from..&to),
+                )
+            }
+            (b"get", Some(key)) => {
+                let key = self.bytes("key", single("get K", key)?)?;
+                // A look makes no keyspace.
+                let name = Self::name(keyspace)?;
+                if !self.db.keyspaces().iter().any(|known| known == name) {
+                    return Ok("none".into());
+                }
+                let found = self.keyspace(name)?.get(&key)?;
+                Ok(found.map_or("none".into(), |value| {
+                    Cow::Owned(format!("value {}", self.notation.show(&value)))
+                }))
             }
             (b"put", None) => Err(Refusal::Line("put needs a key and a value: put K V".into())),
             (b"del", None) => Err(Refusal::Line("del needs a key: del K".into())),
+            (b"get", None) => Err(Refusal::Line("get needs a key: get K".into())),
             (b"delrange", None) => Err(Refusal::Line("delrange needs two keys: delrange A B".into())),
-            (b"begin" | b"commit" | b"flush" | b"compact" | b"sync", Some(_)) => {
-                Err(Refusal::Line(format!("{} takes nothing after it", show(verb))))
-            }
-            (b"begin", None) if self.queue.is_some() => Err(Refusal::Line("begin inside begin".into())),
-            (b"begin", None) => {
-                self.queue = Some(self.db.batch());
-                self.begun_at = self.lines;
-                Ok("ok")
-            }
-            (b"commit", None) => match self.queue.take() {
-                Some(mut batch) => batch.commit().map(|()| "ok").map_err(Refusal::Engine),
-                None => Err(Refusal::Line("commit without begin".into())),
-            },
-            (b"flush" | b"compact" | b"sync", None) if self.queue.is_some() => {
-                Err(Refusal::Line(format!("{} between begin and commit", show(verb))))
-            }
-            (b"flush", None) => self.db.flush().map(|()| "ok").map_err(Refusal::Engine),
-            (b"compact", None) => self.db.compact().map(|()| "ok").map_err(Refusal::Engine),
-            (b"sync", None) => self.db.sync().map(|()| "ok").map_err(Refusal::Engine),
-            (b"", None) => Err(Refusal::Line("empty line".into())),
             _ => Err(Refusal::Line(format!("unknown operation {:?}", show(verb)))),
         }
     }
@@ -186,16 +240,34 @@ impl Session<'_> {
     /// Queues the write, or does it.
     fn write(
         &mut self,
-        queue: impl FnOnce(&mut Batch) -> &mut Batch,
-        now: impl FnOnce(&Db) -> shamba::Result<()>,
-    ) -> Result<&'static str, Refusal> {
+        keyspace: Option<&[u8]>,
+        queue: impl FnOnce(&mut Batch, &Keyspace),
+        now: impl FnOnce(&Keyspace) -> shamba::Result<()>,
+    ) -> Result<Cow<'static, str>, Refusal> {
+        let space = self.keyspace(Self::name(keyspace)?)?;
         match &mut self.queue {
             Some(batch) => {
-                queue(batch);
-                Ok("queued")
+                queue(batch, &space);
+                Ok("queued".into())
             }
-            None => Ok(now(self.db).map(|()| "ok")?),
+            None => Ok(now(&space).map(|()| "ok".into())?),
         }
+    }
+
+    /// The name of a keyspace as a line gives it; without one, that of the database's own.
+    fn name(given: Option<&[u8]>) -> Result<&str, Refusal> {
+        std::str::from_utf8(given.unwrap_or(b"default"))
+            .map_err(|_| Refusal::Line("the name of a keyspace must be UTF-8".into()))
+    }
+
+    /// The keyspace of this name, made if there is none.
+    fn keyspace(&mut self, name: &str) -> Result<Keyspace, Refusal> {
+        if let Some(known) = self.keyspaces.get(name) {
+            return Ok(known.clone());
+        }
+        let keyspace = self.db.keyspace(name)?;
+        self.keyspaces.insert(name.to_owned(), keyspace.clone());
+        Ok(keyspace)
     }
 
     fn bytes(&self, what: &str, text: &[u8]) -> Result<Vec<u8>, Refusal> {

@@ -25,7 +25,13 @@ fn a_wrong_line_has_no_effect_and_the_others_go_on() {
     let db = dir.path("db");
     let wrong: &[(&str, &str)] = &[
         ("", "empty line"),
-        ("get a", "unknown operation \"get\""),
+        ("got a", "unknown operation \"got\""),
+        ("get", "get needs a key: get K"),
+        ("get a b", "too many parts: get K"),
+        ("in", "in needs a keyspace and an operation: in NAME put K V"),
+        ("in other", "in needs a keyspace and an operation: in NAME put K V"),
+        ("in other flush", "unknown operation \"flush\""),
+        ("in other in other put a b", "unknown operation \"in\""),
         ("PUT a b", "unknown operation \"PUT\""),
         ("put", "put needs a key and a value: put K V"),
         ("del", "del needs a key: del K"),
@@ -47,6 +53,23 @@ fn a_wrong_line_has_no_effect_and_the_others_go_on() {
     let replies: Vec<&str> = run.out.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
     assert_eq!(replies, ["ok", "err", "err", "queued", "ok"]);
     assert_eq!(crate::support::run(["get", &db, "x"]).ok(), "1\n");
+}
+
+#[test]
+fn keyspaces_are_named_line_by_line_and_reads_see_what_is_committed() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let lines = b"in users get a\nin users put a 1\nput a 2\nin users get a\nget a\nbegin\nin users del a\n\
+        in logs put x two words\nput a 3\nin users get a\nget a\ncommit\nin users get a\nin logs get x\nget a\n\
+        in none get a\nput e \nget e\n";
+    let run = run_with(["batch", &db], lines);
+    let replies: Vec<&str> = run.out.lines().collect();
+    let first = ["none", "ok", "ok", "value 1", "value 2", "ok", "queued", "queued", "queued"];
+    assert_eq!(replies[..9], first, "{run:?}");
+    let rest = ["value 1", "value 2", "ok", "none", "value two words", "value 3", "none", "ok", "value "];
+    assert_eq!((run.code, &replies[9..]), (0, &rest[..]), "{}", run.err);
+    let stats = crate::support::run(["stats", &db, "--json"]).json();
+    assert_eq!(stats["keyspaces"], serde_json::json!(["default", "logs", "users"]), "a look makes none");
 }
 
 #[test]

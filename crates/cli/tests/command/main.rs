@@ -12,4 +12,5 @@ mod put_get_scan;
 mod support;
 mod traces;
 mod verdicts;
+mod victim;
 mod wording;

@@ -197,4 +197,8 @@ impl Vfs for FaultFs {
         self.ask(OpKind::DiskFree, path)?;
         self.inner.disk_free_bytes(path)
     }
+
+    fn open_files_max(&self) -> Option<u64> {
+        self.inner.open_files_max()
+    }
 }

@@ -1,0 +1,113 @@
+//! The real binary killed, traced and starved, on demand: `cargo xtask kill`, `syscalls` and `scarce` start it.
+//!
+//! Text goes to standard error as it comes, one JSON object to standard output at the end; the first violation
+//! ends it with a failure and the command that runs it again. The binary is the one that was built beside this program.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use shamba_tests::seed;
+use shamba_tests::tally::Tally;
+use shamba_tests::victim::life::beside_this_program;
+use shamba_tests::victim::syscalls::{self, sweeps};
+use shamba_tests::victim::{kill, place, scarce};
+
+const USAGE: &str = "usage: victim kill [--cycles N] [--seed N]
+       victim syscalls [--points N] [--only N] [--sweep WORD] [--seed N]
+       victim scarce [--rounds N]";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words) {
+        Ok(json) => {
+            println!("{json}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("violation: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[String]) -> Result<String, String> {
+    let known = ["--cycles", "--points", "--only", "--sweep", "--seed", "--rounds"];
+    if let Some(unknown) = words.iter().find(|word| word.starts_with("--") && !known.contains(&word.as_str()))
+    {
+        return Err(format!("no option {unknown}\n{USAGE}"));
+    }
+    let number = |name: &str, usual: u64| match option(words, name) {
+        Some(text) => text.parse::<u64>().map_err(|_| format!("{name} {text:?} is no number")),
+        None => Ok(usual),
+    };
+    let binary = beside_this_program()?;
+    let place = place("victim")?;
+    let seed = number("--seed", seed::base(0xdead))?;
+    let begun = Instant::now();
+    match words.first().map(String::as_str) {
+        Some("kill") => {
+            let tally = kill::cycles(&binary, place.path(), seed, number("--cycles", 300)?)?;
+            eprint!("{tally}");
+            Ok(report("kill", seed, begun, &format!("\"counts\":{}", tally.json())))
+        }
+        Some("syscalls") => {
+            if let Err(reason) = syscalls::tracer() {
+                eprintln!("skipped: {reason}");
+                return Ok(report("syscalls", seed, begun, &format!("\"skipped\":{reason:?}")));
+            }
+            let numbers = match option(words, "--only") {
+                Some(_) => vec![number("--only", 1)?],
+                None => (1..=number("--points", 500)?).collect(),
+            };
+            sweep_all(&binary, place.path(), seed, &numbers, option(words, "--sweep"))
+                .map(|sweeps| report("syscalls", seed, begun, &sweeps))
+        }
+        Some("scarce") => {
+            let mut tally = scarce::few_descriptors(&binary, place.path(), 64)?;
+            match scarce::SmallDisk::mount() {
+                Ok(disk) => {
+                    tally.merge(&scarce::full_disk(&binary, &disk, number("--rounds", 12)? as u32)?);
+                }
+                Err(reason) => eprintln!("a full disk: skipped: {reason}"),
+            }
+            eprint!("{tally}");
+            Ok(report("scarce", seed, begun, &format!("\"counts\":{}", tally.json())))
+        }
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn sweep_all(
+    binary: &Path,
+    dir: &Path,
+    seed: u64,
+    numbers: &[u64],
+    only: Option<&str>,
+) -> Result<String, String> {
+    let mut sum = Tally::default();
+    let mut parts = Vec::new();
+    let wanted = sweeps().into_iter().filter(|sweep| only.is_none_or(|word| sweep.name().contains(word)));
+    for sweep in wanted {
+        let begun = Instant::now();
+        let tally = sweep.run(binary, dir, seed, numbers)?;
+        eprintln!("{} ({:.0} s)\n{tally}", sweep.name(), begun.elapsed().as_secs_f64());
+        parts.push(format!("{:?}:{}", sweep.name(), tally.json()));
+        sum.merge(&tally);
+    }
+    eprintln!("all together\n{sum}");
+    Ok(format!("\"sweeps\":{{{}}},\"counts\":{}", parts.join(","), sum.json()))
+}
+
+fn report(name: &str, seed: u64, begun: Instant, rest: &str) -> String {
+    let seconds = begun.elapsed().as_secs_f64();
+    format!(
+        "{{\"schema\":\"shamba.reliability.{name}/1\",\"seed\":{seed},\"seconds\":{seconds:.1},\"violations\":0,{rest}}}"
+    )
+}
+
+/// The value after `name`, if it is there.
+fn option<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
+    let at = words.iter().position(|word| word == name)?;
+    words.get(at + 1).map(String::as_str)
+}

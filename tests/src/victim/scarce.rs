@@ -1,0 +1,340 @@
+//! Suite M on the real binary: a disk that is full, and few file descriptors.
+//!
+//! The disk is a `tmpfs` of a few mebibytes in a mount namespace of its own, which a child process holds and takes along
+//! when it goes; the parent reaches it through `/proc/PID/root`. A ballast file fills what the database does not.
+//! Where no such thing can be mounted the suite says so.
+//!
+//! Not here: a slow disk and memory under overload (`tests/tests/suites/scarce.rs`, `cargo xtask overload`).
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::oracle::{Change, SPACES, State};
+use crate::tally::Tally;
+use crate::victim::book::{Book, Outcome, Sent};
+use crate::victim::life::{End, Victim};
+use crate::victim::options::Options;
+use crate::victim::script::{Ask, Mix, Script};
+
+/// Size of the disk.
+const DISK_BYTES: u64 = 8 << 20;
+
+/// Writes must resume by themselves this soon after space has come back: the longest back-off, twice.
+const RESUMES_WITHIN: Duration = Duration::from_secs(5);
+
+/// A small disk. It goes with this value.
+#[derive(Debug)]
+pub struct SmallDisk {
+    holder: Child,
+    root: PathBuf,
+}
+
+impl SmallDisk {
+    /// Mounts one.
+    ///
+    /// # Errors
+    /// Why that is not possible here.
+    pub fn mount() -> Result<Self, String> {
+        // `mktemp` first: the mount must not hide what somebody else has there.
+        let script = format!(
+            "set -e; d=$(mktemp -d); mount -t tmpfs -o size={DISK_BYTES} shamba \"$d\"; echo \"$d\"; read -r end"
+        );
+        let mut holder = Command::new("unshare")
+            .args(["-r", "-m", "sh", "-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("unshare: {error}"))?;
+        let mut line = String::new();
+        let read = holder.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut line));
+        let mounted = line.trim();
+        if !matches!(read, Some(Ok(_))) || mounted.is_empty() {
+            let _ = holder.wait();
+            return Err("no tmpfs can be mounted here".to_owned());
+        }
+        let root = PathBuf::from(format!("/proc/{}/root{mounted}", holder.id()));
+        let disk = Self { holder, root };
+        if fs::read_dir(&disk.root).is_err() {
+            return Err("what another process has mounted cannot be reached here".to_owned());
+        }
+        Ok(disk)
+    }
+
+    /// A path on it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Takes so many bytes away, or as many as there are.
+    fn fill(&self, bytes: u64) -> Result<u64, String> {
+        let path = self.path("ballast");
+        let failed = |error| format!("{}: {error}", path.display());
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
+        let chunk = [0; 4096];
+        let mut taken = 0;
+        while taken < bytes && file.write_all(&chunk).is_ok() {
+            taken += chunk.len() as u64;
+        }
+        Ok(taken)
+    }
+
+    /// Gives everything back that [`Self::fill`] took.
+    fn relieve(&self) -> Result<(), String> {
+        let path = self.path("ballast");
+        fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // With the end of its input the holder ends, and the mount with it.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// A victim that is talked to line by line.
+struct Talk {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    fn begin(victim: &Victim, arguments: &[&str]) -> Result<Self, String> {
+        let spawned = victim.command("batch", arguments).spawn();
+        let mut child = spawned.map_err(|error| format!("the victim does not start: {error}"))?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(stdin), Some(stdout)) => Ok(Self { child, stdin, stdout: BufReader::new(stdout) }),
+            _ => Err("the victim has no pipes".to_owned()),
+        }
+    }
+
+    fn say(&mut self, line: &str) -> Result<String, String> {
+        let asked = writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush());
+        let mut reply = String::new();
+        asked
+            .and_then(|()| self.stdout.read_line(&mut reply))
+            .map_err(|error| format!("{line:?}: {error}"))?;
+        if reply.pop() == Some('\n') {
+            return Ok(reply);
+        }
+        let mut said = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let _ = stderr.read_to_string(&mut said);
+        }
+        Err(format!("no reply to {:?}; it said: {said}", &line[..line.len().min(40)]))
+    }
+
+    /// Ends its input; gives its exit code and what it said.
+    fn end(self) -> Result<(Option<i32>, String), String> {
+        drop((self.stdin, self.stdout));
+        let output = self.child.wait_with_output().map_err(|error| format!("waiting: {error}"))?;
+        Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+
+    fn kill(mut self) -> Result<(), String> {
+        self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|error| format!("kill: {error}"))
+    }
+}
+
+/// Puts of a seed, one at a time, and what became of them.
+struct Puts {
+    sent: Vec<Sent>,
+    value_bytes: usize,
+}
+
+impl Puts {
+    /// Puts the next one; gives the error's kind, if any.
+    fn put(&mut self, talk: &mut Talk) -> Result<Option<String>, String> {
+        let number = self.sent.len();
+        let (key, value) =
+            (format!("k{number:07}"), format!("{number:x}.{}", "v".repeat(self.value_bytes + number % 97)));
+        let reply = talk.say(&format!("put {key} {value}"))?;
+        let kind =
+            reply.strip_prefix("err ").map(|error| error.split(' ').next().unwrap_or_default().to_owned());
+        let outcome = match kind.as_deref() {
+            None if reply == "ok" => Outcome::Acked,
+            Some("NoSpace") => Outcome::Unknown,
+            Some("Stalled") => Outcome::Rejected,
+            _ => return Err(format!("put {key} gave {reply:?}")),
+        };
+        let change = Change::Put { space: 0, key: key.into_bytes(), value: value.into_bytes() };
+        self.sent.push(Sent { changes: vec![change], outcome });
+        Ok(kind)
+    }
+
+    /// Reads some of what was put: acknowledged ones are there, refused ones are not.
+    fn read(&self, talk: &mut Talk, every: usize) -> Result<u64, String> {
+        let mut read = 0;
+        let last = self.sent.len().saturating_sub(1);
+        for sent in self.sent.iter().step_by(every).chain(self.sent.get(last)) {
+            let [Change::Put { key, value, .. }] = sent.changes.as_slice() else { continue };
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            let want = match sent.outcome {
+                Outcome::Acked => format!("value {}", text(value)),
+                _ => "none".to_owned(),
+            };
+            let answer = talk.say(&format!("get {}", text(key)))?;
+            if answer != want {
+                let shown = |text: &str| crate::ops::shown(text.as_bytes());
+                return Err(format!("get {} gave {}, not {}", text(key), shown(&answer), shown(&want)));
+            }
+            read += 1;
+        }
+        Ok(read)
+    }
+}
+
+/// A database on a disk that fills up, again and again, under each of some options: writes fail with `NoSpace` and no
+/// other error, reads go on, writes resume by themselves, and what was acknowledged is there after a kill or a close.
+///
+/// # Errors
+/// The first violation.
+pub fn full_disk(binary: &Path, disk: &SmallDisk, rounds: u32) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    let ways: [&[&str]; 4] = [
+        // The log meets the end of the disk first,
+        &["--sync", "never", "--write-buffer", "64KiB", "--memory-budget", "8MiB"],
+        &["--sync", "always", "--write-buffer", "64KiB", "--policy", "tiering", "--size-ratio", "4"],
+        // or a flush does, or a merge.
+        &["--sync", "never", "--write-buffer", "512KiB", "--compression", "lz4", "--file-size", "64KiB"],
+        &["--sync", "50", "--write-buffer", "8KiB", "--size-ratio", "2", "--file-size", "16KiB"],
+    ];
+    for round in 0..rounds {
+        let way = ways[round as usize % ways.len()];
+        let told = |error: String| format!("full disk, round {round}, {}: {error}", way.join(" "));
+        full_once(binary, disk, way, round, &mut tally).map_err(told)?;
+    }
+    Ok(tally)
+}
+
+fn full_once(
+    binary: &Path,
+    disk: &SmallDisk,
+    way: &[&str],
+    round: u32,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let db = disk.path("db");
+    let victim = Victim { binary: binary.to_path_buf(), db: db.clone(), through: Vec::new() };
+    let mut talk = Talk::begin(&victim, way)?;
+    let mut puts = Puts { sent: Vec::new(), value_bytes: 300 };
+    for _ in 0..200 * (round + 1) {
+        puts.put(&mut talk)?;
+    }
+    for fullness in 0..3 {
+        // Once all at once, later with a little left, so that writes get some way.
+        let left = if fullness == 0 { 0 } else { 200 << 10 };
+        let taken = disk.fill(DISK_BYTES)?;
+        if left > 0 {
+            disk.relieve()?;
+            disk.fill(taken.saturating_sub(left))?;
+        }
+        let begun = puts.sent.len();
+        let mut refused = 0;
+        while refused < 5 {
+            refused += u64::from(puts.put(&mut talk)?.is_some());
+            if puts.sent.len() - begun > 60_000 {
+                return Err("the disk is full and writes go on".to_owned());
+            }
+        }
+        tally.add("writes refused with NoSpace", refused);
+        tally.add("reads while the disk was full", puts.read(&mut talk, 37)?);
+        disk.relieve()?;
+        let relieved = Instant::now();
+        while puts.put(&mut talk)?.is_some() {
+            if relieved.elapsed() > RESUMES_WITHIN {
+                return Err(format!("there is space for {RESUMES_WITHIN:?} and writes still fail"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        tally.raise("max ms until writes resumed", relieved.elapsed().as_millis() as u64);
+        for _ in 0..50 {
+            if let Some(kind) = puts.put(&mut talk)? {
+                return Err(format!("writes had resumed, and one failed with {kind}"));
+            }
+        }
+        tally.add("reads after writes resumed", puts.read(&mut talk, 53)?);
+    }
+    if round.is_multiple_of(2) {
+        talk.kill()?;
+    } else {
+        let (code, said) = talk.end()?;
+        if code != Some(6) || said.contains("panicked") {
+            return Err(format!("the first error was NoSpace, and it ended with {code:?}: {said}"));
+        }
+    }
+    let mut book = Book::new();
+    let found = victim.look()?;
+    book.settle(&puts.sent, puts.sent.len(), &found)?;
+    let recovered = victim.recover()?;
+    if recovered != found {
+        return Err("recovery found another state than a look before it".to_owned());
+    }
+    let acked = puts.sent.iter().filter(|sent| sent.outcome == Outcome::Acked).count();
+    tally.add("commits acknowledged", acked as u64);
+    tally.add("rounds on a full disk", 1);
+    fs::remove_dir_all(&db).map_err(|error| format!("{}: {error}", db.display()))
+}
+
+/// A tree of many more tables than the process may have files open.
+///
+/// # Errors
+/// The first violation.
+pub fn few_descriptors(binary: &Path, dir: &Path, descriptors: u32) -> Result<Tally, String> {
+    let limit = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+    let through = ["sh", "-c", &limit].map(std::ffi::OsString::from).to_vec();
+    let victim = Victim { binary: binary.to_path_buf(), db: dir.join("few"), through };
+    let (mut tally, mut book) = (Tally::default(), Book::new());
+    let mix = Mix { keys: 4_000, large_one_in: 2_000, flush_every: 300, compact_per_mille: 0, ..Mix::USUAL };
+    for (life, policy) in ["tiering", "leveling"].into_iter().enumerate() {
+        let options = Options::fixed(&[
+            "--policy",
+            policy,
+            "--file-size",
+            "4KiB",
+            "--write-buffer",
+            "16KiB",
+            "--memory-budget",
+            "16MiB",
+            "--background-threads",
+            "4",
+        ]);
+        let asks = Script::new(life as u64, life as u64, mix).asks(6_000);
+        let ended = victim.live(&book, &options, &asks, End::Input)?;
+        if let Some((kind, text)) = ended.errors.first() {
+            return Err(format!("{descriptors} descriptors: it answered {kind}: {text}"));
+        }
+        if !ended.status.success() {
+            return Err(format!(
+                "{descriptors} descriptors: it ended with {}: {}",
+                ended.status, ended.stderr
+            ));
+        }
+        book.settle(&ended.sent, ended.floor, &victim.look()?)?;
+        // Reads of everything, with tables opened and closed all the time.
+        let asks = gets(book.state());
+        let ended = victim.live(&book, &Options::fixed(&[]), &asks, End::Input)?;
+        if let Some((kind, text)) = ended.errors.first() {
+            return Err(format!("{descriptors} descriptors: a read answered {kind}: {text}"));
+        }
+        tally.add("reads with few descriptors", ended.replies as u64);
+    }
+    let names = fs::read_dir(&victim.db).map_err(|error| format!("{}: {error}", victim.db.display()))?;
+    let is_table = |name: &fs::DirEntry| name.path().extension().is_some_and(|extension| extension == "sst");
+    tally.raise("max tables with few descriptors", names.flatten().filter(is_table).count() as u64);
+    Ok(tally)
+}
+
+fn gets(state: &State) -> Vec<Ask> {
+    let of = |(space, name): (usize, &&str)| {
+        let keys = state.get(*name).into_iter().flat_map(|pairs| pairs.keys());
+        keys.map(|key| Ask::Get { space, key: key.clone() }).collect::<Vec<_>>()
+    };
+    SPACES.iter().enumerate().flat_map(of).collect()
+}

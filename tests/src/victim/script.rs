@@ -1,0 +1,225 @@
+//! What a victim is asked: commits in several keyspaces, reads, and work on the tree; as lines of `shamba batch`.
+//!
+//! Each value is unlike all others of its database, so that a state tells which commits made it. Keys are few enough
+//! that writes meet and deletes find something.
+
+use std::ops::Bound;
+
+use fastrand::Rng;
+
+use crate::oracle::{Change, SPACES};
+
+/// One thing that is asked.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// One line, or several between `begin` and `commit`.
+    Commit(Vec<Change>),
+    /// A read.
+    Get {
+        /// Index into `SPACES`.
+        space: usize,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// Memtables become tables.
+    Flush,
+    /// Everything is merged.
+    Compact,
+    /// The log is synced.
+    Sync,
+}
+
+/// How often what is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// How many different keys.
+    pub keys: u32,
+    /// Longest ordinary value, in bytes.
+    pub value_bytes: usize,
+    /// One value in so many is of tens of kilobytes.
+    pub large_one_in: u32,
+    /// A flush each so many commits; 0 for never.
+    pub flush_every: u32,
+    /// Of a thousand asks so many are merges of everything.
+    pub compact_per_mille: u32,
+    /// Of a thousand asks so many are syncs.
+    pub sync_per_mille: u32,
+}
+
+impl Mix {
+    /// A little of everything.
+    pub const USUAL: Self = Self {
+        keys: 1_500,
+        value_bytes: 120,
+        large_one_in: 400,
+        flush_every: 150,
+        compact_per_mille: 2,
+        sync_per_mille: 5,
+    };
+}
+
+/// Makes what is asked.
+#[derive(Debug)]
+pub struct Script {
+    rng: Rng,
+    mix: Mix,
+    commits: u32,
+    values: u64,
+}
+
+impl Script {
+    /// A script of a seed. `life` makes its values unlike those of other lives.
+    pub fn new(seed: u64, life: u64, mix: Mix) -> Self {
+        Self { rng: Rng::with_seed(seed), mix, commits: 0, values: life << 32 }
+    }
+
+    /// The next so many.
+    pub fn asks(&mut self, count: usize) -> Vec<Ask> {
+        (0..count).map(|_| self.ask()).collect()
+    }
+
+    fn ask(&mut self) -> Ask {
+        if self.mix.flush_every > 0 && self.commits >= self.mix.flush_every {
+            self.commits = 0;
+            return Ask::Flush;
+        }
+        let roll = self.rng.u32(..1_000);
+        let compacts = self.mix.compact_per_mille;
+        if roll < compacts {
+            return Ask::Compact;
+        }
+        if roll < compacts + self.mix.sync_per_mille {
+            return Ask::Sync;
+        }
+        if roll < compacts + self.mix.sync_per_mille + 80 {
+            return Ask::Get { space: self.space(), key: self.key() };
+        }
+        self.commits += 1;
+        let changes = if self.rng.u8(..3) == 0 { self.rng.usize(2..9) } else { 1 };
+        Ask::Commit((0..changes).map(|_| self.change()).collect())
+    }
+
+    fn change(&mut self) -> Change {
+        let space = self.space();
+        match self.rng.u8(..100) {
+            0..80 => Change::Put { space, key: self.key(), value: self.value() },
+            80..95 => Change::Delete { space, key: self.key() },
+            _ => {
+                let from = self.rng.u32(..self.mix.keys);
+                let to = from + self.rng.u32(1..12);
+                let span = (Bound::Included(key_of(from)), Bound::Excluded(key_of(to)));
+                Change::DeleteRange { space, span }
+            }
+        }
+    }
+
+    fn space(&mut self) -> usize {
+        match self.rng.u8(..8) {
+            0 | 1 => 1,
+            2 => 2,
+            _ => 0,
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        key_of(self.rng.u32(..self.mix.keys))
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        self.values += 1;
+        let mut value = format!("{:x}.", self.values).into_bytes();
+        let bytes = match self.rng.u32(..self.mix.large_one_in) {
+            0 => self.rng.usize(10_000..60_000),
+            _ => self.rng.usize(..self.mix.value_bytes),
+        };
+        value.resize(value.len() + bytes, b'v');
+        value
+    }
+}
+
+fn key_of(number: u32) -> Vec<u8> {
+    format!("k/{:04}/{}", number / 10, number % 10).into_bytes()
+}
+
+/// A line and what its reply is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// The line, without its end.
+    pub text: String,
+    /// Which ask.
+    pub ask: usize,
+    /// Which of its changes is queued by it; `None` for a line whose reply is the ask's.
+    pub queues: Option<usize>,
+    /// It only begins a batch.
+    pub begins: bool,
+}
+
+/// The lines of all asks, in order: each gets one reply.
+pub fn lines(asks: &[Ask]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (ask, asked) in asks.iter().enumerate() {
+        let last = |text: String| Line { text, ask, queues: None, begins: false };
+        match asked {
+            Ask::Commit(changes) if changes.len() == 1 => lines.push(last(line_of(&changes[0]))),
+            Ask::Commit(changes) => {
+                lines.push(Line { text: "begin".into(), ask, queues: None, begins: true });
+                let queued = changes.iter().enumerate();
+                lines.extend(queued.map(|(place, change)| Line {
+                    text: line_of(change),
+                    ask,
+                    queues: Some(place),
+                    begins: false,
+                }));
+                lines.push(last("commit".into()));
+            }
+            Ask::Get { space, key } => lines.push(last(format!("{}get {}", in_space(*space), text(key)))),
+            Ask::Flush => lines.push(last("flush".into())),
+            Ask::Compact => lines.push(last("compact".into())),
+            Ask::Sync => lines.push(last("sync".into())),
+        }
+    }
+    lines
+}
+
+fn in_space(space: usize) -> String {
+    if space == 0 { String::new() } else { format!("in {} ", SPACES[space]) }
+}
+
+fn line_of(change: &Change) -> String {
+    match change {
+        Change::Put { space, key, value } => {
+            format!("{}put {} {}", in_space(*space), text(key), text(value))
+        }
+        Change::Delete { space, key } => format!("{}del {}", in_space(*space), text(key)),
+        Change::DeleteRange { space, span: (Bound::Included(from), Bound::Excluded(to)) } => {
+            format!("{}delrange {} {}", in_space(*space), text(from), text(to))
+        }
+        Change::DeleteRange { span, .. } => unreachable!("scripts make no such span: {span:?}"),
+    }
+}
+
+/// Keys and values of scripts are plain text without spaces.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("scripts make text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_of_its_ask() {
+        let asks = Script::new(1, 0, Mix::USUAL).asks(2_000);
+        let lines = lines(&asks);
+        let finals = lines.iter().filter(|line| line.queues.is_none() && !line.begins).count();
+        assert_eq!(finals, asks.len());
+        assert!(lines.windows(2).all(|pair| pair[0].ask <= pair[1].ask));
+        let has = |what: &str| lines.iter().any(|line| line.text.starts_with(what));
+        for what in
+            ["put ", "del ", "delrange ", "get ", "in users put ", "in ix delrange ", "begin", "flush"]
+        {
+            assert!(has(what), "{what}");
+        }
+        assert!(lines.iter().all(|line| !line.text.contains('\n')));
+    }
+}

@@ -1,0 +1,319 @@
+//! Faults at the n-th system call of the unmodified binary, by tracing: an error of a sync, a full disk, an
+//! interrupted call, a kill.
+//!
+//! `strace -e inject=CALLS:WHAT:when=n` does it. Three things about it shape a sweep:
+//!
+//! - With `-f` each *thread* counts for itself: `when=n` hits the n-th call of every thread that makes so many. A
+//!   kill ends all of them at the first. So a sweep is given the files whose calls count (`-P`), and scripts in
+//!   which one thread makes most of those: the log is written by whoever commits, tables by the flush worker.
+//!   Where two threads get there, a run has two faults, which is no reason to be wrong.
+//! - `-P` knows whole paths, not patterns; it is given the names of all files that a life can have.
+//! - The call that a kill is injected into is not made.
+//!
+//! A point is one fresh database, one script, one n. What must hold: what is acknowledged is there after a reopen,
+//! what is not is there whole or not at all, reads before and after are right, nothing is left lying about, and the
+//! errors are of the kinds that the contract names, with their exit code. A trace tells which file was hit; a point
+//! whose n was never reached counts as such.
+//!
+//! Not here: short writes (`strace` can only claim one), which the simulated file systems have.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use shamba::env::{RealFs, Vfs};
+
+use crate::crash::orphans;
+use crate::pool;
+use crate::seed::mixed;
+use crate::tally::Tally;
+use crate::victim::book::{Book, Outcome};
+use crate::victim::life::{End, Ended, Victim};
+use crate::victim::options::Options;
+use crate::victim::script::{Ask, Mix, Script};
+
+/// Numbers that files of a life can have.
+const FILE_NUMBERS: u64 = 6_000;
+
+/// What is done to a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A sync fails.
+    SyncFails,
+    /// A write finds no space.
+    NoSpace,
+    /// So does every write from then on.
+    DiskFull,
+    /// The process is killed on its way into a call that changes files.
+    Killed,
+    /// The call is interrupted.
+    Interrupted,
+}
+
+/// Whose calls count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Files {
+    /// Write-ahead logs.
+    Log,
+    /// Tables.
+    Tables,
+    /// The manifest and what names it.
+    Manifest,
+    /// All, and those that are not the database's.
+    All,
+}
+
+/// A fault at one call after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sweep {
+    /// What is done.
+    pub fault: Fault,
+    /// Where.
+    pub files: Files,
+}
+
+/// Everything that is swept.
+pub fn sweeps() -> Vec<Sweep> {
+    let faults = [Fault::SyncFails, Fault::NoSpace, Fault::DiskFull, Fault::Killed];
+    let files = [Files::Log, Files::Tables, Files::Manifest];
+    let each = faults.into_iter().flat_map(|fault| files.map(|files| Sweep { fault, files }));
+    each.chain([Fault::Killed, Fault::Interrupted].map(|fault| Sweep { fault, files: Files::All })).collect()
+}
+
+/// Whether there is a tracer that may trace; if not, why.
+///
+/// # Errors
+/// Why there is none.
+pub fn tracer() -> Result<(), String> {
+    let tried = Command::new("strace")
+        .args(["-f", "-q", "-o", "/dev/null", "-e", "trace=write", "true"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match tried {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("strace may not trace here".to_owned()),
+        Err(error) => Err(format!("strace: {error}")),
+    }
+}
+
+impl Sweep {
+    /// The name in reports.
+    pub fn name(self) -> String {
+        let fault = match self.fault {
+            Fault::SyncFails => "EIO of a sync",
+            Fault::NoSpace => "ENOSPC of a write",
+            Fault::DiskFull => "ENOSPC of all writes",
+            Fault::Killed => "SIGKILL",
+            Fault::Interrupted => "EINTR",
+        };
+        let files = match self.files {
+            Files::Log => "logs",
+            Files::Tables => "tables",
+            Files::Manifest => "the manifest",
+            Files::All => "all files",
+        };
+        format!("{fault}, {files}")
+    }
+
+    /// Runs the points `numbers`, some at a time. Databases are made in `dir`.
+    ///
+    /// # Errors
+    /// The first violation, with the seed and the point.
+    pub fn run(self, binary: &Path, dir: &Path, seed: u64, numbers: &[u64]) -> Result<Tally, String> {
+        let script = self.script(seed);
+        let tallies = pool::run(numbers.len(), |index| {
+            let mut tally = Tally::default();
+            self.point(binary, dir, &script, numbers[index], &mut tally).map_err(|error| {
+                let n = numbers[index];
+                format!(
+                    "{}, n = {n}, seed {seed}: {error}\n  rerun: cargo xtask syscalls --seed {seed} --only {n}",
+                    self.name()
+                )
+            })?;
+            Ok(tally)
+        })?;
+        let mut total = Tally::default();
+        tallies.iter().for_each(|tally| total.merge(tally));
+        Ok(total)
+    }
+
+    /// What the victim is asked: what makes many calls of the kind that counts.
+    fn script(self, seed: u64) -> (Options, Vec<Ask>) {
+        let small = Mix { keys: 300, value_bytes: 60, large_one_in: 300, ..Mix::USUAL };
+        let (mix, count, sync) = match self.files {
+            Files::Log | Files::All => (Mix { flush_every: 120, ..small }, 700, "always"),
+            Files::Tables | Files::Manifest => (Mix { flush_every: 2, ..small }, 900, "never"),
+        };
+        let options = Options::fixed(&[
+            "--sync",
+            sync,
+            "--no-wal",
+            "off",
+            "--write-buffer",
+            "16KiB",
+            "--file-size",
+            "16KiB",
+            "--size-ratio",
+            "3",
+            "--memory-budget",
+            "8MiB",
+            "--background-threads",
+            "1",
+            "--filter-layout",
+            "modular:3",
+        ]);
+        (options, Script::new(mixed(seed, self.files as u64), 0, mix).asks(count))
+    }
+
+    /// The command line of the tracer.
+    fn through(self, db: &Path, n: u64, trace: &Path) -> Vec<OsString> {
+        let changes = "write,pwrite64,writev,fdatasync,fsync,ftruncate,openat,rename,renameat,renameat2,unlink,\
+                       unlinkat,link,linkat,mkdir,mkdirat";
+        let (calls, what) = match self.fault {
+            Fault::SyncFails => ("fdatasync,fsync", format!("error=EIO:when={n}")),
+            Fault::NoSpace => ("write,pwrite64,writev", format!("error=ENOSPC:when={n}")),
+            Fault::DiskFull => ("write,pwrite64,writev", format!("error=ENOSPC:when={n}+")),
+            Fault::Killed => (changes, format!("signal=SIGKILL:when={n}")),
+            Fault::Interrupted => {
+                ("write,pread64,openat,fdatasync,fsync,ftruncate", format!("error=EINTR:when={n}"))
+            }
+        };
+        let mut words: Vec<OsString> =
+            ["strace", "-f", "-q", "-y", "-s", "0", "-o"].map(OsString::from).to_vec();
+        words.push(trace.as_os_str().to_owned());
+        if self.fault != Fault::Killed {
+            // Stops at no other calls. From such a stop no signal can be sent.
+            words.push("--seccomp-bpf".into());
+        }
+        words.extend(["-e".into(), format!("trace={calls}").into()]);
+        words.extend(["-e".into(), format!("inject={calls}:{what}").into()]);
+        let mut counted = |name: String| words.extend(["-P".into(), db.join(name).into_os_string()]);
+        match self.files {
+            Files::Log => (1..FILE_NUMBERS).for_each(|number| counted(format!("{number:06}.log"))),
+            Files::Tables => (1..FILE_NUMBERS).for_each(|number| counted(format!("{number:06}.sst"))),
+            Files::Manifest => {
+                (1..FILE_NUMBERS).for_each(|number| counted(format!("MANIFEST-{number:06}")));
+                ["CURRENT", "CURRENT.tmp"].map(String::from).into_iter().for_each(&mut counted);
+            }
+            Files::All => {}
+        }
+        words
+    }
+
+    fn point(
+        self,
+        binary: &Path,
+        dir: &Path,
+        script: &(Options, Vec<Ask>),
+        n: u64,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let home = dir.join(format!("{:?}-{:?}-{n}", self.fault, self.files));
+        std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+        let (db, trace) = (home.join("db"), home.join("trace"));
+        let through = self.through(&db, n, &trace);
+        let victim = Victim { binary: binary.to_path_buf(), db, through };
+        let (options, asks) = script;
+        let mut book = Book::new();
+        let ended = victim.live(&book, options, asks, End::Input)?;
+        tally.add("points", 1);
+        let Some(hit) = hit(&trace) else {
+            tally.add("outcome: not reached", 1);
+            if !ended.status.success() || !ended.errors.is_empty() {
+                return Err(format!("nothing was hit, yet it ended with {}: {}", ended.status, ended.stderr));
+            }
+            return clean(&home);
+        };
+        tally.add("points reached", 1);
+        tally.add(&format!("hit: {hit}"), 1);
+        tally.add("commits acknowledged", ended.count(Outcome::Acked) as u64);
+        tally.add(&format!("outcome: {}", self.judge(&ended)?), 1);
+        let found = victim.look().map_err(|error| format!("a look after it: {error}"))?;
+        book.settle(&ended.sent, ended.floor, &found)?;
+        let recovered = victim.recover().map_err(|error| format!("recovery after it: {error}"))?;
+        if recovered != found {
+            return Err("recovery found another state than a look before it".to_owned());
+        }
+        nothing_left_over(&victim.db)?;
+        clean(&home)
+    }
+
+    /// Holds the end of a life to what the contract says of its fault; gives it in words.
+    fn judge(self, ended: &Ended) -> Result<String, String> {
+        if self.fault == Fault::Killed {
+            return match ended.is_killed() {
+                true => Ok("killed".to_owned()),
+                false => Err(format!("it was killed and ended with {}", ended.status)),
+            };
+        }
+        // A failed sync or write of the log or the manifest turns writes off; one of a table never does.
+        let allowed: &[&str] = match (self.fault, self.files) {
+            (Fault::Interrupted, _) => &[],
+            (Fault::SyncFails, Files::Tables) => &["Io"],
+            (Fault::SyncFails, _) => &["Io", "ReadOnly"],
+            (_, Files::Manifest) => &["NoSpace", "ReadOnly"],
+            _ => &["NoSpace"],
+        };
+        if let Some((kind, text)) = ended.errors.iter().find(|(kind, _)| !allowed.contains(&kind.as_str())) {
+            return Err(format!("it answered {kind}: {text}"));
+        }
+        let code = ended.status.code().ok_or_else(|| format!("it ended with {}", ended.status))?;
+        let codes: Vec<i32> = match ended.errors.first() {
+            Some((kind, _)) => code_of(kind).into_iter().collect(),
+            None => std::iter::once(0).chain(allowed.iter().filter_map(|kind| code_of(kind))).collect(),
+        };
+        if !codes.contains(&code) {
+            return Err(format!(
+                "it ended with {code} after {:?}: {}",
+                ended.errors.first().map(|(kind, _)| kind),
+                ended.stderr
+            ));
+        }
+        if code != 0 && ended.errors.is_empty() && ended.stderr.trim().is_empty() {
+            return Err(format!("it ended with {code} and said nothing"));
+        }
+        Ok(match code {
+            0 => "taken care of, exit 0".to_owned(),
+            code => format!("reported, exit {code}"),
+        })
+    }
+}
+
+/// The exit code of a kind of error, by the command's table.
+fn code_of(kind: &str) -> Option<i32> {
+    [("Io", 3), ("NoSpace", 6), ("ReadOnly", 7)].iter().find(|(name, _)| *name == kind).map(|(_, code)| *code)
+}
+
+/// What sort of file the injected call was about, by the trace; `None` if there was none.
+fn hit(trace: &Path) -> Option<&'static str> {
+    let text = std::fs::read(trace).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).ok()?;
+    let was_killed = text.contains("+++ killed by SIGKILL +++");
+    // Of a kill the trace shows a call that never returned.
+    let call = text.lines().find(|line| line.contains("(INJECTED)") || (was_killed && line.ends_with("= ?")));
+    let Some(call) = call else { return was_killed.then_some("between calls") };
+    let sorts = [
+        (".log", "a log"),
+        (".sst", "a table"),
+        ("MANIFEST", "the manifest"),
+        ("CURRENT", "CURRENT"),
+        ("STATISTICS", "statistics"),
+        ("/LOG", "the info log"),
+        ("/db", "the directory"),
+        ("pipe:", "replies"),
+    ];
+    Some(sorts.iter().find(|(mark, _)| call.contains(mark)).map_or("something else", |(_, sort)| sort))
+}
+
+/// After a recovery and a clean close no dead file is there.
+fn nothing_left_over(db: &Path) -> Result<(), String> {
+    let env_files = RealFs::new().list(db).map_err(|error| format!("list: {error}"))?;
+    let opened = shamba::Db::builder(db).read_only(true).open().map_err(|error| format!("open: {error}"))?;
+    let report = opened.verify().map_err(|error| format!("verify: {error}"))?;
+    orphans(&env_files, report.tables)
+}
+
+fn clean(home: &Path) -> Result<(), String> {
+    std::fs::remove_dir_all(home).map_err(|error| format!("{}: {error}", home.display()))
+}

@@ -64,10 +64,20 @@ impl WriteFile for RealWriteFile {
 /// The open file is the lock; `None` where there was no file to lock.
 #[derive(Debug)]
 struct RealLock {
-    _file: Option<File>,
+    file: Option<File>,
 }
 
 impl FileLock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that another thread is just starting has a copy of the descriptor until it runs
+        // its program, and the lock lasts as long as any copy.
+        if let Some(file) = &self.file {
+            let _ = file.unlock();
+        }
+    }
+}
 
 /// Opens for reading, but no directory: unix would open one and fail at the first read.
 pub(crate) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<File> {
@@ -165,13 +175,13 @@ impl Vfs for RealFs {
                 }
                 // A reader must not create the file; without one, no writer can be in the way.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Ok(Box::new(RealLock { _file: None }));
+                    return Ok(Box::new(RealLock { file: None }));
                 }
                 Err(error) => return Err(error),
             },
         };
         match locked {
-            Ok(()) => Ok(Box::new(RealLock { _file: Some(file) })),
+            Ok(()) => Ok(Box::new(RealLock { file: Some(file) })),
             Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -185,5 +195,26 @@ impl Vfs for RealFs {
 
     fn open_files_max(&self) -> Option<u64> {
         rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_when_it_is_dropped_whoever_has_copies_of_its_descriptor() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("LOCK");
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).expect("created");
+        file.try_lock().expect("free");
+        // As a child has one between its birth and the start of its program.
+        let copy = file.try_clone().expect("copied");
+        let held = RealLock { file: Some(file) };
+        let again = RealFs.lock(&path, LockKind::Exclusive).map(drop);
+        assert_eq!(again.expect_err("held").kind(), io::ErrorKind::WouldBlock);
+        drop(held);
+        RealFs.lock(&path, LockKind::Exclusive).expect("it is free, copy or not");
+        drop(copy);
     }
 }

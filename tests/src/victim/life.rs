@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use shamba::{Builder, Db, ErrorKind};
+use shamba::Db;
 
 use crate::compare::{self, Spaces, failed};
 use crate::oracle::{SPACES, State};
@@ -22,9 +22,6 @@ use crate::victim::script::{self, Ask, Line};
 
 /// A life that lasts longer hangs: nothing that is asked of one takes a tenth of it.
 const LIFE_MOST: Duration = Duration::from_secs(60);
-
-/// The remains of a process that was killed are gone by then.
-const LOCKED_MOST: Duration = Duration::from_secs(5);
 
 /// The command, and what it is started through.
 #[derive(Clone, Debug)]
@@ -147,24 +144,6 @@ impl Victim {
         Ok(answers.finish(status, stderr))
     }
 
-    /// A tracer that has ended says nothing of what it traced: the kernel may still be taking that apart, and its lock
-    /// with it. So a lock is waited for, a little; a victim that was started by itself has been waited for.
-    fn open(&self, how: impl Fn(Builder) -> Builder) -> shamba::Result<Db> {
-        let begun = Instant::now();
-        loop {
-            match how(Db::builder(&self.db)).open() {
-                Err(error)
-                    if error.kind() == ErrorKind::Locked
-                        && !self.is_alone()
-                        && begun.elapsed() < LOCKED_MOST =>
-                {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                opened => return opened,
-            }
-        }
-    }
-
     /// Reads the whole database without writing a byte; none is an empty one.
     ///
     /// # Errors
@@ -173,7 +152,7 @@ impl Victim {
         if !self.db.join("CURRENT").exists() {
             return Ok(State::new());
         }
-        let db = self.open(|builder| builder.read_only(true)).map_err(failed("read-only open"))?;
+        let db = Db::builder(&self.db).read_only(true).open().map_err(failed("read-only open"))?;
         read_all(&Spaces::existing(db).map_err(failed("keyspace"))?)
     }
 
@@ -182,7 +161,7 @@ impl Victim {
     /// # Errors
     /// What failed, or differs.
     pub fn recover(&self) -> Result<State, String> {
-        let db = self.open(|builder| builder).map_err(failed("open"))?;
+        let db = Db::builder(&self.db).open().map_err(failed("open"))?;
         let spaces = Spaces::existing(db).map_err(failed("keyspace"))?;
         let state = read_all(&spaces)?;
         let report = spaces.db.verify().map_err(failed("verify"))?;

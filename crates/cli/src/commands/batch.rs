@@ -72,9 +72,18 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
     let result = session.run(&mut input, out);
     let first_error = session.first_error;
     // Whether or not somebody still reads the replies, the database is closed cleanly.
-    db.close()?;
+    let closed = db.close();
     result?;
-    first_error.map_or(Ok(()), |code| Err(Failure::Reported(code)))
+    match (first_error, closed) {
+        (None, closed) => Ok(closed?),
+        (Some(code), closed) => {
+            // The code stays that of the first error.
+            if let Err(error) = closed {
+                note(format!("shamba: {error}"));
+            }
+            Err(Failure::Reported(code))
+        }
+    }
 }
 
 fn input_failed(error: io::Error) -> Failure {

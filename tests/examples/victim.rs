@@ -56,11 +56,12 @@ fn run(words: &[String]) -> Result<String, String> {
                 eprintln!("skipped: {reason}");
                 return Ok(report("syscalls", seed, begun, &format!("\"skipped\":{reason:?}")));
             }
+            let most = number("--points", 500)?;
             let numbers = match option(words, "--only") {
                 Some(_) => vec![number("--only", 1)?],
-                None => (1..=number("--points", 500)?).collect(),
+                None => (1..=most).collect(),
             };
-            sweep_all(&binary, place.path(), seed, &numbers, option(words, "--sweep"))
+            sweep_all(&binary, place.path(), seed, &numbers, most, option(words, "--sweep"))
                 .map(|sweeps| report("syscalls", seed, begun, &sweeps))
         }
         Some("scarce") => {
@@ -83,6 +84,7 @@ fn sweep_all(
     dir: &Path,
     seed: u64,
     numbers: &[u64],
+    most: u64,
     only: Option<&str>,
 ) -> Result<String, String> {
     let mut sum = Tally::default();
@@ -90,7 +92,7 @@ fn sweep_all(
     let wanted = sweeps().into_iter().filter(|sweep| only.is_none_or(|word| sweep.name().contains(word)));
     for sweep in wanted {
         let begun = Instant::now();
-        let tally = sweep.run(binary, dir, seed, numbers)?;
+        let tally = sweep.run(binary, dir, seed, numbers, most)?;
         eprintln!("{} ({:.0} s)\n{tally}", sweep.name(), begun.elapsed().as_secs_f64());
         parts.push(format!("{:?}:{}", sweep.name(), tally.json()));
         sum.merge(&tally);

@@ -76,8 +76,12 @@ pub struct Sweep {
 pub fn sweeps() -> Vec<Sweep> {
     let faults = [Fault::SyncFails, Fault::NoSpace, Fault::DiskFull, Fault::Killed];
     let files = [Files::Log, Files::Tables, Files::Manifest];
-    let each = faults.into_iter().flat_map(|fault| files.map(|files| Sweep { fault, files }));
-    each.chain([Fault::Killed, Fault::Interrupted].map(|fault| Sweep { fault, files: Files::All })).collect()
+    let mut all: Vec<Sweep> =
+        faults.into_iter().flat_map(|fault| files.map(|files| Sweep { fault, files })).collect();
+    all.push(Sweep { fault: Fault::Killed, files: Files::All });
+    // Not of all files: what loads the program before it begins need not bear it.
+    all.extend([Files::Log, Files::Tables].map(|files| Sweep { fault: Fault::Interrupted, files }));
+    all
 }
 
 /// Whether there is a tracer that may trace; if not, why.
@@ -117,18 +121,26 @@ impl Sweep {
         format!("{fault}, {files}")
     }
 
-    /// Runs the points `numbers`, some at a time. Databases are made in `dir`.
+    /// Runs the points `numbers`, none above `most`, some at a time. What the victim is asked is as long as `most` needs.
+    /// Databases are made in `dir`.
     ///
     /// # Errors
     /// The first violation, with the seed and the point.
-    pub fn run(self, binary: &Path, dir: &Path, seed: u64, numbers: &[u64]) -> Result<Tally, String> {
-        let script = self.script(seed);
+    pub fn run(
+        self,
+        binary: &Path,
+        dir: &Path,
+        seed: u64,
+        numbers: &[u64],
+        most: u64,
+    ) -> Result<Tally, String> {
+        let script = self.script(seed, most);
         let tallies = pool::run(numbers.len(), |index| {
             let mut tally = Tally::default();
             self.point(binary, dir, &script, numbers[index], &mut tally).map_err(|error| {
                 let n = numbers[index];
                 format!(
-                    "{}, n = {n}, seed {seed}: {error}\n  rerun: cargo xtask syscalls --seed {seed} --only {n}",
+                    "{}, n = {n}, seed {seed}: {error}\n  rerun: cargo xtask syscalls --seed {seed} --points {most} --only {n}",
                     self.name()
                 )
             })?;
@@ -140,12 +152,13 @@ impl Sweep {
     }
 
     /// What the victim is asked: what makes many calls of the kind that counts.
-    fn script(self, seed: u64) -> (Options, Vec<Ask>) {
+    fn script(self, seed: u64, most: u64) -> (Options, Vec<Ask>) {
         let small = Mix { keys: 300, value_bytes: 60, large_one_in: 300, ..Mix::USUAL };
-        let (mix, count, sync) = match self.files {
-            Files::Log | Files::All => (Mix { flush_every: 120, ..small }, 700, "always"),
-            Files::Tables | Files::Manifest => (Mix { flush_every: 2, ..small }, 900, "never"),
+        let (mix, per_call, sync) = match self.files {
+            Files::Log | Files::All => (Mix { flush_every: 120, ..small }, 1.4, "always"),
+            Files::Tables | Files::Manifest => (Mix { flush_every: 2, ..small }, 1.8, "never"),
         };
+        let count = (most as f64 * per_call) as usize + 50;
         let options = Options::fixed(&[
             "--sync",
             sync,

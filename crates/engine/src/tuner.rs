@@ -8,7 +8,8 @@
 //! - the last move is done, and long enough ago: [`DISTANCE_S`], and twice as long for each further move in
 //!   [`RECENT_S`], of which there are at most [`RECENT_MOST`]. So a workload that swings to and fro makes the tuner
 //!   slower, not busier;
-//! - it saves much, if the last move is not long ago ([`SOON_GAIN_LEAST`]): no second thoughts;
+//! - it saves much, if the last move is not long ago ([`SOON_GAIN_LEAST`]) and the workload is what it was then: no second
+//!   thoughts;
 //! - nobody said otherwise: a design that was undone is kept off for [`KEPT_OFF_MS`], and after a caller's own redesign
 //!   the tuner rests for [`OVERRULED_MS`].
 //!
@@ -76,10 +77,11 @@ impl FromStr for Tuning {
 const WINDOWS: u32 = 3;
 /// From one move to the next, at least.
 const DISTANCE_S: u64 = 30;
-/// Within this time of the last move another must save so much of an operation's time: a workload that has changed lets one do
-/// so, second thoughts about the same do not.
+/// Within this time of the last move another must save so much of an operation's time,
 const SOON_S: u64 = 120;
 const SOON_GAIN_LEAST: f64 = 0.25;
+/// unless the share of some kind of operation has changed by this much since.
+const CHANGED_SHARE: f64 = 0.3;
 /// Moves that came within this time are recent: each doubles the distance,
 const RECENT_S: u64 = 600;
 /// and there are no more of them than this.
@@ -102,6 +104,8 @@ pub(crate) struct Tuner {
     moves_us: VecDeque<u64>,
     /// The workload of the last advice, and the windows since.
     advised_on: Option<(Workload, u32)>,
+    /// The workload for which the last move was made.
+    moved_for: Option<Workload>,
     /// What was said last.
     said: String,
 }
@@ -125,17 +129,10 @@ impl Tuner {
 
     /// Whether the last advice still stands for a workload.
     pub fn is_known(&mut self, workload: &Workload) -> bool {
-        let share = |of: &Workload, count: f64| count / of.operations().max(f64::MIN_POSITIVE);
-        let is_same = |one: &Workload| {
-            let parts = |of: &Workload| {
-                [of.empty_lookups, of.found_lookups, of.updates(), of.ranges].map(|count| share(of, count))
-            };
-            parts(one).iter().zip(parts(workload)).all(|(a, b)| (a - b).abs() < SAME_SHARE)
-        };
         if let Some((known, windows)) = &mut self.advised_on
             && self.streak.is_none()
             && *windows < SAME_WINDOWS
-            && is_same(known)
+            && shares_moved(known, workload) < SAME_SHARE
         {
             *windows += 1;
             return true;
@@ -170,7 +167,9 @@ impl Tuner {
             if passed_us < distance_s * 1_000_000 {
                 return Decision::Wait(format!("the last move is less than {distance_s} s ago"));
             }
-            if passed_us < SOON_S * 1_000_000 && better.gain < SOON_GAIN_LEAST {
+            let is_changed =
+                self.moved_for.is_none_or(|then| shares_moved(&then, &advice.workload) >= CHANGED_SHARE);
+            if passed_us < SOON_S * 1_000_000 && !is_changed && better.gain < SOON_GAIN_LEAST {
                 return Decision::Wait(format!("too little to move again within {SOON_S} s"));
             }
         }
@@ -181,8 +180,9 @@ impl Tuner {
     }
 
     /// A move was made.
-    pub fn moved(&mut self, now_us: u64) {
+    pub fn moved(&mut self, workload: Workload, now_us: u64) {
         self.moves_us.push_back(now_us);
+        self.moved_for = Some(workload);
         (self.streak, self.advised_on) = (None, None);
     }
 
@@ -194,6 +194,15 @@ impl Tuner {
         }
         is_news
     }
+}
+
+/// How much the share that changed most has changed.
+fn shares_moved(from: &Workload, to: &Workload) -> f64 {
+    let shares = |of: &Workload| {
+        let operations = of.operations().max(f64::MIN_POSITIVE);
+        [of.empty_lookups, of.found_lookups, of.updates(), of.ranges].map(|count| count / operations)
+    };
+    shares(from).iter().zip(shares(to)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
 /// The designs that were undone lately.
@@ -254,7 +263,7 @@ impl Core {
             Decision::Move(_) if self.settings.tuning != Tuning::Auto => self.say(tuner, advice.to_string()),
             Decision::Move(better) => {
                 match self.redesign(&better.design, RedesignedBy::Tuner, &advice.reason) {
-                    Ok(()) => tuner.moved(now_us),
+                    Ok(()) => tuner.moved(workload, now_us),
                     Err(error) => self.say(tuner, format!("{} could not be: {error}", better.design)),
                 }
             }

@@ -261,6 +261,7 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Outcome, Str
         for (at_s, text) in lock(&told.advice).iter().filter(|(at_s, _)| *at_s >= begin_s) {
             tell(&format!("  {:.0} s: {text}", at_s - begin_s));
         }
+        tell(&format!("  advice at the end: {}", db.advise().map_err(said)?));
         phases.push(outcome);
     }
     let redesigns = lock(&told.redesigns).clone();

@@ -75,6 +75,9 @@ impl MergeShape {
         };
         let last = match merging {
             Merging::Following if is_last_leveled && has_tiered_above => merges_onto(t, LEAST_SHARED_WHOLE),
+            // What arrives is a run, and all runs are merged into one where that has room: a last level that follows nobody
+            // does not go down to make it.
+            Merging::Following if has_tiered_above => 1.0 + merges_per_level(t, self.last_runs),
             _ => merges_per_level(t, self.last_runs),
         };
         f64::from(self.inner_levels()) * inner + last
@@ -139,7 +142,8 @@ mod tests {
         }
         // A last level below tiered ones that it leads is four times what arrives, not twice.
         assert_eq!(shape(3.0, 1.0).write_amplification(Merging::Following), 1.0 + 4.0 * 0.75 + 0.65 * 5.0);
-        assert_eq!(shape(3.0, 3.0).write_amplification(Merging::Following), 1.0 + 5.0 * 0.75);
+        // Of a tiered last level all runs are merged in place.
+        assert_eq!(shape(3.0, 3.0).write_amplification(Merging::Following), 1.0 + 4.0 * 0.75 + 1.75);
         // Four inner levels that stay full, and one that fills up.
         assert_eq!(shape(1.0, 1.0).write_amplification(Merging::WholeLevels), 8.5);
         assert_eq!(shape(1.0, 1.0).write_amplification(Merging::FileByFile), 1.0 + 4.0 * 3.5 + 1.5);

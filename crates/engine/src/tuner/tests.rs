@@ -37,7 +37,7 @@ fn run(tuner: &mut Tuner, from_s: u64, seconds: u64, better: impl Fn(u64) -> Opt
     for at_s in (from_s..from_s + seconds).step_by(2) {
         let now_us = at_s * 1_000_000;
         if let Decision::Move(_) = tuner.decide(&advice(better(at_s)), false, now_us) {
-            tuner.moved(now_us);
+            tuner.moved(Workload::default(), now_us);
             moves.push(at_s);
         }
     }
@@ -83,6 +83,23 @@ fn second_thoughts_must_save_much() {
     };
     assert!((6..4 + SOON_S).step_by(2).all(|at_s| waits(&mut tuner, at_s)));
     assert!(!waits(&mut tuner, 4 + SOON_S));
+}
+
+#[test]
+fn another_workload_is_no_second_thought() {
+    let mut tuner = Tuner::default();
+    let written = Workload { seconds: 2.0, puts: 1_000.0, ..Workload::default() };
+    tuner.moved(written, 0);
+    let waits_for = |tuner: &mut Tuner, found_lookups, at_s: u64| {
+        let mut little = advice(Some(design(LEVELING, 32.0)));
+        little.workload = Workload { found_lookups, ..written };
+        little.better.as_mut().unwrap().gain = 0.12;
+        let decisions = [0, 2, 4].map(|s| tuner.decide(&little, false, (at_s + s) * 1_000_000));
+        matches!(&decisions[2], Decision::Wait(_))
+    };
+    assert!(waits_for(&mut tuner, 300.0, 60), "a quarter of lookups is not another workload");
+    assert!(!waits_for(&mut tuner, 600.0, 70));
+    assert!(waits_for(&mut tuner, 600.0, 10), "the distance is kept all the same");
 }
 
 #[test]

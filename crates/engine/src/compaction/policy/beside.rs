@@ -3,7 +3,7 @@
 //! A merge of whole levels may be most of the database, and writers must not wait that long. It is done slice by slice, and
 //! between two slices the levels above have their turns: whatever the rules ask for of the tree without the long
 //! merge's inputs, that ends above them or on the level of the highest of them, as a newer run. The inputs are all older than
-//! that, and what the long merge writes is deeper: lookup order stays.
+//! that, and what the long merge writes is deeper or the level's oldest run: lookup order stays.
 //!
 //! *Pace*: the level that a long merge empties fills up again meanwhile, and when it is full nothing can
 //! be merged beside it. So it has its turn first whenever it has done less of its work than the level has filled up: writers
@@ -12,22 +12,24 @@
 //! Not here: who asks (`compaction::job`).
 
 use super::fluid::Down;
-use super::job::MergeJob;
+use super::job::{MergeJob, Target};
 use super::rules::Rules;
 use crate::planted::{Defect, is_planted};
 use crate::version::Version;
 
 /// The highest level that a long merge takes away, if others can be done beside it: not when that is the inbox,
-/// from which everything comes, nor for one that stays on its level.
+/// from which everything comes.
 fn top(job: &MergeJob) -> Option<u32> {
     let top = job.inputs.iter().map(|input| input.level).min()?;
-    (top > 0 && top < job.target_level).then_some(top)
+    (top > 0).then_some(top)
 }
 
 /// The levels down to `top`, without what `job` merges.
 fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
     version.upper(top, |run| {
-        job.inputs.iter().all(|input| input.run != run) || is_planted(Defect::BesideTakesInputs)
+        let is_free =
+            job.target_run != Target::Existing(run) && job.inputs.iter().all(|input| input.run != run);
+        is_free || is_planted(Defect::BesideTakesInputs)
     })
 }
 
@@ -129,6 +131,25 @@ mod tests {
         assert_eq!(beside(0.5).as_deref(), Some(wanted));
         // Level 2 has filled up to half: no more until the long merge gets on.
         assert_eq!(beside(0.4), None);
+    }
+
+    #[test]
+    fn what_is_flushed_becomes_newer_runs_beside_a_merge_that_stays_on_its_level() {
+        let design = Design::new(MergePolicy::Tiering, 4.0, 200, 0.0);
+        let sizing = shamba_model::Sizing::Auto;
+        let rules = Rules { sizing, long_bytes: 150, ..Rules::manual(design, 1) };
+        let runs = "L2: r4@4[4:a..z 200] r3@3[3:a..z 200] r2@2[2:a..z 200] r1@1[1:a..z 900]\n";
+        let long = super::super::pick(&tree(runs), &rules).expect("a merge");
+        assert_eq!((long.target_level, bytes_beside(&tree(runs), &rules, &long)), (2, Some(0)));
+        // Half of it is done.
+        let left = "r4@4[4:m..z 100] r3@3[3:m..z 100] r2@2[2:m..z 100] r1@1[40:a..m 700, 1:m..z 450]\n";
+        let version =
+            tree(&format!("L0: r50@50[50:a..z 150] r49@49[49:a..z 150]\nL2: r48@48[48:a..z 100] {left}"));
+        let beside = pick_beside(&version, &rules, &long, 0.5, 0).expect("a merge beside it");
+        let wanted =
+            "L0.r50[000050] + L0.r49[000049] + L2.r48[000048] -> L2.r48 (the inbox reached its trigger)";
+        assert_eq!(beside.to_string(), wanted);
+        beside.check(&version).expect("in order");
     }
 
     #[test]

@@ -19,7 +19,9 @@
 //! What arrives on level i joins the run of a leveled level, whatever the size: (a) follows. On a tiered
 //! level it joins the *active* (newest) run while that stays within `C_i / K_i`, else it becomes a run,
 //! else, when the level would exceed `C_i` or have `K_i + 1` runs, the whole level goes along and all of it
-//! arrives on level i + 1: one merge, however many levels it passes. Where that would be a long one, what arrives becomes
+//! arrives on level i + 1: one merge, however many levels it passes. A tree that does not grow has newer versions of old keys on
+//! its tiered last level, and with `Auto` that has far more room than it needs: there nothing joins a run that is much
+//! larger, and the runs are merged where they are while the level stays half empty. Where that would be a long one, what arrives becomes
 //! a run beyond the bounds instead, and (b) takes the level down by itself: what is flushed meanwhile can be merged onto
 //! the levels above ([`super::beside`]).
 //!
@@ -41,6 +43,10 @@ use crate::version::{KeyRange, Run, TableUse, Version};
 
 /// A level that holds so many times what it may has *outgrown* its bounds.
 const OUTGROWN_TIMES: u64 = 2;
+/// A last level that may hold so many times what it does has room for its runs merged.
+const ROOMY_TIMES: u64 = 2;
+/// What arrives on a last level of many runs joins the active one only if that is at most so many times as large.
+const JOINS_TIMES: u64 = 2;
 
 /// The next merge that the rules ask for; `None` when the tree has the shape that it should have.
 pub(crate) fn pick(version: &Version, rules: &Rules) -> Option<MergeJob> {
@@ -119,6 +125,14 @@ impl Down<'_> {
         (arrival..=deepest).take_while(is_outgrown).last().and_then(|level| self.relieve(level))
     }
 
+    /// Whether `level`, merged with `arriving_bytes`, stays where it is: the last level of a tree that does not grow fills with
+    /// what newer runs have made obsolete, and would go a level down each time it is merged.
+    fn stays(&self, level: u32, arriving_bytes: u64) -> bool {
+        let bytes = self.version.level_bytes(level).saturating_add(arriving_bytes);
+        let capacity = self.capacities.level_bytes(level);
+        self.rules.sizing == Sizing::Auto && level == self.deepest && bytes <= capacity / ROOMY_TIMES
+    }
+
     /// The job that brings `level` (1 or deeper) back within its bounds.
     fn relieve(&self, level: u32) -> Option<MergeJob> {
         let Self { version, rules, capacities, deepest } = *self;
@@ -132,7 +146,7 @@ impl Down<'_> {
         }
         let reason = if has_too_many { Reason::Runs { level } } else { Reason::Overflow { level } };
         let mut arrival = Arrival::default();
-        if has_too_many && (allowed == 1 || level >= MAX_LEVELS) {
+        if has_too_many && (allowed == 1 || level >= MAX_LEVELS || self.stays(level, 0)) {
             let newer = runs.iter().filter(|run| run.id != oldest.id);
             newer.for_each(|run| arrival.add(level, run, run.tables()));
             return Some(arrival.into(Some(oldest), level, reason));
@@ -198,7 +212,12 @@ impl Arrival {
                 None
             } else {
                 let room = capacity / u64::from(allowed);
-                match active.filter(|run| run.bytes().saturating_add(self.bytes) <= room) {
+                let is_last = down.rules.sizing == Sizing::Auto && level >= down.deepest;
+                let joined_most = if is_last { self.bytes.saturating_mul(JOINS_TIMES) } else { room };
+                let joins = |run: &&Arc<Run>| {
+                    run.bytes().saturating_add(self.bytes) <= room && run.bytes() <= joined_most
+                };
+                match active.filter(joins) {
                     Some(run) => Some(Some(run)),
                     None => (runs.len() < allowed as usize).then_some(None),
                 }
@@ -210,7 +229,15 @@ impl Arrival {
                 None if self.waits_for(down, level) => {
                     return down.relieve(level).unwrap_or_else(|| self.into(None, level, reason));
                 }
-                None => self.add_level(version, level),
+                None => {
+                    let oldest = runs.last().filter(|_| allowed > 1 && down.stays(level, self.bytes));
+                    for run in runs.iter().filter(|run| oldest.is_none_or(|oldest| run.id != oldest.id)) {
+                        self.add(level, run, run.tables());
+                    }
+                    if oldest.is_some() {
+                        return self.into(oldest, level, reason);
+                    }
+                }
             }
             level += 1;
         }

@@ -51,8 +51,13 @@ impl Rules {
 
     /// What the levels of the tree may hold now.
     pub fn capacities(&self, version: &Version) -> Capacities {
-        let level_bytes: Vec<u64> =
-            (0..=version.deepest_level()).map(|level| version.level_bytes(level)).collect();
+        let deepest = version.deepest_level();
+        let mut level_bytes: Vec<u64> = (0..=deepest).map(|level| version.level_bytes(level)).collect();
+        // Beside the largest run of a last level, the others may be all obsolete, and are it where a tree does not grow.
+        let largest = version.level(deepest).iter().map(|run| run.bytes()).max();
+        if let (Some(last), Some(largest)) = (level_bytes.last_mut(), largest) {
+            *last = largest;
+        }
         let batch_bytes = self.design.buffer_bytes.saturating_mul(u64::from(self.inbox_trigger.max(1)));
         Capacities::new(self.sizing, &self.design, &level_bytes, batch_bytes)
     }

@@ -15,6 +15,7 @@ mod hash_sharing;
 mod kill;
 mod membership;
 mod model;
+mod peers;
 mod planted;
 mod scarce;
 mod stress;

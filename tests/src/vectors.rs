@@ -8,8 +8,8 @@ use std::path::Path;
 use fastrand::Rng;
 use shamba::env::Env;
 use shamba::{
-    Builder, Compression, Design, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency,
-    Sizing, Skipping, TreeDesign,
+    Allocation, Builder, Compression, Design, DigestKind, Durability, FilterLayout, MergePolicy, Modules,
+    Residency, Sizing, Skipping, TreeDesign,
 };
 
 use crate::ops::Redesign;
@@ -76,6 +76,16 @@ pub struct Vector {
     pub immutable: Option<u32>,
     /// From where on values are cut into chunks, and the chunks.
     pub large_values: Option<(usize, usize)>,
+    /// All memory; `None` for as much as the engine takes by itself.
+    pub memory_budget: Option<u64>,
+    /// How filter bits are shared out among the levels.
+    pub allocation: Allocation,
+    /// Tags in data blocks.
+    pub block_tags: bool,
+    /// Keys of the memtable found by digest.
+    pub memtable_index: bool,
+    /// Statistics of lookups.
+    pub statistics: bool,
 }
 
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
@@ -108,6 +118,11 @@ impl Vector {
             inbox: None,
             immutable: None,
             large_values: None,
+            memory_budget: None,
+            allocation: Allocation::Monkey,
+            block_tags: true,
+            memtable_index: true,
+            statistics: true,
         }
     }
 
@@ -168,6 +183,12 @@ impl Vector {
             skipping: *pick(&mut rng, &Skipping::ALL),
             // Tables of this size have filters of a few lines: often some of them, seldom all are held.
             resident_limit: (rng.u8(..2) == 0).then(|| rng.u64(..4 << 10)),
+            // The least that is taken, some more, and the usual.
+            memory_budget: [None, Some(4 << 20), Some(7 << 20), None, Some(16 << 20)][index / 4 % 5],
+            allocation: Allocation::ALL[index / 2 % Allocation::ALL.len()],
+            block_tags: index % 7 != 3,
+            memtable_index: index % 11 != 5,
+            statistics: index % 9 != 4,
         }
     }
 
@@ -189,6 +210,10 @@ impl Vector {
             .filter_layout(self.filter_layout)
             .filter_residency(self.residency)
             .module_skipping(self.skipping)
+            .filter_allocation(self.allocation)
+            .block_tags(self.block_tags)
+            .memtable_index(self.memtable_index)
+            .statistics(self.statistics)
             .durability(self.durability)
             .no_wal(self.no_wal);
         builder = match self.shape {
@@ -199,6 +224,9 @@ impl Vector {
             [one] => builder.compression(*one),
             levels => builder.compression_per_level(levels.to_vec()),
         };
+        if let Some(bytes) = self.memory_budget {
+            builder = builder.memory_budget(bytes);
+        }
         if let Some(bytes) = self.resident_limit {
             builder = builder.resident_limit(bytes);
         }
@@ -236,6 +264,7 @@ impl Vector {
         self.size_ratio = f64::from(target.size_ratio_tenths) / 10.0;
         self.write_buffer = target.write_buffer;
         self.bits_per_key = f64::from(target.bits_tenths) / 10.0;
+        self.allocation = target.allocation;
         let (inner_runs, last_runs) = match self.shape {
             Shape::Named(policy) => policy.runs(self.size_ratio),
             Shape::Fluid { inner, last } => (inner, last),
@@ -296,5 +325,9 @@ mod tests {
         }
         assert!(vectors.iter().any(|vector| vector.no_wal));
         assert!(vectors.iter().any(|vector| vector.compression.len() > 1));
+        assert!(vectors.iter().any(|vector| vector.memory_budget == Some(4 << 20)));
+        for allocation in Allocation::ALL {
+            assert!(vectors.iter().any(|vector| vector.allocation == allocation), "{allocation}");
+        }
     }
 }

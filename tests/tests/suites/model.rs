@@ -9,8 +9,8 @@ use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
 use shamba_tests::{planted, pool, runner, shrink};
 
-const VECTORS: usize = 240;
-const OPERATIONS: usize = 4_300;
+const VECTORS: usize = 504;
+const OPERATIONS: usize = 2_100;
 const TEST: &str = "model::operations_against_the_oracle";
 
 fn case(base: u64, index: usize) -> Result<Tally, String> {

@@ -236,7 +236,8 @@ impl Core {
         self.wait_until(|state| state.immutables.is_empty())?;
         let seq = self.reserve_seq(keyspace, &mut writing)?;
         let bits = Arc::new(self.flush_bits(keyspace, 0));
-        let mut output = Output::new(self, self.output_options(0, bits), KeyRange::everything(), Vec::new());
+        let options = self.output_options(keyspace, 0, bits);
+        let mut output = Output::new(self, options, KeyRange::everything(), Vec::new());
         let mut last_key: Option<Vec<u8>> = None;
         let mut count = 0u64;
         for (number, (key, value)) in pairs.into_iter().enumerate() {

@@ -64,6 +64,7 @@ mod index;
 mod ledger;
 mod range;
 mod reader;
+mod salvage;
 mod value;
 mod values;
 mod writer;
@@ -80,6 +81,7 @@ pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, EntryView, internal_cmp};
 pub use error::{Error, Result};
 pub use files::{OpenFiles, open_files_within};
+pub use format::origin::Origin;
 pub use format::{FIXED_BYTES, Section, SectionKind};
 pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
 pub use index::Located;
@@ -89,6 +91,7 @@ pub use reader::{
     AHEAD_BYTES, Held, LoadedBlock, ReadCounters, ReaderOptions, Residency, ResidentFilter, TableIter,
     TableReader, ValueMode, Walk, WrittenBlocks,
 };
+pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 pub use values::LargeValues;
 pub use writer::{TableSummary, TableWriter, UnsyncedTable, ValueSource, WriterOptions};

@@ -33,6 +33,7 @@ use crate::compression::{Compression, Compressor};
 use crate::content::ContentDigest;
 use crate::error::{Error, Result};
 use crate::format::header::Header;
+use crate::format::origin::Origin;
 use crate::format::properties::Properties;
 use crate::format::{FEATURE_TAGGED_BLOCKS, PAGE_BYTES};
 use crate::id::{BirthId, TableId, table_file_name};
@@ -171,6 +172,7 @@ pub struct TableWriter {
     has_values: bool,
     /// Chunks were written without an entry that refers to them.
     is_torn: bool,
+    origin: Option<Origin>,
     keep: bool,
 }
 
@@ -230,6 +232,7 @@ impl TableWriter {
             chunks: ChunkCutter::new(options.large_values),
             has_values: false,
             is_torn: false,
+            origin: None,
             keep: false,
         })
     }
@@ -272,6 +275,11 @@ impl TableWriter {
         self.raw_value_bytes += value.len() as u64;
         self.count(key, seq, kind, order);
         Ok(content)
+    }
+
+    /// Says of which keyspace the table is: the file then tells it by itself.
+    pub fn note_origin(&mut self, origin: Origin) {
+        self.origin = Some(origin);
     }
 
     /// What a block of several entries may take.

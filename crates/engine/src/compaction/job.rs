@@ -397,7 +397,7 @@ impl Core {
                     && !is_planted(Defect::MergeForgetsRangeDeletes)
             })
             .collect();
-        let options = self.output_options(job.target_level, Arc::clone(&plan.bits));
+        let options = self.output_options(&plan.keyspace, job.target_level, Arc::clone(&plan.bits));
         let mut output = Output::new(self, options, slice.clone(), kept_tombstones);
         let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
         let mut merged = MergeIter::new(sources);

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
-    Compression, ContentDigest, EntryIter, RangeTombstone, ReaderOptions, TableReader, TableSummary,
+    Compression, ContentDigest, EntryIter, Origin, RangeTombstone, ReaderOptions, TableReader, TableSummary,
     TableWriter, WriterOptions, WrittenBlocks, table_file_name,
 };
 
@@ -38,6 +38,8 @@ const SYNCS_MAX: usize = 4;
 /// How output tables are built.
 #[derive(Clone)]
 pub(crate) struct OutputOptions {
+    /// The keyspace, which each table names.
+    pub origin: Origin,
     pub digest: DigestFn,
     pub compression: Compression,
     /// How many filter bits each table gets.
@@ -258,6 +260,7 @@ impl Drop for Output<'_> {
 }
 
 fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
+    let origin = options.origin.clone();
     let options = WriterOptions {
         id: core.new_table_id(),
         birth: core.new_birth(),
@@ -269,7 +272,9 @@ fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
         block_tags: options.block_tags,
         large_values: core.settings.large_values,
     };
-    Ok(TableWriter::create(&core.env, &core.dir, options)?)
+    let mut writer = TableWriter::create(&core.env, &core.dir, options)?;
+    writer.note_origin(origin);
+    Ok(writer)
 }
 
 /// Opens a table of the database for reading, which shares the bounds that the caller has of it.

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, TryLockError};
 
+use shamba_table::Origin;
+
 use crate::allocation::JobBits;
 use crate::compaction::output::{Output, OutputOptions};
 use crate::compaction::retention::Retention;
@@ -155,7 +157,8 @@ impl Core {
         if is_planted(Defect::FlushForgetsRangeDeletes) {
             tombstones.clear();
         }
-        let mut output = Output::new(self, self.output_options(0, bits), KeyRange::everything(), tombstones);
+        let options = self.output_options(keyspace, 0, bits);
+        let mut output = Output::new(self, options, KeyRange::everything(), tombstones);
         let mut iter = Arc::clone(memtable).entries_iter();
         iter.seek_to_first()?;
         let mut dropped = 0u64;
@@ -173,9 +176,15 @@ impl Core {
         output.finish()
     }
 
-    /// How tables of `level` are built.
-    pub(crate) fn output_options(&self, level: u32, bits: Arc<JobBits>) -> OutputOptions {
+    /// How tables of a keyspace's `level` are built.
+    pub(crate) fn output_options(
+        &self,
+        keyspace: &KeyspaceCore,
+        level: u32,
+        bits: Arc<JobBits>,
+    ) -> OutputOptions {
         OutputOptions {
+            origin: Origin { keyspace: keyspace.id.0, name: keyspace.name.clone() },
             digest: self.digest,
             compression: self.settings.compression_for(level),
             bits,

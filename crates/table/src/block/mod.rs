@@ -23,7 +23,7 @@ mod laws;
 mod tests;
 
 pub(crate) use self::builder::{DataBlockBuilder, NewEntry, shared_bytes};
-pub(crate) use self::plain::{Block, BlockBuilder, LARGEST_PAYLOAD_BYTES, PlainView};
+pub(crate) use self::plain::{Block, BlockBuilder, EntryRef, LARGEST_PAYLOAD_BYTES, PlainView};
 
 use std::ops::Range;
 

@@ -17,6 +17,7 @@
 
 pub(crate) mod footer;
 pub(crate) mod header;
+pub(crate) mod origin;
 pub(crate) mod properties;
 
 use std::fmt;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 
+use super::origin::{self, Origin};
 use crate::block::{Block, BlockBuilder};
 use crate::compression::Compression;
 use crate::content::ContentDigest;
@@ -33,8 +34,8 @@ pub(crate) struct Properties {
 }
 
 impl Properties {
-    /// The payload of the section.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The payload of the section, with the table's origin if that is known.
+    pub(crate) fn encode(&self, origin: Option<&Origin>) -> Vec<u8> {
         let mut named: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
         for (name, number) in [
             ("entries", self.entries),
@@ -56,6 +57,10 @@ impl Properties {
         named.insert("smallest", self.smallest.to_vec());
         if let Some(upper) = &self.upper {
             named.insert("upper", upper.to_vec());
+        }
+        if let Some(origin) = origin {
+            named.insert(origin::NUMBER, origin.keyspace.to_le_bytes().to_vec());
+            named.insert(origin::NAME, origin.name.clone().into_bytes());
         }
         let mut block = BlockBuilder::new();
         for (name, value) in named {

@@ -66,7 +66,10 @@ impl Index {
 }
 
 /// The partitions that the top level lists: back to back, filling their section.
-fn listed_partitions(listed: &Block, section: Section) -> std::result::Result<Vec<Handle>, String> {
+pub(crate) fn listed_partitions(
+    listed: &Block,
+    section: Section,
+) -> std::result::Result<Vec<Handle>, String> {
     let mut partitions: Vec<Handle> = Vec::with_capacity(listed.len());
     let mut next = section.offset;
     for entry in listed.entries() {

@@ -35,6 +35,7 @@ pub(crate) use self::build::{IndexBuilder, last_separator, separator};
 pub(crate) use self::handle::Handle;
 pub(crate) use self::hold::SlotRef;
 pub(crate) use self::listed::Listed;
+pub(crate) use self::load::listed_partitions;
 pub use self::located::Located;
 pub(crate) use self::located::{BlockNo, Find};
 pub(crate) use self::partition::Partition;

@@ -38,7 +38,7 @@ pub(crate) struct Bounds<'a> {
 
 /// What a check found of the blocks of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Checked {
+pub(crate) struct Checked {
     /// Where the last one ends.
     pub(super) end: u64,
     /// Their entries.
@@ -96,7 +96,7 @@ impl<'a> StoredPartition<'a> {
     }
 
     /// Checks the whole of it: structure, order, and that it is what the top level says.
-    pub(super) fn check(&self, bounds: &Bounds<'_>) -> Result<Checked, String> {
+    pub(crate) fn check(&self, bounds: &Bounds<'_>) -> Result<Checked, String> {
         self.block.check()?;
         let (mut next, mut entries) = (bounds.start, 0u64);
         let mut estimate = Estimate::new(self.separator(0)?.0, bounds.last.0);

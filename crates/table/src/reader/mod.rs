@@ -30,7 +30,7 @@ pub(crate) use self::file::TableFile;
 pub use self::filter::{Held, Residency, ResidentFilter};
 use self::filter::{TableFilter, warning};
 pub use self::iter::TableIter;
-pub(crate) use self::load::{Loaded, load};
+pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_footer};
 pub use self::lookup::ValueMode;
 pub(crate) use self::walked::ListedBlock;
 pub use self::written::WrittenBlocks;

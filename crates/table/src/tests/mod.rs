@@ -11,6 +11,7 @@ mod laws;
 mod limits;
 mod page;
 mod residency;
+mod salvage;
 mod written;
 
 use std::path::Path;

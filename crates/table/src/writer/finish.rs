@@ -89,7 +89,7 @@ impl TableWriter {
             self.out.frame(&range::encode(&mut self.tombstones), Compression::None)?;
         }
         sections.close(SectionKind::RangeTombstones, self.out.offset());
-        self.out.frame(&properties.encode(), Compression::None)?;
+        self.out.frame(&properties.encode(self.origin.as_ref()), Compression::None)?;
         sections.close(SectionKind::Properties, self.out.offset());
         let required = if self.has_values { FEATURE_VALUES } else { 0 };
         let footer = Footer { sections: sections.done, digest: self.options.digest, required };

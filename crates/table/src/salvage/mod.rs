@@ -1,0 +1,335 @@
+//! Salvage: what can still be read of a damaged table.
+//!
+//! [`crate::TableReader`] refuses a file of which it cannot trust everything it holds in memory. This one takes each
+//! structure by itself: what its checksum vouches for counts, whatever became of the others. Without the index, or where
+//! a partition of it is damaged, data blocks are [looked for](find) in the bytes; without the footer, properties and
+//! range tombstones are. Nothing is taken that a checksum, salted with the file's birth id and the place, does not vouch
+//! for, so nothing is made up.
+//!
+//! [`Salvage::walk`] gives the entries that are left, in order, and the [gaps](Gap) between them. It holds one block, one
+//! partition's list and the list of partitions.
+//!
+//! Not here: which tables count, and what to do with what is left (the engine's repair).
+
+mod find;
+mod walk;
+
+pub use self::walk::{Gap, SalvageWalk, SalvagedEntry};
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_env::Env;
+use shamba_key::SeqNo;
+
+use crate::block::Block;
+use crate::checksum::checksum;
+use crate::error::{Error, Result};
+use crate::files::OpenFiles;
+use crate::filter_section::StoredFilter;
+use crate::format::footer::Footer;
+use crate::format::header::{self, Header};
+use crate::format::origin::Origin;
+use crate::format::properties::Properties;
+use crate::format::{FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
+use crate::id::BirthId;
+use crate::index::{self, Handle};
+use crate::range::{self, RangeTombstone};
+use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, TableFile, load_footer};
+use crate::values::{self, ValueRef};
+
+/// Where the birth id stands in the header page.
+const BIRTH_AT: usize = 32;
+
+/// A table of which some may be damaged.
+#[derive(Debug)]
+pub struct Salvage {
+    file: TableFile,
+    properties: Option<Properties>,
+    origin: Option<Origin>,
+    /// Where blocks and chunks lie, as far as that is known.
+    data: Section,
+    /// As the index's top level lists them; `None` without one.
+    partitions: Option<Vec<ListedPartition>>,
+    tombstones: Vec<RangeTombstone>,
+    lost_tombstones: Option<Error>,
+    damage: Vec<Error>,
+}
+
+/// A partition as the top level lists it.
+#[derive(Clone, Debug)]
+struct ListedPartition {
+    handle: Handle,
+    last: (Bytes, SeqNo),
+}
+
+impl Salvage {
+    /// Opens what is left of the table at `path`, whose birth id must be `birth` if one is given.
+    ///
+    /// # Errors
+    /// `Io` when the file cannot be opened or read; `Unsupported` for an undamaged file of a newer version;
+    /// `Corruption` for a file with another birth id, and for one that says none that could be used.
+    pub fn open(env: &Env, path: &Path, files: &Arc<OpenFiles>, birth: Option<BirthId>) -> Result<Self> {
+        let file = TableFile::open(&env.vfs, path, false, files)?;
+        let mut damage = Vec::new();
+        let file = know_birth(file, birth, &mut damage)?;
+        let footer = match load_footer(&file) {
+            Ok(footer) => Some(footer),
+            // Its checksum was right.
+            Err(error @ Error::Unsupported { .. }) => return Err(error),
+            Err(error) => kept(Err(error), &mut damage)?,
+        };
+        let mut found = Self {
+            data: data_section(&file, footer.as_ref()),
+            file,
+            properties: None,
+            origin: None,
+            partitions: None,
+            tombstones: Vec::new(),
+            lost_tombstones: None,
+            damage,
+        };
+        match footer {
+            Some(footer) => found.read_sections(&footer)?,
+            None => found.find_sections()?,
+        }
+        Ok(found)
+    }
+
+    fn read_sections(&mut self, footer: &Footer) -> Result<()> {
+        let mut damage = std::mem::take(&mut self.damage);
+        match footer.section(SectionKind::Properties) {
+            Some(section) => {
+                let read = self.file.payload(section.offset, section.bytes, PROPERTIES).and_then(|payload| {
+                    self.origin = Origin::decode(payload.clone());
+                    Properties::decode(payload)
+                        .map_err(|detail| self.file.damaged(section.offset, PROPERTIES, detail))
+                });
+                self.properties = kept(read, &mut damage)?;
+            }
+            None => damage.push(self.file.damaged(self.end(), PROPERTIES, "there is no section of them")),
+        }
+        if let Some(section) = footer.section(SectionKind::RangeTombstones) {
+            let read = self.read_tombstones(section.offset, section.bytes);
+            match read {
+                Ok(tombstones) => self.tombstones = tombstones,
+                Err(error) => self.lost_tombstones = Some(corrupt(error)?),
+            }
+        }
+        if let Some(top) = footer.section(SectionKind::IndexTop) {
+            let partitions = footer.section(SectionKind::Index);
+            let read = self.read_top(top, partitions.unwrap_or(Section { bytes: 0, ..top }));
+            self.partitions = kept(read, &mut damage)?;
+        } else if footer.section(SectionKind::Data).is_none() {
+            self.partitions = Some(Vec::new());
+        }
+        if let Some(section) = footer.section(SectionKind::Filter)
+            && let Some(filter) = kept(StoredFilter::load(&self.file, section), &mut damage)?
+        {
+            damage.extend(filter.verify(&self.file)?);
+        }
+        self.damage = damage;
+        Ok(())
+    }
+
+    /// Without a footer: the properties end where it begins, and the range tombstones where they begin.
+    fn find_sections(&mut self) -> Result<()> {
+        let end = self.end();
+        let properties = find::frame_before(&self.file, end, None, |payload| {
+            Properties::decode(payload.clone()).ok().map(|properties| (properties, Origin::decode(payload)))
+        })?;
+        let missing =
+            |what: &'static str| self.file.damaged(end, what, "it cannot be found without a footer");
+        let Some((at, (properties, origin))) = properties else {
+            self.lost_tombstones = Some(missing(RANGE_TOMBSTONES));
+            self.damage.push(missing(PROPERTIES));
+            return Ok(());
+        };
+        if properties.range_deletes > 0 {
+            let count = properties.range_deletes;
+            let tombstones = find::frame_before(&self.file, at, Some(count), |payload| {
+                range::decode(payload).ok().filter(|found| found.len() as u64 == count)
+            })?;
+            match tombstones {
+                Some((_, tombstones)) => self.tombstones = tombstones,
+                None => self.lost_tombstones = Some(missing(RANGE_TOMBSTONES)),
+            }
+        }
+        if properties.entries == 0 {
+            self.partitions = Some(Vec::new());
+        }
+        (self.properties, self.origin) = (Some(properties), origin);
+        Ok(())
+    }
+
+    fn read_tombstones(&self, offset: u64, bytes: u64) -> Result<Vec<RangeTombstone>> {
+        let payload = self.file.payload(offset, bytes, RANGE_TOMBSTONES)?;
+        range::decode(payload).map_err(|detail| self.file.damaged(offset, RANGE_TOMBSTONES, detail))
+    }
+
+    fn read_top(&self, top: Section, section: Section) -> Result<Vec<ListedPartition>> {
+        let damaged = |detail: String| self.file.damaged(top.offset, index::TOP, detail);
+        let listed = Block::parse(self.file.payload(top.offset, top.bytes, index::TOP)?).map_err(damaged)?;
+        let handles = index::listed_partitions(&listed, section).map_err(damaged)?;
+        let partition = |(handle, last): (Handle, crate::block::EntryRef<'_>)| ListedPartition {
+            handle,
+            last: (Bytes::copy_from_slice(last.key), last.seq),
+        };
+        Ok(handles.into_iter().zip(listed.entries()).map(partition).collect())
+    }
+
+    /// Where the footer is, or should be.
+    fn end(&self) -> u64 {
+        self.file.bytes.saturating_sub(FOOTER_BYTES as u64)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// Length of the file, in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.file.bytes
+    }
+
+    /// The birth id of the file.
+    pub fn birth(&self) -> BirthId {
+        self.file.birth
+    }
+
+    /// The keyspace that it was written for, if it says so.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// The first key of any entry or range tombstone and the bound behind the last, if the properties are readable.
+    pub fn bounds(&self) -> Option<(&Bytes, Option<&Bytes>)> {
+        self.properties.as_ref().map(|properties| (&properties.smallest, properties.upper.as_ref()))
+    }
+
+    /// The largest sequence number in it, if the properties are readable.
+    pub fn largest_seq(&self) -> Option<SeqNo> {
+        self.properties.as_ref().map(|properties| properties.largest_seq)
+    }
+
+    /// The range tombstones that are left: all of them, or none.
+    pub fn range_tombstones(&self) -> &[RangeTombstone] {
+        &self.tombstones
+    }
+
+    /// Why the range tombstones cannot be read, if they cannot, or if nobody knows whether there are any.
+    pub fn lost_tombstones(&self) -> Option<&Error> {
+        self.lost_tombstones.as_ref()
+    }
+
+    /// What is damaged beside data and range tombstones: header, footer, properties, index's top level, filter.
+    pub fn damage(&self) -> &[Error] {
+        &self.damage
+    }
+
+    /// Walks the entries that are left.
+    pub fn walk(self: &Arc<Self>) -> SalvageWalk {
+        SalvageWalk::new(Arc::clone(self))
+    }
+
+    /// The large value at which `reference`, the value of an entry of this table, points.
+    ///
+    /// # Errors
+    /// What reading says: `Io` or `Corruption`.
+    pub fn read_large(&self, reference: &[u8]) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        values::read(&self.file, self.value_ref(reference)?, &mut |piece| {
+            value.extend_from_slice(piece?);
+            Ok(())
+        })?;
+        Ok(value)
+    }
+
+    fn value_ref(&self, reference: &[u8]) -> Result<ValueRef> {
+        ValueRef::decode(reference, self.data).map_err(|detail| {
+            let offset = reference.first_chunk().map_or(0, |offset| u64::from_le_bytes(*offset));
+            self.file.damaged(offset, values::VALUE_REFERENCE, detail)
+        })
+    }
+}
+
+/// All damage of the table at `path` that a single reading can tell apart, and how many entries are left.
+///
+/// # Errors
+/// As [`Salvage::open`].
+pub fn survey_damage(
+    env: &Env,
+    path: &Path,
+    files: &Arc<OpenFiles>,
+    birth: Option<BirthId>,
+) -> Result<(Vec<Error>, u64)> {
+    let mut table = Salvage::open(env, path, files, birth)?;
+    let mut damage = std::mem::take(&mut table.damage);
+    damage.extend(table.lost_tombstones.take());
+    let mut walk = SalvageWalk::new(Arc::new(table));
+    let mut entries = 0;
+    while walk.look_on(&mut damage)? {
+        entries += 1;
+    }
+    damage.extend(walk.take_gaps().into_iter().map(|gap| gap.error));
+    Ok((damage, entries))
+}
+
+/// The file with the birth id that its checksums are salted with.
+fn know_birth(mut file: TableFile, birth: Option<BirthId>, damage: &mut Vec<Error>) -> Result<TableFile> {
+    let page = file.read(0, file.bytes.min(HEADER_BYTES as u64), header::STRUCTURE)?;
+    let stated = page.get(BIRTH_AT..).and_then(<[u8]>::first_chunk);
+    let stated = stated.map(|birth| BirthId(u64::from_le_bytes(*birth)));
+    match Header::decode(&file.path, &page) {
+        Ok(header) => match birth {
+            Some(expected) if expected != header.birth => {
+                let detail = format!(
+                    "birth id {}, expected {expected}: the file was swapped for another",
+                    header.birth
+                );
+                return Err(file.damaged(0, header::STRUCTURE, detail));
+            }
+            _ => file.birth = header.birth,
+        },
+        Err(error) => {
+            // A version that is not known is damage where the page is not what its checksum says.
+            let is_whole = page.split_last_chunk::<4>().zip(stated).is_some_and(|((covered, sum), birth)| {
+                page.len() == HEADER_BYTES && checksum(birth, 0, covered) == u32::from_le_bytes(*sum)
+            });
+            if is_whole && matches!(error, Error::Unsupported { .. }) {
+                return Err(error);
+            }
+            let Some(known) = birth.or(stated) else { return Err(error) };
+            file.birth = known;
+            damage.push(error);
+        }
+    }
+    Ok(file)
+}
+
+fn data_section(file: &TableFile, footer: Option<&Footer>) -> Section {
+    let offset = HEADER_BYTES as u64;
+    let nothing = Section { kind: SectionKind::Data, offset, bytes: 0 };
+    match footer {
+        Some(footer) => footer.section(SectionKind::Data).unwrap_or(nothing),
+        None => Section { bytes: file.bytes.saturating_sub(offset), ..nothing },
+    }
+}
+
+/// What was read, or nothing and the damage.
+fn kept<T>(read: Result<T>, damage: &mut Vec<Error>) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) => {
+            damage.push(corrupt(error)?);
+            Ok(None)
+        }
+    }
+}
+
+/// Damage; a failing disk is none.
+fn corrupt(error: Error) -> Result<Error> {
+    if error.is_corruption() || matches!(error, Error::Unsupported { .. }) { Ok(error) } else { Err(error) }
+}

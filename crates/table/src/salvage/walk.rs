@@ -1,0 +1,413 @@
+//! Walking what is left of a table: entries in order, and gaps.
+//!
+//! Blocks come from the index's partitions as long as these are readable; a stretch whose partitions are damaged, or the
+//! whole data section without a top level, is searched ([`super::find`]). A block counts when its checksum is right, its
+//! structure whole and its entries in order behind those before it. Between two that count and between which something is
+//! damaged lies a gap: its keys are bounded by theirs, and by separators where the index has them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, SeqNo};
+
+use super::find::{Finder, Found};
+use super::{ListedPartition, Salvage, corrupt};
+use crate::block::frame::{FRAME_BYTES, unseal};
+use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
+use crate::entry::internal_cmp;
+use crate::error::{Error, Result};
+use crate::index::{self, Bounds, Handle, StoredPartition};
+use crate::values;
+
+/// Data blocks as they are named in errors.
+const DATA_BLOCK: &str = "data block";
+/// Payloads of blocks of several entries are at most as long where the properties do not say.
+const BLOCK_BYTES_MAX: usize = 64 << 10;
+
+/// An entry that is left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SalvagedEntry {
+    /// The user key.
+    pub key: Vec<u8>,
+    /// When it was written.
+    pub seq: SeqNo,
+    /// What it says: a put, a delete, or a put whose value [`Salvage::read_large`] reads.
+    pub kind: EntryKind,
+    /// The value; of a large one, the reference to it.
+    pub value: Bytes,
+}
+
+/// Keys of which entries are lost.
+#[derive(Debug)]
+pub struct Gap {
+    /// First key of which something may be lost.
+    pub lower: Bytes,
+    /// First key beyond; `None`: not known, or no end.
+    pub upper: Option<Bytes>,
+    /// What is damaged.
+    pub error: Error,
+}
+
+/// A block as the index lists it.
+struct ListedBlock {
+    handle: Handle,
+    before: Option<Bytes>,
+    separator: Bytes,
+}
+
+/// Walks what is left of a table. Made by [`Salvage::walk`].
+pub struct SalvageWalk {
+    table: Arc<Salvage>,
+    /// Of the block at hand.
+    entries: VecDeque<SalvagedEntry>,
+    listed: VecDeque<ListedBlock>,
+    next_partition: usize,
+    /// Where blocks are to be searched before those listed.
+    search: Option<Range<u64>>,
+    finder: Finder,
+    /// Where the last block ended.
+    at: u64,
+    /// Whether everything up to `at` is accounted for.
+    is_at_known: bool,
+    last: Option<(Vec<u8>, SeqNo)>,
+    /// Entries so far.
+    count: u64,
+    /// The gap that the next good block ends: the lower bound, what separators say of the upper one, and the damage.
+    open: Option<(Bytes, Option<Bytes>, Error)>,
+    gaps: Vec<Gap>,
+}
+
+impl std::fmt::Debug for SalvageWalk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SalvageWalk").field("table", &self.table.path()).finish_non_exhaustive()
+    }
+}
+
+impl SalvageWalk {
+    pub(super) fn new(table: Arc<Salvage>) -> Self {
+        let data = table.data;
+        let search = table.partitions.is_none().then_some(data.offset..data.end());
+        Self {
+            at: data.offset,
+            is_at_known: true,
+            table,
+            entries: VecDeque::new(),
+            listed: VecDeque::new(),
+            next_partition: 0,
+            search,
+            finder: Finder::new(),
+            last: None,
+            count: 0,
+            open: None,
+            gaps: Vec::new(),
+        }
+    }
+
+    /// The table that it walks.
+    pub fn table(&self) -> &Arc<Salvage> {
+        &self.table
+    }
+
+    /// The next entry; `None` at the end.
+    ///
+    /// # Errors
+    /// `Io` when reading fails. Damage is in [`Self::take_gaps`].
+    pub fn next_entry(&mut self) -> Result<Option<SalvagedEntry>> {
+        while self.entries.is_empty() {
+            if !self.enter_next(None)? {
+                return Ok(None);
+            }
+        }
+        Ok(self.entries.pop_front())
+    }
+
+    /// The gaps that were passed since the last call.
+    pub fn take_gaps(&mut self) -> Vec<Gap> {
+        std::mem::take(&mut self.gaps)
+    }
+
+    /// As [`Self::next_entry`], and checks large values and what lies between blocks on the way; false at the end.
+    pub(super) fn look_on(&mut self, damage: &mut Vec<Error>) -> Result<bool> {
+        while self.entries.is_empty() {
+            if !self.enter_next(Some(damage))? {
+                return Ok(false);
+            }
+        }
+        Ok(self.entries.pop_front().is_some())
+    }
+
+    /// Takes the next block that counts; false if there is none.
+    fn enter_next(&mut self, mut between: Option<&mut Vec<Error>>) -> Result<bool> {
+        loop {
+            if let Some(search) = self.search.take() {
+                if self.search_block(search)? {
+                    return Ok(true);
+                }
+            } else if let Some(listed) = self.listed.pop_front() {
+                if let Some(damage) = between.as_deref_mut() {
+                    self.check_between(listed.handle, damage)?;
+                }
+                let read = self.read_listed(&listed);
+                (self.at, self.is_at_known) = (listed.handle.end(), true);
+                match read {
+                    Ok(entries) => {
+                        self.take_block(entries);
+                        return Ok(true);
+                    }
+                    Err(error) => {
+                        let error = corrupt(error)?;
+                        self.lose(listed.before, Some(listed.separator), error);
+                    }
+                }
+            } else if !self.next_listed()? {
+                self.close_last();
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Lists the blocks of the next readable partition, with what damaged ones list before it as a stretch to search;
+    /// false at the end.
+    fn next_listed(&mut self) -> Result<bool> {
+        let table = Arc::clone(&self.table);
+        let partitions = table.partitions.as_deref().unwrap_or_default();
+        let mut is_damaged = false;
+        while let Some(partition) = partitions.get(self.next_partition) {
+            let before = self.next_partition.checked_sub(1).and_then(|before| partitions.get(before));
+            self.next_partition += 1;
+            match table.list(partition, before) {
+                Ok(listed) => {
+                    if is_damaged && let Some(first) = listed.first() {
+                        self.search = Some(self.at..first.handle.offset);
+                    }
+                    self.listed = listed.into();
+                    return Ok(true);
+                }
+                Err(error) => {
+                    // The blocks are looked for: what is lost of them will show.
+                    is_damaged = true;
+                    self.note(corrupt(error)?);
+                }
+            }
+        }
+        if is_damaged {
+            self.search = Some(self.at..table.data.end());
+        }
+        Ok(is_damaged)
+    }
+
+    /// Looks for the next block of a stretch; false if there is none left.
+    fn search_block(&mut self, mut search: Range<u64>) -> Result<bool> {
+        let table = Arc::clone(&self.table);
+        while search.start < search.end {
+            match self.finder.look(&table.file, search.start, search.end)? {
+                Found::Block(payload, end) => {
+                    let entries = entries_of(payload).ok().filter(|entries| self.follows(entries));
+                    let Some(entries) = entries else {
+                        self.lose_found(search.start);
+                        search.start += 1;
+                        continue;
+                    };
+                    (self.at, self.is_at_known) = (end, true);
+                    self.search = Some(end..search.end);
+                    self.take_block(entries);
+                    return Ok(true);
+                }
+                Found::Chunk(end) => search.start = end,
+                Found::Nothing { is_damage } => {
+                    if is_damage {
+                        self.lose_found(search.start);
+                    }
+                    search.start += 1;
+                }
+            }
+        }
+        (self.at, self.is_at_known) = (search.end, false);
+        Ok(false)
+    }
+
+    fn read_listed(&self, listed: &ListedBlock) -> Result<Vec<SalvagedEntry>> {
+        let (file, handle) = (&self.table.file, listed.handle);
+        let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
+        let bytes = file.read(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
+        let limit_bytes = match (handle.entries, &self.table.properties) {
+            (1, _) => LARGEST_PAYLOAD_BYTES,
+            (_, Some(properties)) => (properties.block_bytes as usize).saturating_sub(FRAME_BYTES),
+            (_, None) => BLOCK_BYTES_MAX,
+        };
+        let (payload, _) = unseal(file.birth, handle.offset, bytes, limit_bytes).map_err(damaged)?;
+        let entries = entries_of(payload).map_err(damaged)?;
+        if entries.len() != handle.entries as usize {
+            return Err(damaged(format!("{} entries, expected {}", entries.len(), handle.entries)));
+        }
+        if !self.follows(&entries) {
+            return Err(damaged("its entries are out of order".to_owned()));
+        }
+        Ok(entries)
+    }
+
+    /// Whether entries ascend, behind those before them.
+    fn follows(&self, entries: &[SalvagedEntry]) -> bool {
+        let mut last = self.last.as_ref().map(|(key, seq)| (key.as_slice(), *seq));
+        entries.iter().all(|entry| {
+            let before = last.replace((&entry.key, entry.seq));
+            before.is_none_or(|(key, seq)| internal_cmp(key, seq, &entry.key, entry.seq).is_lt())
+        })
+    }
+
+    /// What lies between the last block and the next one: chunks, then zeros.
+    fn check_between(&self, next: Handle, damage: &mut Vec<Error>) -> Result<()> {
+        if !self.is_at_known || self.at > next.offset {
+            return Ok(());
+        }
+        let file = &self.table.file;
+        let end = match values::walk(file, self.at, next.offset, damage) {
+            Ok(end) => end,
+            Err(error) => {
+                damage.push(corrupt(error)?);
+                None
+            }
+        };
+        let Some(start) = end else { return Ok(()) };
+        let zeros = file.read(start, next.offset.saturating_sub(start), "padding")?;
+        if let Some(at) = zeros.iter().position(|byte| *byte != 0) {
+            let detail = format!("byte {} is {:#04x}, expected 0", start + at as u64, zeros[at]);
+            damage.push(file.damaged(start, "padding", detail));
+        }
+        Ok(())
+    }
+
+    /// Goes on with a block that counts.
+    fn take_block(&mut self, entries: Vec<SalvagedEntry>) {
+        if let Some(first) = entries.first() {
+            self.close(Some(successor(&first.key)));
+        }
+        if let Some(last) = entries.last() {
+            self.last = Some((last.key.clone(), last.seq));
+        }
+        self.count += entries.len() as u64;
+        self.entries = entries.into();
+    }
+
+    /// Damage that takes no key with it by itself.
+    fn note(&mut self, error: Error) {
+        let nothing = Bytes::new();
+        self.gaps.push(Gap { lower: nothing.clone(), upper: Some(nothing), error });
+    }
+
+    /// Notes that a block is lost whose keys lie between two separators, if these are known.
+    fn lose(&mut self, before: Option<Bytes>, separator: Option<Bytes>, error: Error) {
+        let upper = separator.map(|separator| successor(&separator));
+        match &mut self.open {
+            Some((_, open_upper, open_error)) => {
+                *open_upper = upper;
+                // One gap in keys; every damage is told.
+                let error = std::mem::replace(open_error, error);
+                self.note(error);
+            }
+            open => {
+                let last = self.last.as_ref().map(|(key, _)| Bytes::copy_from_slice(key));
+                let lower = last.max(before).unwrap_or_else(|| {
+                    self.table.properties.as_ref().map_or_else(Bytes::new, |known| known.smallest.clone())
+                });
+                *open = Some((lower, upper, error));
+            }
+        }
+    }
+
+    /// Notes that something is lost at `offset` of a stretch that is searched.
+    fn lose_found(&mut self, offset: u64) {
+        match &mut self.open {
+            Some((_, upper, _)) => *upper = None,
+            None => {
+                let detail = "no block begins here, and the index does not say where one does";
+                let error = self.table.file.damaged(offset, DATA_BLOCK, detail);
+                self.lose(None, None, error);
+            }
+        }
+    }
+
+    /// Ends the open gap, before `upper` if that is known.
+    fn close(&mut self, upper: Option<Bytes>) {
+        if let Some((lower, stated, error)) = self.open.take() {
+            let upper = match (stated, upper) {
+                (Some(stated), Some(upper)) => Some(stated.min(upper)),
+                (stated, upper) => stated.or(upper),
+            };
+            self.gaps.push(Gap { lower, upper, error });
+        }
+    }
+
+    /// Ends the walk.
+    fn close_last(&mut self) {
+        let properties = self.table.properties.as_ref();
+        let upper = properties.and_then(|known| known.upper.clone());
+        if self.table.partitions.is_none() {
+            if properties.is_some_and(|known| known.entries == self.count) {
+                // Behind the data lies what is no block, and nothing was lost in it.
+                self.open = None;
+            } else {
+                // Where the file ends too soon nothing is met that would be damaged.
+                self.lose_found(self.at);
+            }
+        }
+        self.close(upper);
+    }
+}
+
+impl Salvage {
+    /// The blocks that a partition lists.
+    fn list(
+        &self,
+        partition: &ListedPartition,
+        before: Option<&ListedPartition>,
+    ) -> Result<Vec<ListedBlock>> {
+        let (handle, file) = (partition.handle, &self.file);
+        let damaged = |detail: String| file.damaged(handle.offset, index::PARTITION, detail);
+        let payload = file.payload(handle.offset, handle.bytes.into(), index::PARTITION)?;
+        let stored = StoredPartition::view(&payload, handle.entries).map_err(damaged)?;
+        let bounds = Bounds {
+            separators: handle.entries,
+            start: self.data.offset,
+            end: self.data.end(),
+            is_end_known: false,
+            after: before.map(|before| (before.last.0.as_ref(), before.last.1)),
+            last: (partition.last.0.as_ref(), partition.last.1),
+        };
+        stored.check(&bounds).map_err(damaged)?;
+        let mut last = before.map(|before| before.last.0.clone());
+        (0..handle.entries as usize)
+            .map(|number| {
+                let handle = stored.handle(number, &bounds).map_err(damaged)?;
+                let (separator, _) = stored.separator(number).map_err(damaged)?;
+                let separator = Bytes::copy_from_slice(separator);
+                let before = last.replace(separator.clone());
+                Ok(ListedBlock { handle, before, separator })
+            })
+            .collect()
+    }
+}
+
+/// The entries of a data block, every part of it checked.
+fn entries_of(payload: Bytes) -> std::result::Result<Vec<SalvagedEntry>, String> {
+    let block = DataBlock::view(&payload)?;
+    block.check()?;
+    let mut entries = Vec::with_capacity(block.len());
+    let mut key = Vec::new();
+    for number in 0..block.len() {
+        let parts = block.entry(number, &mut key)?;
+        if !matches!(parts.kind, EntryKind::Put | EntryKind::Delete | EntryKind::ValueRef) {
+            return Err(format!("entry {number} is a {:?}", parts.kind));
+        }
+        let value = payload.slice(parts.value_start..parts.value_start + parts.value.len());
+        entries.push(SalvagedEntry { key: key.clone(), seq: parts.seq, kind: parts.kind, value });
+    }
+    Ok(entries)
+}
+
+/// The first key behind `key`.
+fn successor(key: &[u8]) -> Bytes {
+    Bytes::from([key, &[0]].concat())
+}

@@ -163,6 +163,23 @@ impl StdError for Error {
     }
 }
 
+impl Error {
+    /// As the conversion, of an error that somebody else keeps; its cause is told in words.
+    pub(crate) fn from_table(error: &shamba_table::Error) -> Self {
+        use shamba_table::Error as Table;
+        match error {
+            Table::Corruption { file, offset, structure, detail } => {
+                Self::corruption(file, *offset, structure, detail)
+            }
+            Table::Unsupported { file, detail } => {
+                Self::new(ErrorKind::Unsupported, format!("{}: {detail}", file.display()))
+            }
+            Table::Io { source, .. } => Self::new(ErrorKind::Io, format!("{error}: {source}")),
+            Table::Invalid(detail) => Self::invalid(detail),
+        }
+    }
+}
+
 impl From<shamba_table::Error> for Error {
     fn from(error: shamba_table::Error) -> Self {
         use shamba_table::Error as Table;

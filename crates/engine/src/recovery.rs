@@ -227,7 +227,7 @@ fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
 }
 
 /// The number in a file name of ours.
-fn file_number(name: &str) -> Option<u64> {
+pub(crate) fn file_number(name: &str) -> Option<u64> {
     parse_log_file_name(name)
         .map(|log| log.0)
         .or_else(|| parse_table_file_name(name).map(|table| table.0))

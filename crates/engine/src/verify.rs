@@ -5,6 +5,12 @@
 //! beside readers and writers; installs wait while logs and manifest are read.
 //!
 //! Damage to a filter is a warning: every answer is right without it. All other damage is a problem.
+//!
+//! Not here: the check of a database that cannot be opened ([`files`]).
+
+mod files;
+
+pub use self::files::check_files;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -33,12 +39,32 @@ pub struct Problem {
     pub detail: String,
     /// What cannot be answered because of it, in words.
     pub affected: String,
+    /// The file is of a version, or has a feature, that this build does not know: not read, and perhaps not damaged.
+    pub is_unsupported: bool,
+}
+
+impl Problem {
+    /// An error met in the file at `path`, unless it names another one.
+    pub(crate) fn of(path: &Path, error: &Error, affected: String) -> Self {
+        let (file, offset, structure) = match error.damage() {
+            Some(damage) => (damage.file.clone(), damage.offset, damage.structure.to_owned()),
+            None => (path.to_path_buf(), 0, "file".to_owned()),
+        };
+        let is_unsupported = error.kind() == ErrorKind::Unsupported;
+        Self { file, offset, structure, detail: error.to_string(), affected, is_unsupported }
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, offset, structure, detail, affected } = self;
-        write!(f, "{}: damaged {structure} at offset {offset}: {detail} (affects {affected})", file.display())
+        let Self { file, offset, structure, detail, affected, .. } = self;
+        let file = file.display().to_string();
+        // An error's text names its file, structure and offset itself.
+        if !detail.contains(&file) {
+            write!(f, "{file}: damaged {structure} at offset {offset}: ")?;
+        }
+        f.write_str(detail)?;
+        if affected.is_empty() { Ok(()) } else { write!(f, " (affects {affected})") }
     }
 }
 
@@ -70,6 +96,19 @@ impl CheckReport {
         self.problems.is_empty()
     }
 
+    /// With what kept the database in `dir` from being opened, if nothing in the report accounts for that.
+    #[must_use]
+    pub fn with(mut self, error: &Error, dir: &Path) -> Self {
+        let is_told = match error.damage() {
+            Some(damage) => self.problems.iter().any(|known| known.file == damage.file),
+            None => self.problems.iter().any(|known| known.is_unsupported),
+        };
+        if !is_told {
+            self.add(dir, error, "the whole database: it cannot be opened".to_owned());
+        }
+        self
+    }
+
     /// Adds a warning that is not there yet.
     fn warn(&mut self, warning: String) {
         if !self.warnings.contains(&warning) {
@@ -77,13 +116,9 @@ impl CheckReport {
         }
     }
 
-    /// Adds an error as a problem.
-    pub(crate) fn add(&mut self, error: &Error, affected: String) {
-        let (file, offset, structure) = match error.damage() {
-            Some(damage) => (damage.file.clone(), damage.offset, damage.structure.to_owned()),
-            None => (PathBuf::new(), 0, "file".to_owned()),
-        };
-        self.problems.push(Problem { file, offset, structure, detail: error.to_string(), affected });
+    /// Adds an error met in the file at `path` as a problem.
+    pub(crate) fn add(&mut self, path: &Path, error: &Error, affected: String) {
+        self.problems.push(Problem::of(path, error, affected));
     }
 }
 
@@ -114,7 +149,7 @@ impl Core {
             let walked = || if tables_are_whole { crate::version::deep_check(&version) } else { Ok(()) };
             if let Err(detail) = version.check().and_then(|()| walked()) {
                 let error = Error::corruption(&self.dir, 0, "tree", detail);
-                report.add(&error, format!("keyspace \"{}\"", keyspace.name.escape_default()));
+                report.add(&self.dir, &error, format!("keyspace \"{}\"", keyspace.name.escape_default()));
             }
         }
         self.verify_logs(&mut report);
@@ -143,7 +178,7 @@ impl Core {
                 Some(state)
             }
             Err(error) => {
-                report.add(&error, "the whole database".to_owned());
+                report.add(&self.dir.join(CURRENT), &error, "the whole database".to_owned());
                 None
             }
         };
@@ -156,7 +191,7 @@ impl Core {
                 report.log_operations += replayed.ops;
                 report.bytes_checked += replayed.logs.iter().map(|log| log.file_bytes).sum::<u64>()
             }
-            Err(error) => report.add(&error, "writes since the last flush".to_owned()),
+            Err(error) => report.add(&self.dir, &error, "writes since the last flush".to_owned()),
         }
     }
 
@@ -200,7 +235,7 @@ fn verify_table(reader: &Arc<TableReader>, affected: &str, report: &mut CheckRep
                 let loaded = reader.filter_warnings().into_iter().find(|warning| warning.starts_with(&text));
                 report.warn(loaded.unwrap_or(text));
             }
-            _ => report.add(&error, affected.to_owned()),
+            _ => report.add(reader.path(), &error, affected.to_owned()),
         }
     }
 }

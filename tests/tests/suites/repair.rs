@@ -1,0 +1,509 @@
+//! Repair against the oracle: databases of every kind, damaged at random, repaired, and compared.
+//!
+//! The rules: the original stays as it was, byte for byte. The new database opens and checks clean. Every value in it was once
+//! written, under that key, in that keyspace. A key outside the lost ranges has its newest value; it is missing if it was
+//! deleted, unless deletes are lost there. Every entry of an undamaged data block is there, whatever else of its
+//! table, of the manifest or of `CURRENT` is damaged.
+//!
+//! `SHAMBA_REPAIR=n` runs n times as many cases.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use shamba::env::{Env, MemFs, Vfs, append_all, read_file};
+use shamba::{Compression, Db, ErrorKind, Loss, LostRange, MergePolicy, RepairReport};
+use shamba_tests::compare::Spaces;
+use shamba_tests::oracle::{Change, Oracle, SPACES, State, contains};
+use shamba_tests::runner::caught;
+use shamba_tests::tally::Tally;
+use shamba_tests::{pool, seed};
+
+const HOME: &str = "/db";
+const OUT: &str = "/repaired";
+const CASES: usize = 240;
+/// Where a repair puts entries of which nobody knows the keyspace.
+const UNATTRIBUTED: &str = "unattributed";
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// A database on disk, and what was written to it.
+struct Subject {
+    files: Files,
+    oracle: Oracle,
+    /// The last commit that is in tables.
+    flushed: u64,
+    written: Written,
+}
+
+/// Every value that a key ever had, by keyspace and key.
+type Written = BTreeMap<(usize, Vec<u8>), Vec<Vec<u8>>>;
+
+struct Writer {
+    spaces: Spaces,
+    oracle: Oracle,
+    written: Written,
+    flushed: u64,
+}
+
+fn key(number: usize) -> Vec<u8> {
+    format!("k{:03}", number).into_bytes()
+}
+
+impl Writer {
+    fn open(fs: &MemFs, rng: &mut Rng, index: usize) -> Self {
+        let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
+        let filters = ["blocked", "modular", "standard", "standard-double"];
+        let builder = Db::builder(HOME)
+            .env(Env::deterministic(Arc::new(fs.clone()), 1))
+            .info_log(false)
+            .merge_policy(policies[index % 3])
+            .compression(Compression::ALL[index / 3 % 3])
+            .filter_layout(filters[index / 9 % 4].parse().expect("a filter"))
+            .size_ratio(3.0)
+            .write_buffer(rng.u64(3..9) << 10)
+            .file_size(rng.u64(3..9) << 10)
+            .block_bytes(rng.usize(200..900))
+            .large_values(400, 150);
+        let spaces = Spaces::create(builder.open().expect("create")).expect("keyspaces");
+        Self { spaces, oracle: Oracle::new(), written: Written::new(), flushed: 0 }
+    }
+
+    fn put(&mut self, space: usize, key: Vec<u8>, value: Vec<u8>) {
+        match space {
+            0 => self.spaces.db.put(&key, &value).expect("put"),
+            _ => self.spaces.others[space - 1].as_ref().expect("created").put(&key, &value).expect("put"),
+        }
+        self.written.entry((space, key.clone())).or_default().push(value.clone());
+        self.oracle.commit(&[Change::Put { space, key, value }]);
+    }
+
+    fn step(&mut self, rng: &mut Rng) {
+        let space = if rng.u8(..4) == 0 { rng.usize(1..SPACES.len()) } else { 0 };
+        let number = rng.usize(..250);
+        match rng.u32(..100) {
+            0..84 => {
+                let length = if rng.u8(..12) == 0 { rng.usize(400..1_500) } else { rng.usize(1..120) };
+                let (byte, start) = (rng.alphanumeric(), rng.u64(..));
+                let value = [start.to_string().into_bytes(), vec![byte as u8; length]].concat();
+                self.put(space, key(number), value);
+            }
+            84..94 => {
+                let key = key(number);
+                match space {
+                    0 => self.spaces.db.delete(&key),
+                    _ => self.spaces.others[space - 1].as_ref().expect("created").delete(&key),
+                }
+                .expect("delete");
+                self.oracle.commit(&[Change::Delete { space, key }]);
+            }
+            94..98 => {
+                let (from, to) = (key(number), key(number + rng.usize(1..30)));
+                let range = from.clone()..to.clone();
+                match space {
+                    0 => self.spaces.db.delete_range(range),
+                    _ => self.spaces.others[space - 1].as_ref().expect("created").delete_range(range),
+                }
+                .expect("delete_range");
+                let span = (Bound::Included(from), Bound::Excluded(to));
+                self.oracle.commit(&[Change::DeleteRange { space, span }]);
+            }
+            98 => {
+                self.spaces.db.flush().expect("flush");
+                self.flushed = self.oracle.issued();
+            }
+            _ => {
+                self.spaces.db.sync().expect("sync");
+                self.oracle.mark_durable();
+            }
+        }
+    }
+
+    fn finish(mut self, fs: &MemFs, is_closed: bool) -> Subject {
+        let Spaces { db, others } = self.spaces;
+        drop(others);
+        match is_closed {
+            true => {
+                db.close().expect("close");
+                self.oracle.mark_durable();
+            }
+            false => drop(db),
+        }
+        Subject { files: files_of(fs), oracle: self.oracle, flushed: self.flushed, written: self.written }
+    }
+}
+
+fn files_of(fs: &MemFs) -> Files {
+    let home = Path::new(HOME);
+    let entries = fs.list(home).expect("list").into_iter().filter(|entry| !entry.is_dir);
+    entries.map(|entry| (entry.name.clone(), read_file(fs, &home.join(&entry.name)).expect("read"))).collect()
+}
+
+fn disk_of(files: &Files) -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new(HOME)).expect("mkdir");
+    for (name, bytes) in files {
+        let mut file = fs.create(&Path::new(HOME).join(name)).expect("create");
+        append_all(&mut *file, bytes).expect("append");
+    }
+    fs
+}
+
+fn subject(rng: &mut Rng, index: usize) -> Subject {
+    let fs = MemFs::new();
+    let mut writer = Writer::open(&fs, rng, index);
+    for _ in 0..rng.usize(100..700) {
+        writer.step(rng);
+    }
+    writer.finish(&fs, rng.bool())
+}
+
+/// Damages one file; says how.
+fn damage(rng: &mut Rng, files: &mut Files) -> String {
+    let names: Vec<String> = files.keys().filter(|name| *name != "LOCK").cloned().collect();
+    let name = &names[rng.usize(..names.len())];
+    let bytes = files.get_mut(name).expect("it is there");
+    let length = bytes.len();
+    match rng.u32(..100) {
+        _ if length == 0 => format!("{name}, which is empty, left alone"),
+        0..55 => {
+            let at = rng.usize(..length);
+            bytes[at] ^= 1 << rng.u32(..8);
+            format!("byte {at} of {name} flipped")
+        }
+        55..70 => {
+            let to = rng.usize(..length);
+            bytes.truncate(to);
+            format!("{name} cut from {length} to {to} bytes")
+        }
+        70..80 => {
+            let from = rng.usize(..length) / 512 * 512;
+            let to = length.min(from + 512 * rng.usize(1..10));
+            bytes[from..to].fill(rng.u8(..) & 0x5a);
+            format!("bytes {from}..{to} of {name} overwritten")
+        }
+        80..88 => {
+            files.remove(name);
+            format!("{name} removed")
+        }
+        88..96 => {
+            let kind = |name: &str| name.rsplit('.').next().map(str::to_owned);
+            let alike: Vec<&String> = names.iter().filter(|other| kind(other) == kind(name)).collect();
+            let other = alike[rng.usize(..alike.len())].clone();
+            let (one, two) = (files[name].clone(), files[&other].clone());
+            files.insert(name.clone(), two);
+            files.insert(other.clone(), one);
+            format!("{name} and {other} swapped")
+        }
+        _ => {
+            bytes.extend_from_slice(&[0x5a; 100]);
+            format!("100 bytes behind the end of {name}")
+        }
+    }
+}
+
+/// What a repair made.
+struct Repaired {
+    report: RepairReport,
+    state: State,
+}
+
+/// Repairs, and holds what is true of any repair.
+fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
+    let fs = disk_of(files);
+    let env = Env::deterministic(Arc::new(fs.clone()), 2);
+    let report = shamba::repair(&env, Path::new(HOME), Path::new(OUT))
+        .map_err(|error| format!("repair: {}: {error}", error.kind()))?;
+    if files_of(&fs) != *files {
+        return Err("the original was changed".to_owned());
+    }
+    let failed = |error: shamba::Error| format!("the repaired database: {}: {error}", error.kind());
+    let db = Db::builder(OUT).env(env).info_log(false).create_if_missing(false).open().map_err(failed)?;
+    let check = db.verify().map_err(failed)?;
+    if !check.is_clean() || !check.warnings.is_empty() {
+        return Err(format!("the repaired database does not check clean: {check:?}"));
+    }
+    let mut state = State::new();
+    for name in db.keyspaces() {
+        let pairs = db.keyspace(&name).map_err(failed)?.iter();
+        let pairs = pairs.map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())));
+        let pairs: BTreeMap<_, _> = pairs.collect::<Result<_, _>>().map_err(failed)?;
+        if !pairs.is_empty() {
+            state.insert(name, pairs);
+        }
+    }
+    for (name, pairs) in &state {
+        // Without a manifest and its own word nobody knows of which keyspace a table is; a log says numbers.
+        let spaces = match SPACES.iter().position(|known| known == name) {
+            Some(space) => space..space + 1,
+            None if !report.manifest && (name == UNATTRIBUTED || name.starts_with("keyspace-")) => {
+                0..SPACES.len()
+            }
+            None => return Err(format!("there was no keyspace {name:?}")),
+        };
+        for (key, value) in pairs {
+            let is_written = |space| {
+                let values = subject.written.get(&(space, key.clone()));
+                values.is_some_and(|values| values.contains(value))
+            };
+            if !spaces.clone().any(is_written) {
+                return Err(format!("{} of {name} has a value that was never written", key.escape_ascii()));
+            }
+        }
+    }
+    Ok(Repaired { report, state })
+}
+
+fn lost<'a>(report: &'a RepairReport, loss: &'a [Loss]) -> impl Iterator<Item = &'a LostRange> {
+    report.lost.iter().filter(move |lost| loss.contains(&lost.loss))
+}
+
+/// Keys outside the lost ranges have the value of a commit from `least` on.
+fn compare(subject: &Subject, repaired: &Repaired, least: u64, tally: &mut Tally) -> Result<(), String> {
+    let Repaired { report, state } = repaired;
+    for (space, name) in SPACES.iter().enumerate() {
+        for key in subject.oracle.keys(space) {
+            let got = state.get(*name).and_then(|pairs| pairs.get(key)).map(Vec::as_slice);
+            let mut allowed = (least..=subject.oracle.issued()).map(|at| subject.oracle.get(space, key, at));
+            tally.add("keys", 1);
+            if allowed.any(|allowed| allowed == got) {
+                tally.add("keys that are right", 1);
+                continue;
+            }
+            let is_back = subject.oracle.get(space, key, subject.oracle.issued()).is_none();
+            let losses: &[Loss] = match is_back {
+                true => &[Loss::Entries, Loss::Writes, Loss::Deletions],
+                false => &[Loss::Entries, Loss::Writes],
+            };
+            if !lost(report, losses).any(|lost| lost.contains(name, key)) {
+                let got = got.map(|value| value.escape_ascii().to_string());
+                return Err(format!(
+                    "{} of {name} is {got:?}, outside the lost ranges {:#?}",
+                    key.escape_ascii(),
+                    report.lost
+                ));
+            }
+            tally.add("keys that are lost", 1);
+        }
+    }
+    Ok(())
+}
+
+fn random_case(index: usize, base: u64) -> Result<Tally, String> {
+    let mut rng = Rng::with_seed(seed::mixed(base, index as u64));
+    let mut tally = Tally::default();
+    let subject = subject(&mut rng, index);
+    let whole = repaired(&subject, &subject.files).map_err(|error| format!("undamaged: {error}"))?;
+    if !whole.report.is_complete() || whole.state != subject.oracle.state(subject.oracle.issued()) {
+        return Err(format!("undamaged, something is lost: {:#?}", whole.report));
+    }
+    for _ in 0..4 {
+        let mut files = subject.files.clone();
+        let damages: Vec<String> = (0..rng.usize(1..4)).map(|_| damage(&mut rng, &mut files)).collect();
+        let told = damages.join("; ");
+        tally.add("damaged databases", 1);
+        let is_logs = damages.iter().any(|damage| damage.contains(".log"));
+        let is_manifest =
+            !files.contains_key("CURRENT") || told.contains("MANIFEST") || told.contains("CURRENT");
+        // What is promised of a log may be what is gone.
+        let least = if is_logs || is_manifest { subject.flushed } else { subject.oracle.issued() };
+        let repair = caught(|| {
+            let repaired = repaired(&subject, &files)?;
+            // Without a manifest nobody knows that there was another table.
+            if repaired.report.manifest || !told.contains(".sst removed") {
+                compare(&subject, &repaired, least, &mut tally)?;
+            }
+            Ok(repaired)
+        });
+        let repaired = repair.map_err(|error| format!("{told}: {error}"))?;
+        tally.add(if repaired.report.manifest { "with a manifest" } else { "without a manifest" }, 1);
+        tally.add(if repaired.report.is_complete() { "nothing lost" } else { "something lost" }, 1);
+    }
+    Ok(tally)
+}
+
+#[test]
+fn damaged_databases_are_repaired_as_far_as_they_are_whole() {
+    let base = seed::base(0x5ea1);
+    let cases = CASES * seed::number("SHAMBA_REPAIR").map_or(1, |times| times as usize);
+    let indexes: Vec<usize> = match seed::only_vector() {
+        Some(only) => vec![only],
+        None => (0..cases).collect(),
+    };
+    let tallies = pool::run(indexes.len(), |number| {
+        let index = indexes[number];
+        random_case(index, base).map_err(|error| {
+            let test = "repair::damaged_databases_are_repaired_as_far_as_they_are_whole";
+            format!("{error}\nrun again: {}", seed::Rerun { test, seed: base, vector: index })
+        })
+    });
+    let mut total = Tally::default();
+    tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
+    println!("repair\n{total}");
+    if seed::only_vector().is_none() {
+        total.require(&[
+            ("damaged databases", 900),
+            ("keys that are right", 100_000),
+            ("with a manifest", 300),
+            ("without a manifest", 50),
+            ("something lost", 200),
+            ("nothing lost", 50),
+        ]);
+        let (right, keys) = (total.get("keys that are right"), total.get("keys"));
+        assert!(right * 10 > keys * 6, "{right} of {keys} keys survive");
+    }
+}
+
+/// Where a data block lies with the chunks before it, and the keys from its first to the next block's.
+struct Stretch {
+    chunks: Range<usize>,
+    block: Range<usize>,
+    keys: (Vec<u8>, Option<Vec<u8>>),
+}
+
+fn stretches(env: &Env, name: &str) -> Vec<Stretch> {
+    let table = shamba::inspect::table_file(env, &Path::new(HOME).join(name)).expect("undamaged");
+    let mut from = 4096;
+    let firsts: Vec<Vec<u8>> = table.blocks.iter().map(|block| block.first_key.to_vec()).collect();
+    let blocks = table.blocks.iter().enumerate().map(|(number, block)| {
+        let (begin, end) = (block.offset as usize, (block.offset + block.bytes) as usize);
+        let chunks = std::mem::replace(&mut from, end)..begin;
+        Stretch { chunks, block: begin..end, keys: (firsts[number].clone(), firsts.get(number + 1).cloned()) }
+    });
+    blocks.collect()
+}
+
+/// One run, so that each key is in one block; tables damaged anywhere, the manifest, too, or not.
+fn block_case(index: usize, base: u64) -> Result<Tally, String> {
+    let mut rng = Rng::with_seed(seed::mixed(base, index as u64));
+    let mut tally = Tally::default();
+    let fs = MemFs::new();
+    let mut writer = Writer::open(&fs, &mut rng, index);
+    for number in 0..rng.usize(100..250) {
+        let length = if rng.u8(..10) == 0 { rng.usize(400..1_500) } else { rng.usize(1..120) };
+        writer.put(0, key(number), (0..length).map(|_| rng.u8(b'a'..b'q')).collect());
+    }
+    writer.spaces.db.compact().expect("compact");
+    writer.flushed = writer.oracle.issued();
+    let subject = writer.finish(&fs, true);
+    let env = Env::deterministic(Arc::new(disk_of(&subject.files)), 3);
+    let tables: Vec<&String> = subject.files.keys().filter(|name| name.ends_with(".sst")).collect();
+    let stretches: BTreeMap<&String, Vec<Stretch>> =
+        tables.iter().map(|name| (*name, stretches(&env, name))).collect();
+    for _ in 0..6 {
+        let mut files = subject.files.clone();
+        let mut told = Vec::new();
+        let mut bad: BTreeMap<&String, Vec<Range<usize>>> = BTreeMap::new();
+        let is_manifest_gone = rng.u8(..3) == 0;
+        if is_manifest_gone {
+            let manifest =
+                files.keys().find(|name| name.starts_with("MANIFEST")).expect("it is there").clone();
+            files.remove("CURRENT");
+            files.remove(&manifest);
+            told.push("no manifest".to_owned());
+        }
+        for _ in 0..rng.usize(1..4) {
+            let name = tables[rng.usize(..tables.len())];
+            let bytes = files.get_mut(name).expect("it is there");
+            let length = bytes.len();
+            // Data, the sections behind it, or the ends of the file; the birth id is needed if nobody else has it.
+            let at = match rng.u8(..3) {
+                0 => rng.usize(4096..length),
+                1 => length - 1 - rng.usize(..length.min(1_500)),
+                _ if is_manifest_gone => rng.usize(40..4096),
+                _ => rng.usize(..4096),
+            };
+            let end = if rng.bool() { at + 1 } else { length.min(at + rng.usize(1..300)) };
+            let end = if at < 4096 { end.min(4096) } else { end };
+            bytes[at..end].iter_mut().for_each(|byte| *byte ^= rng.u8(1..));
+            told.push(format!("bytes {at}..{end} of {name} ({length})"));
+            bad.entry(name).or_default().push(at..end);
+        }
+        let told = told.join("; ");
+        let repair = caught(|| {
+            let repaired = repaired(&subject, &files)?;
+            compare(&subject, &repaired, subject.flushed, &mut tally)?;
+            Ok(repaired)
+        });
+        let repaired = repair.map_err(|error| format!("{told}: {error}"))?;
+        tally.add("damaged databases", 1);
+        let got = |key: &[u8]| {
+            let spaces = [SPACES[0], UNATTRIBUTED].into_iter().filter_map(|name| repaired.state.get(name));
+            spaces.filter_map(|pairs| pairs.get(key)).map(Vec::as_slice).next()
+        };
+        for (name, stretches) in &stretches {
+            let touches = |range: &Range<usize>| {
+                bad.get(name)
+                    .is_some_and(|bad| bad.iter().any(|bad| bad.start < range.end && range.start < bad.end))
+            };
+            for stretch in stretches.iter().filter(|stretch| !touches(&stretch.block)) {
+                let (lower, upper) = stretch.keys.clone();
+                let last = stretches.last().map(|last| last.keys.0.clone());
+                // The last block's end is where the next table begins: its own keys are told by what follows.
+                let upper = match upper {
+                    Some(upper) => Bound::Excluded(upper),
+                    None => Bound::Included(last.unwrap_or_default()),
+                };
+                let span = (Bound::Included(lower), upper);
+                for (key, value) in subject.oracle.range(0, &span, subject.oracle.issued()) {
+                    if value.len() >= 400 && touches(&stretch.chunks) {
+                        continue;
+                    }
+                    tally.add("entries of undamaged blocks", 1);
+                    if got(key) != Some(value) {
+                        let key = key.escape_ascii();
+                        return Err(format!("{told}: {key}, in an undamaged block of {name}, is not there"));
+                    }
+                }
+                debug_assert!(contains(&span, &stretch.keys.0));
+            }
+        }
+    }
+    Ok(tally)
+}
+
+#[test]
+fn every_undamaged_block_is_kept() {
+    let base = seed::base(0xb10c);
+    let cases = 60 * seed::number("SHAMBA_REPAIR").map_or(1, |times| times as usize);
+    let indexes: Vec<usize> = match seed::only_vector() {
+        Some(only) => vec![only],
+        None => (0..cases).collect(),
+    };
+    let tallies = pool::run(indexes.len(), |number| {
+        let index = indexes[number];
+        block_case(index, base).map_err(|error| {
+            let test = "repair::every_undamaged_block_is_kept";
+            format!("{error}\nrun again: {}", seed::Rerun { test, seed: base, vector: index })
+        })
+    });
+    let mut total = Tally::default();
+    tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
+    println!("blocks kept by repair\n{total}");
+    if seed::only_vector().is_none() {
+        total.require(&[("damaged databases", 300), ("entries of undamaged blocks", 20_000)]);
+    }
+}
+
+#[test]
+fn a_repair_needs_an_empty_directory_of_its_own() {
+    let mut rng = Rng::with_seed(1);
+    let subject = subject(&mut rng, 0);
+    let fs = disk_of(&subject.files);
+    let env = Env::deterministic(Arc::new(fs.clone()), 2);
+    let refused = |target: &str| {
+        let error = shamba::repair(&env, Path::new(HOME), Path::new(target)).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        error.to_string()
+    };
+    fs.create_dir_all(Path::new("/full")).expect("mkdir");
+    append_all(&mut *fs.create(Path::new("/full/file")).expect("create"), b"x").expect("append");
+    assert!(refused("/full").contains("/full is not empty"));
+    assert!(refused("/db/inside").contains("lies in /db"));
+    assert!(refused(HOME).contains("lies in"));
+    let error = shamba::repair(&env, Path::new("/nowhere"), Path::new(OUT)).expect_err("nothing is there");
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_eq!(files_of(&fs), subject.files);
+}

@@ -5,7 +5,9 @@
 
 use serde_json::{Value, json};
 use shamba::inspect::{Ending, LogDescription, ModuleShape, TableDescription};
-use shamba::{Action, Db, Explanation, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, Stats, Step};
+use shamba::{
+    Action, Db, Explanation, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, Problem, Stats, Step,
+};
 
 use crate::text::{Notation, escape};
 
@@ -99,6 +101,17 @@ fn level_memory(level: &LevelMemory) -> Value {
         "index_held_bytes": level.index_held_bytes,
         "partitions_held": level.partitions.0,
         "partitions": level.partitions.1,
+    })
+}
+
+/// A damaged place.
+pub fn problem(problem: &Problem) -> Value {
+    json!({
+        "file": problem.file.display().to_string(),
+        "offset": problem.offset,
+        "structure": problem.structure,
+        "detail": problem.detail,
+        "affected": problem.affected,
     })
 }
 

@@ -13,6 +13,7 @@ mod load;
 mod manifest;
 mod memory;
 mod put;
+mod repair;
 mod scan;
 mod stats;
 mod table;
@@ -56,6 +57,8 @@ pub enum Command {
     Memory(memory::MemoryArgs),
     /// Read every byte of a database and report all damage
     Check(check::CheckArgs),
+    /// Make a new database of everything that a damaged one still holds
+    Repair(repair::RepairArgs),
     /// Make an independent database in another directory from the present state
     Checkpoint(checkpoint::CheckpointArgs),
     /// Merge everything into one run
@@ -95,6 +98,7 @@ impl Command {
             Self::Stats(args) => stats::run(&args, out),
             Self::Memory(args) => memory::run(&args, out),
             Self::Check(args) => check::run(&args, out),
+            Self::Repair(args) => repair::run(&args, out),
             Self::Checkpoint(args) => checkpoint::run(&args),
             Self::Compact(args) => compact::run(&args),
             Self::Table(args) => table::run(&args, out),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::support::{Dir, files, run, run_with};
+use crate::support::{Dir, files, flip, run, run_with};
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
@@ -37,7 +37,10 @@ fn every_schema_and_field_is_described() {
     let options = dir.path("OPTIONS");
     let text = "[CFOptions \"default\"]\n[TableOptions/BlockBasedTable \"default\"]\n";
     std::fs::write(&options, text).expect("writable");
-    let commands: [&[&str]; 22] = [
+    let (damaged, repaired) = (dir.database("damaged", 300), dir.path("repaired"));
+    let broken = files(&damaged, "sst").remove(0);
+    flip(&broken, 4200, 1);
+    let commands: [&[&str]; 23] = [
         &["get", &db, "late"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],
@@ -50,6 +53,7 @@ fn every_schema_and_field_is_described() {
         &["tune", &db, "--dry-run"],
         &["check", &db],
         &["check", &db, "--layout"],
+        &["repair", &damaged, "--out", &repaired],
         &["table", &table],
         &["wal", &log],
         &["manifest", &db],

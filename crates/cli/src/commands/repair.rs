@@ -1,0 +1,135 @@
+//! `shamba repair DB --out DIR`: a new database of everything that a damaged one still holds.
+//!
+//! The damaged one is not touched. What is lost is listed, as ranges of keys; the exit code is 0 all the same, for
+//! what is left was repaired.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use shamba::env::Env;
+use shamba::{LostRange, RepairReport};
+
+use crate::exit::Failure;
+use crate::json;
+use crate::open;
+use crate::output::{Out, warn};
+use crate::sizes::counted;
+use crate::text::Notation;
+
+/// Arguments of `repair`.
+#[derive(Args)]
+pub struct RepairArgs {
+    /// The damaged database; nothing of it is changed
+    db: PathBuf,
+    /// Where the new database goes; must be empty or not exist
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Print keys as hex
+    #[arg(long)]
+    hex: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &RepairArgs, out: &mut Out) -> Result<(), Failure> {
+    if !open::has_any(&args.db)? {
+        return Err(Failure::missing(&args.db));
+    }
+    // A path through a link must not lead into the original.
+    let (db, target) = (resolved(&args.db), resolved(&args.out));
+    let lies_within = target.starts_with(&db).then(|| args.db.join("out"));
+    let target = lies_within.as_deref().unwrap_or(&args.out);
+    let report = shamba::repair(&Env::real(), &args.db, target)?;
+    let notation = Notation::from_switch(args.hex);
+    if args.json {
+        return out.json(&object(args, &report, notation));
+    }
+    report.warnings.iter().for_each(warn);
+    for problem in &report.problems {
+        out.line(problem.to_string())?;
+    }
+    for lost in &report.lost {
+        out.line(format!("lost: {}", line(lost, notation)))?;
+    }
+    out.line(summary(args, &report))
+}
+
+/// The path without links, as far as it exists.
+fn resolved(path: &std::path::Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let there = absolute.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match there {
+        Some((above, real)) => match absolute.strip_prefix(above) {
+            Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+            _ => real,
+        },
+        None => absolute,
+    }
+}
+
+fn line(lost: &LostRange, notation: Notation) -> String {
+    let keyspace = match &lost.keyspace {
+        Some(keyspace) => format!("of keyspace \"{}\"", keyspace.escape_default()),
+        None => "of any keyspace".to_string(),
+    };
+    let upper = match &lost.upper {
+        Some(upper) => format!(" to before \"{}\"", notation.show(upper)),
+        None => String::new(),
+    };
+    format!(
+        "{} {keyspace}, keys from \"{}\"{upper}: {}",
+        lost.loss.name(),
+        notation.show(&lost.lower),
+        lost.detail
+    )
+}
+
+fn summary(args: &RepairArgs, report: &RepairReport) -> String {
+    let lost = match report.lost.len() {
+        0 => "nothing is lost".to_string(),
+        count => format!("{} with losses", counted(count as u64, "range", "ranges")),
+    };
+    format!(
+        "{lost}: {} written to {}, out of {} in {} and {} in logs",
+        counted(report.entries_written, "entry", "entries"),
+        args.out.display(),
+        counted(report.entries_read, "entry", "entries"),
+        counted(report.tables, "table", "tables"),
+        counted(report.log_operations, "operation", "operations"),
+    )
+}
+
+fn object(args: &RepairArgs, report: &RepairReport, notation: Notation) -> Value {
+    let lost: Vec<Value> = report
+        .lost
+        .iter()
+        .map(|lost| {
+            json!({
+                "keyspace": lost.keyspace,
+                "from": notation.show(&lost.lower),
+                "to": lost.upper.as_ref().map(|upper| notation.show(upper)),
+                "loss": lost.loss.name(),
+                "file": lost.file.display().to_string(),
+                "offset": lost.offset,
+                "detail": lost.detail,
+            })
+        })
+        .collect();
+    let problems: Vec<Value> = report.problems.iter().map(json::problem).collect();
+    json!({
+        "schema": "shamba.repair/1",
+        "out": args.out.display().to_string(),
+        "complete": report.is_complete(),
+        "manifest": report.manifest,
+        "lost": lost,
+        "problems": problems,
+        "warnings": report.warnings,
+        "keyspaces": report.keyspaces,
+        "tables": report.tables,
+        "entries_read": report.entries_read,
+        "log_operations": report.log_operations,
+        "entries_written": report.entries_written,
+    })
+}

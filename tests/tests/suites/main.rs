@@ -19,5 +19,7 @@ mod metamorphic;
 mod model;
 mod peers;
 mod planted;
+mod repair;
 mod scarce;
 mod stress;
+mod sweep;

@@ -14,7 +14,7 @@ use shamba::{Compression, Db, Durability, MergePolicy, Sizing};
 use crate::support::{Dir, Run, run};
 
 const FLIPS: usize = 640;
-const ENTRIES: usize = 300;
+const ENTRIES: usize = 400;
 
 fn value(number: usize) -> String {
     let length = if number % 100 == 7 { 5_000 } else { 40 + number % 90 };
@@ -141,7 +141,8 @@ fn the_binary_answers_rightly_or_names_the_damage() {
     println!("{FLIPS} flips over {bytes} bytes of {} files", files.len());
     for (command, codes) in ["dump", "check", "get"].iter().zip(codes) {
         println!("  {command}: {} right, {} exit 2, {} exit 5", codes[0], codes[2], codes[5]);
-        let right = if *command == "get" { FLIPS / 10 } else { 5 };
+        // A check tells nearly every flip: only filters and the tail of the log leave it without a problem.
+        let right = if *command == "get" { FLIPS / 10 } else { 0 };
         assert!(codes[0] > right && codes[2] > FLIPS / 20, "{command}: {codes:?}");
     }
 }

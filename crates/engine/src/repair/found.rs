@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use shamba_env::{DirEntry, Env};
 use shamba_key::SeqNo;
-use shamba_table::{BirthId, OpenFiles, Salvage, TableId, parse_table_file_name, table_file_name};
+use shamba_table::{
+    BirthId, OpenFiles, Salvage, TableId, open_files_within, parse_table_file_name, table_file_name,
+};
 
 use super::report::{Loss, RepairReport};
 use crate::error::{Error, ErrorKind, Result};
@@ -263,7 +265,8 @@ impl<'a> Tables<'a> {
     fn new(env: &'a Env, dir: &'a Path, entries: &[DirEntry]) -> Self {
         let files = entries.iter().filter(|entry| !entry.is_dir);
         let by_id = files.filter_map(|entry| parse_table_file_name(&entry.name)).collect();
-        let files = Arc::new(OpenFiles::new(crate::settings::Settings::default().max_open_files as usize));
+        let wanted = crate::settings::Settings::default().max_open_files as usize;
+        let files = Arc::new(OpenFiles::new(open_files_within(wanted, env.vfs.open_files_max())));
         Self { env, dir, files, by_id, by_birth: None, opened: BTreeMap::new() }
     }
 

@@ -158,7 +158,7 @@ killers! {
     BatchSplitInLog: "suites" "crash::every_crash_leaves_a_legal_state";
     FollowerAcked: "shamba" "write::queue::tests::every_writer_of_a_group_that_failed_is_told";
     HalfBatchVisible: "suites" "concurrency::sums_hold_under_leveling";
-    WritesAfterFailure: "suites" "faults::every_call_fails_once";
+    WritesAfterFailure: "failures" "no_write_is_taken_after_a_failed_sync";
     CurrentUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
     ManifestUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
     EditUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
@@ -203,7 +203,7 @@ killers! {
     VersionFromFuture: "suites" "model::operations_against_the_oracle";
     RangeDeleteFromFuture: "suites" "model::operations_against_the_oracle";
     RunRangeDeletesUnseen: "suites" "model::operations_against_the_oracle";
-    ErrorAsNotFound: "suites" "faults::every_call_fails_once";
+    ErrorAsNotFound: "failures" "a_failed_read_is_an_error_however_a_key_is_looked_up";
     MultiGetWithoutFloor: "suites" "model::operations_against_the_oracle";
     MultiGetStopsEarly: "suites" "model::operations_against_the_oracle";
     TurnWithoutSeek: "shamba" "read::merge::tests::random_walks_agree_with_a_sorted_vector";

@@ -116,6 +116,40 @@ fn a_read_error_in_the_middle_of_a_merge_loses_nothing() -> Result<()> {
     Ok(())
 }
 
+/// A lookup that could not read says so: an error is never "not there".
+#[test]
+fn a_failed_read_is_an_error_however_a_key_is_looked_up() -> Result<()> {
+    let (faults, env) = faulty(Arc::new(MemFs::new()));
+    put_some(&builder(&env).open()?)?;
+    let db = builder(&env).open()?;
+    db.flush()?;
+    faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::Read]).at_path(".sst").sticky());
+    assert_eq!(kind(db.get("key00050")), Err(ErrorKind::Io));
+    assert_eq!(kind(db.contains_key("key00050")), Err(ErrorKind::Io));
+    assert_eq!(kind(db.multi_get(["key00050", "key00099"])), Err(ErrorKind::Io));
+    assert_eq!(kind(db.get_with("key00050", <[u8]>::len)), Err(ErrorKind::Io));
+    assert_eq!(kind(db.snapshot().get("key00050")), Err(ErrorKind::Io));
+    assert!(db.iter().any(|entry| kind(entry) == Err(ErrorKind::Io)));
+    faults.clear_rules();
+    assert!(db.contains_key("key00050")? && db.multi_get(["key00099"])?[0].is_some());
+    Ok(())
+}
+
+/// Once writes are off they stay off: what the disk holds is unknown.
+#[test]
+fn no_write_is_taken_after_a_failed_sync() -> Result<()> {
+    let (faults, env) = faulty(Arc::new(MemFs::new()));
+    let db = builder(&env).open()?;
+    faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncData]).at_path(".log"));
+    assert_eq!(kind(db.put_with("unknown", "1", &Durability::Sync.into())), Err(ErrorKind::Io));
+    assert_eq!((kind(db.flush()), kind(db.sync())), (Err(ErrorKind::ReadOnly), Err(ErrorKind::ReadOnly)));
+    for durability in [Durability::Sync, Durability::NoSync, Durability::Buffered] {
+        assert_eq!(kind(db.put_with("refused", "2", &durability.into())), Err(ErrorKind::ReadOnly));
+    }
+    assert!(!db.contains_key("unknown")? && !db.contains_key("refused")?);
+    Ok(())
+}
+
 /// The log was sealed for lack of space and no write came after: close still owes its sync.
 #[test]
 fn close_syncs_a_log_that_was_sealed_for_lack_of_space() -> Result<()> {

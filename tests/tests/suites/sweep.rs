@@ -161,7 +161,6 @@ fn subject(filter: &str, compression: Compression, is_closed: bool) -> Subject {
         let files = fs.list(home).expect("list");
         files.into_iter().rfind(|file| file.name.ends_with(".log")).expect("a log")
     };
-    let synced_bytes = last_log().bytes as usize;
     for number in (5..KEYS).step_by(19) {
         writer.put(0, number, value(number, 4), Durability::NoSync);
     }
@@ -179,7 +178,6 @@ fn subject(filter: &str, compression: Compression, is_closed: bool) -> Subject {
         false => drop(db),
     }
     let last_log = last_log();
-    let synced_bytes = if is_closed { last_log.bytes as usize } else { synced_bytes };
     let files: Files = fs
         .list(home)
         .expect("list")
@@ -188,6 +186,9 @@ fn subject(filter: &str, compression: Compression, is_closed: bool) -> Subject {
         .map(|entry| (entry.name.clone(), read_file(&fs, &home.join(&entry.name)).expect("read")))
         .collect();
     let env = Env::deterministic(Arc::new(fs), 1);
+    // The frame that says how much was synced comes after that, and is not synced itself.
+    let log = shamba::inspect::wal_file(&env, &home.join(&last_log.name)).expect("undamaged");
+    let synced_bytes = if is_closed { last_log.bytes } else { log.promise } as usize;
     let filters = files.keys().filter(|name| name.ends_with(".sst")).map(|name| {
         let table = shamba::inspect::table_file(&env, &home.join(name)).expect("undamaged");
         let at = table.sections.iter().find(|section| section.kind.name() == "filter").expect("a filter");

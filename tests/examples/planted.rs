@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use shamba_tests::planted::{KILLERS, Killer, LIMIT, Verdict, ask};
+use shamba_tests::tally::Tally;
 
 /// The packages whose tests are asked.
 const PACKAGES: [&str; 5] = ["shamba-key", "shamba-filter", "shamba-table", "shamba", "shamba-tests"];
@@ -67,6 +68,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         }
     }
     eprint!("{HEAD}{rows}");
+    Tally::of(&[("killed", u64::from(killed)), ("tests asked", asked.len() as u64)]).keep("planted");
     eprintln!(
         "{killed} defects noticed, {} tests asked, {:.0} s",
         asked.len(),

@@ -49,6 +49,7 @@ fn run(words: &[String]) -> Result<String, String> {
         Some("kill") => {
             let tally = kill::cycles(&binary, place.path(), seed, number("--cycles", 300)?)?;
             eprint!("{tally}");
+            tally.keep("kill");
             Ok(report("kill", seed, begun, &format!("\"counts\":{}", tally.json())))
         }
         Some("syscalls") => {
@@ -73,6 +74,7 @@ fn run(words: &[String]) -> Result<String, String> {
                 Err(reason) => eprintln!("a full disk: skipped: {reason}"),
             }
             eprint!("{tally}");
+            tally.keep("scarce");
             Ok(report("scarce", seed, begun, &format!("\"counts\":{}", tally.json())))
         }
         _ => Err(USAGE.to_owned()),
@@ -98,6 +100,7 @@ fn sweep_all(
         sum.merge(&tally);
     }
     eprintln!("all together\n{sum}");
+    sum.keep("syscalls");
     Ok(format!("\"sweeps\":{{{}}},\"counts\":{}", parts.join(","), sum.json()))
 }
 

@@ -72,6 +72,8 @@ pub fn ask(
     let mut said = tempfile::tempfile()?;
     let mut command = Command::new(executable);
     command.args([killer.test, "--exact", "--nocapture"]).env(VARIABLE, defect.map_or("none", Defect::name));
+    // What a part of a suite reaches is not what it reaches.
+    command.env_remove("SHAMBA_TALLIES");
     match killer.vector {
         Some(vector) => command.env("SHAMBA_VECTOR", vector.to_string()),
         None => command.env_remove("SHAMBA_VECTOR"),

@@ -10,6 +10,32 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// These counts.
+    pub fn of(counts: &[(&str, u64)]) -> Self {
+        Self { counts: counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect() }
+    }
+
+    /// Tells what a suite has done: prints it, and keeps it.
+    ///
+    /// # Panics
+    /// As [`Self::keep`].
+    pub fn tell(&self, suite: &str, story: &str) {
+        println!("{suite}: {story}\n{self}");
+        self.keep(suite);
+    }
+
+    /// Keeps the counts in the directory that `SHAMBA_TALLIES` names (an absolute path), as lines of a count, a tab and its name,
+    /// for `cargo xtask reliability`.
+    ///
+    /// # Panics
+    /// If that is named and cannot be written.
+    pub fn keep(&self, suite: &str) {
+        let Some(directory) = std::env::var_os("SHAMBA_TALLIES") else { return };
+        let lines: String = self.counts.iter().map(|(name, count)| format!("{count}\t{name}\n")).collect();
+        let path = std::path::Path::new(&directory).join(suite);
+        std::fs::write(&path, lines).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+
     /// Adds to a count.
     pub fn add(&mut self, name: &str, more: u64) {
         if let Some(count) = self.counts.get_mut(name) {

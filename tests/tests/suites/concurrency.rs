@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
 use shamba::{Db, Durability, ErrorKind, MergePolicy, Slice, WriteOptions};
+use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
 
 const HOME: &str = "/db";
@@ -122,7 +123,8 @@ fn transfers(policy: MergePolicy) {
     assert_eq!(sum(db.iter()), (ACCOUNTS, ACCOUNTS * EACH));
     let stats = db.stats();
     assert!(stats.flushes > 10 && stats.merges > 0, "{} flushes, {} merges", stats.flushes, stats.merges);
-    println!("suite G, {policy}: {moved:?} transfers, {reads:?} sums");
+    let (moved, reads) = (moved.load(Ordering::Relaxed), reads.load(Ordering::Relaxed));
+    Tally::of(&[("transfers", moved), ("sums", reads)]).tell(&format!("concurrency-{policy}"), "suite G");
     db.close().expect("close");
     assert_eq!(sum(open(policy, &env).iter()), (ACCOUNTS, ACCOUNTS * EACH), "after a reopen");
 }

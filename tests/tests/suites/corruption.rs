@@ -365,7 +365,7 @@ fn every_byte_flipped_and_every_length_cut() {
         let bytes = subject.files.values().map(Vec::len).sum::<usize>();
         format!("  {}: {} files, {bytes} bytes\n", subject.name, subject.files.len())
     });
-    println!("suite E\n{}{total}", sizes.collect::<String>());
+    total.tell("corruption", &format!("suite E\n{}", sizes.collect::<String>()));
     if planted::is_asked() {
         return;
     }

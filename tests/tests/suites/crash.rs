@@ -155,7 +155,8 @@ fn every_crash_leaves_a_legal_state() {
     total.merge(&sum(&long.unwrap_or_else(|error| panic!("{error}"))));
     total.add("distinct images, of short lives", of_short);
     total.add("distinct images", explorer.distinct_images() as u64);
-    println!("suite C, seed {base}: 220 short lives, {LONG_LIVES} long ones\n{total}");
+    total.add("short lives", 220);
+    total.tell("crash", &format!("suite C, seed {base}: 220 short lives, {LONG_LIVES} long ones"));
     if planted::is_asked() {
         return;
     }
@@ -218,6 +219,7 @@ fn equal_seeds_make_equal_calls() {
         assert!(one.is_ok(), "seed {seed}: {one:?}");
         assert_eq!(one, two, "seed {seed}: {vector:?}");
     }
+    Tally::of(&[("seeds", 20)]).tell("determinism", "equal seeds, equal calls");
 }
 
 /// A checkpoint that was acknowledged is a database of its own, whatever happens to the machine after it.

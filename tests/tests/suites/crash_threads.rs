@@ -172,6 +172,6 @@ fn crashes_of_overlapping_work_leave_a_legal_state() {
         let synced = life.batches.iter().flatten().filter(|batch| batch.sync).count();
         tally.add("synced batches", synced as u64);
     }
-    println!("suite C with threads, seed {base}:\n{tally}");
+    tally.tell("crash-threads", &format!("suite C with threads, seed {base}"));
     tally.require(&[("distinct images", 1_000), ("synced batches", 10)]);
 }

@@ -176,7 +176,8 @@ fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
     );
     let mut total = Tally::default();
     tallies.iter().for_each(|tally| total.merge(tally));
-    println!("fault, then crash, seed {base}, no_wal {no_wal}:\n{total}");
+    let name = if no_wal { "fault-then-crash-no-wal" } else { "fault-then-crash" };
+    total.tell(name, &format!("suite D, seed {base}"));
     if !planted::is_asked() {
         total.require(minima);
     }

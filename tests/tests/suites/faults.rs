@@ -99,7 +99,7 @@ fn every_call_fails_once() {
     let tallies = pool::run(count, |index| case(base, index)).unwrap_or_else(|error| panic!("{error}"));
     let mut total = Tally::default();
     tallies.iter().for_each(|tally| total.merge(tally));
-    println!("suite D, seed {base}: {SCRIPTS} scripts\n{total}");
+    total.tell("faults", &format!("suite D, seed {base}: {SCRIPTS} scripts"));
     if !planted::is_asked() {
         total.require(&[("single-fault runs", 5_000), ("engine calls that failed", 1_000)]);
     }
@@ -119,6 +119,7 @@ fn storms_of_faults() {
     });
     let seen = seen.unwrap_or_else(|error| panic!("{error}"));
     let faults = seen.iter().map(|seen| seen.faults).sum::<u64>();
-    println!("suite D, seed {base}: {STORMS} storms, {faults} faults");
+    Tally::of(&[("storms", STORMS as u64), ("faults", faults)])
+        .tell("storms", &format!("suite D, seed {base}"));
     assert!(faults > 5_000, "{faults} faults are no storm");
 }

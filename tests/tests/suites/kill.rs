@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use shamba::{Db, Durability, MergePolicy};
+use shamba_tests::tally::Tally;
 
 const VARIABLE: &str = "SHAMBA_KILL_WORKER";
 const CYCLES: u32 = 12;
@@ -115,5 +116,5 @@ fn acknowledged_writes_survive_kill_9() {
             db.close().expect("close");
         }
     }
-    println!("suite F: {CYCLES} kills, {survived} batches");
+    Tally::of(&[("kills", u64::from(CYCLES)), ("batches", survived)]).tell("kill-worker", "suite F");
 }

@@ -17,6 +17,7 @@ use shamba::env::{Env, MemFs};
 use shamba::{Db, DigestKind, MergePolicy, Residency, Skipping, Stats};
 use shamba_tests::planted;
 use shamba_tests::seed::mixed;
+use shamba_tests::tally::Tally;
 use shamba_tests::vectors::{Vector, every_layout};
 
 const HOME: &str = "/db";
@@ -189,11 +190,10 @@ fn no_key_is_denied_whatever_is_in_memory() {
         }
         round += 1;
     }
-    println!(
-        "{made} checks in {} lives: {tested} modules tested, {skipped} skipped, {read} slices read, {hits} found in \
-         the block cache",
-        lives as u64 * round
-    );
+    let counts =
+        [("checks", made), ("modules tested", tested), ("modules skipped", skipped), ("slices read", read)];
+    Tally::of(&counts)
+        .tell("membership", &format!("{} lives; {hits} slices in the block cache", lives as u64 * round));
     assert_eq!(skipped_where_forbidden, 0, "modules skipped where none may be");
     // A suite that met none of these would prove nothing about them.
     assert!(tested > made / 4 && skipped > made / 100 && read > made / 1000 && hits > made / 1000);
@@ -236,5 +236,5 @@ fn no_key_is_denied_beside_merges_on_threads() {
         });
         db.close().expect("close");
     }
-    println!("{} checks beside merges", made.into_inner());
+    Tally::of(&[("checks", made.into_inner())]).tell("membership-threads", "beside merges");
 }

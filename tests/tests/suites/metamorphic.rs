@@ -122,7 +122,7 @@ fn scripts_end_alike_however_they_are_run() {
     let tallies = pool::run(SCRIPTS, |number| case(base, number)).unwrap_or_else(|error| panic!("{error}"));
     let mut total = Tally::default();
     tallies.iter().for_each(|tally| total.merge(tally));
-    println!("suite B, seed {base}: {SCRIPTS} scripts\n{total}");
+    total.tell("metamorphic", &format!("suite B, seed {base}: {SCRIPTS} scripts"));
     total.require(&[
         ("runs", (SCRIPTS * VECTORS) as u64),
         ("operations", SCRIPTS as u64 * VECTORS as u64 * OPERATIONS),

@@ -15,6 +15,7 @@ use shamba::env::{
     CrashPolicy, Effect, Env, FaultFs, FaultRule, MemFs, OpKind, SimFs, Vfs, append_all, read_file,
 };
 use shamba::{Builder, Db, Durability, ErrorKind, MergePolicy, WriteOptions, inspect};
+use shamba_tests::tally::Tally;
 
 const HOME: &str = "/db";
 
@@ -136,7 +137,7 @@ fn leveldb_193_no_hole_between_an_old_log_and_a_newer_one() {
     drop(db);
     let least = |k| durable.iter().rev().find(|(at, _)| *at <= k).map_or(0, |(_, number)| *number);
     let crashes = every_crash(&disk, start, least);
-    println!("peers: {crashes} crashes between logs");
+    Tally::of(&[("images", crashes)]).tell("peers-logs", "crashes between logs");
 }
 
 /// RocksDB 7701: a log that was cut exactly between two records looked whole.
@@ -285,7 +286,7 @@ fn leveldb_195_nothing_is_unlinked_before_what_replaces_it_is_durable() {
     }
     let least = |k| durable.iter().rev().find(|(at, _)| *at <= k).map_or(0, |(_, number)| *number);
     let crashes = every_crash(&disk, start, least);
-    println!("peers: {crashes} crashes around renames and removals");
+    Tally::of(&[("images", crashes)]).tell("peers-names", "crashes around renames and removals");
 }
 
 /// LevelDB 251: rot in the middle of the log cut everything behind it off in silence, zeros in it were accepted. RocksDB and
@@ -405,7 +406,7 @@ fn pebble_1212_a_crash_at_any_call_of_an_open_loses_nothing() {
         outer = inner;
     }
     assert!(crashes > 300, "{crashes} crashes of opens");
-    println!("peers: {crashes} crashes of opens");
+    Tally::of(&[("images", crashes)]).tell("peers-opens", "crashes of opens");
 }
 
 /// RocksDB, notes on format 6: a block in another's place had a right checksum.

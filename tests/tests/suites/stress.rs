@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, MemFs, SimFs, Vfs};
 use shamba::{Db, Durability, ErrorKind, MergePolicy, WriteOptions};
+use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
 
 const HOME: &str = "/db";
@@ -293,6 +294,7 @@ fn storms_of_faults_under_threads() {
         check_after_storm(&db, &ended, false);
         assert!(db.verify().expect("verify").problems.is_empty());
     }
-    println!("storms under threads: {faults} faults, {acked} writes acknowledged");
+    Tally::of(&[("faults", faults), ("writes acknowledged", acked as u64)])
+        .tell("stress", "suite G, storms under threads");
     assert!(faults > 100 && acked > 1_000);
 }

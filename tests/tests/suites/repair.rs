@@ -341,7 +341,7 @@ fn damaged_databases_are_repaired_as_far_as_they_are_whole() {
     });
     let mut total = Tally::default();
     tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
-    println!("repair\n{total}");
+    total.tell("repair", "suite E, repair");
     if seed::only_vector().is_none() {
         total.require(&[
             ("damaged databases", 900),
@@ -481,7 +481,7 @@ fn every_undamaged_block_is_kept() {
     });
     let mut total = Tally::default();
     tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
-    println!("blocks kept by repair\n{total}");
+    total.tell("repair-blocks", "suite E, blocks kept by repair");
     if seed::only_vector().is_none() {
         total.require(&[("damaged databases", 300), ("entries of undamaged blocks", 20_000)]);
     }

@@ -433,7 +433,7 @@ fn every_byte_flipped_leaves_answers_right_or_says_what_is_damaged() {
     let mut total = Tally::default();
     tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
     let flips = total.get("flips");
-    println!("every {stride}th byte\n{total}");
+    total.tell("sweep", &format!("every {stride}th byte"));
     for command in ["dump", "check", "lookups", "worst"] {
         let share = |end: End| {
             let count = total.get(&format!("{command}: {}", end.name()));

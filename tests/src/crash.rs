@@ -57,6 +57,8 @@ pub struct Recording {
     /// Names of keyspaces that were dropped on the way: a drop is durable at once, whatever writes are lost, so
     /// their content is that of no one commit and is not compared.
     dropped: Vec<&'static str>,
+    /// What a verdict on a disk depends on besides the disk.
+    context: u64,
 }
 
 /// What a crash may leave.
@@ -105,7 +107,8 @@ impl Recording {
             ops.iter().filter_map(|op| if let Op::DropSpace { space } = op { Some(*space) } else { None });
         let dropped = drops.map(|space| SPACES[space]).collect::<Vec<_>>();
         let states = (0..=oracle.issued()).map(|at| compared(oracle.state(at), &dropped)).collect();
-        Ok(Self { sim, vector: vector.clone(), ops: ops.to_vec(), marks, oracle, states, dropped })
+        let context = context_key(vector, &dropped);
+        Ok(Self { sim, vector: vector.clone(), ops: ops.to_vec(), marks, oracle, states, dropped, context })
     }
 
     /// A number that is equal for equal calls.
@@ -206,7 +209,7 @@ impl Explorer {
         tally: &mut Tally,
     ) -> Result<(), String> {
         let hash = image.image_hash();
-        let context = context_key(recording);
+        let context = recording.context;
         let known =
             self.seen.lock().expect("no check panics while it holds the map").get(&(context, hash)).copied();
         let found = match known {
@@ -302,7 +305,7 @@ impl Explorer {
         tally: &mut Tally,
     ) -> Result<(), String> {
         let vector = &recording.vector;
-        let context = context_key(recording);
+        let context = recording.context;
         let found = compared(state.clone(), &recording.dropped);
         for k in 0..=calls {
             for policy in disk.policies_for(k, image.image_hash()) {
@@ -424,10 +427,10 @@ fn compared(mut state: State, dropped: &[&str]) -> u64 {
 }
 
 /// What a verdict on a disk depends on besides the disk.
-fn context_key(recording: &Recording) -> u64 {
+fn context_key(vector: &Vector, dropped: &[&str]) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
-    format!("{:?} {:?}", recording.vector, recording.dropped).hash(&mut hasher);
+    format!("{vector:?} {dropped:?}").hash(&mut hasher);
     hasher.finish()
 }
 

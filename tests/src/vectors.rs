@@ -118,7 +118,8 @@ impl Vector {
             inbox: None,
             immutable: None,
             large_values: None,
-            memory_budget: None,
+            // The least there is: an open takes the least time then, and suites open thousands of disks.
+            memory_budget: Some(4 << 20),
             allocation: Allocation::Monkey,
             block_tags: true,
             memtable_index: true,

@@ -83,6 +83,7 @@ const ROWS: &[Row] = &[
             ("corruption", "flips in tables"),
             ("corruption", "flips in logs"),
             ("corruption", "flips in manifests"),
+            ("sweep", "flips"),
         ],
     ),
     row(6, "truncations, each length of each file", 5_000, 0, &[("corruption", "truncations")]),

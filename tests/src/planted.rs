@@ -190,6 +190,7 @@ killers! {
     FilterWithoutLastKey: "suites" "membership::no_key_is_denied_whatever_is_in_memory";
     ChecksumWithoutFile: "shamba_table" "tests::damage::a_swapped_file_and_another_way_of_hashing_are_refused";
     ChecksumWithoutPlace: "shamba_table" "tests::damage::a_block_in_another_place_does_not_pass";
+    ChecksumConstant: "shamba_table" "checksum::tests::the_file_the_place_and_every_bit_count";
     FenceOffByOne: "suites" "model::operations_against_the_oracle";
     NeighbourPrefix: "suites" "model::operations_against_the_oracle";
     SequenceCut: "suites" "model::operations_against_the_oracle";

@@ -10,6 +10,7 @@
 mod check;
 mod experiments;
 mod filters;
+mod fuzz;
 mod reliability;
 mod tidy;
 mod victim;
@@ -22,9 +23,13 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   planted [--write] [NAME...]
           switches on each planted defect in turn and fails where the test that should notice it does not, within 15 s;
           prints a JSON object each, and with --write the table of docs/results/planted.md
-  reliability [--full] [--write] [--json]
+  reliability [--full | --from DIR] [--write] [--json]
           runs the suites and prints what each reaches beside its target; --full adds the kills, the failing system calls,
-          the full disk and the planted defects; --write keeps the table of docs/results/reliability.md
+          the full disk and the planted defects; --from takes the counts that a run has left (SHAMBA_TALLIES=DIR cargo
+          test); --write keeps the table of docs/results/reliability.md
+  fuzz TARGET [--seconds N]
+          a decoder, or lives that bytes tell, under libFuzzer, guided by coverage; needs a C++ compiler; inputs that reach new
+          code go to fuzz/corpus/TARGET
   fpr-table [--quick] [--seed N]
           measures false-positive rates again; fails where the checked-in table differs by more than chance
   fpr-table --write
@@ -68,6 +73,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(),
         Some("planted") => experiments::planted(&arguments),
         Some("reliability") => reliability::run(&arguments),
+        Some("fuzz") => fuzz::run(&arguments),
         Some("fpr-table") => filters::fpr_table(&arguments),
         Some("membership") => filters::membership(&arguments),
         Some("overload") => experiments::overload(&arguments),

@@ -19,7 +19,7 @@ mod report;
 
 pub use self::report::{Loss, LostRange, RepairReport};
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use shamba_env::{Env, FileLock, LockKind};
 use shamba_key::SeqNo;
@@ -66,7 +66,11 @@ fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
         let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no database");
         return Err(Error::io("open", dir, source));
     }
-    if target.starts_with(dir) {
+    // Links are the caller's affair: names are all that a file system of any kind has.
+    let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io("look at", path, error));
+    let (from, to): (PathBuf, PathBuf) =
+        (absolute(dir)?.components().collect(), absolute(target)?.components().collect());
+    if to.starts_with(&from) {
         let (target, dir) = (target.display(), dir.display());
         return Err(Error::invalid(format!("{target} lies in {dir}, which is not to be changed")));
     }

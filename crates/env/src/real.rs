@@ -65,6 +65,8 @@ impl WriteFile for RealWriteFile {
 #[derive(Debug)]
 struct RealLock {
     file: Option<File>,
+    /// The process that took it: a copy of it in a forked one must not end it.
+    process: u32,
 }
 
 impl FileLock for RealLock {}
@@ -73,7 +75,9 @@ impl Drop for RealLock {
     fn drop(&mut self) {
         // Closing is not enough: a child that another thread is just starting has a copy of the descriptor until it runs
         // its program, and the lock lasts as long as any copy.
-        if let Some(file) = &self.file {
+        if let Some(file) = &self.file
+            && std::process::id() == self.process
+        {
             let _ = file.unlock();
         }
     }
@@ -175,13 +179,13 @@ impl Vfs for RealFs {
                 }
                 // A reader must not create the file; without one, no writer can be in the way.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Ok(Box::new(RealLock { file: None }));
+                    return Ok(Box::new(RealLock { file: None, process: 0 }));
                 }
                 Err(error) => return Err(error),
             },
         };
         match locked {
-            Ok(()) => Ok(Box::new(RealLock { file: Some(file) })),
+            Ok(()) => Ok(Box::new(RealLock { file: Some(file), process: std::process::id() })),
             Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -210,7 +214,7 @@ mod tests {
         file.try_lock().expect("free");
         // As a child has one between its birth and the start of its program.
         let copy = file.try_clone().expect("copied");
-        let held = RealLock { file: Some(file) };
+        let held = RealLock { file: Some(file), process: std::process::id() };
         let again = RealFs.lock(&path, LockKind::Exclusive).map(drop);
         assert_eq!(again.expect_err("held").kind(), io::ErrorKind::WouldBlock);
         drop(held);

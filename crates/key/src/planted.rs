@@ -112,6 +112,7 @@ defects! {
     FilterWithoutLastKey, "filter-without-last-key", "A filter is built without a table's last key.";
     ChecksumWithoutFile, "checksum-without-file", "Checksums are not salted with the file's birth id.";
     ChecksumWithoutPlace, "checksum-without-place", "Checksums are not salted with the offset.";
+    ChecksumConstant, "checksum-constant", "Every checksum is the same, so that damage passes: fuzzing is done so.";
     FenceOffByOne, "fence-off-by-one", "A separator is the first key of the next block.";
     NeighbourPrefix, "neighbour-prefix", "The last entry of a block gets the prefix of the group before its own.";
     SequenceCut, "sequence-cut", "Sequence numbers in a block lose all but the lowest byte of their distance.";

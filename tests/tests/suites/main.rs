@@ -12,6 +12,7 @@ mod crash_threads;
 mod fault_then_crash;
 mod faults;
 mod formats;
+mod fuzz;
 mod hash_sharing;
 mod kill;
 mod membership;

@@ -421,6 +421,18 @@ fn block_case(index: usize, base: u64) -> Result<Tally, String> {
             told.push(format!("bytes {at}..{end} of {name} ({length})"));
             bad.entry(name).or_default().push(at..end);
         }
+        if rng.u8(..2) == 0 {
+            // Zeros where a block was are what lies between blocks, unless an index says more.
+            let name = tables[rng.usize(..tables.len())];
+            let bytes = files.get_mut(name).expect("it is there");
+            let block = stretches[name][rng.usize(..stretches[name].len())].block.clone();
+            bytes[block.clone()].fill(0);
+            let at = bytes.len() - 1 - rng.usize(..bytes.len().min(1_500));
+            bytes[at] ^= rng.u8(1..);
+            told.push(format!("zeros in {block:?} and byte {at} of {name} ({})", bytes.len()));
+            bad.entry(name).or_default().extend([block, at..at + 1]);
+            tally.add("blocks of zeros", 1);
+        }
         let told = told.join("; ");
         let repair = caught(|| {
             let repaired = repaired(&subject, &files)?;
@@ -483,7 +495,11 @@ fn every_undamaged_block_is_kept() {
     tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
     total.tell("repair-blocks", "suite E, blocks kept by repair");
     if seed::only_vector().is_none() {
-        total.require(&[("damaged databases", 300), ("entries of undamaged blocks", 20_000)]);
+        total.require(&[
+            ("damaged databases", 300),
+            ("entries of undamaged blocks", 20_000),
+            ("blocks of zeros", 100),
+        ]);
     }
 }
 

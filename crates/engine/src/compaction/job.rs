@@ -16,7 +16,7 @@ use shamba_table::{EntryIter, RangeTombstone, Walk};
 use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
 use crate::compaction::policy::{
-    MergeJob, OutputRun, Reason, bytes_beside, move_edit, pick, pick_beside, slice_edit, slices,
+    MergeJob, OutputRun, bytes_beside, may_wait, move_edit, pick, pick_beside, slice_edit, slices,
 };
 use crate::compaction::reading::read_bytes;
 use crate::compaction::retention::Retention;
@@ -158,6 +158,7 @@ impl Core {
         let rules = self.rules(false);
         let is_long = turn == Turn::Own && plan.job.input_bytes(&plan.version) >= rules.long_bytes;
         let before_bytes = bytes_beside(&plan.version, &rules, &plan.job);
+        let may_wait = may_wait(&plan.job, &rules, plan.version.deepest_level());
         let mut installed = 0;
         while let Some(slice) = plan.slices().get(installed) {
             if self.is_stopping() || plan.keyspace.dropped.load(Ordering::Acquire) {
@@ -170,7 +171,7 @@ impl Core {
                 installed += 1;
                 self.count_time(plan, tally);
                 if installed < plan.slices().len() {
-                    if self.gives_way(plan) {
+                    if may_wait && self.gives_way(plan) {
                         return Ok(Ended::GaveWay);
                     }
                     if is_long {
@@ -246,17 +247,12 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the rest of a merge should wait. A level that is merged in place, which only a change of the design asks
-    /// for, may be most of the database: writers must not wait for it behind a full level 0, and when the design has
-    /// changed again it may not be wanted any more. The policy finds what is left of it.
+    /// Whether the rest of a merge that [`may_wait`] does: while level 0 is crowded, and when the design has changed again, so
+    /// that it may not be wanted any more. The policy finds what is left of it.
     fn gives_way(&self, plan: &MergePlan) -> bool {
-        let Reason::Runs { level } = plan.job.reason else { return false };
-        if plan.job.target_level != level {
-            return false;
-        }
         let rules = self.rules(false);
         let deepest = plan.keyspace.load().version.deepest_level();
-        rules.design.runs_allowed(level, deepest) > 1
+        rules.design.runs_allowed(plan.job.target_level, deepest) > 1
             || self.keyspaces.load().values().any(|other| rules.is_inbox_crowded(&other.load().version))
     }
 

@@ -31,6 +31,8 @@ use crate::wal::parse_log_file_name;
 
 /// Where entries go whose table says no keyspace, and of which the manifest is lost.
 const UNATTRIBUTED: &str = "unattributed";
+/// Its number: ids count up from 1, and no database has had so many keyspaces.
+const UNATTRIBUTED_ID: KeyspaceId = KeyspaceId(1 << 30);
 
 /// A table of which something is left, and the keys for which it counts.
 pub(super) struct Part {
@@ -77,9 +79,20 @@ impl Found {
         } else {
             found.take_all(&mut tables, report)?;
         }
-        found.space(KeyspaceId::DEFAULT, || DEFAULT_KEYSPACE.to_owned());
+        found.name_the_default();
         report.keyspaces = found.spaces.len() as u64;
         Ok(found)
+    }
+
+    /// The first keyspace is there and has its name, and no other has it, whatever the manifest says.
+    fn name_the_default(&mut self) {
+        for (id, space) in &mut self.spaces {
+            if *id != KeyspaceId::DEFAULT && space.name == DEFAULT_KEYSPACE {
+                space.name = format!("{DEFAULT_KEYSPACE}-{id}");
+            }
+        }
+        let first = self.space(KeyspaceId::DEFAULT, || DEFAULT_KEYSPACE.to_owned());
+        DEFAULT_KEYSPACE.clone_into(&mut first.name);
     }
 
     /// The tables that the manifest names.
@@ -132,7 +145,7 @@ impl Found {
             let keyspace = match (origin, known.get(&id)) {
                 (Some(origin), _) => KeyspaceId(origin.keyspace),
                 (None, Some(known)) => *known,
-                (None, None) => self.unattributed(),
+                (None, None) => UNATTRIBUTED_ID,
             };
             let name = origin.map(|origin| origin.name.clone());
             let space = self.space(keyspace, || name.unwrap_or_else(|| UNATTRIBUTED.to_owned()));
@@ -142,9 +155,8 @@ impl Found {
                 lower: lower.clone(),
                 upper: upper.cloned(),
             });
-            if name == UNATTRIBUTED {
-                let detail =
-                    format!("nobody says of which keyspace it is: its entries are in {UNATTRIBUTED:?}");
+            if keyspace == UNATTRIBUTED_ID {
+                let detail = format!("nobody says of which keyspace it is: its entries are in {name:?}");
                 let error = Error::corruption(&path, 0, "table", detail);
                 report.lose(None, Some(keys.clone()), Loss::Entries, &path, &error);
             }
@@ -155,14 +167,6 @@ impl Found {
             }
         }
         Ok(())
-    }
-
-    /// A keyspace of its own for tables of which nobody knows where they belong.
-    fn unattributed(&self) -> KeyspaceId {
-        let known = self.spaces.iter().find(|(_, space)| space.name == UNATTRIBUTED).map(|(id, _)| *id);
-        known.unwrap_or_else(|| {
-            KeyspaceId(self.spaces.keys().last().map_or(1, |id| id.0.saturating_add(1).max(1)))
-        })
     }
 
     /// The keyspace `id`, by the name that `name` says if it is new and nobody has that name.

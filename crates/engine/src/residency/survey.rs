@@ -28,6 +28,9 @@ const SEARCH_CPU_NS: f64 = 400.0;
 const PARTITION_CPU_NS: f64 = 400.0;
 /// One probe of a module.
 const PROBE_NS: f64 = 8.0;
+/// Getting a slice for one lookup where the cache has it: finding it there, looking at what it is, and the probe of cold memory. Without this
+/// a filter whose slices are all in the cache looks as good as one that is held.
+const SLICE_CPU_NS: f64 = 1_000.0;
 /// What a byte of a slice that is read for one lookup costs, beside the read: slices are larger than blocks.
 const SLICE_NS_PER_BYTE: f64 = 0.3;
 /// A read where only reads count: any figure will do, as long as all consumers of memory are judged by the same.
@@ -78,9 +81,11 @@ impl Prices {
     fn fetch_ns(&self, modules: &[Module]) -> f64 {
         let slices: u64 = modules.iter().map(|module| u64::from(module.slices)).sum();
         let bytes: u64 = modules.iter().map(|module| module.bytes).sum();
-        let copy_ns =
-            if self.probe_ns > 0.0 { bytes as f64 / slices.max(1) as f64 * SLICE_NS_PER_BYTE } else { 0.0 };
-        self.read_share * (self.read_ns + copy_ns)
+        if self.probe_ns == 0.0 {
+            return self.read_share * self.read_ns;
+        }
+        let copy_ns = bytes as f64 / slices.max(1) as f64 * SLICE_NS_PER_BYTE;
+        SLICE_CPU_NS + self.read_share * (self.read_ns + copy_ns)
     }
 
     /// Where computing costs nothing, and a search as many reads as it takes on average.

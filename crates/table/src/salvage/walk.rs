@@ -23,6 +23,8 @@ use crate::values;
 
 /// Data blocks as they are named in errors.
 const DATA_BLOCK: &str = "data block";
+/// As many zeros in a stretch that is searched may be a block that was overwritten with them, or what lies between two.
+const ZEROS_LEAST: u64 = 20;
 /// Payloads of blocks of several entries are at most as long where the properties do not say.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 
@@ -74,6 +76,10 @@ pub struct SalvageWalk {
     last: Option<(Vec<u8>, SeqNo)>,
     /// Entries so far.
     count: u64,
+    /// Zeros met in a search since the last block.
+    zeros: u64,
+    /// The keys between which lay as many that a block may be missing there, which only the count of all entries tells.
+    doubts: Vec<(Bytes, Option<Bytes>)>,
     /// The gap that the next good block ends: the lower bound, what separators say of the upper one, and the damage.
     open: Option<(Bytes, Option<Bytes>, Error)>,
     gaps: Vec<Gap>,
@@ -100,6 +106,8 @@ impl SalvageWalk {
             finder: Finder::new(),
             last: None,
             count: 0,
+            zeros: 0,
+            doubts: Vec::new(),
             open: None,
             gaps: Vec::new(),
         }
@@ -219,6 +227,8 @@ impl SalvageWalk {
                 Found::Nothing { is_damage } => {
                     if is_damage {
                         self.lose_found(search.start);
+                    } else {
+                        self.zeros += 1;
                     }
                     search.start += 1;
                 }
@@ -282,13 +292,31 @@ impl SalvageWalk {
     /// Goes on with a block that counts.
     fn take_block(&mut self, entries: Vec<SalvagedEntry>) {
         if let Some(first) = entries.first() {
-            self.close(Some(successor(&first.key)));
+            let upper = Some(successor(&first.key));
+            self.doubt(upper.clone());
+            self.close(upper);
         }
         if let Some(last) = entries.last() {
             self.last = Some((last.key.clone(), last.seq));
         }
         self.count += entries.len() as u64;
         self.entries = entries.into();
+    }
+
+    /// Ends a stretch of zeros before `upper`.
+    fn doubt(&mut self, upper: Option<Bytes>) {
+        if std::mem::take(&mut self.zeros) >= ZEROS_LEAST {
+            let lower = self.last_key();
+            self.doubts.push((lower, upper));
+        }
+    }
+
+    /// The last key so far, or the first that the table may have.
+    fn last_key(&self) -> Bytes {
+        let last = self.last.as_ref().map(|(key, _)| Bytes::copy_from_slice(key));
+        last.unwrap_or_else(|| {
+            self.table.properties.as_ref().map_or_else(Bytes::new, |known| known.smallest.clone())
+        })
     }
 
     /// Damage that takes no key with it by itself.
@@ -351,6 +379,16 @@ impl SalvageWalk {
             } else {
                 // Where the file ends too soon nothing is met that would be damaged.
                 self.lose_found(self.at);
+            }
+        }
+        let is_complete = self.table.properties.as_ref().is_some_and(|known| known.entries == self.count);
+        self.doubt(upper.clone());
+        if !is_complete {
+            for (lower, upper) in std::mem::take(&mut self.doubts) {
+                let detail =
+                    "entries are missing, and zeros lie where the damaged index may have listed a block";
+                let error = self.table.file.damaged(self.table.data.offset, DATA_BLOCK, detail);
+                self.gaps.push(Gap { lower, upper, error });
             }
         }
         self.close(upper);

@@ -12,7 +12,7 @@
 //! Not here: who asks (`compaction::job`).
 
 use super::fluid::Down;
-use super::job::{MergeJob, Target};
+use super::job::{MergeJob, Reason, Target};
 use super::rules::Rules;
 use crate::planted::{Defect, is_planted};
 use crate::version::Version;
@@ -31,6 +31,14 @@ fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
             job.target_run != Target::Existing(run) && job.inputs.iter().all(|input| input.run != run);
         is_free || is_planted(Defect::BesideTakesInputs)
     })
+}
+
+/// Whether the rest of `job` may be put off half-way: a leveled level that is merged in place, which only a change of the design asks
+/// for, may be most of the database, and nothing can be done beside it: writers must not wait for it behind a full level 0.
+/// A tiered level that is merged in place has company.
+pub(crate) fn may_wait(job: &MergeJob, rules: &Rules, deepest: u32) -> bool {
+    matches!(job.reason, Reason::Runs { level } if level == job.target_level)
+        && rules.design.runs_allowed(job.target_level, deepest) == 1
 }
 
 /// What lies on the levels that `job` leaves to others, but for the inbox; `None` if it has no company: it is not long, or
@@ -141,6 +149,10 @@ mod tests {
         let runs = "L2: r4@4[4:a..z 200] r3@3[3:a..z 200] r2@2[2:a..z 200] r1@1[1:a..z 900]\n";
         let long = super::super::pick(&tree(runs), &rules).expect("a merge");
         assert_eq!((long.target_level, bytes_beside(&tree(runs), &rules, &long)), (2, Some(0)));
+        assert!(!may_wait(&long, &rules, 2), "it has company");
+        let leveled = Rules { design: Design::new(MergePolicy::Leveling, 4.0, 200, 0.0), ..rules };
+        let in_place = super::super::pick(&tree(runs), &leveled).expect("a merge");
+        assert!(may_wait(&in_place, &leveled, 2) && bytes_beside(&tree(runs), &leveled, &in_place).is_none());
         // Half of it is done.
         let left = "r4@4[4:m..z 100] r3@3[3:m..z 100] r2@2[2:m..z 100] r1@1[40:a..m 700, 1:m..z 450]\n";
         let version =

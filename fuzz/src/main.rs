@@ -1,0 +1,18 @@
+//! A fuzz target under libFuzzer: `cargo xtask fuzz TARGET` builds and starts it, guided by coverage, on stable Rust.
+//!
+//! Which target the environment says (`SHAMBA_FUZZ_TARGET`). Not here: the targets (`shamba_tests::fuzz`).
+#![no_main]
+
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use shamba_tests::fuzz::{self, Target};
+
+fuzz_target!(|bytes: &[u8]| {
+    static TARGET: OnceLock<&'static Target> = OnceLock::new();
+    let target = TARGET.get_or_init(|| {
+        let name = std::env::var("SHAMBA_FUZZ_TARGET").unwrap_or_default();
+        fuzz::target(&name).unwrap_or_else(|| panic!("SHAMBA_FUZZ_TARGET={name:?} names no target"))
+    });
+    target.run(bytes);
+});

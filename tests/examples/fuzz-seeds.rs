@@ -1,0 +1,26 @@
+//! Writes the seeds of a fuzz target: `fuzz-seeds TARGET DIRECTORY`, started by `cargo xtask fuzz`.
+
+use std::process::ExitCode;
+
+use shamba_tests::fuzz;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [target, directory] = words.as_slice() else {
+        eprintln!("usage: fuzz-seeds TARGET DIRECTORY");
+        return ExitCode::FAILURE;
+    };
+    let Some(target) = fuzz::target(target) else {
+        let names: Vec<&str> = fuzz::TARGETS.iter().map(|target| target.name).collect();
+        eprintln!("no target {target:?}; there are {}", names.join(", "));
+        return ExitCode::FAILURE;
+    };
+    for (number, bytes) in fuzz::seeds(target).into_iter().enumerate() {
+        let path = std::path::Path::new(directory).join(format!("seed-{number}"));
+        if let Err(error) = std::fs::write(&path, bytes) {
+            eprintln!("{}: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,97 @@
+//! Suite I: hostile bytes for every decoder, and lives that bytes tell, with a crash.
+//!
+//! The corpora in `tests/data/fuzz` are replayed, and mutations made by chance from small valid files; the same targets are run
+//! under a fuzzer that follows coverage by `fuzz/`. A child process does it, with checksums that are all the same, so that
+//! mutations reach what lies behind them; in release builds there is no such switch, and nothing to prove.
+//!
+//! `SHAMBA_FUZZ` makes so many mutations a target, `SHAMBA_SEED` rolls others.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use shamba_tests::fuzz::{self, TARGETS, Target};
+use shamba_tests::runner::caught;
+use shamba_tests::seed;
+use shamba_tests::tally::Tally;
+
+const CHILD: &str = "SHAMBA_FUZZ_CHILD";
+/// Mutations of a decoder's files.
+const MUTATIONS: u64 = 1_500;
+
+fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/fuzz").join(target.name);
+    let Ok(entries) = std::fs::read_dir(&path) else { return Vec::new() };
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.expect("an entry").path();
+        (path.display().to_string(), std::fs::read(&path).expect("a corpus file"))
+    };
+    let mut files: Vec<_> = entries.map(read).collect();
+    files.sort();
+    files
+}
+
+/// The child's body; a test that does nothing unless a parent asks.
+#[test]
+fn child() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    for target in TARGETS.iter().filter(|target| target.is_decoder) {
+        for (name, bytes) in corpus(target) {
+            let ran = caught(|| {
+                target.run(&bytes);
+                Ok(())
+            });
+            ran.unwrap_or_else(|error| panic!("{name}: {error}"));
+            tally.add("corpus files", 1);
+        }
+    }
+    let decoders: Vec<&Target> = TARGETS.iter().filter(|target| target.is_decoder).collect();
+    let count = seed::number("SHAMBA_FUZZ").unwrap_or(MUTATIONS);
+    fuzz::by_chance(&decoders, count, seed::base(0xf022), &mut tally)
+        .unwrap_or_else(|error| panic!("{error}"));
+    tally.tell("fuzz", "suite I, decoders");
+}
+
+#[test]
+fn no_decoder_panics_on_hostile_bytes() {
+    if !cfg!(debug_assertions) || std::env::var_os(CHILD).is_some() {
+        return;
+    }
+    let binary = std::env::current_exe().expect("a test knows its own binary");
+    let output = Command::new(&binary)
+        .args(["fuzz::child", "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        .env("SHAMBA_PLANT", "checksum-constant")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the test binary starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let errors: Vec<&str> = errors.lines().filter(|line| !line.starts_with("  ")).collect();
+    assert!(
+        output.status.success(),
+        "{}\n{said}\n{}",
+        output.status,
+        errors[errors.len().saturating_sub(20)..].join("\n")
+    );
+    assert!(said.contains("executions, table-modular"), "nothing was run:\n{said}");
+}
+
+#[test]
+fn lives_that_bytes_tell_survive_their_crashes() {
+    let target = fuzz::target("operations").expect("a target");
+    let mut tally = Tally::default();
+    for (name, bytes) in corpus(target) {
+        let ran = caught(|| {
+            target.run(&bytes);
+            Ok(())
+        });
+        ran.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let count = seed::number("SHAMBA_FUZZ").unwrap_or(MUTATIONS) / 100;
+    fuzz::by_chance(&[target], count.max(1), seed::base(0x0b5), &mut tally)
+        .unwrap_or_else(|error| panic!("{error}"));
+    tally.tell("fuzz-operations", "suite I, lives");
+}

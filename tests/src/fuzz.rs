@@ -17,16 +17,17 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use fastrand::Rng;
-use shamba::env::{Env, MemFs, Vfs, append_all, read_file};
+use shamba::env::{Env, MemFs};
 use shamba::{Builder, Compression, Db, Durability, FilterLayout, MergePolicy, check_files, inspect};
 
 use crate::crash::{Effort, Explorer, Recording};
+use crate::files::{Files, disk_of, files_of};
 use crate::ops::Op;
 use crate::oracle::Change;
+use crate::runner::HOME;
 use crate::tally::Tally;
 use crate::vectors::Vector;
 
-const HOME: &str = "/db";
 /// Entries read of a keyspace: mutated lengths may make many.
 const ENTRIES_MOST: usize = 4_000;
 
@@ -77,8 +78,6 @@ enum Subject {
     Standard,
     Zstd,
 }
-
-type Files = BTreeMap<String, Vec<u8>>;
 
 fn builder(env: &Env) -> Builder {
     let builder = Db::builder(HOME).env(env.clone()).durability(Durability::NoSync).info_log(false);
@@ -133,9 +132,7 @@ impl Subject {
             Self::Killed => drop(db),
             _ => db.close().expect("close"),
         }
-        let entries = fs.list(Path::new(HOME)).expect("list").into_iter();
-        let read = |name: String| (name.clone(), read_file(&fs, &Path::new(HOME).join(name)).expect("read"));
-        entries.map(|entry| read(entry.name)).collect()
+        files_of(&fs)
     }
 }
 
@@ -148,19 +145,9 @@ fn is_kind(name: &str, kind: &str) -> bool {
 fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
     let files = subject.files();
     let name = files.keys().rfind(|name| is_kind(name, kind)).map_or(kind, String::as_str);
-    let fs = MemFs::new();
-    let put = |name: &str, bytes: &[u8]| {
-        let mut file = fs.create(&Path::new(HOME).join(name))?;
-        append_all(&mut *file, bytes)
-    };
-    fs.create_dir_all(Path::new(HOME)).expect("mkdir");
-    for (other, own) in files {
-        put(other, if other == name { bytes } else { own }).expect("files in memory");
-    }
-    if !files.contains_key(name) {
-        put(name, bytes).expect("files in memory");
-    }
-    let env = Env::deterministic(Arc::new(fs), 1);
+    let mut replaced = files.clone();
+    replaced.insert(name.to_owned(), bytes.to_vec());
+    let env = Env::deterministic(Arc::new(disk_of(&replaced)), 1);
     let path = Path::new(HOME).join(name);
     // What they say is theirs to say.
     match kind {

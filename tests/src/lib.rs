@@ -15,6 +15,7 @@
 pub mod compare;
 pub mod crash;
 pub mod fault;
+pub mod files;
 pub mod fuzz;
 pub mod ops;
 pub mod oracle;

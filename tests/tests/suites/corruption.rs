@@ -6,13 +6,14 @@
 //! says so in a warning: what was not synced by any damage, what was synced only by one that takes every
 //! trace of the promise along (the log cut before it, say).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shamba::env::{Env, MemFs, Vfs, append_all, read_file};
+use shamba::env::{Env, MemFs, Vfs};
 use shamba::{Compression, ErrorKind, MergePolicy};
 use shamba_tests::compare::{self, Spaces};
+use shamba_tests::files::{Files, disk_of, files_of};
 use shamba_tests::oracle::{Change, Oracle, SPACES, State};
 use shamba_tests::planted;
 use shamba_tests::pool;
@@ -22,8 +23,6 @@ use shamba_tests::vectors::Vector;
 
 const HOME: &str = "/db";
 const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
-
-type Files = BTreeMap<String, Vec<u8>>;
 
 /// A database on disk, and what it may hold.
 struct Subject {
@@ -111,21 +110,7 @@ fn subject(name: &'static str, compression: Compression, clean: bool) -> Subject
         }
         false => drop(db),
     }
-    let files = fs.list(Path::new(HOME)).expect("list").into_iter().map(|entry| {
-        let bytes = read_file(&fs, &Path::new(HOME).join(&entry.name)).expect("read");
-        (entry.name, bytes)
-    });
-    Subject { name, files: files.collect(), oracle, flushed, ends }
-}
-
-fn disk_of(files: &Files) -> MemFs {
-    let fs = MemFs::new();
-    fs.create_dir_all(Path::new(HOME)).expect("mkdir");
-    for (name, bytes) in files {
-        let mut file = fs.create(&Path::new(HOME).join(name)).expect("create");
-        append_all(&mut *file, bytes).expect("append");
-    }
-    fs
+    Subject { name, files: files_of(&fs), oracle, flushed, ends }
 }
 
 /// How a damaged database answered.

@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shamba::env::{Env, MemFs, Vfs, append_all, read_file};
+use shamba::env::{Env, MemFs};
 use shamba::{Builder, Compression, Db, Durability, ErrorKind, FilterLayout, MergePolicy, Modules};
+use shamba_tests::files::{disk_of, files_of};
+use shamba_tests::runner::HOME;
 
-const HOME: &str = "/db";
 const NAMES: [&str; 2] = ["closed", "killed"];
 /// Keyspaces beside the first.
 const SPACES: [&str; 4] = ["modular", "standard", "double", "tail"];
@@ -105,21 +106,12 @@ fn content_of(db: &Db) -> shamba::Result<Content> {
 }
 
 fn read_dir(path: &Path) -> MemFs {
-    let fs = MemFs::new();
-    fs.create_dir_all(Path::new(HOME)).expect("mkdir");
-    for entry in std::fs::read_dir(path).expect("a golden directory") {
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
         let entry = entry.expect("an entry");
-        let bytes = std::fs::read(entry.path()).expect("a golden file");
         let name = entry.file_name().into_string().expect("a name");
-        append_all(&mut *fs.create(&Path::new(HOME).join(name)).expect("create"), &bytes).expect("append");
-    }
-    fs
-}
-
-fn files(fs: &MemFs) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs.list(Path::new(HOME)).expect("list");
-    let read = |name: &str| read_file(fs, &Path::new(HOME).join(name)).expect("read");
-    entries.into_iter().map(|entry| (entry.name.clone(), read(&entry.name))).collect()
+        (name, std::fs::read(entry.path()).expect("a golden file"))
+    };
+    disk_of(&std::fs::read_dir(path).expect("a golden directory").map(read).collect())
 }
 
 fn versions() -> Vec<PathBuf> {
@@ -146,7 +138,7 @@ fn write_golden(version: &str) {
         let to = golden().join(version).join(name);
         assert!(!to.exists(), "{} is there already", to.display());
         std::fs::create_dir_all(&to).expect("mkdir");
-        for (name, bytes) in files(&fs) {
+        for (name, bytes) in files_of(&fs) {
             std::fs::write(to.join(name), bytes).expect("write");
         }
     }
@@ -163,12 +155,12 @@ fn databases_of_every_release_open() {
         for name in NAMES {
             let path = version.join(name);
             let fs = read_dir(&path);
-            let before = files(&fs);
+            let before = files_of(&fs);
             let opens = || -> shamba::Result<()> {
                 let db = builder(&fs).read_only(true).open()?;
                 assert!(content_of(&db)? == expected, "{}: read-only", path.display());
                 drop(db);
-                assert!(files(&fs) == before, "{}: a read-only open has written", path.display());
+                assert!(files_of(&fs) == before, "{}: a read-only open has written", path.display());
                 for round in 0..2 {
                     let db = builder(&fs).create_if_missing(false).open()?;
                     assert!(content_of(&db)? == expected, "{}: open {round}", path.display());
@@ -192,24 +184,20 @@ fn databases_of_every_release_open() {
 #[test]
 fn files_that_say_they_are_newer_are_refused_and_left_alone() {
     let fs = read_dir(&golden().join(versions().pop().expect("a version")).join("closed"));
+    let whole = files_of(&fs);
     let mut refused = BTreeMap::new();
-    for (name, bytes) in files(&fs) {
+    for (name, bytes) in &whole {
         // The first bytes after the magic are version and features in every kind of file.
         for at in 8..32.min(bytes.len()) {
-            let changed = MemFs::new();
-            changed.create_dir_all(Path::new(HOME)).expect("mkdir");
-            for (other, bytes) in files(&fs) {
-                let mut bytes = bytes.clone();
-                if other == name {
-                    bytes[at] ^= 0x40;
-                }
-                let mut file = changed.create(&Path::new(HOME).join(other)).expect("create");
-                append_all(&mut *file, &bytes).expect("append");
-            }
-            let before = files(&changed);
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x40;
+            let mut changed = whole.clone();
+            changed.insert(name.clone(), bytes);
+            let changed = disk_of(&changed);
+            let before = files_of(&changed);
             match builder(&changed).open().and_then(|db| content_of(&db)) {
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
-                    assert!(files(&changed) == before, "{name}, byte {at}: something was written");
+                    assert!(files_of(&changed) == before, "{name}, byte {at}: something was written");
                     let ending = name.rsplit_once('.').map_or(name.as_str(), |(_, ending)| ending);
                     *refused.entry(ending.to_owned()).or_insert(0) += 1;
                 }

@@ -15,6 +15,7 @@ use shamba::env::{
     CrashPolicy, Effect, Env, FaultFs, FaultRule, MemFs, OpKind, SimFs, Vfs, append_all, read_file,
 };
 use shamba::{Builder, Db, Durability, ErrorKind, MergePolicy, WriteOptions, inspect};
+use shamba_tests::files::{disk_of, files_of};
 use shamba_tests::tally::Tally;
 
 const HOME: &str = "/db";
@@ -90,13 +91,7 @@ fn rewrite(fs: &dyn Vfs, path: &Path, bytes: &[u8]) {
 }
 
 fn copy(fs: &dyn Vfs) -> MemFs {
-    let to = MemFs::new();
-    to.create_dir_all(Path::new(HOME)).expect("mkdir");
-    for path in files_named(fs, "") {
-        let mut file = to.create(&path).expect("create");
-        append_all(&mut *file, &read_file(fs, &path).expect("read")).expect("append");
-    }
-    to
+    disk_of(&files_of(fs))
 }
 
 /// A database that was killed with several logs alive: memtables are sealed, but no table can be written.

@@ -13,9 +13,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use shamba::env::{Env, MemFs, Vfs, append_all, read_file};
+use shamba::env::{Env, MemFs, Vfs, append_all};
 use shamba::{Compression, Db, ErrorKind, Loss, LostRange, MergePolicy, RepairReport};
 use shamba_tests::compare::Spaces;
+use shamba_tests::files::{Files, disk_of, files_of};
 use shamba_tests::oracle::{Change, Oracle, SPACES, State, contains};
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
@@ -26,8 +27,6 @@ const OUT: &str = "/repaired";
 const CASES: usize = 240;
 /// Where a repair puts entries of which nobody knows the keyspace.
 const UNATTRIBUTED: &str = "unattributed";
-
-type Files = BTreeMap<String, Vec<u8>>;
 
 /// A database on disk, and what was written to it.
 struct Subject {
@@ -133,22 +132,6 @@ impl Writer {
         }
         Subject { files: files_of(fs), oracle: self.oracle, flushed: self.flushed, written: self.written }
     }
-}
-
-fn files_of(fs: &MemFs) -> Files {
-    let home = Path::new(HOME);
-    let entries = fs.list(home).expect("list").into_iter().filter(|entry| !entry.is_dir);
-    entries.map(|entry| (entry.name.clone(), read_file(fs, &home.join(&entry.name)).expect("read"))).collect()
-}
-
-fn disk_of(files: &Files) -> MemFs {
-    let fs = MemFs::new();
-    fs.create_dir_all(Path::new(HOME)).expect("mkdir");
-    for (name, bytes) in files {
-        let mut file = fs.create(&Path::new(HOME).join(name)).expect("create");
-        append_all(&mut *file, bytes).expect("append");
-    }
-    fs
 }
 
 fn subject(rng: &mut Rng, index: usize) -> Subject {

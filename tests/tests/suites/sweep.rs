@@ -15,11 +15,12 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use shamba::env::{Env, MemFs, Vfs, append_all, read_file};
+use shamba::env::{Env, MemFs, Vfs, read_file};
 use shamba::{
     CheckReport, Compression, Db, Durability, ErrorKind, MergePolicy, Residency, Sizing, WriteOptions,
 };
 use shamba_tests::compare::{Spaces, Surface};
+use shamba_tests::files::{Files, disk_of};
 use shamba_tests::oracle::{Change, Oracle, State};
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
@@ -31,8 +32,6 @@ const STRIDE: usize = 61;
 const LOOKUPS: usize = 100;
 const KEYS: usize = 1_200;
 const FILTERS: [&str; 4] = ["blocked", "modular", "standard", "standard-double"];
-
-type Files = BTreeMap<String, Vec<u8>>;
 
 struct Subject {
     name: String,
@@ -203,16 +202,6 @@ fn subject(filter: &str, compression: Compression, is_closed: bool) -> Subject {
         synced_bytes,
         last_log: last_log.name,
     }
-}
-
-fn disk_of(files: &Files) -> MemFs {
-    let fs = MemFs::new();
-    fs.create_dir_all(Path::new(HOME)).expect("mkdir");
-    for (name, bytes) in files {
-        let mut file = fs.create(&Path::new(HOME).join(name)).expect("create");
-        append_all(&mut *file, bytes).expect("append");
-    }
-    fs
 }
 
 /// What is done over a flipped byte.

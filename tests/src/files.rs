@@ -1,0 +1,40 @@
+//! A database's files as bytes by name, and a disk in memory that holds them: for suites that damage, swap and keep them.
+//!
+//! The directory is [`HOME`]; what lies in directories below it is not looked at.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use shamba::env::{MemFs, Vfs, append_all, read_file};
+
+use crate::runner::HOME;
+
+/// Bytes by file name.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+/// The files of the database on `fs`.
+///
+/// # Panics
+/// If they cannot be read.
+pub fn files_of(fs: &dyn Vfs) -> Files {
+    let entries = fs.list(Path::new(HOME)).expect("list").into_iter().filter(|entry| !entry.is_dir);
+    let read = |name: String| {
+        let bytes = read_file(fs, &Path::new(HOME).join(&name)).expect("read");
+        (name, bytes)
+    };
+    entries.map(|entry| read(entry.name)).collect()
+}
+
+/// A disk with these files.
+///
+/// # Panics
+/// If a name is none.
+pub fn disk_of(files: &Files) -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new(HOME)).expect("mkdir");
+    for (name, bytes) in files {
+        let mut file = fs.create(&Path::new(HOME).join(name)).expect("create");
+        append_all(&mut *file, bytes).expect("append");
+    }
+    fs
+}

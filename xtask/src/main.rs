@@ -11,6 +11,7 @@ mod check;
 mod experiments;
 mod filters;
 mod fuzz;
+mod peers;
 mod reliability;
 mod tidy;
 mod victim;
@@ -30,6 +31,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz TARGET [--seconds N]
           a decoder, or lives that bytes tell, under libFuzzer, guided by coverage; needs a C++ compiler; inputs that reach new
           code go to fuzz/corpus/TARGET
+  peers [--only PEER,PEER... | --only none] run|table|differential|engines [OPTIONS]
+          Shamba beside RocksDB, LevelDB, fjall, redb and LMDB: the same workloads, a table, figures; or the same trace to
+          RocksDB, answers compared; needs a C++ compiler, cmake and libclang (bench/peers/README.md); --only builds fewer
   fpr-table [--quick] [--seed N]
           measures false-positive rates again; fails where the checked-in table differs by more than chance
   fpr-table --write
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Some("planted") => experiments::planted(&arguments),
         Some("reliability") => reliability::run(&arguments),
         Some("fuzz") => fuzz::run(&arguments),
+        Some("peers") => peers::run(&arguments),
         Some("fpr-table") => filters::fpr_table(&arguments),
         Some("membership") => filters::membership(&arguments),
         Some("overload") => experiments::overload(&arguments),

@@ -104,6 +104,13 @@ const ROWS: &[Row] = &[
     row(9, "system calls that failed or killed", 0, 500, &[("syscalls", "points reached")]),
     row(10, "operations against the oracle", 1_000_000, 1_000_000_000, &[("model", "operations")]),
     row(10, "option vectors", 500, 0, &[("model", "vectors")]),
+    row(
+        10,
+        "operations beside RocksDB and a sorted map (`cargo xtask peers differential`)",
+        0,
+        1_000_000,
+        &[("differential", "operations")],
+    ),
     row(11, "metamorphic runs, 60 scripts under 8 vectors", 480, 0, &[("metamorphic", "runs")]),
     row(
         12,

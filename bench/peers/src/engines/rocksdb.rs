@@ -1,0 +1,180 @@
+//! RocksDB and the variants of it that keep indexes and filters otherwise.
+//!
+//! The base leaves them to the open tables, as RocksDB does unless told: they are then outside of the budget, which its
+//! resident size shows. `cached` and `partitioned` keep them in the block cache, so that the budget holds all of it.
+//! Write buffers are charged to the block cache in every variant.
+
+use rust_rocksdb::{
+    BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options,
+    WaitForCompactOptions, WriteBufferManager, WriteOptions,
+};
+
+use crate::peer::{
+    BACKGROUND_THREADS, BITS_PER_KEY, BLOCK_BYTES, Compression, Engine, Io, Peer, Read, Result, SIZE_RATIO,
+    Setup, Stated, stated,
+};
+
+/// Write buffers at once: one that takes writes, two that wait for their flush, as ours.
+pub const WRITE_BUFFERS: u64 = 3;
+/// Level 1 holds so many write buffers, as RocksDB's guide to tuning has it: as much as level 0 when it is merged.
+const LEVEL_BASE_BUFFERS: u64 = 4;
+
+/// An open database.
+pub struct RocksDb {
+    db: DB,
+    engine: Engine,
+    plain: WriteOptions,
+    synced: WriteOptions,
+    stated: Vec<Stated>,
+}
+
+impl RocksDb {
+    fn failed(&self, call: &str) -> impl Fn(rust_rocksdb::Error) -> String {
+        let (engine, call) = (self.engine, call.to_owned());
+        move |error| Setup::failure(engine, &call, error)
+    }
+}
+
+/// Adds what the variant is about.
+fn vary(engine: Engine, table: &mut BlockBasedOptions, stated_options: &mut Vec<Stated>) {
+    let bits = f64::from(BITS_PER_KEY);
+    let mut state = |name: &str, value: &str| stated_options.push(stated(name, value));
+    if engine == Engine::RocksdbRibbon {
+        table.set_ribbon_filter(bits);
+        state("filter_policy", &format!("ribbon, as good as {BITS_PER_KEY} bits of Bloom"));
+    } else {
+        table.set_bloom_filter(bits, false);
+        state("filter_policy", &format!("bloom, {BITS_PER_KEY} bits"));
+    }
+    if engine == Engine::RocksdbHash {
+        table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+        table.set_data_block_hash_ratio(0.75);
+        state("data_block_index_type", "kDataBlockBinaryAndHash, ratio 0.75");
+    }
+    if engine == Engine::RocksdbPartitioned {
+        table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+        table.set_partition_filters(true);
+        table.set_metadata_block_size(BLOCK_BYTES);
+        table.set_pin_top_level_index_and_filter(true);
+        state(
+            "index_type",
+            "kTwoLevelIndexSearch, partition_filters, metadata_block_size=4096, top level pinned",
+        );
+    }
+    if matches!(engine, Engine::RocksdbCached | Engine::RocksdbPartitioned) {
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_cache_index_and_filter_blocks_with_high_priority(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        state("cache_index_and_filter_blocks", "true, high priority, those of level 0 pinned");
+        state("limits memory of", "block cache with indexes and filters, write buffers");
+    } else {
+        state("cache_index_and_filter_blocks", "false");
+        state(
+            "limits memory of",
+            "block cache, write buffers; indexes and filters of open tables come on top",
+        );
+    }
+}
+
+impl Read for RocksDb {
+    #[inline]
+    fn get<R>(&self, key: &[u8], see: impl FnOnce(Option<&[u8]>) -> R) -> Result<R> {
+        let value = self.db.get_pinned(key).map_err(self.failed("get"))?;
+        Ok(see(value.as_deref()))
+    }
+
+    fn scan(&self, from: &[u8], entries: u64, mut see: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let mut iterator = self.db.raw_iterator();
+        iterator.seek(from);
+        for place in 0..entries {
+            if place > 0 {
+                iterator.next();
+            }
+            let Some((key, value)) = iterator.item() else { break };
+            see(key, value);
+        }
+        iterator.status().map_err(self.failed("scan"))
+    }
+}
+
+impl Peer for RocksDb {
+    type Reader<'a> = &'a Self;
+
+    fn open(setup: &Setup) -> Result<Self> {
+        let buffer_bytes = setup.write_buffer_bytes();
+        let level_base_bytes = buffer_bytes * LEVEL_BASE_BUFFERS;
+        let cache = Cache::new_lru_cache(setup.budget_bytes as usize);
+        let buffers_bytes = buffer_bytes * WRITE_BUFFERS;
+        let manager = WriteBufferManager::new_write_buffer_manager_with_cache(
+            buffers_bytes as usize,
+            false,
+            cache.clone(),
+        );
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(&cache);
+        table.set_block_size(BLOCK_BYTES);
+        let mut options = Options::default();
+        let compression = match setup.compression {
+            Compression::None => DBCompressionType::None,
+            Compression::Lz4 => DBCompressionType::Lz4,
+        };
+        let is_direct = setup.io == Io::Direct;
+        let mut stated_options = vec![
+            stated("block_cache", format!("LRU, {} bytes", setup.budget_bytes)),
+            stated("write_buffer_manager", format!("{buffers_bytes} bytes, charged to the block cache")),
+            stated("write_buffer_size", buffer_bytes),
+            stated("max_write_buffer_number", WRITE_BUFFERS),
+            stated("max_bytes_for_level_base", level_base_bytes),
+            stated("max_bytes_for_level_multiplier", SIZE_RATIO),
+            stated("level_compaction_dynamic_level_bytes", "true (default)"),
+            stated("target_file_size_base", setup.table_bytes()),
+            stated("block_size", BLOCK_BYTES),
+            stated("compression", format!("{:?}", setup.compression).to_lowercase()),
+            stated("max_background_jobs", BACKGROUND_THREADS),
+            stated("max_open_files", "-1 (default)"),
+            stated("use_direct_reads", is_direct),
+            stated("verify_checksums", "true (default)"),
+            stated("durability", "log without sync (WriteOptions::sync=false); syncput: sync=true"),
+        ];
+        vary(setup.engine, &mut table, &mut stated_options);
+        options.create_if_missing(true);
+        options.set_write_buffer_manager(&manager);
+        options.set_write_buffer_size(buffer_bytes as usize);
+        options.set_max_write_buffer_number(WRITE_BUFFERS as i32);
+        options.set_max_bytes_for_level_base(level_base_bytes);
+        options.set_max_bytes_for_level_multiplier(f64::from(SIZE_RATIO));
+        options.set_target_file_size_base(setup.table_bytes());
+        options.set_compression_type(compression);
+        options.set_max_background_jobs(BACKGROUND_THREADS as i32);
+        options.set_use_direct_reads(is_direct);
+        options.set_block_based_table_factory(&table);
+        let db =
+            DB::open(&options, &setup.dir).map_err(|error| Setup::failure(setup.engine, "open", error))?;
+        let mut synced = WriteOptions::default();
+        synced.set_sync(true);
+        let plain = WriteOptions::default();
+        Ok(Self { db, engine: setup.engine, plain, synced, stated: stated_options })
+    }
+
+    fn version(&self) -> String {
+        "11.12.0 (crate rust-rocksdb 0.54.0)".to_owned()
+    }
+
+    fn options(&self) -> Vec<Stated> {
+        self.stated.clone()
+    }
+
+    fn reader(&self) -> Result<&Self> {
+        Ok(self)
+    }
+
+    #[inline]
+    fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
+        let options = if sync { &self.synced } else { &self.plain };
+        self.db.put_opt(key, value, options).map_err(self.failed("put"))
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(self.failed("wait_for_compact"))
+    }
+}

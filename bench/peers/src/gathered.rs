@@ -1,0 +1,265 @@
+//! Rows put together: of each workload of each engine the median of its repetitions, with the least and the most.
+//!
+//! Not here: how that is shown ([`crate::table`], [`crate::figure`]).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::peer::{Engine, Io, Result, Stated};
+use crate::result::{self, Line, Row, Situation};
+use crate::workload::Workload;
+
+/// What is compared. Less is better, of each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Metric {
+    /// Nanoseconds of an operation.
+    Time,
+    /// CPU nanoseconds of an operation, all threads.
+    Cpu,
+    /// Median latency.
+    P50,
+    /// 99th percentile of latencies.
+    P99,
+    /// 99.9th percentile.
+    P999,
+    /// Bytes written for each byte that was put.
+    Written,
+    /// Bytes read by system calls, an operation.
+    CallRead,
+    /// Bytes read by the device, an operation.
+    DeviceRead,
+    /// Resident bytes.
+    Rss,
+    /// Bytes on disk.
+    Space,
+}
+
+impl Metric {
+    /// Every one, in the order of tables.
+    pub const ALL: [Self; 10] = [
+        Self::Time,
+        Self::Cpu,
+        Self::P50,
+        Self::P99,
+        Self::P999,
+        Self::Written,
+        Self::CallRead,
+        Self::DeviceRead,
+        Self::Rss,
+        Self::Space,
+    ];
+
+    /// The name in explanations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Cpu => "cpu",
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Written => "written",
+            Self::CallRead => "read-calls",
+            Self::DeviceRead => "read-device",
+            Self::Rss => "rss",
+            Self::Space => "space",
+        }
+    }
+
+    /// A heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Time => "Time: ns of an operation",
+            Self::Cpu => "CPU: ns of an operation, all threads, until the background is at rest",
+            Self::P50 => "p50, ns",
+            Self::P99 => "p99, ns",
+            Self::P999 => "p99.9, ns",
+            Self::Written => {
+                "Bytes written by system calls for each byte put, until the background is at rest"
+            }
+            Self::CallRead => "Bytes read by system calls, an operation (memory maps read without)",
+            Self::DeviceRead => "Bytes read by the device, an operation",
+            Self::Rss => "Resident MiB after the last operation, without the driver's",
+            Self::Space => "MiB on disk, at rest",
+        }
+    }
+
+    /// Whether the workload says anything about it.
+    pub fn is_of(self, workload: Workload) -> bool {
+        match self {
+            Self::Written => !workload.only_reads(),
+            Self::CallRead | Self::DeviceRead => !workload.only_writes(),
+            Self::Space => matches!(workload, Workload::FillSeq | Workload::FillRandom | Workload::Overwrite),
+            // A mean of a thousand entries is no percentile of one.
+            Self::P50 | Self::P99 | Self::P999 => workload != Workload::ReadSeq,
+            Self::Time | Self::Cpu | Self::Rss => true,
+        }
+    }
+
+    fn of(self, row: &Row) -> f64 {
+        let per_op = |count: u64| count as f64 / row.ops.max(1) as f64;
+        match self {
+            Self::Time => row.ns_per_op,
+            Self::Cpu => row.cpu_ns_per_op,
+            Self::P50 => row.p50_ns as f64,
+            Self::P99 => row.p99_ns as f64,
+            Self::P999 => row.p999_ns as f64,
+            Self::Written => row.call_write_bytes as f64 / row.user_bytes.max(1) as f64,
+            Self::CallRead => per_op(row.call_read_bytes),
+            Self::DeviceRead => per_op(row.device_read_bytes),
+            Self::Rss => row.rss_bytes as f64 / f64::from(1 << 20),
+            Self::Space => row.space_bytes as f64 / f64::from(1 << 20),
+        }
+    }
+}
+
+/// The median of some figures, and their ends.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spread {
+    pub median: f64,
+    pub least: f64,
+    pub most: f64,
+}
+
+impl Spread {
+    fn of(mut figures: Vec<f64>) -> Option<Self> {
+        figures.sort_by(f64::total_cmp);
+        let (least, most) = (*figures.first()?, *figures.last()?);
+        let upper = figures.len() / 2;
+        let lower = (figures.len() - 1) / 2;
+        Some(Self { median: f64::midpoint(figures[lower], figures[upper]), least, most })
+    }
+
+    /// Whether both might be the same.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.least <= other.most && other.least <= self.most
+    }
+}
+
+/// All lines, sorted out.
+#[derive(Default)]
+pub struct Gathered {
+    /// Of the last run that was added.
+    pub facts: Vec<Stated>,
+    /// Situations, as they came.
+    pub situations: Vec<Situation>,
+    /// Engines, in the order of tables.
+    pub engines: Vec<Engine>,
+    /// What each engine was opened with: where first seen, version, options.
+    pub options: Vec<(Situation, Engine, String, Vec<Stated>)>,
+    /// Why engines are absent.
+    pub absences: BTreeMap<String, String>,
+    /// What failed.
+    pub failures: Vec<(Situation, Engine, String)>,
+    rows: Vec<Row>,
+}
+
+impl Gathered {
+    /// Reads a file of results.
+    pub fn read(file: &Path) -> Result<Self> {
+        Ok(Self::of(result::read(file)?))
+    }
+
+    /// Sorts lines out.
+    pub fn of(lines: Vec<Line>) -> Self {
+        let mut all = Self::default();
+        for line in lines {
+            match line {
+                Line::Facts { facts } => all.facts = facts,
+                Line::Options { at, engine, version, options } => {
+                    if !all.options.iter().any(|(seen, of, ..)| (*seen, *of) == (at, engine)) {
+                        all.options.push((at, engine, version, options));
+                    }
+                }
+                Line::Absent { at, engine, reason } => {
+                    all.absences.insert(format!("{engine}, {}", at.io.name()), reason);
+                }
+                Line::Failure { at, engine, message } => all.failures.push((at, engine, message)),
+                Line::Row(row) => {
+                    if !all.situations.contains(&row.at) {
+                        all.situations.push(row.at);
+                    }
+                    all.rows.push(*row);
+                }
+            }
+        }
+        all.engines = Engine::ALL
+            .into_iter()
+            .filter(|engine| all.rows.iter().any(|row| row.engine == *engine))
+            .collect();
+        all.situations
+            .sort_by_key(|at| (at.dataset.key_bytes, at.dataset.items, at.io == Io::Direct, at.budget_bytes));
+        all
+    }
+
+    /// The figures of a workload; those of an engine without a budget stand for every budget.
+    pub fn spread(
+        &self,
+        at: Situation,
+        workload: Workload,
+        engine: Engine,
+        metric: Metric,
+    ) -> Option<Spread> {
+        if !metric.is_of(workload) {
+            return None;
+        }
+        let is_there = |row: &Situation| {
+            *row == at
+                || (engine.ignores_budget() && Situation { budget_bytes: at.budget_bytes, ..*row } == at)
+        };
+        let rows = self
+            .rows
+            .iter()
+            .filter(|row| row.engine == engine && row.workload == workload && is_there(&row.at));
+        Spread::of(rows.map(|row| metric.of(row)).collect())
+    }
+
+    /// Repetitions of the row that has the fewest.
+    pub fn repeats(&self) -> u32 {
+        self.rows.iter().map(|row| row.repeat + 1).max().unwrap_or(0)
+    }
+
+    /// Whether all engines gave the same answers to the same requests.
+    ///
+    /// # Errors
+    /// Where not, with the engines.
+    pub fn check_answers(&self) -> Result<()> {
+        let mut of: BTreeMap<String, (String, Engine)> = BTreeMap::new();
+        for row in &self.rows {
+            let at = row.at;
+            let asked = format!(
+                "{} budget {} MiB {} {} ({} operations)",
+                at.dataset,
+                at.budget_bytes >> 20,
+                at.io.name(),
+                row.workload.name(),
+                row.ops
+            );
+            let (answers, engine) =
+                of.entry(asked.clone()).or_insert_with(|| (row.answers.clone(), row.engine));
+            if *answers != row.answers {
+                return Err(format!(
+                    "{asked}: {engine} and {} answered differently (or runs with different --ops or --seed are together in one file)",
+                    row.engine
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_lie_between_least_and_most() {
+        let spread = Spread::of(vec![3.0, 1.0, 2.0]).expect("three");
+        assert_eq!((spread.median, spread.least, spread.most), (2.0, 1.0, 3.0));
+        let spread = Spread::of(vec![4.0, 1.0]).expect("two");
+        assert_eq!(spread.median, 2.5);
+        assert_eq!(Spread::of(Vec::new()), None);
+        let other = Spread { median: 5.0, least: 3.9, most: 6.0 };
+        assert!(spread.overlaps(other) && other.overlaps(spread));
+        assert!(!spread.overlaps(Spread { least: 4.1, ..other }));
+    }
+}

@@ -12,6 +12,9 @@ use crate::peer::{Engine, Stated};
 use crate::result::Situation;
 use crate::workload::Workload;
 
+/// What two builds of the same code differ by: a loss below it is none.
+const NOISE: f64 = 1.03;
+
 /// The whole page, and how many losses in time have no explanation.
 pub fn render(all: &Gathered) -> (String, usize) {
     let mut page = String::from("# Shamba beside other engines\n\n");
@@ -84,7 +87,7 @@ impl Losses {
         };
         let loss = Loss { at, workload, metric, winner };
         let times = ours.median / theirs.median;
-        if ours.overlaps(theirs) {
+        if ours.overlaps(theirs) || times < NOISE {
             return format!(" ≈ {winner}");
         }
         let reason = match self.explanations.of(&loss) {
@@ -106,7 +109,8 @@ impl Losses {
 
     fn legend(&self) -> String {
         let mut text = String::from(
-            "Where another engine beats Shamba, its cell says which, how many times, and why (▼ and the reason's number); `≈` where the spreads overlap.\n\n",
+            "Where another engine beats Shamba, its cell says which, how many times, and why (▼ and the reason's number); `≈` where the \
+             spreads overlap or the loss is below 3 %.\n\n",
         );
         for (number, reason) in &self.used {
             let _ = writeln!(text, "- ▼{number}: {reason}");

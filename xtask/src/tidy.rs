@@ -19,13 +19,14 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 600;
 
 /// Crates from the bottom up, folder and package: each may use those before it.
-const ORDER: [(&str, &str); 8] = [
+const ORDER: [(&str, &str); 9] = [
     ("key", "shamba-key"),
     ("env", "shamba-env"),
     ("filter", "shamba-filter"),
     ("model", "shamba-model"),
     ("table", "shamba-table"),
     ("engine", "shamba"),
+    ("figures", "shamba-figures"),
     ("harness", "shamba-harness"),
     ("cli", "shamba-cli"),
 ];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use shamba_key::{EntryKind, SeqNo};
+use shamba_model::MAX_LEVELS;
 use shamba_table::table_file_name;
 
 use crate::compaction::output::Output;
@@ -218,11 +219,13 @@ impl Core {
         copy.sync_all().map_err(|error| Error::io("sync", to, error))
     }
 
-    /// Writes sorted pairs straight into tables of level 0. Writers wait: the pairs take one sequence number,
-    /// which an operation that does nothing reserves in the log, so that recovery sees no gap.
+    /// Writes sorted pairs straight into tables of a new run of `level`, which no run may lie above. Writers wait: the
+    /// pairs take one sequence number, which an operation that does nothing reserves in the log, so that recovery sees
+    /// no gap.
     pub(crate) fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         keyspace: &Arc<KeyspaceCore>,
+        level: u32,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
         self.flush_now()?; // Most of what waits goes while writers need not wait.
@@ -234,9 +237,11 @@ impl Core {
             self.rotate(&mut writing)?;
         }
         self.wait_until(|state| state.immutables.is_empty())?;
+        // What is new may not lie below what is old.
+        check_nothing_above(&keyspace.load().version, level)?;
         let seq = self.reserve_seq(keyspace, &mut writing)?;
         let bits = Arc::new(self.flush_bits(keyspace, 0));
-        let options = self.output_options(keyspace, 0, bits);
+        let options = self.output_options(keyspace, level, bits);
         let mut output = Output::new(self, options, KeyRange::everything(), Vec::new());
         let mut last_key: Option<Vec<u8>> = None;
         let mut count = 0u64;
@@ -256,12 +261,16 @@ impl Core {
         let uses = output.finish()?;
         self.begin_statistics(keyspace, &uses);
         let (run, age) = self.new_run();
-        let changes = uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
+        let changes = uses.into_iter().map(|table| Change::Add { level, run, age, table }).collect();
         let edit = VersionEdit { keyspace: keyspace.id, changes };
         // From the install on a merge may meet the pairs. Until they are visible it must keep what they hide,
         // for a snapshot that is taken in between.
         let before = self.snapshots.take_with(|| self.visible());
-        self.install(None, |_| {
+        self.install(None, |state| {
+            // A merge may have been at work meanwhile.
+            if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {
+                check_nothing_above(&keyspace.version, level)?;
+            }
             Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
         })?;
         self.visible_seq.store(seq.0, Ordering::Release);
@@ -288,5 +297,20 @@ impl Core {
         }
         writing.last_seq = seq;
         Ok(seq)
+    }
+}
+
+/// Whether a run that is newer than all others may be put on `level`.
+fn check_nothing_above(version: &Version, level: u32) -> Result<()> {
+    if level > MAX_LEVELS {
+        return Err(Error::invalid(format!(
+            "there is no level {level}: the deepest there can be is {MAX_LEVELS}"
+        )));
+    }
+    match version.levels().find(|(above, runs)| *above < level && !runs.is_empty()) {
+        Some((above, _)) => Err(Error::invalid(format!(
+            "level {level} cannot take new entries: level {above} has some that would count as newer"
+        ))),
+        None => Ok(()),
     }
 }

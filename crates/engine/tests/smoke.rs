@@ -112,3 +112,33 @@ fn a_directory_with_somebodys_files_does_not_become_a_database() {
     let names: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").collect();
     assert_eq!(names.len(), 1, "nothing was added");
 }
+
+#[test]
+fn a_tree_is_laid_down_from_its_deepest_level_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = shamba::Db::builder(dir.path()).auto_compaction(false).open().expect("opens");
+    let pairs = |from: u32, value: &'static str| {
+        (from..1_000).step_by(7).map(move |number| (number.to_be_bytes(), value))
+    };
+    assert_eq!(db.place(3, pairs(0, "oldest")).expect("placed"), 143);
+    db.place(2, pairs(0, "older")).expect("placed");
+    db.place(2, pairs(3, "old")).expect("another run of the level");
+    let refused = db.place(3, pairs(0, "below")).expect_err("below newer ones");
+    assert_eq!(refused.kind(), shamba::ErrorKind::Invalid);
+    assert!(refused.to_string().contains("level 2"), "{refused}");
+    assert!(db.place(65, pairs(0, "too deep")).is_err());
+    db.put(0u32.to_be_bytes(), "new").expect("put");
+    db.flush().expect("flushed");
+    assert!(db.place(1, pairs(0, "below")).is_err(), "below what was flushed");
+    let stats = db.stats();
+    assert_eq!((stats.deepest_level, stats.runs), (3, 4));
+    let get = |key: u32| db.get(key.to_be_bytes()).expect("read").map(|value| value.to_vec());
+    assert_eq!(get(0).as_deref(), Some(&b"new"[..]));
+    assert_eq!(get(7).as_deref(), Some(&b"older"[..]));
+    assert_eq!(get(3).as_deref(), Some(&b"old"[..]));
+    assert!(get(1).is_none());
+    db.check_invariants().expect("a tree that could have grown");
+    db.compact().expect("merged");
+    assert_eq!(db.iter().count(), 143 + 143);
+    assert_eq!(get(7).as_deref(), Some(&b"older"[..]));
+}

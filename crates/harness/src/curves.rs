@@ -28,7 +28,7 @@ use self::clock::QuickClock;
 use self::ratio::{Point, memory_ratio};
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
-use crate::layered::Layers;
+use crate::layered::{Bits, Layers, Shape};
 use crate::measure::rss_bytes;
 use crate::watch::parts_json;
 
@@ -355,10 +355,11 @@ fn workloads(options: &Options) -> Vec<Workload> {
 /// Lays a tree down.
 fn fill(dir: &Path, items: Items, size_ratio: u32, configuration: &Configuration) -> Result<(), String> {
     let (allocation, layout) = configuration.written()?;
-    let layers = Layers::new(items, size_ratio, BUFFERS, (allocation, BITS_PER_KEY, layout))?;
+    let bits = Bits { allocation, per_key: BITS_PER_KEY, layout, empty_fraction: 1.0 };
+    let layers = Layers::new(items.count, items.seed, Shape::leveled(size_ratio, BUFFERS), bits)?;
     let builder =
         || Ok(builder(dir, items, size_ratio, configuration)?.memory_budget(FILL_BUDGET_BYTES).no_wal(true));
-    layers.lay(&builder, items)
+    layers.lay(&builder, &|item| items.pair(item))
 }
 
 /// Has the tree see lookups of the workload, and its filters written again with the bits that they deserve then.

@@ -44,6 +44,13 @@ impl Items {
         value.truncate((self.entry_bytes as usize).saturating_sub(KEY_BYTES).max(8));
     }
 
+    /// The key and the value.
+    pub fn pair(self, item: u64) -> (Vec<u8>, Vec<u8>) {
+        let mut value = Vec::new();
+        self.value(item, &mut value);
+        (self.key(item, false).to_vec(), value)
+    }
+
     pub fn bytes(self) -> u64 {
         self.count * self.entry_bytes
     }

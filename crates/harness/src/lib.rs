@@ -5,6 +5,8 @@
 //! [`run`] drives one [`Workload`] against a database and returns a [`BenchResult`]. The same options give
 //! the same operations on every machine.
 //!
+//! [`lab`] has the papers' experiments.
+//!
 //! Not here: printing (crate `shamba-cli`), other engines.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -13,6 +15,7 @@ pub mod curves;
 mod dist;
 mod items;
 mod keys;
+pub mod lab;
 mod layered;
 mod measure;
 mod mix;

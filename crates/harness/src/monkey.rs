@@ -18,7 +18,7 @@ use shamba::{Allocation, Builder, Db, Error, FilterLayout, MergePolicy, Residenc
 
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
-use crate::layered::Layers;
+use crate::layered::{Bits, Layers, Shape};
 use crate::permute::Permutation;
 
 /// How far measured false positives may be from the expected ones, in part.
@@ -82,9 +82,12 @@ pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String>
             let dir = options.dir.join(name);
             let builder = || builder(&dir, items, bits_per_key, allocation);
             if options.layered {
-                let bits = (allocation, bits_per_key, FilterLayout::Blocked);
-                let layers = Layers::new(items, 2, items.bytes() / BUFFER_BYTES, bits)?;
-                layers.lay(&|| Ok(builder().memory_budget(FILL_BUDGET_BYTES).no_wal(true)), items)?;
+                let layout = FilterLayout::Blocked;
+                let bits = Bits { allocation, per_key: bits_per_key, layout, empty_fraction: 1.0 };
+                let shape = Shape::leveled(2, items.bytes() / BUFFER_BYTES);
+                let layers = Layers::new(items.count, items.seed, shape, bits)?;
+                let builder = || Ok(builder().memory_budget(FILL_BUDGET_BYTES).no_wal(true));
+                layers.lay(&builder, &|item| items.pair(item))?;
             } else {
                 let builder = builder().memory_budget(FILL_BUDGET_BYTES);
                 fill(builder, items).map_err(|error| error.to_string())?;

@@ -30,6 +30,7 @@ use shamba::{Builder, Db, Error, Sizing, Stats};
 
 pub use self::entrants::{Entrant, MERGE_PAGE_NS, Predicted, entrants};
 pub use self::mixes::{MIXES, Mix};
+use shamba_model::cost::FilterBits;
 
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
@@ -87,13 +88,19 @@ impl Setting {
 /// Options that all runs of an entrant have, the fill among them.
 fn builder(dir: &Path, entrant: &Entrant, setting: &Setting) -> Builder {
     // The log is left out: it costs every design the same, and the model has none.
-    Db::builder(dir)
+    let builder = Db::builder(dir)
         .design(entrant.design())
         .sizing(Sizing::Auto)
         .filter_allocation(entrant.plan.allocation)
         .digest_seed(setting.seed)
         .background_threads(1)
-        .no_wal(true)
+        .no_wal(true);
+    // Who gives filters so many bytes, and not so many bits a key, means those of versions that are no longer
+    // wanted, too.
+    match entrant.plan.filters {
+        FilterBits::Bytes(bytes) => builder.filter_memory(bytes as u64),
+        FilterBits::PerKey(_) => builder,
+    }
 }
 
 /// Lets the tree of `entrant` grow in `dir` and copies it once for each of `copies`.

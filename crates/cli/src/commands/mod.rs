@@ -9,6 +9,7 @@ mod delete;
 mod dump;
 mod explain;
 mod get;
+mod lab;
 mod load;
 mod manifest;
 mod memory;
@@ -75,6 +76,8 @@ pub enum Command {
     Bench(bench::BenchArgs),
     /// Move a database to the design that suits what was asked of it lately
     Tune(tune::TuneArgs),
+    /// Run the papers' experiments on this machine: baseline beside idea, the claim beside what is found
+    Lab(lab::LabArgs),
     /// What a design would cost, and which would be best: no database needed
     Plan(crate::plan::PlanArgs),
 }
@@ -107,6 +110,7 @@ impl Command {
             Self::Batch(args) => batch::run(&args, out),
             Self::Bench(args) => bench::run(&args, out),
             Self::Tune(args) => tune::run(&args, out),
+            Self::Lab(args) => lab::run(&args, out),
             Self::Plan(args) => crate::plan::run(&args, out),
         }
     }

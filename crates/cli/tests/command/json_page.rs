@@ -40,7 +40,8 @@ fn every_schema_and_field_is_described() {
     let (damaged, repaired) = (dir.database("damaged", 300), dir.path("repaired"));
     let broken = files(&damaged, "sst").remove(0);
     flip(&broken, 4200, 1);
-    let commands: [&[&str]; 23] = [
+    let results = dir.path("results");
+    let commands: [&[&str]; 24] = [
         &["get", &db, "late"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],
@@ -60,6 +61,7 @@ fn every_schema_and_field_is_described() {
         &["bench", &bench, "fillseq", "readrandom", "--num", "100"],
         &["demo", "--synthetic", "50"],
         &["explain", &db, "absent"],
+        &["lab", "run", "hash-sharing-fig6", "--out", &results],
         &["plan", "cost", "--entries", "1000", "--entry-bytes", "100"],
         &["plan", "design", "--entries", "1M", "--entry-bytes", "100", "--memory", "4MiB"],
         &["plan", "compare", "--entries", "1000", "--entry-bytes", "100", "--with", "entries=2x"],

@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod inspect;
 mod json_page;
+mod lab;
 mod load;
 mod plan;
 mod put_get_scan;

@@ -1,0 +1,208 @@
+//! `shamba lab`: the papers' experiments on this machine.
+//!
+//! `list` names them, `run` carries some out and `all` every one, each leaving a table, a picture and a result in a folder;
+//! `report` makes a page of what lies there. One that fails does not keep the others from running.
+//!
+//! Not here: the experiments ([`shamba_harness::lab`]).
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use shamba_harness::lab::{self, Experiment, Lab, Paper, Scale};
+
+use crate::exit::Failure;
+use crate::output::{Out, note};
+use crate::progress;
+
+/// Arguments of `lab`.
+#[derive(Args)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand)]
+enum LabCommand {
+    /// Name every experiment, with the claim that it is about
+    List(ListArgs),
+    /// Run experiments by name
+    Run(RunArgs),
+    /// Run every experiment
+    All(AllArgs),
+    /// Make a page of the results in a folder
+    Report(ReportArgs),
+}
+
+#[derive(Args)]
+struct ListArgs {
+    /// The scale whose parameters are shown
+    #[arg(long, default_value = "quick")]
+    scale: Scale,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// How and where experiments run.
+#[derive(Args)]
+struct HowArgs {
+    /// How large: quick (all of them within 20 minutes), default, paper
+    #[arg(long, default_value = "quick")]
+    scale: Scale,
+    /// The folder for results
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    out: PathBuf,
+    /// The folder for databases while they are needed; by default the system's temporary one
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Seed of keys, orders and lookups
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How often each point is measured; by default what the scale says
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    repeats: Option<u32>,
+    /// Print the results as JSON objects, one a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// Names of experiments, as `lab list` has them
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+#[derive(Args)]
+struct AllArgs {
+    /// Only those of one paper
+    #[arg(long)]
+    paper: Option<PaperArg>,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+#[derive(Args)]
+struct ReportArgs {
+    /// The folder of results; the report goes there too
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PaperArg {
+    HashSharing,
+    ModularFilters,
+    Monkey,
+    Mnemosyne,
+}
+
+impl PaperArg {
+    fn paper(self) -> Paper {
+        match self {
+            Self::HashSharing => Paper::HashSharing,
+            Self::ModularFilters => Paper::ModularFilters,
+            Self::Monkey => Paper::Monkey,
+            Self::Mnemosyne => Paper::Mnemosyne,
+        }
+    }
+}
+
+pub fn run(args: &LabArgs, out: &mut Out) -> Result<(), Failure> {
+    match &args.command {
+        LabCommand::List(args) => list(args, out),
+        LabCommand::Run(args) => {
+            let found: Result<Vec<_>, _> = args.ids.iter().map(|id| lab::find(id)).collect();
+            carry_out(&found.map_err(Failure::Usage)?, &args.how, out)
+        }
+        LabCommand::All(args) => {
+            let wanted =
+                |experiment: &&Experiment| args.paper.is_none_or(|paper| paper.paper() == experiment.paper);
+            carry_out(&lab::all().into_iter().filter(wanted).collect::<Vec<_>>(), &args.how, out)
+        }
+        LabCommand::Report(args) => {
+            let (paths, count) = lab::report(&args.out).map_err(failed)?;
+            let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            out.line(format!("{count} results: {}", paths.join(", ")))
+        }
+    }
+}
+
+fn failed(error: String) -> Failure {
+    Failure::Io(error, std::io::Error::other("the experiment did not end"))
+}
+
+fn list(args: &ListArgs, out: &mut Out) -> Result<(), Failure> {
+    let experiments = lab::all();
+    if args.json {
+        let described = |experiment: &&Experiment| {
+            let mut described = lab::describe(experiment, args.scale);
+            if let Value::Object(fields) = &mut described {
+                fields.insert("schema".to_owned(), json!("shamba.lab/1"));
+            }
+            described
+        };
+        return out.json(&Value::Array(experiments.iter().map(described).collect()));
+    }
+    for paper in Paper::ALL {
+        out.heading(paper.name())?;
+        for experiment in experiments.iter().filter(|experiment| experiment.paper == paper) {
+            out.line(format!("{}  ({}: {})", experiment.id, experiment.place, experiment.title))?;
+            out.line(format!("    {}", experiment.claim))?;
+        }
+    }
+    out.line(format!("\n{} experiments; `shamba lab run ID` runs one.", experiments.len()))
+}
+
+fn carry_out(experiments: &[&Experiment], how: &HowArgs, out: &mut Out) -> Result<(), Failure> {
+    if cfg!(debug_assertions) {
+        note("shamba: this is a build with debug assertions: its times are not the engine's");
+    }
+    let scratch = match &how.dir {
+        Some(dir) => std::fs::create_dir_all(dir).and_then(|()| tempfile::tempdir_in(dir)),
+        None => tempfile::tempdir(),
+    }
+    .map_err(|error| Failure::io("make a folder for databases", error))?;
+    let bar = progress::bar("", Some(experiments.len() as u64));
+    let began = Instant::now();
+    let mut failures = Vec::new();
+    for experiment in experiments {
+        let result = one(experiment, how, scratch.path().to_path_buf(), &bar);
+        bar.inc(1);
+        match result {
+            Err(error) => {
+                bar.suspend(|| note(format!("shamba: {error}")));
+                failures.push(experiment.id);
+            }
+            Ok(result) if how.json => bar.suspend(|| out.json(&result).and_then(|()| out.flush()))?,
+            Ok(result) => {
+                let text = |name: &str| result[name].as_str().unwrap_or_default().to_owned();
+                let line = format!("{}: {}. {}", experiment.id, text("verdict"), text("ours"));
+                bar.suspend(|| out.line(&line).and_then(|()| out.flush()))?;
+            }
+        }
+    }
+    bar.finish_and_clear();
+    if !how.json {
+        let took = Duration::from_secs(began.elapsed().as_secs());
+        let done = experiments.len() - failures.len();
+        out.line(format!("\n{done} of {} done in {took:?}, in {}", experiments.len(), how.out.display()))?;
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Reported(3)) }
+}
+
+/// Runs one experiment; its result.
+fn one(experiment: &Experiment, how: &HowArgs, scratch: PathBuf, bar: &ProgressBar) -> Result<Value, String> {
+    bar.set_message(experiment.id);
+    let mut progress = |what: &str| bar.set_message(format!("{}: {what}", experiment.id));
+    let mut lab = Lab::new(scratch, how.scale, how.seed, &mut progress);
+    if let Some(repeats) = how.repeats {
+        lab.repeats = repeats;
+    }
+    Ok(lab::run(experiment, &mut lab, &how.out)?.json)
+}

@@ -1,0 +1,137 @@
+//! The devices that experiments run on: this machine's, and emulated ones.
+//!
+//! An emulated device is a file system in memory behind a latency layer ([`SlowFs`]): each read takes as long as the
+//! device's, what memory takes for it included. Below some 60 µs the layer spins on the clock, it never sleeps. Everything
+//! that is measured on one is marked as emulated. Latencies are those of the hash-sharing paper, Table 1.
+//!
+//! Not here: bandwidth, and devices that answer several reads at once.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use shamba::env::{AlignedBuf, Env, MemFs, SlowFs, Vfs};
+
+/// A place for files.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Device {
+    /// The disk below the working directory, past the system's cache.
+    Disk,
+    /// The same files through the system's cache.
+    PageCache,
+    /// A file system in this process's memory, without a latency: a RAM disk.
+    Memory,
+    /// Emulated: 4.6 ms a read.
+    Hdd,
+    /// Emulated: 113 µs.
+    Ssd,
+    /// Emulated: 10 µs.
+    Pcie,
+    /// Emulated: 7 µs, a PCIe SSD without the system between.
+    Spdk,
+    /// Emulated: 250 ns.
+    Nvm,
+}
+
+impl Device {
+    /// Every device, from slow to fast.
+    pub const ALL: [Self; 8] =
+        [Self::Hdd, Self::Disk, Self::Ssd, Self::Pcie, Self::Spdk, Self::PageCache, Self::Nvm, Self::Memory];
+    /// The emulated ones, from slow to fast.
+    pub const EMULATED: [Self; 5] = [Self::Hdd, Self::Ssd, Self::Pcie, Self::Spdk, Self::Nvm];
+
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk, direct",
+            Self::PageCache => "disk, cached",
+            Self::Memory => "memory",
+            Self::Hdd => "HDD 4.6 ms",
+            Self::Ssd => "SSD 113 us",
+            Self::Pcie => "PCIe 10 us",
+            Self::Spdk => "SPDK 7 us",
+            Self::Nvm => "NVM 250 ns",
+        }
+    }
+
+    /// How long a read of a page takes; `None` where the machine says.
+    pub fn read_ns(self) -> Option<u64> {
+        match self {
+            Self::Disk | Self::PageCache | Self::Memory => None,
+            Self::Hdd => Some(4_600_000),
+            Self::Ssd => Some(113_000),
+            Self::Pcie => Some(10_000),
+            Self::Spdk => Some(7_000),
+            Self::Nvm => Some(250),
+        }
+    }
+
+    /// Whether the machine does not have it.
+    pub fn is_emulated(self) -> bool {
+        self.read_ns().is_some()
+    }
+
+    /// Whether its files are in the process's memory, and not below the working directory.
+    pub fn is_in_memory(self) -> bool {
+        self.is_emulated() || self == Self::Memory
+    }
+
+    /// The world of a tree on this device whose files are in `files`.
+    ///
+    /// # Errors
+    /// When reading from memory fails, or takes longer than the device does.
+    pub(super) fn env(self, files: &Arc<dyn Vfs>) -> Result<Env, String> {
+        let mut env = Env::real();
+        env.vfs = Arc::clone(files);
+        if let Some(read_ns) = self.read_ns() {
+            let more_ns = read_ns.saturating_sub(memory_read_ns()?);
+            env.vfs = Arc::new(SlowFs::new(env.vfs, Arc::clone(&env.clock), more_ns, 0));
+        }
+        Ok(env)
+    }
+}
+
+/// What a read of 4 KiB takes from a file system in memory, by a quick look, with the least layer around it.
+fn memory_read_ns() -> Result<u64, String> {
+    const PAGE: usize = 4096;
+    const PAGES: u64 = 1_024;
+    const ROUNDS: u64 = 8;
+    let said = |error: std::io::Error| format!("timing memory: {error}");
+    let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
+    let path = Path::new("/timed");
+    let mut file = files.create(path).map_err(said)?;
+    let page = [7; PAGE];
+    for _ in 0..PAGES {
+        shamba::env::append_all(file.as_mut(), &page).map_err(said)?;
+    }
+    let clock = Env::real().clock;
+    // The layer's own looks at the clock are part of the time: one nanosecond makes it take them.
+    let slow = SlowFs::new(files, clock, 1, 0);
+    let file = slow.open_read(path).map_err(said)?;
+    let mut buffer = AlignedBuf::new(PAGE);
+    let mut fastest_ns = u64::MAX;
+    for _ in 0..ROUNDS {
+        let since = Instant::now();
+        for number in 0..PAGES {
+            file.read_at((number * 379 % PAGES) * PAGE as u64, &mut buffer).map_err(said)?;
+        }
+        fastest_ns = fastest_ns.min(since.elapsed().as_nanos() as u64 / PAGES);
+    }
+    Ok(fastest_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emulated_devices_have_a_latency_and_the_others_none() {
+        for device in Device::ALL {
+            assert_eq!(device.is_emulated(), Device::EMULATED.contains(&device), "{}", device.name());
+            let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
+            let env = device.env(&files).expect("a world");
+            assert_eq!(env.vfs.is_emulated(), device.is_emulated(), "{}", device.name());
+        }
+        assert!(memory_read_ns().expect("read") > 0);
+    }
+}

@@ -1,0 +1,235 @@
+//! What an experiment is, and what it finds.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use shamba_figures::Chart;
+
+use super::table::Table;
+
+/// Where a claim was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Paper {
+    /// Zhu, Mun, Raman, Athanassoulis: *Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices* (DaMoN 2021).
+    HashSharing,
+    /// Mun, Zhu, Raman, Athanassoulis: *LSM-Trees Under (Memory) Pressure* (ADMS 2022): modular filters.
+    ModularFilters,
+    /// Dayan, Athanassoulis, Idreos: *Optimal Bloom Filters and Adaptive Merging for LSM-Trees* (TODS 2018).
+    Monkey,
+    /// Zhu, Wei, Mun, Athanassoulis: *Mnemosyne: Dynamic Workload-Aware BF Tuning via Accurate Statistics in LSM trees* (SIGMOD 2025).
+    Mnemosyne,
+}
+
+impl Paper {
+    /// Every paper, in the order of reports.
+    pub const ALL: [Self; 4] = [Self::HashSharing, Self::ModularFilters, Self::Monkey, Self::Mnemosyne];
+
+    /// As headings have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HashSharing => "Hash sharing",
+            Self::ModularFilters => "Modular filters",
+            Self::Monkey => "Monkey",
+            Self::Mnemosyne => "Mnemosyne",
+        }
+    }
+}
+
+/// How large runs are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scale {
+    /// All experiments within minutes: the paper's shape with fewer entries, through a smaller buffer.
+    Quick,
+    /// A quarter of an hour an experiment at most.
+    Default,
+    /// The paper's sizes.
+    Paper,
+}
+
+impl Scale {
+    /// From small to large.
+    pub const ALL: [Self; 3] = [Self::Quick, Self::Default, Self::Paper];
+
+    /// The name in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Default => "default",
+            Self::Paper => "paper",
+        }
+    }
+
+    /// One of three values.
+    pub fn pick<T>(self, quick: T, default: T, paper: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Default => default,
+            Self::Paper => paper,
+        }
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Scale {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|scale| scale.name() == name).ok_or_else(|| {
+            format!("unknown scale {name:?} (known: {})", Self::ALL.map(Self::name).join(", "))
+        })
+    }
+}
+
+/// Whether an experiment varies a parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Its values are the points of the experiment.
+    Varied,
+    /// One value for all points.
+    Fixed,
+}
+
+/// A parameter at a scale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// What it is, with its unit.
+    pub name: &'static str,
+    /// Whether it is varied.
+    pub role: Role,
+    /// Its value, or its values with commas.
+    pub value: String,
+}
+
+impl Parameter {
+    /// One that the experiment varies.
+    pub fn varied<T: fmt::Display>(name: &'static str, values: impl IntoIterator<Item = T>) -> Self {
+        let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
+        Self { name, role: Role::Varied, value: values.join(", ") }
+    }
+
+    /// One that it holds.
+    pub fn fixed(name: &'static str, value: impl fmt::Display) -> Self {
+        Self { name, role: Role::Fixed, value: value.to_string() }
+    }
+}
+
+/// A figure or table of a paper, to be made again.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Its name on the command line: the paper and the place in it.
+    pub id: &'static str,
+    /// Whose claim it is.
+    pub paper: Paper,
+    /// Where in the paper.
+    pub place: &'static str,
+    /// What is measured over what.
+    pub title: &'static str,
+    /// What the paper found.
+    pub claim: &'static str,
+    /// What is varied and what is held, at a scale.
+    pub parameters: fn(Scale) -> Vec<Parameter>,
+    /// Carries it out.
+    pub run: fn(&mut Lab<'_>) -> Result<Finding, String>,
+}
+
+/// Whether the claim holds here.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Verdict {
+    /// What we find is what the paper found.
+    Confirmed,
+    /// The direction is the same, the size is not, or only some of it.
+    Partly,
+    /// We find otherwise.
+    NotHere,
+}
+
+impl Verdict {
+    /// What reproduced least comes first.
+    pub const ALL: [Self; 3] = [Self::NotHere, Self::Partly, Self::Confirmed];
+
+    /// In results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Partly => "partly",
+            Self::NotHere => "not here",
+        }
+    }
+
+    /// The verdict of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|verdict| verdict.name() == name)
+    }
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What we find, with its figures, in a sentence.
+    pub ours: String,
+    /// Whether that confirms the claim.
+    pub verdict: Verdict,
+    /// Why it is not confirmed, or what to know about it; may be empty if it is.
+    pub why: String,
+    /// All points.
+    pub table: Table,
+    /// The picture.
+    pub chart: Chart,
+}
+
+/// What an experiment runs with.
+pub struct Lab<'a> {
+    /// How large.
+    pub scale: Scale,
+    /// Seed of keys, orders and lookups.
+    pub seed: u64,
+    /// How often each point is measured.
+    pub repeats: u32,
+    dir: PathBuf,
+    progress: &'a mut dyn FnMut(&str),
+}
+
+impl<'a> Lab<'a> {
+    /// A laboratory that keeps trees below `dir` while it needs them, and tells `progress` what it is at.
+    pub fn new(dir: PathBuf, scale: Scale, seed: u64, progress: &'a mut dyn FnMut(&str)) -> Self {
+        Self { scale, seed, repeats: scale.pick(3, 5, 5), dir, progress }
+    }
+
+    /// Says what is done next.
+    pub fn at(&mut self, what: impl fmt::Display) {
+        (self.progress)(&what.to_string());
+    }
+
+    /// A folder of that name that is not there yet.
+    ///
+    /// # Errors
+    /// What of that name cannot be removed.
+    pub fn scratch(&self, name: &str) -> Result<PathBuf, String> {
+        let dir = self.dir.join(name);
+        clear(&dir)?;
+        Ok(dir)
+    }
+
+    /// Removes a folder and what is in it.
+    ///
+    /// # Errors
+    /// What cannot be removed.
+    pub fn discard(&self, dir: &Path) -> Result<(), String> {
+        clear(dir)
+    }
+}
+
+fn clear(dir: &Path) -> Result<(), String> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("remove {}: {error}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}

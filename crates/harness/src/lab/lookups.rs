@@ -1,0 +1,267 @@
+//! Lookups of several openings of a tree in turns: baseline and idea, on the same keys, at the same time.
+//!
+//! Keys are made before the clock starts, [`BATCH`] at a time; each side looks all of them up, the first side another one each time.
+//! So whatever else the machine does meets all sides alike. Every answer is checked, inside the clock: one comparison of
+//! eight bytes on every side.
+//!
+//! A repeat is as many batches as wanted; what a side needed for a lookup is told by the median of the repeats, with the least
+//! and the most.
+
+use std::time::{Duration, Instant};
+
+use shamba::{Db, Stats};
+
+use super::experiment::Lab;
+use super::table::Cell;
+use super::tree::Tree;
+use crate::dist::{Distribution, Picker};
+
+/// Keys that are made, and looked up, at a time.
+const BATCH: usize = 128;
+/// What a repeat takes at most, all sides together, unless a batch takes longer.
+const REPEAT_MOST: Duration = Duration::from_secs(4);
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Questions {
+    /// The share of lookups for absent keys.
+    pub empty_fraction: f64,
+    /// How requests spread over items.
+    pub distribution: Distribution,
+    /// Only these of the items that are there; all if there are none.
+    pub among: Vec<u64>,
+    /// Lookups of a repeat, on each side.
+    pub lookups: u64,
+}
+
+impl Questions {
+    /// Uniform over all keys.
+    pub fn uniform(empty_fraction: f64, lookups: u64) -> Self {
+        Self { empty_fraction, distribution: Distribution::Uniform, among: Vec::new(), lookups }
+    }
+}
+
+/// The median of some values, and what they lay between.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub median: f64,
+    pub least: f64,
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of values in any order; of none it is 0.
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |place: usize| values.get(place).copied().unwrap_or_default();
+        let middle = values.len() / 2;
+        let median =
+            if values.len() % 2 == 1 { at(middle) } else { (at(middle.wrapping_sub(1)) + at(middle)) / 2.0 };
+        Self { median, least: at(0), most: at(values.len().wrapping_sub(1)) }
+    }
+}
+
+/// What lookups on one side took.
+#[derive(Clone, Debug)]
+pub(super) struct Side {
+    /// Nanoseconds a lookup, over the repeats.
+    pub ns: Spread,
+    /// The same of each repeat, in order.
+    pub repeats_ns: Vec<f64>,
+    /// Counters over all repeats.
+    pub stats: Stats,
+}
+
+impl Side {
+    /// A counter, per lookup.
+    pub fn per_lookup(&self, count: u64) -> f64 {
+        count as f64 / self.stats.lookups.max(1) as f64
+    }
+
+    /// The share of time that `self` spares `baseline`: of each repeat, then the median.
+    pub fn gain_over(&self, baseline: &Self) -> Spread {
+        let gains = self.repeats_ns.iter().zip(&baseline.repeats_ns).map(|(ns, base)| 1.0 - ns / base);
+        Spread::of(gains.collect())
+    }
+
+    /// The last four cells of a measured row, `levels`, `runs`, `comparable`, `emulated`: the tree as it was, and whether it has
+    /// at least the levels and runs that it should have.
+    pub fn shape(&self, levels: u32, runs: u64) -> [Cell; 4] {
+        let stats = &self.stats;
+        let is_comparable = stats.deepest_level >= levels && stats.runs >= runs;
+        [stats.deepest_level.into(), stats.runs.into(), is_comparable.into(), stats.emulated.into()]
+    }
+}
+
+/// What lookups spend their time with, in parts of all of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Parts {
+    pub hash: f64,
+    pub probe: f64,
+    pub index: f64,
+    pub data: f64,
+    pub other: f64,
+}
+
+/// Looks the same keys up on all sides, in turns.
+///
+/// # Errors
+/// What the engine says, and a wrong answer.
+pub(super) fn compare(
+    lab: &mut Lab<'_>,
+    tree: &Tree,
+    sides: &[&Db],
+    questions: &Questions,
+) -> Result<Vec<Side>, String> {
+    let mut asker = Asker::new(tree, questions, lab.seed);
+    let warm = (questions.lookups / 10).clamp(1, 4 * BATCH as u64);
+    asker.rounds(sides, warm)?;
+    let before: Vec<Stats> = sides.iter().map(|db| db.stats()).collect();
+    let mut repeats: Vec<Vec<f64>> = vec![Vec::new(); sides.len()];
+    for _ in 0..lab.repeats.max(1) {
+        let (lookups, ns) = asker.rounds(sides, questions.lookups)?;
+        for (all, ns) in repeats.iter_mut().zip(ns) {
+            all.push(ns as f64 / lookups as f64);
+        }
+    }
+    let side = |((db, before), repeats_ns): ((&&Db, &Stats), Vec<f64>)| Side {
+        ns: Spread::of(repeats_ns.clone()),
+        repeats_ns,
+        stats: db.stats().since(before),
+    };
+    Ok(sides.iter().zip(&before).zip(repeats).map(side).collect())
+}
+
+/// What the lookups of `db` spend their time with, by the engine's timers, which take time themselves.
+///
+/// # Errors
+/// As [`compare`].
+pub(super) fn parts(lab: &Lab<'_>, tree: &Tree, db: &Db, questions: &Questions) -> Result<Parts, String> {
+    let mut asker = Asker::new(tree, questions, lab.seed ^ 2);
+    db.set_timers(true);
+    let before = db.stats();
+    asker.rounds(&[db], questions.lookups)?;
+    let stats = db.stats().since(&before);
+    db.set_timers(false);
+    let all = stats.hash_ns + stats.probe_ns + stats.index_ns + stats.data_ns + stats.other_ns;
+    let part = |ns: u64| ns as f64 / all.max(1) as f64;
+    Ok(Parts {
+        hash: part(stats.hash_ns),
+        probe: part(stats.probe_ns),
+        index: part(stats.index_ns),
+        data: part(stats.data_ns),
+        other: part(stats.other_ns),
+    })
+}
+
+/// Draws items and makes batches of their keys.
+struct Asker<'a> {
+    tree: &'a Tree,
+    questions: &'a Questions,
+    picker: Picker,
+    /// How many items are drawn from.
+    items: u64,
+    keys: Vec<Vec<u8>>,
+    /// The item that must be found; none for an absent key.
+    expected: Vec<Option<u64>>,
+    turn: usize,
+}
+
+impl<'a> Asker<'a> {
+    fn new(tree: &'a Tree, questions: &'a Questions, seed: u64) -> Self {
+        let among = questions.among.len() as u64;
+        let items = if among > 0 { among } else { tree.spec.entries };
+        Self {
+            tree,
+            questions,
+            picker: Picker::new(questions.distribution, items, seed ^ 0x61_736b, seed),
+            items,
+            keys: vec![Vec::new(); BATCH],
+            expected: vec![None; BATCH],
+            turn: 0,
+        }
+    }
+
+    fn draw(&mut self, lookups: usize) {
+        let empty_fraction = self.questions.empty_fraction;
+        for (key, expected) in self.keys.iter_mut().zip(&mut self.expected).take(lookups) {
+            let drawn = self.picker.pick(self.items);
+            let item = self.questions.among.get(drawn as usize).copied().unwrap_or(drawn);
+            let absent = empty_fraction >= 1.0 || self.picker.rng().f64() < empty_fraction;
+            self.tree.key(item, absent, key);
+            *expected = (!absent).then_some(item);
+        }
+    }
+
+    /// So many lookups on each side, fewer if time is up; how many they were, and what they took on each.
+    fn rounds(&mut self, sides: &[&Db], lookups: u64) -> Result<(u64, Vec<u64>), String> {
+        let begin = Instant::now();
+        let mut ns = vec![0; sides.len()];
+        let mut done = 0;
+        while done < lookups && (done == 0 || begin.elapsed() < REPEAT_MOST) {
+            let batch = BATCH.min((lookups - done) as usize);
+            self.draw(batch);
+            for turn in 0..sides.len() {
+                let side = (self.turn + turn) % sides.len();
+                ns[side] += self.look_up(sides[side], batch)?;
+            }
+            self.turn += 1;
+            done += batch as u64;
+        }
+        Ok((done.max(1), ns))
+    }
+
+    /// What it took, in nanoseconds.
+    fn look_up(&self, db: &Db, lookups: usize) -> Result<u64, String> {
+        let number = |value: &[u8]| value.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
+        let since = Instant::now();
+        for (key, expected) in self.keys.iter().zip(&self.expected).take(lookups) {
+            let found = db.get_with(key, number).map_err(|error| error.to_string())?.flatten();
+            if found != *expected {
+                return Err(format!("a wrong answer: {found:?} for the key of {expected:?}"));
+            }
+        }
+        Ok(since.elapsed().as_nanos() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::tree::Spec;
+    use crate::lab::{Device, Scale};
+
+    #[test]
+    fn a_spread_is_the_middle_and_both_ends() {
+        assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, most: 3.0 });
+        assert_eq!(Spread::of(vec![4.0, 1.0]), Spread { median: 2.5, least: 1.0, most: 4.0 });
+        assert_eq!(Spread::of(Vec::new()).median, 0.0);
+    }
+
+    #[test]
+    fn both_sides_are_asked_the_same_and_only_one_hashes_for_every_filter() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut progress = |_: &str| {};
+        let mut lab = Lab::new(scratch.path().to_path_buf(), Scale::Quick, 3, &mut progress);
+        let spec = Spec::leveled(11_110, (16, 64), 10.0, 4);
+        let tree = Tree::lay(&mut lab, "sides", spec, Device::Memory).expect("laid down");
+        let shared = tree.open(Device::Memory, &[]).expect("open");
+        let unshared = tree.open(Device::Memory, &[("hash-sharing", "off")]).expect("open");
+        let questions = Questions::uniform(1.0, 2_000);
+        let sides = compare(&mut lab, &tree, &[&unshared, &shared], &questions).expect("right answers");
+        let [baseline, idea] = &sides[..] else { panic!("two sides") };
+        assert_eq!(baseline.stats.lookups, idea.stats.lookups);
+        assert_eq!(baseline.stats.false_positives, idea.stats.false_positives);
+        assert_eq!(idea.per_lookup(idea.stats.hashes), 1.0);
+        // A lookup that consulted no filter hashed once all the same.
+        let consulted = baseline.stats.filters_consulted;
+        assert!((consulted..consulted + baseline.stats.lookups / 10).contains(&baseline.stats.hashes));
+        assert!(idea.gain_over(baseline).median < 1.0);
+        let found = Questions { among: tree.items_of(1, 5), ..Questions::uniform(0.0, 500) };
+        let sides = compare(&mut lab, &tree, &[&shared], &found).expect("right answers");
+        assert_eq!(sides[0].stats.found, sides[0].stats.lookups);
+        let parts = parts(&lab, &tree, &unshared, &questions).expect("timed");
+        let all = parts.hash + parts.probe + parts.index + parts.data + parts.other;
+        assert!((all - 1.0).abs() < 1e-9 && parts.hash > 0.0, "{parts:?}");
+    }
+}

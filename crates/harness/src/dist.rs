@@ -1,9 +1,9 @@
-//! Which item comes next: uniform, zipf, latest, hotspot.
+//! Which item comes next: uniform, zipf, latest, hotspot, normal, beta.
 //!
 //! A [`Picker`] draws item numbers below a count that may grow while it is used (inserts of a workload).
 //! The skewed ones draw a *rank* (0 is the hottest) and pass it through a [`Permutation`], so that hot
 //! items are spread over the whole key range (YCSB's "scrambled zipfian"); `latest` does not scramble,
-//! because there the newest items are the hot ones.
+//! because there the newest items are the hot ones. `normal` and `beta` do not either: there hot items are neighbours.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,6 +19,11 @@ const HOT_ITEMS: f64 = 0.2;
 /// ...gets this share of the requests.
 const HOT_REQUESTS: f64 = 0.8;
 
+/// `normal`: the standard deviation, in part of all items; the mean is in their middle.
+const NORMAL_DEVIATION: f64 = 0.1;
+/// `beta`: its two shapes, whole numbers.
+const BETA_SHAPES: (usize, usize) = (2, 5);
+
 /// How requests spread over items.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Distribution {
@@ -30,11 +35,16 @@ pub enum Distribution {
     Latest,
     /// 80 % of the requests to 20 % of the items.
     Hotspot,
+    /// A normal distribution over the items in order, about the middle one; a tenth of them is a standard deviation.
+    Normal,
+    /// A beta distribution (2, 5) over the items in order: most often a fifth of the way up.
+    Beta,
 }
 
 impl Distribution {
     /// Every distribution.
-    pub const ALL: [Self; 4] = [Self::Uniform, Self::Zipf, Self::Latest, Self::Hotspot];
+    pub const ALL: [Self; 6] =
+        [Self::Uniform, Self::Zipf, Self::Latest, Self::Hotspot, Self::Normal, Self::Beta];
 
     /// The name in options and output.
     pub fn name(self) -> &'static str {
@@ -43,6 +53,8 @@ impl Distribution {
             Self::Zipf => "zipf",
             Self::Latest => "latest",
             Self::Hotspot => "hotspot",
+            Self::Normal => "normal",
+            Self::Beta => "beta",
         }
     }
 }
@@ -101,6 +113,18 @@ impl Picker {
                 let rank = if in_hot { self.rng.u64(..hot) } else { self.rng.u64(hot..self.items) };
                 self.scramble.at(rank)
             }
+            Distribution::Normal => self.at_part(normal),
+            Distribution::Beta => self.at_part(beta),
+        }
+    }
+
+    /// The item at the part of all items that is drawn; drawn again while it is none.
+    fn at_part(&mut self, draw: fn(&mut Rng) -> f64) -> u64 {
+        loop {
+            let part = draw(&mut self.rng);
+            if (0.0..1.0).contains(&part) {
+                return ((part * self.items as f64) as u64).min(self.items - 1);
+            }
         }
     }
 
@@ -108,6 +132,20 @@ impl Picker {
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
+}
+
+/// The sum of twelve even draws has variance 1 and is all but normal up to three deviations; it ends at six.
+fn normal(rng: &mut Rng) -> f64 {
+    let sum: f64 = (0..12).map(|_| rng.f64()).sum();
+    0.5 + (sum - 6.0) * NORMAL_DEVIATION
+}
+
+/// The a-th smallest of a + b - 1 even draws has the distribution Beta(a, b).
+fn beta(rng: &mut Rng) -> f64 {
+    const DRAWS: usize = BETA_SHAPES.0 + BETA_SHAPES.1 - 1;
+    let mut draws: [f64; DRAWS] = std::array::from_fn(|_| rng.f64());
+    draws.sort_unstable_by(f64::total_cmp);
+    draws[BETA_SHAPES.0 - 1]
 }
 
 /// Ranks below n with probability in proportion to 1 / (rank + 1)^0.99, without a table of n sums.
@@ -210,6 +248,19 @@ mod tests {
     }
 
     #[test]
+    fn normal_and_beta_have_hot_neighbours() {
+        let normal = counts(Distribution::Normal, 1000, 100_000);
+        let within = |counts: &[u64], from: usize, to: usize| counts[from..to].iter().sum::<u64>();
+        assert!((67_000..69_500).contains(&within(&normal, 400, 600)), "68.3 % within a deviation");
+        assert!((94_500..96_500).contains(&within(&normal, 300, 700)), "95.4 % within two");
+        assert!((49_000..51_000).contains(&within(&normal, 0, 500)), "half below the mean");
+        // The distribution function of Beta(2, 5) is 0.34464 at a fifth and 0.890625 at a half.
+        let beta = counts(Distribution::Beta, 1000, 100_000);
+        assert!((33_800..35_200).contains(&within(&beta, 0, 200)), "{}", within(&beta, 0, 200));
+        assert!((88_500..89_600).contains(&within(&beta, 0, 500)), "{}", within(&beta, 0, 500));
+    }
+
+    #[test]
     fn single_items_and_growing_counts_stay_in_bounds() {
         for distribution in Distribution::ALL {
             let mut picker = Picker::new(distribution, 1, 1, 1);
@@ -224,6 +275,6 @@ mod tests {
         for distribution in Distribution::ALL {
             assert_eq!(distribution.to_string().parse(), Ok(distribution));
         }
-        assert!("normal".parse::<Distribution>().is_err());
+        assert!("nobody".parse::<Distribution>().is_err());
     }
 }

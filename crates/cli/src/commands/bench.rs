@@ -42,7 +42,7 @@ pub struct BenchArgs {
     /// Threads that share the operations
     #[arg(long, default_value_t = 1)]
     threads: u32,
-    /// How operations spread over items: uniform, zipf, latest or hotspot
+    /// How operations spread over items: uniform, zipf, latest, hotspot, normal or beta
     #[arg(long, value_name = "NAME", default_value_t = Distribution::Uniform)]
     distribution: Distribution,
     /// Share of the lookups of readrandom, multireadrandom, seekrandom and readwhilewriting that ask for absent

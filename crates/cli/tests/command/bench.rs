@@ -108,7 +108,7 @@ fn fills_refuse_what_is_not_empty() {
 fn shapes_and_distributions() {
     let dir = Dir::new();
     for shape in ["random", "sequential", "path", "url", "prefix-time"] {
-        for distribution in ["uniform", "zipf", "latest", "hotspot"] {
+        for distribution in ["uniform", "zipf", "latest", "hotspot", "normal", "beta"] {
             let db = dir.path(&format!("{shape}-{distribution}"));
             let out = run([
                 "bench",

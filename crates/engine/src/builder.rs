@@ -258,6 +258,13 @@ impl Builder {
         self.change(move |s| s.resident_bytes_max = Some(bytes))
     }
 
+    /// The block cache holds at most so many bytes, however much of the memory budget is free: for experiments without one, as
+    /// the papers have them. Not recorded. Default: what the others leave.
+    #[must_use]
+    pub fn cache_limit(self, bytes: u64) -> Self {
+        self.change(move |s| s.cache_bytes_max = Some(bytes))
+    }
+
     /// Weigh what is held in memory as the papers do, by reads: a search costs as many as it takes on average, and
     /// computing nothing. Not recorded. Default: by the time that is saved.
     #[must_use]
@@ -485,6 +492,7 @@ impl Builder {
             "filter-layout" => self.filter_layout(value.parse().map_err(parsed)?),
             "modules" => self.filter_layout(modules(value).map_err(parsed)?),
             "resident-limit" => self.resident_limit(number(name, value)?),
+            "cache-limit" => self.cache_limit(number(name, value)?),
             "count-ios" => {
                 let on = switch(name, value)?;
                 self.count_ios(on)

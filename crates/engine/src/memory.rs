@@ -164,6 +164,8 @@ impl Core {
             let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
             share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
         }
+        let is_used_up = share_bytes == 0;
+        let share_bytes = share_bytes.min(self.settings.cache_bytes_max.unwrap_or(u64::MAX));
         let capacity_bytes = self.cache.capacity_bytes();
         if share_bytes < capacity_bytes || share_bytes > capacity_bytes + budget_bytes / SLACK_PART {
             self.cache.set_capacity_bytes(share_bytes);
@@ -174,7 +176,7 @@ impl Core {
             }
         }
         // Once for an open: at the edge it comes and goes.
-        if share_bytes == 0 && capacity_bytes > 0 && !self.is_budget_used_up.swap(true, Ordering::Relaxed) {
+        if is_used_up && capacity_bytes > 0 && !self.is_budget_used_up.swap(true, Ordering::Relaxed) {
             self.warn(format!(
                 "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes beside the block \
                  cache: blocks are not cached"

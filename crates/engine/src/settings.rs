@@ -152,6 +152,8 @@ pub(crate) struct Settings {
     pub rate_limit_bytes_per_s: u64,
     /// Of this open: filters and indexes hold at most so much, where residency is budgeted; `None`: what pays.
     pub resident_bytes_max: Option<u64>,
+    /// Of this open: the block cache holds at most so much, however much is free; `None`: what the others leave.
+    pub cache_bytes_max: Option<u64>,
     /// Of this open: what is held in memory is weighed by the reads that it saves, not by the time.
     pub count_ios: bool,
     /// Of this open: no log at all.
@@ -201,6 +203,7 @@ impl Default for Settings {
             wal_bytes: 1 << 30,
             rate_limit_bytes_per_s: 0,
             resident_bytes_max: None,
+            cache_bytes_max: None,
             count_ios: false,
             no_wal: false,
             direct_io: false,

@@ -49,6 +49,31 @@ fn peak_bytes(budget_bytes: u64, policy: MergePolicy, sizing: Sizing, entries: u
 }
 
 #[test]
+fn without_a_block_cache_every_block_is_read() {
+    let dir = TempDir::new().expect("a directory");
+    for limit in [None, Some(0)] {
+        let builder = Db::builder(dir.path()).memory_budget(16 << 20);
+        let db = limit.into_iter().fold(builder, shamba::Builder::cache_limit).open().expect("opens");
+        for number in 0..1_000 {
+            db.put(key(number), [7u8; 100]).expect("put");
+        }
+        db.flush().expect("flush");
+        let before = db.stats();
+        for number in (0..1_000).chain(0..1_000) {
+            assert!(db.get(key(number)).expect("get").is_some(), "{number}");
+        }
+        let stats = db.stats().since(&before);
+        let cached = db.memory().parts.iter().find(|(name, _)| name == "block cache").map(|(_, bytes)| *bytes);
+        match limit {
+            Some(_) => assert_eq!((stats.data_reads >= 2_000, stats.cache_hits, cached), (true, 0, Some(0))),
+            None => assert!(stats.data_reads < 1_000 && cached > Some(0), "{} reads", stats.data_reads),
+        }
+        assert!(db.warnings().is_empty(), "{:?}", db.warnings());
+        db.close().expect("close");
+    }
+}
+
+#[test]
 fn what_is_counted_stays_within_the_budget() {
     for (budget_bytes, policy, sizing) in [
         (4 << 20, MergePolicy::Leveling, Sizing::Auto),

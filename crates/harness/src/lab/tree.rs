@@ -3,8 +3,8 @@
 //! Keys are as long as wanted: eight bytes that ascend with the item's number and spread over all values, then filler. An
 //! absent key lies behind each. Values begin with the item's number, so that an answer can be checked.
 //!
-//! A tree is opened read-only, so that baseline and idea read the same files side by side. Filters and indexes are held;
-//! the block cache has next to nothing, as in the papers.
+//! A tree is opened read-only, so that baseline and idea read the same files side by side. Filters and indexes are held, and there
+//! is no block cache, as in the papers.
 //!
 //! Not here: trees that grow by writes; timing ([`super::lookups`]).
 
@@ -21,7 +21,7 @@ use crate::mix::mix2;
 
 /// The budget under which trees are laid down.
 const LAY_BUDGET_BYTES: u64 = 256 << 20;
-/// What an open database takes besides filters and indexes; what is left of it is the block cache.
+/// What an open database takes besides filters and indexes.
 const OPEN_BUDGET_BYTES: u64 = 5 << 20;
 /// What an entry's filter and index take at most, about; and a table.
 const BYTES_PER_ENTRY: u64 = 12;
@@ -127,14 +127,14 @@ impl Tree {
             .info_log(false)
     }
 
-    /// Opens it on `device` for reading, with filters held and these switches, (name, value) as on the command line.
+    /// Opens it on `device` for reading, with filters held, no block cache, and these switches, (name, value) as on the command line.
     ///
     /// # Errors
     /// What the engine says of the switches or the tree; a device whose files these are not.
     pub fn open(&self, device: Device, switches: &[(&str, &str)]) -> Result<Db, String> {
         let tables = self.spec.bytes() / self.spec.file_bytes + self.layers.runs().len() as u64;
         let budget = OPEN_BUDGET_BYTES + self.spec.entries * BYTES_PER_ENTRY + tables * BYTES_PER_TABLE;
-        self.open_within(device, budget, switches, |builder| builder.filter_residency(Residency::Pinned))
+        self.open_within(device, budget, switches, |builder| builder.filter_residency(Residency::Pinned).cache_limit(0))
     }
 
     /// Opens it on `device` for reading within `budget_bytes`.

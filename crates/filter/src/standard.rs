@@ -76,6 +76,16 @@ impl StandardSite {
         })
     }
 
+    /// How many bits are looked at for the answer of [`Self::maybe`]: up to the first clear one, or all of them.
+    pub fn bits_looked_at(self, lines: Option<&[Line]>) -> u8 {
+        let is_set = |bit: usize| {
+            let line = lines.and_then(|lines| lines.get(bit / LINE_BITS));
+            line.is_none_or(|line| line.0[(bit % LINE_BITS) >> 3] >> (bit & 7) & 1 == 1)
+        };
+        let set = self.bits().take_while(|bit| is_set(*bit)).count() as u8;
+        (set + 1).min(self.probes)
+    }
+
     /// Asks the processor for the lines of all probes.
     pub fn prefetch(self, lines: Option<&[Line]>) {
         for bit in self.bits() {

@@ -15,7 +15,7 @@
 //! by interpolation on the curves' falling envelopes, the geometric mean over the points of the baseline.
 
 mod clock;
-mod ratio;
+pub(crate) mod ratio;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 
 /// Memory and the reads of a lookup under it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Point {
+pub(crate) struct Point {
     pub memory_bytes: f64,
     pub reads: f64,
 }
@@ -38,7 +38,7 @@ fn memory_at(curve: &[Point], reads: f64) -> Option<f64> {
 
 /// What a comparison of curves finds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ratio {
+pub(crate) struct Ratio {
     /// How many times the other's memory the baseline needs for as few reads, on average over the points.
     pub mean: f64,
     /// At the point where that is most, and the baseline's memory there.
@@ -49,7 +49,7 @@ pub(super) struct Ratio {
 }
 
 /// How many times the other curve's memory the baseline needs for as few reads.
-pub(super) fn memory_ratio(baseline: &[Point], other: &[Point]) -> Ratio {
+pub(crate) fn memory_ratio(baseline: &[Point], other: &[Point]) -> Ratio {
     let (baseline, other) = (envelope(baseline), envelope(other));
     let ratios: Vec<(f64, f64)> = baseline
         .iter()

@@ -148,18 +148,50 @@ impl Tree {
         switches: &[(&str, &str)],
         more: impl FnOnce(Builder) -> Builder,
     ) -> Result<Db, String> {
+        self.open_in(device, |world| world, budget_bytes, switches, more)
+    }
+
+    /// The same in the world that `change` makes of the device's: another clock, a file system that counts.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_in(
+        &self,
+        device: Device,
+        change: impl FnOnce(Env) -> Env,
+        budget_bytes: u64,
+        switches: &[(&str, &str)],
+        more: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Db, String> {
         if device.is_in_memory() != self.on.is_in_memory() {
             return Err(format!("a tree of {} is not on {}", self.on.name(), device.name()));
         }
-        let builder =
-            more(self.builder(device.env(&self.files)?).memory_budget(budget_bytes).read_only(true))
-                .direct_io(device == Device::Disk);
+        let world = change(device.env(&self.files)?);
+        let builder = more(self.builder(world).memory_budget(budget_bytes).read_only(true))
+            .direct_io(device == Device::Disk);
         let said = |error: shamba::Error| error.to_string();
         let builder = switches
             .iter()
             .try_fold(builder, |builder, (name, value)| builder.set_option(name, value))
             .map_err(said)?;
         builder.open().map_err(said)
+    }
+
+    /// Leaves so many bytes beside the tree in the log, in a keyspace of their own. Every opening from now on has them in memory,
+    /// whatever its budget: so a budget above the engine's least can leave the tree less than that.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn weigh_down(&self, bytes: u64) -> Result<(), String> {
+        const VALUE: [u8; 4 << 10] = [0; 4 << 10];
+        let said = |error: shamba::Error| error.to_string();
+        let builder = self.builder(self.world()).memory_budget(LAY_BUDGET_BYTES).auto_compaction(false);
+        let db = builder.open().map_err(said)?;
+        let weight = db.keyspace("weight").map_err(said)?;
+        for number in 0..bytes / VALUE.len() as u64 {
+            weight.put(number.to_be_bytes(), VALUE).map_err(said)?;
+        }
+        db.close().map_err(said)
     }
 
     /// Which items lie in runs of `level`, the first `most` of them.

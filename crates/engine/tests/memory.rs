@@ -63,7 +63,8 @@ fn without_a_block_cache_every_block_is_read() {
             assert!(db.get(key(number)).expect("get").is_some(), "{number}");
         }
         let stats = db.stats().since(&before);
-        let cached = db.memory().parts.iter().find(|(name, _)| name == "block cache").map(|(_, bytes)| *bytes);
+        let cached =
+            db.memory().parts.iter().find(|(name, _)| name == "block cache").map(|(_, bytes)| *bytes);
         match limit {
             Some(_) => assert_eq!((stats.data_reads >= 2_000, stats.cache_hits, cached), (true, 0, Some(0))),
             None => assert!(stats.data_reads < 1_000 && cached > Some(0), "{} reads", stats.data_reads),

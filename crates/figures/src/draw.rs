@@ -157,7 +157,7 @@ fn draw_legend(area: &Area<'_>, legend: &[Entry]) -> Result<(), String> {
                 area.draw(&Rectangle::new(corners, colour.filled())).map_err(said)?;
             }
             Style::Dashes => {
-                let dashes = DashedPathElement::new([from, to].into_iter(), 6, 4, colour.stroke_width(2));
+                let dashes = DashedPathElement::new([from, to], 6, 4, colour.stroke_width(2));
                 area.draw(&dashes).map_err(said)?;
             }
             Style::Line | Style::Markers => {

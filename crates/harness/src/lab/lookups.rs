@@ -4,9 +4,14 @@
 //! So whatever else the machine does meets all sides alike. Every answer is checked, inside the clock: one comparison of
 //! eight bytes on every side.
 //!
+//! Batches in which the thread waited for a processor, as the system tells, are left out on all sides, as long as half of
+//! them are left: what others did in that time says nothing about a lookup.
+//!
 //! A repeat is as many batches as wanted; what a side needed for a lookup is told by the median of the repeats, with the least
 //! and the most.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use shamba::{Db, Stats};
@@ -20,6 +25,9 @@ use crate::dist::{Distribution, Picker};
 const BATCH: usize = 128;
 /// What a repeat takes at most, all sides together, unless a batch takes longer.
 const REPEAT_MOST: Duration = Duration::from_secs(4);
+
+/// A batch in which the thread waited longer for a processor was disturbed.
+const WAITED_MOST_NS: u64 = 20_000;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -154,6 +162,43 @@ pub(super) fn parts(lab: &Lab<'_>, tree: &Tree, db: &Db, questions: &Questions) 
     })
 }
 
+/// Lookups, and what they took on each side.
+struct Counted {
+    lookups: u64,
+    ns: Vec<u64>,
+}
+
+impl Counted {
+    fn new(sides: usize) -> Self {
+        Self { lookups: 0, ns: vec![0; sides] }
+    }
+
+    fn add(&mut self, lookups: u64, ns: &[u64]) {
+        self.lookups += lookups;
+        self.ns.iter_mut().zip(ns).for_each(|(all, ns)| *all += ns);
+    }
+}
+
+/// How long this thread has waited for a processor.
+struct Waiting {
+    /// Run time, waiting time and time slices; none where the system does not tell.
+    schedule: Option<File>,
+}
+
+impl Waiting {
+    fn of_this_thread() -> Self {
+        Self { schedule: File::open("/proc/thread-self/schedstat").ok() }
+    }
+
+    /// In nanoseconds, since the thread began; 0 where the system does not tell.
+    fn ns(&self) -> u64 {
+        let mut text = [0; 96];
+        let read = self.schedule.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let text = std::str::from_utf8(&text[..read]).unwrap_or_default();
+        text.split_ascii_whitespace().nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0)
+    }
+}
+
 /// Draws items and makes batches of their keys.
 struct Asker<'a> {
     tree: &'a Tree,
@@ -193,22 +238,32 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// So many lookups on each side, fewer if time is up; how many they were, and what they took on each.
+    /// So many lookups on each side, fewer if time is up; how many of them count, and what these took on each.
     fn rounds(&mut self, sides: &[&Db], lookups: u64) -> Result<(u64, Vec<u64>), String> {
         let begin = Instant::now();
-        let mut ns = vec![0; sides.len()];
+        let waiting = Waiting::of_this_thread();
+        let mut quiet = Counted::new(sides.len());
+        let mut disturbed = Counted::new(sides.len());
         let mut done = 0;
         while done < lookups && (done == 0 || begin.elapsed() < REPEAT_MOST) {
             let batch = BATCH.min((lookups - done) as usize);
             self.draw(batch);
+            let waited_before_ns = waiting.ns();
+            let mut ns = vec![0; sides.len()];
             for turn in 0..sides.len() {
                 let side = (self.turn + turn) % sides.len();
-                ns[side] += self.look_up(sides[side], batch)?;
+                ns[side] = self.look_up(sides[side], batch)?;
             }
+            let is_quiet = waiting.ns().saturating_sub(waited_before_ns) <= WAITED_MOST_NS;
+            if is_quiet { &mut quiet } else { &mut disturbed }.add(batch as u64, &ns);
             self.turn += 1;
             done += batch as u64;
         }
-        Ok((done.max(1), ns))
+        if quiet.lookups < disturbed.lookups {
+            let Counted { lookups, ns } = disturbed;
+            quiet.add(lookups, &ns);
+        }
+        Ok((quiet.lookups.max(1), quiet.ns))
     }
 
     /// What it took, in nanoseconds.

@@ -134,7 +134,9 @@ impl Tree {
     pub fn open(&self, device: Device, switches: &[(&str, &str)]) -> Result<Db, String> {
         let tables = self.spec.bytes() / self.spec.file_bytes + self.layers.runs().len() as u64;
         let budget = OPEN_BUDGET_BYTES + self.spec.entries * BYTES_PER_ENTRY + tables * BYTES_PER_TABLE;
-        self.open_within(device, budget, switches, |builder| builder.filter_residency(Residency::Pinned).cache_limit(0))
+        self.open_within(device, budget, switches, |builder| {
+            builder.filter_residency(Residency::Pinned).cache_limit(0)
+        })
     }
 
     /// Opens it on `device` for reading within `budget_bytes`.

@@ -19,8 +19,11 @@ const LEVELS: u32 = 6;
 /// A budget that holds all blocks: what memory costs, not what a device does.
 const BUDGET_BYTES: u64 = 2 << 30;
 
+/// A step: its name, the switches of the open, whether blocks have tags.
+type OnStep = (&'static str, &'static [(&'static str, &'static str)], bool);
+
 /// What is switched on besides what the ones before have.
-const STEPS: [(&str, &[(&str, &str)], bool); 4] = [
+const STEPS: [OnStep; 4] = [
     ("nothing", &[("hash-sharing", "off"), ("prefetch", "off")], false),
     ("one digest", &[("prefetch", "off")], false),
     ("and prefetch", &[], false),
@@ -78,7 +81,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let mut savings = Vec::new();
     for (empty_fraction, name) in [(1.0, "lookups that find nothing"), (0.0, "lookups that find their key")] {
         lab.at(name);
-        let open = |(_, switches, tags): &(&str, &[(&str, &str)], bool)| {
+        let open = |(_, switches, tags): &OnStep| {
             let tree = if *tags { &tagged } else { &untagged };
             tree.open_within(Device::Memory, BUDGET_BYTES, switches, |builder| builder)
         };

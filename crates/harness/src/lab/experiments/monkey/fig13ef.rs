@@ -1,0 +1,357 @@
+//! Figures 13 E and F: operations a second of designs that are chosen, for mixes of lookups or short ranges with inserts.
+//!
+//! Four stores with the same memory for write buffer and filters: the state of the art (T = 2, uniform bits), Monkey's filters in
+//! the same design, merge policy and size ratio chosen beside that, and the division of the memory too (the navigator's). Choices are the
+//! model's. It is told what a page of a merge costs here, which is less than a page of a lookup because merges move many at once:
+//! a run of the state of the art, half lookups and half inserts, is timed for that first.
+//!
+//! Each run begins with a tree laid down full. The time that merges still take at its end counts.
+
+use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
+use shamba_model::allocation::Allocation;
+use shamba_model::cost::{FilterBits, Plan, Situation, predict_merging};
+use shamba_model::navigator::{Bounds, Options, navigate};
+use shamba_model::updates::Merging;
+use shamba_model::{Design, MergePolicy};
+
+use super::fig13cd::{buffer_of, count, pages_of, situation};
+use super::grown::{Grown, Mix};
+use super::point::{Mean, percent};
+use super::setup::{BITS_PER_KEY, ENTRY_BYTES, Filters, SIZE_RATIO, SSD};
+use crate::lab::table::row;
+use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+
+const READS_PERCENT: [f64; 5] = [10.0, 30.0, 50.0, 70.0, 90.0];
+const SIZE_RATIOS: [f64; 9] = [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
+const CLAIM_LOOKUPS: &str = "Each choice adds throughput; with all of them it is at least 50 % above the state of the art's at any mix of lookups and updates.";
+const CLAIM_RANGES: &str = "For short ranges with updates, where filters help nobody, the chosen design is up to some 50 % above the state of the art.";
+
+pub(super) const E: Experiment = Experiment {
+    id: "monkey-fig13e",
+    paper: Paper::Monkey,
+    place: "Fig 13 E",
+    title: "throughput over the share of lookups, chosen designs",
+    claim: CLAIM_LOOKUPS,
+    parameters: |scale| parameters(scale, false),
+    run: |lab| run(lab, false),
+};
+
+pub(super) const F: Experiment = Experiment {
+    id: "monkey-fig13f",
+    place: "Fig 13 F",
+    title: "throughput over the share of short ranges, chosen designs",
+    claim: CLAIM_RANGES,
+    parameters: |scale| parameters(scale, true),
+    run: |lab| run(lab, true),
+    ..E
+};
+
+/// Who takes part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Store {
+    Art,
+    Filters,
+    Adaptive,
+    Navigable,
+}
+
+impl Store {
+    const ALL: [Self; 4] = [Self::Art, Self::Filters, Self::Adaptive, Self::Navigable];
+    /// Filters help no range.
+    const OF_RANGES: [Self; 2] = [Self::Art, Self::Navigable];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Art => "state of the art",
+            Self::Filters => "Monkey's filters",
+            Self::Adaptive => "+ merging",
+            Self::Navigable => "+ memory: all chosen",
+        }
+    }
+
+    fn filters(self) -> Filters {
+        if self == Self::Art { Filters::Uniform } else { Filters::Zero }
+    }
+
+    /// The design for a situation.
+    ///
+    /// # Errors
+    /// What the model says.
+    fn design(self, situation: &Situation, usual: Design) -> Result<Design, String> {
+        match self {
+            Self::Art | Self::Filters => Ok(usual),
+            Self::Adaptive => {
+                let mut best: Option<(f64, Design)> = None;
+                for policy in [MergePolicy::Leveling, MergePolicy::Tiering] {
+                    for ratio in SIZE_RATIOS {
+                        let design = Design::new(policy, ratio, usual.buffer_bytes, usual.bits_per_key);
+                        let plan = Plan {
+                            design,
+                            filters: FilterBits::PerKey(design.bits_per_key),
+                            allocation: Allocation::Monkey,
+                            cache_bytes: 0,
+                            levels: None,
+                        };
+                        let cost = predict_merging(situation, &plan, Merging::FileByFile)?.cost_ns_per_op;
+                        if best.is_none_or(|(least, _)| cost < least) {
+                            best = Some((cost, design));
+                        }
+                    }
+                }
+                Ok(best.map_or(usual, |(_, design)| design))
+            }
+            Self::Navigable => {
+                let entries = situation.data.entries as f64;
+                let memory_bytes = usual.buffer_bytes + (usual.bits_per_key * entries / 8.0) as u64;
+                let bounds = Bounds { memory_bytes, max_lookup_ios: None, max_update_ios: None };
+                // A buffer of a few entries is none: the least is a quarter of the usual one.
+                let options = Options {
+                    sensitivity: false,
+                    merging: Merging::FileByFile,
+                    smallest_buffer_bytes: usual.buffer_bytes / 4,
+                    ..Options::PAPER
+                };
+                let plan = navigate(situation, &bounds, &options)?.plan;
+                let bits_per_key = match plan.filters {
+                    FilterBits::PerKey(bits) => bits,
+                    FilterBits::Bytes(bytes) => bytes * 8.0 / entries,
+                };
+                Ok(Design { bits_per_key, ..plan.design })
+            }
+        }
+    }
+}
+
+fn operations(scale: Scale, of_ranges: bool) -> u64 {
+    if of_ranges { scale.pick(500, 20_000, 1_000_000) } else { scale.pick(1_500, 50_000, 1_000_000) }
+}
+
+fn parameters(scale: Scale, of_ranges: bool) -> Vec<Parameter> {
+    let reads = if of_ranges { "short ranges [% of operations]" } else { "empty lookups [% of operations]" };
+    let stores = if of_ranges { &Store::OF_RANGES[..] } else { &Store::ALL[..] };
+    vec![
+        Parameter::varied(reads, READS_PERCENT),
+        Parameter::varied("store", stores.iter().map(|store| store.name())),
+        Parameter::fixed("device", SSD.name()),
+        Parameter::fixed("operations a run", operations(scale, of_ranges)),
+        Parameter::fixed("entries", count(scale)),
+        Parameter::fixed("entry bytes", ENTRY_BYTES),
+        Parameter::fixed(
+            "buffer and filters [bytes]",
+            buffer_of(scale) + (BITS_PER_KEY * count(scale) as f64 / 8.0) as u64,
+        ),
+        Parameter::fixed("usual size ratio", SIZE_RATIO),
+        Parameter::fixed("usual bits per key", BITS_PER_KEY),
+    ]
+}
+
+/// One store at one mix.
+struct Point {
+    store: Store,
+    reads_percent: f64,
+    design: Design,
+    per_s: Mean,
+    levels: u32,
+    runs: u64,
+    comparable: bool,
+}
+
+fn run(lab: &mut Lab<'_>, of_ranges: bool) -> Result<Finding, String> {
+    let entries = count(lab.scale);
+    let read_ns = SSD.read_ns().unwrap_or(0) as f64;
+    let usual = Design::new(MergePolicy::Leveling, SIZE_RATIO, buffer_of(lab.scale), BITS_PER_KEY);
+    let stores = if of_ranges { &Store::OF_RANGES[..] } else { &Store::ALL[..] };
+    let operations = operations(lab.scale, of_ranges);
+    let page_ns = merge_page_ns(lab, usual, entries, operations)?;
+    let mut points = Vec::new();
+    for reads_percent in READS_PERCENT {
+        let reads = reads_percent / 100.0;
+        // The model has one price for pages; so updates count for as many as their pages are dear.
+        let updates = (1.0 - reads) * page_ns / read_ns;
+        let (lookups, ranges) = if of_ranges { (0.0, reads) } else { (reads, 0.0) };
+        let situation = situation(entries, read_ns, [lookups, updates, ranges]);
+        let mix = Mix { inserts: 1.0 - reads, ranges };
+        for &store in stores {
+            let design = store.design(&situation, usual)?;
+            // Trials would take as long each; what differs between them is the machine alone.
+            let trials = lab.scale.pick(1, lab.repeats, lab.repeats);
+            let (mut per_s, mut seen) = (Vec::new(), (0, 0, true));
+            for _ in 0..trials {
+                let tree = Grown::lay(lab, design, store.filters(), entries)?;
+                lab.at(format_args!("{} at {reads_percent} % reads: {design}", store.name()));
+                let db = tree.open(Some(SSD))?;
+                per_s.push(tree.carry_out(&db, mix, operations)?);
+                let stats = db.stats();
+                seen = (stats.deepest_level, stats.runs, stats.deepest_level >= tree.levels);
+                db.close().map_err(|error| error.to_string())?;
+            }
+            let (levels, runs, comparable) = seen;
+            points.push(Point {
+                store,
+                reads_percent,
+                design,
+                per_s: Mean::of(&per_s),
+                levels,
+                runs,
+                comparable,
+            });
+        }
+    }
+    let times = |store: Store| -> Vec<f64> {
+        let of = |store| points.iter().filter(move |point| point.store == store);
+        of(store).zip(of(Store::Art)).map(|(point, art)| point.per_s.mean / art.per_s.mean).collect()
+    };
+    let all = times(Store::Navigable);
+    let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = all.iter().copied().fold(0.0, f64::max);
+    let filters = times(Store::Filters).into_iter().fold(0.0, f64::max);
+    let verdict = if of_ranges { verdict_of_ranges(least, most) } else { verdict_of_lookups(least, most) };
+    let why = match verdict {
+        Verdict::Confirmed => String::new(),
+        _ => format!(
+            "A page of a merge costs {:.0} us here, of a lookup {:.0} us: where updates are cheap beside lookups there is less to gain by merging \
+             less, and the memory to divide is small.",
+            page_ns / 1e3,
+            read_ns / 1e3
+        ),
+    };
+    let more =
+        if of_ranges { String::new() } else { format!(" Monkey's filters alone reach {filters:.2} times.") };
+    let designs: Vec<String> = points
+        .iter()
+        .filter(|point| point.store == Store::Navigable)
+        .map(|point| {
+            format!(
+                "{} %: {} T {:.1}, {:.1} bits, buffer {} KiB",
+                point.reads_percent,
+                point.design.policy().map_or("fluid", MergePolicy::name),
+                point.design.size_ratio,
+                point.design.bits_per_key,
+                point.design.buffer_bytes >> 10
+            )
+        })
+        .collect();
+    let note = format!(
+        "Emulated SSD of 290 us for each read and write of a file, whatever its length. All chosen: {}.",
+        designs.join("; ")
+    );
+    Ok(Finding {
+        ours: format!(
+            "With all chosen {} to {} of the state of the art's throughput.{more}",
+            percent(least),
+            percent(most)
+        ),
+        verdict,
+        why,
+        table: table(&points, of_ranges),
+        chart: chart(&points, stores, of_ranges, &note),
+    })
+}
+
+/// What a page of a merge costs beside lookups, in nanoseconds.
+fn merge_page_ns(lab: &mut Lab<'_>, usual: Design, entries: u64, operations: u64) -> Result<f64, String> {
+    let tree = Grown::lay(lab, usual, Filters::Uniform, entries)?;
+    let db = tree.open(Some(SSD))?;
+    lab.at("timing merges");
+    let before = db.stats();
+    tree.carry_out(&db, Mix { inserts: 0.5, ranges: 0.0 }, operations)?;
+    let stats = db.stats().since(&before);
+    db.close().map_err(|error| error.to_string())?;
+    Ok((stats.flush_us + stats.merge_us) as f64 * 1e3 / pages_of(&stats).max(1.0))
+}
+
+fn verdict_of_lookups(least: f64, most: f64) -> Verdict {
+    match (least, most) {
+        (least, _) if least >= 1.5 => Verdict::Confirmed,
+        (_, most) if most >= 1.2 => Verdict::Partly,
+        _ => Verdict::NotHere,
+    }
+}
+
+fn verdict_of_ranges(least: f64, most: f64) -> Verdict {
+    match (least, most) {
+        (least, most) if most >= 1.4 && least >= 0.95 => Verdict::Confirmed,
+        (_, most) if most >= 1.1 => Verdict::Partly,
+        _ => Verdict::NotHere,
+    }
+}
+
+fn table(points: &[Point], of_ranges: bool) -> Table {
+    let mut table = Table::new(&[
+        "store",
+        if of_ranges { "ranges_percent" } else { "lookups_percent" },
+        "operations_per_s",
+        "operations_per_s_std",
+        "policy",
+        "size_ratio",
+        "buffer_bytes",
+        "bits_per_key",
+        "levels",
+        "runs",
+        "comparable",
+        "emulated",
+    ]);
+    for Point { store, reads_percent, design, per_s, levels, runs, comparable } in points {
+        table.row(row![
+            store.name(),
+            *reads_percent,
+            per_s.mean,
+            per_s.std,
+            design.policy().map_or("fluid", MergePolicy::name),
+            design.size_ratio,
+            design.buffer_bytes,
+            design.bits_per_key,
+            *levels,
+            *runs,
+            *comparable,
+            true,
+        ]);
+    }
+    table
+}
+
+fn chart(points: &[Point], stores: &[Store], of_ranges: bool, note: &str) -> Chart {
+    let series = stores.iter().map(|store| {
+        let at = points.iter().filter(|point| point.store == *store).map(|point| {
+            let Mean { mean, std } = point.per_s;
+            At::between(point.reads_percent, mean, mean - std, mean + std)
+        });
+        Series::new(store.name(), Style::Line, at.collect())
+    });
+    let (reads, claim) =
+        if of_ranges { ("short ranges", CLAIM_RANGES) } else { ("empty lookups", CLAIM_LOOKUPS) };
+    Chart {
+        title: format!("Throughput of chosen designs, {reads} with inserts"),
+        claim: claim.to_owned(),
+        note: note.to_owned(),
+        panels: vec![Panel {
+            title: String::new(),
+            x: Axis::linear(format!("{reads} [% of operations]")),
+            y: Axis::from_zero("operations a second"),
+            series: series.collect(),
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_follow_the_figures() {
+        assert_eq!(verdict_of_lookups(1.6, 3.0), Verdict::Confirmed);
+        assert_eq!(verdict_of_lookups(1.1, 1.6), Verdict::Partly);
+        assert_eq!(verdict_of_lookups(0.9, 1.1), Verdict::NotHere);
+        assert_eq!(verdict_of_ranges(1.0, 1.5), Verdict::Confirmed);
+        assert_eq!(verdict_of_ranges(0.5, 1.5), Verdict::Partly);
+    }
+
+    #[test]
+    fn every_store_has_a_design() {
+        let usual = Design::new(MergePolicy::Leveling, 2.0, 32 << 10, 5.0);
+        for store in Store::ALL {
+            let design = store.design(&situation(1 << 15, 290_000.0, [0.5, 0.05, 0.0]), usual).expect("one");
+            assert_eq!(design.validate(), Ok(()));
+        }
+    }
+}

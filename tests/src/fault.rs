@@ -418,8 +418,8 @@ impl<'a> Life<'a> {
         matches!(self.fault, Fault::Fsync { sticky: true, .. })
     }
 
-    /// Whether the one call that failed is one that a full disk must not stop for good: an append to a log or
-    /// table, or the making of one. (A failed sync or manifest write does: they turn writes off.)
+    /// Whether the one call that failed is one that a full disk must not stop for good: an append to a file or the making
+    /// of one. (A failed sync, rename or truncation does: they turn writes off.)
     fn struck_where_space_returns(&self) -> bool {
         let Fault::Call { nth, persistence: Persistence::Once, .. } = self.fault else { return false };
         let takes_space = |kind: &OpKind| {
@@ -435,8 +435,8 @@ impl<'a> Life<'a> {
         let struck = calls.iter().filter(|(kind, _)| takes_space(kind)).nth(nth as usize);
         struck.is_some_and(|(kind, path)| {
             let name = path.to_string_lossy();
-            matches!(kind, OpKind::Append | OpKind::Create)
-                && (name.ends_with(".log") || name.ends_with(".sst"))
+            let is_ours = name.ends_with(".log") || name.ends_with(".sst");
+            matches!(kind, OpKind::Append | OpKind::Create) && (is_ours || name.contains("MANIFEST-"))
         })
     }
 
@@ -457,6 +457,14 @@ impl<'a> Life<'a> {
         match result {
             Ok(()) => {
                 spaces.db.delete(&key).map_err(failed("delete after the fault is gone"))?;
+                if must {
+                    spaces.db.flush().map_err(failed("a flush after the fault is gone"))?;
+                    spaces.db.compact().map_err(failed("a merge after the fault is gone"))?;
+                    self.durable = self.written.len();
+                    let cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
+                    self.power_cut(&cut)
+                        .map_err(|error| format!("a power cut after all went on: {error}"))?;
+                }
                 self.written.push((changes, Status::Rejected));
                 Ok(())
             }

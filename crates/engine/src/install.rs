@@ -4,11 +4,14 @@
 //! sync it, then publish the new versions to readers. An edit that does not fit the state is refused before
 //! a byte is written; a manifest that cannot be written turns writes off and nothing is installed. Files
 //! that became dead are removed after the edit is durable, when their last reader is gone.
+//!
+//! A manifest that merely found no space for an edit is given up, without the edit: the next install first writes another, which
+//! says what is in force, and tries that again as often as it takes. So flushes and merges resume when space returns.
 
 use std::sync::Arc;
 
 use crate::core::{Core, Generation, Installing, lock};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
@@ -22,20 +25,21 @@ impl Core {
     /// leave the views in the same step in which their tables join.
     ///
     /// # Errors
-    /// What `build` says; otherwise what failed, and then writes are off.
+    /// What `build` says; `NoSpace` when the edit found none: it is not in force, the tables that it would have added are
+    /// doomed, and the next call may succeed; otherwise what failed, and then writes are off.
     pub(crate) fn install(
         &self,
         flushed: Option<&Generation>,
         build: impl FnOnce(&ManifestState) -> Result<ManifestEdit>,
     ) -> Result<()> {
         let mut guard = lock(&self.installing);
-        let Some(Installing { manifest, state }) = guard.as_mut() else {
-            return Err(Error::new(crate::ErrorKind::ReadOnly, "the database was opened read-only"));
+        let Some(installing) = guard.as_mut() else {
+            return Err(Error::new(ErrorKind::ReadOnly, "the database was opened read-only"));
         };
         self.check_writable()?;
-        let mut edit = build(state)?;
+        let mut edit = build(&installing.state)?;
         edit.next_id = Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed));
-        let mut next = state.clone();
+        let mut next = installing.state.clone();
         // A bad edit is a defect of this program, not of the disk: better stop than write it.
         next.apply(&edit).map_err(|detail| {
             let error = Error::invalid(format!("an edit does not fit the tree: {detail}"));
@@ -46,26 +50,24 @@ impl Core {
             check_edited(&next, &edit.versions);
         }
         if is_planted(Defect::TablesUnlinkedEarly) {
-            for table in dead_tables(state, &next, &edit) {
+            for table in dead_tables(&installing.state, &next, &edit) {
                 let _ = self.env.vfs.unlink(&self.dir.join(shamba_table::table_file_name(table.id)));
             }
         }
-        let bytes_before = manifest.bytes();
-        manifest.append(&edit).inspect_err(|error| self.fail(error))?;
-        WorkCounters::add(&self.work.bytes_manifest, manifest.bytes().saturating_sub(bytes_before));
-        let dead = dead_tables(state, &next, &edit);
-        *state = next;
-        self.publish_versions(state, &edit, flushed);
-        self.charge_trees();
-        if manifest.is_outgrown(MANIFEST_BYTES_MAX) {
-            // The old manifest stays in force if the new one cannot be written.
-            match ManifestWriter::create(&self.env, &self.dir, self.new_id(), state) {
-                Ok(fresh) => {
-                    let old = std::mem::replace(manifest, fresh);
-                    self.garbage.doom_file(self.dir.join(manifest_file_name(old.number())));
-                }
-                Err(error) => self.fail(&error),
+        if let Err(error) = self.append_edit(installing, &edit) {
+            if self.check_writable().is_ok() {
+                // Else the edit may be in force at the next open, and must find its tables.
+                self.garbage.doom_tables(new_tables(&installing.state, &edit));
             }
+            return Err(error);
+        }
+        let dead = dead_tables(&installing.state, &next, &edit);
+        installing.state = next;
+        self.publish_versions(&installing.state, &edit, flushed);
+        self.charge_trees();
+        if installing.manifest.is_outgrown(MANIFEST_BYTES_MAX) {
+            // Without space the one in force stays so, and the next install tries again; other failures turn writes off.
+            let _ = self.renew_manifest(installing);
         }
         drop(guard);
         self.background.room.changed();
@@ -75,6 +77,47 @@ impl Core {
         self.want_settlement();
         self.background.wake.notify_all();
         self.background.progress.notify_all();
+        Ok(())
+    }
+
+    /// Appends an edit to the manifest and makes it durable. One that found no space before is replaced first.
+    ///
+    /// # Errors
+    /// `NoSpace`: the edit is not in force; otherwise what failed, and then writes are off.
+    pub(crate) fn append_edit(&self, installing: &mut Installing, edit: &ManifestEdit) -> Result<()> {
+        if installing.manifest.is_out_of_space() {
+            self.renew_manifest(installing)?;
+        }
+        let manifest = &mut installing.manifest;
+        let bytes_before = manifest.bytes();
+        if let Err(error) = manifest.append(edit) {
+            if !manifest.is_out_of_space() {
+                self.fail(&error);
+            }
+            return Err(error);
+        }
+        WorkCounters::add(&self.work.bytes_manifest, manifest.bytes().saturating_sub(bytes_before));
+        Ok(())
+    }
+
+    /// Puts a new manifest with the state in force in the place of the present one.
+    ///
+    /// # Errors
+    /// `NoSpace`: all is as before; otherwise what failed, and then writes are off.
+    fn renew_manifest(&self, installing: &mut Installing) -> Result<()> {
+        let number = self.new_id();
+        let draft = ManifestWriter::draft(&self.env, &self.dir, number, &installing.state);
+        let draft = draft.inspect_err(|error| {
+            // What there is of it takes space; each try has a file of its own, of which no sync was tried before.
+            self.garbage.doom_file(self.dir.join(manifest_file_name(number)));
+            self.collect_garbage();
+            if error.kind() != ErrorKind::NoSpace {
+                self.fail(error);
+            }
+        })?;
+        let fresh = draft.put_in_force(&self.env, &self.dir).inspect_err(|error| self.fail(error))?;
+        let old = std::mem::replace(&mut installing.manifest, fresh);
+        self.garbage.doom_file(self.dir.join(manifest_file_name(old.number())));
         Ok(())
     }
 
@@ -136,6 +179,22 @@ fn dead_tables(before: &ManifestState, after: &ManifestState, edit: &ManifestEdi
         }
     }
     dead
+}
+
+/// The tables that `edit` adds and `before` does not name.
+fn new_tables(before: &ManifestState, edit: &ManifestEdit) -> Vec<Arc<TableMeta>> {
+    let mut new = Vec::new();
+    for VersionEdit { keyspace, changes } in &edit.versions {
+        let known = before.keyspaces.get(keyspace).map(|keyspace| &keyspace.version);
+        for change in changes {
+            if let Change::Add { table, .. } = change
+                && known.is_none_or(|version| find_table(version, table.meta.id).is_none())
+            {
+                new.push(Arc::clone(&table.meta));
+            }
+        }
+    }
+    new
 }
 
 fn find_table(version: &Version, id: shamba_table::TableId) -> Option<Arc<TableMeta>> {

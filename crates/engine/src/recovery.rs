@@ -39,6 +39,7 @@ use crate::planted::{Defect, is_planted};
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
 use crate::redesign::History;
+use crate::repair::{REPAIRING, unfinished};
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::file::STATISTICS_TEMPORARY;
@@ -118,6 +119,9 @@ fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn Fi
     } else {
         // Fails for a file in the place of the directory, say.
         let entries = env.vfs.list(dir).map_err(|error| Error::io("open", dir, error))?;
+        if !builder.even_unfinished && entries.iter().any(|entry| entry.name == REPAIRING) {
+            return Err(unfinished(dir));
+        }
         if may_create {
             refuse_foreign(dir, &entries)?;
         }
@@ -519,7 +523,7 @@ impl Core {
             ..ManifestEdit::default()
         };
         match lock(&self.installing).as_mut() {
-            Some(installing) => installing.manifest.append(&edit),
+            Some(installing) => self.append_edit(installing, &edit),
             None => Ok(()),
         }
     }

@@ -1,13 +1,22 @@
 //! Suite D: every call of a scripted life fails once, and once for good, in every way.
 //!
 //! "Fail call i" for i from 0 until a run meets no fault: complete over the script by construction. After the
-//! fault is gone the contract for I/O errors must hold; see `shamba_tests::fault`.
+//! fault is gone the contract for I/O errors must hold; see `shamba_tests::fault`. And a manifest that finds no space, wherever
+//! it looks for some: nothing is lost and nothing has to be opened again.
 
-use shamba::env::{Effect, FsyncFailure, Persistence};
-use shamba::{Compression, Durability, MergePolicy};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use shamba::env::{
+    CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, Persistence, SimFs, Vfs,
+};
+use shamba::{Compression, Db, Durability, ErrorKind, MergePolicy};
+use shamba_tests::crash::orphans;
 use shamba_tests::fault::{self, Fault};
 use shamba_tests::planted;
 use shamba_tests::pool;
+use shamba_tests::runner::HOME;
 use shamba_tests::seed::{self, mixed};
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
@@ -122,4 +131,192 @@ fn storms_of_faults() {
     Tally::of(&[("storms", STORMS as u64), ("faults", faults)])
         .tell("storms", &format!("suite D, seed {base}"));
     assert!(faults > 5_000, "{faults} faults are no storm");
+}
+
+/// What fails while the manifest is to be written anew, until space is back: calls of a kind on a path.
+const NO_ROOM: [(&str, OpKind); 6] = [
+    ("MANIFEST", OpKind::Create),
+    ("MANIFEST", OpKind::Append),
+    ("CURRENT.tmp", OpKind::SyncAll),
+    ("CURRENT.tmp", OpKind::Create),
+    ("CURRENT.tmp", OpKind::Append),
+    ("nowhere", OpKind::Append),
+];
+
+/// A database on a disk that has no room for its manifest for a while.
+struct Cramped {
+    sim: SimFs,
+    faulty: FaultFs,
+    env: Env,
+    db: Db,
+    /// What is in keyspace and key.
+    written: BTreeMap<(String, String), String>,
+    round: u32,
+    /// Calls that found no space.
+    refused: u64,
+}
+
+/// Everything in a database.
+fn contents(db: &Db) -> Result<BTreeMap<(String, String), String>, String> {
+    let failed = |error: shamba::Error| format!("reading: {}: {error}", error.kind());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut found = BTreeMap::new();
+    for name in db.keyspaces() {
+        for pair in db.keyspace(&name).map_err(failed)?.iter() {
+            let (key, value) = pair.map_err(failed)?;
+            found.insert((name.clone(), text(&key)), text(&value));
+        }
+    }
+    Ok(found)
+}
+
+impl Cramped {
+    fn begin() -> Result<Self, String> {
+        let sim = SimFs::new();
+        let env = Env::deterministic(Arc::new(sim.clone()), 3);
+        let faulty = FaultFs::with_clock(Arc::new(sim.clone()), 5, env.clock.clone());
+        let env = Env { vfs: Arc::new(faulty.clone()), ..env };
+        let db = Self::open(&env)?;
+        let mut cramped = Self { sim, faulty, env, db, written: BTreeMap::new(), round: 0, refused: 0 };
+        cramped.round(false)?;
+        Ok(cramped)
+    }
+
+    fn open(env: &Env) -> Result<Db, String> {
+        let builder = Db::builder(HOME).env(env.clone()).info_log(false).write_buffer(16 << 10);
+        let opened = builder.size_ratio(2.0).open();
+        opened.map_err(|error| format!("open: {}: {error}", error.kind()))
+    }
+
+    /// Notes a call that may find no space, and fail in no other way.
+    fn may(&mut self, what: &str, result: shamba::Result<()>, is_cramped: bool) -> Result<bool, String> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) if is_cramped && error.kind() == ErrorKind::NoSpace => {
+                self.refused += 1;
+                Ok(false)
+            }
+            Err(error) => Err(format!("{what} in round {}: {}: {error}", self.round, error.kind())),
+        }
+    }
+
+    /// Writes, and everything that has to do with the manifest.
+    fn round(&mut self, is_cramped: bool) -> Result<(), String> {
+        self.round += 1;
+        let (round, other) = (self.round, format!("other{}", self.round));
+        for number in 0..3 {
+            let (key, value) = (format!("k{}", round % 2 * 3 + number), format!("{round}.{number}"));
+            let put = self.db.put(&key, &value);
+            // The log has room: its writes are not the manifest's affair.
+            self.may("a put", put, false)?;
+            self.written.insert(("default".to_owned(), key), value);
+        }
+        let flushed = self.db.flush();
+        self.may("a flush", flushed, is_cramped)?;
+        let made = self.db.keyspace(&other);
+        let keyspace = made.as_ref().ok().cloned();
+        if self.may("a keyspace", made.map(drop), is_cramped)?
+            && let Some(keyspace) = keyspace
+        {
+            let put = keyspace.put("alone", round.to_string());
+            self.may("a put", put, false)?;
+            self.written.insert((other.clone(), "alone".to_owned()), round.to_string());
+        }
+        let pair = (format!("i{round}"), round.to_string());
+        let ingested = self.db.ingest([(pair.0.as_bytes(), pair.1.as_bytes())]).map(drop);
+        if self.may("an ingest", ingested, is_cramped)? {
+            self.written.insert(("default".to_owned(), pair.0), pair.1);
+        }
+        let before = format!("other{}", round.saturating_sub(1));
+        if self.db.keyspaces().contains(&before) {
+            let dropped = self.db.drop_keyspace(&before);
+            if self.may("a drop", dropped, is_cramped)? {
+                self.written.retain(|(keyspace, _), _| *keyspace != before);
+            }
+        }
+        let compacted = self.db.compact();
+        self.may("a merge", compacted, is_cramped)?;
+        if contents(&self.db)? != self.written {
+            return Err(format!("after round {round} it holds something else than was written"));
+        }
+        Ok(())
+    }
+
+    /// What a power cut leaves of writes that were all synced is all of them.
+    fn power_cut(&mut self) -> Result<(), String> {
+        let synced = self.db.sync();
+        self.may("a sync", synced, false)?;
+        for policy in [CrashPolicy::None, CrashPolicy::All] {
+            let cut = self.sim.crash(u64::MAX, &policy);
+            let db = Self::open(&Env::deterministic(Arc::new(cut), 7))?;
+            if contents(&db)? != self.written {
+                return Err(format!("after a power cut ({policy:?}) in round {}", self.round));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<u64, String> {
+        let Self { sim, env, db, written, refused, .. } = self;
+        db.close().map_err(|error| format!("close: {}: {error}", error.kind()))?;
+        let db = Self::open(&env)?;
+        if contents(&db)? != written {
+            return Err("after a reopen it holds something else than was written".to_owned());
+        }
+        let report = db.verify().map_err(|error| error.to_string())?;
+        if !report.is_clean() {
+            return Err(format!("verify: {report:?}"));
+        }
+        orphans(&sim.list(Path::new(HOME)).map_err(|error| error.to_string())?, report.tables)?;
+        Ok(refused)
+    }
+}
+
+/// The `nth` append to a manifest finds no space, `torn` half-way; then `place` has none.
+fn cramped(nth: u64, torn: bool, place: (&str, OpKind)) -> Result<Option<u64>, String> {
+    let mut cramped = Cramped::begin()?;
+    let appends = |nth, effect| FaultRule::nth(nth, effect).on(&[OpKind::Append]).at_path("MANIFEST");
+    if torn {
+        cramped.faulty.add_rule(appends(nth, Effect::ShortWrite));
+    }
+    let full = FaultRule::nth(0, Effect::Enospc).on(&[place.1]).at_path(place.0).sticky();
+    cramped.faulty.add_rule(appends(nth + u64::from(torn), Effect::Enospc));
+    let before = cramped.faulty.faults_injected();
+    let mut rounds = 0;
+    while cramped.faulty.faults_injected() < before + 1 + u64::from(torn) {
+        cramped.round(true)?;
+        rounds += 1;
+        if rounds > 4 {
+            return Ok(None);
+        }
+    }
+    cramped.power_cut()?;
+    cramped.faulty.add_rule(full);
+    cramped.round(true)?;
+    cramped.round(true)?;
+    cramped.power_cut()?;
+    cramped.faulty.clear_rules();
+    cramped.round(false)?;
+    cramped.power_cut()?;
+    cramped.round(false)?;
+    cramped.end().map(Some)
+}
+
+#[test]
+fn a_manifest_that_finds_no_space_is_written_anew_and_all_goes_on() {
+    let mut tally = Tally::default();
+    for place in NO_ROOM {
+        for torn in [false, true] {
+            for nth in 0.. {
+                let refused = cramped(nth, torn, place).unwrap_or_else(|error| {
+                    panic!("append {nth} to a manifest, torn: {torn}, then {place:?} without space: {error}")
+                });
+                let Some(refused) = refused else { break };
+                tally.add("full disks at the manifest", 1);
+                tally.add("calls that found no space", refused);
+            }
+        }
+    }
+    tally.tell("full-manifest", "suite D, the manifest without space");
+    tally.require(&[("full disks at the manifest", 200), ("calls that found no space", 200)]);
 }

@@ -43,12 +43,12 @@ pub(crate) fn read_current(env: &Env, dir: &Path) -> Result<Option<FileHeader>> 
     }
 }
 
-/// Puts the manifest with this number and birth id in force, durably.
+/// Writes the `CURRENT` that will name the manifest with this number and birth id, under its other name.
 ///
 /// # Errors
-/// What the file system says; then either manifest may be in force.
-pub(crate) fn install_current(env: &Env, dir: &Path, number: u64, birth: BirthId) -> Result<()> {
-    let (path, temporary) = (dir.join(CURRENT), dir.join(CURRENT_TEMPORARY));
+/// What the file system says; nothing that is in force has changed then.
+pub(crate) fn draft_current(env: &Env, dir: &Path, number: u64, birth: BirthId) -> Result<()> {
+    let temporary = dir.join(CURRENT_TEMPORARY);
     let bytes = FileHeader::new(birth, number).encode(FileKind::Current);
     match env.vfs.unlink(&temporary) {
         Ok(()) => {}
@@ -56,7 +56,15 @@ pub(crate) fn install_current(env: &Env, dir: &Path, number: u64, birth: BirthId
         Err(error) => return Err(Error::io("remove", &temporary, error)),
     }
     let written = write_file_synced(env.vfs.as_ref(), &temporary, &bytes);
-    written.map_err(|error| Error::io("write", &temporary, error))?;
+    written.map_err(|error| Error::io("write", &temporary, error))
+}
+
+/// Puts in force, durably, what [`draft_current`] wrote.
+///
+/// # Errors
+/// What the file system says; then either manifest may be in force.
+pub(crate) fn install_current(env: &Env, dir: &Path) -> Result<()> {
+    let (path, temporary) = (dir.join(CURRENT), dir.join(CURRENT_TEMPORARY));
     env.vfs.rename(&temporary, &path).map_err(|error| Error::io("rename", &temporary, error))?;
     if is_planted(Defect::CurrentUnsynced) {
         return Ok(());

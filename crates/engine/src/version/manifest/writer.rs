@@ -1,8 +1,10 @@
 //! Writing a manifest: create with a snapshot, append and sync edits.
 //!
 //! Creation takes effect with the rename of `CURRENT`, and only after the new manifest and its name are
-//! durable; until then the old one is in force. Any failure seals the writer: what the disk holds is unknown
-//! then, and the caller turns writes off until a reopen reads it.
+//! durable; until then there is a draft, and the old one is in force. Any failure seals the writer: what the disk holds is
+//! unknown then, and the caller turns writes off until a reopen reads it. But for one: an append that found no space and was
+//! cut back leaves the manifest as it was before the edit, and another, written anew, may take its place
+//! ([`ManifestWriter::is_out_of_space`]). Nothing is appended to it any more, nor synced again.
 
 use std::path::Path;
 
@@ -11,10 +13,10 @@ use shamba_env::Env;
 use super::codec::edit_pieces;
 use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::log::{FileKind, FrameWriter};
 use crate::planted::{Defect, is_planted};
-use crate::version::current::{install_current, read_current};
+use crate::version::current::{draft_current, install_current, read_current};
 
 /// The one writer of a manifest.
 #[derive(Debug)]
@@ -33,6 +35,15 @@ impl ManifestWriter {
     /// What the file system says; `Invalid` when `number` is in force already. If the error came late the
     /// new manifest may be in force nonetheless: it says the same as the old one did.
     pub(crate) fn create(env: &Env, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
+        Self::draft(env, dir, number, state)?.put_in_force(env, dir)
+    }
+
+    /// Writes and syncs a manifest that holds `state`, and the `CURRENT` that will name it. Both have names of their own
+    /// yet: the one in force is, whatever becomes of the draft. A file of the same name that is not in force is replaced.
+    ///
+    /// # Errors
+    /// What the file system says; `Invalid` when `number` is in force already.
+    pub(crate) fn draft(env: &Env, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
         let in_force = read_current(env, dir)?.map(|header| header.number);
         if in_force == Some(number) {
             return Err(Error::invalid(format!("manifest {number} is in force")));
@@ -48,22 +59,32 @@ impl ManifestWriter {
         } else {
             frames.sync()?;
         }
+        draft_current(env, dir, number, frames.birth())?;
+        Ok(Self { number, snapshot_bytes: frames.offset(), frames })
+    }
+
+    /// Puts a draft in force.
+    ///
+    /// # Errors
+    /// What the file system says; then it may be in force nonetheless.
+    pub(crate) fn put_in_force(mut self, env: &Env, dir: &Path) -> Result<Self> {
         // Before the rename: a CURRENT that survives a crash must not name a file that did not.
         env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
-        if let Some(before) = in_force.filter(|_| is_planted(Defect::ManifestUnlinkedEarly)) {
-            let _ = env.vfs.unlink(&dir.join(manifest_file_name(before)));
+        if is_planted(Defect::ManifestUnlinkedEarly)
+            && let Some(before) = read_current(env, dir)?
+        {
+            let _ = env.vfs.unlink(&dir.join(manifest_file_name(before.number)));
         }
-        install_current(env, dir, number, frames.birth())?;
-        let mut writer = Self { number, snapshot_bytes: frames.offset(), frames };
-        writer.write_promise()?;
-        Ok(writer)
+        install_current(env, dir)?;
+        self.write_promise()?;
+        Ok(self)
     }
 
     /// Appends an edit and makes it durable.
     ///
     /// # Errors
-    /// What the file system says; the edit may or may not be in force after a reopen, and every later call
-    /// fails with the same error.
+    /// What the file system says, and every later call fails with the same error. The edit may or may not be in force
+    /// after a reopen; where the writer [is out of space](Self::is_out_of_space) it is not.
     pub(crate) fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
         self.frames.append_record(&edit_pieces(edit).parts())?;
         if is_planted(Defect::EditUnsynced) {
@@ -74,10 +95,18 @@ impl ManifestWriter {
     }
 
     /// Says in the file what was just synced. Not synced itself: if it is lost, so is only the knowledge that
-    /// damage to the last edit would be corruption.
+    /// damage to the last edit would be corruption. So a disk that has no room for it takes nothing from the edit.
     fn write_promise(&mut self) -> Result<()> {
-        self.frames.append_promise()?;
-        self.frames.flush()
+        let written = self.frames.append_promise().and_then(|()| self.frames.flush());
+        if self.is_out_of_space() { Ok(()) } else { written }
+    }
+
+    /// Whether the last append found no space, and the file ends where it did before it, as far as the operating system
+    /// said: then what it holds is known, and another manifest that says the same may be put in its place. Not after a
+    /// failed sync.
+    pub(crate) fn is_out_of_space(&self) -> bool {
+        self.frames.failure().is_some_and(|cause| cause.kind() == ErrorKind::NoSpace)
+            && self.frames.may_be_followed()
     }
 
     /// Bytes written so far.

@@ -12,6 +12,12 @@ use crate::id::BirthId;
 /// The checksum of `bytes` that lie at `offset` of the file born as `birth`.
 #[inline]
 pub fn checksum(birth: BirthId, offset: u64, bytes: &[u8]) -> u32 {
+    salted(birth, offset, XxHash3_64::oneshot(bytes))
+}
+
+/// [`checksum`] of bytes of which XXH3 is known.
+#[inline]
+pub(crate) fn salted(birth: BirthId, offset: u64, hash: u64) -> u32 {
     if is_planted(Defect::ChecksumConstant) {
         return 0;
     }
@@ -24,7 +30,7 @@ pub fn checksum(birth: BirthId, offset: u64, bytes: &[u8]) -> u32 {
     }
     let salt = avalanche(birth.0 ^ avalanche(offset.wrapping_add(0x9e37_79b9_7f4a_7c15)));
     // The low half is the stored width: XXH3's bits are equally good everywhere.
-    (XxHash3_64::oneshot(bytes) ^ salt) as u32
+    (hash ^ salt) as u32
 }
 
 /// Every input bit reaches every output bit (the finaliser of SplitMix64).

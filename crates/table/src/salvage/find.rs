@@ -1,32 +1,54 @@
 //! Finding frames where nothing says how long they are.
 //!
-//! The checksum is at the end of a frame and covers everything before, so a frame that starts at a place is found by
-//! trying its ends. What a frame begins with and what stands before its checksum rule out nearly all of them
-//! without a checksum being computed. What passes is a frame up to one chance in four thousand million for each try, and
-//! is looked at as a block then, whose every part has to fit.
+//! A frame's checksum is at its end and covers everything before. So a frame that starts at a place is found by knowing its
+//! end, or by trying ends. What is compressed tells it: both codecs' streams are walked up to the length that stands
+//! before them, without decoding. A block that is stored as it is begins where the writer aligns such blocks, and its ends
+//! are tried in one pass over the bytes. What passes the checksum is a frame up to one chance in four thousand million for each
+//! try, and is looked at as a block then, whose every part has to fit.
+//!
+//! Bytes may be made so that something seems to begin everywhere. So there is an [`Allowance`]: what is hashed, walked and read
+//! is counted, and at most [`ALLOWED_PER_BYTE`] bytes for each byte of the file may be, beside [`ALLOWED_FIRST`]. A try that
+//! would take more is left out, and told as damage like every place at which nothing begins. Undamaged blocks as the writer
+//! makes them need a quarter of it at worst.
+
+use std::hash::Hasher as _;
 
 use bytes::Bytes;
+use twox_hash::XxHash3_64;
 
 use crate::block::frame::FRAME_BYTES;
-use crate::checksum::checksum;
+use crate::checksum::{checksum, salted};
 use crate::compression::{Compression, decompress};
 use crate::error::Result;
+use crate::format::properties::Properties;
 use crate::reader::TableFile;
 use crate::values::{CHUNK_BYTES_MAX, CHUNK_OVERHEAD_BYTES};
+use crate::writer::{BLOCK_BYTES_ALLOWED, alignment};
 
-/// Blocks of several entries are at most as long; the frame of one that has a single entry is found up to the
-/// length below.
-const SHARED_BYTES_MAX: usize = 64 << 10;
 /// The longest frame that is found: a longest key and as long a value.
 const FRAME_BYTES_MAX: usize = 160 << 10;
-/// Read at a time.
-const READ_BYTES: u64 = 4 * FRAME_BYTES_MAX as u64;
-/// How far before its end a section of a few names or range tombstones is looked for.
+/// Read at a time, unless less is to be held.
+pub(super) const READ_BYTES: usize = 4 * FRAME_BYTES_MAX;
+/// Read at least beyond what is wanted: some usual blocks.
+const READ_BYTES_MIN: usize = 16 << 10;
+/// How far before its end a section of a few names or range tombstones is looked for, and how much is hashed for it.
 const SECTION_BYTES_MAX: u64 = 16 << 20;
+const SECTION_ALLOWED: u64 = 256 << 20;
+/// What a search may hash, walk and read: this much,
+pub(crate) const ALLOWED_FIRST: u64 = 64 << 20;
+/// and this much for each byte that it has passed.
+pub(crate) const ALLOWED_PER_BYTE: u64 = 1 << 10;
+/// What it takes to end a checksum that goes on, as bytes that are hashed.
+const END_BYTES: u64 = 256;
 /// The layout bytes of blocks, and the least that any block has.
 const LAYOUT_PLAIN: u8 = 1;
 const LAYOUT_TAGGED: u8 = 2;
 const BLOCK_HEADER_BYTES: usize = 16;
+/// What stands before a compressed payload: its length.
+const LENGTH_BYTES: usize = 4;
+/// What a stream of zstd begins with.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// What a compressed payload of this length states takes the compressor at most: all but an eighth.
 const fn stored_bytes_max(payload_bytes: usize) -> usize {
     payload_bytes - payload_bytes / 8 + FRAME_BYTES
@@ -45,98 +67,301 @@ pub(super) enum Found {
     },
 }
 
-/// Looks for blocks and chunks from place to place.
-pub(super) struct Finder {
-    at: u64,
-    bytes: Vec<u8>,
+/// How much may still be hashed, walked and read.
+#[derive(Debug)]
+struct Allowance {
+    left: u64,
+    spent: u64,
+    /// Up to here it was granted.
+    passed: Option<u64>,
 }
 
-impl Finder {
-    pub(super) fn new() -> Self {
-        Self { at: 0, bytes: Vec::new() }
+impl Allowance {
+    fn new(bytes: u64) -> Self {
+        Self { left: bytes, spent: 0, passed: None }
     }
 
-    /// What lies at `at`, of what ends before `end`.
-    pub(super) fn look(&mut self, file: &TableFile, at: u64, end: u64) -> Result<Found> {
-        let bytes = self.window(file, at, end)?;
-        if let Some(chunk_bytes) = chunk_bytes(file, at, bytes) {
-            return Ok(Found::Chunk(at + chunk_bytes as u64));
+    /// The search has come to `at`.
+    fn pass(&mut self, at: u64) {
+        let passed = *self.passed.get_or_insert(at);
+        if at > passed {
+            self.left = self.left.saturating_add((at - passed).saturating_mul(ALLOWED_PER_BYTE));
+            self.passed = Some(at);
         }
-        if let Some((payload, frame_bytes)) = block(file, at, bytes) {
-            return Ok(Found::Block(payload, at + frame_bytes as u64));
-        }
-        Ok(Found::Nothing { is_damage: bytes.first().is_some_and(|byte| *byte != 0) })
     }
 
-    /// The bytes from `at` on: as many as the longest frame has, fewer only before `end`.
-    fn window(&mut self, file: &TableFile, at: u64, end: u64) -> Result<&[u8]> {
-        let wanted = (FRAME_BYTES_MAX as u64).min(end.saturating_sub(at));
+    fn has(&self, bytes: u64) -> bool {
+        self.left >= bytes
+    }
+
+    /// Takes so much if there is so much.
+    fn takes(&mut self, bytes: u64) -> bool {
+        let has = self.has(bytes);
+        if has {
+            self.left -= bytes;
+            self.spent += bytes;
+        }
+        has
+    }
+}
+
+/// What may begin at a place, by its first bytes: how long each would be at most.
+#[derive(Clone, Copy, Default, Debug)]
+struct Forms {
+    /// Of a chunk, exactly.
+    chunk_bytes: usize,
+    /// Of a block that is stored as it is.
+    stored_bytes: usize,
+    /// Of a block that is compressed, and its payload, exactly.
+    compressed_bytes: usize,
+    payload_bytes: usize,
+}
+
+impl Forms {
+    fn longest(&self) -> usize {
+        self.chunk_bytes.max(self.stored_bytes).max(self.compressed_bytes)
+    }
+}
+
+/// The bytes at hand.
+struct Window {
+    at: u64,
+    bytes: Vec<u8>,
+    /// Held between two looks, at most.
+    kept_bytes: usize,
+}
+
+impl Window {
+    /// The bytes from `at` on: as many as wanted, fewer only before `end` or when no more may be read.
+    fn get(
+        &mut self,
+        file: &TableFile,
+        at: u64,
+        end: u64,
+        wanted: usize,
+        allowance: &mut Allowance,
+    ) -> Result<&[u8]> {
+        let wanted = (wanted as u64).min(end.saturating_sub(at));
         let held_end = self.at + self.bytes.len() as u64;
         if at < self.at || at + wanted > held_end {
-            self.bytes = file.read(at, READ_BYTES.min(end.saturating_sub(at)), "data block")?;
-            self.at = at;
+            let bytes =
+                (wanted + READ_BYTES_MIN as u64).max(self.kept_bytes as u64).min(end.saturating_sub(at));
+            if allowance.takes(bytes) {
+                self.bytes = file.read(at, bytes, "data block")?;
+                self.at = at;
+            }
         }
-        let from = usize::try_from(at - self.at).unwrap_or(usize::MAX);
-        let held = self.bytes.get(from..).unwrap_or_default();
+        let from = at.checked_sub(self.at).and_then(|from| usize::try_from(from).ok());
+        let held = from.and_then(|from| self.bytes.get(from..)).unwrap_or_default();
         Ok(held.get(..wanted as usize).unwrap_or(held))
     }
 }
 
-/// How long the chunk is with which `bytes`, which lie at `at`, begin, if there is one.
-fn chunk_bytes(file: &TableFile, at: u64, bytes: &[u8]) -> Option<usize> {
-    let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
-    if !(1..=CHUNK_BYTES_MAX).contains(&length) {
-        return None;
-    }
-    let chunk = bytes.get(..length + CHUNK_OVERHEAD_BYTES)?;
-    sealed(file, at, chunk).map(|_| chunk.len())
+/// Looks for blocks and chunks from place to place.
+pub(super) struct Finder {
+    window: Window,
+    allowance: Allowance,
+    /// What blocks that are stored as they are begin on a multiple of.
+    alignment: u64,
+    /// Frames of blocks of several entries are at most as long; that of one that has a single entry may be longer.
+    shared_bytes_max: usize,
 }
 
-/// The payload of the data block with which `bytes`, which lie at `at`, begin, and how long its frame is.
-fn block(file: &TableFile, at: u64, bytes: &[u8]) -> Option<(Bytes, usize)> {
-    let start: &[u8; 8] = bytes.first_chunk()?;
-    let stated = u32::from_le_bytes([start[0], start[1], start[2], start[3]]) as usize;
-    let is_plain_stored = start[0] == LAYOUT_TAGGED && start[1] & 0xe0 == 0 && start[3] & 0xf0 == 0;
-    let is_single = u16::from_le_bytes([start[4], start[5]]) == 1;
-    let stored_max = match is_plain_stored {
-        true if is_single => FRAME_BYTES_MAX,
-        true => SHARED_BYTES_MAX,
-        false => 0,
-    };
-    // What is compressed begins with the length of the payload.
-    let is_compressed = (BLOCK_HEADER_BYTES..=FRAME_BYTES_MAX).contains(&stated);
-    let compressed_max = if is_compressed { stored_bytes_max(stated) } else { 0 };
-    let longest = stored_max.max(compressed_max).min(bytes.len());
-    for frame_bytes in FRAME_BYTES + 4..=longest {
-        let most = match bytes.get(frame_bytes - FRAME_BYTES).copied().and_then(Compression::from_byte) {
-            Some(Compression::None) => stored_max,
-            Some(_) => compressed_max,
-            None => 0,
+impl Finder {
+    /// For a table with these properties, as far as they are known, holding at most so many bytes between two looks.
+    pub(super) fn new(properties: Option<&Properties>, kept_bytes: usize) -> Self {
+        let block_bytes = properties.map(|known| known.block_bytes as usize);
+        Self {
+            window: Window { at: 0, bytes: Vec::new(), kept_bytes },
+            allowance: Allowance::new(ALLOWED_FIRST),
+            alignment: alignment(block_bytes.unwrap_or(*BLOCK_BYTES_ALLOWED.start())),
+            shared_bytes_max: block_bytes.unwrap_or(*BLOCK_BYTES_ALLOWED.end()),
+        }
+    }
+
+    /// What was hashed, walked and read so far, in bytes.
+    #[cfg(test)]
+    pub(super) fn spent(&self) -> u64 {
+        self.allowance.spent
+    }
+
+    /// What lies at `at`, of what ends before `end`.
+    pub(super) fn look(&mut self, file: &TableFile, at: u64, end: u64) -> Result<Found> {
+        let (alignment, shared_bytes_max) = (self.alignment, self.shared_bytes_max);
+        let Self { window, allowance, .. } = self;
+        allowance.pass(at);
+        let start = window.get(file, at, end, LENGTH_BYTES * 2, allowance)?;
+        let is_damage = start.first().is_none_or(|byte| *byte != 0);
+        let forms = forms(start, at.is_multiple_of(alignment), shared_bytes_max);
+        if forms.longest() == 0 {
+            return Ok(Found::Nothing { is_damage });
+        }
+        let bytes = window.get(file, at, end, forms.longest(), allowance)?;
+        let found = if is_chunk(file, at, bytes, forms.chunk_bytes, allowance) {
+            Found::Chunk(at + forms.chunk_bytes as u64)
+        } else if let Some((payload, frame_bytes)) = compressed(file, at, bytes, forms, allowance)
+            .or_else(|| stored(file, at, bytes, forms, allowance))
+        {
+            Found::Block(payload, at + frame_bytes as u64)
+        } else {
+            Found::Nothing { is_damage }
         };
-        if frame_bytes > most {
+        Ok(found)
+    }
+
+    /// Nothing is looked for until the caller has done something else: holds no more than it may meanwhile.
+    pub(super) fn rest(&mut self) {
+        if self.window.bytes.len() > self.window.kept_bytes {
+            self.window.bytes = Vec::new();
+        }
+    }
+}
+
+/// What may begin with `start`.
+fn forms(start: &[u8], is_aligned: bool, shared_bytes_max: usize) -> Forms {
+    let mut forms = Forms::default();
+    let Some(start) = start.first_chunk::<8>() else { return forms };
+    let stated = u32::from_le_bytes([start[0], start[1], start[2], start[3]]) as usize;
+    if (1..=CHUNK_BYTES_MAX).contains(&stated) {
+        forms.chunk_bytes = stated + CHUNK_OVERHEAD_BYTES;
+    }
+    if is_aligned && start[0] == LAYOUT_TAGGED && start[1] & 0xe0 == 0 && start[3] & 0xf0 == 0 {
+        let is_single = u16::from_le_bytes([start[4], start[5]]) == 1;
+        forms.stored_bytes = if is_single { FRAME_BYTES_MAX } else { shared_bytes_max };
+    }
+    if (BLOCK_HEADER_BYTES..=FRAME_BYTES_MAX).contains(&stated) {
+        forms.compressed_bytes = stored_bytes_max(stated);
+        forms.payload_bytes = stated;
+    }
+    forms
+}
+
+/// Whether `bytes`, which lie at `at`, begin with a chunk of this length, if it is not 0.
+fn is_chunk(file: &TableFile, at: u64, bytes: &[u8], chunk_bytes: usize, allowance: &mut Allowance) -> bool {
+    chunk_bytes > 0
+        && bytes.get(..chunk_bytes).is_some_and(|chunk| sealed(file, at, chunk, allowance).is_some())
+}
+
+/// The payload of the compressed block with which `bytes` begin, and how long its frame is.
+fn compressed(
+    file: &TableFile,
+    at: u64,
+    bytes: &[u8],
+    forms: Forms,
+    allowance: &mut Allowance,
+) -> Option<(Bytes, usize)> {
+    let bytes = bytes.get(..forms.compressed_bytes.min(bytes.len()))?;
+    let stream = bytes.get(LENGTH_BYTES..).filter(|_| forms.payload_bytes > 0)?;
+    let framed = |stream_bytes: usize, expected: Compression, allowance: &mut Allowance| {
+        let frame = bytes.get(..(LENGTH_BYTES + FRAME_BYTES).checked_add(stream_bytes)?)?;
+        let (stored, compression) = sealed(file, at, frame, allowance)?;
+        let payload = match compression == expected {
+            true => decompress(compression, stored, forms.payload_bytes).ok()?,
+            false => return None,
+        };
+        (payload.first() == Some(&LAYOUT_TAGGED)).then(|| (Bytes::from(payload), frame.len()))
+    };
+    if stream.starts_with(&ZSTD_MAGIC)
+        && allowance.takes(stream.len() as u64)
+        && let Ok(stream_bytes) = zstd::zstd_safe::find_frame_compressed_size(stream)
+        && let Some(found) = framed(stream_bytes, Compression::Zstd, allowance)
+    {
+        return Some(found);
+    }
+    if !allowance.has(2 * bytes.len() as u64) {
+        return None;
+    }
+    let (walked, stream_bytes) = lz4_bytes(stream, forms.payload_bytes);
+    allowance.takes(walked as u64);
+    framed(stream_bytes?, Compression::Lz4, allowance)
+}
+
+/// The payload of the block that is stored as it is with which `bytes` begin, and how long its frame is.
+fn stored(
+    file: &TableFile,
+    at: u64,
+    bytes: &[u8],
+    forms: Forms,
+    allowance: &mut Allowance,
+) -> Option<(Bytes, usize)> {
+    let bytes = bytes.get(..forms.stored_bytes.min(bytes.len()))?;
+    let salt = |hash: u64| salted(file.birth, at, hash);
+    let mut hasher = XxHash3_64::new();
+    let mut hashed = 0;
+    for payload_bytes in BLOCK_HEADER_BYTES..(bytes.len() + 1).saturating_sub(FRAME_BYTES) {
+        let covered = payload_bytes + 1;
+        if bytes.get(payload_bytes) != Some(&Compression::None.as_byte()) {
             continue;
         }
-        let frame = bytes.get(..frame_bytes)?;
-        let Some((stored, compression)) = sealed(file, at, frame) else { continue };
-        let payload = match compression {
-            Compression::None => Bytes::copy_from_slice(stored),
-            _ => match decompress(compression, stored, stated) {
-                Ok(payload) => Bytes::from(payload),
-                Err(_) => continue,
-            },
-        };
-        if payload.first() == Some(&LAYOUT_TAGGED) {
-            return Some((payload, frame_bytes));
+        let stated =
+            bytes.get(covered..).and_then(<[u8]>::first_chunk).map(|sum| u32::from_le_bytes(*sum))?;
+        if !allowance.takes((covered - hashed) as u64 + END_BYTES) {
+            return None;
+        }
+        hasher.write(bytes.get(hashed..covered)?);
+        hashed = covered;
+        if salt(hasher.finish()) == stated {
+            let payload = Bytes::copy_from_slice(bytes.get(..payload_bytes)?);
+            return Some((payload, payload_bytes + FRAME_BYTES));
         }
     }
     None
 }
 
-/// What a frame stores and how, if its checksum is right.
-fn sealed<'b>(file: &TableFile, at: u64, frame: &'b [u8]) -> Option<(&'b [u8], Compression)> {
+/// How much was walked of the block of LZ4 with which `bytes` begin, and, if it makes so many bytes, how long it is.
+fn lz4_bytes(bytes: &[u8], payload_bytes: usize) -> (usize, Option<usize>) {
+    let mut at = 0;
+    let end = walk_lz4(bytes, payload_bytes, &mut at);
+    (at.min(bytes.len()), end)
+}
+
+/// As [`lz4_bytes`]: a sequence is a token, literals, and a copy of what came before; the last one has literals only.
+fn walk_lz4(bytes: &[u8], payload_bytes: usize, at: &mut usize) -> Option<usize> {
+    let mut made = 0usize;
+    loop {
+        let token = *bytes.get(*at)?;
+        *at += 1;
+        let literals = lz4_length(bytes, token >> 4, at)?;
+        *at += literals;
+        made += literals;
+        if *at > bytes.len() || made >= payload_bytes {
+            return (*at <= bytes.len() && made == payload_bytes).then_some(*at);
+        }
+        let distance = u16::from_le_bytes(*bytes.get(*at..)?.first_chunk()?);
+        *at += 2;
+        if distance == 0 || usize::from(distance) > made {
+            return None;
+        }
+        made += lz4_length(bytes, token & 15, at)? + 4;
+    }
+}
+
+/// A length that begins in a token and goes on behind it if it is long.
+fn lz4_length(bytes: &[u8], begun: u8, at: &mut usize) -> Option<usize> {
+    let mut length = usize::from(begun);
+    let mut is_open = begun == 15;
+    while is_open {
+        let more = *bytes.get(*at)?;
+        *at += 1;
+        length += usize::from(more);
+        is_open = more == u8::MAX;
+    }
+    Some(length)
+}
+
+/// What a frame stores and how, if its checksum is right, and may be computed.
+fn sealed<'b>(
+    file: &TableFile,
+    at: u64,
+    frame: &'b [u8],
+    allowance: &mut Allowance,
+) -> Option<(&'b [u8], Compression)> {
     let (covered, stated) = frame.split_last_chunk::<4>()?;
     let (byte, stored) = covered.split_last()?;
     let compression = Compression::from_byte(*byte)?;
+    if !allowance.takes(covered.len() as u64) {
+        return None;
+    }
     (checksum(file.birth, at, covered) == u32::from_le_bytes(*stated)).then_some((stored, compression))
 }
 
@@ -150,6 +375,7 @@ pub(super) fn frame_before<T>(
 ) -> Result<Option<(u64, T)>> {
     let from = end.saturating_sub(SECTION_BYTES_MAX);
     let bytes = file.read(from, end - from, "footer")?;
+    let mut allowance = Allowance::new(SECTION_ALLOWED);
     for start in (0..bytes.len()).rev() {
         let Some([LAYOUT_PLAIN, 0 | 1, 0, 0, c0, c1, c2, c3]) =
             bytes.get(start..).and_then(|rest| rest.get(..8))
@@ -162,11 +388,38 @@ pub(super) fn frame_before<T>(
         }
         let at = from + start as u64;
         if let Some((payload, Compression::None)) =
-            bytes.get(start..).and_then(|frame| sealed(file, at, frame))
+            bytes.get(start..).and_then(|frame| sealed(file, at, frame, &mut allowance))
             && let Some(taken) = take(Bytes::copy_from_slice(payload))
         {
             return Ok(Some((at, taken)));
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_lz4_ends_where_its_payload_is_whole() {
+        let payloads: [Vec<u8>; 5] = [
+            b"the same words, the same words, ".repeat(100),
+            vec![0; 5_000],
+            (0..900u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect(),
+            b"ab".repeat(8),
+            [vec![7; 300], b"an end of its own".to_vec()].concat(),
+        ];
+        for payload in payloads {
+            let stream = lz4_flex::block::compress(&payload);
+            let followed = [stream.as_slice(), &[0x1f; 40]].concat();
+            for bytes in [&stream, &followed] {
+                let (walked, end) = lz4_bytes(bytes, payload.len());
+                assert_eq!((walked, end), (stream.len(), Some(stream.len())), "{} bytes", payload.len());
+            }
+            assert_eq!(lz4_bytes(&stream, payload.len() + 1).1, None);
+            assert_eq!(lz4_bytes(&stream[..stream.len() - 1], payload.len()).1, None);
+        }
+        assert_eq!(lz4_bytes(b"", 16), (0, None));
+    }
 }

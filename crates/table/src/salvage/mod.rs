@@ -7,13 +7,16 @@
 //! for, so nothing is made up.
 //!
 //! [`Salvage::walk`] gives the entries that are left, in order, and the [gaps](Gap) between them. It holds one block, one
-//! partition's list and the list of partitions.
+//! partition's list and the list of partitions, and where it searches some of the file. What a search takes grows with the file's
+//! length and no faster, whatever is in it.
 //!
 //! Not here: which tables count, and what to do with what is left (the engine's repair).
 
 mod find;
 mod walk;
 
+#[cfg(test)]
+pub(crate) use self::find::{ALLOWED_FIRST, ALLOWED_PER_BYTE};
 pub use self::walk::{Gap, SalvageWalk, SalvagedEntry};
 
 use std::path::Path;
@@ -231,7 +234,12 @@ impl Salvage {
 
     /// Walks the entries that are left.
     pub fn walk(self: &Arc<Self>) -> SalvageWalk {
-        SalvageWalk::new(Arc::clone(self))
+        self.walk_within(find::READ_BYTES)
+    }
+
+    /// [`Self::walk`] that holds at most so many bytes of the file between two blocks, where it has to search.
+    pub fn walk_within(self: &Arc<Self>, kept_bytes: usize) -> SalvageWalk {
+        SalvageWalk::new(Arc::clone(self), kept_bytes.min(find::READ_BYTES))
     }
 
     /// The large value at which `reference`, the value of an entry of this table, points.
@@ -268,7 +276,7 @@ pub fn survey_damage(
     let mut table = Salvage::open(env, path, files, birth)?;
     let mut damage = std::mem::take(&mut table.damage);
     damage.extend(table.lost_tombstones.take());
-    let mut walk = SalvageWalk::new(Arc::new(table));
+    let mut walk = Arc::new(table).walk();
     let mut entries = 0;
     while walk.look_on(&mut damage)? {
         entries += 1;

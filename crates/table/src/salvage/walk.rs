@@ -92,9 +92,10 @@ impl std::fmt::Debug for SalvageWalk {
 }
 
 impl SalvageWalk {
-    pub(super) fn new(table: Arc<Salvage>) -> Self {
+    pub(super) fn new(table: Arc<Salvage>, kept_bytes: usize) -> Self {
         let data = table.data;
         let search = table.partitions.is_none().then_some(data.offset..data.end());
+        let finder = Finder::new(table.properties.as_ref(), kept_bytes);
         Self {
             at: data.offset,
             is_at_known: true,
@@ -103,7 +104,7 @@ impl SalvageWalk {
             listed: VecDeque::new(),
             next_partition: 0,
             search,
-            finder: Finder::new(),
+            finder,
             last: None,
             count: 0,
             zeros: 0,
@@ -150,7 +151,9 @@ impl SalvageWalk {
     fn enter_next(&mut self, mut between: Option<&mut Vec<Error>>) -> Result<bool> {
         loop {
             if let Some(search) = self.search.take() {
-                if self.search_block(search)? {
+                let is_found = self.search_block(search)?;
+                self.finder.rest();
+                if is_found {
                     return Ok(true);
                 }
             } else if let Some(listed) = self.listed.pop_front() {
@@ -306,17 +309,24 @@ impl SalvageWalk {
     /// Ends a stretch of zeros before `upper`.
     fn doubt(&mut self, upper: Option<Bytes>) {
         if std::mem::take(&mut self.zeros) >= ZEROS_LEAST {
-            let lower = self.last_key();
+            let lower = self.lower_bound(None);
             self.doubts.push((lower, upper));
         }
     }
 
-    /// The last key so far, or the first that the table may have.
-    fn last_key(&self) -> Bytes {
+    /// Where what is missing here begins: at the last key so far, or the separator `before` it if that is larger, or the first
+    /// key that the table may have.
+    fn lower_bound(&self, before: Option<Bytes>) -> Bytes {
         let last = self.last.as_ref().map(|(key, _)| Bytes::copy_from_slice(key));
-        last.unwrap_or_else(|| {
+        last.max(before).unwrap_or_else(|| {
             self.table.properties.as_ref().map_or_else(Bytes::new, |known| known.smallest.clone())
         })
+    }
+
+    /// What its searches hashed, walked and read, in bytes.
+    #[cfg(test)]
+    pub(crate) fn searched_bytes(&self) -> u64 {
+        self.finder.spent()
     }
 
     /// Damage that takes no key with it by itself.
@@ -335,13 +345,7 @@ impl SalvageWalk {
                 let error = std::mem::replace(open_error, error);
                 self.note(error);
             }
-            open => {
-                let last = self.last.as_ref().map(|(key, _)| Bytes::copy_from_slice(key));
-                let lower = last.max(before).unwrap_or_else(|| {
-                    self.table.properties.as_ref().map_or_else(Bytes::new, |known| known.smallest.clone())
-                });
-                *open = Some((lower, upper, error));
-            }
+            None => self.open = Some((self.lower_bound(before), upper, error)),
         }
     }
 

@@ -31,10 +31,18 @@ pub fn files_of(fs: &dyn Vfs) -> Files {
 /// If a name is none.
 pub fn disk_of(files: &Files) -> MemFs {
     let fs = MemFs::new();
+    put_files(&fs, files);
+    fs
+}
+
+/// Puts these files on a disk that has none.
+///
+/// # Panics
+/// If a name is none.
+pub fn put_files(fs: &dyn Vfs, files: &Files) {
     fs.create_dir_all(Path::new(HOME)).expect("mkdir");
     for (name, bytes) in files {
         let mut file = fs.create(&Path::new(HOME).join(name)).expect("create");
         append_all(&mut *file, bytes).expect("append");
     }
-    fs
 }

@@ -91,7 +91,7 @@ pub use read::cursor::{Cursor, Iter};
 pub use read::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};
 pub use read::reader::{HashedKey, ReadOptions};
 pub use redesign::{Redesigned, RedesignedBy, TreeDesign};
-pub use repair::{Loss, LostRange, RepairReport, repair};
+pub use repair::{Loss, LostRange, RepairReport, repair, repair_within};
 pub use residency::{LevelMemory, MemoryPrices};
 pub use settings::Durability;
 pub use slice::Slice;

@@ -6,6 +6,13 @@
 //! keyspaces; and into it, keyspace by keyspace, the [newest version](merge) of every key that is left and that no
 //! tombstone that is left has deleted. What is lost is told as ranges of keys ([`report`]).
 //!
+//! The new database counts once it is whole: until then its directory has a file [`REPAIRING`], with which it does not open. A
+//! repair into the directory of one that did not end begins by removing what that one left.
+//!
+//! In memory are, beside the new database: of log operations and of files that are searched as much as the caller allows;
+//! for each table its footer, its index's top level and its range tombstones; and one data block and the list of one partition
+//! for each table that has keys on both sides of where the merge is.
+//!
 //! Nothing is made up: every value was written under its key in its keyspace. It may be an older one, or one deleted
 //! since, only within a range that is told as lost: where the newer version, or the tombstone, is what is damaged.
 //!
@@ -21,7 +28,7 @@ pub use self::report::{Loss, LostRange, RepairReport};
 
 use std::path::{Path, PathBuf};
 
-use shamba_env::{Env, FileLock, LockKind};
+use shamba_env::{DirEntry, Env, FileLock, LockKind, write_file_synced};
 use shamba_key::SeqNo;
 
 use self::found::Found;
@@ -29,36 +36,80 @@ use self::logs::LogContent;
 use crate::db::Db;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::LogNo;
-use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
+use crate::recovery::{DEFAULT_KEYSPACE, LOCK, file_number, sync_names_above};
 use crate::settings::Settings;
+use crate::statistics::file::{STATISTICS, STATISTICS_TEMPORARY};
 use crate::version::Version;
+use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
 use crate::version::manifest::state::KeyspaceState;
 use crate::version::manifest::{ManifestState, ManifestWriter};
 use crate::wal::WalWriter;
 
+/// Lies in a directory in which a repair has not ended.
+pub(crate) const REPAIRING: &str = "REPAIRING";
+/// What a repair holds of logs and searched files unless told otherwise, in bytes.
+const MEMORY_BYTES: u64 = 64 << 20;
+
 /// Makes a new database in `target` of everything that is left of the one in `dir`, which is not changed.
 ///
 /// # Errors
-/// `Invalid` when `target` is not empty, or lies in `dir`; `Io` when there is nothing in `dir`, or a call fails;
-/// `Locked` while somebody writes to the original; `Unsupported` when a file that is whole is of a newer version; what
-/// writing the new database says. What was written by then stays: it is no result.
+/// `Invalid` when `target` lies in `dir`, or holds anything but what a repair that did not end has left; `Io` when there is
+/// nothing in `dir`, or a call fails; `Locked` while somebody writes to the original or repairs into `target`; `Unsupported`
+/// when a file that is whole is of a newer version; `Corruption` when `dir` is itself a repair that did not end; what
+/// writing the new database says. What was written by then stays, and does not open as a database.
 pub fn repair(env: &Env, dir: &Path, target: &Path) -> Result<RepairReport> {
+    repair_within(env, dir, target, MEMORY_BYTES)
+}
+
+/// [`repair`] that holds at most about `memory_bytes` of logs and of tables that have to be searched, instead of 64 MiB. With less
+/// it reads them more often.
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_within(env: &Env, dir: &Path, target: &Path, memory_bytes: u64) -> Result<RepairReport> {
     check_target(env, dir, target)?;
     let _lock = share(env, dir)?;
+    if is_unfinished(env, dir)? {
+        return Err(unfinished(dir));
+    }
+    let half_bytes = usize::try_from(memory_bytes / 2).unwrap_or(usize::MAX);
     let mut report = RepairReport::default();
     let mut found = Found::look(env, dir, &mut report)?;
-    let logs = LogContent::read(env, dir, &mut found, &mut report)?;
+    let logs = LogContent::read(env, dir, &mut found, half_bytes, &mut report)?;
     let last_seq = found.state.last_seq.max(found.largest_seq()).max(logs.last_seq);
     create(env, target, &found, last_seq, &mut report)?;
-    let db = Db::builder(target).env(env.clone()).info_log(false).create_if_missing(false).open()?;
-    merge::fill(&db, found, logs, &mut report)?;
+    let builder = Db::builder(target).env(env.clone()).info_log(false).create_if_missing(false);
+    let db = builder.even_unfinished().open()?;
+    merge::fill(&db, found, logs, half_bytes, &mut report)?;
+    // All of it is in tables and durable: from here on it is a database.
     db.flush()?;
+    let mark = target.join(REPAIRING);
+    env.vfs.unlink(&mark).map_err(|error| Error::io("remove", &mark, error))?;
+    env.vfs.sync_dir(target).map_err(|error| Error::io("sync directory", target, error))?;
     db.close()?;
     report.tidy();
     Ok(report)
 }
 
-/// A new database needs an empty directory, outside the original.
+/// Whether a repair into `dir` has not ended.
+pub(crate) fn is_unfinished(env: &Env, dir: &Path) -> Result<bool> {
+    let mark = dir.join(REPAIRING);
+    env.vfs.exists(&mark).map_err(|error| Error::io("look for", &mark, error))
+}
+
+/// What an open of such a directory says.
+pub(crate) fn unfinished(dir: &Path) -> Error {
+    let detail = "the repair that was to write this database did not end: repair the original again";
+    Error::corruption(&dir.join(REPAIRING), 0, "unfinished repair", detail)
+}
+
+/// Whether a repair that did not end may have left a file of this name.
+fn is_left_over(name: &str) -> bool {
+    [REPAIRING, LOCK, CURRENT, CURRENT_TEMPORARY, STATISTICS, STATISTICS_TEMPORARY].contains(&name)
+        || file_number(name).is_some()
+}
+
+/// A new database needs a directory outside the original, empty but for what a repair has left there.
 fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
     let vfs = &env.vfs;
     let exists = |path: &Path| vfs.exists(path).map_err(|error| Error::io("look at", path, error));
@@ -76,8 +127,11 @@ fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
     }
     if exists(target)? {
         let names = vfs.list(target).map_err(|error| Error::io("list", target, error))?;
-        if !names.is_empty() {
-            return Err(Error::invalid(format!("{} is not empty", target.display())));
+        let is_begun = names.iter().any(|entry| entry.name == REPAIRING);
+        let is_in_the_way = |entry: &&DirEntry| !is_begun || entry.is_dir || !is_left_over(&entry.name);
+        if let Some(other) = names.iter().find(is_in_the_way) {
+            let (target, other) = (target.display(), &other.name);
+            return Err(Error::invalid(format!("{target} is not empty: {other:?} is there")));
         }
     }
     Ok(())
@@ -96,14 +150,35 @@ fn share(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
     }
 }
 
+/// Begins a repair into `target`: marks it as unfinished, durably, and removes what one before has left.
+fn begin(env: &Env, target: &Path) -> Result<Box<dyn FileLock>> {
+    let vfs = &env.vfs;
+    let failed = |what: &'static str| move |error| Error::io(what, target, error);
+    vfs.create_dir_all(target).map_err(failed("create directory"))?;
+    sync_names_above(env, target)?;
+    if !is_unfinished(env, target)? {
+        write_file_synced(vfs.as_ref(), &target.join(REPAIRING), b"").map_err(failed("mark"))?;
+    }
+    // Before anything else is there: a database must not outlive its mark.
+    vfs.sync_dir(target).map_err(failed("sync directory"))?;
+    let lock = vfs.lock(&target.join(LOCK), LockKind::Exclusive).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            Error::new(ErrorKind::Locked, format!("{} is in use by another repair", target.display()))
+        }
+        _ => Error::io("lock", target, error),
+    })?;
+    for entry in vfs.list(target).map_err(failed("list"))? {
+        if ![REPAIRING, LOCK].contains(&entry.name.as_str()) {
+            let path = target.join(&entry.name);
+            vfs.unlink(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
+    }
+    Ok(lock)
+}
+
 /// Makes an empty database with the settings and the keyspaces of the old one.
 fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut RepairReport) -> Result<()> {
-    let vfs = &env.vfs;
-    vfs.create_dir_all(target).map_err(|error| Error::io("create directory", target, error))?;
-    sync_names_above(env, target)?;
-    let _lock = vfs
-        .lock(&target.join(LOCK), LockKind::Exclusive)
-        .map_err(|error| Error::io("lock", target, error))?;
+    let _lock = begin(env, target)?;
     let mut state = ManifestState { settings: found.state.settings.clone(), last_seq, ..Default::default() };
     let read = Settings::from_pairs(&state.settings).and_then(|settings| settings.validate());
     if read.is_err() || state.settings.is_empty() {

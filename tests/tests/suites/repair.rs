@@ -3,9 +3,12 @@
 //! The rules: the original stays as it was, byte for byte. The new database opens and checks clean. Every value in it was once
 //! written, under that key, in that keyspace. A key outside the lost ranges has its newest value; it is missing if it was
 //! deleted, unless deletes are lost there. Every entry of an undamaged data block is there, whatever else of its
-//! table, of the manifest or of `CURRENT` is damaged.
+//! table, of the manifest or of `CURRENT` is damaged. However little memory it has, it comes to the same.
+//! Repairs that are killed, or whose disk fails: [`failing`].
 //!
 //! `SHAMBA_REPAIR=n` runs n times as many cases.
+
+mod failing;
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -14,7 +17,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use shamba::env::{Env, MemFs, Vfs, append_all};
-use shamba::{Compression, Db, ErrorKind, Loss, LostRange, MergePolicy, RepairReport};
+use shamba::{CheckReport, Compression, Db, ErrorKind, Loss, LostRange, MergePolicy, RepairReport};
 use shamba_tests::compare::Spaces;
 use shamba_tests::files::{Files, disk_of, files_of};
 use shamba_tests::oracle::{Change, Oracle, SPACES, State, contains};
@@ -25,6 +28,8 @@ use shamba_tests::{pool, seed};
 const HOME: &str = "/db";
 const OUT: &str = "/repaired";
 const CASES: usize = 240;
+/// Memory for a few dozen operations of a log.
+const LITTLE_BYTES: u64 = 16 << 10;
 /// Where a repair puts entries of which nobody knows the keyspace.
 const UNATTRIBUTED: &str = "unattributed";
 
@@ -193,29 +198,43 @@ struct Repaired {
     state: State,
 }
 
-/// Repairs, and holds what is true of any repair.
-fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
-    let fs = disk_of(files);
-    let env = Env::deterministic(Arc::new(fs.clone()), 2);
-    let report = shamba::repair(&env, Path::new(HOME), Path::new(OUT))
-        .map_err(|error| format!("repair: {}: {error}", error.kind()))?;
-    if files_of(&fs) != *files {
-        return Err("the original was changed".to_owned());
-    }
-    let failed = |error: shamba::Error| format!("the repaired database: {}: {error}", error.kind());
-    let db = Db::builder(OUT).env(env).info_log(false).create_if_missing(false).open().map_err(failed)?;
-    let check = db.verify().map_err(failed)?;
-    if !check.is_clean() || !check.warnings.is_empty() {
-        return Err(format!("the repaired database does not check clean: {check:?}"));
-    }
+/// What is in the repaired database.
+fn contents(env: &Env) -> shamba::Result<(State, CheckReport)> {
+    let builder = Db::builder(OUT).env(env.clone()).info_log(false);
+    let db = builder.create_if_missing(false).open()?;
     let mut state = State::new();
     for name in db.keyspaces() {
-        let pairs = db.keyspace(&name).map_err(failed)?.iter();
+        let pairs = db.keyspace(&name)?.iter();
         let pairs = pairs.map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())));
-        let pairs: BTreeMap<_, _> = pairs.collect::<Result<_, _>>().map_err(failed)?;
+        let pairs: BTreeMap<_, _> = pairs.collect::<shamba::Result<_>>()?;
         if !pairs.is_empty() {
             state.insert(name, pairs);
         }
+    }
+    Ok((state, db.verify()?))
+}
+
+/// Repairs, and holds what is true of any repair.
+fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
+    let mut repairs = Vec::new();
+    for memory_bytes in [64 << 20, LITTLE_BYTES] {
+        let fs = disk_of(files);
+        let env = Env::deterministic(Arc::new(fs.clone()), 2);
+        let report = shamba::repair_within(&env, Path::new(HOME), Path::new(OUT), memory_bytes)
+            .map_err(|error| format!("repair: {}: {error}", error.kind()))?;
+        if files_of(&fs) != *files {
+            return Err("the original was changed".to_owned());
+        }
+        let (state, check) =
+            contents(&env).map_err(|error| format!("the repaired database: {}: {error}", error.kind()))?;
+        if !check.is_clean() || !check.warnings.is_empty() {
+            return Err(format!("the repaired database does not check clean: {check:?}"));
+        }
+        repairs.push((report, state));
+    }
+    let (report, state) = repairs.swap_remove(0);
+    if repairs.iter().any(|little| *little != (report.clone(), state.clone())) {
+        return Err(format!("with little memory it comes to something else: {report:?}, {:?}", repairs[0].0));
     }
     for (name, pairs) in &state {
         // Without a manifest and its own word nobody knows of which keyspace a table is; a log says numbers.
@@ -500,6 +519,9 @@ fn a_repair_needs_an_empty_directory_of_its_own() {
     fs.create_dir_all(Path::new("/full")).expect("mkdir");
     append_all(&mut *fs.create(Path::new("/full/file")).expect("create"), b"x").expect("append");
     assert!(refused("/full").contains("/full is not empty"));
+    // A mark of ours does not make somebody's file ours.
+    fs.create(Path::new("/full/REPAIRING")).expect("create");
+    assert!(refused("/full").contains("\"file\" is there"));
     assert!(refused("/db/inside").contains("lies in /db"));
     assert!(refused(HOME).contains("lies in"));
     let error = shamba::repair(&env, Path::new("/nowhere"), Path::new(OUT)).expect_err("nothing is there");

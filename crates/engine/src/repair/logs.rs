@@ -5,7 +5,9 @@
 //! an open. Without a manifest the logs from the newest chain on are taken, and what they say and tables too is
 //! the same by its sequence number.
 //!
-//! Kept in memory, long values apart: they stay in their log.
+//! A log tells operations in the order of their writes, and a repair wants them in the order of keys. So the logs are replayed
+//! several times if they have to be: each time the operations from some key on are kept, as many as memory has room for,
+//! long values apart, which stay in their log. Range tombstones are all kept, as in an open database.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,11 +25,23 @@ use crate::settings::Settings;
 use crate::version::KeyRange;
 use crate::wal::floor::SurveyedLog;
 use crate::wal::{
-    OpRef, Recovery, ReplayOptions, ReplayedOp, ValueLogs, log_file_name, parse_log_file_name, replay,
+    OpRef, Recovery, ReplayOptions, ReplayReport, ReplayedOp, ValueLogs, log_file_name, parse_log_file_name,
+    replay,
 };
 
 /// What is wrong with a log, and which.
 type Broken = (PathBuf, Error);
+
+/// A key of a keyspace: in this order logs are told.
+type Place = (KeyspaceId, Vec<u8>);
+
+type Tombstones = BTreeMap<KeyspaceId, Vec<RangeTombstone>>;
+
+/// What is done with each operation besides: of which keyspace it is, its number, itself; and the tombstones kept so far.
+type Also<'a> = dyn FnMut(&mut Tombstones, KeyspaceId, SeqNo, ReplayedOp<'_>) + 'a;
+
+/// What keeping an operation costs beside its key and value: nodes of the map and allocations, generously.
+const ENTRY_BYTES: usize = 160;
 
 /// The newest operation on a key.
 pub(super) enum LogValue {
@@ -37,41 +51,81 @@ pub(super) enum LogValue {
     Deleted,
 }
 
-/// The logs' operations on one keyspace.
-#[derive(Default)]
-pub(super) struct SpaceLog {
-    pub(super) newest: BTreeMap<Vec<u8>, (SeqNo, LogValue)>,
-    pub(super) tombstones: Vec<RangeTombstone>,
+impl LogValue {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Held(value) => value.len(),
+            Self::InLog(_) | Self::Deleted => 0,
+        }
+    }
 }
 
-impl SpaceLog {
-    /// From the first key that was written to the last.
-    fn keys(&self) -> Option<KeyRange> {
-        let (first, last) = (self.newest.keys().next()?, self.newest.keys().last()?);
-        let upper = Some(Bytes::from([last.as_slice(), &[0]].concat()));
-        Some(KeyRange { lower: Bytes::copy_from_slice(first), upper })
+/// The newest operations on the keys from one on, as many as there is room for.
+#[derive(Default)]
+struct Window {
+    entries: BTreeMap<Place, (SeqNo, LogValue)>,
+    bytes: usize,
+    /// What comes before is not wanted any more.
+    from: Option<Place>,
+    /// What comes from here on did not fit.
+    until: Option<Place>,
+}
+
+impl Window {
+    fn takes(&self, id: KeyspaceId, key: &[u8]) -> bool {
+        let is_from = |place: &Place| (place.0, place.1.as_slice()) <= (id, key);
+        self.from.as_ref().is_none_or(is_from) && !self.until.as_ref().is_some_and(is_from)
+    }
+
+    /// Keeps an operation that is newer than those before it; gives up the last keys for it if it must.
+    fn keep(&mut self, place: Place, seq: SeqNo, value: LogValue, most_bytes: usize) {
+        let cost = |place: &Place, value: &LogValue| ENTRY_BYTES + place.1.len() + value.bytes();
+        self.bytes += cost(&place, &value);
+        if let Some((place, (_, before))) = self.entries.remove_entry(&place) {
+            self.bytes -= cost(&place, &before);
+        }
+        self.entries.insert(place, (seq, value));
+        while self.bytes > most_bytes && self.entries.len() > 1 {
+            let Some((place, (_, value))) = self.entries.pop_last() else { break };
+            self.bytes -= cost(&place, &value);
+            self.until = Some(place);
+        }
     }
 }
 
 /// What the logs say.
-#[derive(Default)]
-pub(super) struct LogContent {
-    pub(super) spaces: BTreeMap<KeyspaceId, SpaceLog>,
-    pub(super) values: ValueLogs,
+pub(super) struct LogContent<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+    numbers: Vec<LogNo>,
+    options: ReplayOptions,
+    /// Up to where operations are in tables already; without a manifest nobody knows.
+    flushed: Option<BTreeMap<KeyspaceId, SeqNo>>,
+    tombstones: Tombstones,
+    values: ValueLogs,
+    window: Window,
+    /// The window may be so large.
+    most_bytes: usize,
+    /// The last sequence number that the logs account for.
     pub(super) last_seq: SeqNo,
 }
 
-impl LogContent {
-    /// Reads the logs of the database in `dir`.
-    pub(super) fn read(env: &Env, dir: &Path, found: &mut Found, report: &mut RepairReport) -> Result<Self> {
-        let mut content = Self::default();
+impl<'a> LogContent<'a> {
+    /// Reads the logs of the database in `dir`, and keeps about `most_bytes` of them.
+    pub(super) fn read(
+        env: &'a Env,
+        dir: &'a Path,
+        found: &mut Found,
+        most_bytes: usize,
+        report: &mut RepairReport,
+    ) -> Result<Self> {
         let (numbers, mut broken) = readable(env, dir, found, report)?;
         let mut options = ReplayOptions {
             first_log: found.state.first_log,
             promise: found.state.log_promise,
             known_seq: found.state.last_seq,
             recovery: Recovery::Strict,
-            held_bytes_max: Settings::default().held_value_bytes_max(),
+            held_bytes_max: Settings::default().held_value_bytes_max().min(most_bytes as u64 / 4),
         };
         if !found.is_whole {
             options.first_log = first_of_chain(env, dir, &numbers);
@@ -83,16 +137,38 @@ impl LogContent {
             broken.get_or_insert((dir.to_path_buf(), error));
         }
         options.recovery = Recovery::PointInTime;
-        let named: Vec<KeyspaceId> = found.spaces.keys().copied().collect();
-        let replayed = replay(env, dir, &numbers, &options, &mut |batch| {
-            batch.for_each(&mut |seq, id, op| {
-                if found.is_whole && found.spaces.get(&id).is_none_or(|space| seq <= space.flushed) {
-                    return Ok(());
-                }
+        let flushed = found.spaces.iter().map(|(id, space)| (*id, space.flushed));
+        let mut content = Self {
+            env,
+            dir,
+            numbers,
+            options,
+            flushed: found.is_whole.then(|| flushed.collect()),
+            tombstones: Tombstones::new(),
+            values: ValueLogs::default(),
+            window: Window::default(),
+            most_bytes,
+            last_seq: SeqNo::ZERO,
+        };
+        let mut unnamed: BTreeMap<KeyspaceId, Option<KeyRange>> = BTreeMap::new();
+        let replayed = content.replay(&mut |tombstones, id, seq, op| {
+            if !found.spaces.contains_key(&id) {
                 found.space(id, || format!("keyspace-{id}"));
-                content.take(seq, id, op);
-                Ok(())
-            })
+                unnamed.insert(id, None);
+            }
+            match op {
+                ReplayedOp::Op(OpRef::RangeDelete { start, end }) => {
+                    let (start, end) = (Bytes::copy_from_slice(start), end.map(Bytes::copy_from_slice));
+                    tombstones.entry(id).or_default().push(RangeTombstone { start, end, seq });
+                }
+                ReplayedOp::Op(OpRef::Put { key, .. } | OpRef::Delete { key })
+                | ReplayedOp::PutInLog { key, .. } => {
+                    if let Some(range) = unnamed.get_mut(&id) {
+                        let one = only(key);
+                        *range = Some(range.take().map_or(one.clone(), |range| range.hull(&one)));
+                    }
+                }
+            }
         });
         match replayed {
             Ok(replayed) => {
@@ -110,37 +186,108 @@ impl LogContent {
             broken = Some((dir.to_path_buf(), Error::corruption(dir, 0, "log file", detail)));
         }
         if let Some((path, error)) = broken {
-            report.damaged(&path, &error, "writes since the last flush");
-            report.lose(None, Some(KeyRange::everything()), Loss::Writes, &path, &error);
+            lose_writes(&path, &error, report);
         }
-        for (id, space) in content.spaces.iter().filter(|(id, _)| !named.contains(id)) {
-            let name = found.spaces.get(id).map_or_else(String::new, |space| space.name.clone());
+        for (id, range) in unnamed {
+            let name = found.spaces.get(&id).map_or_else(String::new, |space| space.name.clone());
             let detail = format!("the name of keyspace {id} is lost: its writes are in {name:?}");
             let error = Error::corruption(dir, 0, "manifest", detail);
-            report.lose(None, space.keys(), Loss::Entries, dir, &error);
+            report.lose(None, range, Loss::Entries, dir, &error);
         }
         report.keyspaces = found.spaces.len() as u64;
         Ok(content)
     }
 
-    fn take(&mut self, seq: SeqNo, id: KeyspaceId, op: ReplayedOp<'_>) {
-        let space = self.spaces.entry(id).or_default();
-        let (key, value) = match op {
-            ReplayedOp::Op(OpRef::Put { key, value }) => (key, LogValue::Held(Bytes::copy_from_slice(value))),
-            ReplayedOp::Op(OpRef::Delete { key }) => (key, LogValue::Deleted),
-            ReplayedOp::Op(OpRef::RangeDelete { start, end }) => {
-                let (start, end) = (Bytes::copy_from_slice(start), end.map(Bytes::copy_from_slice));
-                space.tombstones.push(RangeTombstone { start, end, seq });
-                return;
-            }
-            ReplayedOp::PutInLog { key, log, place } => {
-                self.values.add(log);
-                (key, LogValue::InLog(place.encode()))
-            }
-        };
-        // Later batches have larger numbers.
-        space.newest.insert(key.to_vec(), (seq, value));
+    /// Replays the logs into the window; `also` is given every operation that counts.
+    fn replay(&mut self, also: &mut Also<'_>) -> Result<ReplayReport> {
+        let Self { env, dir, numbers, options, flushed, tombstones, values, window, most_bytes, .. } = self;
+        replay(env, dir, numbers, options, &mut |batch| {
+            batch.for_each(&mut |seq, id, op| {
+                let is_wanted = |flushed: &BTreeMap<KeyspaceId, SeqNo>| {
+                    flushed.get(&id).is_some_and(|flushed| seq > *flushed)
+                };
+                if !flushed.as_ref().is_none_or(is_wanted) {
+                    return Ok(());
+                }
+                also(tombstones, id, seq, op);
+                let (key, value) = match op {
+                    ReplayedOp::Op(OpRef::RangeDelete { .. }) => return Ok(()),
+                    ReplayedOp::Op(OpRef::Put { key, .. } | OpRef::Delete { key })
+                    | ReplayedOp::PutInLog { key, .. }
+                        if !window.takes(id, key) =>
+                    {
+                        return Ok(());
+                    }
+                    ReplayedOp::Op(OpRef::Put { key, value }) => {
+                        (key, LogValue::Held(Bytes::copy_from_slice(value)))
+                    }
+                    ReplayedOp::Op(OpRef::Delete { key }) => (key, LogValue::Deleted),
+                    ReplayedOp::PutInLog { key, log, place } => {
+                        values.add(log);
+                        (key, LogValue::InLog(place.encode()))
+                    }
+                };
+                // Later batches have larger numbers.
+                window.keep((id, key.to_vec()), seq, value, *most_bytes);
+                Ok(())
+            })
+        })
     }
+
+    /// Where the logs are.
+    pub(super) fn dir(&self) -> &Path {
+        self.dir
+    }
+
+    /// The range tombstones of a keyspace; once.
+    pub(super) fn take_tombstones(&mut self, keyspace: KeyspaceId) -> Vec<RangeTombstone> {
+        self.tombstones.remove(&keyspace).unwrap_or_default()
+    }
+
+    /// The next key of `keyspace` and the newest operation on it; `None` at its end. Keyspaces are asked for in ascending
+    /// order.
+    pub(super) fn next(
+        &mut self,
+        keyspace: KeyspaceId,
+        report: &mut RepairReport,
+    ) -> Option<(Vec<u8>, SeqNo, LogValue)> {
+        loop {
+            if let Some(((id, _), _)) = self.window.entries.first_key_value() {
+                if *id > keyspace {
+                    return None;
+                }
+                let ((id, key), (seq, value)) = self.window.entries.pop_first()?;
+                if id == keyspace {
+                    return Some((key, seq, value));
+                }
+                continue;
+            }
+            let from = self.window.until.take_if(|(id, _)| *id <= keyspace)?;
+            self.window = Window { from: Some(from), ..Window::default() };
+            if let Err(error) = self.replay(&mut |_, _, _, _| {}) {
+                // They could be replayed before: the disk fails.
+                lose_writes(self.dir, &error, report);
+            }
+        }
+    }
+
+    /// The value that an operation says is in a log.
+    ///
+    /// # Errors
+    /// What reading says.
+    pub(super) fn read_value(&self, place: &[u8]) -> Result<Bytes> {
+        Ok(self.values.read_whole(place)?.into())
+    }
+}
+
+fn lose_writes(path: &Path, error: &Error, report: &mut RepairReport) {
+    report.damaged(path, error, "writes since the last flush");
+    report.lose(None, Some(KeyRange::everything()), Loss::Writes, path, error);
+}
+
+/// The range of one key.
+pub(super) fn only(key: &[u8]) -> KeyRange {
+    KeyRange { lower: Bytes::copy_from_slice(key), upper: Some(Bytes::from([key, &[0]].concat())) }
 }
 
 /// The logs that may be replayed, and the first thing that is wrong with the others: one that cannot be read at all
@@ -182,4 +329,37 @@ fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo]) -> LogNo {
     };
     let begun = numbers.iter().rev().find(begins);
     begun.or(numbers.first()).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_one_after_the_other_hold_the_newest_operation_on_every_key() {
+        let place = |number: u32| (KeyspaceId(number % 3), format!("k{:03}", number % 50).into_bytes());
+        let log: Vec<(Place, u64)> = (1..400u32).map(|seq| (place(seq * 7), u64::from(seq))).collect();
+        let mut newest = BTreeMap::new();
+        log.iter().for_each(|(place, seq)| _ = newest.insert(place.clone(), *seq));
+        for most_bytes in [1, 400, 5_000, 1 << 20] {
+            let (mut told, mut window, mut passes) = (BTreeMap::new(), Window::default(), 0);
+            loop {
+                for (place, seq) in &log {
+                    if window.takes(place.0, &place.1) {
+                        let value = LogValue::Held(Bytes::from(vec![0; 10]));
+                        window.keep(place.clone(), SeqNo(*seq), value, most_bytes);
+                    }
+                    assert!(window.bytes <= most_bytes.max(ENTRY_BYTES + 14), "{} bytes", window.bytes);
+                }
+                passes += 1;
+                for (place, (seq, _)) in std::mem::take(&mut window.entries) {
+                    assert_eq!(told.insert(place, seq.0), None);
+                }
+                let Some(from) = window.until.take() else { break };
+                window = Window { from: Some(from), ..Window::default() };
+            }
+            assert_eq!(told, newest, "{most_bytes}");
+            assert!((passes == 1) == (most_bytes == 1 << 20), "{most_bytes}: {passes} passes");
+        }
+    }
 }

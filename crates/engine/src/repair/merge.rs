@@ -1,37 +1,45 @@
 //! The newest version of every key that is left, written to the new database.
 //!
 //! All tables of a keyspace and the logs' operations are walked side by side, key by key. Of a key's versions the newest
-//! counts, if it is a put above every range tombstone over the key; if its value is large and damaged, that key is told as
+//! counts, if it is a put above every range tombstone over the key; if its value is long and damaged, that key is told as
 //! lost, and the next older version counts.
+//!
+//! A table is walked from its first key to its last and held open no longer: of what does not overlap, one at a time. All that
+//! search together hold so much of their files as memory is given for it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{RangeTombstone, SalvageWalk, SalvagedEntry};
 
 use super::found::{Found, Part, Space};
-use super::logs::{LogContent, LogValue, SpaceLog};
+use super::logs::{LogContent, LogValue, only};
 use super::report::{Loss, RepairReport};
 use crate::db::{Db, Keyspace};
 use crate::error::{Error, Result};
+use crate::ids::KeyspaceId;
 use crate::range_delete::{FragmentedTombstones, clip};
 use crate::settings::Durability;
 use crate::version::KeyRange;
-use crate::wal::ValueLogs;
 use crate::write::batch::Batch;
 
 /// A batch of the new database has about so many bytes, unless one value has more.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Writes everything that is left to `db`, which has the keyspaces and nothing in them.
-pub(super) fn fill(db: &Db, found: Found, logs: LogContent, report: &mut RepairReport) -> Result<()> {
-    let LogContent { mut spaces, values, .. } = logs;
+/// Writes everything that is left to `db`, which has the keyspaces and nothing in them. Searches hold at most
+/// `window_bytes` of their files between two entries.
+pub(super) fn fill(
+    db: &Db,
+    found: Found,
+    mut logs: LogContent<'_>,
+    window_bytes: usize,
+    report: &mut RepairReport,
+) -> Result<()> {
     for (id, space) in found.spaces {
-        let log = spaces.remove(&id).unwrap_or_default();
         let keyspace = db.keyspace(&space.name)?;
-        fill_space(db, &keyspace, space, log, &values, report)?;
+        fill_space(db, &keyspace, id, space, &mut logs, window_bytes, report)?;
     }
     Ok(())
 }
@@ -39,40 +47,38 @@ pub(super) fn fill(db: &Db, found: Found, logs: LogContent, report: &mut RepairR
 fn fill_space(
     db: &Db,
     keyspace: &Keyspace,
+    id: KeyspaceId,
     space: Space,
-    log: SpaceLog,
-    values: &ValueLogs,
+    logs: &mut LogContent<'_>,
+    window_bytes: usize,
     report: &mut RepairReport,
 ) -> Result<()> {
     let Space { name, parts, .. } = space;
-    let mut tombstones = log.tombstones;
+    let mut tombstones = logs.take_tombstones(id);
     for part in &parts {
         tombstones.extend(tombstones_of(part));
     }
     let floors = FragmentedTombstones::new(tombstones);
-    let mut entries = Merged::new(&name, parts, log.newest, report)?;
+    let mut entries = Merged::new(&name, id, parts, logs, window_bytes, report)?;
     let mut out = Output { batch: db.batch(), keyspace, bytes: 0, entries: 0 };
     let mut done: Option<Vec<u8>> = None;
     while let Some(Version { key, seq, value, source }) = entries.next(report)? {
         if done.as_ref() == Some(&key) || seq <= floors.newest_covering(&key, SeqNo::MAX) {
             continue;
         }
-        let value = match value {
-            Content::Deleted => None,
-            Content::Held(value) => Some(value),
-            Content::InLog(place) => Some(values.read_whole(&place)?.into()),
-            Content::Large(reference) => match entries.read_large(source, &reference) {
-                Ok(value) => Some(Bytes::from(value)),
-                Err(error) => {
-                    let upper = Some(Bytes::from([key.as_slice(), &[0]].concat()));
-                    let range = KeyRange { lower: Bytes::from(key), upper };
-                    entries.lose(source, range, error.into(), report);
-                    continue;
-                }
-            },
+        let read = match value {
+            Content::Deleted => Ok(None),
+            Content::Held(value) => Ok(Some(value)),
+            Content::InLog(place) => entries.logs.read_value(&place).map(Some),
+            Content::Large(reference) => entries.read_large(source, &reference).map(Some),
         };
-        if let Some(value) = value {
-            out.put(&key, &value)?;
+        match read {
+            Ok(Some(value)) => out.put(&key, &value)?,
+            Ok(None) => {}
+            Err(error) => {
+                entries.lose(source, &key, &error, report);
+                continue;
+            }
         }
         done = Some(key);
     }
@@ -134,50 +140,79 @@ struct Version {
 }
 
 struct Source {
-    walk: SalvageWalk,
-    range: KeyRange,
+    part: Part,
+    /// Nothing that counts is before it.
+    first: Bytes,
+    /// Between its first key and its end.
+    walk: Option<SalvageWalk>,
 }
 
 /// What orders versions: the key, then the newest first.
 type Place = Reverse<(Vec<u8>, Reverse<SeqNo>, usize)>;
 
 /// All versions of a keyspace in internal order.
-struct Merged<'a> {
+struct Merged<'a, 'l> {
     keyspace: &'a str,
+    id: KeyspaceId,
+    /// By their first keys.
     sources: Vec<Source>,
-    log: std::collections::btree_map::IntoIter<Vec<u8>, (SeqNo, LogValue)>,
+    /// So many of them are begun.
+    begun: usize,
+    logs: &'a mut LogContent<'l>,
+    /// Each search may hold so much between two entries.
+    window_bytes: usize,
     current: Vec<Option<Content>>,
     heap: BinaryHeap<Place>,
 }
 
-impl<'a> Merged<'a> {
+impl<'a, 'l> Merged<'a, 'l> {
     fn new(
         keyspace: &'a str,
+        id: KeyspaceId,
         parts: Vec<Part>,
-        log: BTreeMap<Vec<u8>, (SeqNo, LogValue)>,
+        logs: &'a mut LogContent<'l>,
+        window_bytes: usize,
         report: &mut RepairReport,
     ) -> Result<Self> {
-        let sources: Vec<Source> =
-            parts.into_iter().map(|part| Source { walk: part.table.walk(), range: part.range }).collect();
+        let begin = |part: Part| {
+            let known = part.table.bounds().map_or_else(Bytes::new, |(first, _)| first.clone());
+            Source { first: known.max(part.range.lower.clone()), part, walk: None }
+        };
+        let mut sources: Vec<Source> = parts.into_iter().map(begin).collect();
+        sources.sort_by(|a, b| a.first.cmp(&b.first));
+        let window_bytes = window_bytes / sources.len().max(1);
         let current = (0..=sources.len()).map(|_| None).collect();
-        let mut merged = Self { keyspace, sources, log: log.into_iter(), current, heap: BinaryHeap::new() };
-        for source in 0..=merged.sources.len() {
-            merged.advance(source, report)?;
-        }
+        let heap = BinaryHeap::new();
+        let mut merged = Self { keyspace, id, sources, begun: 0, logs, window_bytes, current, heap };
+        merged.advance(merged.sources.len(), report)?;
         Ok(merged)
     }
 
     fn next(&mut self, report: &mut RepairReport) -> Result<Option<Version>> {
+        self.begin_due(report)?;
         let Some(Reverse((key, Reverse(seq), source))) = self.heap.pop() else { return Ok(None) };
         let value = self.current.get_mut(source).and_then(Option::take).unwrap_or(Content::Deleted);
         self.advance(source, report)?;
         Ok(Some(Version { key, seq, value, source }))
     }
 
+    /// Begins the tables that may have the next key, or, where there is none, the next table.
+    fn begin_due(&mut self, report: &mut RepairReport) -> Result<()> {
+        while let Some(source) = self.sources.get_mut(self.begun) {
+            if self.heap.peek().is_some_and(|Reverse((key, ..))| key[..] < source.first[..]) {
+                return Ok(());
+            }
+            source.walk = Some(source.part.table.walk_within(self.window_bytes));
+            self.begun += 1;
+            self.advance(self.begun - 1, report)?;
+        }
+        Ok(())
+    }
+
     /// Goes to the next version of a source.
     fn advance(&mut self, number: usize, report: &mut RepairReport) -> Result<()> {
         let Some(source) = self.sources.get_mut(number) else {
-            if let Some((key, (seq, value))) = self.log.next() {
+            if let Some((key, seq, value)) = self.logs.next(self.id, report) {
                 let value = match value {
                     LogValue::Held(value) => Content::Held(value),
                     LogValue::InLog(place) => Content::InLog(place),
@@ -187,11 +222,14 @@ impl<'a> Merged<'a> {
             }
             return Ok(());
         };
+        let Some(walk) = &mut source.walk else { return Ok(()) };
+        let path = source.part.table.path();
+        let affected = || format!("keyspace \"{}\"", self.keyspace.escape_default());
         let entry = loop {
-            match source.walk.next_entry() {
+            match walk.next_entry() {
                 Ok(Some(entry)) => {
                     report.entries_read += 1;
-                    if source.range.contains(&entry.key) {
+                    if source.part.range.contains(&entry.key) {
                         break Some(entry);
                     }
                 }
@@ -199,28 +237,29 @@ impl<'a> Merged<'a> {
                 Err(error) => {
                     // A disk that fails takes the rest of the table.
                     let error = Error::from(error);
-                    let path = source.walk.table().path().to_path_buf();
-                    report.damaged(&path, &error, format!("keyspace \"{}\"", self.keyspace.escape_default()));
-                    let range = Some(source.range.clone());
-                    report.lose(Some(self.keyspace), range, Loss::Entries, &path, &error);
+                    report.damaged(path, &error, affected());
+                    let range = Some(source.part.range.clone());
+                    report.lose(Some(self.keyspace), range, Loss::Entries, path, &error);
                     break None;
                 }
             }
         };
-        let path = source.walk.table().path().to_path_buf();
-        for gap in source.walk.take_gaps() {
+        for gap in walk.take_gaps() {
             let error = Error::from(gap.error);
-            report.damaged(&path, &error, format!("keyspace \"{}\"", self.keyspace.escape_default()));
-            let range = KeyRange { lower: gap.lower, upper: gap.upper }.intersection(&source.range);
-            report.lose(Some(self.keyspace), range, Loss::Entries, &path, &error);
+            report.damaged(path, &error, affected());
+            let range = KeyRange { lower: gap.lower, upper: gap.upper }.intersection(&source.part.range);
+            report.lose(Some(self.keyspace), range, Loss::Entries, path, &error);
         }
-        if let Some(SalvagedEntry { key, seq, kind, value }) = entry {
-            let value = match kind {
-                EntryKind::Delete => Content::Deleted,
-                EntryKind::ValueRef => Content::Large(value),
-                _ => Content::Held(value),
-            };
-            self.stand(number, key, seq, value);
+        match entry {
+            Some(SalvagedEntry { key, seq, kind, value }) => {
+                let value = match kind {
+                    EntryKind::Delete => Content::Deleted,
+                    EntryKind::ValueRef => Content::Large(value),
+                    _ => Content::Held(value),
+                };
+                self.stand(number, key, seq, value);
+            }
+            None => source.walk = None,
         }
         Ok(())
     }
@@ -232,18 +271,21 @@ impl<'a> Merged<'a> {
         }
     }
 
-    fn read_large(&self, source: usize, reference: &[u8]) -> shamba_table::Result<Vec<u8>> {
+    fn read_large(&self, source: usize, reference: &[u8]) -> Result<Bytes> {
         match self.sources.get(source) {
-            Some(source) => source.walk.table().read_large(reference),
-            None => Err(shamba_table::Error::Invalid("a log has no chunks".to_owned())),
+            Some(source) => Ok(source.part.table.read_large(reference)?.into()),
+            None => Err(Error::invalid("a log has no chunks")),
         }
     }
 
-    /// Tells keys as lost by damage to a source.
-    fn lose(&self, source: usize, range: KeyRange, error: Error, report: &mut RepairReport) {
-        let Some(source) = self.sources.get(source) else { return };
-        let path = source.walk.table().path();
-        report.damaged(path, &error, format!("key \"{}\"", range.lower.escape_ascii()));
-        report.lose(Some(self.keyspace), Some(range), Loss::Entries, path, &error);
+    /// Tells a key as lost, whose value in a source cannot be read.
+    fn lose(&self, source: usize, key: &[u8], error: &Error, report: &mut RepairReport) {
+        let path = match (self.sources.get(source), error.damage()) {
+            (Some(source), _) => source.part.table.path(),
+            (None, Some(damage)) => &damage.file,
+            (None, None) => self.logs.dir(),
+        };
+        report.damaged(path, error, format!("key \"{}\"", key.escape_ascii()));
+        report.lose(Some(self.keyspace), Some(only(key)), Loss::Entries, path, error);
     }
 }

@@ -239,6 +239,11 @@ impl Batch {
         self.operations.tally.count == 0
     }
 
+    /// What is wrong with the first operation that cannot be done, if one cannot: a commit will say it and do nothing.
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+
     /// Drops all operations, and a remembered error.
     pub fn clear(&mut self) {
         self.operations.clear();

@@ -2,7 +2,7 @@
 //!
 //! Each gives an error of the right kind that names what is wrong, changes nothing and loses nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba::env::{Env, MemFs, Vfs, append_all, read_file};
@@ -20,6 +20,28 @@ fn world() -> (MemFs, Env) {
 
 fn builder(env: &Env) -> Builder {
     Db::builder(HOME).env(env.clone()).info_log(false)
+}
+
+/// A closed database with one pair in a table.
+fn world_with_a_table() -> (MemFs, Env) {
+    let (fs, env) = world();
+    let db = builder(&env).open().expect("create");
+    db.put("k", "v").expect("put");
+    db.flush().expect("flush");
+    db.close().expect("close");
+    (fs, env)
+}
+
+/// Changes the last file with `part` in its name; gives its name, its path and its new bytes.
+fn changed(fs: &MemFs, part: &str, change: impl FnOnce(&mut [u8])) -> (String, PathBuf, Vec<u8>) {
+    let list = fs.list(Path::new(HOME)).expect("list");
+    let name = list.iter().rfind(|entry| entry.name.contains(part)).expect("a file").name.clone();
+    let path = Path::new(HOME).join(&name);
+    let mut bytes = read_file(fs, &path).expect("read");
+    change(&mut bytes);
+    fs.unlink(&path).expect("unlink");
+    append_all(&mut *fs.create(&path).expect("create"), &bytes).expect("append");
+    (name, path, bytes)
 }
 
 fn refused<T>(result: shamba::Result<T>, kind: ErrorKind, names: &[&str]) {
@@ -160,21 +182,13 @@ fn foreign_and_newer_files_are_refused_and_kept() {
     let cases: [(&[u8], u32, ErrorKind); 2] =
         [(b"NOTOURS!", 1, ErrorKind::Corruption), (b"", 2, ErrorKind::Unsupported)];
     for (magic, version, kind) in cases {
-        let (fs, env) = world();
-        let db = builder(&env).open().expect("create");
-        db.put("k", "v").expect("put");
-        db.flush().expect("flush");
-        db.close().expect("close");
-        let list = fs.list(Path::new(HOME)).expect("list");
-        let table = list.iter().find(|entry| entry.name.ends_with(".sst")).expect("a table");
-        let path = Path::new(HOME).join(&table.name);
-        let mut bytes = read_file(&fs, &path).expect("read");
-        bytes[..magic.len()].copy_from_slice(magic);
-        bytes[8..12].copy_from_slice(&version.to_le_bytes());
-        fs.unlink(&path).expect("unlink");
-        append_all(&mut *fs.create(&path).expect("create"), &bytes).expect("append");
+        let (fs, env) = world_with_a_table();
+        let (name, path, bytes) = changed(&fs, ".sst", |bytes| {
+            bytes[..magic.len()].copy_from_slice(magic);
+            bytes[8..12].copy_from_slice(&version.to_le_bytes());
+        });
         let opened = builder(&env).open().and_then(|db| db.get("k"));
-        refused(opened, kind, &[&table.name]);
+        refused(opened, kind, &[&name]);
         assert_eq!(read_file(&fs, &path).expect("read"), bytes, "a refused file is left as it is");
     }
 }
@@ -185,18 +199,8 @@ fn unknown_required_features_are_refused_and_nothing_is_changed() {
     // Where the field lies: in tables behind the version and four bytes that are reserved.
     for (part, at) in [(".sst", 16), (".log", 12), ("MANIFEST", 12), ("CURRENT", 12)] {
         for byte in 0..8 {
-            let (fs, env) = world();
-            let db = builder(&env).open().expect("create");
-            db.put("k", "v").expect("put");
-            db.flush().expect("flush");
-            db.close().expect("close");
-            let list = fs.list(Path::new(HOME)).expect("list");
-            let name = list.iter().rfind(|entry| entry.name.contains(part)).expect("a file").name.clone();
-            let path = Path::new(HOME).join(&name);
-            let mut bytes = read_file(&fs, &path).expect("read");
-            bytes[at + byte] |= 0x80;
-            fs.unlink(&path).expect("unlink");
-            append_all(&mut *fs.create(&path).expect("create"), &bytes).expect("append");
+            let (fs, env) = world_with_a_table();
+            let (name, path, bytes) = changed(&fs, part, |bytes| bytes[at + byte] |= 0x80);
             let image = || fs.list(Path::new(HOME)).expect("list");
             let before = image();
             refused(builder(&env).open(), ErrorKind::Unsupported, &[&name]);

@@ -12,7 +12,8 @@
 //! line and in order, so that whoever counts them knows what is acknowledged: `ok` once the operation is, `queued`
 //! between `begin` and `commit`, `err KIND message`. `in` holds for its own line only: a line that fails cannot send
 //! the next one elsewhere. A
-//! line that got `err` has no effect and the others go on; the exit code is then that of the first one. The
+//! line that got `err` has no effect and the others go on; the exit code is then that of the first one. A keyspace is made
+//! once a write to it is due and known to be one that can be done: at the commit, between `begin` and `commit`. The
 //! end of input closes the database cleanly. A `begin` that is still open then is an error of its line:
 //! input that was cut off must not pass for input that was stored. No input at all makes no database.
 
@@ -38,6 +39,9 @@ const LINES: &str = "\
     value VALUE or none (to get, which sees what is committed), or err KIND MESSAGE. The exit code is that of the first \
     error; a begin without its commit at the end of input is one (65), and nothing of it is stored.";
 
+/// The keyspace of lines that name none.
+const OWN: &str = "default";
+
 const IN_USAGE: &str = "in needs a keyspace and an operation: in NAME put K V";
 
 /// Arguments of `batch`.
@@ -60,15 +64,7 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
         return Ok(());
     }
     let db = open::create(&args.db, &args.engine)?;
-    let mut session = Session {
-        db: &db,
-        notation: Notation::from_switch(args.hex),
-        lines: 0,
-        queue: None,
-        begun_at: 0,
-        keyspaces: BTreeMap::new(),
-        first_error: None,
-    };
+    let mut session = Session::new(&db, Notation::from_switch(args.hex));
     let result = session.run(&mut input, out);
     let first_error = session.first_error;
     // Whether or not somebody still reads the replies, the database is closed cleanly.
@@ -90,15 +86,48 @@ fn input_failed(error: io::Error) -> Failure {
     Failure::io("standard input", error)
 }
 
-struct Session<'a> {
+/// A write that a line asks for.
+enum Write {
+    Put { key: Vec<u8>, value: Vec<u8> },
+    Delete { key: Vec<u8> },
+    DeleteRange { from: Vec<u8>, to: Vec<u8> },
+}
+
+impl Write {
+    fn queue(&self, batch: &mut Batch, space: &Keyspace) {
+        match self {
+            Self::Put { key, value } => batch.put_in(space, key, value),
+            Self::Delete { key } => batch.delete_in(space, key),
+            Self::DeleteRange { from, to } => batch.delete_range_in(space, from..to),
+        };
+    }
+
+    fn apply(&self, space: &Keyspace) -> shamba::Result<()> {
+        match self {
+            Self::Put { key, value } => space.put(key, value),
+            Self::Delete { key } => space.delete(key),
+            Self::DeleteRange { from, to } => space.delete_range(from..to),
+        }
+    }
+}
+
+/// What is between `begin` and `commit`.
+struct Queue {
+    batch: Batch,
+    /// Writes to keyspaces that are not there yet. They may come last: nothing else is about these.
+    unmade: Vec<(String, Write)>,
+    /// The line of the `begin`.
+    begun_at: u64,
+}
+
+/// A conversation: lines, and what they have begun.
+pub(crate) struct Session<'a> {
     db: &'a Db,
     notation: Notation,
     /// Lines read so far.
     lines: u64,
-    /// Operations since `begin`.
-    queue: Option<Batch>,
-    /// The line of the last `begin`.
-    begun_at: u64,
+    /// Since `begin`.
+    queue: Option<Queue>,
     /// Keyspaces that lines have named.
     keyspaces: BTreeMap<String, Keyspace>,
     first_error: Option<u8>,
@@ -118,8 +147,16 @@ impl From<shamba::Error> for Refusal {
     }
 }
 
-impl Session<'_> {
-    fn run(&mut self, input: &mut impl BufRead, out: &mut Out) -> Result<(), Failure> {
+impl<'a> Session<'a> {
+    pub(crate) fn new(db: &'a Db, notation: Notation) -> Self {
+        Self { db, notation, lines: 0, queue: None, keyspaces: BTreeMap::new(), first_error: None }
+    }
+
+    /// Reads lines to their end and answers each.
+    ///
+    /// # Errors
+    /// As input or output fails. Whether a line got `err`, `first_error` knows.
+    pub(crate) fn run(&mut self, input: &mut impl BufRead, out: &mut Out) -> Result<(), Failure> {
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -150,8 +187,8 @@ impl Session<'_> {
 
     /// What is queued at the end of input never is committed. There is no line left to reply to.
     fn end(&mut self) {
-        if let Some(batch) = self.queue.take() {
-            let (line, queued) = (self.begun_at, counted(batch.len() as u64, "operation", "operations"));
+        if let Some(Queue { batch, unmade, begun_at: line }) = self.queue.take() {
+            let queued = counted((batch.len() + unmade.len()) as u64, "operation", "operations");
             note(format!("shamba: line {line}: begin without commit: {queued} not stored"));
             self.first_error.get_or_insert(BAD_INPUT);
         }
@@ -173,12 +210,12 @@ impl Session<'_> {
                 return Err(Refusal::Line("begin inside begin".into()));
             }
             (b"begin", None) => {
-                self.queue = Some(self.db.batch());
-                self.begun_at = self.lines;
+                let (batch, unmade, begun_at) = (self.db.batch(), Vec::new(), self.lines);
+                self.queue = Some(Queue { batch, unmade, begun_at });
                 Ok(())
             }
             (b"commit", None) => match self.queue.take() {
-                Some(mut batch) => batch.commit(),
+                Some(queue) => self.commit(queue),
                 None => return Err(Refusal::Line("commit without begin".into())),
             },
             (b"flush" | b"compact" | b"sync", None) if self.queue.is_some() => {
@@ -201,36 +238,24 @@ impl Session<'_> {
                 let (key, value) = split(rest);
                 let key = self.bytes("key", key)?;
                 let value = self.bytes("value", value.unwrap_or_default())?;
-                self.write(
-                    keyspace,
-                    |batch, space| _ = batch.put_in(space, &key, &value),
-                    |space| space.put(&key, &value),
-                )
+                self.write(keyspace, Write::Put { key, value })
             }
             (b"del", Some(key)) => {
                 let key = self.bytes("key", single("del K", key)?)?;
-                self.write(
-                    keyspace,
-                    |batch, space| _ = batch.delete_in(space, &key),
-                    |space| space.delete(&key),
-                )
+                self.write(keyspace, Write::Delete { key })
             }
             (b"delrange", Some(rest)) => {
                 let (from, to) = split(rest);
                 let to = to.ok_or_else(|| Refusal::Line("delrange needs two keys: delrange A B".into()))?;
                 let from = self.bytes("first key", from)?;
                 let to = self.bytes("second key", single("delrange A B", to)?)?;
-                self.write(
-                    keyspace,
-                    |batch, space| _ = batch.delete_range_in(space, &from..&to),
-                    |space| space.delete_range(&from..&to),
-                )
+                self.write(keyspace, Write::DeleteRange { from, to })
             }
             (b"get", Some(key)) => {
                 let key = self.bytes("key", single("get K", key)?)?;
                 // A look makes no keyspace.
                 let name = Self::name(keyspace)?;
-                if !self.db.keyspaces().iter().any(|known| known == name) {
+                if !self.is_there(name) {
                     return Ok("none".into());
                 }
                 let found = self.keyspace(name)?.get(&key)?;
@@ -247,30 +272,58 @@ impl Session<'_> {
     }
 
     /// Queues the write, or does it.
-    fn write(
-        &mut self,
-        keyspace: Option<&[u8]>,
-        queue: impl FnOnce(&mut Batch, &Keyspace),
-        now: impl FnOnce(&Keyspace) -> shamba::Result<()>,
-    ) -> Result<Cow<'static, str>, Refusal> {
-        let space = self.keyspace(Self::name(keyspace)?)?;
+    fn write(&mut self, keyspace: Option<&[u8]>, write: Write) -> Result<Cow<'static, str>, Refusal> {
+        let name = Self::name(keyspace)?;
+        if !self.is_there(name) {
+            // Judged where it does not matter, before a keyspace is made for it.
+            let own = self.keyspace(OWN)?;
+            let mut trial = self.db.batch();
+            write.queue(&mut trial, &own);
+            match (&mut self.queue, trial.error()) {
+                // As of every wrong write in a batch, the commit tells of it.
+                (Some(queue), Some(_)) => write.queue(&mut queue.batch, &own),
+                (Some(queue), None) => queue.unmade.push((name.to_owned(), write)),
+                (None, Some(error)) => return Err(error.clone().into()),
+                (None, None) => {
+                    write.apply(&self.keyspace(name)?)?;
+                    return Ok("ok".into());
+                }
+            }
+            return Ok("queued".into());
+        }
+        let space = self.keyspace(name)?;
         match &mut self.queue {
-            Some(batch) => {
-                queue(batch, &space);
+            Some(queue) => {
+                write.queue(&mut queue.batch, &space);
                 Ok("queued".into())
             }
-            None => Ok(now(&space).map(|()| "ok".into())?),
+            None => Ok(write.apply(&space).map(|()| "ok".into())?),
         }
+    }
+
+    fn commit(&mut self, queue: Queue) -> shamba::Result<()> {
+        let Queue { mut batch, unmade, .. } = queue;
+        if batch.error().is_none() {
+            for (name, write) in unmade {
+                write.queue(&mut batch, &self.keyspace(&name)?);
+            }
+        }
+        batch.commit()
+    }
+
+    /// Whether there is a keyspace of this name.
+    fn is_there(&self, name: &str) -> bool {
+        self.keyspaces.contains_key(name) || self.db.keyspaces().iter().any(|known| known == name)
     }
 
     /// The name of a keyspace as a line gives it; without one, that of the database's own.
     fn name(given: Option<&[u8]>) -> Result<&str, Refusal> {
-        std::str::from_utf8(given.unwrap_or(b"default"))
+        std::str::from_utf8(given.unwrap_or(OWN.as_bytes()))
             .map_err(|_| Refusal::Line("the name of a keyspace must be UTF-8".into()))
     }
 
     /// The keyspace of this name, made if there is none.
-    fn keyspace(&mut self, name: &str) -> Result<Keyspace, Refusal> {
+    fn keyspace(&mut self, name: &str) -> shamba::Result<Keyspace> {
         if let Some(known) = self.keyspaces.get(name) {
             return Ok(known.clone());
         }

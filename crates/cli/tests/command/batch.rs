@@ -179,3 +179,30 @@ fn a_reader_of_replies_that_goes_away_loses_nothing_acknowledged() {
     assert_eq!(crate::support::run(["get", &db, "a"]).ok(), "1\n");
     crate::support::run(["check", &db]).ok();
 }
+
+#[test]
+fn a_keyspace_is_made_for_writes_that_are_done_and_no_others() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let long = "k".repeat(65_536);
+    let lines = format!(
+        "put a 1\nin first put {long} v\nin second delrange a {long}\nbegin\nin third put a 1\nin third put b 2\n\
+         in third del b\nin fourth put {long} v\ncommit\nbegin\nin fifth put a 1\nin fifth del b\nput z 1\ncommit\n\
+         in sixth put a 1\nbegin\nin seventh put a 1\nput b 2\n"
+    );
+    let run = run_with(["batch", &db], lines.as_bytes());
+    let replies: Vec<&str> = run.out.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    let first = ["ok", "err", "err", "ok", "queued", "queued", "queued", "queued", "err"];
+    assert_eq!(replies[..9], first, "{run:?}");
+    assert_eq!(replies[9..], ["ok", "queued", "queued", "queued", "ok", "ok", "ok", "queued", "queued"]);
+    assert!(run.err.contains("2 operations not stored"), "{run:?}");
+    let stats = crate::support::run(["stats", &db, "--json"]).json();
+    assert_eq!(stats["keyspaces"], serde_json::json!(["default", "fifth", "sixth"]));
+    assert_eq!(run_with(["batch", &db], b"in fifth get a\nget z\n").ok(), "value 1\nvalue 1\n");
+    // A name that cannot be is refused when it is to be made.
+    let name = "n".repeat(256);
+    let run =
+        run_with(["batch", &db], format!("in {name} put a 1\nbegin\nin {name} put a 1\ncommit\n").as_bytes());
+    let replies: Vec<&str> = run.out.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(replies, ["err", "ok", "queued", "err"]);
+}

@@ -1,4 +1,5 @@
-//! Writes the seeds of a fuzz target: `fuzz-seeds TARGET DIRECTORY`, started by `cargo xtask fuzz`.
+//! Writes the seeds of a fuzz target: `fuzz-seeds TARGET DIRECTORY`, started by `cargo xtask fuzz`; without arguments, lists the
+//! targets.
 
 use std::process::ExitCode;
 
@@ -6,6 +7,10 @@ use shamba_tests::fuzz;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.is_empty() {
+        fuzz::TARGETS.iter().for_each(|target| println!("{}", target.name));
+        return ExitCode::SUCCESS;
+    }
     let [target, directory] = words.as_slice() else {
         eprintln!("usage: fuzz-seeds TARGET DIRECTORY");
         return ExitCode::FAILURE;

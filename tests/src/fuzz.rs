@@ -2,14 +2,15 @@
 //!
 //! A target puts the bytes where a database has its own (a log, a manifest, a table, ...) and does all that one does with it:
 //! describes the file, checks the database without opening it, opens it, reads everything both ways, verifies, and repairs. Nothing
-//! may panic; what is said may be anything. So that mutations pass the checksums, a process that fuzzes runs with the planted
+//! may panic; what is said may be anything. Those named `...-file` only describe the file, and get through a hundred times as
+//! many in the same time. Others are what users type and what files of theirs hold. So that mutations pass the checksums, a process that fuzzes runs with the planted
 //! defect `checksum-constant` ([`shamba::planted`], read at run time): then files are written, and read, with one
 //! checksum. `operations` reads the bytes as a short life and a crash, and holds what is recovered to the model.
 //!
 //! [`seeds`] are where mutations start; `tests/data/fuzz/TARGET` holds what was found worth keeping. The same functions are run by
 //! the suite `fuzz` (mutations by chance, in CI) and by `fuzz/` (guided by coverage, on demand).
 //!
-//! Not here: option files and command lines (`crates/cli`).
+//! Not here: how command lines and users' files are taken apart (`crates/cli/src/fuzz.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -24,7 +25,9 @@ use crate::crash::{Effort, Explorer, Recording};
 use crate::files::{Files, disk_of, files_of};
 use crate::ops::Op;
 use crate::oracle::Change;
+use crate::pool;
 use crate::runner::HOME;
+use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
 
@@ -38,6 +41,8 @@ pub struct Target {
     pub name: &'static str,
     /// Whether it wants constant checksums.
     pub is_decoder: bool,
+    /// Mutations by chance in CI: about what takes a second.
+    pub in_ci: u64,
     run: fn(&[u8]),
 }
 
@@ -50,18 +55,27 @@ impl Target {
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
-    decoder("log", |bytes| replaced(Subject::Killed, ".log", bytes)),
-    decoder("manifest", |bytes| replaced(Subject::Closed, "MANIFEST", bytes)),
-    decoder("current", |bytes| replaced(Subject::Closed, "CURRENT", bytes)),
-    decoder("table", |bytes| replaced(Subject::Closed, ".sst", bytes)),
-    decoder("table-modular", |bytes| replaced(Subject::Modular, ".sst", bytes)),
-    decoder("table-standard", |bytes| replaced(Subject::Standard, ".sst", bytes)),
-    decoder("table-zstd", |bytes| replaced(Subject::Zstd, ".sst", bytes)),
-    Target { name: "operations", is_decoder: false, run: operations },
+    decoder("log", 1_000, |bytes| replaced(Subject::Killed, ".log", bytes)),
+    decoder("manifest", 1_000, |bytes| replaced(Subject::Closed, "MANIFEST", bytes)),
+    decoder("current", 500, |bytes| replaced(Subject::Closed, "CURRENT", bytes)),
+    decoder("statistics", 500, |bytes| replaced(Subject::Closed, "STATISTICS", bytes)),
+    decoder("table", 1_000, |bytes| replaced(Subject::Closed, ".sst", bytes)),
+    decoder("table-modular", 1_000, |bytes| replaced(Subject::Modular, ".sst", bytes)),
+    decoder("table-standard", 1_000, |bytes| replaced(Subject::Standard, ".sst", bytes)),
+    decoder("table-zstd", 1_000, |bytes| replaced(Subject::Zstd, ".sst", bytes)),
+    decoder("log-file", 60_000, |bytes| described("000009.log", bytes)),
+    decoder("manifest-file", 60_000, |bytes| described("MANIFEST-000009", bytes)),
+    decoder("table-file", 40_000, |bytes| described("000009.sst", bytes)),
+    decoder("history", 100_000, history),
+    decoder("command-line", 500, shamba_cli::fuzz::command_line),
+    decoder("batch-lines", 1_000, shamba_cli::fuzz::batch_lines),
+    decoder("load", 100_000, shamba_cli::fuzz::load_records),
+    decoder("rocksdb-options", 500, shamba_cli::fuzz::rocksdb_options),
+    Target { name: "operations", is_decoder: false, in_ci: 15, run: operations },
 ];
 
-const fn decoder(name: &'static str, run: fn(&[u8])) -> Target {
-    Target { name, is_decoder: true, run }
+const fn decoder(name: &'static str, in_ci: u64, run: fn(&[u8])) -> Target {
+    Target { name, is_decoder: true, in_ci, run }
 }
 
 /// The target of a name.
@@ -125,6 +139,10 @@ impl Subject {
             batch.commit_with(Durability::Sync)?;
             db.delete_range("key/020"..)?;
             db.put("large/in the log", vec![7; 700])?;
+            // Enough lookups that some are sampled, and the statistics saved at the close.
+            for number in 0..2_000u32 {
+                db.get(format!("key/{:03}", number % 40))?;
+            }
             Ok(db)
         };
         let db = build().expect("a database");
@@ -160,6 +178,38 @@ fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
     _ = read_all(builder(&env).read_only(true));
     _ = shamba::repair(&env, Path::new(HOME), Path::new("/repaired"));
     _ = read_all(builder(&env).recovery_point_in_time(true));
+}
+
+/// The file alone, described.
+fn described(name: &str, bytes: &[u8]) {
+    let env = Env::deterministic(Arc::new(disk_of(&Files::from([(name.to_owned(), bytes.to_vec())]))), 1);
+    let path = Path::new(HOME).join(name);
+    // In words, too: what is said of it may be long, but not fail.
+    match name {
+        _ if name.ends_with(".log") => {
+            if let Ok(log) = inspect::wal_file(&env, &path) {
+                _ = format!("{log:?}");
+            }
+        }
+        _ if name.ends_with(".sst") => {
+            if let Ok(table) = inspect::table_file(&env, &path) {
+                _ = format!("{table:?}");
+            }
+        }
+        _ => {
+            if let Ok(manifest) = inspect::manifest_file(&env, &path) {
+                _ = format!("{manifest:?}");
+            }
+        }
+    }
+}
+
+/// The redesigns that a manifest's setting tells, in words.
+fn history(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for redesigned in inspect::redesigns(&text) {
+        _ = format!("{} {} {} {redesigned:?}", redesigned.from, redesigned.to, redesigned.by.name());
+    }
 }
 
 fn read_all(builder: Builder) -> shamba::Result<()> {
@@ -233,10 +283,21 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
         let files = subject.files().iter().filter(|(name, _)| is_kind(name, kind));
         files.map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>()
     };
+    let texts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
     match target.name {
-        "log" => of(Subject::Killed, ".log"),
-        "manifest" => of(Subject::Closed, "MANIFEST"),
+        "log" | "log-file" => of(Subject::Killed, ".log"),
+        "manifest" | "manifest-file" => of(Subject::Closed, "MANIFEST"),
         "current" => of(Subject::Closed, "CURRENT"),
+        "statistics" => of(Subject::Closed, "STATISTICS"),
+        "history" => texts(&HISTORIES),
+        "command-line" => texts(&COMMAND_LINES),
+        "batch-lines" => texts(&BATCHES),
+        "load" => texts(&RECORDS),
+        "rocksdb-options" => texts(&ROCKSDB_OPTIONS),
+        "table-file" => [Subject::Closed, Subject::Modular, Subject::Standard, Subject::Zstd]
+            .into_iter()
+            .flat_map(|subject| of(subject, ".sst"))
+            .collect(),
         "table" => of(Subject::Closed, ".sst"),
         "table-modular" => of(Subject::Modular, ".sst"),
         "table-standard" => of(Subject::Standard, ".sst"),
@@ -246,6 +307,54 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
             .collect(),
     }
 }
+
+const HISTORIES: [&str; 2] = [
+    "1700000000000\tcaller\tsize-ratio=10 inner-runs=1 last-runs=1 write-buffer=1048576 bits-per-key=7.25 filter-memory=auto \
+     allocation=monkey\tsize-ratio=4.5 inner-runs=3 last-runs=1 write-buffer=65536 bits-per-key=10 filter-memory=1000000 \
+     allocation=workload\tbecause lookups find nothing",
+    "7\tfuture\ta\tb\tc\n\t\t\t\t\n1\ttuner\tsize-ratio=1e308\tsize-ratio=nan\twhy",
+];
+
+/// Words, one a line.
+const COMMAND_LINES: [&str; 7] = [
+    "put\n/db\nkey\nvalue\n--sync\nalways\n--memory-budget\n64MiB\n--policy\nlazy-leveling\n--hex",
+    "load\n/db\n-\n--format\ncsv\n--key\nname\n--skip-bad\n--json\n--filter-layout\nmodular:3",
+    "scan\n/db\n--from\na\\x00\n--to\nz\n--limit\n10\n--reverse\n--prefix\nb",
+    "bench\n/db\nfillrandom\nycsb-a\n--num\n1k\n--key-shape\npath\n--distribution\nzipf\n--threads\n4",
+    "plan\ncost\n--entries\n100M\n--entry-bytes\n116\n--lookups-zero\n0.5\n--updates\n0.5\n--size-ratio\n10",
+    "repair\n/db\n--out\n/new\n--json",
+    "--help",
+];
+
+/// A byte of options, then lines.
+const BATCHES: [&str; 3] = [
+    "\0put a 1\nput b two words\nget a\ndel a\nbegin\nput c 3\ndelrange a c\ncommit\nflush\nsync\ncompact\nget b",
+    "\0in users put a 1\nin users get a\nbegin\nin logs put x \\x00\nin users del a\ncommit\nin none get a\nbegin\nbegin",
+    "\x01put 00 ff0a\nget 00\nput zz 00\ndelrange 00 ff",
+];
+
+/// A byte of options, then a file.
+const RECORDS: [&str; 7] = [
+    "\0key\tvalue\tmore\nkey\\x00\t\nno tab\n",
+    "\x04a\tb\tc\n\n",
+    "\x01a,\"b \"\"c\"\"\",d\r\n\"x\ny\",z\n",
+    "\x09id,name\n1,\"one, two\"\n2,\n",
+    "\x02{\"key\":\"a\",\"value\":\"b\"}\n{\"key\":\"\\u0000\\ud83d\\ude00\",\"other\":[1,2.5e3,null]}\n[]\n",
+    "\x03a line\nanother\nä\n",
+    "\x1300ff\n0\n",
+];
+
+const ROCKSDB_OPTIONS: [&str; 2] = [
+    "# This is a RocksDB option file.\n\n[Version]\n  rocksdb_version=9.1.1\n  options_file_version=1.1\n\n[DBOptions]\n  \
+     max_background_jobs=4\n\n[CFOptions \"default\"]\n  compaction_style=kCompactionStyleLevel\n  compression=kNoCompression\n  \
+     num_levels=7\n  write_buffer_size=67108864  # for the nightly load\n  max_bytes_for_level_base=268435456\n  \
+     max_bytes_for_level_multiplier=10.000000\n  level_compaction_dynamic_level_bytes=false\n\n[TableOptions/BlockBasedTable \
+     \"default\"]\n  block_size=4096\n  filter_policy=bloomfilter:10:false\n  unheard_of={a=b;}\n\n[CFOptions \"logs\"]\n  \
+     compaction_style=kCompactionStyleFIFO\n",
+    "[CFOptions \"default\"]\n  compaction_style=kCompactionStyleUniversal\n  compaction_options_universal={size_ratio=1;\
+     max_size_amplification_percent=200;}\n  write_buffer_size=64K\n  block_based_table_factory={block_size=16K;\
+     filter_policy={id=ribbonfilter\\:10;bloom_before_level=3;};cache_index_and_filter_blocks=true;}\n",
+];
 
 /// Numbers on which decoders break.
 const HARD: [u64; 10] = [0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 40, u64::MAX];
@@ -289,14 +398,19 @@ pub fn mutated(from: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Mutations by chance: `count` of each of `targets`; what panicked is told with its bytes in hexadecimal.
+/// Mutations by chance: of each of `targets` as many as it has in CI, `times` over; what panicked is told with its bytes in
+/// hexadecimal.
 ///
 /// # Errors
 /// The first finding.
-pub fn by_chance(targets: &[&Target], count: u64, seed: u64, tally: &mut Tally) -> Result<(), String> {
-    let mut rng = Rng::with_seed(seed);
-    for target in targets {
+pub fn by_chance(targets: &[&Target], times: f64, seed: u64) -> Result<Tally, String> {
+    // In pieces, so that threads end together.
+    const PIECES: u64 = 4;
+    let tallies = pool::run(targets.len() * PIECES as usize, |number| {
+        let (target, piece) = (targets[number / PIECES as usize], number as u64 % PIECES);
+        let count = ((target.in_ci as f64 * times) as u64).max(PIECES).div_ceil(PIECES);
         let seeds = seeds(target);
+        let mut rng = Rng::with_seed(mixed(seed, number as u64));
         for number in 0..count {
             let (from, other) = (&seeds[rng.usize(..seeds.len())], &seeds[rng.usize(..seeds.len())]);
             let bytes = mutated(from, other, &mut rng);
@@ -306,10 +420,12 @@ pub fn by_chance(targets: &[&Target], count: u64, seed: u64, tally: &mut Tally) 
             });
             ran.map_err(|error| {
                 let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                format!("{}, mutation {number} of seed {seed}: {error}\n{hex}", target.name)
+                format!("{}, mutation {number} of piece {piece} of seed {seed}: {error}\n{hex}", target.name)
             })?;
-            tally.add(&format!("executions, {}", target.name), 1);
         }
-    }
-    Ok(())
+        Ok::<_, String>(Tally::of(&[(&format!("executions, {}", target.name), count)]))
+    })?;
+    let mut total = Tally::default();
+    tallies.iter().for_each(|tally| total.merge(tally));
+    Ok(total)
 }

@@ -1,69 +1,203 @@
 //! Coverage-guided fuzzing on stable Rust: builds `fuzz/` with the compiler's coverage counters and starts it.
 //!
-//! New inputs that reach new code go to `fuzz/corpus/TARGET`; what is worth keeping is copied to `tests/data/fuzz/TARGET` by hand, where
-//! the suite `fuzz` replays it. The seeds are written there first. Needs a C++ compiler, for libFuzzer. Not here: the targets
-//! (`tests/src/fuzz.rs`).
+//! New inputs that reach new code go to `fuzz/corpus/TARGET`, which begins with the target's seeds and with what is kept;
+//! `--keep` copies the smallest of those that add coverage to `tests/data/fuzz/TARGET`, where the suite `fuzz` replays them. How many
+//! inputs were tried is printed as a JSON object and kept for `cargo xtask reliability`. Needs a C++ compiler, for libFuzzer. Not here:
+//! the targets (`tests/src/fuzz.rs`).
 
-use std::path::Path;
-use std::process::Command;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::tidy;
 
-/// What makes libFuzzer see which code was reached; the sanitizers themselves need another compiler.
+/// What makes libFuzzer see which code was reached and what was compared; the sanitizers themselves need another compiler. They hold
+/// for the target triple alone, which is named so that they do not reach build scripts.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-                     -Ccodegen-units=1";
+                     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+/// What is kept of a target, in bytes.
+const KEPT_BYTES: u64 = 56 << 10;
+/// What libFuzzer says at the end.
+const EXECUTIONS: &str = "stat::number_of_executed_units:";
+/// Where the counts are left, as suites do.
+const SUITE: &str = "fuzz-guided";
 
-/// Runs a target for some seconds.
+const USAGE: &str = "usage: cargo xtask fuzz TARGET...|all [--seconds N] [--keep]   (targets are listed in tests/src/fuzz.rs)";
+
+/// Runs targets for some seconds each.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let mut words = arguments.iter().map(String::as_str);
-    let (mut target, mut seconds) = (None, 60u64);
+    let (mut names, mut seconds, mut keeps) = (Vec::new(), 60u64, false);
     while let Some(word) = words.next() {
         match word {
             "--seconds" => {
                 let text = words.next().ok_or("--seconds needs a number")?;
                 seconds = text.parse().map_err(|_| format!("--seconds {text:?} is no number"))?;
             }
-            name if !name.starts_with('-') && target.is_none() => target = Some(name),
-            other => return Err(format!("fuzz has no option {other}")),
+            "--keep" => keeps = true,
+            name if !name.starts_with('-') => names.push(name.to_owned()),
+            other => return Err(format!("fuzz has no option {other}\n{USAGE}")),
         }
     }
-    let target = target.ok_or("which target? They are listed in tests/src/fuzz.rs")?;
-    let root = tidy::root();
-    let corpus = root.join("fuzz/corpus").join(target);
-    let kept = root.join("tests/data/fuzz").join(target);
-    std::fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
-    std::fs::create_dir_all(root.join("fuzz/artifacts"))
-        .map_err(|error| format!("fuzz/artifacts: {error}"))?;
-    // Built for a triple that is named, so that the flags do not reach build scripts.
-    let triple = host()?;
-    let seeds = ["run", "--quiet", "--package", "shamba-tests", "--example", "fuzz-seeds", "--", target];
-    cargo(Command::new("cargo").args(seeds).arg(&corpus).env("SHAMBA_PLANT", "checksum-constant"), &root)?;
-    let manifest = root.join("fuzz/Cargo.toml");
-    let mut command = Command::new("cargo");
-    command
-        .args(["run", "--release", "--target", &triple, "--manifest-path"])
-        .arg(manifest)
-        .arg("--")
-        .arg(&corpus);
-    if kept.is_dir() {
-        command.arg(kept);
+    if names.is_empty() {
+        return Err(USAGE.to_owned());
     }
-    let plant = if target == "operations" { "none" } else { "checksum-constant" };
-    command.args([
-        format!("-max_total_time={seconds}"),
-        "-timeout=20".to_owned(),
-        "-rss_limit_mb=2048".to_owned(),
-        "-max_len=65536".to_owned(),
-        format!("-artifact_prefix={}/", root.join("fuzz/artifacts").display()),
-    ]);
-    command.env("RUSTFLAGS", FLAGS).env("SHAMBA_FUZZ_TARGET", target).env("SHAMBA_PLANT", plant);
-    cargo(&mut command, &root)
+    let fuzz = Fuzz { root: tidy::root(), triple: host()? };
+    if names == ["all"] {
+        names = fuzz.targets()?;
+    }
+    for name in &names {
+        let executions = fuzz.run(name, seconds)?;
+        println!(
+            r#"{{"schema":"shamba.fuzz/1","target":"{name}","seconds":{seconds},"executions":{executions},"findings":0}}"#
+        );
+        count(name, executions)?;
+        if keeps {
+            fuzz.keep(name)?;
+        }
+    }
+    Ok(())
 }
 
-fn cargo(command: &mut Command, root: &Path) -> Result<(), String> {
-    let status =
-        command.current_dir(root).status().map_err(|error| format!("cargo did not start: {error}"))?;
+struct Fuzz {
+    root: PathBuf,
+    triple: String,
+}
+
+impl Fuzz {
+    /// The names of all targets.
+    fn targets(&self) -> Result<Vec<String>, String> {
+        let output = self.seeds().output().map_err(|error| format!("cargo did not start: {error}"))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            Ok(text.lines().map(str::to_owned).collect())
+        } else {
+            Err(format!("the targets cannot be listed:\n{}", String::from_utf8_lossy(&output.stderr)))
+        }
+    }
+
+    /// What writes seeds, and lists targets when it is told nothing.
+    fn seeds(&self) -> Command {
+        let mut command = Command::new("cargo");
+        command.args(["run", "--quiet", "--package", "shamba-tests", "--example", "fuzz-seeds", "--"]);
+        command.current_dir(&self.root);
+        command
+    }
+
+    fn corpus(&self, target: &str) -> PathBuf {
+        self.root.join("fuzz/corpus").join(target)
+    }
+
+    fn kept(&self, target: &str) -> PathBuf {
+        self.root.join("tests/data/fuzz").join(target)
+    }
+
+    /// The fuzzer of a target, built if need be.
+    fn fuzzer(&self, target: &str) -> Command {
+        let mut command = Command::new("cargo");
+        command
+            .args(["run", "--quiet", "--release", "--locked", "--target", &self.triple, "--manifest-path"])
+            .arg(self.root.join("fuzz/Cargo.toml"))
+            .arg("--")
+            .args(["-timeout=20", "-rss_limit_mb=2048", "-max_len=65536"])
+            .arg(format!("-artifact_prefix={}/", self.root.join("fuzz/artifacts").display()))
+            .env("RUSTFLAGS", FLAGS)
+            .env("SHAMBA_FUZZ_TARGET", target)
+            .env("SHAMBA_PLANT", if target == "operations" { "none" } else { "checksum-constant" })
+            .current_dir(&self.root);
+        command
+    }
+
+    /// Fuzzes a target for some seconds; says how many inputs were tried.
+    fn run(&self, target: &str, seconds: u64) -> Result<u64, String> {
+        let corpus = self.corpus(target);
+        make(&corpus)?;
+        make(&self.root.join("fuzz/artifacts"))?;
+        let mut seeds = self.seeds();
+        seeds.arg(target).arg(&corpus).env("SHAMBA_PLANT", "checksum-constant");
+        succeed(&mut seeds)?;
+        let mut fuzzer = self.fuzzer(target);
+        fuzzer.args([&format!("-max_total_time={seconds}"), "-print_final_stats=1"]).arg(&corpus);
+        if self.kept(target).is_dir() {
+            fuzzer.arg(self.kept(target));
+        }
+        let mut child =
+            fuzzer.stderr(Stdio::piped()).spawn().map_err(|error| format!("cargo did not start: {error}"))?;
+        let mut executions = 0;
+        for line in child.stderr.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+            let line = line.map_err(|error| format!("what the fuzzer says: {error}"))?;
+            eprintln!("{line}");
+            if let Some(number) = line.strip_prefix(EXECUTIONS) {
+                executions = number.trim().parse().unwrap_or(0);
+            }
+        }
+        let status = child.wait().map_err(|error| format!("the fuzzer of {target}: {error}"))?;
+        if status.success() {
+            Ok(executions)
+        } else {
+            Err(format!("a finding: the fuzzer of {target} ended with {status}"))
+        }
+    }
+
+    /// Keeps the smallest inputs that add coverage to those that are kept.
+    fn keep(&self, target: &str) -> Result<(), String> {
+        let (kept, merged) = (self.kept(target), self.root.join("fuzz/merged").join(target));
+        let _ = std::fs::remove_dir_all(&merged);
+        make(&merged)?;
+        make(&kept)?;
+        let mut merge = self.fuzzer(target);
+        succeed(merge.args(["-merge=1", "-verbosity=0"]).arg(&merged).arg(&kept).arg(self.corpus(target)))?;
+        let mut files = sizes(&merged)?;
+        files.sort();
+        let mut left = KEPT_BYTES;
+        let before = sizes(&kept)?;
+        for (_, path) in before {
+            std::fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        let mut count = 0;
+        for (bytes, path) in files {
+            let Some(rest) = left.checked_sub(bytes) else { break };
+            (left, count) = (rest, count + 1);
+            let to = kept.join(path.file_name().unwrap_or_default());
+            std::fs::copy(&path, &to).map_err(|error| format!("{}: {error}", to.display()))?;
+        }
+        eprintln!("{}: {count} inputs of {} bytes", kept.display(), KEPT_BYTES - left);
+        Ok(())
+    }
+}
+
+/// Lengths and paths of the files in a directory.
+fn sizes(directory: &Path) -> Result<Vec<(u64, PathBuf)>, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        files.push((entry.metadata().map_err(failed)?.len(), entry.path()));
+    }
+    Ok(files)
+}
+
+fn make(directory: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+/// Adds to what `cargo xtask reliability` is to know.
+fn count(target: &str, executions: u64) -> Result<(), String> {
+    let Some(directory) = std::env::var_os("SHAMBA_TALLIES") else { return Ok(()) };
+    let path = Path::new(&directory).join(SUITE);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let known = text.lines().filter_map(|line| line.split_once('\t'));
+    let mut counts: BTreeMap<String, u64> =
+        known.filter_map(|(count, name)| Some((name.to_owned(), count.parse().ok()?))).collect();
+    *counts.entry(format!("executions, {target}")).or_default() += executions;
+    let lines: String = counts.iter().map(|(name, count)| format!("{count}\t{name}\n")).collect();
+    std::fs::write(&path, lines).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cargo did not start: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}")) }
 }
 

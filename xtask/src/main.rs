@@ -26,11 +26,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           prints a JSON object each, and with --write the table of docs/results/planted.md
   reliability [--full | --from DIR] [--write] [--json]
           runs the suites and prints what each reaches beside its target; --full adds the kills, the failing system calls,
-          the full disk and the planted defects; --from takes the counts that a run has left (SHAMBA_TALLIES=DIR cargo
+          the full disk, the planted defects and every fuzz target for 30 s; --from takes the counts that a run has left (SHAMBA_TALLIES=DIR cargo
           test); --write keeps the table of docs/results/reliability.md
-  fuzz TARGET [--seconds N]
-          a decoder, or lives that bytes tell, under libFuzzer, guided by coverage; needs a C++ compiler; inputs that reach new
-          code go to fuzz/corpus/TARGET
+  fuzz TARGET...|all [--seconds N] [--keep]
+          decoders, users' files, lives that bytes tell, each for N seconds (60) under libFuzzer, guided by coverage; needs a C++
+          compiler; inputs that reach new code go to fuzz/corpus/TARGET, with --keep the smallest of them to tests/data/fuzz/TARGET
   peers [--only PEER,PEER... | --only none] run|table|differential|engines [OPTIONS]
           Shamba beside RocksDB, LevelDB, fjall, redb and LMDB: the same workloads, a table, figures; or the same trace to
           RocksDB, answers compared; needs a C++ compiler, cmake and libclang (bench/peers/README.md); --only builds fewer

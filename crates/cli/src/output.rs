@@ -1,9 +1,10 @@
-//! Standard output: one locked, buffered writer, whose failures are values and never panics.
+//! Standard output: one locked, buffered writer, whose failures are values and never panics. (Or another writer in its
+//! place, for tests.)
 //!
 //! `print!` panics when the reader of a pipe has gone; here that is [`Failure::PipeClosed`], and the
 //! command ends quietly. Also here: JSON lines, aligned tables, headings, and notes on standard error.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use crate::exit::Failure;
 
 /// Standard output, locked.
 pub struct Out {
-    writer: BufWriter<StdoutLock<'static>>,
+    writer: BufWriter<Box<dyn Write>>,
     styled: bool,
 }
 
@@ -19,7 +20,12 @@ impl Out {
     /// Locks standard output.
     pub fn new() -> Self {
         let styled = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { writer: BufWriter::with_capacity(64 << 10, io::stdout().lock()), styled }
+        Self { writer: BufWriter::with_capacity(64 << 10, Box::new(io::stdout().lock())), styled }
+    }
+
+    /// Writes to `writer`.
+    pub fn to(writer: Box<dyn Write>) -> Self {
+        Self { writer: BufWriter::new(writer), styled: false }
     }
 
     /// Writes one line.

@@ -17,6 +17,7 @@ use crate::log::codec::Decoded;
 use crate::log::{
     FileHeader, FileKind, FrameReader, HEADER_BYTES, HeaderFault, Record, RecordKind, Step, Window, survey,
 };
+use crate::redesign::{History, Redesigned};
 
 mod manifest;
 #[cfg(test)]
@@ -34,6 +35,12 @@ pub use wal::wal_file;
 /// `Corruption` naming the damaged structure, `Unsupported` for a newer version, `Io` as reading fails.
 pub fn table_file(env: &Env, path: &Path) -> Result<TableDescription> {
     Ok(shamba_table::describe(env, path, None)?)
+}
+
+/// The redesigns that the setting `redesigns` of a manifest tells, oldest first. What is none, as from a later version, is left
+/// out.
+pub fn redesigns(setting: &str) -> Vec<Redesigned> {
+    History::from_text(setting).list().to_vec()
 }
 
 /// One record of a framed file.

@@ -4,19 +4,22 @@
 //! under a fuzzer that follows coverage by `fuzz/`. A child process does it, with checksums that are all the same, so that
 //! mutations reach what lies behind them; in release builds there is no such switch, and nothing to prove.
 //!
-//! `SHAMBA_FUZZ` makes so many mutations a target, `SHAMBA_SEED` rolls others.
+//! `SHAMBA_FUZZ` makes so many times as many mutations, `SHAMBA_SEED` rolls others.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use shamba_tests::fuzz::{self, TARGETS, Target};
+use shamba_tests::pool;
 use shamba_tests::runner::caught;
 use shamba_tests::seed;
-use shamba_tests::tally::Tally;
 
 const CHILD: &str = "SHAMBA_FUZZ_CHILD";
-/// Mutations of a decoder's files.
-const MUTATIONS: u64 = 1_500;
+
+/// How many times what is for CI.
+fn times() -> f64 {
+    seed::number("SHAMBA_FUZZ").map_or(1.0, |times| times as f64)
+}
 
 fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/fuzz").join(target.name);
@@ -30,28 +33,33 @@ fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     files
 }
 
+/// Runs what is kept of a target; says how many files that is.
+fn replay(target: &Target) -> Result<u64, String> {
+    let files = corpus(target);
+    for (name, bytes) in &files {
+        let ran = caught(|| {
+            target.run(bytes);
+            Ok(())
+        });
+        ran.map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(files.len() as u64)
+}
+
 /// The child's body; a test that does nothing unless a parent asks.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
-    let mut tally = Tally::default();
-    for target in TARGETS.iter().filter(|target| target.is_decoder) {
-        for (name, bytes) in corpus(target) {
-            let ran = caught(|| {
-                target.run(&bytes);
-                Ok(())
-            });
-            ran.unwrap_or_else(|error| panic!("{name}: {error}"));
-            tally.add("corpus files", 1);
-        }
-    }
     let decoders: Vec<&Target> = TARGETS.iter().filter(|target| target.is_decoder).collect();
-    let count = seed::number("SHAMBA_FUZZ").unwrap_or(MUTATIONS);
-    fuzz::by_chance(&decoders, count, seed::base(0xf022), &mut tally)
-        .unwrap_or_else(|error| panic!("{error}"));
+    let replayed = pool::run(decoders.len(), |number| replay(decoders[number]));
+    let replayed = replayed.unwrap_or_else(|error| panic!("{error}"));
+    let mut tally =
+        fuzz::by_chance(&decoders, times(), seed::base(0xf022)).unwrap_or_else(|error| panic!("{error}"));
+    tally.add("corpus files", replayed.iter().sum());
     tally.tell("fuzz", "suite I, decoders");
+    tally.require(&[("corpus files", 100)]);
 }
 
 #[test]
@@ -82,16 +90,9 @@ fn no_decoder_panics_on_hostile_bytes() {
 #[test]
 fn lives_that_bytes_tell_survive_their_crashes() {
     let target = fuzz::target("operations").expect("a target");
-    let mut tally = Tally::default();
-    for (name, bytes) in corpus(target) {
-        let ran = caught(|| {
-            target.run(&bytes);
-            Ok(())
-        });
-        ran.unwrap_or_else(|error| panic!("{name}: {error}"));
-    }
-    let count = seed::number("SHAMBA_FUZZ").unwrap_or(MUTATIONS) / 100;
-    fuzz::by_chance(&[target], count.max(1), seed::base(0x0b5), &mut tally)
-        .unwrap_or_else(|error| panic!("{error}"));
+    let files = replay(target).unwrap_or_else(|error| panic!("{error}"));
+    let mut tally =
+        fuzz::by_chance(&[target], times(), seed::base(0x0b5)).unwrap_or_else(|error| panic!("{error}"));
+    tally.add("corpus files", files);
     tally.tell("fuzz-operations", "suite I, lives");
 }

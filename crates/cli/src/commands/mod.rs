@@ -22,6 +22,8 @@ mod tree;
 mod tune;
 mod wal;
 
+pub(crate) use self::batch::Session;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 

@@ -14,6 +14,8 @@ mod options;
 mod report;
 mod rocksdb;
 
+pub(crate) use self::rocksdb::check as check_rocksdb;
+
 use clap::{Args, Subcommand};
 
 use crate::exit::Failure;

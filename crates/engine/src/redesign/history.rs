@@ -105,7 +105,11 @@ impl History {
 
     /// What the manifest's settings have.
     pub fn from_settings(settings: &BTreeMap<String, String>) -> Self {
-        let text = settings.get(SETTING).map_or("", String::as_str);
+        Self::from_text(settings.get(SETTING).map_or("", String::as_str))
+    }
+
+    /// What that setting tells.
+    pub fn from_text(text: &str) -> Self {
         let mut history = Self::default();
         text.lines().filter_map(Redesigned::from_line).for_each(|redesigned| history.push(redesigned));
         history

@@ -23,6 +23,7 @@ use self::advice::{Advice, Judged, Wish};
 use self::file::OptionsFile;
 use self::settings::{Family, Settings};
 use super::counting::Counting;
+use super::design::HALF_UPDATES;
 use super::options::SituationOptions;
 use super::report;
 use crate::exit::Failure;
@@ -125,6 +126,42 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
         }
         None => Ok(()),
     }
+}
+
+/// Everything that happens to a file of these bytes, for every column family that it has, but for the report.
+///
+/// # Errors
+/// What is wrong with it.
+///
+/// # Panics
+/// If it, or the file with better settings, does not come back as it was.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
+    /// Column families that are judged.
+    const FAMILIES_MOST: usize = 3;
+    let file = OptionsFile::parse(bytes)?;
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    assert_eq!(file.patched(&[], &[]).as_bytes(), text, "a file that nobody changed");
+    let families = file.sections().iter().filter(|section| section.title == settings::FAMILY);
+    for section in families.take(FAMILIES_MOST) {
+        let family = Family::of(&file, &section.argument)?;
+        let settings = Settings::read(&family)?;
+        let situation = SituationOptions {
+            entries: Some(100_000_000),
+            entry_bytes: Some(116.0),
+            page_bytes: Some(settings.block_bytes),
+            ..SituationOptions::default()
+        };
+        let situation =
+            situation.situation(HALF_UPDATES, Counting::Paper).map_err(|error| error.to_string())?;
+        let plan = tree::plan_of(&settings, &situation.data, 0)?;
+        let _ = tree::caveats(&settings, &plan, &situation.data);
+        let wish = Wish { memory_bytes: None, cache_bytes: 0, max_lookup_ios: None, max_update_ios: None };
+        let advice = advice::advise(&settings, &situation, &wish)?;
+        let patched = patch::patched(&family, &advice, &heading(&advice, &situation))?;
+        let again = OptionsFile::parse(patched.as_bytes()).expect("what was patched is a file of options");
+        assert!(again.sections().len() >= file.sections().len(), "a section is gone");
+    }
+    Ok(())
 }
 
 /// The navigator's design in the same memory, where it keeps what was asked and is better than any settings.

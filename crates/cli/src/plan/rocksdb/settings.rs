@@ -11,7 +11,7 @@ use shamba_model::MAX_BITS_PER_KEY;
 use super::file::{OptionsFile, Place};
 
 /// The section of a column family.
-const FAMILY: &str = "CFOptions";
+pub const FAMILY: &str = "CFOptions";
 /// The section of its tables.
 const TABLE: &str = "TableOptions/BlockBasedTable";
 /// What a filter policy that does not state its bits is taken to have: RocksDB's own advice.

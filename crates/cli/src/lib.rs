@@ -1,0 +1,72 @@
+//! `shamba`: the command over the engine, as a library of one function, [`main`], which the binary calls. Parsers of what users type
+//! and files hold can be fuzzed so ([`fuzz`]).
+//!
+//! Parses the command line, runs one command of [`commands`], and turns its failure into a line on
+//! standard error and an exit code ([`exit`]). What every command shares: [`options`] of the engine,
+//! [`text`] (keys and values as typed and printed), [`sizes`], [`output`], [`open`].
+//!
+//! Not here: anything that an embedding program could not do too. The command uses the public API only.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod demo;
+mod exit;
+pub mod fuzz;
+mod json;
+mod kind;
+mod load;
+mod open;
+mod options;
+mod output;
+mod plan;
+mod progress;
+mod sizes;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::exit::Failure;
+use crate::output::{Out, note};
+
+/// An embeddable key-value engine: one hash per lookup, one memory budget, an engine that explains itself.
+///
+/// DB is a directory. Keys and values are text in which \xNN stands for the byte with these two hex digits, in
+/// output for every byte that does not print; a backslash before anything else is a backslash, and is printed
+/// as \x5c. --hex takes and prints hex instead. Sizes take suffixes such as 64KiB or 1MiB. A key that starts
+/// with a dash goes after `--`.
+///
+/// Exit codes: 0 ok, 1 not found, 2 corruption, 3 I/O or no such database, 4 locked, 5 unknown version,
+/// 6 no space, 7 read-only, 8 stalled, 64 usage, 65 bad input data.
+#[derive(Parser)]
+#[command(name = "shamba", version, propagate_version = true, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+/// Runs the command that this process was started with.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are asked for and succeed; everything else is wrong usage. That nobody may
+            // be there to read either is no concern.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 64 } else { 0 });
+        }
+    };
+    let mut out = Out::new();
+    let result = cli.command.run(&mut out);
+    let flushed = out.flush();
+    let failure = match (result, flushed) {
+        (Ok(()), Ok(())) => return ExitCode::SUCCESS,
+        (Err(failure), _) | (Ok(()), Err(failure)) => failure,
+    };
+    match &failure {
+        Failure::Reported(_) | Failure::PipeClosed => {}
+        failure => note(format!("shamba: {failure}")),
+    }
+    ExitCode::from(failure.code())
+}

@@ -179,20 +179,19 @@ impl Tree {
         builder.open().map_err(said)
     }
 
-    /// Leaves so many bytes beside the tree in the log, in a keyspace of their own. Every opening from now on has them in memory,
-    /// whatever its budget: so a budget above the engine's least can leave the tree less than that.
+    /// Opens it for writing, with room for everything and without what was seen of earlier lookups; closes it after `act`.
     ///
     /// # Errors
-    /// What the engine says.
-    pub fn weigh_down(&self, bytes: u64) -> Result<(), String> {
-        const VALUE: [u8; 4 << 10] = [0; 4 << 10];
+    /// What the engine or `act` says.
+    pub fn at_work(&self, act: impl FnOnce(&Db) -> Result<(), String>) -> Result<(), String> {
         let said = |error: shamba::Error| error.to_string();
+        let seen = self.dir.join("STATISTICS");
+        if self.files.exists(&seen).map_err(|error| format!("{}: {error}", seen.display()))? {
+            self.files.unlink(&seen).map_err(|error| format!("remove {}: {error}", seen.display()))?;
+        }
         let builder = self.builder(self.world()).memory_budget(LAY_BUDGET_BYTES).auto_compaction(false);
         let db = builder.open().map_err(said)?;
-        let weight = db.keyspace("weight").map_err(said)?;
-        for number in 0..bytes / VALUE.len() as u64 {
-            weight.put(number.to_be_bytes(), VALUE).map_err(said)?;
-        }
+        act(&db)?;
         db.close().map_err(said)
     }
 

@@ -108,6 +108,9 @@ pub(crate) struct ResidencyCore {
     /// The part of data blocks that lookups of late did not find in the cache, as the bits of its complement: nothing
     /// was found there before the first.
     hit_share_bits: AtomicU64,
+    /// The part of filter slices that lookups of late did not find there, where they are held by the cache, as bits. Before the first nothing was
+    /// missed: what is never fetched is never found.
+    slices_read_bits: AtomicU64,
 }
 
 impl ResidencyCore {
@@ -135,6 +138,19 @@ impl ResidencyCore {
     /// The part of data blocks that lookups of late had to read.
     fn read_share(&self) -> f64 {
         1.0 - f64::from_bits(self.hit_share_bits.load(Ordering::Relaxed))
+    }
+
+    /// The part of filter slices that lookups of late had to read for a lookup.
+    fn slices_read(&self) -> f64 {
+        f64::from_bits(self.slices_read_bits.load(Ordering::Relaxed))
+    }
+
+    /// Lookups of a window read so many filter slices and found so many in the cache; what was before counts half.
+    fn note_slices(&self, reads: u64, hits: u64) {
+        if reads + hits >= BLOCKS_LEAST {
+            let share = f64::midpoint(self.slices_read(), reads as f64 / (reads + hits) as f64);
+            self.slices_read_bits.store(share.to_bits(), Ordering::Relaxed);
+        }
     }
 
     /// Lookups of a window read so many data blocks and found so many in the cache; what was before counts half.
@@ -436,15 +452,15 @@ impl Core {
         Ok(())
     }
 
-    /// In the cached mode nothing is held; a module that would save less than the memory that it drives out of the
-    /// cache is skipped.
+    /// In the cached mode nothing is held; a module that would save less than its reads, and the memory that it drives out of the
+    /// cache, cost is skipped.
     fn settle_cached(&self, survey: &Survey, state: &ResidencyState) {
         let mut changed = BTreeSet::new();
         for (reader, file) in survey.readers.iter().zip(&survey.files) {
             let fetched = survey::worth_fetching(
                 self.settings.module_skipping,
                 file,
-                state.arbiter.cache_gain_per_byte(),
+                (self.residency.slices_read(), state.arbiter.cache_gain_per_byte()),
             );
             match reader.hold_filter(&[], fetched) {
                 Ok(held) if held.changed => _ = changed.insert(reader.id()),
@@ -474,7 +490,7 @@ impl Core {
     pub(crate) fn memory_worker(&self) {
         let clock = &self.env.clock;
         let (mut last_us, mut window_us, mut took_us) = (0, clock.now_us(), 0);
-        let (mut last_lookups, mut last_blocks) = (0, (0, 0));
+        let (mut last_lookups, mut last_blocks, mut last_slices) = (0, (0, 0), (0, 0));
         let (mut last_seq, mut rest_windows): (_, u32) = (self.visible(), 0);
         while !self.is_stopping() {
             self.wait_for_memory_work();
@@ -493,6 +509,10 @@ impl Core {
                 let (reads_before, hits_before) = std::mem::replace(&mut last_blocks, (reads, hits));
                 self.residency
                     .note_blocks(reads.saturating_sub(reads_before), hits.saturating_sub(hits_before));
+                let (reads, hits) = (total.filter_reads, total.filter_hits);
+                let (reads_before, hits_before) = std::mem::replace(&mut last_slices, (reads, hits));
+                self.residency
+                    .note_slices(reads.saturating_sub(reads_before), hits.saturating_sub(hits_before));
                 rest_windows = if self.visible() == last_seq { rest_windows.saturating_add(1) } else { 0 };
                 last_seq = self.visible();
                 self.residency.writes_rest.store(rest_windows >= REST_WINDOWS, Ordering::Relaxed);

@@ -334,21 +334,27 @@ fn must_be_asked(skipping: Skipping, modules: usize) -> usize {
     }
 }
 
-/// In the cached mode: the modules that save more than the memory that they take would elsewhere, and those that may
-/// not be skipped.
-pub(super) fn worth_fetching(skipping: Skipping, file: &FileMemory, gain_per_byte: f64) -> u8 {
-    let must = mask_of(must_be_asked(skipping, file.modules.len()));
-    let mut empty = file.probes.empty_per_second;
-    let mut mask = must;
-    for (number, module) in file.modules.iter().enumerate() {
-        let saved = empty * (1.0 - module.fpr) * (file.data_ns + file.index_ns);
-        if saved / (module.bytes as f64) < gain_per_byte {
-            break; // Those after it save less.
-        }
-        mask |= 1 << number;
-        empty *= module.fpr;
-    }
-    mask
+/// In the cached mode: the modules that save more than what they cost: the reads of the slices that the cache does not have, which is this
+/// part of them, and the memory that they take, which would save `gain_per_byte` elsewhere; and those that may not be skipped.
+pub(super) fn worth_fetching(
+    skipping: Skipping,
+    file: &FileMemory,
+    (slices_read, gain_per_byte): (f64, f64),
+) -> u8 {
+    let rates: Vec<f64> = file.modules.iter().map(|module| module.fpr).collect();
+    let consulted = || {
+        let saved = file.probes.searches_saved_per_second(&rates)?;
+        let reaching = file.probes.reaching_per_second(&rates)?;
+        let search_ns = file.data_ns + file.index_ns;
+        let savings: Vec<f64> = saved.iter().map(|saved| saved * search_ns).collect();
+        let fetching = |reaching: &f64| reaching * slices_read * file.fetch_ns;
+        let memory = |module: &Module| module.bytes as f64 * gain_per_byte;
+        let costs: Vec<f64> =
+            reaching.iter().zip(&file.modules).map(|(reaching, module)| fetching(reaching) + memory(module)).collect();
+        skipping.modules_consulted(&savings, &costs)
+    };
+    // What cannot be weighed is not skipped.
+    mask_of(consulted().unwrap_or(file.modules.len()))
 }
 
 /// The first modules as a mask.
@@ -415,9 +421,17 @@ mod tests {
     fn modules_are_fetched_as_far_as_they_pay_and_may_be_skipped() {
         // 900, 90 and 9 ns per second of 1,000 bytes.
         for (gain, full) in [(0.0, 0b111), (0.01, 0b11), (0.5, 0b1), (2.0, 0)] {
-            assert_eq!(worth_fetching(Skipping::Full, &file(1.0), gain), full, "{gain}");
-            assert_eq!(worth_fetching(Skipping::Partial, &file(1.0), gain), full | 1, "{gain}");
-            assert_eq!(worth_fetching(Skipping::None, &file(1.0), gain), 0b111, "{gain}");
+            let worth = |skipping| worth_fetching(skipping, &file(1.0), (1.0, gain));
+            assert_eq!(worth(Skipping::Full), full, "{gain}");
+            assert_eq!(worth(Skipping::Partial), full | 1, "{gain}");
+            assert_eq!(worth(Skipping::None), 0b111, "{gain}");
+        }
+        // Half of the keys are there: two probes come to the first module, 1.1 to the second.
+        for (fetch_ns, full) in [(0.0, 0b111), (80.0, 0b11), (400.0, 0b1), (500.0, 0)] {
+            for slices_read in [1.0, 0.5] {
+                let file = FileMemory { fetch_ns: fetch_ns / slices_read, ..file(1.0) };
+                assert_eq!(worth_fetching(Skipping::Full, &file, (slices_read, 0.0)), full, "{fetch_ns}");
+            }
         }
         assert_eq!([0, 1, 2, 8].map(mask_of), [0, 0b1, 0b11, 0xff]);
         assert_eq!(Skipping::ALL.map(|skipping| must_be_asked(skipping, 2)), [2, 1, 0]);

@@ -6,7 +6,7 @@
 use shamba::Allocation;
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
+use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary, written_bits_per_key};
 use crate::dist::Distribution;
 use crate::items::Items;
 use crate::lab::lookups::Spread;
@@ -76,6 +76,7 @@ struct Point {
     query_us: Spread,
     write_us: f64,
     unnecessary: f64,
+    written: f64,
     levels: u32,
     runs: u64,
     comparable: bool,
@@ -163,6 +164,7 @@ fn measure(
             query_us: Spread::of(query_us[at].clone()),
             write_us: write_us[at] / f64::from(lab.repeats),
             unnecessary: unnecessary(&stats),
+            written: written_bits_per_key(&stats),
             levels: stats.deepest_level,
             runs: stats.runs,
             comparable: stats.deepest_level >= store.levels,
@@ -194,6 +196,7 @@ fn table(points: &[Point]) -> Table {
         "query_most_us",
         "write_us",
         "unnecessary_accesses_per_query",
+        "bits_per_key_written",
         "levels",
         "runs",
         "comparable",
@@ -210,6 +213,7 @@ fn table(points: &[Point]) -> Table {
             point.query_us.most,
             point.write_us,
             point.unnecessary,
+            point.written,
             point.levels,
             point.runs,
             point.comparable,

@@ -91,9 +91,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
                     let store = Store::new(allocation, items, buffer_bytes, bits_per_key);
                     store.lay(lab)?;
                     lab.at(format_args!("{distribution}, {empty_fraction} empty, {}", name(allocation)));
-                    if allocation != shamba::Allocation::Uniform {
-                        store.learn(queries, seen(lab.scale))?;
-                    }
+                    store.learn(queries, seen(lab.scale))?;
                     let db = store.open(Device::Memory)?;
                     let before = db.stats();
                     store.ask(&db, queries, self::queries(lab.scale), lab.seed ^ 3)?;

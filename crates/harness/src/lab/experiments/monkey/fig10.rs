@@ -58,8 +58,9 @@ fn run(_: &mut Lab<'_>) -> Result<Finding, String> {
             zero_over = zero_over.max(1.0 - zero / uniform);
             general_over = general_over.max(1.0 - general / uniform);
         }
-        zero_curves.push((format!("{bits} bits per key"), zeros));
-        uniform_curves.push((format!("{bits} bits per key"), uniforms));
+        let name = if bits == 1.0 { "1 bit per key".to_owned() } else { format!("{bits} bits per key") };
+        zero_curves.push((name.clone(), zeros));
+        uniform_curves.push((name, uniforms));
     }
     let verdict = verdict(over_zero, zero_over, general_over);
     let why = match verdict {
@@ -98,7 +99,7 @@ fn run(_: &mut Lab<'_>) -> Result<Finding, String> {
 fn verdict(over_zero: f64, zero_over: f64, general_over: f64) -> Verdict {
     let is_near = [(over_zero, 0.2), (zero_over, 0.6), (general_over, 0.8)]
         .iter()
-        .filter(|(ours, theirs)| (ours - theirs).abs() <= 0.3 * theirs)
+        .filter(|(ours, theirs)| (ours - theirs).abs() <= 0.205 * theirs)
         .count();
     match is_near {
         3 => Verdict::Confirmed,
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn three_figures_that_are_near_confirm() {
-        assert_eq!(verdict(0.18, 0.55, 0.7), Verdict::Confirmed);
+        assert_eq!(verdict(0.16, 0.55, 0.7), Verdict::Confirmed);
         assert_eq!(verdict(0.18, 0.2, 0.2), Verdict::Partly);
         assert_eq!(verdict(0.01, 0.1, 0.1), Verdict::NotHere);
     }

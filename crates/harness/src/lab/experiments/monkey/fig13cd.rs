@@ -1,11 +1,11 @@
 //! Figures 13 C and D: lookups against updates, over designs, on an SSD and on a disk.
 //!
-//! Each design's tree is laid down full, then as many entries are inserted as the scale has time for, at most as many as there were.
+//! Each design's tree is laid down, then takes inserts, three quarters of what it had; a lookup costs what it does on average at the end
+//! of each part of them, because tiered trees have more runs at one time than at another.
 //! An update costs the pages that flushes and merges read and write for it, counted; times what the device takes for a page, as the
 //! paper's model has it. (Our merges read and write many pages at once: they cost less time than that.) Then lookups that find
 //! nothing are timed on the device.
 
-use shamba::Stats;
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{
@@ -14,13 +14,14 @@ use shamba_model::cost::{
 use shamba_model::updates::Merging;
 use shamba_model::{Design, MergePolicy};
 
-use super::grown::Grown;
+use super::grown::{Grown, Life, Lived, PAGE_BYTES};
 use super::point::{Mean, affordable, both, percent, saved};
-use super::setup::{BITS_PER_KEY, BUFFERS, ENTRY_BYTES, Filters, HDD, LOOKUPS, SSD, entries};
+use super::setup::{BITS_PER_KEY, Filters, HDD, LOOKUPS, SSD};
 use crate::lab::table::{Cell, row};
 use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
 
-pub(super) const PAGE_BYTES: u64 = 4_096;
+/// Write buffers of data: a little fewer than fill nine levels at T = 2.
+const BUFFERS: u64 = 800;
 const CLAIM: &str = "For any merge policy and size ratio Monkey's lookups cost less, up to 50 %; or at the same lookups updates up to 70 % less.";
 
 pub(super) const C: Experiment = Experiment {
@@ -46,7 +47,7 @@ pub(super) const D: Experiment = Experiment {
 fn designs(scale: Scale) -> Vec<(MergePolicy, f64)> {
     let leveled: &[f64] =
         scale.pick(&[10.0, 4.0][..], &[10.0, 6.0, 4.0, 3.0][..], &[10.0, 6.0, 4.0, 3.0][..]);
-    let tiered: &[f64] = scale.pick(&[4.0, 8.0][..], &[3.0, 4.0, 6.0, 10.0][..], &[3.0, 4.0, 6.0, 10.0][..]);
+    let tiered: &[f64] = scale.pick(&[4.0][..], &[3.0, 4.0, 6.0, 10.0][..], &[3.0, 4.0, 6.0, 10.0][..]);
     let of = |policy| move |ratio: &f64| (policy, *ratio);
     let leveled = leveled.iter().map(of(MergePolicy::Leveling));
     leveled.chain([(MergePolicy::Leveling, 2.0)]).chain(tiered.iter().map(of(MergePolicy::Tiering))).collect()
@@ -60,27 +61,29 @@ fn name((policy, ratio): (MergePolicy, f64)) -> String {
     }
 }
 
-/// Growing takes long: a quarter of the usual tree at the smallest scale.
-pub(super) fn count(scale: Scale) -> u64 {
-    entries(scale) / scale.pick(4, 2, 1)
+/// How many entries, and the bytes of each: smaller ones at the smallest scale, so that its write buffer and filters are not tiny.
+pub(super) fn sizes(scale: Scale) -> (u64, u64) {
+    scale.pick((1 << 16, 256), (1 << 18, 1_024), (1 << 20, 1_024))
 }
 
-fn inserts(scale: Scale) -> u64 {
-    count(scale) / scale.pick(2, 1, 1)
+/// Inserts that are counted. Half as many come before them.
+pub(super) fn inserts(scale: Scale) -> u64 {
+    sizes(scale).0 / 2
 }
 
-/// A thousandth of the data.
+/// So much of the data that the inserts still fit into as many levels.
 pub(super) fn buffer_of(scale: Scale) -> u64 {
-    count(scale) * ENTRY_BYTES as u64 / BUFFERS
+    let (entries, entry_bytes) = sizes(scale);
+    entries * entry_bytes / BUFFERS
 }
 
 fn parameters(scale: Scale, device: Device) -> Vec<Parameter> {
     vec![
         Parameter::varied("design", designs(scale).into_iter().map(name)),
         Parameter::fixed("device", device.name()),
-        Parameter::fixed("entries", count(scale)),
+        Parameter::fixed("entries", sizes(scale).0),
         Parameter::fixed("inserts", inserts(scale)),
-        Parameter::fixed("entry bytes", ENTRY_BYTES),
+        Parameter::fixed("entry bytes", sizes(scale).1),
         Parameter::fixed("buffer bytes", buffer_of(scale)),
         Parameter::fixed("bits per key", BITS_PER_KEY),
         Parameter::fixed("empty fraction", 1),
@@ -92,66 +95,46 @@ fn parameters(scale: Scale, device: Device) -> Vec<Parameter> {
 struct Point {
     design: String,
     filters: Filters,
-    update_pages: f64,
-    lookup_us: Mean,
-    ios: f64,
-    bits_per_key: f64,
+    lived: Lived,
     costs: Costs,
     shape: [Cell; 4],
 }
 
 fn run(lab: &mut Lab<'_>, device: Device) -> Result<Finding, String> {
     let read_ns = device.read_ns().unwrap_or(0);
-    let (entries, inserts) = (count(lab.scale), inserts(lab.scale));
+    let (size, inserts) = (sizes(lab.scale), inserts(lab.scale));
+    let grown_size = (size.0 + inserts, size.1);
     let mut points = Vec::new();
     for design in designs(lab.scale) {
-        let mut grown = Vec::new();
         let plan = Design::new(design.0, design.1, buffer_of(lab.scale), BITS_PER_KEY);
+        let dearest = expected_of(&plan, Filters::Uniform, grown_size, read_ns)?;
+        let life = Life {
+            device,
+            inserts_on_device: false,
+            inserts: inserts / u64::from(lab.repeats),
+            lookups: affordable(lab.scale, read_ns, dearest.zero_result_lookup_ios_exact),
+            ranges: 0,
+        };
+        let mut sides = Vec::new();
         for filters in Filters::PAIR {
-            let tree = Grown::lay(lab, plan, filters, entries)?;
-            let db = tree.open(None)?;
-            lab.at(format_args!("inserting {inserts} entries, {}, {}", name(design), filters.name()));
-            let before = db.stats();
-            tree.insert(&db, 0, inserts)?;
-            db.flush().and_then(|()| db.wait_idle()).map_err(|error| error.to_string())?;
-            let pages = pages_of(&db.stats().since(&before)) / inserts as f64;
-            db.close().map_err(|error| error.to_string())?;
-            grown.push((tree, pages));
+            let mut tree = Grown::lay(lab, plan, filters, size)?;
+            tree.warm(inserts / 2)?;
+            sides.push((tree, Lived::default()));
         }
-        let open = |(tree, _): &(Grown, f64)| tree.open_to_read(device);
-        let open: Vec<shamba::Db> = grown.iter().map(open).collect::<Result<_, _>>()?;
-        let dearest = expected_of(&plan, Filters::Uniform, entries + inserts, read_ns)?;
-        let timed = affordable(lab.scale, read_ns, dearest.zero_result_lookup_ios_exact);
-        let mut us = [Vec::new(), Vec::new()];
-        lab.at(format_args!("looking up, {}: {timed} lookups a trial", name(design)));
-        for trial in 0..lab.repeats {
-            for ((side, (tree, _)), db) in us.iter_mut().zip(&grown).zip(&open) {
-                let ns = tree.look_up(db, timed, lab.seed ^ u64::from(trial) << 8)?;
-                side.push(ns as f64 / timed as f64 / 1e3);
+        for time in 0..lab.repeats {
+            lab.at(format_args!("{}, time {}", name(design), time + 1));
+            for (tree, lived) in &mut sides {
+                tree.live(&life, lab.seed ^ u64::from(time) << 8, lived)?;
             }
         }
-        for (((tree, pages), _), us) in grown.iter().zip(&open).zip(&us) {
-            let counted = tree.open_to_read(Device::Memory)?;
-            tree.look_up(&counted, LOOKUPS, lab.seed)?;
-            let stats = counted.stats();
-            let reads = stats.data_reads + stats.index_reads + stats.filter_reads;
-            let (bits, of) = stats.levels.iter().fold((0.0, 0), |(bits, of), level| {
-                (bits + level.bits_per_key * level.entries as f64, of + level.entries)
-            });
+        for (tree, lived) in sides {
+            let comparable = lived.levels >= tree.levels;
             points.push(Point {
                 design: name(design),
                 filters: tree.filters,
-                update_pages: *pages,
-                lookup_us: Mean::of(us),
-                ios: reads as f64 / stats.lookups.max(1) as f64,
-                bits_per_key: bits / of.max(1) as f64,
-                costs: expected_of(&plan, tree.filters, entries + inserts, read_ns)?,
-                shape: [
-                    stats.deepest_level.into(),
-                    stats.runs.into(),
-                    (stats.deepest_level >= tree.levels).into(),
-                    true.into(),
-                ],
+                costs: expected_of(&plan, tree.filters, grown_size, read_ns)?,
+                shape: [lived.levels.into(), lived.runs.into(), comparable.into(), true.into()],
+                lived,
             });
         }
     }
@@ -159,7 +142,7 @@ fn run(lab: &mut Lab<'_>, device: Device) -> Result<Finding, String> {
         points
             .iter()
             .filter(|point| point.filters == filters)
-            .map(|point| (point.update_pages, point.ios))
+            .map(|point| (point.lived.update_pages(), point.lived.ios()))
             .collect()
     };
     let [uniform, monkey] = Filters::PAIR.map(side);
@@ -198,14 +181,9 @@ fn run(lab: &mut Lab<'_>, device: Device) -> Result<Finding, String> {
     })
 }
 
-/// Pages that flushes and merges read and wrote.
-pub(super) fn pages_of(stats: &Stats) -> f64 {
-    (stats.bytes_flushed + stats.bytes_merged + stats.bytes_merge_read) as f64 / PAGE_BYTES as f64
-}
-
 /// What the model says of a design.
-fn expected_of(design: &Design, filters: Filters, entries: u64, read_ns: u64) -> Result<Costs, String> {
-    let situation = situation(entries, read_ns as f64, [1.0, 1.0, 0.0]);
+fn expected_of(design: &Design, filters: Filters, size: (u64, u64), read_ns: u64) -> Result<Costs, String> {
+    let situation = situation(size, read_ns as f64, [1.0, 1.0, 0.0]);
     let plan = Plan {
         design: *design,
         filters: FilterBits::PerKey(design.bits_per_key),
@@ -217,9 +195,13 @@ fn expected_of(design: &Design, filters: Filters, entries: u64, read_ns: u64) ->
 }
 
 /// These entries, on a device of so many nanoseconds a page, with rates of empty lookups, updates and short ranges.
-pub(super) fn situation(entries: u64, read_ns: f64, [empty_lookups, updates, ranges]: [f64; 3]) -> Situation {
+pub(super) fn situation(
+    (entries, entry_bytes): (u64, u64),
+    read_ns: f64,
+    [empty_lookups, updates, ranges]: [f64; 3],
+) -> Situation {
     Situation {
-        data: DataSet { entries, entry_bytes: ENTRY_BYTES as f64, page_bytes: PAGE_BYTES },
+        data: DataSet { entries, entry_bytes: entry_bytes as f64, page_bytes: PAGE_BYTES },
         workload: Workload { empty_lookups, found_lookups: 0.0, updates, ranges, range_selectivity: 1e-5 },
         device: ModelDevice { read_ns, write_ns: read_ns, cpu: CpuTimes::NONE },
     }
@@ -264,12 +246,12 @@ fn table(points: &[Point], read_ns: u64) -> Table {
         table.row(row![
             point.design.clone(),
             point.filters.name(),
-            point.update_pages,
-            point.update_pages * read_ns as f64 / 1e3,
-            point.lookup_us.mean,
-            point.lookup_us.std,
-            point.ios,
-            point.bits_per_key,
+            point.lived.update_pages(),
+            point.lived.update_pages() * read_ns as f64 / 1e3,
+            Mean::of(&point.lived.lookup_us).mean,
+            Mean::of(&point.lived.lookup_us).std,
+            point.lived.ios(),
+            point.lived.bits_per_key,
             point.costs.merged_update_ios,
             point.costs.zero_result_lookup_ios_exact,
             levels,
@@ -291,8 +273,8 @@ fn chart(points: &[Point], read_ns: u64, note: &str) -> Chart {
     };
     let measured = Filters::PAIR.map(|filters| {
         let at = of(filters).map(|point| {
-            let Mean { mean, std } = point.lookup_us;
-            At::between(point.update_pages * us, mean, (mean - std).max(mean / 10.0), mean + std)
+            let Mean { mean, std } = Mean::of(&point.lived.lookup_us);
+            At::between(point.lived.update_pages() * us, mean, (mean - std).max(mean / 10.0), mean + std)
         });
         Series::new(filters.name(), Style::Line, ordered(at.collect()))
     });

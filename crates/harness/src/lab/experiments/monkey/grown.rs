@@ -1,9 +1,12 @@
 //! Trees of any design that take writes: laid down full, then written to.
 //!
+//! What it costs depends on how many runs there are just then; so a tree lives on for a while, and is looked at several times.
+//!
 //! Keys come by number; those laid down are the even ones, those inserted later the odd ones, each once and in random order: so the
 //! tree grows, as under the paper's inserts into a much larger domain of keys. Absent keys lie behind each.
 //!
-//! There is no block cache and no log; filters and indexes are held; one thread merges. Tables are two write buffers long.
+//! There is no block cache and no log; filters and indexes are held; one thread merges. Tables are two write buffers long, but at
+//! least 1 MiB: the smallest filter has 64 bytes, which for a table of a few entries would be many more bits than were asked for.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use shamba::env::{Env, MemFs, SlowFs, Vfs};
 use shamba::{Builder, Db, Design, Residency, Sizing};
 use shamba_model::monkey::levels_closed;
 
-use super::setup::{ENTRY_BYTES, Filters};
+use super::setup::Filters;
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
 use crate::lab::{Device, Lab};
@@ -21,10 +24,15 @@ use crate::layered::{Layers, Shape};
 use crate::permute::Permutation;
 
 const TREE: &str = "/tree";
+/// No table is cut shorter than this.
+const FILE_BYTES_LEAST: u64 = 1 << 20;
 /// Enough for filters, indexes and merges: nothing of it caches blocks.
 const BUDGET_BYTES: u64 = 64 << 20;
 /// Entries of a short range, whatever the number of entries.
 const RANGE_ENTRIES_LEAST: u64 = 10;
+/// Lookups of which I/Os are counted, each time.
+const LOOKUPS_COUNTED: u64 = 8_192;
+pub(super) const PAGE_BYTES: u64 = 4_096;
 
 /// A tree in memory, and what tells its keys.
 pub(super) struct Grown {
@@ -32,32 +40,73 @@ pub(super) struct Grown {
     pub filters: Filters,
     pub levels: u32,
     entries: u64,
+    inserted: u64,
     items: Items,
     files: Arc<dyn Vfs>,
 }
 
-/// Shares of operations; what is left of 1 is lookups that find nothing.
+/// What a tree goes through, several times.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mix {
-    pub inserts: f64,
-    pub ranges: f64,
+pub(super) struct Life {
+    /// Where lookups and ranges are timed.
+    pub device: Device,
+    /// Whether inserts are, too, or run on files in memory.
+    pub inserts_on_device: bool,
+    pub inserts: u64,
+    pub lookups: u64,
+    pub ranges: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lived {
+    /// Microseconds of an insert, what it costs flushes and merges included; of each time.
+    pub insert_us: Vec<f64>,
+    /// Of a lookup that finds nothing.
+    pub lookup_us: Vec<f64>,
+    pub range_us: Vec<f64>,
+    inserts: u64,
+    pages: f64,
+    lookups: u64,
+    reads: u64,
+    pub levels: u32,
+    /// The most that there were.
+    pub runs: u64,
+    pub bits_per_key: f64,
+}
+
+impl Lived {
+    /// Pages that flushes and merges read and wrote for an insert.
+    pub fn update_pages(&self) -> f64 {
+        self.pages / self.inserts.max(1) as f64
+    }
+
+    /// Blocks that a lookup read.
+    pub fn ios(&self) -> f64 {
+        self.reads as f64 / self.lookups.max(1) as f64
+    }
 }
 
 impl Grown {
-    /// Lays a tree of so many entries down, all levels of the design full.
+    /// Lays a tree of these entries down, (how many, bytes of each), in the shape of the design.
     ///
     /// # Errors
     /// What the engine says.
-    pub fn lay(lab: &mut Lab<'_>, design: Design, filters: Filters, entries: u64) -> Result<Self, String> {
+    pub fn lay(
+        lab: &mut Lab<'_>,
+        design: Design,
+        filters: Filters,
+        (entries, entry_bytes): (u64, u64),
+    ) -> Result<Self, String> {
         lab.at(format_args!("laying down {design}"));
-        let items = Items { count: 2 * entries, entry_bytes: ENTRY_BYTES as u64, seed: lab.seed };
-        let bytes = (entries * ENTRY_BYTES as u64) as f64;
+        let items = Items { count: 2 * entries, entry_bytes, seed: lab.seed };
+        let bytes = (entries * entry_bytes) as f64;
         let levels = levels_closed(bytes, design.buffer_bytes, design.size_ratio)?;
         let (inner_runs, last_runs) = (design.inner_runs, design.last_runs);
         let shape = Shape { size_ratio: design.size_ratio, levels, inner_runs, last_runs };
         let layers = Layers::new(entries, lab.seed, shape, filters.bits(design.bits_per_key, 1.0))?;
         let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
-        let tree = Self { design, filters, levels, entries, items, files };
+        let tree = Self { design, filters, levels, entries, inserted: 0, items, files };
         layers.lay(&|| Ok(tree.builder(tree.world())), &|item| items.pair(2 * item))?;
         Ok(tree)
     }
@@ -76,7 +125,7 @@ impl Grown {
             .filter_residency(Residency::Pinned)
             .filter_layout(self.filters.bits(0.0, 1.0).layout)
             .filter_allocation(self.filters.bits(0.0, 1.0).allocation)
-            .file_size(2 * self.design.buffer_bytes)
+            .file_size((2 * self.design.buffer_bytes).max(FILE_BYTES_LEAST))
             .digest_seed(self.items.seed)
             .background_threads(1)
             .no_wal(true)
@@ -104,19 +153,30 @@ impl Grown {
         self.builder(world).read_only(true).open().map_err(|error| error.to_string())
     }
 
-    /// Inserts `count` keys, from the `from`th on in the order of inserts.
+    /// Inserts `count` keys more.
     ///
     /// # Errors
     /// What the engine says.
-    pub fn insert(&self, db: &Db, from: u64, count: u64) -> Result<(), String> {
+    pub fn insert(&mut self, db: &Db, count: u64) -> Result<(), String> {
         let order = Permutation::new(self.entries, self.items.seed);
         let mut value = Vec::new();
-        for number in from..from + count {
+        for number in self.inserted..self.inserted + count {
             let item = 2 * order.at(number % self.entries) + 1;
             self.items.value(item, &mut value);
             db.put(self.items.key(item, false), &value).map_err(|error| error.to_string())?;
         }
+        self.inserted += count;
         Ok(())
+    }
+
+    /// Inserts `count` keys more and merges to rest, without a device.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn warm(&mut self, count: u64) -> Result<(), String> {
+        let db = self.open(None)?;
+        self.insert(&db, count)?;
+        db.flush().and_then(|()| db.wait_idle()).and_then(|()| db.close()).map_err(|error| error.to_string())
     }
 
     /// So many lookups of absent keys; what they took, in nanoseconds. The same `seed` asks for the same keys.
@@ -135,34 +195,57 @@ impl Grown {
         Ok(since.elapsed().as_nanos() as u64)
     }
 
-    /// Carries out so many operations and what merges owe after them; operations a second.
+    /// So many ranges of a hundred-thousandth of the entries, ten at least; what they took, in nanoseconds.
+    ///
+    /// # Errors
+    /// What the engine says; a range with other entries.
+    pub fn walk(&self, db: &Db, ranges: u64, seed: u64) -> Result<u64, String> {
+        let mut picker = Picker::new(Distribution::Uniform, self.entries, seed, seed);
+        let wanted = (self.entries / 100_000).max(RANGE_ENTRIES_LEAST);
+        let since = Instant::now();
+        for _ in 0..ranges {
+            let from = 2 * picker.pick(0).min(self.entries - wanted);
+            let range = db.range(self.items.key(from, false)..).take(wanted as usize);
+            let found = range.filter(Result::is_ok).count() as u64;
+            if found != wanted {
+                return Err(format!("a range from item {from} has {found} entries"));
+            }
+        }
+        Ok(since.elapsed().as_nanos() as u64)
+    }
+
+    /// Inserts, merges to rest, then lookups and ranges: adds what that took to `lived`.
     ///
     /// # Errors
     /// What the engine says, and a wrong answer.
-    pub fn carry_out(&self, db: &Db, mix: Mix, operations: u64) -> Result<f64, String> {
-        let mut picker =
-            Picker::new(Distribution::Uniform, self.entries, self.items.seed ^ 5, self.items.seed);
-        let range_entries = (self.entries / 100_000).max(RANGE_ENTRIES_LEAST);
-        let mut inserted = 0;
-        let since = Instant::now();
-        for _ in 0..operations {
-            let draw = picker.rng().f64();
-            let item = picker.pick(self.entries);
-            if draw < mix.inserts {
-                self.insert(db, inserted, 1)?;
-                inserted += 1;
-            } else if draw < mix.inserts + mix.ranges {
-                let from = 2 * item.min(self.entries - range_entries);
-                let range = db.range(self.items.key(from, false)..).take(range_entries as usize);
-                let found = range.filter(Result::is_ok).count() as u64;
-                if found != range_entries {
-                    return Err(format!("a range from item {from} has {found} entries"));
-                }
-            } else if db.contains_key(self.items.key(2 * item, true)).map_err(|error| error.to_string())? {
-                return Err(format!("the absent key behind {item} is found"));
-            }
-        }
-        db.wait_idle().map_err(|error| error.to_string())?;
-        Ok(operations as f64 / since.elapsed().as_secs_f64())
+    pub fn live(&mut self, life: &Life, seed: u64, lived: &mut Lived) -> Result<(), String> {
+        let said = |error: shamba::Error| error.to_string();
+        let db = self.open(life.inserts_on_device.then_some(life.device))?;
+        let (before, since) = (db.stats(), Instant::now());
+        self.insert(&db, life.inserts)?;
+        db.flush().and_then(|()| db.wait_idle()).map_err(said)?;
+        let us = |ns: f64, count: u64| ns / 1e3 / count.max(1) as f64;
+        lived.insert_us.push(us(since.elapsed().as_nanos() as f64, life.inserts));
+        let stats = db.stats().since(&before);
+        db.close().map_err(said)?;
+        lived.inserts += life.inserts;
+        let moved_bytes = stats.bytes_flushed + stats.bytes_merged + stats.bytes_merge_read;
+        lived.pages += moved_bytes as f64 / PAGE_BYTES as f64;
+
+        let db = self.open_to_read(life.device)?;
+        lived.lookup_us.push(us(self.look_up(&db, life.lookups, seed)? as f64, life.lookups));
+        lived.range_us.push(us(self.walk(&db, life.ranges, seed)? as f64, life.ranges));
+        let counted = self.open_to_read(Device::Memory)?;
+        self.look_up(&counted, LOOKUPS_COUNTED, seed)?;
+        let stats = counted.stats();
+        lived.lookups += stats.lookups;
+        lived.reads += stats.data_reads + stats.index_reads + stats.filter_reads;
+        let (bits, entries) = stats.levels.iter().fold((0.0, 0), |(bits, entries), level| {
+            (bits + level.bits_per_key * level.entries as f64, entries + level.entries)
+        });
+        lived.bits_per_key = bits / entries.max(1) as f64;
+        lived.levels = stats.deepest_level;
+        lived.runs = lived.runs.max(stats.runs);
+        Ok(())
     }
 }

@@ -120,7 +120,7 @@ pub(super) fn ios_of(side: &Side) -> f64 {
 
 /// How many lookups of so many I/Os a trial has time for.
 pub(super) fn affordable(scale: Scale, read_ns: u64, ios: f64) -> u64 {
-    let trial_ns: f64 = scale.pick(0.12e9, 1e9, f64::INFINITY);
+    let trial_ns: f64 = scale.pick(0.08e9, 1e9, f64::INFINITY);
     // `as` saturates.
     (trial_ns / (ios * read_ns as f64 + OTHER_NS)).clamp(LOOKUPS_LEAST, LOOKUPS as f64) as u64
 }

@@ -24,12 +24,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn entries(scale: Scale) -> u64 {
-    scale.pick(1 << 16, 1 << 20, 4_000_000)
+    scale.pick(1 << 15, 1 << 20, 4_000_000)
 }
 
 fn empty_fractions(scale: Scale) -> Vec<f64> {
     let all = [1.0, 0.75, 0.5, 0.25, 0.1, 0.05, 0.01, 0.0];
-    let few = [1.0, 0.5, 0.25, 0.05, 0.0];
+    let few = [1.0, 0.5, 0.1, 0.0];
     scale.pick(few.to_vec(), all.to_vec(), all.to_vec())
 }
 
@@ -38,12 +38,12 @@ fn bits(scale: Scale) -> Vec<f64> {
 }
 
 fn queries(scale: Scale) -> u64 {
-    scale.pick(50_000, 500_000, 15_000_000)
+    scale.pick(30_000, 500_000, 15_000_000)
 }
 
 /// Queries that are seen before bits are shared out by them.
 fn seen(scale: Scale) -> u64 {
-    scale.pick(150_000, 1_000_000, 4_000_000)
+    scale.pick(80_000, 1_000_000, 4_000_000)
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {

@@ -6,7 +6,7 @@
 //! tree grows, as under the paper's inserts into a much larger domain of keys. Absent keys lie behind each.
 //!
 //! There is no block cache and no log; filters and indexes are held; one thread merges. Tables are two write buffers long, but at
-//! least 1 MiB: the smallest filter has 64 bytes, which for a table of a few entries would be many more bits than were asked for.
+//! least 128 KiB: the smallest filter has 64 bytes, which for a table of a few entries would be many more bits than were asked for.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::permute::Permutation;
 
 const TREE: &str = "/tree";
 /// No table is cut shorter than this.
-const FILE_BYTES_LEAST: u64 = 1 << 20;
+const FILE_BYTES_LEAST: u64 = 128 << 10;
 /// Enough for filters, indexes and merges: nothing of it caches blocks.
 const BUDGET_BYTES: u64 = 64 << 20;
 /// Entries of a short range, whatever the number of entries.
@@ -65,8 +65,8 @@ pub(super) struct Lived {
     /// Of a lookup that finds nothing.
     pub lookup_us: Vec<f64>,
     pub range_us: Vec<f64>,
-    inserts: u64,
-    pages: f64,
+    /// Pages that flushes and merges read and wrote for an insert.
+    pub update_pages: Vec<f64>,
     lookups: u64,
     reads: u64,
     pub levels: u32,
@@ -76,11 +76,6 @@ pub(super) struct Lived {
 }
 
 impl Lived {
-    /// Pages that flushes and merges read and wrote for an insert.
-    pub fn update_pages(&self) -> f64 {
-        self.pages / self.inserts.max(1) as f64
-    }
-
     /// Blocks that a lookup read.
     pub fn ios(&self) -> f64 {
         self.reads as f64 / self.lookups.max(1) as f64
@@ -228,9 +223,8 @@ impl Grown {
         lived.insert_us.push(us(since.elapsed().as_nanos() as f64, life.inserts));
         let stats = db.stats().since(&before);
         db.close().map_err(said)?;
-        lived.inserts += life.inserts;
         let moved_bytes = stats.bytes_flushed + stats.bytes_merged + stats.bytes_merge_read;
-        lived.pages += moved_bytes as f64 / PAGE_BYTES as f64;
+        lived.update_pages.push(moved_bytes as f64 / PAGE_BYTES as f64 / life.inserts.max(1) as f64);
 
         let db = self.open_to_read(life.device)?;
         lived.lookup_us.push(us(self.look_up(&db, life.lookups, seed)? as f64, life.lookups));

@@ -5,6 +5,7 @@
 //! - [`Core::installing`]: the manifest and the trees; whoever installs a version holds it.
 //! - [`KeyspaceCore::publish`]: the view that readers load; readers never lock.
 //! - [`Background::state`]: what flush and merge workers have to do; a leaf lock.
+//! - [`Recorder`]: the trace that is being recorded; nothing is taken under its lock.
 //! - [`Background::sync_due_us`]: when the log must be synced; nothing but `Background::state` is taken under it.
 //!
 //! Lock order: `writing` before `installing` before a keyspace's publish lock before leaves.
@@ -38,6 +39,7 @@ use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::TreeStatistics;
 use crate::statistics::file::Saved;
+use crate::trace::Recorder;
 use crate::version::Version;
 use crate::version::manifest::{ManifestState, ManifestWriter};
 use crate::view::{View, ViewSource};
@@ -254,6 +256,8 @@ pub(crate) struct Core {
     pub digest: DigestFn,
     pub read_only: bool,
     pub timers: AtomicBool,
+    /// Who writes down what is asked, if somebody does.
+    pub recorder: Recorder,
     /// At damage below a promise, keep what comes before it.
     pub point_in_time: bool,
     pub ledger: Arc<Ledger>,

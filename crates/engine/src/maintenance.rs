@@ -132,6 +132,9 @@ impl Core {
         state.full_merges.retain(|id| *id != keyspace.id);
         state.refits.retain(|refit| refit.keyspace != keyspace.id);
         drop(state);
+        if self.recorder.is_on() {
+            self.noting().gone(&keyspace);
+        }
         // Whoever still holds the keyspace's handle must not keep its files.
         keyspace.publish(|view| {
             view.next(vec![Arc::new(ChunkedMemtable::new(false))], Arc::new(Version::empty()))
@@ -273,7 +276,13 @@ impl Core {
             }
             Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
         })?;
+        let noting = self.recorder.is_on().then(|| {
+            let mut noting = self.noting();
+            noting.ingested(count);
+            noting
+        });
         self.visible_seq.store(seq.0, Ordering::Release);
+        drop(noting);
         drop(before);
         drop(writing);
         if self.is_inline() {

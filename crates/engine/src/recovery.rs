@@ -43,6 +43,7 @@ use crate::repair::{REPAIRING, unfinished};
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::file::STATISTICS_TEMPORARY;
+use crate::trace::Recorder;
 use crate::version::ManifestEdit;
 use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
 use crate::version::manifest::{
@@ -287,6 +288,7 @@ fn build_core(
         digest: DigestFn::new(settings.digest, settings.digest_seed),
         read_only: builder.read_only,
         timers: AtomicBool::new(builder.timers),
+        recorder: Recorder::default(),
         point_in_time: builder.point_in_time,
         ledger,
         cache,

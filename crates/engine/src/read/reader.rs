@@ -22,6 +22,7 @@ use crate::metrics::LookupCounts;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::statistics::Sampler;
+use crate::trace::Moment;
 use crate::version::KeyRange as Span;
 use crate::view::{View, ViewSource};
 
@@ -119,6 +120,31 @@ impl ReadAt<'_> {
 
     #[inline]
     fn get_value(&self, key: &[u8], mode: ValueMode) -> Result<Option<Value>> {
+        if self.core.recorder.is_on() {
+            return self.noted(key, || self.find_value(key, mode));
+        }
+        self.find_value(key, mode)
+    }
+
+    /// Carries out a lookup and notes it in the trace that is recorded.
+    #[cold]
+    #[inline(never)]
+    fn noted<T>(&self, key: &[u8], look_up: impl FnOnce() -> Result<Option<T>>) -> Result<Option<T>> {
+        let asked = self.asked();
+        let outcome = look_up();
+        if let Ok(value) = &outcome {
+            self.core.note_lookups(self.keyspace, asked, std::iter::once((key, value.is_some())));
+        }
+        outcome
+    }
+
+    /// Where in the trace that is recorded a lookup begins whose answer belongs to that place.
+    fn asked(&self) -> Option<Moment> {
+        if self.snapshot.is_none() { self.core.recorder.moment() } else { None }
+    }
+
+    #[inline]
+    fn find_value(&self, key: &[u8], mode: ValueMode) -> Result<Option<Value>> {
         self.look_up(true, |view, seq, settings, counts| {
             let begin_ns = settings.now_ns();
             let digest = settings.digest.digest(key); // The only hash of this lookup.
@@ -174,24 +200,33 @@ impl ReadAt<'_> {
         if key.made_by != self.core.digest {
             return Err(Error::invalid("the hashed key was made by a database with another digest or seed"));
         }
-        let value = self.look_up(true, |view, seq, settings, counts| {
-            let HashedKey { key, digest, .. } = key;
-            self.run(&Lookup { view, settings, key, digest: *digest, seq, mode: ValueMode::Copy }, counts)
-        })?;
-        Ok(value.map(Slice::from_value))
+        let look_up = || {
+            self.look_up(true, |view, seq, settings, counts| {
+                let HashedKey { key, digest, .. } = key;
+                self.run(&Lookup { view, settings, key, digest: *digest, seq, mode: ValueMode::Copy }, counts)
+            })
+        };
+        let value = if self.core.recorder.is_on() { self.noted(&key.key, look_up) } else { look_up() };
+        Ok(value?.map(Slice::from_value))
     }
 
     /// All lookups read at one moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<K> = keys.into_iter().collect();
-        self.look_up(false, |view, seq, settings, counts| {
+        let noted = self.core.recorder.is_on().then(|| self.asked());
+        let values = self.look_up(false, |view, seq, settings, counts| {
             let reads = &self.core.reads;
             let reads = reads.pays(self.core.cache.read_ns()).then_some(reads);
             let samples =
                 |keys| self.core.settings.statistics.then(|| self.core.lookups.next_sampled(keys))?;
             let finish = |sampler| self.finish_sample(sampler, view);
             multi_get(view, settings, seq, &keys, reads, &Samples { next: &samples, finish: &finish }, counts)
-        })
+        })?;
+        if let Some(asked) = noted {
+            let lookups = keys.iter().map(AsRef::as_ref).zip(values.iter().map(Option::is_some));
+            self.core.note_lookups(self.keyspace, asked, lookups);
+        }
+        Ok(values)
     }
 
     pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
@@ -247,6 +282,7 @@ impl ReadAt<'_> {
             registry: Arc::clone(&self.core.iterators),
             seq,
             walk: self.options.walk(self.core.settings.memory_budget_bytes),
+            notes: if self.core.recorder.is_on() { self.core.scan_notes(self.keyspace) } else { None },
         }
     }
 

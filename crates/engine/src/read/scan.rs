@@ -33,6 +33,7 @@ use crate::error::Result;
 use crate::planted::{Defect, is_planted};
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
+use crate::trace::{ScanNote, ScanNotes};
 use crate::version::KeyRange;
 use crate::view::ViewSource;
 
@@ -58,6 +59,8 @@ pub(crate) struct ScanSource {
     pub seq: Arc<SnapshotGuard>,
     /// How tables are walked.
     pub walk: Walk,
+    /// Where what it does is noted, if a trace is recorded.
+    pub notes: Option<Arc<ScanNotes>>,
 }
 
 /// A place among the visible keys of a range, at a fixed sequence number.
@@ -78,6 +81,7 @@ pub(crate) struct Scan {
     /// Whether the iterator in the slot, if there is one, is this scan's, and not left by another.
     begun: bool,
     walked: Walked,
+    note: Option<ScanNote>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,6 +116,7 @@ impl Scan {
     /// A scan of `range` that stands nowhere and holds nothing yet.
     pub fn new(source: ScanSource, range: KeyRange) -> Self {
         let Spare { slot, found, charge } = source.registry.take();
+        let note = source.notes.as_ref().map(ScanNote::new);
         Self {
             source,
             range,
@@ -124,6 +129,7 @@ impl Scan {
             wanted: 1,
             begun: false,
             walked: Walked::default(),
+            note,
         }
     }
 
@@ -204,6 +210,9 @@ impl Scan {
     }
 
     fn go(&mut self, direction: Direction, step: &Move<'_>) -> Result<bool> {
+        if self.note.is_some() {
+            self.note_step(direction, step);
+        }
         let moved = if self.range.is_empty() { Ok(false) } else { self.move_live(direction, step) };
         let found_bytes = self.found.memory_bytes() as u64;
         if found_bytes != self.charge.bytes() {
@@ -221,7 +230,36 @@ impl Scan {
             (Ok(false), Direction::Forward) => Place::After,
             (Ok(false), Direction::Backward) => Place::Before,
         };
+        if matches!(step, Move::Last)
+            && let (Some(note), Some(key)) = (&mut self.note, self.found.key(0))
+            && self.place == Place::At
+        {
+            note.begins_at(key);
+        }
         moved
+    }
+
+    /// The entries that were found at the last move and walked over since.
+    fn walked_over(&self) -> u64 {
+        if self.place == Place::At { self.at as u64 + 1 } else { 0 }
+    }
+
+    /// Notes where the scan was, if it goes elsewhere now.
+    #[cold]
+    fn note_step(&mut self, direction: Direction, step: &Move<'_>) {
+        let walked_over = self.walked_over();
+        let is_forward = direction == Direction::Forward;
+        let from = match step {
+            Move::Seek(key) | Move::SeekForPrev(key) => key.to_vec(),
+            Move::First => self.range.lower.to_vec(),
+            Move::Last => self.range.upper.as_deref().unwrap_or_default().to_vec(),
+            Move::On => self.key().unwrap_or_default().to_vec(),
+        };
+        let Some(note) = &mut self.note else { return };
+        note.read(walked_over);
+        if !(matches!(step, Move::On) && note.goes(is_forward)) {
+            note.begin(is_forward, from);
+        }
     }
 
     fn move_live(&mut self, direction: Direction, step: &Move<'_>) -> Result<bool> {
@@ -286,6 +324,10 @@ impl Scan {
 
 impl Drop for Scan {
     fn drop(&mut self) {
+        let walked_over = self.walked_over();
+        if let Some(note) = &mut self.note {
+            note.read(walked_over);
+        }
         let registry = &self.source.registry;
         let charge = std::mem::replace(&mut self.charge, registry.charge());
         let found = std::mem::take(&mut self.found);

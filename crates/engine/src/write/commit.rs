@@ -28,6 +28,7 @@ use crate::ids::KeyspaceId;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::settings::Durability;
+use crate::trace::Noting;
 use crate::wal::{OpRef, encoded_ops};
 use crate::write::batch::{Operations, Tally, WriteOptions, check_op};
 use crate::write::in_log::InLog;
@@ -133,6 +134,8 @@ impl Core {
         let bytes = shares.clone().map(|share| share.work.bytes() as u64).sum::<u64>();
         let in_log_bytes = in_log.as_ref().map_or(0, InLog::bytes);
         self.reserve_memtables(writing, bytes.saturating_sub(in_log_bytes));
+        // From here on nothing fails. No read that sees the group is noted before it.
+        let noting = self.recorder.is_on().then(|| self.note_group(shares.clone()));
         let mut tally = Tally::default();
         let mut batches = 0;
         let mut seq = writing.last_seq;
@@ -158,6 +161,7 @@ impl Core {
         }
         writing.last_seq = seq;
         self.visible_seq.store(seq.0, Ordering::Release);
+        drop(noting);
         self.count_group(batches, &tally);
         // The group is acknowledged: a failure from here on is not its failure.
         if self.is_rotation_due(writing)
@@ -166,6 +170,21 @@ impl Core {
             self.rotation_failed(&error);
         }
         Ok(())
+    }
+
+    /// Notes the group in the trace that is recorded.
+    #[cold]
+    fn note_group<'a>(&self, shares: impl Iterator<Item = Share<'a>>) -> Noting<'_> {
+        let mut noting = self.noting();
+        for share in shares {
+            match share.work {
+                Work::One(keyspace, op) => noting.write(keyspace, op),
+                Work::Batch(operations) => {
+                    encoded_ops(&operations.encoded).for_each(|(keyspace, op)| noting.write(keyspace, op));
+                }
+            }
+        }
+        noting
     }
 
     /// Appends the group's batches to the log and makes them as durable as the strongest asks. Says which values stay

@@ -50,8 +50,8 @@ const SEEN: Duration = Duration::from_secs(4);
 const STATISTICS_FILE: &str = "STATISTICS";
 /// Filter bits per key, on average.
 const BITS_PER_KEY: f64 = 10.0;
-/// Parts of the keys of which some are hot, all keys of a part alike: tenants, days, directories.
-const HOT_PARTS: u64 = 1_024;
+/// How requests spread over items.
+const SPREADS: [Distribution; 3] = [Distribution::Uniform, Distribution::Zipf, Distribution::ZipfLocal];
 
 /// Options as (name, value).
 type Pairs = &'static [(&'static str, &'static str)];
@@ -175,51 +175,10 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// How requests spread over items.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Spread {
-    Uniform,
-    /// Zipf over items, hot ones scattered.
-    Zipf,
-    /// Zipf over [`HOT_PARTS`] parts of the keys; within a part all items alike.
-    Local,
-}
-
-impl Spread {
-    const ALL: [Self; 3] = [Self::Uniform, Self::Zipf, Self::Local];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Uniform => "uniform",
-            Self::Zipf => "zipf",
-            Self::Local => "zipf-local",
-        }
-    }
-
-    /// What draws items, or parts.
-    fn picker(self, count: u64, seed: u64, hot_seed: u64) -> Picker {
-        match self {
-            Self::Uniform => Picker::new(Distribution::Uniform, count, seed, hot_seed),
-            Self::Zipf => Picker::new(Distribution::Zipf, count, seed, hot_seed),
-            Self::Local => Picker::new(Distribution::Zipf, HOT_PARTS.min(count), seed, hot_seed),
-        }
-    }
-
-    fn draw(self, picker: &mut Picker, count: u64) -> u64 {
-        if self != Self::Local {
-            return picker.pick(count);
-        }
-        let parts = HOT_PARTS.min(count);
-        let part = picker.pick(parts);
-        let within = picker.rng().u64(..count / parts);
-        part * (count / parts) + within
-    }
-}
-
 /// Which keys are asked for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Workload {
-    spread: Spread,
+    spread: Distribution,
     empty_fraction: f64,
 }
 
@@ -344,7 +303,7 @@ fn builder(
 
 /// The workloads that are measured.
 fn workloads(options: &Options) -> Vec<Workload> {
-    let spreads = Spread::ALL
+    let spreads = SPREADS
         .into_iter()
         .filter(|spread| options.workload.as_ref().is_none_or(|only| only == spread.name()));
     let shares = options.empty_fraction.map_or_else(|| vec![0.0, 0.5, 1.0], |only| vec![only]);
@@ -376,7 +335,7 @@ fn refit(dir: &Path, place: Place<'_>) -> Result<(), String> {
     let builder = builder(dir, items, size_ratio, configuration)?;
     let builder = builder.memory_budget(FILL_BUDGET_BYTES).no_wal(true).auto_compaction(false);
     let db = builder.bits_per_key(BITS_PER_KEY).open().map_err(said)?;
-    let mut picker = workload.spread.picker(items.count, items.seed ^ 1, items.seed);
+    let mut picker = Picker::new(workload.spread, items.count, items.seed ^ 1, items.seed);
     ask(&db, items, workload, &mut picker, (SEEN, COUNTED_LEAST, u64::MAX))?;
     db.refit().map_err(said)?;
     db.close().map_err(said)
@@ -400,7 +359,7 @@ fn measure(
     let env = Env { clock: Arc::new(QuickClock::new(QUICK_TIMES)), ..Env::real() };
     let builder = builder(dir, items, size_ratio, configuration)?.env(env);
     let db = builder.memory_budget(budget_bytes).read_only(true).open().map_err(said)?;
-    let mut picker = workload.spread.picker(items.count, items.seed ^ budget_bytes, items.seed);
+    let mut picker = Picker::new(workload.spread, items.count, items.seed ^ budget_bytes, items.seed);
     let warmed = ask(&db, items, workload, &mut picker, (warm, COUNTED_LEAST, u64::MAX))?;
     let before = db.stats();
     let since = Instant::now();
@@ -448,7 +407,7 @@ fn ask(
     let mut lookups = 0;
     while lookups < most && (lookups < least || lookups % 256 != 0 || begin.elapsed() < time) {
         lookups += 1;
-        let item = workload.spread.draw(picker, items.count);
+        let item = picker.pick(items.count);
         let absent = workload.empty_fraction > 0.0 && picker.rng().f64() < workload.empty_fraction;
         let expected = (!absent).then_some(item);
         let found = db
@@ -468,26 +427,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hot_parts_are_neighbours() {
-        let mut picker = Spread::Local.picker(1 << 20, 1, 1);
-        let mut parts = vec![0u32; HOT_PARTS as usize];
-        for _ in 0..100_000 {
-            let item = Spread::Local.draw(&mut picker, 1 << 20);
-            parts[(item / (1 << 10)) as usize] += 1;
-        }
-        parts.sort_unstable();
-        let hottest: u32 = parts[parts.len() - 10..].iter().sum();
-        assert!((30_000..50_000).contains(&hottest), "{hottest}");
-    }
-
-    #[test]
     fn a_small_tree_is_measured_and_answers_right() {
         let dir = tempfile::tempdir().expect("a directory");
         let items = Items { count: 20_000, entry_bytes: 64, seed: 1 };
         for configuration in &CONFIGURATIONS {
             let dir = dir.path().join(configuration.name);
             fill(&dir, items, 4, configuration).expect("filled");
-            let workload = Workload { spread: Spread::Local, empty_fraction: 0.5 };
+            let workload = Workload { spread: Distribution::ZipfLocal, empty_fraction: 0.5 };
             let place = Place { items, size_ratio: 4, configuration, workload, warm: Duration::ZERO };
             if configuration.name == "workload" {
                 refit(&dir, place).expect("refitted");

@@ -1,9 +1,10 @@
-//! Which item comes next: uniform, zipf, latest, hotspot, normal, beta.
+//! Which item comes next: uniform, zipf, zipf-local, latest, hotspot, normal, beta.
 //!
 //! A [`Picker`] draws item numbers below a count that may grow while it is used (inserts of a workload).
 //! The skewed ones draw a *rank* (0 is the hottest) and pass it through a [`Permutation`], so that hot
 //! items are spread over the whole key range (YCSB's "scrambled zipfian"); `latest` does not scramble,
-//! because there the newest items are the hot ones. `normal` and `beta` do not either: there hot items are neighbours.
+//! because there the newest items are the hot ones. `normal` and `beta` do not either: there hot items are neighbours,
+//! as in `zipf-local`, where not items are hot but parts of all of them in their order.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,6 +25,9 @@ const NORMAL_DEVIATION: f64 = 0.1;
 /// `beta`: its two shapes, whole numbers.
 const BETA_SHAPES: (usize, usize) = (2, 5);
 
+/// `zipf-local`: parts of all items of which some are hot, all items of a part alike: tenants, days, directories.
+const LOCAL_PARTS: u64 = 1024;
+
 /// How requests spread over items.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Distribution {
@@ -31,6 +35,8 @@ pub enum Distribution {
     Uniform,
     /// The item of rank r in proportion to 1 / r^0.99.
     Zipf,
+    /// As `Zipf`, over 1,024 parts of the items in order, scattered; within a part all items alike.
+    ZipfLocal,
     /// As `Zipf`, the newest item hottest.
     Latest,
     /// 80 % of the requests to 20 % of the items.
@@ -43,14 +49,15 @@ pub enum Distribution {
 
 impl Distribution {
     /// Every distribution.
-    pub const ALL: [Self; 6] =
-        [Self::Uniform, Self::Zipf, Self::Latest, Self::Hotspot, Self::Normal, Self::Beta];
+    pub const ALL: [Self; 7] =
+        [Self::Uniform, Self::Zipf, Self::ZipfLocal, Self::Latest, Self::Hotspot, Self::Normal, Self::Beta];
 
     /// The name in options and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
             Self::Zipf => "zipf",
+            Self::ZipfLocal => "zipf-local",
             Self::Latest => "latest",
             Self::Hotspot => "hotspot",
             Self::Normal => "normal",
@@ -91,10 +98,11 @@ impl Picker {
     /// `items` and `hot_seed` alone, so that threads with different seeds agree on it.
     pub fn new(distribution: Distribution, items: u64, seed: u64, hot_seed: u64) -> Self {
         let items = items.max(1);
+        let ranks = if distribution == Distribution::ZipfLocal { LOCAL_PARTS.min(items) } else { items };
         Self {
             distribution,
-            zipf: Zipf::new(items),
-            scramble: Permutation::new(items, hot_seed),
+            zipf: Zipf::new(ranks, ZIPF_EXPONENT),
+            scramble: Permutation::new(ranks, hot_seed),
             items,
             rng: Rng::with_seed(seed),
         }
@@ -106,6 +114,12 @@ impl Picker {
         match self.distribution {
             Distribution::Uniform => self.rng.u64(..self.items),
             Distribution::Zipf => self.scramble.at(self.zipf.rank(&mut self.rng)),
+            Distribution::ZipfLocal => {
+                let part = u128::from(self.scramble.at(self.zipf.rank(&mut self.rng)));
+                let (items, parts) = (u128::from(self.items), u128::from(LOCAL_PARTS.min(self.items)));
+                let bound = |part: u128| (items * part / parts) as u64;
+                self.rng.u64(bound(part)..bound(part + 1))
+            }
             Distribution::Latest => newest.saturating_sub(1).saturating_sub(self.zipf.rank(&mut self.rng)),
             Distribution::Hotspot => {
                 let hot = ((self.items as f64 * HOT_ITEMS) as u64).clamp(1, self.items);
@@ -148,12 +162,13 @@ fn beta(rng: &mut Rng) -> f64 {
     draws[BETA_SHAPES.0 - 1]
 }
 
-/// Ranks below n with probability in proportion to 1 / (rank + 1)^0.99, without a table of n sums.
+/// Ranks below n with probability in proportion to 1 / (rank + 1)^exponent, without a table of n sums.
 ///
 /// Rejection-inversion (Hörmann and Derflinger 1996): invert the integral of the density's continuous
 /// hull, and accept the rounded result unless it falls into the sliver between hull and histogram.
 #[derive(Clone, Copy, Debug)]
-struct Zipf {
+pub(crate) struct Zipf {
+    hull: Hull,
     items: f64,
     integral_first: f64,
     integral_last: f64,
@@ -161,39 +176,52 @@ struct Zipf {
 }
 
 impl Zipf {
-    fn new(items: u64) -> Self {
-        let items = items as f64;
+    /// Ranks of so many items, at least one, with an exponent above 0.
+    pub fn new(items: u64, exponent: f64) -> Self {
+        let (items, hull) = (items as f64, Hull { exponent });
         Self {
+            hull,
             items,
-            integral_first: integral(1.5) - 1.0,
-            integral_last: integral(items + 0.5),
-            shortcut: 2.0 - inverse_integral(integral(2.5) - density(2.0)),
+            integral_first: hull.integral(1.5) - 1.0,
+            integral_last: hull.integral(items + 0.5),
+            shortcut: 2.0 - hull.inverse_integral(hull.integral(2.5) - hull.density(2.0)),
         }
     }
 
+    /// A rank, from 0.
     #[inline]
-    fn rank(&self, rng: &mut Rng) -> u64 {
+    pub fn rank(&self, rng: &mut Rng) -> u64 {
         loop {
             let u = self.integral_last + rng.f64() * (self.integral_first - self.integral_last);
-            let x = inverse_integral(u);
+            let x = self.hull.inverse_integral(u);
             let k = (x + 0.5).floor().clamp(1.0, self.items);
-            if k - x <= self.shortcut || u >= integral(k + 0.5) - density(k) {
+            if k - x <= self.shortcut || u >= self.hull.integral(k + 0.5) - self.hull.density(k) {
                 return k as u64 - 1;
             }
         }
     }
 }
 
-fn density(x: f64) -> f64 {
-    x.powf(-ZIPF_EXPONENT)
+/// x^-exponent, its integral from 1, and the inverse of that.
+#[derive(Clone, Copy, Debug)]
+struct Hull {
+    exponent: f64,
 }
 
-fn integral(x: f64) -> f64 {
-    (x.powf(1.0 - ZIPF_EXPONENT) - 1.0) / (1.0 - ZIPF_EXPONENT)
-}
+impl Hull {
+    fn density(self, x: f64) -> f64 {
+        x.powf(-self.exponent)
+    }
 
-fn inverse_integral(y: f64) -> f64 {
-    (y * (1.0 - ZIPF_EXPONENT) + 1.0).max(0.0).powf(1.0 / (1.0 - ZIPF_EXPONENT))
+    fn integral(self, x: f64) -> f64 {
+        let power = 1.0 - self.exponent;
+        if power == 0.0 { x.ln() } else { (x.powf(power) - 1.0) / power }
+    }
+
+    fn inverse_integral(self, y: f64) -> f64 {
+        let power = 1.0 - self.exponent;
+        if power == 0.0 { y.exp() } else { (y * power + 1.0).max(0.0).powf(1.0 / power) }
+    }
 }
 
 #[cfg(test)]
@@ -221,6 +249,7 @@ mod tests {
         let draws = 400_000;
         let mut counts = counts(Distribution::Zipf, items, draws);
         counts.sort_unstable_by(|a, b| b.cmp(a));
+        let density = |rank| Hull { exponent: ZIPF_EXPONENT }.density(rank);
         let sum: f64 = (1..=items).map(|rank| density(rank as f64)).sum();
         for rank in [1usize, 2, 3, 10, 50] {
             let expected = draws as f64 * density(rank as f64) / sum;
@@ -237,6 +266,22 @@ mod tests {
         let latest = counts(Distribution::Latest, 1000, 50_000);
         assert!(latest[900..].iter().sum::<u64>() > 25_000, "the newest tenth gets most");
         assert!(latest[999] > latest[998] && latest[998] > latest[990]);
+    }
+
+    #[test]
+    fn local_zipf_has_hot_neighbours_anywhere() {
+        let items = 16 * LOCAL_PARTS + 5;
+        let counts = counts(Distribution::ZipfLocal, items, 100_000);
+        let parts = LOCAL_PARTS as usize;
+        let part = |number: usize| number * counts.len() / parts..(number + 1) * counts.len() / parts;
+        let mut sums: Vec<u64> = (0..parts).map(|number| counts[part(number)].iter().sum()).collect();
+        let hottest = (0..parts).max_by_key(|&number| sums[number]).expect("there are parts");
+        let within = &counts[part(hottest)];
+        let mean = sums[hottest] as f64 / within.len() as f64;
+        assert!(within.iter().all(|&count| (count as f64 / mean - 1.0).abs() < 0.25), "{within:?}");
+        sums.sort_unstable_by(|a, b| b.cmp(a));
+        // The ten hottest of 1,024 have 38.6 % by the law.
+        assert!((37_000..40_500).contains(&sums[..10].iter().sum::<u64>()), "{:?}", &sums[..10]);
     }
 
     #[test]

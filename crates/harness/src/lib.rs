@@ -5,6 +5,7 @@
 //! [`run`] drives one [`Workload`] against a database and returns a [`BenchResult`]. The same options give
 //! the same operations on every machine.
 //!
+//! [`trace`] has workloads as files: recorded ones, those of the K-V-Workload-Generator, and new ones by its options.
 //! [`lab`] has the papers' experiments.
 //!
 //! Not here: printing (crate `shamba-cli`), other engines.
@@ -30,6 +31,7 @@ mod result;
 mod run;
 pub mod situations;
 mod sorted;
+pub mod trace;
 pub mod tuning;
 mod values;
 pub mod watch;

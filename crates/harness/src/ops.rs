@@ -71,6 +71,14 @@ impl Meter {
         self.ops += count;
         self.busy_ns += ns;
     }
+
+    /// Counts `count` operations without a clock of their own, of together `ns`.
+    pub fn record_plain(&mut self, count: u64, ns: u64) {
+        self.ops += count;
+        self.busy_ns += ns;
+        self.plain.0 += count;
+        self.plain.1 += ns;
+    }
 }
 
 /// Makes and executes batches for one thread.
@@ -144,7 +152,7 @@ impl<'a> Batches<'a> {
         for op in &self.ops {
             self.execute_one(op, meter)?;
         }
-        self.count_plain(meter, nanos(begin.elapsed()));
+        meter.record_plain(self.ops.len() as u64, nanos(begin.elapsed()));
         Ok(())
     }
 
@@ -163,17 +171,9 @@ impl<'a> Batches<'a> {
             }
         }
         if !clocked {
-            self.count_plain(meter, nanos(begin.elapsed()));
+            meter.record_plain(self.ops.len() as u64, nanos(begin.elapsed()));
         }
         Ok(())
-    }
-
-    fn count_plain(&self, meter: &mut Meter, ns: u64) {
-        let count = self.ops.len() as u64;
-        meter.ops += count;
-        meter.busy_ns += ns;
-        meter.plain.0 += count;
-        meter.plain.1 += ns;
     }
 
     #[inline]
@@ -197,7 +197,7 @@ impl<'a> Batches<'a> {
     }
 }
 
-fn nanos(time: std::time::Duration) -> u64 {
+pub(crate) fn nanos(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

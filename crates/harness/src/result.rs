@@ -33,6 +33,10 @@ pub struct BenchResult {
     pub found_share: f64,
     /// The share that the workload must find in a database that its fill made; `None`: no saying.
     pub expected_found_share: Option<f64>,
+    /// Lookups of a replay whose answer its trace tells.
+    pub answers_checked: u64,
+    /// Those that found another answer.
+    pub answers_wrong: u64,
     /// Digests computed per point lookup.
     pub hashes_per_get: f64,
     /// Filters consulted per point lookup.
@@ -97,6 +101,8 @@ impl BenchResult {
             cpu_ns_per_op: totals.cpu_ns as f64 / ops,
             found_share: if totals.lookups == 0 { 0.0 } else { totals.found as f64 / totals.lookups as f64 },
             expected_found_share: totals.expected_share(),
+            answers_checked: totals.answers.checked,
+            answers_wrong: totals.answers.wrong,
             hashes_per_get: per_get(stats.hashes),
             filters_per_get: per_get(stats.filters_consulted),
             modules_per_get: per_get(stats.modules_tested),

@@ -3,6 +3,8 @@
 //! Not here: what an operation does ([`crate::ops`]), what the figures mean ([`crate::result`]).
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -16,6 +18,8 @@ use crate::ops::{Batches, Meter, Request, Verb};
 use crate::permute::Permutation;
 use crate::result::BenchResult;
 use crate::sorted::sorted_items;
+use crate::trace::replay::{Answers, replay};
+use crate::trace::{TraceError, TraceReader};
 use crate::values::Values;
 use crate::workload::Workload;
 
@@ -58,6 +62,8 @@ pub struct Options {
     /// The workload's number among those of a run, from 0: each draws its items anew. Otherwise one that reads what the
     /// one before it read, in the same order, finds a cache that this order has filled.
     pub turn: u64,
+    /// The trace that `replay` carries out.
+    pub trace: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -75,6 +81,7 @@ impl Default for Options {
             multi_get: 32,
             seed: 1,
             turn: 0,
+            trace: None,
         }
     }
 }
@@ -88,7 +95,22 @@ impl Options {
     /// # Errors
     /// [`Error::Options`] naming the option of `shamba bench`, its bounds and its value.
     pub fn check(&self, workload: Workload) -> Result<(), Error> {
+        if workload == Workload::Replay {
+            self.trace()?;
+        }
         self.keys(workload).map(|_| ())
+    }
+
+    /// The trace of a replay, from its beginning.
+    pub(crate) fn trace(&self) -> Result<TraceReader, Error> {
+        let path =
+            self.trace.as_ref().ok_or_else(|| Error::Options("replay needs --trace FILE".to_owned()))?;
+        if self.threads > 1 {
+            return Err(Error::Options(
+                "replay keeps the order of its trace: --threads must be 1".to_owned(),
+            ));
+        }
+        Ok(TraceReader::open(path)?)
     }
 
     /// The keys of `workload`.
@@ -136,6 +158,10 @@ pub enum Error {
     Options(String),
     /// The engine failed.
     Engine(shamba::Error),
+    /// A trace is not as it should be, or cannot be read.
+    Trace(TraceError),
+    /// A file could not be written: what was done, and why not.
+    File(String, io::Error),
 }
 
 impl fmt::Display for Error {
@@ -143,6 +169,8 @@ impl fmt::Display for Error {
         match self {
             Self::Options(text) => f.write_str(text),
             Self::Engine(error) => error.fmt(f),
+            Self::Trace(error) => error.fmt(f),
+            Self::File(what, error) => write!(f, "{what}: {error}"),
         }
     }
 }
@@ -150,9 +178,16 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Options(_) => None,
+            Self::Options(_) | Self::Trace(_) => None,
             Self::Engine(error) => error.source(),
+            Self::File(_, error) => Some(error),
         }
+    }
+}
+
+impl From<TraceError> for Error {
+    fn from(error: TraceError) -> Self {
+        Self::Trace(error)
     }
 }
 
@@ -175,12 +210,12 @@ impl Progress {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
 
-    fn begin(&self, total: u64) {
+    pub(crate) fn begin(&self, total: u64) {
         self.done.store(0, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
     }
 
-    fn add(&self, ops: u64) {
+    pub(crate) fn add(&self, ops: u64) {
         self.done.fetch_add(ops, Ordering::Relaxed);
     }
 }
@@ -200,8 +235,11 @@ pub(crate) struct Totals {
     pub cpu_ns: u64,
     pub lookups: u64,
     pub found: u64,
-    expected: u64,
-    foreseeable: bool,
+    pub answers: Answers,
+    /// Lookups that have to find their key.
+    pub expected: u64,
+    /// Whether that is known.
+    pub foreseeable: bool,
 }
 
 impl Totals {
@@ -222,6 +260,9 @@ pub fn run(
     options: &Options,
     progress: &Progress,
 ) -> Result<BenchResult, Error> {
+    if workload == Workload::Replay {
+        return replay(db, options, progress);
+    }
     let job = Job::new(db, workload, options, progress)?;
     if workload.reads() {
         db.wait_idle()?;
@@ -503,8 +544,8 @@ impl<'a> Requests<'a> {
                 self.or_insert(0.95, Verb::Scan(entries))
             }
             Workload::YcsbF => self.either(0.5, Verb::Get, Verb::Update),
-            Workload::ReadSeq | Workload::ReadReverse | Workload::Queue => {
-                unreachable!("walks and queues have their own loops")
+            Workload::ReadSeq | Workload::ReadReverse | Workload::Queue | Workload::Replay => {
+                unreachable!("walks, queues and replays have their own loops")
             }
         }
     }

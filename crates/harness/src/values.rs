@@ -29,8 +29,13 @@ impl Values {
 
     /// Writes a value over `value`; `number` says where in the pool its random half starts.
     pub fn write(&self, number: u64, value: &mut Vec<u8>) {
+        self.write_sized(self.size, number, value);
+    }
+
+    /// [`Self::write`] for a value of another size.
+    pub fn write_sized(&self, size: usize, number: u64, value: &mut Vec<u8>) {
         value.clear();
-        let mut random = self.size / 2;
+        let mut random = size / 2;
         let mut at = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) as usize % POOL_BYTES;
         while random > 0 {
             let take = random.min(POOL_BYTES - at);
@@ -38,7 +43,7 @@ impl Values {
             random -= take;
             at = 0;
         }
-        value.resize(self.size, b'v');
+        value.resize(size, b'v');
     }
 }
 

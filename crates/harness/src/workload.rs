@@ -52,6 +52,8 @@ workloads! {
     DeleteRandom = "deleterandom",
     /// First in, first out: `num` puts at the tail and as many takes of the head.
     Queue = "queue",
+    /// Carries out the operations of a trace, in their order.
+    Replay = "replay",
     /// YCSB A: 50 % gets, 50 % updates, zipf.
     YcsbA = "ycsb-a",
     /// YCSB B: 95 % gets, 5 % updates, zipf.
@@ -101,7 +103,7 @@ impl Workload {
 
     /// Whether items may be gone after it.
     pub fn deletes(self) -> bool {
-        matches!(self, Self::DeleteRandom)
+        matches!(self, Self::DeleteRandom | Self::Replay)
     }
 }
 

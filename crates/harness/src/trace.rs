@@ -1,0 +1,20 @@
+//! Workloads as files: read, replayed, made up.
+//!
+//! The lines are those of [`shamba::trace`] (`docs/formats/trace.md`): what a database recorded of itself, or what the
+//! K-V-Workload-Generator writes. [`TraceReader`] reads them strictly, one at a time; [`crate::Workload::Replay`] carries them out, measured;
+//! [`Generator`] makes them up, seeded, by the K-V-Workload-Generator's options; [`Preset`] has the mixes of the papers.
+
+pub(crate) mod generate;
+pub(crate) mod interleave;
+pub(crate) mod live;
+pub(crate) mod options;
+pub(crate) mod preset;
+pub(crate) mod reader;
+pub(crate) mod replay;
+pub(crate) mod spread;
+
+pub use generate::Generator;
+pub use options::{Entries, Made, Mix};
+pub use preset::{Phase, Preset};
+pub use reader::{TraceError, TraceReader};
+pub use spread::Spread;

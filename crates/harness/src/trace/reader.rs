@@ -1,0 +1,204 @@
+//! Reading a trace: one line at a time, strictly, with the place of whatever is wrong.
+//!
+//! Not here: what a line may say ([`shamba::trace::Line`]).
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use shamba::trace::Line;
+
+/// The version of the format that is read.
+const VERSION: u64 = 1;
+/// The longest line: no operation whose value is spelled out in full is longer than four times the longest value.
+const LINE_BYTES_MAX: u64 = (1 << 30) + (1 << 20);
+
+/// Why a trace could not be read.
+#[derive(Debug)]
+pub enum TraceError {
+    /// The file could not be opened or read.
+    Io(PathBuf, io::Error),
+    /// A line is not as it should be.
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Line { path, line, reason } => write!(f, "{}, line {line}: {reason}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for TraceError {}
+
+/// Reads a trace.
+pub struct TraceReader {
+    path: PathBuf,
+    file: Box<dyn BufRead + Send>,
+    line: Vec<u8>,
+    /// Lines read so far.
+    lines: u64,
+    /// Bytes read so far.
+    bytes: u64,
+    /// Operations read so far.
+    operations: u64,
+    ended: bool,
+}
+
+impl TraceReader {
+    /// Opens the trace at `path`.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`].
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let file = File::open(path).map_err(|error| TraceError::Io(path.to_path_buf(), error))?;
+        Ok(Self::of(path, Box::new(BufReader::with_capacity(1 << 20, file))))
+    }
+
+    /// Reads the trace from `file`; errors name `path`.
+    pub fn of(path: &Path, file: Box<dyn BufRead + Send>) -> Self {
+        let path = path.to_path_buf();
+        Self { path, file, line: Vec::new(), lines: 0, bytes: 0, operations: 0, ended: false }
+    }
+
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether the line was met that says that nothing is missing. Generated files have none.
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The next line that is no remark; `None` at the end.
+    ///
+    /// # Errors
+    /// What reading says, and what is wrong with the line.
+    pub fn next_line(&mut self) -> Result<Option<Line<'_>>, TraceError> {
+        loop {
+            if !self.read()? {
+                return Ok(None);
+            }
+            if self.line.first() != Some(&b'#') {
+                break;
+            }
+            self.remark()?;
+        }
+        if self.ended {
+            return Err(self.wrong("there is more behind the end of the trace"));
+        }
+        match Line::parse(&self.line) {
+            Ok(line) => {
+                self.operations += u64::from(line.is_operation());
+                Ok(Some(line))
+            }
+            Err(reason) => Err(self.wrong(reason)),
+        }
+    }
+
+    /// That the line at hand is wrong.
+    pub fn wrong(&self, reason: impl Into<String>) -> TraceError {
+        TraceError::Line { path: self.path.clone(), line: self.lines, reason: reason.into() }
+    }
+
+    fn remark(&mut self) -> Result<(), TraceError> {
+        let line = match Line::parse(&self.line) {
+            Ok(line) => line,
+            Err(reason) => return Err(self.wrong(reason)),
+        };
+        match line {
+            Line::Header { version } if version != VERSION => {
+                Err(self.wrong(format!("a trace of version {version}; this build reads version {VERSION}")))
+            }
+            Line::Header { .. } if self.lines > 1 => Err(self.wrong("another trace begins here")),
+            Line::End { operations } if operations != self.operations => Err(self.wrong(format!(
+                "{operations} operations should be before this line, and {} are",
+                self.operations
+            ))),
+            Line::End { .. } => {
+                self.ended = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the next line without its end; false at the end of the file.
+    fn read(&mut self) -> Result<bool, TraceError> {
+        self.line.clear();
+        let mut rest = (&mut self.file).take(LINE_BYTES_MAX);
+        let bytes = rest
+            .read_until(b'\n', &mut self.line)
+            .map_err(|error| TraceError::Io(self.path.clone(), error))?;
+        if bytes == 0 {
+            return Ok(false);
+        }
+        self.lines += 1;
+        self.bytes += bytes as u64;
+        match self.line.pop() {
+            Some(b'\n') => Ok(true),
+            _ if bytes as u64 == LINE_BYTES_MAX => {
+                Err(self.wrong(format!("more than {LINE_BYTES_MAX} bytes")))
+            }
+            _ => Err(self.wrong("the line was cut off: nothing ends it")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(text: &'static str) -> TraceReader {
+        TraceReader::of(Path::new("t"), Box::new(text.as_bytes()))
+    }
+
+    fn lines(text: &'static str) -> Result<u64, String> {
+        let mut reader = reader(text);
+        let mut lines = 0;
+        while reader.next_line().map_err(|error| error.to_string())?.is_some() {
+            lines += 1;
+        }
+        Ok(lines)
+    }
+
+    #[test]
+    fn remarks_are_passed_over_and_counts_hold() {
+        assert_eq!(lines(""), Ok(0));
+        assert_eq!(lines("# shamba trace 1\nI k *5\nK other\n# nothing\nQ k -\n# end 2\n"), Ok(3));
+        assert_eq!(lines("Q k\n"), Ok(1));
+        let mut reader = reader("Q k\n# end 1\n# remark\n");
+        while reader.next_line().expect("fine").is_some() {}
+        assert!(reader.is_ended());
+        assert_eq!(reader.bytes_read(), 21);
+    }
+
+    #[test]
+    fn what_is_wrong_names_the_file_and_the_line() {
+        for (text, error) in [
+            ("Q k\nQ\n", "t, line 2: Q KEY, with + or - behind it or not is expected"),
+            ("Q k\n\nQ k\n", "t, line 2: an operation is missing"),
+            ("Q k\r\n", "t, line 1: the byte \\x0d at byte 1 of \"k\\r\" must be escaped"),
+            ("Q k\nQ ke", "t, line 2: the line was cut off: nothing ends it"),
+            ("# shamba trace 2\n", "t, line 1: a trace of version 2; this build reads version 1"),
+            ("Q k\n# shamba trace 1\n", "t, line 2: another trace begins here"),
+            ("Q k\n# end 2\n", "t, line 2: 2 operations should be before this line, and 1 are"),
+            ("# end 0\nQ k\n", "t, line 2: there is more behind the end of the trace"),
+        ] {
+            assert_eq!(lines(text), Err(error.to_owned()), "{text:?}");
+        }
+        let error = TraceReader::open(Path::new("/no/such/trace")).err().expect("not there");
+        assert!(error.to_string().starts_with("/no/such/trace: "), "{error}");
+    }
+}

@@ -19,6 +19,7 @@ use std::io;
 use std::path::Path;
 
 use shamba::ErrorKind;
+use shamba_harness::trace::TraceError;
 
 /// The exit code of wrong input data.
 pub const BAD_INPUT: u8 = 65;
@@ -30,7 +31,7 @@ pub enum Failure {
     Engine(shamba::Error),
     /// The command line asks for something that cannot be.
     Usage(String),
-    /// Input data (lines of `load` or `batch`) is malformed.
+    /// Input data (lines of `load`, `batch` or a trace) is malformed.
     Data(String),
     /// A file that is not the database's could not be read or written.
     Io(String, io::Error),
@@ -123,6 +124,11 @@ impl From<shamba_harness::Error> for Failure {
         match error {
             shamba_harness::Error::Options(text) => Self::Usage(text),
             shamba_harness::Error::Engine(error) => Self::Engine(error),
+            shamba_harness::Error::Trace(TraceError::Io(path, error)) => {
+                Self::io(path.display().to_string(), error)
+            }
+            shamba_harness::Error::Trace(error) => Self::Data(error.to_string()),
+            shamba_harness::Error::File(what, error) => Self::io(what, error),
         }
     }
 }

@@ -6,11 +6,12 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use shamba::{Builder, Db, ErrorKind, Event, EventListener};
+use shamba::{Builder, Db, ErrorKind, Event, EventListener, Recording};
 
 use crate::exit::Failure;
 use crate::options::{EngineOptions, ReaderOptions};
-use crate::output::warn;
+use crate::output::{note, warn};
+use crate::sizes::counted;
 
 /// Opens a database to write, and makes it if it is not there.
 ///
@@ -43,6 +44,20 @@ fn open(builder: Builder) -> Result<Db, Failure> {
     let db = builder.event_listener(warnings.clone()).open().map_err(as_typed)?;
     db.warnings().iter().for_each(|text| warnings.say(text));
     Ok(db)
+}
+
+/// Ends a recording and says what is in it.
+///
+/// # Errors
+/// Why the file is not whole.
+pub fn finish(recording: Recording, path: &Path) -> Result<(), Failure> {
+    let operations = recording.finish()?.operations;
+    note(format!(
+        "shamba: {} recorded in {}",
+        counted(operations, "operation", "operations"),
+        path.display()
+    ));
+    Ok(())
 }
 
 /// An error that begins with an option's name gets it as it is typed.

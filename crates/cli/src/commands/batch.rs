@@ -53,6 +53,9 @@ pub struct BatchArgs {
     /// Keys and values are hex
     #[arg(long)]
     hex: bool,
+    /// Record what is done as a trace, in a file that must not be there
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     #[command(flatten)]
     engine: EngineOptions,
 }
@@ -64,12 +67,18 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
         return Ok(());
     }
     let db = open::create(&args.db, &args.engine)?;
+    let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
     let mut session = Session::new(&db, Notation::from_switch(args.hex));
     let result = session.run(&mut input, out);
     let first_error = session.first_error;
+    let recorded = match (recording, &args.record) {
+        (Some(recording), Some(path)) => open::finish(recording, path),
+        _ => Ok(()),
+    };
     // Whether or not somebody still reads the replies, the database is closed cleanly.
     let closed = db.close();
     result?;
+    recorded?;
     match (first_error, closed) {
         (None, closed) => Ok(closed?),
         (Some(code), closed) => {

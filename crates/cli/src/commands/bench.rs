@@ -21,7 +21,7 @@ pub struct BenchArgs {
     /// The database; made if it is not there
     db: PathBuf,
     /// Workloads: fillseq, fillrandom, overwrite, readrandom, readmissing, multireadrandom,
-    /// multireadmissing, readseq, readreverse, seekrandom, readwhilewriting, deleterandom, queue, ycsb-a to ycsb-f
+    /// multireadmissing, readseq, readreverse, seekrandom, readwhilewriting, deleterandom, queue, replay, ycsb-a to ycsb-f
     #[arg(required = true, value_name = "NAME", value_parser = str::parse::<Workload>)]
     names: Vec<Workload>,
     /// Items that the database holds or is filled with
@@ -42,7 +42,7 @@ pub struct BenchArgs {
     /// Threads that share the operations
     #[arg(long, default_value_t = 1)]
     threads: u32,
-    /// How operations spread over items: uniform, zipf, latest, hotspot, normal or beta
+    /// How operations spread over items: uniform, zipf, zipf-local, latest, hotspot, normal or beta
     #[arg(long, value_name = "NAME", default_value_t = Distribution::Uniform)]
     distribution: Distribution,
     /// Share of the lookups of readrandom, multireadrandom, seekrandom and readwhilewriting that ask for absent
@@ -58,6 +58,15 @@ pub struct BenchArgs {
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// The trace that replay carries out: recorded, or of lab generate or the K-V-Workload-Generator
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Fail if a lookup of replay answers otherwise than its trace says
+    #[arg(long, requires = "trace")]
+    check_answers: bool,
+    /// Record what all workloads do as a trace, in a file that must not be there
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Let fills write into a database that is not empty
     #[arg(long)]
     use_existing: bool,
@@ -86,10 +95,15 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
         multi_get: args.multi_get,
         seed: args.seed,
         turn: 0,
+        trace: args.trace.clone(),
     };
+    if args.trace.is_some() && !args.names.contains(&Workload::Replay) {
+        return Err(Failure::Usage("--trace is for the workload replay".to_owned()));
+    }
     // All of them before a database is made, or the first of them runs for an hour.
     args.names.iter().try_for_each(|&workload| options.check(workload))?;
     let db = open::create(&args.db, &args.engine)?;
+    let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
     // Whether the database holds what a fill of this run wrote, so that what reads must find is known.
     let mut known = false;
     for (turn, &workload) in (0..).zip(&args.names) {
@@ -103,7 +117,8 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
             }
             known = empty;
         }
-        let result = watched(&db, workload, &Options { turn, ..options })?;
+        let result = watched(&db, workload, &Options { turn, ..options.clone() })?;
+        check_answers(args, &result)?;
         if let Some(expected) = result.expected_found_share.filter(|_| known)
             && (result.found_share - expected).abs() > 1e-9
         {
@@ -112,7 +127,8 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
                 "{workload} found the share {found} of its keys where {expected} are in the database"
             )));
         }
-        let absent = matches!(workload, Workload::ReadMissing | Workload::MultiReadMissing);
+        let absent =
+            matches!(workload, Workload::ReadMissing | Workload::MultiReadMissing | Workload::Replay);
         if !known && workload.reads() && result.found_share == 0.0 && !absent {
             warn(format!(
                 "{workload} found nothing: is the database filled with the same --num, --key-size and --key-shape?"
@@ -129,7 +145,24 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
         }
         out.flush()?;
     }
+    if let (Some(recording), Some(path)) = (recording, &args.record) {
+        open::finish(recording, path)?;
+    }
     Ok(db.close()?)
+}
+
+/// Tells of lookups of a replay that answered otherwise than its trace says: the database is another one, or wrong.
+fn check_answers(args: &BenchArgs, result: &BenchResult) -> Result<(), Failure> {
+    let BenchResult { answers_checked, answers_wrong, .. } = *result;
+    if answers_wrong == 0 {
+        return Ok(());
+    }
+    let text = format!("{answers_wrong} of {answers_checked} lookups answered otherwise than the trace says");
+    if args.check_answers {
+        return Err(Failure::Data(text));
+    }
+    warn(format!("{text}: was the database another one?"));
+    Ok(())
 }
 
 /// Runs a workload beside a progress bar.
@@ -187,6 +220,8 @@ fn object(result: &BenchResult) -> Value {
         "p999_ns": result.p999_ns,
         "cpu_ns_per_op": result.cpu_ns_per_op,
         "found_share": result.found_share,
+        "answers_checked": result.answers_checked,
+        "answers_wrong": result.answers_wrong,
         "hashes_per_get": result.hashes_per_get,
         "filters_per_get": result.filters_per_get,
         "modules_per_get": result.modules_per_get,

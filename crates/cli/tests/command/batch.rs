@@ -206,3 +206,16 @@ fn a_keyspace_is_made_for_writes_that_are_done_and_no_others() {
     let replies: Vec<&str> = run.out.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
     assert_eq!(replies, ["err", "ok", "queued", "err"]);
 }
+
+#[test]
+fn what_a_batch_did_is_recorded() {
+    let dir = Dir::new();
+    let (db, trace) = (dir.path("db"), dir.path("trace.txt"));
+    let input = b"put a 1\nget a\nbegin\ndel a\ndelrange b c\ncommit\nget a\n";
+    run_with(["batch", &db, "--record", &trace], input).ok();
+    let text = std::fs::read_to_string(&trace).expect("written");
+    let lines = ["I a *1", "Q a +", "D a", "X b c", "Q a -", "# end 5"];
+    assert_eq!(text, format!("# shamba trace 1\n{}\n", lines.join("\n")));
+    let error = run_with(["batch", &db, "--record", &trace], input).fails(3);
+    assert!(error.contains("trace.txt"), "{error}");
+}

@@ -25,7 +25,7 @@ const NAMES: [&str; 19] = [
     "deleterandom",
     "readseq",
 ];
-const FIELDS: [&str; 30] = [
+const FIELDS: [&str; 32] = [
     "schema",
     "name",
     "ops",
@@ -37,6 +37,8 @@ const FIELDS: [&str; 30] = [
     "p999_ns",
     "cpu_ns_per_op",
     "found_share",
+    "answers_checked",
+    "answers_wrong",
     "hashes_per_get",
     "filters_per_get",
     "modules_per_get",
@@ -108,7 +110,7 @@ fn fills_refuse_what_is_not_empty() {
 fn shapes_and_distributions() {
     let dir = Dir::new();
     for shape in ["random", "sequential", "path", "url", "prefix-time"] {
-        for distribution in ["uniform", "zipf", "latest", "hotspot", "normal", "beta"] {
+        for distribution in ["uniform", "zipf", "zipf-local", "latest", "hotspot", "normal", "beta"] {
             let db = dir.path(&format!("{shape}-{distribution}"));
             let out = run([
                 "bench",
@@ -166,4 +168,54 @@ fn options_that_make_no_sense_are_usage_errors() {
     run(["bench", &db, "fillseq", "--num", "10"]).ok();
     assert_eq!(run(["bench", &db, "fillseq", "--num", "10"]).out, "", "nor a heading before a refused fill");
     assert!(run(["bench", "--help"]).ok().contains("readrandom, multireadrandom, seekrandom"));
+}
+
+#[test]
+fn what_a_bench_recorded_is_replayed_with_the_same_answers() {
+    let dir = Dir::new();
+    let (db, copy, trace) = (dir.path("db"), dir.path("copy"), dir.path("trace.txt"));
+    let size = ["--num", "500", "--value-size", "30"];
+    let names = ["fillrandom", "readrandom", "ycsb-f", "seekrandom", "deleterandom"];
+    run(["bench", &db].iter().chain(&names).chain(&size).chain(&["--record", &trace])).ok();
+    let text = std::fs::read_to_string(&trace).expect("written");
+    assert!(text.starts_with("# shamba trace 1\nI ") && text.contains("\n# end "), "{text}");
+    let out = run(["bench", &copy, "replay", "--trace", &trace, "--check-answers", "--json"]).ok();
+    let object: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(object["name"], "replay");
+    assert!(object["answers_checked"].as_u64() > Some(500), "{object}");
+    assert_eq!(object["answers_wrong"], 0);
+    let lengths = |db: &str| -> Vec<(String, usize)> {
+        let dump = run(["dump", db]).ok();
+        let pair = |line: &str| line.split_once('\t').map(|(key, value)| (key.to_owned(), value.len()));
+        dump.lines().map(|line| pair(line).expect("key, tab, value")).collect()
+    };
+    let left = lengths(&db);
+    assert!(left.len() < 500 && !left.is_empty());
+    assert_eq!(lengths(&copy), left);
+    // On a database that holds something else the answers are others.
+    let more = dir.path("more");
+    run(["bench", &more, "fillrandom", "--num", "500", "--seed", "2"]).ok();
+    run(["bench", &more, "replay", "--trace", &trace]).ok();
+    let again = run(["bench", &db, "replay", "--trace", &trace, "--record", &trace]).fails(3);
+    assert!(again.contains("trace.txt"), "{again}");
+}
+
+#[test]
+fn replays_that_cannot_be_are_refused() {
+    let dir = Dir::new();
+    let (db, trace) = (dir.path("db"), dir.path("trace.txt"));
+    std::fs::write(&trace, "I a bc\nQ a -\nQ a\nU a\n").expect("written");
+    let error = run(["bench", &db, "replay"]).fails(64);
+    assert!(error.contains("--trace"), "{error}");
+    let error = run(["bench", &db, "readseq", "--trace", &trace]).fails(64);
+    assert!(error.contains("replay"), "{error}");
+    run(["bench", &db, "replay", "--trace", &dir.path("absent")]).fails(3);
+    assert!(!std::path::Path::new(&db).exists(), "nothing is made before the trace is there");
+    let error = run(["bench", &db, "replay", "--trace", &trace]).fails(65);
+    assert!(error.contains("trace.txt, line 4: U KEY VALUE is expected"), "{error}");
+    std::fs::write(&trace, "Q a -\n").expect("written");
+    run(["put", &db, "a", "b"]).ok();
+    run(["bench", &db, "replay", "--trace", &trace]).ok();
+    let error = run(["bench", &db, "replay", "--trace", &trace, "--check-answers"]).fails(65);
+    assert!(error.contains("1 of 1 lookups answered otherwise"), "{error}");
 }

@@ -1,9 +1,11 @@
 //! `shamba lab`: the papers' experiments on this machine.
 //!
 //! `list` names them, `run` carries some out and `all` every one, each leaving a table, a picture and a result in a folder;
-//! `report` makes a page of what lies there. One that fails does not keep the others from running.
+//! `report` makes a page of what lies there; `generate` writes workloads as text. One that fails does not keep the others from running.
 //!
 //! Not here: the experiments ([`shamba_harness::lab`]).
+
+mod generate;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -34,6 +36,8 @@ enum LabCommand {
     All(AllArgs),
     /// Make a page of the results in a folder
     Report(ReportArgs),
+    /// Write a workload as text, by the options of the K-V-Workload-Generator, for bench replay
+    Generate(generate::GenerateArgs),
 }
 
 #[derive(Args)]
@@ -125,6 +129,7 @@ pub fn run(args: &LabArgs, out: &mut Out) -> Result<(), Failure> {
                 |experiment: &&Experiment| args.paper.is_none_or(|paper| paper.paper() == experiment.paper);
             carry_out(&lab::all().into_iter().filter(wanted).collect::<Vec<_>>(), &args.how, out)
         }
+        LabCommand::Generate(args) => generate::run(args, out),
         LabCommand::Report(args) => {
             let (paths, count) = lab::report(&args.out).map_err(failed)?;
             let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();

@@ -54,3 +54,47 @@ fn what_cannot_be_run_is_said() {
     let dir = Dir::new();
     assert!(run(["lab", "report", "--out", &dir.path("none")]).fails(3).contains("none"));
 }
+
+#[test]
+fn generated_workloads_are_replayed_and_answer_as_they_say() {
+    let dir = Dir::new();
+    let (db, file) = (dir.path("db"), dir.path("mix.txt"));
+    let options = "-I 400 -U 50 -D 20 -R 1 -y 0.01 -Q 300 -S 5 -Y 0.02 -Z 0.4 -z 0.5 -E 64 -L 0.25 --UZ 0.3 --UE 0.2 \
+                   --ID 1 --ID_NDEV 5 --UD 2 --UD_BALPHA 2 --ED 3 --ED_ZALPHA 0.8 --ZD 1 --ZD_NMP 0.3 --answers --json";
+    let args = || ["lab", "generate", "--out", &file].into_iter().chain(options.split_whitespace());
+    let made: Value = serde_json::from_str(&run(args()).ok()).expect("JSON");
+    assert_eq!((&made["operations"], &made["empty_lookups"]), (&776.into(), &120.into()));
+    run(args()).fails(3);
+    let out = run(["bench", &db, "replay", "--trace", &file, "--check-answers", "--json"]).ok();
+    let result: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((&result["ops"], &result["answers_checked"]), (&776.into(), &300.into()));
+    assert_eq!(run(["dump", &db]).ok().lines().count() as u64, made["live_keys"].as_u64().expect("a count"));
+}
+
+#[test]
+fn workloads_of_the_papers_come_in_parts() {
+    let dir = Dir::new();
+    let (db, out) = (dir.path("db"), dir.path("shifting"));
+    let shifting = ["--workload", "shifting", "--divide", "20000", "--lengths", "--answers"];
+    let told = run(["lab", "generate", "--out", &out].iter().chain(&shifting)).ok();
+    assert_eq!(told.lines().count(), 4, "{told}");
+    for (part, found) in [("load", 0.0), ("none-empty", 1.0), ("half-empty", 0.5), ("all-empty", 0.0)] {
+        let file = format!("{out}.{part}");
+        let out = run(["bench", &db, "replay", "--trace", &file, "--check-answers", "--json"]).ok();
+        let result: Value = serde_json::from_str(&out).expect("JSON");
+        assert_eq!(result["found_share"], found, "{part}");
+    }
+    // What comes before can be another file.
+    let (load, more) = (dir.path("load"), dir.path("more"));
+    run(["lab", "generate", "--out", &load, "-I", "50", "-E", "40"]).ok();
+    run(["lab", "generate", "--out", &more, "--preload", &load, "-Q", "20", "-E", "40", "--answers"]).ok();
+    let db = dir.path("other");
+    run(["bench", &db, "replay", "--trace", &load]).ok();
+    run(["bench", &db, "replay", "--trace", &more, "--check-answers"]).ok();
+    let error = run(["lab", "generate", "--out", &dir.path("x"), "--preload", &load, "-Q", "9", "-E", "41"])
+        .fails(65);
+    assert!(error.contains("line 1"), "{error}");
+    let error = run(["lab", "generate", "--out", &dir.path("x"), "-Q", "1"]).fails(64);
+    assert!(error.contains("-I"), "{error}");
+    assert!(!std::path::Path::new(&dir.path("x")).exists(), "what cannot be made leaves no file");
+}

@@ -204,6 +204,8 @@ impl Core {
         }
         let mut charge = Charge::new(&self.ledger, LedgerPart::Logs, 0);
         self.charge_memory(&mut charge, BUFFER_BYTES as u64);
+        // Nobody writes meanwhile: every write is before the recording and seen by all of its reads, or in it.
+        let _writing = lock(&self.writing);
         let mut open = lock(&self.recorder.open);
         if let Some(other) = &*open {
             let path = other.path.display();

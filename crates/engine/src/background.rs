@@ -8,8 +8,8 @@
 //! off and is reported, never a silent stop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use shamba_env::JoinHandle;
@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
+use crate::sync::MutexGuard;
 
 /// First wait after a failure; doubles with each further one.
 const BACK_OFF_MS: u64 = 20;
@@ -491,3 +492,6 @@ impl Core {
         unflushed + keyspaces.values().map(unmerged).sum::<u64>()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use shamba_env::{Env, FileLock};
@@ -31,6 +31,7 @@ use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::planted::{Defect, is_planted};
+use crate::published::Published;
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
 use crate::redesign::History;
@@ -39,6 +40,7 @@ use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::TreeStatistics;
 use crate::statistics::file::Saved;
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::trace::Recorder;
 use crate::version::Version;
 use crate::version::manifest::{ManifestState, ManifestWriter};
@@ -46,9 +48,9 @@ use crate::view::{View, ViewSource};
 use crate::wal::{ValueLog, WalWriter};
 use crate::workload::Observation;
 use crate::write::queue::CommitQueue;
+use crate::write::room::Room;
 use crate::write::rotate::ActiveMemtables;
 use crate::write::side::SideFile;
-use crate::write::stall::Room;
 
 /// Different warnings that are remembered; a listener hears of more.
 const WARNINGS_MAX: usize = 1_000;
@@ -62,8 +64,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct KeyspaceCore {
     pub id: KeyspaceId,
     pub name: String,
-    view: ArcSwap<View>,
-    publishing: Mutex<()>,
+    view: Published<View>,
     pub dropped: AtomicBool,
     closed: Arc<AtomicBool>,
     /// What sampled lookups saw here.
@@ -79,12 +80,11 @@ impl KeyspaceCore {
         closed: Arc<AtomicBool>,
     ) -> Self {
         let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(memtable)];
-        let view = ArcSwap::from_pointee(View::new(id, memtables, version));
+        let view = Published::new(View::new(id, memtables, version));
         Self {
             id,
             name,
             view,
-            publishing: Mutex::new(()),
             dropped: AtomicBool::new(false),
             closed,
             statistics: TreeStatistics::default(),
@@ -112,9 +112,7 @@ impl KeyspaceCore {
 
     /// Replaces the view by one made from it.
     pub fn publish(&self, change: impl FnOnce(&View) -> View) {
-        let _publishing = lock(&self.publishing);
-        let next = change(&self.view.load());
-        self.view.store(Arc::new(next));
+        self.view.replace(change);
     }
 
     /// Whether the keyspace can be used.

@@ -24,6 +24,7 @@ use crate::read::reader::{HashedKey, ReadAt, ReadOptions};
 use crate::settings::Settings;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
+use crate::sync::Mutex;
 use crate::verify::CheckReport;
 use crate::version::current::CURRENT;
 use crate::wal::OpRef;
@@ -38,7 +39,7 @@ pub struct Db {
 
 struct Handle {
     core: Arc<Core>,
-    workers: std::sync::Mutex<Vec<JoinHandle>>,
+    workers: Mutex<Vec<JoinHandle>>,
 }
 
 impl Handle {
@@ -241,7 +242,7 @@ impl Db {
             .keyspace(crate::ids::KeyspaceId(0))
             .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;
         let workers = core.start_workers()?;
-        let handle = Arc::new(Handle { core, workers: std::sync::Mutex::new(workers) });
+        let handle = Arc::new(Handle { core, workers: Mutex::new(workers) });
         if handle.core.is_inline() && !handle.core.read_only {
             handle.core.run_background_inline();
         }

@@ -8,10 +8,12 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use shamba_env::{Env, WriteFile, append_all};
+
+use crate::sync::{Mutex, PoisonError};
 
 /// Something that happened inside the engine.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use shamba_env::Env;
 use shamba_table::table_file_name;
@@ -15,6 +15,7 @@ use shamba_table::table_file_name;
 use crate::core::lock;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
+use crate::sync::Mutex;
 use crate::version::TableMeta;
 use crate::wal::ValueLog;
 

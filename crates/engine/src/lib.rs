@@ -56,6 +56,7 @@ mod maintenance;
 mod memory;
 mod memtable;
 mod metrics;
+mod published;
 mod range_delete;
 mod read;
 mod recovery;
@@ -67,6 +68,7 @@ mod settings;
 mod slice;
 mod snapshot;
 mod statistics;
+mod swap;
 pub mod trace;
 mod tuner;
 mod verify;
@@ -75,6 +77,8 @@ mod view;
 mod wal;
 mod workload;
 mod write;
+
+use shamba_env::sync;
 
 /// The policy on paper, for whoever compares formulas with it.
 #[doc(hidden)]

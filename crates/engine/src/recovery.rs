@@ -15,8 +15,8 @@ mod rebuild;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use shamba_env::{DirEntry, Env, FileLock, LockKind};
@@ -43,6 +43,7 @@ use crate::repair::{REPAIRING, unfinished};
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::file::STATISTICS_TEMPORARY;
+use crate::sync::Mutex;
 use crate::trace::Recorder;
 use crate::version::ManifestEdit;
 use crate::version::current::{CURRENT, CURRENT_TEMPORARY};

@@ -25,8 +25,8 @@ mod survey;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
 use shamba_table::{LedgerPart, Residency, ResidentFilter, TableId, TableReader};
@@ -39,6 +39,7 @@ use crate::core::{Core, lock};
 use crate::error::{Error, Result};
 use crate::memory::cache_share_bytes;
 use crate::statistics::Window;
+use crate::sync::{Mutex, MutexGuard, TryLockError};
 use crate::version::TableMeta;
 use crate::view::View;
 

@@ -9,11 +9,12 @@
 //! list. That is why a number is read from the source *under the list's lock* ([`SnapshotList::take_with`]):
 //! a merge that read the list without it saw every write up to a later number as the newest.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use shamba_key::SeqNo;
 
 use crate::planted::{Defect, is_planted};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The multiset of live sequence numbers.
 #[derive(Debug, Default)]

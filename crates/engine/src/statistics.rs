@@ -18,8 +18,8 @@ pub(crate) mod file;
 pub(crate) mod inherit;
 pub(crate) mod rates;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
 
 use bytes::Bytes;
 use shamba_table::TableReader;
@@ -29,6 +29,7 @@ use crate::compaction::plan::MergePlan;
 use crate::core::{Core, KeyspaceCore, lock};
 use crate::read::explain::{ModuleStep, Recorder, Step};
 use crate::read::get::Verdict;
+use crate::sync::{Mutex, TryLockError};
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use crate::view::RunPlan;
 

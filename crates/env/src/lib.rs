@@ -22,6 +22,7 @@ mod real;
 mod sim;
 mod slow;
 mod spawn;
+pub mod sync;
 mod tree;
 mod vfs;
 

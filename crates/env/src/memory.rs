@@ -7,8 +7,9 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::tree::{CellReader, FileCell, Tree};
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 

@@ -8,7 +8,8 @@
 use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use crate::sync::{Mutex, PoisonError};
 
 /// A source of random numbers.
 pub trait Rng: Send + Sync + Debug {

@@ -12,6 +12,8 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 
+use crate::sync::thread;
+
 /// Starts threads.
 pub trait Spawner: Send + Sync + Debug {
     /// Whether background work must run on the caller's thread; then [`Spawner::spawn`] always fails.
@@ -58,12 +60,12 @@ fn give_way() {}
 /// A started thread. Dropping it leaves the thread running.
 #[derive(Debug)]
 pub struct JoinHandle {
-    thread: std::thread::JoinHandle<()>,
+    thread: thread::JoinHandle<()>,
 }
 
 impl JoinHandle {
     /// Wraps a thread, for spawners of one's own.
-    pub fn new(thread: std::thread::JoinHandle<()>) -> Self {
+    pub fn new(thread: thread::JoinHandle<()>) -> Self {
         Self { thread }
     }
 
@@ -108,7 +110,7 @@ impl Spawner for ThreadSpawner {
     }
 
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
-        std::thread::Builder::new().name(name.to_owned()).spawn(work).map(JoinHandle::new)
+        thread::Builder::new().name(name.to_owned()).spawn(work).map(JoinHandle::new)
     }
 
     fn spawn_yielding(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
@@ -120,7 +122,7 @@ impl Spawner for ThreadSpawner {
     }
 
     fn parallelism(&self) -> usize {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        thread::available_parallelism().map_or(1, std::num::NonZero::get)
     }
 }
 

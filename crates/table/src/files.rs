@@ -12,11 +12,13 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
 use shamba_env::{RandomFile, Vfs};
+
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Files beside tables that a database at work has open: log, manifest, lock, info log, and a few tables being written or
 /// read whole.

@@ -8,7 +8,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A consumer of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -72,6 +72,8 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use shamba_env::sync;
+
 pub use cache::BlockCache;
 pub use checksum::checksum;
 pub use compression::Compression;

@@ -6,12 +6,10 @@
 //!
 //! Not here: the curves themselves ([`shamba_model::allocation::Measured`]).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use shamba_filter::{FilterLayout, measured};
 use shamba_model::allocation::Measured;
-
-use crate::core::lock;
 
 /// A database uses one; tests use a few at once.
 const CURVES_MAX: usize = 32;
@@ -19,7 +17,12 @@ const CURVES_MAX: usize = 32;
 /// What a curve follows from: the layout, and the bits of its end in bits per key.
 type Name = (FilterLayout, u64);
 
-static CURVES: Mutex<Vec<(Name, Arc<Measured>)>> = Mutex::new(Vec::new());
+/// The library's own lock, held for moments: it is the process's, and schedules are of one database.
+static CURVES: std::sync::Mutex<Vec<(Name, Arc<Measured>)>> = std::sync::Mutex::new(Vec::new());
+
+fn curves() -> std::sync::MutexGuard<'static, Vec<(Name, Arc<Measured>)>> {
+    CURVES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
 
 /// The measured rates of `layout` up to so many bits per key.
 ///
@@ -27,13 +30,13 @@ static CURVES: Mutex<Vec<(Name, Arc<Measured>)>> = Mutex::new(Vec::new());
 /// An end that is none.
 pub(super) fn curve(layout: FilterLayout, largest_bits_per_key: f64) -> Result<Arc<Measured>, String> {
     let name = (layout, largest_bits_per_key.to_bits());
-    if let Some((_, known)) = lock(&CURVES).iter().find(|(known, _)| *known == name) {
+    if let Some((_, known)) = curves().iter().find(|(known, _)| *known == name) {
         return Ok(Arc::clone(known));
     }
     // Made without the lock: two that make the same one at once are no harm.
     let made = Measured::from_fn(|bits| measured::fpr(layout, bits), largest_bits_per_key)?;
     let made = Arc::new(made);
-    let mut curves = lock(&CURVES);
+    let mut curves = curves();
     if curves.len() >= CURVES_MAX {
         curves.remove(0);
     }
@@ -57,6 +60,6 @@ mod tests {
         }
         assert!(curve(FilterLayout::Blocked, f64::NAN).is_err());
         (0..2 * CURVES_MAX).for_each(|end| _ = curve(FilterLayout::Blocked, 1.0 + end as f64));
-        assert!(lock(&CURVES).len() <= CURVES_MAX + 8, "those made at once may pass it");
+        assert!(curves().len() <= CURVES_MAX + 8, "those made at once may pass it");
     }
 }

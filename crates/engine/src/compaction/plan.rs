@@ -10,8 +10,8 @@
 //! Not here: merging a slice, installing it ([`super::job`]).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use crate::allocation::JobBits;
@@ -19,6 +19,7 @@ use crate::compaction::policy::MergeJob;
 use crate::core::{KeyspaceCore, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Defect, is_planted};
+use crate::sync::{Condvar, Mutex};
 use crate::version::{KeyRange, TableUse, Version};
 
 /// Each thread may be this many slices ahead of the first that is not installed.

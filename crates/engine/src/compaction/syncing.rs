@@ -5,12 +5,13 @@
 //!
 //! Not here: when a result must be there: before the edit that relies on it ([`super::output`], `write::flush`).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use shamba_env::{JoinHandle, Spawner};
 
 use crate::core::lock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
 
 /// With less than this to sync, a thread would cost more than the wait.
 const THREAD_BYTES_MIN: u64 = 1 << 20;

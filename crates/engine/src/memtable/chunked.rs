@@ -10,8 +10,8 @@
 //!
 //! Not here: walking ([`super::iter`]).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use super::iter::ChunkedIter;
 use super::order::{Order, OrderWriter, Snapshot};
 use crate::planted::{Defect, is_planted};
 use crate::range_delete::FragmentedTombstones;
+use crate::sync::{Mutex, PoisonError};
 use crate::wal::ValueLogs;
 
 /// A chain is followed so far: by then it has cost what a search in the chunks does.

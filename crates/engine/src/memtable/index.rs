@@ -17,17 +17,18 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use shamba_key::{KeyDigest, prefetch_address};
 
 use super::arena::EntryRef;
 use crate::planted::{Defect, is_planted};
+use crate::sync::IS_EXPLORED;
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Lengths of segments, by *class*. The short ones serve small memtables; a full one of the last class becomes two
 /// of it. Its length is chosen so that a full memtable of the default size, 64 MiB of 116-byte entries, finds them
 /// about full and not just split.
-const LENS: [usize; 3] = [32, 128, 544];
+const LENS: [usize; 3] = if IS_EXPLORED { [4; 3] } else { [32, 128, 544] };
 const LAST_CLASS: usize = LENS.len() - 1;
 /// A segment with this many eighths of its slots taken is full.
 const FULL_EIGHTHS: usize = 7;
@@ -293,7 +294,16 @@ impl IndexWriter {
         let layout = segment_layout(class);
         self.bytes += layout.size();
         // SAFETY: no class has length 0. Zero is a valid slot.
-        NonNull::new(unsafe { alloc_zeroed(layout) }.cast()).unwrap_or_else(|| handle_alloc_error(layout))
+        let Some(slots) = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<Slot>()) else {
+            handle_alloc_error(layout)
+        };
+        if IS_EXPLORED {
+            for place in 0..LENS[class] {
+                // SAFETY: within the layout, not yet visible to anybody.
+                unsafe { slots.add(place).write(Slot::default()) };
+            }
+        }
+        slots
     }
 }
 

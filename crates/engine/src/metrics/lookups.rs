@@ -15,11 +15,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, PoisonError};
 
 use shamba_table::ReadCounters;
-
-use crate::core::lock;
 
 macro_rules! lookup_counts {
     ($($field:ident,)*) => {
@@ -163,13 +161,18 @@ pub(crate) struct LookupCounters {
     number: u64,
     /// What the distances between sampled lookups follow from.
     seed: u64,
-    shards: Mutex<Vec<Arc<Shard>>>,
+    /// Held for moments only, while the thread's list of claims is borrowed: searches over schedules need not see it.
+    shards: std::sync::Mutex<Vec<Arc<Shard>>>,
 }
 
 impl LookupCounters {
     /// Counters at zero. From the seed follows which lookups are sampled.
     pub fn new(seed: u64) -> Self {
-        Self { number: NEXT_COUNTERS.fetch_add(1, Ordering::Relaxed), seed, shards: Mutex::default() }
+        Self {
+            number: NEXT_COUNTERS.fetch_add(1, Ordering::Relaxed),
+            seed,
+            shards: std::sync::Mutex::default(),
+        }
     }
 
     /// Adds the figures of lookups; `alone`: of one that was not counted by [`Self::next_sampled`].
@@ -224,7 +227,7 @@ impl LookupCounters {
 
     /// A shard without an owner, be it that its thread ended or that it is new.
     fn free_shard(&self) -> Arc<Shard> {
-        let mut shards = lock(&self.shards);
+        let mut shards = self.shards();
         if let Some(shard) = shards.iter().find(|shard| Arc::strong_count(shard) == 1) {
             // The last owner's stores come before it gave up its claim, which the count shows.
             fence(Ordering::Acquire);
@@ -235,10 +238,14 @@ impl LookupCounters {
         shard
     }
 
+    fn shards(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Shard>>> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The sum over all shards.
     pub fn total(&self) -> LookupCounts {
         let mut sums = [0u64; LookupCounts::COUNT];
-        for shard in lock(&self.shards).iter() {
+        for shard in self.shards().iter() {
             for (sum, counter) in sums.iter_mut().zip(&shard.counts) {
                 *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
             }
@@ -272,7 +279,7 @@ mod tests {
                 let total = counters.total();
                 let seen = (total.lookups, total.hashes, total.found, total.data_reads, total.filters);
                 assert_eq!(seen, (4000 * round, 8000 * round, 4000 * round, 12_000 * round, 0));
-                assert!(lock(&counters.shards).len() <= 4, "shards of threads that ended are used again");
+                assert!(counters.shards().len() <= 4, "shards of threads that ended are used again");
             }
         }
     }

@@ -11,6 +11,7 @@ pub(crate) mod reader;
 pub(crate) mod registry;
 pub(crate) mod run_iter;
 pub(crate) mod scan;
+mod slot;
 pub(crate) mod source;
 #[cfg(test)]
 pub(crate) mod testing;

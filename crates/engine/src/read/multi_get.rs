@@ -11,7 +11,7 @@
 //!
 //! Not here: the steps themselves ([`super::get`]).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use shamba_key::SeqNo;
 use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
@@ -25,6 +25,7 @@ use crate::metrics::LookupCounts;
 use crate::planted::{Defect, is_planted};
 use crate::slice::Slice;
 use crate::statistics::Sampler;
+use crate::sync::Mutex;
 use crate::view::View;
 
 /// Keys of a group: 32 overlap about all that the processor can; 64 gain nothing more.

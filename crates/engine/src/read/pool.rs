@@ -11,12 +11,13 @@
 //! Not here: what is read ([`super::multi_get`]).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use shamba_env::{Env, JoinHandle, Spawner};
 
 use crate::core::lock;
+use crate::sync::{Condvar, Mutex, PoisonError};
 
 /// Reads that take this long on average are worth a thread each.
 const SLOW_READ_NS: u64 = 20_000;

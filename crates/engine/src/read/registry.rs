@@ -10,13 +10,15 @@
 //!
 //! Not here: what a scan does when its view is gone ([`super::scan`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use shamba_table::{Charge, Ledger, LedgerPart};
 
 use super::batch::Batch;
+use super::slot;
 use super::visible::VisibleIter;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::view::View;
 
 /// Creating iterators on many threads must not queue at one lock.
@@ -82,12 +84,7 @@ pub(super) struct Spare {
 }
 
 /// Where a scan keeps what can be taken from it.
-#[derive(Default)]
-pub(super) struct Slot {
-    pub(super) live: Mutex<Option<Live>>,
-    /// Somebody wants the view, or has taken it since the scan last asked the iterator.
-    pub(super) wanted: AtomicBool,
-}
+pub(super) type Slot = slot::Slot<Live>;
 
 /// An iterator and what it counts for.
 pub(super) struct Live {
@@ -128,16 +125,7 @@ impl IterRegistry {
     pub fn revoke_idle(&self, stale: impl Fn(&View) -> bool) -> usize {
         let mut taken = Vec::new();
         for slot in self.shards.iter().flat_map(slots) {
-            // The note comes first: a call that ends after the try below finds it.
-            slot.wanted.store(true, Ordering::SeqCst);
-            if let Ok(mut live) = slot.live.try_lock() {
-                // It stays where the view is taken: the scan asks for the newest before it goes on.
-                if live.as_ref().is_some_and(|live| stale(live.iter.view())) {
-                    taken.extend(live.take());
-                } else if live.is_some() {
-                    slot.wanted.store(false, Ordering::SeqCst);
-                }
-            }
+            taken.extend(slot.revoke(|live| stale(live.iter.view())));
         }
         self.revoked.fetch_add(taken.len() as u64, Ordering::Relaxed);
         // What was taken may be the last hold on files and memtables; it is let go here, outside all locks.
@@ -190,11 +178,7 @@ impl IterRegistry {
                     continue;
                 }
                 // Whoever is in the middle of a call goes on: it holds what it needs.
-                if let Ok(mut live) = slot.live.try_lock()
-                    && let Some(taken) = live.take()
-                {
-                    slot.wanted.store(true, Ordering::SeqCst);
-                    drop(live);
+                if let Some(taken) = slot.take_idle() {
                     drop(taken); // Perhaps the last hold on files and memtables: outside the lock.
                     self.revoked.fetch_add(1, Ordering::Relaxed);
                 }
@@ -230,8 +214,7 @@ impl IterRegistry {
     /// How many iterators hold a view now.
     #[cfg(test)]
     pub fn pinned(&self) -> usize {
-        let holds = |slot: &Arc<Slot>| slot.live.try_lock().map_or(true, |live| live.is_some());
-        self.shards.iter().flat_map(slots).filter(holds).count()
+        self.shards.iter().flat_map(slots).filter(|slot| slot.enter().is_some()).count()
     }
 
     /// How many places iterators have, or had.
@@ -257,9 +240,11 @@ impl IterRegistry {
 
     /// Takes back what a scan has no more use for.
     pub(super) fn leave(&self, spare: Spare, walked: Walked) {
-        if let Some(live) = lock(&spare.slot.live).as_mut() {
+        let mut live = spare.slot.enter();
+        if let Some(live) = live.as_mut() {
             live.iter.let_go();
         }
+        drop(spare.slot.leave(live, false));
         self.note_walked(walked);
         let mut shard = lock(self.shard());
         if shard.spare.len() < SPARE_MAX {
@@ -299,8 +284,7 @@ fn slots(shard: &Mutex<Shard>) -> Vec<Arc<Slot>> {
     lock(shard).slots.iter().filter_map(Weak::upgrade).collect()
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Both a shard and a slot are whole at every point where a panic could unwind past them: an iterator
-    // that panicked in a call is sought anew before it is used again, or not used again.
+fn lock(mutex: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // A shard is whole at every point where a panic could unwind past it.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

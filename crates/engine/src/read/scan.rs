@@ -21,13 +21,12 @@
 //! Not here: who takes views, and when ([`super::registry`]), what is visible ([`super::visible`]), the public faces ([`super::cursor`]).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use shamba_key::SeqNo;
 use shamba_table::{Charge, Walk};
 
 use super::batch::Batch;
-use super::registry::{IterRegistry, Live, Slot, Spare, Walked, lock};
+use super::registry::{IterRegistry, Live, Slot, Spare, Walked};
 use super::visible::VisibleIter;
 use crate::error::Result;
 use crate::planted::{Defect, is_planted};
@@ -185,9 +184,7 @@ impl Scan {
     /// wants to: the database may have been closed, and the iterator says so.
     #[inline]
     fn has_more(&self, direction: Direction) -> bool {
-        self.direction == direction
-            && self.at + 1 < self.found.len()
-            && !self.slot.wanted.load(Ordering::Acquire)
+        self.direction == direction && self.at + 1 < self.found.len() && !self.slot.is_wanted()
     }
 
     /// The key and value that the scan stands at.
@@ -272,7 +269,7 @@ impl Scan {
             1
         };
         let crowded = self.source.registry.is_crowded();
-        let mut live = lock(&self.slot.live);
+        let mut live = self.slot.enter();
         let (moved, failed) = match live.as_mut() {
             // The iterator stands at the last key found.
             Some(Live { iter, .. })
@@ -291,7 +288,13 @@ impl Scan {
                 let is_revoked = self.begun && live.is_none();
                 let iter = match live.as_mut() {
                     Some(Live { iter, .. }) if self.begun => iter,
-                    _ => begin(&self.source, &self.range, &self.slot, &mut live)?,
+                    _ => match begin(&self.source, &self.range, &self.slot, &mut live) {
+                        Ok(iter) => iter,
+                        Err(error) => {
+                            drop(self.slot.leave(live, true));
+                            return Err(error);
+                        }
+                    },
                 };
                 if is_revoked && is_planted(Defect::RevokedIteratorMovesOn) {
                     iter.restart(SeqNo::MAX, self.range.clone(), self.source.walk);
@@ -311,13 +314,9 @@ impl Scan {
         };
         self.at = 0;
         self.direction = direction;
-        let wanted = self.slot.wanted.swap(false, Ordering::SeqCst);
-        if failed || wanted {
-            // Half-moved iterators are of no use, and whoever wanted the view shall have it.
-            let gone = live.take();
-            drop(live);
-            drop(gone); // Perhaps the last hold on files and memtables: outside the lock.
-        }
+        // Half-moved iterators are of no use, and whoever wanted the view shall have it. It is perhaps the last hold on
+        // files and memtables: dropped outside the lock.
+        drop(self.slot.leave(live, failed));
         moved
     }
 }
@@ -348,7 +347,7 @@ fn begin<'l>(
     live: &'l mut Option<Live>,
 ) -> Result<&'l mut VisibleIter> {
     // Whoever wanted a view before now wanted an older one than this: it was published before they asked.
-    slot.wanted.swap(false, Ordering::SeqCst);
+    slot.forget_wishes();
     let (view, seq) = (source.views.view()?, source.seq.seq());
     let is_switch_missed = is_planted(Defect::MemtableSwitchMissed);
     match live.take() {

@@ -349,8 +349,11 @@ pub(super) fn worth_fetching(
         let savings: Vec<f64> = saved.iter().map(|saved| saved * search_ns).collect();
         let fetching = |reaching: &f64| reaching * slices_read * file.fetch_ns;
         let memory = |module: &Module| module.bytes as f64 * gain_per_byte;
-        let costs: Vec<f64> =
-            reaching.iter().zip(&file.modules).map(|(reaching, module)| fetching(reaching) + memory(module)).collect();
+        let costs: Vec<f64> = reaching
+            .iter()
+            .zip(&file.modules)
+            .map(|(reaching, module)| fetching(reaching) + memory(module))
+            .collect();
         skipping.modules_consulted(&savings, &costs)
     };
     // What cannot be weighed is not skipped.

@@ -5,7 +5,7 @@
 //! log is dead.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, TryLockError};
+use std::sync::Arc;
 
 use shamba_table::Origin;
 
@@ -20,6 +20,7 @@ use crate::ids::{KeyspaceId, LogNo};
 use crate::memtable::Memtable;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
+use crate::sync::TryLockError;
 use crate::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
 
 impl Core {

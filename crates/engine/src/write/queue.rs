@@ -8,14 +8,13 @@
 //! and all others wait for two syncs. So a leader that is to sync waits a moment, an eighth of a sync's time
 //! at most, for as many as were there when the last sync ended.
 //!
-//! Lock order: the queue before a ticket's place. The lock of [`Core::writing`] comes before both.
+//! The lock of [`Core::writing`] comes before those of the line.
 //!
-//! Not here: what writing a group is ([`super::commit`]).
+//! Not here: how leadership and answers go from thread to thread ([`super::line`]), what writing a group is ([`super::commit`]).
 
 use std::cell::Cell;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::core::{Core, Writing, lock};
@@ -23,9 +22,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::KeyspaceId;
 use crate::planted::{Defect, is_planted};
 use crate::settings::Durability;
+use crate::sync::{MutexGuard, TryLockError};
 use crate::wal::{OpRef, SHARED_BYTES_MAX};
 use crate::write::batch::Operations;
 use crate::write::commit::{Share, Work};
+use crate::write::line::{self, Line, Turn};
 
 /// A leader stops gathering at this many bytes: followers should not wait for a group without end.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -76,7 +77,7 @@ thread_local! {
 }
 
 /// One writer's batch on its way to a leader.
-struct Request {
+pub(crate) struct Request {
     operations: Operations,
     durability: Durability,
 }
@@ -87,69 +88,26 @@ impl Request {
     }
 }
 
-enum Place {
-    /// Nobody waits here.
-    Free,
-    Waiting(Request),
-    /// A leader has the request.
-    Taken,
-    /// The writer is to lead, with its own request first.
-    Lead(Request),
-    Done(Result<()>, Operations),
-}
-
-/// Where a follower waits.
-struct Ticket {
-    place: Mutex<Place>,
-    changed: Condvar,
-}
-
-impl Ticket {
-    fn set(&self, place: Place) {
-        *lock(&self.place) = place;
-        self.changed.notify_one();
-    }
-
-    fn take_request(&self) -> Option<Request> {
-        let mut place = lock(&self.place);
-        match std::mem::replace(&mut *place, Place::Taken) {
-            Place::Waiting(request) => Some(request),
-            other => {
-                *place = other;
-                None
-            }
-        }
-    }
-}
-
-/// A writer whose request is in a leader's group.
-struct Follower {
-    ticket: Arc<Ticket>,
-    request: Request,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Arc<Ticket>>,
-    leading: bool,
-    /// Memory for the next group.
-    spare: Vec<Follower>,
-    /// How many must wait before the leader, who waits for them, goes on.
-    awaited: Option<usize>,
-}
+/// What became of a request, and its operations back.
+type Answer = (Result<()>, Operations);
+type Lead<'l> = line::Lead<'l, Request, Answer>;
+type Ticket = line::Ticket<Request, Answer>;
 
 /// The writers that wait.
-#[derive(Default)]
 pub(crate) struct CommitQueue {
-    queue: Mutex<Queue>,
-    /// [`Queue::leading`]: a newcomer must not push in before those who wait.
-    is_led: AtomicBool,
-    /// What the leader waits for.
-    gathered: Condvar,
+    line: Line<Request, Answer>,
     /// How many writers were there when the last sync ended.
     syncing_writers: AtomicUsize,
     /// About how long a sync takes.
     sync_us: AtomicU64,
+}
+
+impl Default for CommitQueue {
+    fn default() -> Self {
+        let abandoned =
+            |request: Request| (Err(Error::new(ErrorKind::ReadOnly, PANICKED)), request.operations);
+        Self { line: Line::new(abandoned), syncing_writers: AtomicUsize::new(0), sync_us: AtomicU64::new(0) }
+    }
 }
 
 /// Turns writes off when the one who writes panics: what it did is unknown.
@@ -164,38 +122,6 @@ impl Drop for PanicGuard<'_> {
 }
 
 const PANICKED: &str = "a commit panicked";
-
-/// Passes leadership on when the leader is done, also if it panics.
-struct Leadership<'a> {
-    core: &'a Core,
-    followers: Vec<Follower>,
-}
-
-impl Leadership<'_> {
-    fn answer(&mut self, outcome: &Result<()>) {
-        for (number, Follower { ticket, request }) in self.followers.drain(..).enumerate() {
-            let is_spared = number == 0 && is_planted(Defect::FollowerAcked);
-            let outcome = if is_spared { Ok(()) } else { outcome.clone() };
-            ticket.set(Place::Done(outcome, request.operations));
-        }
-    }
-}
-
-impl Drop for Leadership<'_> {
-    fn drop(&mut self) {
-        self.answer(&Err(Error::new(ErrorKind::ReadOnly, PANICKED)));
-        let mut queue = lock(&self.core.commits.queue);
-        queue.spare = std::mem::take(&mut self.followers);
-        while let Some(ticket) = queue.waiting.pop_front() {
-            if let Some(request) = ticket.take_request() {
-                ticket.set(Place::Lead(request));
-                return;
-            }
-        }
-        queue.leading = false;
-        self.core.commits.is_led.store(false, Ordering::Relaxed);
-    }
-}
 
 impl Core {
     /// Writes, leads, or waits for a leader.
@@ -226,7 +152,7 @@ impl Core {
         }
         let shares_sync =
             durability == Durability::Sync && self.commits.syncing_writers.load(Ordering::Relaxed) > 1;
-        if shares_sync || self.commits.is_led.load(Ordering::Relaxed) {
+        if shares_sync || self.commits.line.is_led() {
             return None;
         }
         match self.writing.try_lock() {
@@ -238,100 +164,56 @@ impl Core {
 
     /// Leads, or waits for a leader.
     fn enqueue(&self, mut own: Own<'_>, durability: Durability) -> Result<()> {
-        if self.try_to_lead() {
-            return self.lead(Share { work: own.work(), durability });
+        if let Some(lead) = self.commits.line.try_to_lead() {
+            return self.lead(lead, Share { work: own.work(), durability });
         }
         let request = Request { operations: own.take()?, durability };
         let mut ticket = TICKET.take();
-        let ticket = ticket.get_or_insert_with(|| {
-            Arc::new(Ticket { place: Mutex::new(Place::Free), changed: Condvar::new() })
-        });
-        let (outcome, operations) = self.wait_as(ticket, request);
+        let ticket = ticket.get_or_insert_with(Ticket::new);
+        let (outcome, operations) = match self.commits.line.join(ticket, request) {
+            Turn::Lead(lead, request) => (self.lead(lead, request.share()), request.operations),
+            Turn::Done(answer) => answer,
+        };
         own.give_back(operations);
         TICKET.set(Some(Arc::clone(ticket)));
         outcome
     }
 
-    fn try_to_lead(&self) -> bool {
-        let mut queue = lock(&self.commits.queue);
-        self.begin_to_lead(&mut queue)
-    }
-
-    fn begin_to_lead(&self, queue: &mut Queue) -> bool {
-        let leads = !queue.leading;
-        if leads {
-            queue.leading = true;
-            self.commits.is_led.store(true, Ordering::Relaxed);
-        }
-        leads
-    }
-
-    /// Queues up with a request; gives its operations back.
-    fn wait_as(&self, ticket: &Arc<Ticket>, request: Request) -> (Result<()>, Operations) {
-        {
-            let mut queue = lock(&self.commits.queue);
-            if self.begin_to_lead(&mut queue) {
-                drop(queue);
-                return (self.lead(request.share()), request.operations);
-            }
-            *lock(&ticket.place) = Place::Waiting(request);
-            queue.waiting.push_back(Arc::clone(ticket));
-            if queue.awaited.is_some_and(|awaited| queue.waiting.len() >= awaited) {
-                self.commits.gathered.notify_one();
-            }
-        }
-        let mut place = lock(&ticket.place);
-        loop {
-            match std::mem::replace(&mut *place, Place::Free) {
-                Place::Done(outcome, operations) => return (outcome, operations),
-                Place::Lead(request) => {
-                    drop(place);
-                    return (self.lead(request.share()), request.operations);
-                }
-                other => *place = other,
-            }
-            place = ticket.changed.wait(place).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
     /// Writes for the caller and for everybody who waits.
-    fn lead(&self, own: Share<'_>) -> Result<()> {
-        let mut leadership = Leadership { core: self, followers: Vec::new() };
+    fn lead(&self, mut lead: Lead<'_>, own: Share<'_>) -> Result<()> {
         let _guard = PanicGuard(self);
         // The log is locked first: followers gather while an earlier holder (a sync, a rotation) is busy.
         let mut writing = lock(&self.writing);
         if own.durability == Durability::Sync {
             self.await_followers();
         }
-        self.gather(own.work.bytes(), &mut leadership.followers);
-        let shares = leadership.followers.iter().map(|follower| follower.request.share());
-        let outcome = self.timed(own.durability, leadership.followers.len(), || {
+        let mut bytes = own.work.bytes();
+        lead.gather(bytes < GROUP_BYTES_MAX, |request| {
+            bytes += request.operations.encoded.len();
+            bytes < GROUP_BYTES_MAX
+        });
+        let shares = lead.followers.iter().map(|follower| follower.request.share());
+        let outcome = self.timed(own.durability, lead.followers.len(), || {
             self.write_group(&mut writing, std::iter::once(own).chain(shares))
         });
         drop(writing);
-        leadership.answer(&outcome);
+        lead.answer(|number, request| {
+            let is_spared = number == 0 && is_planted(Defect::FollowerAcked);
+            let outcome = if is_spared { Ok(()) } else { outcome.clone() };
+            (outcome, request.operations)
+        });
         outcome
     }
 
     /// Waits a moment for those who were there when the last sync ended.
     fn await_followers(&self) {
         let followers = self.commits.syncing_writers.load(Ordering::Relaxed).saturating_sub(1);
-        let mut queue = lock(&self.commits.queue);
-        if queue.waiting.len() >= followers {
-            return;
-        }
         let limit_us = (self.commits.sync_us.load(Ordering::Relaxed) / 8).min(AWAIT_US_MAX);
         let deadline_us = self.env.clock.now_us().saturating_add(limit_us);
-        queue.awaited = Some(followers);
-        while queue.waiting.len() < followers {
+        self.commits.line.await_waiting(followers, || {
             let left_us = deadline_us.saturating_sub(self.env.clock.now_us());
-            if left_us == 0 {
-                break;
-            }
-            let waited = self.commits.gathered.wait_timeout(queue, Duration::from_micros(left_us));
-            queue = waited.map_or_else(|poison| poison.into_inner().0, |(queue, _)| queue);
-        }
-        queue.awaited = None;
+            (left_us > 0).then(|| Duration::from_micros(left_us))
+        });
     }
 
     /// Writes a group of so many writers, the leader not counted; if it is to be synced, notes how long that
@@ -348,26 +230,11 @@ impl Core {
         let begin_us = self.env.clock.now_us();
         let outcome = write();
         let took_us = self.env.clock.now_us().saturating_sub(begin_us);
-        let CommitQueue { queue, syncing_writers, sync_us, .. } = &self.commits;
+        let CommitQueue { line, syncing_writers, sync_us } = &self.commits;
         sync_us.store((3 * sync_us.load(Ordering::Relaxed) + took_us) / 4, Ordering::Relaxed);
-        let queue = lock(queue);
-        let writers = writers + queue.waiting.len() + usize::from(queue.leading);
-        syncing_writers.store(writers, Ordering::Relaxed);
+        let (leading, waiting) = line.standing();
+        syncing_writers.store(writers + waiting + leading, Ordering::Relaxed);
         outcome
-    }
-
-    /// Takes what waits into a group that has `bytes` so far.
-    fn gather(&self, mut bytes: usize, followers: &mut Vec<Follower>) {
-        let mut queue = lock(&self.commits.queue);
-        *followers = std::mem::take(&mut queue.spare);
-        while bytes < GROUP_BYTES_MAX
-            && let Some(ticket) = queue.waiting.pop_front()
-        {
-            if let Some(request) = ticket.take_request() {
-                bytes += request.operations.encoded.len();
-                followers.push(Follower { ticket, request });
-            }
-        }
     }
 }
 
@@ -388,11 +255,9 @@ mod tests {
     /// Waits until so many writers stand in line behind a leader.
     fn wait_for(core: &Core, followers: usize) {
         loop {
-            let queue = lock(&core.commits.queue);
-            if queue.leading && queue.waiting.len() == followers {
+            if core.commits.line.standing() == (1, followers) {
                 return;
             }
-            drop(queue);
             core.env.clock.sleep_us(100);
         }
     }
@@ -429,7 +294,7 @@ mod tests {
         }
         assert_eq!(core.commits.syncing_writers.load(Ordering::Relaxed), WRITERS);
         // Nobody leads any more. One writer alone does not wait for ever for those who were there.
-        assert!(!lock(&core.commits.queue).leading);
+        assert_eq!(core.commits.line.standing(), (0, 0));
         db.put("alone", "v").expect("written");
         assert_eq!(core.commits.syncing_writers.load(Ordering::Relaxed), 1);
     }

@@ -8,7 +8,7 @@
 //! A log whose append failed is sealed at its last good record. For lack of space the next write begins a
 //! new log, so writes resume by themselves; any other failure turns writes off until reopen.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use shamba_table::{Charge, LedgerPart};
 
@@ -20,6 +20,7 @@ use crate::ids::KeyspaceId;
 use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
+use crate::sync::Mutex;
 use crate::wal::WalWriter;
 use crate::write::side::SideFile;
 

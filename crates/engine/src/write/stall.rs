@@ -7,7 +7,6 @@
 //! Time owed is slept off a millisecond at once: a thread that sleeps for less sleeps longer than it asked for, so
 //! that a short sleep for each write would slow writers by steps of 50 microseconds and more, whatever is meant.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::core::{BackgroundState, Core, lock};
@@ -32,54 +31,6 @@ pub(crate) struct Limits {
     pub inbox_hard_runs: u32,
 }
 
-/// Remembers how much writers are slowed, so that a write that need not wait looks at one number and takes no
-/// lock, and what time they owe.
-///
-/// Whatever may change the pressure calls [`Room::changed`] afterwards: a memtable was sealed, a version
-/// installed.
-#[derive(Default)]
-pub(crate) struct Room {
-    /// Counts the changes.
-    changes: AtomicU64,
-    /// The count at which a writer found that none has to stop, plus one, and the price of a byte then.
-    known: AtomicU64,
-    /// Time that writers owe.
-    owed_ns: AtomicU64,
-}
-
-/// Bits of [`Room::known`] for the price.
-const PRICE_BITS: u32 = 16;
-
-impl Room {
-    /// Something that the pressure depends on is another now.
-    pub fn changed(&self) {
-        self.changes.fetch_add(1, Ordering::Release);
-    }
-
-    fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
-    }
-
-    /// What a byte costs, if that is known.
-    #[inline]
-    fn ns_per_byte(&self) -> Option<u64> {
-        let known = self.known.load(Ordering::Relaxed);
-        let is_new = known >> PRICE_BITS == self.changes().wrapping_add(1) << PRICE_BITS >> PRICE_BITS;
-        is_new.then_some(known & u64::from(u16::MAX))
-    }
-
-    /// A byte costs so much, by what was seen after `changes` was read.
-    fn set_ns_per_byte(&self, changes: u64, ns_per_byte: u16) {
-        self.known.store(changes.wrapping_add(1) << PRICE_BITS | u64::from(ns_per_byte), Ordering::Relaxed);
-    }
-
-    /// Adds to what is owed; gives what is to be slept off now.
-    fn owe(&self, ns: u64) -> u64 {
-        let owed_ns = self.owed_ns.fetch_add(ns, Ordering::Relaxed).saturating_add(ns);
-        if owed_ns < SLEEP_NS { 0 } else { self.owed_ns.swap(0, Ordering::Relaxed) / 1_000 }
-    }
-}
-
 /// What a writer should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
@@ -95,8 +46,6 @@ pub(crate) enum Pressure {
 const NS_PER_BYTE: u32 = 10;
 /// A write counts for this many bytes more than it has.
 const WRITE_BYTES: u64 = 64;
-/// What is owed before a writer sleeps.
-const SLEEP_NS: u64 = 1_000_000;
 /// The longest sleep at once, for a large batch.
 const SLEEP_US_MAX: u64 = 100_000;
 
@@ -254,16 +203,5 @@ mod tests {
         let at = |inbox_runs| pressure(Backlog { immutables: 0, inbox_runs }, wide);
         assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });
         assert_eq!(at(u32::MAX - 1), Pressure::Slow { ns_per_byte: u16::MAX });
-    }
-
-    #[test]
-    fn time_is_owed_until_a_sleep_is_worth_it() {
-        let room = Room::default();
-        assert_eq!(room.ns_per_byte(), None, "nobody has looked");
-        room.set_ns_per_byte(room.changes(), 7);
-        assert_eq!(room.ns_per_byte(), Some(7));
-        room.changed();
-        assert_eq!(room.ns_per_byte(), None, "what was known is old");
-        assert_eq!((room.owe(600_000), room.owe(600_000), room.owe(600_000)), (0, 1_200, 0));
     }
 }

@@ -16,9 +16,10 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::clock::{Clock, RealClock};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::vfs::Vfs;
 
 /// The calls of a file system, as rules and traces name them.

@@ -5,11 +5,12 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use super::disk::{Op, Write};
 use super::{FsyncFailure, SimFs, State};
 use crate::memory::FREE_BYTES;
+use crate::sync::MutexGuard;
 use crate::tree::{CellReader, FileCell, NameChange};
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 

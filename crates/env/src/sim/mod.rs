@@ -23,10 +23,11 @@ mod policy;
 mod tests;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 pub use policy::CrashPolicy;
 
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::tree::{DirId, Node, NodeId, ROOT, Tree};
 use disk::{Disk, Op, Write};
 use hash::ImageHash;

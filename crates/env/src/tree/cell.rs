@@ -7,9 +7,10 @@
 //! Not here: names (the tree above).
 
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use crate::aligned::DIRECT_ALIGNMENT_BYTES;
+use crate::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use crate::vfs::{FileLock, LockKind, RandomFile};
 
 /// Names a file for as long as its tree lives; never used again.

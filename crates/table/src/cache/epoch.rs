@@ -15,10 +15,12 @@
 //! needs no registration: which cell it uses changes who contends with whom, never what happens.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::sync::IS_EXPLORED;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A power of two; more than the cores that fill one machine's memory bandwidth with block searches.
-const CELLS: usize = 32;
+const CELLS: usize = if IS_EXPLORED { 1 } else { 32 };
 
 /// How many phases after it was made unreachable a frame can be reused.
 pub(super) const GRACE_PHASES: u64 = 2;
@@ -88,7 +90,8 @@ impl Drop for Inside<'_> {
 /// This thread's cell: threads take them in turn.
 #[inline]
 fn thread_cell() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    // Not one of a scheduler's: what it gives makes no difference.
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
         static CELL: Cell<usize> = const { Cell::new(usize::MAX) };
     }

@@ -16,13 +16,14 @@
 //! Not here: how readers find frames ([`super::slab`], [`super::section`]).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64; // For figures, which follow from what the lock guards.
 
 use super::admission::Admission;
 use super::epoch::{Epoch, GRACE_PHASES};
 use super::ghosts::Ghosts;
 use super::slab::{BlockKey, FRAME_SIZE, HiddenSlab, RETIRED, Record, SlabKind, Slabs};
 use crate::ledger::{Ledger, LedgerPart};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Frames retired at once: the walk's cost is shared, and a grace period covers them all.
 const BATCH_FRAMES_MAX: usize = 32;

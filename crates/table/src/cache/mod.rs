@@ -35,8 +35,8 @@ mod slab;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use shamba_key::planted::{Defect, is_planted};
 
@@ -53,6 +53,8 @@ use self::slab::{NUMBERS_MAX, Slabs};
 use crate::id::TableId;
 use crate::index::FrameSlot;
 use crate::ledger::Ledger;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Frames of a slab, at least: in a cache too small to be of use.
 const SLAB_FRAMES_MIN: u64 = 4;

@@ -25,10 +25,11 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use shamba_env::Pages;
+
+use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{IS_EXPLORED, Mutex, PoisonError};
 
 /// What a frame holds: a page of the disk.
 pub(crate) const FRAME_SIZE: usize = 4_096;
@@ -73,7 +74,7 @@ pub(super) struct Record {
     large_bytes: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Record>() == 32);
+const _: () = assert!(size_of::<Record>() == 32 || IS_EXPLORED);
 
 impl Record {
     /// Announces how many bytes a large frame will get.
@@ -108,13 +109,13 @@ pub(super) struct Slabs {
 struct Directory {
     entries: Box<[Entry]>,
     /// The directory that was too short, or null: readers may still be in it.
-    outgrown: AtomicPtr<Directory>,
+    outgrown: *mut Directory,
 }
 
 impl Directory {
     fn leak(slabs: usize, outgrown: *mut Directory) -> *mut Directory {
         let entries = (0..slabs).map(|_| Entry::default()).collect();
-        Box::into_raw(Box::new(Self { entries, outgrown: AtomicPtr::new(outgrown) }))
+        Box::into_raw(Box::new(Self { entries, outgrown }))
     }
 }
 
@@ -225,6 +226,12 @@ impl Slabs {
         let records = unsafe { alloc_zeroed(self.records_layout()) }.cast::<Record>();
         if records.is_null() {
             return false;
+        }
+        if IS_EXPLORED {
+            for place in 0..self.frames {
+                // SAFETY: within the layout, not yet visible to anybody.
+                unsafe { records.add(place).write(Record::default()) };
+            }
         }
         let mut start = ptr::null_mut();
         if kind == SlabKind::Small {
@@ -361,11 +368,11 @@ impl Drop for Slabs {
                 unsafe { self.free(hidden) };
             }
         }
-        let mut directory = *self.directory.get_mut();
+        let mut directory = self.directory.load(Ordering::Relaxed);
         while !directory.is_null() {
             // SAFETY: from `Directory::leak`, each in this chain once, and nobody else is there.
-            let mut boxed = unsafe { Box::from_raw(directory) };
-            directory = *boxed.outgrown.get_mut();
+            let boxed = unsafe { Box::from_raw(directory) };
+            directory = boxed.outgrown;
         }
     }
 }

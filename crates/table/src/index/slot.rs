@@ -5,7 +5,7 @@
 //!
 //! Not here: frames ([`crate::cache`]).
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of the frame that a block was last put into, if any.
 #[derive(Debug)]

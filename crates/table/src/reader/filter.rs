@@ -14,8 +14,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shamba_filter::{FilterGeometry, Line, MAX_MODULES, Question};
 use shamba_key::KeyDigest;
@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::filter_section::{SlicePlace, StoredFilter};
 use crate::index::FrameSlot;
 use crate::ledger::{Charge, Ledger, LedgerPart};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a slice takes beside its lines: two counts before them, on a line of their own, and its charge.
 const SLICE_EXTRA_BYTES: usize = 64 + size_of::<Charge>() + 16;

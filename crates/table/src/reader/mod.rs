@@ -36,8 +36,8 @@ pub(crate) use self::walked::ListedBlock;
 pub use self::written::WrittenBlocks;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use shamba_env::{Clock, Env};
@@ -55,6 +55,7 @@ use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, Located};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
+use crate::sync::Mutex;
 use crate::writer::TableSummary;
 
 /// What an open table takes beside its filter, its index and its keys: itself, its path, its places among the open files

@@ -14,8 +14,8 @@
 //!
 //! Not here: walking a snapshot ([`super::iter`]).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use shamba_key::SeqNo;
@@ -27,6 +27,8 @@ mod merge;
 
 use chunk::{Chunk, sort};
 use merge::Merge;
+
+use crate::sync::{Mutex, MutexGuard, TryLockError};
 pub(super) use merge::{Direction, Tournament};
 
 /// Sorting 1,024 entries takes about 40 us, which is how long an insert may take.

@@ -1,7 +1,7 @@
 //! Scans over a keyspace that changes under them, against the model frozen at their sequence number.
 
 use std::sync::Weak;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::error::{Error, ErrorKind};

@@ -1,0 +1,123 @@
+//! The block cache: readers in sections and holders of pins beside misses that take frames away.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use crate::broken::{Broken, is_broken};
+use crate::cache::{BlockCache, BlockKey, CachedTable, FRAME_SIZE};
+use crate::id::TableId;
+use crate::index::FrameSlot;
+use crate::ledger::{Ledger, LedgerPart};
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// One slab, of four frames.
+const CAPACITY_BYTES: u64 = 20_000;
+const FRAMES: u32 = 4;
+const LENGTH: usize = 16;
+
+struct Shared {
+    cache: Arc<BlockCache>,
+    table: CachedTable,
+    slots: Vec<FrameSlot>,
+    ledger: Arc<Ledger>,
+    /// Somewhere to stop and let others go on, between two looks at bytes.
+    step: AtomicU64,
+}
+
+impl Shared {
+    /// A cache in which every frame holds a block.
+    fn full() -> Arc<Self> {
+        let ledger = Arc::new(Ledger::new());
+        let cache = Arc::new(BlockCache::new(CAPACITY_BYTES, Arc::clone(&ledger)));
+        let table = cache.add_table(TableId(1)).expect("one of many");
+        let slots = (0..=FRAMES).map(|_| FrameSlot::new()).collect();
+        let shared = Self { cache, table, slots, ledger, step: AtomicU64::new(0) };
+        for number in 0..FRAMES {
+            assert!(shared.miss(number), "block {number} fits");
+        }
+        Arc::new(shared)
+    }
+
+    fn key(&self, number: u32) -> BlockKey {
+        self.table.key(number)
+    }
+
+    fn slot(&self, number: u32) -> &FrameSlot {
+        &self.slots[number as usize]
+    }
+
+    /// Reads a block into a frame, if there is one.
+    fn miss(&self, number: u32) -> bool {
+        let Some(mut frame) = self.cache.fresh(FRAME_SIZE) else { return false };
+        frame[..LENGTH].fill(byte(number));
+        frame.publish(self.slot(number), self.key(number), LENGTH);
+        true
+    }
+
+    fn check(&self, bytes: &[u8], number: u32) {
+        for _ in 0..2 {
+            assert!(
+                bytes.len() == LENGTH && bytes.iter().all(|found| *found == byte(number)),
+                "block {number} holds {:?}",
+                bytes.first()
+            );
+            self.step.load(Ordering::Relaxed);
+        }
+    }
+}
+
+fn byte(number: u32) -> u8 {
+    b'a' + number as u8
+}
+
+/// What a section finds stays what it is until the section ends, though its frame is taken away meanwhile.
+pub fn sections() {
+    let shared = Shared::full();
+    let reader = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || {
+            let section = shared.cache.enter();
+            if let Some(hit) = section.find(shared.slot(0), shared.key(0)) {
+                let payload = hit.payload();
+                if is_broken(Broken::Usage) {
+                    // Kept beyond the section, and not pinned.
+                    let kept = (payload.as_ptr().addr(), payload.len());
+                    drop(section);
+                    let section = shared.cache.enter();
+                    let again = section
+                        .find(shared.slot(0), shared.key(0))
+                        .map(|hit| (hit.payload().as_ptr().addr(), hit.payload().len()));
+                    assert_eq!(again, Some(kept), "what was found outlives its section");
+                } else {
+                    shared.check(payload, 0);
+                }
+            }
+        })
+    };
+    shared.miss(FRAMES);
+    reader.join().expect("no panic");
+    assert_eq!(shared.cache.bytes(), shared.ledger.bytes(LedgerPart::BlockCache));
+}
+
+/// A pinned block stays what it is though its frame is taken away; the last holder gives the frame back.
+pub fn pins() {
+    let shared = Shared::full();
+    let reader = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || {
+            let pin = shared.cache.enter().find(shared.slot(0), shared.key(0)).map(|hit| hit.pin());
+            if let Some(pin) = pin {
+                shared.check(&pin, 0);
+            }
+        })
+    };
+    shared.cache.retire_blocks(shared.table, [(0, shared.slot(0))].into_iter());
+    let is_kept = shared.miss(FRAMES);
+    reader.join().expect("no panic");
+    // The frame went round: every block that is asked for next finds one.
+    assert!(is_kept || shared.miss(FRAMES));
+    let section = shared.cache.enter();
+    let hit = section.find(shared.slot(FRAMES), shared.key(FRAMES)).expect("just published");
+    assert!(hit.payload().iter().all(|found| *found == byte(FRAMES)));
+}

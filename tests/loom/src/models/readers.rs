@@ -1,0 +1,73 @@
+//! The list of snapshots: merges beside readers that register.
+
+use std::sync::Arc;
+
+use loom::thread;
+use shamba_key::SeqNo;
+
+use crate::broken::{Broken, is_broken};
+use crate::snapshot::SnapshotList;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+struct Shared {
+    snapshots: Arc<SnapshotList>,
+    visible: AtomicU64,
+    /// The versions of one key, by their sequence numbers.
+    versions: Mutex<Vec<u64>>,
+}
+
+impl Shared {
+    /// Keeps the newest version, and of each live number the one that it sees.
+    fn merge(&self) {
+        let stripes = self.snapshots.stripes();
+        let mut versions = self.versions.lock().expect("no panic");
+        let newest = versions.iter().copied().max();
+        let seen_by = |seq: &SeqNo| versions.iter().copied().filter(|version| *version <= seq.0).max();
+        let kept: Vec<u64> = stripes.iter().filter_map(seen_by).chain(newest).collect();
+        versions.retain(|version| kept.contains(version));
+    }
+
+    fn read(&self) {
+        let visible = || SeqNo(self.visible.load(Ordering::Acquire));
+        let snapshot = if is_broken(Broken::Usage) {
+            let before = visible();
+            self.snapshots.take_with(|| before)
+        } else {
+            self.snapshots.take_with(visible)
+        };
+        let versions = self.versions.lock().expect("no panic").clone();
+        let seq = snapshot.seq().0;
+        assert!(
+            versions.iter().any(|version| *version <= seq),
+            "a reader at {seq} finds only {versions:?}: a merge dropped what it sees"
+        );
+    }
+}
+
+/// Whoever reads at a number finds what was visible then, though newer versions come and a merge drops old ones.
+pub fn snapshots() {
+    let shared = Arc::new(Shared {
+        snapshots: SnapshotList::new(),
+        visible: AtomicU64::new(1),
+        versions: Mutex::new(vec![1]),
+    });
+    let reader = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || shared.read())
+    };
+    let writer = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || {
+            shared.versions.lock().expect("no panic").push(2);
+            shared.visible.store(2, Ordering::Release);
+            shared.merge();
+        })
+    };
+    shared.read();
+    reader.join().expect("no panic");
+    writer.join().expect("no panic");
+    assert!(shared.snapshots.stripes().is_empty(), "nobody reads any more");
+    shared.merge();
+    assert_eq!(*shared.versions.lock().expect("no panic"), [2], "nothing keeps the old version");
+}

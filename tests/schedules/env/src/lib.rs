@@ -1,0 +1,83 @@
+//! The sources of `shamba-env` with [`sync`] replaced: locks and threads are shuttle's, so that its scheduler decides who goes on.
+//!
+//! `tests/schedules/table` and `tests/schedules/engine` are the sources of the table and the engine over this crate. So the
+//! engine that is run here is the one that ships, file by file, but for this one module.
+//!
+//! Not here: what is run (`tests/schedules`).
+#![deny(missing_docs)]
+
+#[path = "../../../../crates/env/src/aligned.rs"]
+mod aligned;
+#[path = "../../../../crates/env/src/clock.rs"]
+mod clock;
+#[path = "../../../../crates/env/src/direct.rs"]
+mod direct;
+#[path = "../../../../crates/env/src/fault/mod.rs"]
+mod fault;
+#[path = "../../../../crates/env/src/helpers.rs"]
+mod helpers;
+#[path = "../../../../crates/env/src/memory.rs"]
+mod memory;
+#[path = "../../../../crates/env/src/pages.rs"]
+mod pages;
+#[path = "../../../../crates/env/src/random.rs"]
+mod random;
+#[path = "../../../../crates/env/src/real.rs"]
+mod real;
+#[path = "../../../../crates/env/src/sim/mod.rs"]
+mod sim;
+#[path = "../../../../crates/env/src/slow.rs"]
+mod slow;
+#[path = "../../../../crates/env/src/spawn.rs"]
+mod spawn;
+pub mod sync;
+#[path = "../../../../crates/env/src/tree/mod.rs"]
+mod tree;
+#[path = "../../../../crates/env/src/vfs.rs"]
+mod vfs;
+
+pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, read_aligned_at};
+pub use clock::{Clock, ManualClock, RealClock};
+pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence, When};
+pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write_file_synced};
+pub use memory::MemFs;
+pub use pages::Pages;
+pub use random::{RealRng, Rng, SeededRng};
+pub use real::RealFs;
+pub use sim::{CrashPolicy, FsyncFailure, SimFs};
+pub use slow::SlowFs;
+pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
+pub use vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+
+use std::sync::Arc;
+
+/// The world that a database lives in. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Files.
+    pub vfs: Arc<dyn Vfs>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Arc<dyn Rng>,
+    /// Threads.
+    pub spawner: Arc<dyn Spawner>,
+}
+
+impl Env {
+    /// The world in which nothing is real but the schedule: files in memory, time that passes when it is looked at or
+    /// waited for, seeded randomness, threads that the scheduler lets run in turn.
+    pub fn scheduled(vfs: Arc<dyn Vfs>, seed: u64) -> Self {
+        Self {
+            vfs,
+            clock: Arc::new(sync::time::ScheduledClock),
+            rng: Arc::new(SeededRng::new(seed)),
+            spawner: Arc::new(sync::thread::ScheduledSpawner),
+        }
+    }
+
+    /// As `shamba-env` has it, for who is not told where to live. Not of use under a scheduler.
+    pub fn real() -> Self {
+        Self::scheduled(Arc::new(RealFs::new()), 0)
+    }
+}

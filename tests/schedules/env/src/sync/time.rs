@@ -1,0 +1,47 @@
+//! Time under a scheduler: it passes when somebody looks at it, sleeps, or waits with a limit.
+//!
+//! One for all that run on a thread of the machine, which is all threads of one schedule.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::clock::Clock;
+
+std::thread_local! {
+    static NOW_US: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Begins anew: at the beginning of each schedule, so that one is like another.
+pub fn reset() {
+    NOW_US.set(0);
+}
+
+/// Lets the others go on, for so long.
+pub(crate) fn pass(time: Duration) {
+    NOW_US.set(NOW_US.get() + u64::try_from(time.as_micros()).unwrap_or(0).max(1));
+    shuttle::thread::yield_now();
+}
+
+/// The clock of a schedule.
+#[derive(Clone, Copy, Debug)]
+pub struct ScheduledClock;
+
+impl Clock for ScheduledClock {
+    fn now_us(&self) -> u64 {
+        NOW_US.set(NOW_US.get() + 1);
+        NOW_US.get()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        // 2024-01-01 00:00 UTC and on, as a manual clock's.
+        1_704_067_200_000 + NOW_US.get() / 1_000
+    }
+
+    fn sleep_us(&self, us: u64) {
+        pass(Duration::from_micros(us));
+    }
+
+    fn wait_ns(&self, ns: u64) {
+        pass(Duration::from_nanos(ns));
+    }
+}

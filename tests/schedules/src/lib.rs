@@ -1,0 +1,71 @@
+//! Suite H, the whole engine: writers, readers, flushes, merges and close under schedules drawn by chance.
+//!
+//! `shamba` is here the engine's own sources over locks and threads that shuttle's scheduler rules (`tests/schedules/env`): one
+//! thread runs at a time, and at each lock, wait and file operation the scheduler decides who goes on. A scenario is run under
+//! thousands of schedules, half of them drawn evenly, half with few changes of priority (PCT), which finds what needs a rare
+//! order of few steps. Files are in memory, time passes as it is looked at: a schedule follows from its seed alone.
+//!
+//! What it finds beside wrong answers: deadlocks, and wake-ups that are lost, since waits with a long limit have none here.
+//!
+//! Not here: memory orders, and every schedule instead of some (`tests/loom`); power cuts and faults beside threads
+//! (`crash_threads`, `stress`).
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use shamba::env::sync::time;
+use shamba::env::{Env, Vfs};
+use shamba::{Db, MergePolicy};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, MaxSteps, Runner};
+
+/// Steps after which threads are taken to go round in a circle: some hundred times what a scenario needs.
+const STEPS_MOST: usize = 5_000_000;
+/// The engine's calls are deeper than the usual stack of a task.
+const STACK_BYTES: usize = 512 << 10;
+/// Changes of priority in a schedule of the second kind.
+const PRIORITY_CHANGES: usize = 3;
+
+/// Runs `scenario` under so many schedules that follow from `seed`.
+///
+/// # Panics
+/// When the scenario does, or its threads wait for one another.
+pub fn run(seed: u64, schedules: usize, scenario: fn()) {
+    let by_chance = RandomScheduler::new_from_seed(seed, schedules.div_ceil(2));
+    under(by_chance, scenario);
+    if schedules > 1 {
+        under(PctScheduler::new_from_seed(seed, PRIORITY_CHANGES, schedules / 2), scenario);
+    }
+}
+
+fn under(scheduler: impl Scheduler + 'static, scenario: fn()) {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config.max_steps = MaxSteps::FailAfter(STEPS_MOST);
+    config.silence_warnings = true;
+    Runner::new(scheduler, config).run(move || {
+        time::reset();
+        scenario();
+    });
+}
+
+/// Opens the database on `vfs`, with limits so small that a few writes are flushed and merged.
+///
+/// # Errors
+/// When the open fails.
+pub fn open(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> shamba::Result<Db> {
+    Db::builder(Path::new("/db"))
+        .env(Env::scheduled(Arc::clone(vfs), 7))
+        .info_log(false)
+        .memory_budget(8 << 20)
+        .write_buffer(1 << 10)
+        .file_size(4 << 10)
+        .block_bytes(512)
+        .size_ratio(2.0)
+        .merge_policy(policy)
+        .sizing(shamba::Sizing::Manual)
+        .background_threads(2)
+        .open()
+}

@@ -1,0 +1,246 @@
+//! Suite H, the whole engine: scenarios, each under thousands of schedules.
+//!
+//! In CI a part of them; `SHAMBA_SCHEDULES=10000 cargo test -p shamba-schedules` runs so many of each. A failure prints the
+//! command that runs its schedules again.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shamba::env::{MemFs, Vfs};
+use shamba::{Db, Durability, ErrorKind, MergePolicy, WriteOptions};
+use shamba_schedules::{open, run};
+use shamba_tests::seed::{self, mixed};
+use shamba_tests::tally::Tally;
+use shamba_tests::{pool, runner};
+use shuttle::thread;
+
+/// Schedules of each scenario, unless told otherwise.
+const SCHEDULES: u64 = 1_000;
+/// So many are run from one seed, and run again after a failure.
+const AT_ONCE: u64 = 50;
+
+/// What all schedules of this process together have done.
+#[derive(Default)]
+struct Done {
+    flushes: AtomicU64,
+    merges: AtomicU64,
+    /// Batches that another writer wrote.
+    followers: AtomicU64,
+    stalls: AtomicU64,
+}
+
+static DONE: Done = Done {
+    flushes: AtomicU64::new(0),
+    merges: AtomicU64::new(0),
+    followers: AtomicU64::new(0),
+    stalls: AtomicU64::new(0),
+};
+
+impl Done {
+    fn note(&self, db: &Db) {
+        let stats = db.stats();
+        self.flushes.fetch_add(stats.flushes, Ordering::Relaxed);
+        self.merges.fetch_add(stats.merges, Ordering::Relaxed);
+        self.followers.fetch_add(stats.batches - stats.commit_groups, Ordering::Relaxed);
+        self.stalls.fetch_add(stats.stalls, Ordering::Relaxed);
+    }
+
+    fn tally(&self) -> Tally {
+        let counts = [
+            ("flushes", &self.flushes),
+            ("merges", &self.merges),
+            ("batches that another writer wrote", &self.followers),
+            ("stalls", &self.stalls),
+        ];
+        Tally::of(&counts.map(|(name, count)| (name, count.load(Ordering::Relaxed))))
+    }
+}
+
+/// Runs a scenario under all schedules asked for, or those of one seed (`SHAMBA_VECTOR`).
+fn explore(name: &str, scenario: fn()) {
+    let base = seed::base(0x5c4e_d01e);
+    let schedules = seed::number("SHAMBA_SCHEDULES").unwrap_or(SCHEDULES);
+    let part = |number: usize| {
+        let at_once = AT_ONCE.min(schedules) as usize;
+        runner::caught(|| {
+            run(mixed(base, number as u64), at_once, scenario);
+            Ok(())
+        })
+        .map_err(|error| {
+            let test = format!("{name} -- --exact --nocapture");
+            format!("{error}\nagain: SHAMBA_SEED={base} SHAMBA_SCHEDULES={schedules} SHAMBA_VECTOR={number} cargo test -p shamba-schedules {test}")
+        })
+    };
+    let parts = schedules.div_ceil(AT_ONCE);
+    let outcome = match seed::only_vector() {
+        Some(number) => part(number).map(|()| Vec::new()),
+        None => pool::run(parts as usize, part),
+    };
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    let schedules = parts * AT_ONCE.min(schedules);
+    // The counts of what was done are of all scenarios that run in this process.
+    let mut tally = DONE.tally();
+    tally.add("schedules", schedules);
+    tally.tell(&format!("schedules-{name}"), &format!("suite H, the whole engine, seed {base}"));
+    tally.require(&[("flushes", schedules), ("merges", schedules / 2)]);
+}
+
+/// Runs a scenario in a process of its own with a planted defect: it must fail.
+fn bites(name: &str, defect: &str) {
+    let this = std::env::current_exe().expect("a test knows its own binary");
+    let mut command = Command::new(this);
+    command.args([name, "--exact", "--nocapture"]).env("SHAMBA_PLANT", defect).env_remove("SHAMBA_TALLIES");
+    let output = command.output().expect("it starts");
+    assert!(!output.status.success(), "{name} passes with the planted defect {defect}");
+}
+
+fn files() -> Arc<dyn Vfs> {
+    Arc::new(MemFs::new())
+}
+
+fn key(writer: usize, number: usize) -> String {
+    format!("{writer}/{number:02}")
+}
+
+/// Writes until all is written or the database is closed; gives how many writes were acknowledged.
+fn write(db: &Db, writer: usize, writes: usize) -> usize {
+    for number in 0..writes {
+        let durability = [Durability::NoSync, Durability::Sync][(writer + number) % 2];
+        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
+        match db.put_with(key(writer, number), [writer as u8; 150], &options) {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                return number;
+            }
+        }
+    }
+    writes
+}
+
+fn check(db: &Db, acked: &[usize]) {
+    for (writer, acked) in acked.iter().enumerate() {
+        let found = db.prefix(format!("{writer}/")).map(|pair| pair.expect("scan")).count();
+        assert!(found >= *acked, "{acked} writes of writer {writer} were acknowledged, {found} are there");
+        for number in 0..*acked {
+            let value = db.get(key(writer, number)).expect("get").expect("it was acknowledged");
+            assert_eq!(value[..], [writer as u8; 150]);
+        }
+    }
+    db.check_invariants().expect("the tree has its shape");
+}
+
+/// Writers, group commit, rotation, flush and merges; everything is there in the end, and after a reopen.
+fn write_flush_merge() {
+    const WRITES: usize = 9;
+    let vfs = files();
+    let db = open(&vfs, MergePolicy::Leveling).expect("open");
+    let writers = [0, 1].map(|writer| {
+        let db = db.clone();
+        thread::spawn(move || write(&db, writer, WRITES))
+    });
+    db.flush().expect("flush");
+    let acked = writers.map(|writer| writer.join().expect("no panic"));
+    assert_eq!(acked, [WRITES; 2]);
+    db.compact().expect("compact");
+    check(&db, &acked);
+    DONE.note(&db);
+    db.close().expect("close");
+    let db = open(&vfs, MergePolicy::Leveling).expect("open");
+    check(&db, &acked);
+    db.close().expect("close");
+}
+
+/// Close while writers write, memtables are flushed and tables merged: every thread ends, and what was acknowledged is there.
+fn close_under_load() {
+    let vfs = files();
+    let db = open(&vfs, MergePolicy::Tiering).expect("open");
+    let writers = [0, 1].map(|writer| {
+        let db = db.clone();
+        thread::spawn(move || write(&db, writer, 12))
+    });
+    for number in 0..6 {
+        db.put(key(2, number), [2; 150]).expect("put");
+    }
+    DONE.note(&db);
+    db.close().expect("close");
+    let [first, second] = writers.map(|writer| writer.join().expect("no panic"));
+    let db = open(&vfs, MergePolicy::Tiering).expect("open");
+    check(&db, &[first, second, 6]);
+    assert!(db.warnings().is_empty(), "a closed database has no tail: {:?}", db.warnings());
+    drop(db);
+}
+
+/// Sums over snapshots and iterators while batches move what they add up, and flushes and merges go on.
+fn readers_beside_merges() {
+    let vfs = files();
+    let db = open(&vfs, MergePolicy::LazyLeveling).expect("open");
+    let accounts = |number: u64| format!("account/{number}");
+    let mut first = db.batch();
+    for number in 0..4 {
+        first.put(accounts(number), 100_u64.to_le_bytes());
+    }
+    first.commit().expect("commit");
+    let balance = |value: &[u8]| u64::from_le_bytes(value[..8].try_into().expect("8 bytes"));
+    let transfers = {
+        let db = db.clone();
+        thread::spawn(move || {
+            for round in 0..8_u64 {
+                let (from, to) = (accounts(round % 4), accounts((round + 1) % 4));
+                let of = |name: &String| balance(&db.get(name).expect("get").expect("an account"));
+                let (left, right) = (of(&from), of(&to));
+                let mut batch = db.batch();
+                let padded = |amount: u64| [amount.to_le_bytes().to_vec(), vec![0; 120]].concat();
+                batch.put(&from, padded(left - 1)).put(&to, padded(right + 1));
+                batch.commit().expect("commit");
+            }
+        })
+    };
+    let reader = {
+        let db = db.clone();
+        thread::spawn(move || {
+            for _ in 0..2 {
+                let snapshot = db.snapshot();
+                let sum =
+                    |pairs: &mut dyn Iterator<Item = shamba::Result<(shamba::Slice, shamba::Slice)>>| {
+                        pairs.map(|pair| balance(&pair.expect("scan").1)).sum::<u64>()
+                    };
+                assert_eq!(sum(&mut snapshot.iter()), 400, "a snapshot's sum");
+                assert_eq!(sum(&mut snapshot.iter().rev()), 400, "a snapshot's sum from its end");
+                assert_eq!(sum(&mut db.iter()), 400, "an iterator's sum");
+            }
+        })
+    };
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    transfers.join().expect("no panic");
+    reader.join().expect("no panic");
+    DONE.note(&db);
+    db.close().expect("close");
+}
+
+#[test]
+fn write_flush_and_merge() {
+    explore("write_flush_and_merge", write_flush_merge);
+}
+
+#[test]
+fn close_beside_writers() {
+    explore("close_beside_writers", close_under_load);
+}
+
+#[test]
+fn sums_beside_merges() {
+    explore("sums_beside_merges", readers_beside_merges);
+}
+
+#[test]
+fn half_a_batch_that_readers_see_is_found() {
+    bites("sums_beside_merges", "half-batch-visible");
+}
+
+#[test]
+fn snapshots_that_merges_ignore_are_found() {
+    bites("sums_beside_merges", "ignore-snapshots");
+}

@@ -1,13 +1,15 @@
-//! The real binary killed, traced and starved, on demand: `cargo xtask kill`, `syscalls` and `scarce` start it.
+//! The real binary killed, traced and starved, and the soak, on demand: `cargo xtask kill`, `syscalls`, `scarce` and `soak`
+//! start it.
 //!
 //! Text goes to standard error as it comes, one JSON object to standard output at the end; the first violation
 //! ends it with a failure and the command that runs it again. The binary is the one that was built beside this program.
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use shamba_tests::seed;
+use shamba_tests::soak::Soak;
 use shamba_tests::tally::Tally;
 use shamba_tests::victim::life::beside_this_program;
 use shamba_tests::victim::syscalls::{self, sweeps};
@@ -15,7 +17,8 @@ use shamba_tests::victim::{kill, place, scarce};
 
 const USAGE: &str = "usage: victim kill [--cycles N] [--seed N]
        victim syscalls [--points N] [--only N] [--sweep WORD] [--seed N]
-       victim scarce [--rounds N]";
+       victim scarce [--rounds N]
+       victim soak [--seconds N | --hours N] [--seed N] [--only N]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -32,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[String]) -> Result<String, String> {
-    let known = ["--cycles", "--points", "--only", "--sweep", "--seed", "--rounds"];
+    let known = ["--cycles", "--points", "--only", "--sweep", "--seed", "--rounds", "--seconds", "--hours"];
     if let Some(unknown) = words.iter().find(|word| word.starts_with("--") && !known.contains(&word.as_str()))
     {
         return Err(format!("no option {unknown}\n{USAGE}"));
@@ -76,6 +79,17 @@ fn run(words: &[String]) -> Result<String, String> {
             eprint!("{tally}");
             tally.keep("scarce");
             Ok(report("scarce", seed, begun, &format!("\"counts\":{}", tally.json())))
+        }
+        Some("soak") => {
+            let soak = Soak { binary: &binary, dir: place.path(), seed };
+            let seconds = number("--seconds", 60)?.max(number("--hours", 0)?.saturating_mul(3_600));
+            let tally = match option(words, "--only") {
+                Some(_) => soak.life(number("--only", 0)?)?,
+                None => soak.run(Duration::from_secs(seconds))?,
+            };
+            eprint!("{tally}");
+            tally.keep("soak");
+            Ok(report("soak", seed, begun, &format!("\"counts\":{}", tally.json())))
         }
         _ => Err(USAGE.to_owned()),
     }

@@ -6,7 +6,8 @@
 //! runner records a life on the simulated disk for [`crash`], which then takes every crash point.
 //! A failure is shrunk by [`shrink`] and ends with one command that runs it again ([`seed`]).
 //!
-//! The real binary, killed, traced and starved from outside, is [`victim`]'s.
+//! The real binary, killed, traced and starved from outside, is [`victim`]'s. What threads do beside one another is [`stress`]'s;
+//! [`soak`] mixes all of it for as long as it is told.
 //!
 //! Not here: the suites themselves (`tests/tests/suites`).
 #![deny(missing_docs)]
@@ -24,6 +25,8 @@ pub mod pool;
 pub mod runner;
 pub mod seed;
 pub mod shrink;
+pub mod soak;
+pub mod stress;
 pub mod tally;
 pub mod vectors;
 pub mod victim;

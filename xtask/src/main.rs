@@ -67,7 +67,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           the real binary with an error, or a kill, at its n-th system call, n from 1 to 500, over logs, tables and the
           manifest; needs strace, and says so where there is none
   scarce [--rounds N] [--release]
-          the real binary on a disk of 8 MiB, and with 64 file descriptors";
+          the real binary on a disk of 8 MiB, and with 64 file descriptors
+  soak [--seconds N | --hours N] [--seed N] [--only N] [--release]
+          faults, kills of the real binary and threads beside one another, with options drawn anew for each life; tells each
+          life's seed before it begins, and stops at the first violation with the command that runs that life again";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(2).collect();
@@ -87,7 +90,7 @@ fn main() -> ExitCode {
         Some("monkey") => experiments::monkey(&arguments),
         Some("navigator") => experiments::navigator(&arguments),
         Some("tune-check") => experiments::tune_check(&arguments),
-        Some(name @ ("kill" | "syscalls" | "scarce")) => victim::run(name, &arguments),
+        Some(name @ ("kill" | "syscalls" | "scarce" | "soak")) => victim::run(name, &arguments),
         Some("memory-situations") => experiments::situations(&arguments),
         _ => {
             eprintln!("{USAGE}");

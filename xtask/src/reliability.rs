@@ -125,6 +125,37 @@ const ROWS: &[Row] = &[
         ],
     ),
     row(
+        13,
+        "models of small parts under every schedule with at most three preemptions",
+        6,
+        0,
+        &[
+            ("loom-digest_index", "models"),
+            ("loom-grace_periods", "models"),
+            ("loom-cache_sections", "models"),
+            ("loom-cache_pins", "models"),
+            ("loom-group_commit", "models"),
+            ("loom-snapshots", "models"),
+            ("loom-ledger", "models"),
+            ("loom-pressure", "models"),
+            ("loom-idle_slots", "models"),
+            ("loom-fresh_slots", "models"),
+            ("loom-views", "models"),
+            ("loom-files_of_versions", "models"),
+        ],
+    ),
+    row(
+        13,
+        "schedules of the whole engine by chance, three scenarios",
+        3_000,
+        1_000_000,
+        &[
+            ("schedules-write_flush_and_merge", "schedules"),
+            ("schedules-close_beside_writers", "schedules"),
+            ("schedules-sums_beside_merges", "schedules"),
+        ],
+    ),
+    row(
         14,
         "hostile files and lives for decoders and recovery",
         10_000,
@@ -132,6 +163,13 @@ const ROWS: &[Row] = &[
         &[("fuzz", "executions, *"), ("fuzz-operations", "executions, *"), ("fuzz-guided", "executions, *")],
     ),
     row(15, "planted defects killed", 0, 40, &[("planted", "killed")]),
+    row(
+        18,
+        "seconds of soak: faults, kills and threads, options drawn anew for each life",
+        0,
+        86_400,
+        &[("soak", "seconds")],
+    ),
     row(20, "seeds whose calls are equal twice", 20, 1_000, &[("determinism", "seeds")]),
 ];
 
@@ -185,8 +223,10 @@ fn run_suites(is_full: bool, seconds: &mut Vec<(String, u64)>) -> Result<PathBuf
         Ok(())
     };
     step("the suites (`cargo test -p shamba-tests`)", &["test", "--package", "shamba-tests"])?;
+    let models = ["test", "--package", "shamba-loom", "--package", "shamba-schedules"];
+    step("schedules (`cargo test -p shamba-loom -p shamba-schedules`)", &models)?;
     if is_full {
-        for name in ["kill", "syscalls", "scarce", "planted"] {
+        for name in ["kill", "syscalls", "scarce", "soak", "planted"] {
             step(&format!("`cargo xtask {name}`"), &["xtask", name])?;
         }
         step("`cargo xtask fuzz all --seconds 30`", &["xtask", "fuzz", "all", "--seconds", "30"])?;

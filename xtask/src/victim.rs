@@ -1,13 +1,13 @@
-//! The real binary killed, traced and starved: builds it, and the program that does it beside it.
+//! The real binary killed, traced, starved and soaked: builds it, and the program that does it beside it.
 //!
 //! In the dev profile, where every check is on, unless told `--release`. Not here: what is done and what must hold
-//! (`tests/src/victim`).
+//! (`tests/src/victim`, `tests/src/soak.rs`).
 
 use std::process::Command;
 
 use crate::tidy;
 
-/// Runs `kill`, `syscalls` or `scarce` with the rest of its command line.
+/// Runs `kill`, `syscalls`, `scarce` or `soak` with the rest of its command line.
 pub fn run(name: &str, arguments: &[String]) -> Result<(), String> {
     let profile: &[&str] =
         if arguments.iter().any(|word| word == "--release") { &["--release"] } else { &[] };

@@ -1,256 +1,38 @@
-//! Everything at once on real threads: what single-threaded suites cannot make meet.
+//! Suite G, everything at once on real threads ([`shamba_tests::stress`]): the part of it that runs in CI.
 //!
-//! Each writer owns keys and knows what they hold, so it checks itself as it goes; around the writers others
-//! flush, compact, verify, checkpoint, make and drop keyspaces, scan, hold iterators, and explain. Further:
-//! close while everybody is at it. A hang is a failure of the whole run, by the runner's time limit.
+//! A hang is a failure of the whole run, by the runner's time limit.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, MemFs, SimFs, Vfs};
-use shamba::{Db, Durability, ErrorKind, MergePolicy, WriteOptions};
+use shamba::MergePolicy;
+use shamba::env::Effect;
+use shamba_tests::stress;
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
 
-const HOME: &str = "/db";
-const WRITERS: u64 = 3;
 const ROUNDS: u64 = 6_000;
 
-fn open(policy: MergePolicy, env: &Env) -> Db {
-    let mut vector = Vector::plain(policy);
-    vector.write_buffer = 4 << 10;
-    vector.builder(Path::new(HOME), env).open().expect("open")
-}
-
-/// Writes, deletes and range-deletes its own keys, and reads them back at once.
-fn writer(db: &Db, writer: u64, rounds: u64) -> BTreeMap<String, String> {
-    let mut rng = fastrand::Rng::with_seed(writer);
-    let mut own = BTreeMap::new();
-    let key = |number: u64| format!("w{writer}/{number:03}");
-    for round in 0..rounds {
-        let number = rng.u64(..200);
-        match rng.u8(..16) {
-            0 => {
-                let (low, high) = (key(number), key(number + 5));
-                db.delete_range(low.as_str()..high.as_str()).expect("delete_range");
-                own.retain(|key, _| *key < low || *key >= high);
-            }
-            1..4 => {
-                db.delete(key(number)).expect("delete");
-                own.remove(&key(number));
-            }
-            _ => {
-                let value = format!("{round}.{}", "v".repeat(rng.usize(..120)));
-                db.put(key(number), &value).expect("put");
-                own.insert(key(number), value);
-            }
-        }
-        let number = rng.u64(..200);
-        let got = db.get(key(number)).expect("get");
-        let got = got.as_deref().map(String::from_utf8_lossy);
-        assert_eq!(
-            got.as_deref(),
-            own.get(&key(number)).map(String::as_str),
-            "{} in round {round}",
-            key(number)
-        );
-        if round % 100 == 99 {
-            assert!(holds(db, writer, &own), "writer {writer} scans other pairs than it wrote");
-        }
-    }
-    own
-}
-
-fn holds(db: &Db, writer: u64, own: &BTreeMap<String, String>) -> bool {
-    let pairs = db.prefix(format!("w{writer}/")).map(|pair| pair.expect("scan"));
-    pairs
-        .map(|(key, value)| (key.to_vec(), value.to_vec()))
-        .eq(own.iter().map(|(key, value)| (key.clone().into_bytes(), value.clone().into_bytes())))
-}
-
-/// One kind of disturbance, once.
-fn disturb(db: &Db, vfs: &dyn Vfs, env: &Env, kind: u64, round: u64) {
-    match kind {
-        0 => db.flush().expect("flush"),
-        1 => db.compact().expect("compact"),
-        2 => {
-            let report = db.verify().expect("verify");
-            assert!(report.problems.is_empty(), "{:?}", report.problems);
-        }
-        3 => {
-            let dir = format!("/copy-{round}");
-            db.checkpoint(&dir).expect("checkpoint");
-            let copy =
-                Db::builder(&dir).env(env.clone()).info_log(false).open().expect("open of the checkpoint");
-            assert!(copy.verify().expect("verify").problems.is_empty());
-            drop(copy);
-            for entry in vfs.list(Path::new(&dir)).expect("list") {
-                vfs.unlink(&Path::new(&dir).join(entry.name)).expect("unlink");
-            }
-        }
-        4 => {
-            let space = db.keyspace("passing").expect("keyspace");
-            for number in 0..40 {
-                space.put(format!("{number}"), [0; 50]).expect("put");
-            }
-            assert_eq!(space.iter().count(), 40);
-            db.drop_keyspace("passing").expect("drop_keyspace");
-            let gone = space.put("k", "v").expect_err("it was dropped");
-            assert_eq!(gone.kind(), ErrorKind::Invalid, "{gone}");
-        }
-        5 => {
-            let (snapshot, mut held) = (db.snapshot(), db.iter());
-            let first = held.by_ref().take(5).map(|pair| pair.expect("scan").0).collect::<Vec<_>>();
-            db.put(format!("z/{round}"), [0; 100]).expect("put");
-            let all = snapshot.iter().map(|pair| pair.expect("scan").0).collect::<Vec<_>>();
-            let backward = snapshot.iter().rev().count();
-            assert_eq!(all.len(), backward, "a snapshot is the same from both ends");
-            assert!(first.len() + held.count() >= first.len());
-        }
-        6 => {
-            let explanation = db.explain(format!("w0/{:03}", round % 200)).expect("explain");
-            assert_eq!(explanation.hashes, 1);
-            assert!(!db.describe().is_empty() && !db.memory().parts.is_empty());
-            db.stats();
-        }
-        _ => {
-            let pairs = (0..20).map(|number| (format!("y/{round:05}/{number:02}"), "ingested"));
-            db.ingest(pairs).expect("ingest");
-            assert_eq!(db.prefix(format!("y/{round:05}/")).count(), 20);
-        }
-    }
-}
-
-fn everything_at_once(policy: MergePolicy) {
-    let fs: Arc<dyn Vfs> = Arc::new(MemFs::new());
-    let env = Env { vfs: Arc::clone(&fs), ..Env::real() };
-    let db = open(policy, &env);
-    let stop = AtomicBool::new(false);
-    let owned = std::thread::scope(|scope| {
-        for kind in 0..8 {
-            let (db, stop, fs, env) = (db.clone(), &stop, &fs, &env);
-            scope.spawn(move || {
-                let mut round = 0;
-                while !stop.load(Ordering::Relaxed) || round == 0 {
-                    disturb(&db, &**fs, env, kind, round);
-                    round += 1;
-                    // Writers are to get on, too, where processors are few.
-                    env.clock.sleep_us(2_000);
-                }
-            });
-        }
-        let writers = (0..WRITERS).map(|number| {
-            let db = db.clone();
-            scope.spawn(move || writer(&db, number, ROUNDS))
-        });
-        let writers = writers.collect::<Vec<_>>();
-        let owned = writers.into_iter().map(|writer| writer.join()).collect::<Vec<_>>();
-        stop.store(true, Ordering::Relaxed);
-        owned.into_iter().map(|owned| owned.expect("a writer does not panic")).collect::<Vec<_>>()
-    });
-    db.check_invariants().expect("the tree has its shape");
-    db.close().expect("close");
-    let db = open(policy, &env);
-    for (number, own) in owned.iter().enumerate() {
-        assert!(holds(&db, number as u64, own), "writer {number}'s pairs after a reopen");
-    }
+fn vector(policy: MergePolicy) -> Vector {
+    Vector { write_buffer: 4 << 10, ..Vector::plain(policy) }
 }
 
 #[test]
 fn everything_at_once_under_leveling() {
-    everything_at_once(MergePolicy::Leveling);
+    stress::everything_at_once(&vector(MergePolicy::Leveling), 0, ROUNDS);
 }
 
 #[test]
 fn everything_at_once_under_tiering() {
-    everything_at_once(MergePolicy::Tiering);
+    stress::everything_at_once(&vector(MergePolicy::Tiering), 0, ROUNDS);
 }
 
 #[test]
 fn everything_at_once_under_lazy_leveling() {
-    everything_at_once(MergePolicy::LazyLeveling);
+    stress::everything_at_once(&vector(MergePolicy::LazyLeveling), 0, ROUNDS);
 }
 
 #[test]
 fn close_under_load_leaves_every_acknowledged_write() {
-    for round in 0..20u64 {
-        let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
-        let db = open(MergePolicy::Tiering, &env);
-        let acked = std::thread::scope(|scope| {
-            let writers = (0..WRITERS).map(|writer| {
-                let db = db.clone();
-                scope.spawn(move || {
-                    for number in 0u64.. {
-                        match db.put(format!("{writer}/{number:06}"), [0; 80]) {
-                            Ok(()) => {}
-                            Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
-                                return number;
-                            }
-                        }
-                    }
-                    0
-                })
-            });
-            let writers = writers.collect::<Vec<_>>();
-            while db.stats().puts < 50 + round * 40 && !writers.iter().any(|writer| writer.is_finished()) {
-                std::thread::yield_now();
-            }
-            db.clone().close().expect("close");
-            writers.into_iter().map(|writer| writer.join().expect("no panic")).collect::<Vec<_>>()
-        });
-        drop(db);
-        let db = open(MergePolicy::Tiering, &env);
-        for (writer, acked) in acked.into_iter().enumerate() {
-            let found = db.prefix(format!("{writer}/")).count() as u64;
-            assert_eq!(found, acked, "round {round}: writer {writer}");
-        }
-        assert!(db.warnings().is_empty(), "a closed database has no tail: {:?}", db.warnings());
-    }
-}
-
-/// How a write of a storm ended.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Ended {
-    Acked { sync: bool },
-    Rejected,
-    Unknown,
-}
-
-/// Writes numbered keys through a storm until all are tried; a write that is refused is tried no more.
-fn write_through_storm(db: &Db, writer: u64, seed: u64) -> Vec<Ended> {
-    let mut rng = fastrand::Rng::with_seed(seed ^ writer);
-    let write = |number: u64| {
-        let sync = rng.u8(..10) == 0;
-        let options = WriteOptions { durability: sync.then_some(Durability::Sync), deadline_ms: Some(50) };
-        match db.put_with(format!("{writer}/{number:04}"), [1; 90], &options) {
-            Ok(()) => Ended::Acked { sync },
-            Err(error) => match error.kind() {
-                ErrorKind::ReadOnly | ErrorKind::Stalled => Ended::Rejected,
-                ErrorKind::Io | ErrorKind::NoSpace => Ended::Unknown,
-                kind => panic!("a storm of I/O errors made a write fail as {kind}: {error}"),
-            },
-        }
-    };
-    (0..150).map(write).collect()
-}
-
-fn check_after_storm(db: &Db, ended: &[Vec<Ended>], only_synced: bool) {
-    for (writer, ended) in ended.iter().enumerate() {
-        let durable =
-            ended.iter().rposition(|ended| *ended == Ended::Acked { sync: true }).map_or(0, |at| at + 1);
-        for (number, ended) in ended.iter().enumerate() {
-            let there = db.contains_key(format!("{writer}/{number:04}")).expect("get");
-            match ended {
-                Ended::Acked { .. } if !only_synced || number < durable => {
-                    assert!(there, "acknowledged write {number} of writer {writer} is gone");
-                }
-                Ended::Rejected => assert!(!there, "refused write {number} of writer {writer} is there"),
-                _ => {}
-            }
-        }
+    for round in 0..20 {
+        stress::close_under_load(&vector(MergePolicy::Tiering), 50 + round * 40);
     }
 }
 
@@ -259,42 +41,13 @@ fn storms_of_faults_under_threads() {
     let effects = [Effect::Eio, Effect::Enospc, Effect::ShortWrite, Effect::Emfile];
     let (mut faults, mut acked) = (0, 0);
     for round in 0..48u64 {
-        let disk = SimFs::new();
-        let faulty = FaultFs::new(Arc::new(disk.clone()), round);
-        let env = Env { vfs: Arc::new(faulty.clone()), ..Env::real() };
-        let db = open(MergePolicy::Tiering, &env);
         let probability = [0.002, 0.01, 0.05][round as usize / 4 % 3];
-        faulty.add_rule(FaultRule::storm(probability, effects[round as usize % 4]));
-        let ended = std::thread::scope(|scope| {
-            let writers = (0..WRITERS).map(|writer| {
-                let db = &db;
-                scope.spawn(move || write_through_storm(db, writer, round))
-            });
-            let writers = writers.collect::<Vec<_>>();
-            writers.into_iter().map(|writer| writer.join().expect("no panic")).collect::<Vec<_>>()
-        });
-        faulty.clear_rules();
-        faults += faulty.faults_injected();
-        acked += ended.iter().flatten().filter(|ended| matches!(ended, Ended::Acked { .. })).count();
-        // What is open shows what was acknowledged and nothing else.
-        for (writer, ended) in ended.iter().enumerate() {
-            for (number, ended) in ended.iter().enumerate() {
-                let there = db.contains_key(format!("{writer}/{number:04}")).expect("get");
-                assert_eq!(
-                    there,
-                    matches!(ended, Ended::Acked { .. }),
-                    "round {round}: {writer}/{number} {ended:?}"
-                );
-            }
-        }
-        drop(db);
-        let cut = Env::deterministic(Arc::new(disk.crash(u64::MAX, &CrashPolicy::None)), round);
-        check_after_storm(&open(MergePolicy::Tiering, &cut), &ended, true);
-        let db = open(MergePolicy::Tiering, &env);
-        check_after_storm(&db, &ended, false);
-        assert!(db.verify().expect("verify").problems.is_empty());
+        let effect = effects[round as usize % 4];
+        let stormed = stress::storm(&vector(MergePolicy::Tiering), round, probability, effect);
+        faults += stormed.faults;
+        acked += stormed.acked;
     }
-    Tally::of(&[("faults", faults), ("writes acknowledged", acked as u64)])
+    Tally::of(&[("faults", faults), ("writes acknowledged", acked)])
         .tell("stress", "suite G, storms under threads");
     assert!(faults > 100 && acked > 1_000);
 }

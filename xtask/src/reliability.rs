@@ -158,7 +158,7 @@ const ROWS: &[Row] = &[
     row(
         14,
         "hostile files and lives for decoders and recovery",
-        10_000,
+        300_000,
         1_000_000_000,
         &[("fuzz", "executions, *"), ("fuzz-operations", "executions, *"), ("fuzz-guided", "executions, *")],
     ),

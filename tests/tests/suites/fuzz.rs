@@ -59,7 +59,6 @@ fn child() {
         fuzz::by_chance(&decoders, times(), seed::base(0xf022)).unwrap_or_else(|error| panic!("{error}"));
     tally.add("corpus files", replayed.iter().sum());
     tally.tell("fuzz", "suite I, decoders");
-    tally.require(&[("corpus files", 100)]);
 }
 
 #[test]

@@ -19,8 +19,7 @@ pub(crate) mod line;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use shamba_env::{WriteFile, append_all};
 use shamba_table::{Charge, LedgerPart};
@@ -31,6 +30,8 @@ use crate::core::{Core, KeyspaceCore, lock};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::ids::KeyspaceId;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use crate::wal::OpRef;
 
 /// The file is written once so much has gathered.

@@ -280,7 +280,7 @@ impl Generator {
             run.value.clear();
             while run.value.len() < bytes {
                 let random = self.rng.u64(..).to_le_bytes();
-                run.value.extend(random.map(|byte| LETTERS[usize::from(byte) * LETTERS.len() >> 8]));
+                run.value.extend(random.map(|byte| LETTERS[(usize::from(byte) * LETTERS.len()) >> 8]));
             }
             run.value.truncate(bytes);
             Payload::Bytes(Cow::Borrowed(&run.value))
@@ -410,7 +410,7 @@ impl Generator {
         let mut word = number;
         while key.len() < self.key_bytes {
             word = mix2(word, key.len() as u64);
-            key.extend(word.to_le_bytes().map(|byte| DIGITS[usize::from(byte) * DIGITS.len() >> 8]));
+            key.extend(word.to_le_bytes().map(|byte| DIGITS[(usize::from(byte) * DIGITS.len()) >> 8]));
         }
         key.truncate(self.key_bytes);
     }

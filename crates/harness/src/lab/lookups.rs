@@ -27,7 +27,7 @@ const BATCH: usize = 128;
 const REPEAT_MOST: Duration = Duration::from_secs(4);
 
 /// A batch in which the thread waited longer for a processor was disturbed.
-const WAITED_MOST_NS: u64 = 20_000;
+pub(super) const WAITED_MOST_NS: u64 = 20_000;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -180,18 +180,18 @@ impl Counted {
 }
 
 /// How long this thread has waited for a processor.
-struct Waiting {
+pub(super) struct Waiting {
     /// Run time, waiting time and time slices; none where the system does not tell.
     schedule: Option<File>,
 }
 
 impl Waiting {
-    fn of_this_thread() -> Self {
+    pub fn of_this_thread() -> Self {
         Self { schedule: File::open("/proc/thread-self/schedstat").ok() }
     }
 
     /// In nanoseconds, since the thread began; 0 where the system does not tell.
-    fn ns(&self) -> u64 {
+    pub fn ns(&self) -> u64 {
         let mut text = [0; 96];
         let read = self.schedule.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
         let text = std::str::from_utf8(&text[..read]).unwrap_or_default();

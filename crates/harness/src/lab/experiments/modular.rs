@@ -1,5 +1,56 @@
 //! *LSM-Trees Under (Memory) Pressure* (ADMS 2022), modular filters: the slides.
 
+mod access_frequency;
+mod approaches;
+mod devices;
+mod figure;
+mod full_skipping;
+mod full_skipping_empty;
+mod larger_index;
+mod mbf;
+mod mbf_bytes;
+mod mbf_chart;
+mod mbf_fpr;
+mod mbf_modules;
+mod measure;
+mod memory_price;
+mod memory_ratio;
+mod model;
+mod modules;
+mod monkey;
+mod no_skipping;
+mod no_skipping_empty;
+mod partitioned;
+mod pressure;
+mod probes;
+mod rocksdb_equal;
+mod rocksdb_proportional;
+mod rocksdb_proportional_empty;
+mod trees;
+mod variants;
+mod world;
+
 use crate::lab::Experiment;
 
-pub(super) const ALL: &[Experiment] = &[];
+/// In the order of the slides.
+pub(super) const ALL: &[Experiment] = &[
+    memory_price::EXPERIMENT,
+    pressure::EXPERIMENT,
+    access_frequency::EXPERIMENT,
+    probes::EXPERIMENT,
+    mbf_fpr::EXPERIMENT,
+    mbf_modules::EXPERIMENT,
+    mbf_bytes::EXPERIMENT,
+    no_skipping::EXPERIMENT,
+    no_skipping_empty::EXPERIMENT,
+    full_skipping::EXPERIMENT,
+    full_skipping_empty::EXPERIMENT,
+    partitioned::EXPERIMENT,
+    monkey::EXPERIMENT,
+    rocksdb_equal::EXPERIMENT,
+    rocksdb_proportional::EXPERIMENT,
+    rocksdb_proportional_empty::EXPERIMENT,
+    devices::EXPERIMENT,
+    larger_index::EXPERIMENT,
+    memory_ratio::EXPERIMENT,
+];

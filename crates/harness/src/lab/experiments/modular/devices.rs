@@ -1,0 +1,151 @@
+//! The slide "SHaMBa on various Devices": the time of a lookup under memory pressure on emulated devices.
+
+use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
+
+use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART, names};
+use super::figure::{percent, table};
+use super::measure::{Comparison, Effort, Reading, Setting};
+use super::modules::MEMORY_SHARE;
+use super::trees::Extent;
+use crate::lab::lookups::Spread;
+use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+
+const DEVICES: [Device; 5] = [Device::Ssd, Device::Pcie, Device::Spdk, Device::Nvm, Device::Memory];
+const APPROACHES: [Approach; 5] = [STATE_OF_THE_ART, EQ, EQ_P, EQ_F, PLANNED];
+const EMPTY: f64 = 0.5;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "shamba-devices",
+    paper: Paper::ModularFilters,
+    place: "slide \"SHaMBa on various Devices\"",
+    title: "time of a lookup under memory pressure on several devices",
+    claim: "SHaMBa also benefits faster storage devices.",
+    parameters,
+    run,
+};
+
+/// Emulated devices keep their files in memory.
+fn extent(scale: Scale) -> Extent {
+    Extent { entries: scale.pick(1_000_000, 2_000_000, 2_000_000), ..Extent::at(Scale::Quick) }
+}
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    let own = [
+        Parameter::varied("device", DEVICES.map(Device::name)),
+        Parameter::varied("approach", names(&APPROACHES)),
+        Parameter::fixed("memory, share of filters and indexes", MEMORY_SHARE),
+        Parameter::fixed("empty fraction", EMPTY),
+        Parameter::fixed("lookups a repeat, at most", Effort::timed(scale).lookups),
+    ];
+    own.into_iter().chain(extent(scale).parameters()).collect()
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    let setting = |device| Setting { memory_share: MEMORY_SHARE, empty_fraction: EMPTY, device };
+    let comparison = Comparison {
+        extent: extent(lab.scale),
+        approaches: APPROACHES.to_vec(),
+        settings: DEVICES.map(setting).to_vec(),
+        effort: Effort::timed(lab.scale),
+    };
+    let readings = comparison.run(lab)?;
+    // The slides' own approaches.
+    let of_slides = &APPROACHES[1..4];
+    let best = DEVICES.map(|device| {
+        of_slides.iter().map(|one| gain(&readings, one.name, device).median).fold(f64::NEG_INFINITY, f64::max)
+    });
+    let ours = DEVICES.map(|device| gain(&readings, PLANNED.name, device).median);
+    let verdict = verdict(&best);
+    let told = |gains: [f64; DEVICES.len()]| {
+        let each =
+            DEVICES.iter().zip(gains).map(|(device, gain)| format!("{} {}", short(*device), percent(gain)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    Ok(Finding {
+        ours: format!(
+            "The best of eq, eq-P and eq-F saves of a lookup's time: {}. Held by plan: {}.",
+            told(best),
+            told(ours)
+        ),
+        verdict,
+        why: if verdict == Verdict::Confirmed { String::new() } else { WHY.to_owned() },
+        table: table(&readings),
+        chart: chart(&readings),
+    })
+}
+
+const WHY: &str = "Where a read takes no longer than what the processor does for it, fewer or smaller reads hardly show; and a key that is there reads every module.";
+
+/// The share of time that an approach saves on a device: of each repeat.
+fn gain(readings: &[Reading], name: &str, device: Device) -> Spread {
+    let ns = |name: &str| {
+        let is_it = |reading: &&Reading| reading.approach.name == name && reading.setting.device == device;
+        readings.iter().find(is_it).map_or(&[][..], |reading| &reading.repeats_ns)
+    };
+    let gains = ns(name).iter().zip(ns(STATE_OF_THE_ART.name)).map(|(idea, baseline)| 1.0 - idea / baseline);
+    Spread::of(gains.collect())
+}
+
+/// The name without its latency.
+fn short(device: Device) -> &'static str {
+    device.name().split(' ').next().unwrap_or_default()
+}
+
+fn chart(readings: &[Reading]) -> Chart {
+    let x = || Axis::categories("device", DEVICES.map(short));
+    let at = |device: Device| DEVICES.iter().position(|other| *other == device).unwrap_or(0) as f64;
+    let times = APPROACHES.iter().map(|approach| {
+        let of_it = readings.iter().filter(|reading| reading.approach.name == approach.name);
+        let points = of_it.map(|reading| {
+            let Spread { median, least, most } = reading.ns;
+            Point::between(at(reading.setting.device), median / 1e3, least / 1e3, most / 1e3)
+        });
+        Series::new(approach.name, Style::Line, points.collect())
+    });
+    let gains = APPROACHES.iter().skip(1).map(|approach| {
+        let points = DEVICES.map(|device| {
+            let Spread { median, least, most } = gain(readings, approach.name, device);
+            Point::between(at(device), 100.0 * median, 100.0 * least, 100.0 * most)
+        });
+        Series::new(approach.name, Style::Bars, points.to_vec())
+    });
+    Chart {
+        title: "Modules on slow and fast devices".to_owned(),
+        claim: EXPERIMENT.claim.to_owned(),
+        note: "Half of the keys absent; filters, indexes and data blocks have 40 % of what all filters and indexes take. T = 4, 5 levels, entries of 64 bytes, 10 bits per \
+               key. SSD (113 us a read), PCIe (10 us), SPDK (7 us) and NVM (250 ns) are emulated. Bars: least and most of the repeats; lookups that waited for a processor are left out."
+            .to_owned(),
+        panels: vec![
+            Panel { title: "time".to_owned(), x: x(), y: Axis::log("time of a lookup [us]"), series: times.collect() },
+            Panel {
+                title: "saved".to_owned(),
+                x: x(),
+                y: Axis::from_zero("time saved of the state of the art's [%]"),
+                series: gains.collect(),
+            },
+        ],
+    }
+}
+
+/// From slow to fast: something is saved on fast devices too.
+fn verdict(gains: &[f64]) -> Verdict {
+    let helped = gains.iter().filter(|gain| **gain >= 0.05).count();
+    match helped {
+        0 => Verdict::NotHere,
+        count if count == gains.len() => Verdict::Confirmed,
+        _ => Verdict::Partly,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_device_must_gain_to_confirm() {
+        assert_eq!(
+            [verdict(&[0.1, 0.1]), verdict(&[0.1, 0.0]), verdict(&[0.0])],
+            [Verdict::Confirmed, Verdict::Partly, Verdict::NotHere]
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! The slide "SHaMBa with larger index": entries of 128 bytes, so that indexes take twice as much beside the filters.
+
+use shamba_figures::Chart;
+
+use super::approaches::{Approach, EQ, EQ_F, STATE_OF_THE_ART, names};
+use super::figure::{MEMORY_NOTE, Over, io_panel, percent, saved, table};
+use super::measure::{Comparison, Reading};
+use super::trees::{Extent, tree};
+use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+
+const APPROACHES: [Approach; 3] = [STATE_OF_THE_ART, EQ, EQ_F];
+const SHARES: [f64; 4] = [0.1, 0.25, 0.5, 1.0];
+/// The slide has the second; the last has indexes larger than filters here.
+const ENTRY_BYTES: [usize; 3] = [64, 128, 256];
+const EMPTY: f64 = 1.0;
+/// Below this the gains do not differ.
+const MARGIN: f64 = 0.02;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "shamba-larger-index",
+    paper: Paper::ModularFilters,
+    place: "slide \"SHaMBa with larger index\"",
+    title: "I/Os of a lookup with small and large indexes beside the filters, all keys absent",
+    claim: "SHaMBa performs best when filters are larger than indexes.",
+    parameters,
+    run,
+};
+
+fn extent(scale: Scale, entry_bytes: usize) -> Extent {
+    let entries = if entry_bytes > 128 { Extent::at(scale).entries / 2 } else { Extent::at(scale).entries };
+    Extent { entries, entry_bytes, ..Extent::at(scale) }
+}
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    let own = [
+        Parameter::varied("entry bytes", ENTRY_BYTES),
+        Parameter::varied("memory, share of filters and indexes", SHARES),
+        Parameter::varied("approach", names(&APPROACHES)),
+        Parameter::fixed("empty fraction", EMPTY),
+    ];
+    let of_tree = Extent::at(scale).parameters().into_iter().filter(|one| one.name != "entry bytes");
+    own.into_iter().chain(of_tree).collect()
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    let (mut all, mut panels, mut told, mut gains) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for entry_bytes in ENTRY_BYTES {
+        let extent = extent(lab.scale, entry_bytes);
+        let laid = tree(lab, extent, &STATE_OF_THE_ART)?;
+        let times = laid.filter_bytes as f64 / laid.index_bytes.max(1) as f64;
+        drop(laid);
+        let comparison = Comparison::over_memory(lab.scale, &APPROACHES, &SHARES, &[EMPTY]);
+        let readings = Comparison { extent, ..comparison }.run(lab)?;
+        let best = best(&readings);
+        told.push(format!("{} at {entry_bytes} B (filters {times:.1} times the indexes)", percent(best)));
+        gains.push((times, best));
+        let title = format!("{entry_bytes} B: filters {times:.1} x indexes");
+        panels.push(io_panel(&title, Over::Memory, readings.iter(), &[STATE_OF_THE_ART.name, EQ_F.name]));
+        all.extend(readings);
+    }
+    let verdict = verdict(&gains);
+    Ok(Finding {
+        ours: format!("Under pressure the best variant saves {} of the I/Os.", told.join(", ")),
+        verdict,
+        why: if verdict == Verdict::Confirmed { String::new() } else { WHY.to_owned() },
+        table: table(&all),
+        chart: Chart {
+            title: "Modules beside small and large indexes".to_owned(),
+            claim: EXPERIMENT.claim.to_owned(),
+            note: format!("All keys absent. {MEMORY_NOTE}"),
+            panels,
+        },
+    })
+}
+
+const WHY: &str = "A module spares reads of the index as well as of data, so that a large index makes filters worth more, and not less, where it does not fit itself.";
+
+fn best(readings: &[Reading]) -> f64 {
+    let saved = |one: &Approach| saved(readings, STATE_OF_THE_ART.name, one.name, Some(EMPTY)).mean;
+    APPROACHES.iter().skip(1).map(saved).fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// From (filters by indexes, gain): the larger the filters, the larger the gain.
+fn verdict(gains: &[(f64, f64)]) -> Verdict {
+    let mut gains = gains.to_vec();
+    gains.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let first = gains.first().map_or(0.0, |(_, gain)| *gain);
+    let others = || gains.iter().skip(1).map(|(_, gain)| *gain);
+    match () {
+        () if first > 0.0 && others().all(|gain| first >= gain + MARGIN) => Verdict::Confirmed,
+        () if first > 0.0 && others().any(|gain| first >= gain + MARGIN) => Verdict::Partly,
+        () => Verdict::NotHere,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_filters_must_gain_most() {
+        assert_eq!(verdict(&[(0.8, 0.1), (3.0, 0.3), (1.5, 0.2)]), Verdict::Confirmed);
+        assert_eq!(verdict(&[(3.0, 0.3), (1.5, 0.35), (0.8, 0.1)]), Verdict::Partly);
+        assert_eq!(verdict(&[(3.0, 0.1), (1.5, 0.2)]), Verdict::NotHere);
+    }
+}

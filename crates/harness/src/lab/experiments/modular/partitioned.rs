@@ -1,0 +1,47 @@
+//! The slide "SHaMBa with Partitioned Index/Filter": filters and indexes in pieces, with modules and without.
+//!
+//! Filters and indexes here always are in pieces: slices of at most 64 KiB, partitions of 4 KiB. So files are sixteen times as large as in the
+//! other experiments, which makes several slices of a filter.
+
+use super::approaches::{Approach, EQ, EQ_F, EQ_P, STATE_OF_THE_ART};
+use super::trees::Extent;
+use super::variants::{EMPTY, Variants, parameters_over_memory};
+use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+
+const APPROACHES: [Approach; 4] = [
+    STATE_OF_THE_ART.named("partitioned"),
+    EQ.named("partitioned + eq"),
+    EQ_P.named("partitioned + eq-P"),
+    EQ_F.named("partitioned + eq-F"),
+];
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "shamba-partitioned",
+    paper: Paper::ModularFilters,
+    place: "slide \"SHaMBa with Partitioned Index/Filter\"",
+    title: "I/Os of a lookup with partitioned filters, with and without modules",
+    claim: "SHaMBa boosts partitioned indexes and filters under severe memory pressure.",
+    parameters,
+    run,
+};
+
+fn extent(scale: Scale) -> Extent {
+    let extent = Extent::at(scale);
+    Extent { file_bytes: 16 * extent.file_bytes, ..extent }
+}
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    parameters_over_memory(scale, extent(scale), &APPROACHES, &[EMPTY])
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    let variants = Variants {
+        experiment: &EXPERIMENT,
+        title: "Partitioned filters with modules",
+        approaches: APPROACHES.to_vec(),
+        ours: None,
+        extent: extent(lab.scale),
+        note: "Files are sixteen times as large as elsewhere: several slices a filter.",
+    };
+    variants.over_memory(lab, &[EMPTY])
+}

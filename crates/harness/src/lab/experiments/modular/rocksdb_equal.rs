@@ -1,0 +1,34 @@
+//! The slide "SHaMBa-eq with RocksDB", on this engine: two equal modules, over memory and over the share of empty lookups.
+
+use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART};
+use super::trees::Extent;
+use super::variants::{EMPTY, Variants, parameters_over_memory};
+use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+
+const APPROACHES: [Approach; 4] = [STATE_OF_THE_ART, EQ, EQ_P, EQ_F];
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "shamba-rocksdb-equal",
+    paper: Paper::ModularFilters,
+    place: "slide \"SHaMBa-eq with RocksDB\"",
+    title: "I/Os of a lookup with two equal modules, over memory and over the share of empty lookups",
+    claim: "SHaMBa-eq accelerates point lookups.",
+    parameters,
+    run,
+};
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    parameters_over_memory(scale, Extent::at(scale), &APPROACHES, &[EMPTY])
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    let variants = Variants {
+        experiment: &EXPERIMENT,
+        title: "Two equal modules",
+        approaches: APPROACHES.to_vec(),
+        ours: Some(PLANNED),
+        extent: Extent::at(lab.scale),
+        note: "This engine in RocksDB's place.",
+    };
+    variants.over_both(lab)
+}

@@ -1,0 +1,35 @@
+//! The slide "SHaMBa-prop with RocksDB", on this engine: a small first module and a large second one, over memory.
+
+use super::approaches::{Approach, PROP, PROP_F, PROP_P, STATE_OF_THE_ART};
+use super::trees::Extent;
+use super::variants::{EMPTY, Variants, parameters_over_memory};
+use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+
+pub(super) const APPROACHES: [Approach; 4] = [STATE_OF_THE_ART, PROP, PROP_P, PROP_F];
+pub(super) const NOTE: &str = "This engine in RocksDB's place. The first of two modules has 3 of 10 bits: the slides do not say how many.";
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "shamba-rocksdb-proportional",
+    paper: Paper::ModularFilters,
+    place: "slide \"SHaMBa-prop with RocksDB\", over memory",
+    title: "I/Os of a lookup with a small and a large module over memory",
+    claim: "SHaMBa-prop accelerates point lookups.",
+    parameters,
+    run,
+};
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    parameters_over_memory(scale, Extent::at(scale), &APPROACHES, &[EMPTY, 1.0])
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    let variants = Variants {
+        experiment: &EXPERIMENT,
+        title: "A small and a large module",
+        approaches: APPROACHES.to_vec(),
+        ours: None,
+        extent: Extent::at(lab.scale),
+        note: NOTE,
+    };
+    variants.over_memory(lab, &[EMPTY, 1.0])
+}

@@ -1,0 +1,32 @@
+//! The slide "SHaMBa-prop with RocksDB", on this engine: a small first module and a large second one, over the share of empty lookups.
+
+use super::rocksdb_proportional::{APPROACHES, NOTE};
+use super::trees::Extent;
+use super::variants::{Variants, parameters_over_empty};
+use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "shamba-rocksdb-proportional-empty",
+    paper: Paper::ModularFilters,
+    place: "slide \"SHaMBa-prop with RocksDB\", over the empty share",
+    title: "I/Os of a lookup with a small and a large module over the share of empty lookups",
+    claim: "SHaMBa-prop accelerates point lookups.",
+    parameters,
+    run,
+};
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    parameters_over_empty(Extent::at(scale), &APPROACHES)
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    let variants = Variants {
+        experiment: &EXPERIMENT,
+        title: "A small and a large module over the share of empty lookups",
+        approaches: APPROACHES.to_vec(),
+        ours: None,
+        extent: Extent::at(lab.scale),
+        note: NOTE,
+    };
+    variants.over_empty(lab)
+}

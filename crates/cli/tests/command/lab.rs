@@ -91,7 +91,7 @@ fn workloads_of_the_papers_come_in_parts() {
     let db = dir.path("other");
     run(["bench", &db, "replay", "--trace", &load]).ok();
     run(["bench", &db, "replay", "--trace", &more, "--check-answers"]).ok();
-    let error = run(["lab", "generate", "--out", &dir.path("x"), "--preload", &load, "-Q", "9", "-E", "41"])
+    let error = run(["lab", "generate", "--out", &dir.path("x"), "--preload", &load, "-Q", "9", "-E", "60"])
         .fails(65);
     assert!(error.contains("line 1"), "{error}");
     let error = run(["lab", "generate", "--out", &dir.path("x"), "-Q", "1"]).fails(64);

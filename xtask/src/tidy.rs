@@ -51,7 +51,7 @@ const WORLD: [&str; 8] = [
 const LOCKS: [&str; 4] = ["Mutex", "Condvar", "RwLock", "Barrier"];
 
 /// Where `unsafe` may stand.
-const UNSAFE: [&str; 9] = [
+const UNSAFE: [&str; 10] = [
     "crates/filter/src/simd",
     "crates/table/src/block/tags.rs",
     "crates/table/src/cache",

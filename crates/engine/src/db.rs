@@ -34,7 +34,7 @@ use crate::write::batch::{Batch, Operations, WriteOptions, with_range_delete};
 #[derive(Clone)]
 pub struct Db {
     handle: Arc<Handle>,
-    keyspace: Arc<KeyspaceCore>,
+    pub(crate) keyspace: Arc<KeyspaceCore>,
 }
 
 struct Handle {
@@ -374,21 +374,6 @@ impl Db {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
         self.core().ingest(&self.keyspace, 0, pairs)
-    }
-
-    /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level 0 that merges bring down: a
-    /// tree is laid down from its deepest level up, and every entry is written once. For experiments and tests, with
-    /// [`Builder::auto_compaction`] off; otherwise the next merge makes of it what the design says.
-    ///
-    /// # Errors
-    /// `Invalid` when a run lies above `level`, for its entries count as older there; for a level beyond 64. As
-    /// [`Db::ingest`].
-    pub fn place<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        level: u32,
-        pairs: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<u64> {
-        self.core().ingest(&self.keyspace, level, pairs)
     }
 
     /// Reads every byte of every file and reports all damage.

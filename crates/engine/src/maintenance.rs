@@ -10,6 +10,7 @@ use shamba_table::table_file_name;
 
 use crate::compaction::output::Output;
 use crate::core::{Core, KeyspaceCore, Writing, lock};
+use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
 use crate::memtable::ChunkedMemtable;
@@ -22,6 +23,23 @@ use crate::write::batch::check_op;
 
 /// The longest name of a keyspace.
 const NAME_BYTES_MAX: usize = 255;
+
+impl Db {
+    /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level 0 that merges bring down: a
+    /// tree is laid down from its deepest level up, and every entry is written once. For experiments and tests, with
+    /// [`Builder::auto_compaction`] off; otherwise the next merge makes of it what the design says.
+    ///
+    /// # Errors
+    /// `Invalid` when a run lies above `level`, for its entries count as older there; for a level beyond 64. As
+    /// [`Db::ingest`].
+    pub fn place<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        level: u32,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        self.core().ingest(&self.keyspace, level, pairs)
+    }
+}
 
 impl Core {
     /// Seals the memtables and waits until they are in tables.

@@ -121,7 +121,8 @@ fn write(db: &Db, writer: usize, writes: usize) -> usize {
 
 fn check(db: &Db, acked: &[usize]) {
     for (writer, acked) in acked.iter().enumerate() {
-        let found = db.prefix(format!("{writer}/")).map(|pair| pair.expect("scan")).count();
+        let found =
+            db.prefix(format!("{writer}/")).inspect(|pair| assert!(pair.is_ok(), "scan: {pair:?}")).count();
         assert!(found >= *acked, "{acked} writes of writer {writer} were acknowledged, {found} are there");
         for number in 0..*acked {
             let value = db.get(key(writer, number)).expect("get").expect("it was acknowledged");

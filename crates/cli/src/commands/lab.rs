@@ -37,7 +37,7 @@ enum LabCommand {
     /// Make a page of the results in a folder
     Report(ReportArgs),
     /// Write a workload as text, by the options of the K-V-Workload-Generator, for bench replay
-    Generate(generate::GenerateArgs),
+    Generate(Box<generate::GenerateArgs>),
 }
 
 #[derive(Args)]

@@ -9,11 +9,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use shamba_env::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 use shamba_table::{Entry, EntryIter, RangeTombstone, Value};
 

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use shamba_env::sync::Mutex;
 use shamba_env::{Env, MemFs, Rng, SeededRng};
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, SeqNo};

@@ -140,7 +140,7 @@ fn ranges_hold_their_ends_as_their_letters_say() {
 #[test]
 fn malformed_traces_stop_at_the_line() {
     let db = open(&Arc::new(MemFs::new()));
-    let error = replayed(&db, b"I a *3\nI b\n").err().expect("malformed");
+    let error = replayed(&db, b"I a *3\nI b\n").expect_err("malformed");
     assert_eq!(error.to_string(), "trace, line 2: I KEY VALUE is expected");
     assert!(matches!(error, Error::Trace(_)));
 }

@@ -193,7 +193,7 @@ fn files_for(curve: &[(f64, f64)], lookups: f64) -> f64 {
 /// Some forty points of a curve, the steep beginning whole.
 fn thinned(curve: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let every = curve.len().div_ceil(32).max(1);
-    let is_kept = |number: usize| number < 8 || number % every == 0 || number + 1 == curve.len();
+    let is_kept = |number: usize| number < 8 || number.is_multiple_of(every) || number + 1 == curve.len();
     let kept = curve.iter().enumerate().filter(|(number, _)| is_kept(*number)).map(|(_, point)| *point);
     std::iter::once((0.0, 0.0)).chain(kept).collect()
 }

@@ -25,8 +25,12 @@ const BATCH: u64 = 64;
 /// Points that are measured at a time.
 const BESIDE: usize = 2;
 
+/// What a setting was found to do.
+type Found = Result<Vec<Reading>, String>;
+
 /// Under which circumstances approaches are compared.
 #[derive(Clone, Copy, PartialEq, Debug)]
+
 pub(super) struct Setting {
     /// What filters, indexes and blocks have, as a share of what all filters and indexes of the first approach's tree take.
     pub memory_share: f64,
@@ -169,7 +173,7 @@ impl Comparison {
         (seed, repeats): (u64, u32),
     ) -> Result<Vec<Reading>, String> {
         let next = AtomicUsize::new(0);
-        let found: Mutex<Vec<(usize, Result<Vec<Reading>, String>)>> = Mutex::default();
+        let found: Mutex<Vec<(usize, Found)>> = Mutex::default();
         let work = || {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);

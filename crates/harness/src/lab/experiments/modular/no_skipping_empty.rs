@@ -34,7 +34,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let last = EMPTY_SHARES.len() - 1;
     let rises = all.iter().all(|gains| gains[last] > gains[0]);
     let helps = all.iter().any(|gains| gains[last] >= 0.1);
-    let from = all.first().and_then(|gains| first_gain(gains));
+    let from = all.first().and_then(first_gain);
     Ok(Finding {
         ours: format!(
             "With {} of the memory, 2, 3 and 7 modules save {} of the I/Os if no key is there and {} if all are{}.",

@@ -1,12 +1,14 @@
 //! What one digest saves over the share of empty lookups on one device: what Figures 13 and 14 have in common.
 
-use super::gains::{DIGESTS, Gain};
+use shamba_figures::Axis;
+
+use super::gains::{DIGESTS, Gain, chart, percent, table};
 use crate::lab::lookups::Questions;
 use crate::lab::table::Cell;
 use crate::lab::tree::{Spec, Tree};
-use crate::lab::{Device, Lab, Parameter, Scale};
+use crate::lab::{Device, Finding, Lab, Parameter, Scale, Verdict};
 
-pub(super) const EMPTY_FRACTIONS: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+const EMPTY_FRACTIONS: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
 const KEY_BYTES: usize = 512;
 const ENTRY_BYTES: usize = 1_024;
 const SIZE_RATIO: f64 = 10.0;
@@ -30,7 +32,7 @@ pub(super) fn parameters(scale: Scale, device: Device) -> Vec<Parameter> {
     ]
 }
 
-pub(super) fn measure(lab: &mut Lab<'_>, device: Device) -> Result<Vec<Gain>, String> {
+fn measure(lab: &mut Lab<'_>, device: Device) -> Result<Vec<Gain>, String> {
     let mut gains = Vec::new();
     for (digest, name) in DIGESTS {
         let spec = Spec {
@@ -48,10 +50,51 @@ pub(super) fn measure(lab: &mut Lab<'_>, device: Device) -> Result<Vec<Gain>, St
     Ok(gains)
 }
 
-/// The gains of the paper's hash function, in the order of [`EMPTY_FRACTIONS`].
-pub(super) fn of_paper(gains: &[Gain]) -> Vec<f64> {
-    gains.iter().filter(|gain| gain.series == DIGESTS[0].1).map(|gain| gain.gain().median).collect()
+/// The note below both pictures.
+const NOTE: &str = "T = 10, 5 levels, keys of 512 B, entries of 1 KB, 10 bits per key. Model: Equation 8 with the time that a hash takes here.";
+
+/// What is found on `device`, where the paper has `wanted` of the time saved when every lookup finds nothing.
+pub(super) fn finding(
+    lab: &mut Lab<'_>,
+    device: Device,
+    wanted: f64,
+    (title, claim, why): (&str, &str, &str),
+) -> Result<Finding, String> {
+    let gains = measure(lab, device)?;
+    let of_paper: Vec<f64> =
+        gains.iter().filter(|gain| gain.series == DIGESTS[0].1).map(|gain| gain.gain().median).collect();
+    let verdict = verdict(&of_paper, wanted);
+    let text: Vec<String> = of_paper.into_iter().map(percent).collect();
+    Ok(Finding {
+        ours: format!(
+            "With none, a quarter, half, three quarters and all of the lookups empty: {}, with the paper's hash function.",
+            text.join(", ")
+        ),
+        verdict,
+        why: if verdict == Verdict::Confirmed { String::new() } else { why.to_owned() },
+        table: table("empty_fraction", &gains),
+        chart: chart(title, claim, NOTE, Axis::linear("share of lookups that find nothing"), &gains),
+    })
 }
 
-/// The note below both pictures.
-pub(super) const NOTE: &str = "T = 10, 5 levels, keys of 512 B, entries of 1 KB, 10 bits per key. Model: Equation 8 with the time that a hash takes here.";
+/// Confirmed if the gain grows to what the paper has; partly if it grows to a quarter of it.
+fn verdict(gains: &[f64], wanted: f64) -> Verdict {
+    match (gains.first(), gains.last()) {
+        (Some(first), Some(last)) if last > first && *last >= wanted => Verdict::Confirmed,
+        (Some(first), Some(last)) if last > first && *last >= wanted / 4.0 => Verdict::Partly,
+        _ => Verdict::NotHere,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_follows_the_gains() {
+        assert_eq!(verdict(&[0.0, 0.4], 0.4), Verdict::Confirmed);
+        assert_eq!(verdict(&[0.0, 0.2], 0.4), Verdict::Partly);
+        assert_eq!(verdict(&[0.4, 0.4], 0.4), Verdict::NotHere);
+        assert_eq!(verdict(&[], 0.4), Verdict::NotHere);
+    }
+}

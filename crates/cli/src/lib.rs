@@ -1,9 +1,9 @@
 //! `shamba`: the command over the engine, as a library of one function, [`main`], which the binary calls. Parsers of what users type
 //! and files hold can be fuzzed so ([`fuzz`]).
 //!
-//! Parses the command line, runs one command of [`commands`], and turns its failure into a line on
-//! standard error and an exit code ([`exit`]). What every command shares: [`options`] of the engine,
-//! [`text`] (keys and values as typed and printed), [`sizes`], [`output`], [`open`].
+//! Parses the command line, runs one command of `commands`, and turns its failure into a line on
+//! standard error and an exit code (`exit`). What every command shares: `options` of the engine,
+//! `text` (keys and values as typed and printed), `sizes`, `output`, `open`.
 //!
 //! Not here: anything that an embedding program could not do too. The command uses the public API only.
 #![forbid(unsafe_code)]

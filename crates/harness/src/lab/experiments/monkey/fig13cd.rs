@@ -158,13 +158,14 @@ fn run(lab: &mut Lab<'_>, device: Device) -> Result<Finding, String> {
     let why = match verdict {
         Verdict::Confirmed => String::new(),
         _ => format!(
-            "How much can be traded depends on where two designs' costs happen to lie: of {} designs the curve has few points to trade between.",
+            "In a tree that lives the small levels are often empty or partly full, and uniform bits lose less there than in a full one; what can \
+             be traded depends on where the costs of {} designs happen to lie.",
             uniform.len()
         ),
     };
     let note = format!(
         "Emulated {}. Updates: pages that flushes and merges read and write for an insert, counted, times what the device takes for one. \
-         From left to right: {}. {BITS_PER_KEY} bits per key, all lookups empty. Model: equations 7 and 56 for the levels there are, and merges as the \
+         Lines join {}. {BITS_PER_KEY} bits per key, all lookups empty. Model: equations 7 and 56 for the levels there are, and merges as the \
          engine makes them.",
         device.name(),
         designs(lab.scale).into_iter().map(name).rev().collect::<Vec<_>>().join(", ")
@@ -268,11 +269,6 @@ fn table(points: &[Point], read_ns: u64) -> Table {
 fn chart(points: &[Point], read_ns: u64, note: &str) -> Chart {
     let us = read_ns as f64 / 1e3;
     let of = |filters: Filters| points.iter().filter(move |point| point.filters == filters);
-    // In order of their updates, as a curve from left to right.
-    let ordered = |mut points: Vec<At>| {
-        points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        points
-    };
     let measured = Filters::PAIR.map(|filters| {
         let at = of(filters).map(|point| {
             let Mean { mean, std } = Mean::of(&point.lived.lookup_us);
@@ -283,13 +279,13 @@ fn chart(points: &[Point], read_ns: u64, note: &str) -> Chart {
                 mean + std,
             )
         });
-        Series::new(filters.name(), Style::Line, ordered(at.collect()))
+        Series::new(filters.name(), Style::Line, at.collect())
     });
     let models = Filters::PAIR.map(|filters| {
         let at = of(filters).map(|point| {
             At::new(point.costs.merged_update_ios * us, point.costs.zero_result_lookup_ios_exact * us)
         });
-        Series::new(format!("{}, model", filters.name()), Style::Dashes, ordered(at.collect()))
+        Series::new(format!("{}, model", filters.name()), Style::Dashes, at.collect())
     });
     Chart {
         title: "The trade-off between lookups and updates".to_owned(),

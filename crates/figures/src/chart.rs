@@ -24,7 +24,7 @@ pub struct Panel {
     pub x: Axis,
     /// Up.
     pub y: Axis,
-    /// In the order of the legend.
+    /// In the order of the legend. One named as another with `, model` behind it has the other's colour.
     pub series: Vec<Series>,
 }
 

@@ -34,6 +34,8 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(86, 180, 233),
     RGBColor(120, 80, 40),
 ];
+/// A series whose name is another's with this behind it is drawn in the other's colour.
+const MODEL_SUFFIX: &str = ", model";
 /// The width of the legend's sample and what follows it.
 const SAMPLE: i32 = 34;
 
@@ -128,7 +130,7 @@ struct Entry {
 /// Every name once, in the order of first use, in rows.
 fn legend(chart: &Chart) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
-    let (mut row, mut left) = (0, MARGIN);
+    let (mut row, mut left, mut colours) = (0, MARGIN, 0);
     for series in chart.panels.iter().flat_map(|panel| &panel.series) {
         if entries.iter().any(|entry| entry.name == series.name) {
             continue;
@@ -138,7 +140,15 @@ fn legend(chart: &Chart) -> Vec<Entry> {
             row += 1;
             left = MARGIN;
         }
-        let colour = COLOURS[entries.len() % COLOURS.len()];
+        // What a model says of a series has its colour.
+        let modelled = series.name.strip_suffix(MODEL_SUFFIX);
+        let of_it =
+            entries.iter().find(|entry| Some(entry.name.as_str()) == modelled).map(|entry| entry.colour);
+        let colour = of_it.unwrap_or_else(|| {
+            let colour = COLOURS[colours % COLOURS.len()];
+            colours += 1;
+            colour
+        });
         entries.push(Entry { name: series.name.clone(), style: series.style, colour, row, left });
         left += width;
     }
@@ -415,6 +425,16 @@ mod tests {
             }
             assert!(!image.contains("NaN"), "a point that is no number is left out");
         }
+    }
+
+    #[test]
+    fn a_model_has_the_colour_of_what_it_models() {
+        let mut chart = chart(Style::Line);
+        chart.panels[0].series[2].name = "after, model".to_owned();
+        let legend = legend(&chart);
+        let colour = |name: &str| legend.iter().find(|entry| entry.name == name).expect("listed").colour;
+        assert_eq!(colour("after, model"), colour("after"));
+        assert_ne!(colour("before"), colour("after"));
     }
 
     #[test]

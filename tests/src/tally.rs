@@ -24,7 +24,7 @@ impl Tally {
         self.keep(suite);
     }
 
-    /// Keeps the counts in the directory that `SHAMBA_TALLIES` names (an absolute path), as lines of a count, a tab and its name,
+    /// Keeps the counts in the directory that `SHAMBA_TALLIES` names (an absolute path), which is made if need be, as lines of a count, a tab and its name,
     /// for `cargo xtask reliability`.
     ///
     /// # Panics
@@ -33,7 +33,8 @@ impl Tally {
         let Some(directory) = std::env::var_os("SHAMBA_TALLIES") else { return };
         let lines: String = self.counts.iter().map(|(name, count)| format!("{count}\t{name}\n")).collect();
         let path = std::path::Path::new(&directory).join(suite);
-        std::fs::write(&path, lines).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let written = std::fs::create_dir_all(&directory).and_then(|()| std::fs::write(&path, lines));
+        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
     /// Adds to a count.

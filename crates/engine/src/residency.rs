@@ -457,12 +457,11 @@ impl Core {
     /// cache, cost is skipped.
     fn settle_cached(&self, survey: &Survey, state: &ResidencyState) {
         let mut changed = BTreeSet::new();
-        let lacked = survey::slices_lacked(&survey.files, self.residency.slices_read());
-        for ((reader, file), lacked) in survey.readers.iter().zip(&survey.files).zip(lacked) {
+        for (reader, file) in survey.readers.iter().zip(&survey.files) {
             let fetched = survey::worth_fetching(
                 self.settings.module_skipping,
                 file,
-                (lacked, state.arbiter.cache_gain_per_byte()),
+                (self.residency.slices_read(), state.arbiter.cache_gain_per_byte()),
             );
             match reader.hold_filter(&[], fetched) {
                 Ok(held) if held.changed => _ = changed.insert(reader.id()),

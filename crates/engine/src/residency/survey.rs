@@ -334,29 +334,6 @@ fn must_be_asked(skipping: Skipping, modules: usize) -> usize {
     }
 }
 
-/// In the cached mode, which part of a table's slices the cache lacks, table by table, if it lacks this part of those that lookups ask
-/// for: it keeps what is asked for most for its bytes, so that those who are asked least bear all of it. Tables that are asked about alike share it.
-pub(super) fn slices_lacked(files: &[FileMemory], lacked: f64) -> Vec<f64> {
-    let probes = |file: &FileMemory| file.probes.empty_per_second + file.probes.found_per_second;
-    let per_byte = |file: &FileMemory| {
-        let bytes: u64 = file.modules.iter().map(|module| module.bytes).sum();
-        // By powers of two, so that samples which waver do not part what is alike.
-        (probes(file) / bytes.max(1) as f64).max(f64::MIN_POSITIVE).log2().round() as i32
-    };
-    let mut classes: BTreeMap<i32, f64> = BTreeMap::new();
-    for file in files {
-        *classes.entry(per_byte(file)).or_default() += probes(file);
-    }
-    let mut left = lacked * classes.values().sum::<f64>();
-    let mut parts = BTreeMap::new();
-    for (class, probes) in classes {
-        let borne = left.min(probes);
-        parts.insert(class, if probes > 0.0 { borne / probes } else { 0.0 });
-        left -= borne;
-    }
-    files.iter().map(|file| parts.get(&per_byte(file)).copied().unwrap_or(lacked)).collect()
-}
-
 /// In the cached mode: the modules that save more than what they cost: the reads of the slices that the cache does not have, which is this
 /// part of them, and the memory that they take, which would save `gain_per_byte` elsewhere; and those that may not be skipped.
 pub(super) fn worth_fetching(
@@ -441,24 +418,6 @@ mod tests {
         assert_eq!(prices.data_ns, prices.read_ns / 4.0);
         // The cost of moving memory is in nanoseconds: a read must be worth as many as one is.
         assert!(prices.read_ns >= READ_NS);
-    }
-
-    #[test]
-    fn what_is_asked_least_for_its_bytes_is_what_the_cache_lacks() {
-        let files = [file(1.0), file(9.0), file(1.1)];
-        let near = |lacked: f64, expected: [f64; 3]| {
-            let parts = slices_lacked(&files, lacked);
-            assert!(
-                parts.iter().zip(expected).all(|(part, expected)| (part - expected).abs() < 1e-9),
-                "{parts:?}"
-            );
-        };
-        // Of 14.1 probes two tables have 4.1 together.
-        near(0.0, [0.0; 3]);
-        near(2.05 / 14.1, [0.5, 0.0, 0.5]);
-        near(9.1 / 14.1, [1.0, 0.5, 1.0]);
-        near(1.0, [1.0; 3]);
-        assert!(slices_lacked(&[], 0.5).is_empty());
     }
 
     #[test]

@@ -262,7 +262,9 @@ fn draw_panel(area: &Area<'_>, panel: &Panel, legend: &[Entry], panels: usize) -
     let x_places = panel.x.places(all().map(|point| point.x));
     let y_places = y.places(y_values);
     let ticks = |axis: &Axis, places: Range<f64>| Ticks { ticks: axis.ticks(&places), places };
-    let floor = y_places.start;
+    // Bars stand on 0, and hang from it.
+    let floor =
+        if y.scale == crate::Scale::Log { y_places.start } else { 0f64.clamp(y_places.start, y_places.end) };
 
     let widest = y.ticks(&y_places).into_iter().map(|tick| text::width(&y.tick_label(tick), TEXT_SIZE));
     let y_labels = widest.fold(0.0, f64::max) as i32 + 34;

@@ -37,7 +37,8 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         .iter()
         .map(|one| percent(saved(&readings, STATE_OF_THE_ART.name, one.name, Some(EMPTY)).mean))
         .collect();
-    // One colour for a number of modules in both panels.
+    let most_ios = readings.iter().map(|reading| reading.ios.most).fold(0.0, f64::max);
+    // One colour for a number of modules in both panels, and one scale.
     let panel = |title: &str, wanted: &[Approach]| {
         let named = |reading: &Reading| {
             let number = wanted.iter().position(|one| one.name == reading.approach.name);
@@ -48,7 +49,10 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             reading.approach.name == STATE_OF_THE_ART.name || names(wanted).contains(&reading.approach.name)
         };
         let readings: Vec<Reading> = readings.iter().filter(is_it).map(named).collect();
-        io_panel(title, Over::Memory, readings.iter(), &[STATE_OF_THE_ART.name, NONE[1].name])
+        let mut panel =
+            io_panel(title, Over::Memory, readings.iter(), &[STATE_OF_THE_ART.name, NONE[1].name]);
+        panel.y = panel.y.reaching(0.0, most_ios);
+        panel
     };
     Ok(Finding {
         ours: format!(

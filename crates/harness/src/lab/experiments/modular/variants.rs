@@ -7,7 +7,7 @@ use super::figure::{
     MEMORY_NOTE, Over, SHARES, empty_title, io_panel, percent, saved, table, times_the_memory, verdict,
 };
 use super::measure::{Comparison, Reading};
-use super::modules::{EMPTY_SHARES, MEMORY_SHARE, over_empty, saved_at};
+use super::modules::{EMPTY_NOTE, EMPTY_SHARES, MEMORY_SHARE, over_empty, saved_at};
 use super::trees::Extent;
 use crate::lab::{Experiment, Finding, Lab, Parameter, Scale, Verdict};
 
@@ -112,7 +112,10 @@ impl Variants {
         let best = |empty: f64| self.best_at(&readings, empty);
         let least = EMPTY_SHARES.map(best).into_iter().fold(f64::INFINITY, f64::min);
         let most = EMPTY_SHARES.map(best).into_iter().fold(0.0, f64::max);
-        Ok(self.finding(self.told_of_empty(&readings), verdict_of_ends(least, most), &readings, panels))
+        let mut finding =
+            self.finding(self.told_of_empty(&readings), verdict_of_ends(least, most), &readings, panels);
+        finding.chart.note = format!("{} {EMPTY_NOTE}", self.note);
+        Ok(finding)
     }
 
     fn memory_readings(&self, lab: &mut Lab<'_>, empty: &[f64]) -> Result<Vec<Reading>, String> {

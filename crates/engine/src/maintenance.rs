@@ -27,7 +27,7 @@ const NAME_BYTES_MAX: usize = 255;
 impl Db {
     /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level 0 that merges bring down: a
     /// tree is laid down from its deepest level up, and every entry is written once. For experiments and tests, with
-    /// [`Builder::auto_compaction`] off; otherwise the next merge makes of it what the design says.
+    /// [`crate::Builder::auto_compaction`] off; otherwise the next merge makes of it what the design says.
     ///
     /// # Errors
     /// `Invalid` when a run lies above `level`, for its entries count as older there; for a level beyond 64. As

@@ -2,10 +2,10 @@
 //!
 //! An [`Experiment`] states what a paper claims and what it varies and holds fixed, runs ([`Lab`] tells it how large and
 //! where), and returns a [`Finding`]: a table, a chart, what was found in a sentence and whether that confirms the claim.
-//! [`run`] writes these beside each other ([`files`]); [`report`] makes a page of all that lie in a folder.
+//! [`run`] writes these beside each other (`lab/files.rs`); [`report`] makes a page of all that lie in a folder.
 //!
-//! The experiments are in [`experiments`], a file for each figure or table. What they share: [`tree`] lays trees down level
-//! by level without filling them, [`lookups`] asks baseline and idea in turns, [`device`] names the devices.
+//! The experiments are in `lab/experiments.rs`, a file for each figure or table. What they share: `lab/tree.rs` lays trees down level
+//! by level without filling them, `lab/lookups.rs` asks baseline and idea in turns, `lab/device.rs` names the devices.
 //!
 //! Not here: printing and options (crate `shamba-cli`), drawing (crate `shamba-figures`), other engines (`bench/peers`).
 

@@ -44,8 +44,6 @@ pub struct Builder {
     pub(crate) error_if_exists: bool,
     pub(crate) read_only: bool,
     pub(crate) point_in_time: bool,
-    /// Also what a repair has not ended.
-    pub(crate) even_unfinished: bool,
     pub(crate) info_log: bool,
     pub(crate) timers: bool,
 }
@@ -70,7 +68,6 @@ impl Builder {
             error_if_exists: false,
             read_only: false,
             point_in_time: false,
-            even_unfinished: false,
             info_log: true,
             timers: false,
         }
@@ -441,12 +438,6 @@ impl Builder {
     #[must_use]
     pub fn recovery_point_in_time(mut self, on: bool) -> Self {
         self.point_in_time = on;
-        self
-    }
-
-    /// For the repair that writes it.
-    pub(crate) fn even_unfinished(mut self) -> Self {
-        self.even_unfinished = true;
         self
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_env::JoinHandle;
+use shamba_env::{FileLock, JoinHandle};
 use shamba_model::Design;
 
 use crate::builder::Builder;
@@ -237,7 +237,16 @@ impl Db {
 
     pub(crate) fn open_with(builder: Builder) -> Result<Self> {
         look_before_making(&builder)?;
-        let core = crate::recovery::open(builder)?;
+        Self::over(crate::recovery::open(builder)?)
+    }
+
+    /// Opens what a repair has begun in a directory that it holds locked.
+    pub(crate) fn open_begun(builder: Builder, lock: Box<dyn FileLock>) -> Result<Self> {
+        let env = builder.world()?;
+        Self::over(crate::recovery::open_locked(builder, env, lock)?)
+    }
+
+    fn over(core: Arc<Core>) -> Result<Self> {
         let keyspace = core
             .keyspace(crate::ids::KeyspaceId(0))
             .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;

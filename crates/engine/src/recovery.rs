@@ -39,7 +39,7 @@ use crate::planted::{Defect, is_planted};
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
 use crate::redesign::History;
-use crate::repair::{REPAIRING, unfinished};
+use crate::repair::{REPAIRING, is_unfinished, unfinished};
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::file::STATISTICS_TEMPORARY;
@@ -65,8 +65,13 @@ pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 /// Opens the database that the builder describes.
 pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
     let env = builder.world()?;
+    let file_lock = lock_directory(&env, &builder.path, &builder)?;
+    open_locked(builder, env, file_lock)
+}
+
+/// Opens the database in a directory of which the caller holds the lock.
+pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLock>) -> Result<Arc<Core>> {
     let dir = builder.path.clone();
-    let file_lock = lock_directory(&env, &dir, &builder)?;
     let loaded = ManifestReader::load(&env, &dir)?;
     let mut warnings = Vec::new();
     let (state, is_new) = match loaded {
@@ -121,16 +126,25 @@ fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn Fi
     } else {
         // Fails for a file in the place of the directory, say.
         let entries = env.vfs.list(dir).map_err(|error| Error::io("open", dir, error))?;
-        if !builder.even_unfinished && entries.iter().any(|entry| entry.name == REPAIRING) {
+        if entries.iter().any(|entry| entry.name == REPAIRING) {
             return Err(unfinished(dir));
         }
         if may_create {
             refuse_foreign(dir, &entries)?;
         }
     }
-    let path = dir.join(LOCK);
     let is_shared = builder.read_only || is_planted(Defect::SecondOpener);
-    let kind = if is_shared { LockKind::Shared } else { LockKind::Exclusive };
+    let lock = take_lock(env, dir, if is_shared { LockKind::Shared } else { LockKind::Exclusive })?;
+    // A repair may have begun since, and ended half-way: only who has the lock knows that none does.
+    if is_unfinished(env, dir)? { Err(unfinished(dir)) } else { Ok(lock) }
+}
+
+/// Locks the database in `dir`.
+///
+/// # Errors
+/// `Locked` when another holder is in the way, `ReadOnly` where none can be taken, `Io`.
+pub(crate) fn take_lock(env: &Env, dir: &Path, kind: LockKind) -> Result<Box<dyn FileLock>> {
+    let path = dir.join(LOCK);
     env.vfs.lock(&path, kind).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {
             Error::new(ErrorKind::Locked, format!("{} is in use by another handle or process", dir.display()))

@@ -36,7 +36,7 @@ use self::logs::LogContent;
 use crate::db::Db;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::LogNo;
-use crate::recovery::{DEFAULT_KEYSPACE, LOCK, file_number, sync_names_above};
+use crate::recovery::{DEFAULT_KEYSPACE, LOCK, file_number, sync_names_above, take_lock};
 use crate::settings::Settings;
 use crate::statistics::file::{STATISTICS, STATISTICS_TEMPORARY};
 use crate::version::Version;
@@ -54,7 +54,7 @@ const MEMORY_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// `Invalid` when `target` lies in `dir`, or holds anything but what a repair that did not end has left; `Io` when there is
-/// nothing in `dir`, or a call fails; `Locked` while somebody writes to the original or repairs into `target`; `Unsupported`
+/// nothing in `dir`, or a call fails; `Locked` while somebody writes to the original or has `target`; `Unsupported`
 /// when a file that is whole is of a newer version; `Corruption` when `dir` is itself a repair that did not end; what
 /// writing the new database says. What was written by then stays, and does not open as a database.
 pub fn repair(env: &Env, dir: &Path, target: &Path) -> Result<RepairReport> {
@@ -77,9 +77,11 @@ pub fn repair_within(env: &Env, dir: &Path, target: &Path, memory_bytes: u64) ->
     let mut found = Found::look(env, dir, &mut report)?;
     let logs = LogContent::read(env, dir, &mut found, half_bytes, &mut report)?;
     let last_seq = found.state.last_seq.max(found.largest_seq()).max(logs.last_seq);
+    let lock = begin(env, target)?;
     create(env, target, &found, last_seq, &mut report)?;
+    // One lock from the mark to its removal: nobody else opens, or begins anew, what is half done.
     let builder = Db::builder(target).env(env.clone()).info_log(false).create_if_missing(false);
-    let db = builder.even_unfinished().open()?;
+    let db = Db::open_begun(builder, lock)?;
     merge::fill(&db, found, logs, half_bytes, &mut report)?;
     // All of it is in tables and durable: from here on it is a database.
     db.flush()?;
@@ -125,49 +127,49 @@ fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
         let (target, dir) = (target.display(), dir.display());
         return Err(Error::invalid(format!("{target} lies in {dir}, which is not to be changed")));
     }
-    if exists(target)? {
-        let names = vfs.list(target).map_err(|error| Error::io("list", target, error))?;
-        let is_begun = names.iter().any(|entry| entry.name == REPAIRING);
-        let is_in_the_way = |entry: &&DirEntry| !is_begun || entry.is_dir || !is_left_over(&entry.name);
-        if let Some(other) = names.iter().find(is_in_the_way) {
+    if exists(target)? { left_overs(env, target).map(drop) } else { Ok(()) }
+}
+
+/// What a repair that did not end has left in `target`, where nothing else may be.
+fn left_overs(env: &Env, target: &Path) -> Result<Vec<DirEntry>> {
+    let names = env.vfs.list(target).map_err(|error| Error::io("list", target, error))?;
+    let is_begun = names.iter().any(|entry| entry.name == REPAIRING);
+    // The lock comes before the mark.
+    let is_left_over = |name: &str| name == LOCK || (is_begun && is_left_over(name));
+    match names.iter().find(|entry| entry.is_dir || !is_left_over(&entry.name)) {
+        None => Ok(names),
+        Some(other) => {
             let (target, other) = (target.display(), &other.name);
-            return Err(Error::invalid(format!("{target} is not empty: {other:?} is there")));
+            Err(Error::invalid(format!("{target} is not empty: {other:?} is there")))
         }
     }
-    Ok(())
 }
 
 /// Keeps writers out, as an open for reading does.
 fn share(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
-    match env.vfs.lock(&dir.join(LOCK), LockKind::Shared) {
+    match take_lock(env, dir, LockKind::Shared) {
         Ok(lock) => Ok(Some(lock)),
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(Error::new(
-            ErrorKind::Locked,
-            format!("{} is in use by another handle or process", dir.display()),
-        )),
+        Err(error) if error.kind() == ErrorKind::Locked => Err(error),
         // A lock file that cannot be opened is one more thing that is damaged.
         Err(_) => Ok(None),
     }
 }
 
-/// Begins a repair into `target`: marks it as unfinished, durably, and removes what one before has left.
+/// Begins a repair into `target`: locks it, marks it as unfinished, durably, and removes what one before has left. Reading the
+/// original took its time, so what lies there is looked at once more, now that nobody else can put anything there.
 fn begin(env: &Env, target: &Path) -> Result<Box<dyn FileLock>> {
     let vfs = &env.vfs;
     let failed = |what: &'static str| move |error| Error::io(what, target, error);
     vfs.create_dir_all(target).map_err(failed("create directory"))?;
     sync_names_above(env, target)?;
-    if !is_unfinished(env, target)? {
+    let lock = take_lock(env, target, LockKind::Exclusive)?;
+    let left_overs = left_overs(env, target)?;
+    if !left_overs.iter().any(|entry| entry.name == REPAIRING) {
         write_file_synced(vfs.as_ref(), &target.join(REPAIRING), b"").map_err(failed("mark"))?;
     }
     // Before anything else is there: a database must not outlive its mark.
     vfs.sync_dir(target).map_err(failed("sync directory"))?;
-    let lock = vfs.lock(&target.join(LOCK), LockKind::Exclusive).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => {
-            Error::new(ErrorKind::Locked, format!("{} is in use by another repair", target.display()))
-        }
-        _ => Error::io("lock", target, error),
-    })?;
-    for entry in vfs.list(target).map_err(failed("list"))? {
+    for entry in left_overs {
         if ![REPAIRING, LOCK].contains(&entry.name.as_str()) {
             let path = target.join(&entry.name);
             vfs.unlink(&path).map_err(|error| Error::io("remove", &path, error))?;
@@ -178,7 +180,6 @@ fn begin(env: &Env, target: &Path) -> Result<Box<dyn FileLock>> {
 
 /// Makes an empty database with the settings and the keyspaces of the old one.
 fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut RepairReport) -> Result<()> {
-    let _lock = begin(env, target)?;
     let mut state = ManifestState { settings: found.state.settings.clone(), last_seq, ..Default::default() };
     let read = Settings::from_pairs(&state.settings).and_then(|settings| settings.validate());
     if read.is_err() || state.settings.is_empty() {

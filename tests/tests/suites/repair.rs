@@ -4,10 +4,11 @@
 //! written, under that key, in that keyspace. A key outside the lost ranges has its newest value; it is missing if it was
 //! deleted, unless deletes are lost there. Every entry of an undamaged data block is there, whatever else of its
 //! table, of the manifest or of `CURRENT` is damaged. However little memory it has, it comes to the same.
-//! Repairs that are killed, or whose disk fails: [`failing`].
+//! Repairs that are killed, or whose disk fails: [`failing`]; somebody else in the new database's directory: [`beside`].
 //!
 //! `SHAMBA_REPAIR=n` runs n times as many cases.
 
+mod beside;
 mod failing;
 
 use std::collections::BTreeMap;

@@ -18,6 +18,7 @@ mod kill;
 mod membership;
 mod metamorphic;
 mod model;
+mod outgrown;
 mod peers;
 mod planted;
 mod repair;

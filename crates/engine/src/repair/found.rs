@@ -1,8 +1,9 @@
 //! What there is to repair: the manifest, and the tables that count.
 //!
 //! With a whole manifest, its tree says which tables count and for which keys: what a merge has replaced stays away. Where
-//! `CURRENT` alone is lost, the newest manifest is taken if it is whole: a newer one than `CURRENT` names is in force or
-//! says the same. Otherwise every table that is there counts, whole: each says of which keyspace it is, and its
+//! `CURRENT` alone is lost, the manifest is taken if it is whole and the only one there. Of several nobody knows which was in
+//! force: a newer one than `CURRENT` names may be a draft that found no space, after which the old one went on, and one in force may have
+//! its predecessor beside it. Such a one serves for settings and names at most. Otherwise every table that is there counts, whole: each says of which keyspace it is, and its
 //! entries carry the sequence numbers by which newer ones win. What merges have dropped may then be back out of
 //! inputs that were not removed yet, and is told as lost deletes. A table whose own word for its keyspace is damaged, too, goes
 //! into a keyspace of its own: in any other it could be what was never written there.
@@ -217,13 +218,18 @@ fn read_state(
         Err(error) => error,
     };
     report.damaged(&dir.join(CURRENT), &error, "which tables count");
-    // Of which one `CURRENT` speaks, if it can be read: no older one is in force.
+    // Of which one `CURRENT` speaks, if it can be read: no other is in force.
     let current = read_current(env, dir).ok().flatten();
-    let newest = entries.iter().filter(|entry| !entry.is_dir);
-    let newest = newest.filter_map(|entry| parse_manifest_file_name(&entry.name)).max();
-    let Some(number) = newest.filter(|newest| current.is_none_or(|current| *newest >= current.number)) else {
+    let files = entries.iter().filter(|entry| !entry.is_dir);
+    let numbers: Vec<u64> = files.filter_map(|entry| parse_manifest_file_name(&entry.name)).collect();
+    let named = current.map(|current| current.number).filter(|number| numbers.contains(number));
+    let Some(number) = named.or(numbers.iter().copied().max()) else {
         lose_manifest(dir, &error, report);
         return Ok((ManifestState::default(), false));
+    };
+    let was_in_force = match current {
+        Some(current) => current.number == number,
+        None => numbers.len() == 1,
     };
     let path = dir.join(manifest_file_name(number));
     let mut state = ManifestState::default();
@@ -235,6 +241,11 @@ fn read_state(
     });
     state.next_id = state.next_id.max(number.saturating_add(1));
     match read {
+        Ok(_) if !was_in_force => {
+            report.warn(format!("{} says nothing of which tables count: it may be older", path.display()));
+            lose_manifest(dir, &error, report);
+            Ok((state, false))
+        }
         Ok(torn) => {
             torn.iter().for_each(|torn| report.warn(torn.to_string()));
             report.warn(format!("{} is taken for the one in force", path.display()));

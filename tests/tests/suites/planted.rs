@@ -52,28 +52,64 @@ fn every_defect_has_its_row() {
 #[test]
 fn every_killer_is_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-    let mut sources = Vec::new();
-    for folder in ["crates", "tests"] {
-        sources_under(&root.join(folder), &mut sources);
+    let mut tests = BTreeSet::new();
+    for (binary, folder) in [
+        ("shamba_key", "crates/key/src"),
+        ("shamba_filter", "crates/filter/src"),
+        ("shamba_table", "crates/table/src"),
+        ("shamba", "crates/engine/src"),
+        ("suites", "tests/tests/suites"),
+    ] {
+        tests_under(&root.join(folder), binary, &[], &mut tests);
     }
-    let functions: BTreeSet<&str> = sources
-        .iter()
-        .flat_map(|text| text.lines())
-        .filter_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next())
-        .collect();
+    for entry in fs::read_dir(root.join("crates/engine/tests")).expect("the sources are there") {
+        let path = entry.expect("listed").path();
+        if let (true, Some(binary)) = (path.is_file(), path.file_stem().and_then(|stem| stem.to_str())) {
+            tests_in(&path, binary, &[], &mut tests);
+        }
+    }
     for killer in KILLERS {
-        let name = killer.test.rsplit("::").next().unwrap_or_default();
-        assert!(functions.contains(name), "{} names no function", killer.label());
+        let name = format!("{}: {}", killer.binary, killer.test);
+        assert!(tests.contains(&name), "{name} is no test");
     }
 }
 
-fn sources_under(folder: &Path, into: &mut Vec<String>) {
+/// The tests of a folder that is the module `path` of a test binary, as `binary: module::test`.
+fn tests_under(folder: &Path, binary: &str, path: &[String], into: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).expect("the sources are there") {
-        let path = entry.expect("listed").path();
-        if path.is_dir() {
-            sources_under(&path, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            into.push(fs::read_to_string(&path).expect("text"));
+        let file = entry.expect("listed").path();
+        let name = file.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned();
+        let inner = [path, &[name.clone()]].concat();
+        if file.is_dir() {
+            tests_under(&file, binary, &inner, into);
+        } else if file.extension().is_some_and(|extension| extension == "rs") {
+            let is_root = ["lib", "main", "mod"].contains(&name.as_str());
+            tests_in(&file, binary, if is_root { path } else { &inner }, into);
+        }
+    }
+}
+
+/// The tests of one file, which is the module `path`: functions under `#[test]`, in the modules that are opened around them.
+fn tests_in(file: &Path, binary: &str, path: &[String], into: &mut BTreeSet<String>) {
+    let text = fs::read_to_string(file).expect("text");
+    // What is open, and how far in it began.
+    let mut open: Vec<(usize, String)> = Vec::new();
+    let mut is_test = false;
+    for line in text.lines() {
+        let word = line.trim_start();
+        let indent = line.len() - word.len();
+        if word == "}" {
+            open.retain(|(begun, _)| *begun != indent);
+        } else if let Some(name) = word.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(" {")) {
+            open.push((indent, name.to_owned()));
+        } else if word == "#[test]" {
+            is_test = true;
+        } else if let Some(rest) = word.strip_prefix("fn ") {
+            let name = rest.split('(').next().unwrap_or_default().to_owned();
+            let modules = path.iter().cloned().chain(open.iter().map(|(_, name)| name.clone()));
+            if std::mem::take(&mut is_test) {
+                into.insert(format!("{binary}: {}", modules.chain([name]).collect::<Vec<_>>().join("::")));
+            }
         }
     }
 }

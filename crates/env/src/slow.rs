@@ -11,11 +11,11 @@
 //! Not here: failing calls ([`crate::FaultFs`]).
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+use crate::layer::Layer;
+use crate::vfs::{RandomFile, Vfs, WriteFile};
 
 /// How much longer calls take.
 #[derive(Clone, Debug)]
@@ -53,14 +53,6 @@ impl SlowFs {
     /// `clock`.
     pub fn new(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64, write_ns: u64) -> Self {
         Self { inner, delay: Delay { clock, read_ns, write_ns } }
-    }
-
-    fn slow_read(&self, inner: Arc<dyn RandomFile>) -> Arc<dyn RandomFile> {
-        Arc::new(SlowRandomFile { inner, delay: self.delay.clone() })
-    }
-
-    fn slow_write(&self, inner: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
-        Box::new(SlowWriteFile { inner, delay: self.delay.clone() })
     }
 }
 
@@ -116,74 +108,28 @@ impl WriteFile for SlowWriteFile {
     }
 }
 
-impl Vfs for SlowFs {
-    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
-        self.inner.open_read(path).map(|file| self.slow_read(file))
+impl Layer for SlowFs {
+    fn below(&self) -> &dyn Vfs {
+        self.inner.as_ref()
     }
 
-    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
-        self.inner.open_read_direct(path).map(|file| self.slow_read(file))
+    fn over_reads(&self, inner: Arc<dyn RandomFile>) -> Arc<dyn RandomFile> {
+        Arc::new(SlowRandomFile { inner, delay: self.delay.clone() })
     }
 
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        self.inner.create(path).map(|file| self.slow_write(file))
+    fn over_writes(&self, inner: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
+        Box::new(SlowWriteFile { inner, delay: self.delay.clone() })
     }
 
-    fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        self.inner.open_append(path).map(|file| self.slow_write(file))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.inner.unlink(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove_dir(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        self.inner.list(path)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.sync_dir(path)
-    }
-
-    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path, kind)
-    }
-
-    fn disk_free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.inner.disk_free_bytes(path)
-    }
-
-    fn open_files_max(&self) -> Option<u64> {
-        self.inner.open_files_max()
-    }
-
-    fn is_emulated(&self) -> bool {
+    fn emulates(&self) -> bool {
         true
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::{ManualClock, MemFs, append_all, read_file};
 

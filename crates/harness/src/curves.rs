@@ -14,7 +14,6 @@
 //! The summary of a workload is, for each configuration, how many times the memory the baseline needs for as few reads:
 //! by interpolation on the curves' falling envelopes, the geometric mean over the points of the baseline.
 
-mod clock;
 pub(crate) mod ratio;
 
 use std::path::{Path, PathBuf};
@@ -24,8 +23,8 @@ use std::time::{Duration, Instant};
 use shamba::env::Env;
 use shamba::{Allocation, Builder, Db, Error, FilterLayout, MergePolicy, Sizing};
 
-use self::clock::QuickClock;
 use self::ratio::{Point, memory_ratio};
+use crate::clock::PacedClock;
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
 use crate::layered::{Bits, Layers, Shape};
@@ -356,7 +355,7 @@ fn measure(
 ) -> Result<Point, String> {
     let Place { items, size_ratio, configuration, workload, warm } = place;
     let said = |error: Error| error.to_string();
-    let env = Env { clock: Arc::new(QuickClock::new(QUICK_TIMES)), ..Env::real() };
+    let env = Env { clock: Arc::new(PacedClock::new(QUICK_TIMES)), ..Env::real() };
     let builder = builder(dir, items, size_ratio, configuration)?.env(env);
     let db = builder.memory_budget(budget_bytes).read_only(true).open().map_err(said)?;
     let mut picker = Picker::new(workload.spread, items.count, items.seed ^ budget_bytes, items.seed);

@@ -1,0 +1,96 @@
+//! A file system that lies over another: names and locks are the other's, open files may read and write otherwise.
+//!
+//! What implements [`Layer`] is a [`Vfs`]: it says what it does to a file that was opened, and every other call goes through.
+//!
+//! Not here: what fails calls, which has to see each of them ([`crate::FaultFs`]).
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+
+/// A file system over another.
+pub trait Layer: Send + Sync + Debug {
+    /// The one below.
+    fn below(&self) -> &dyn Vfs;
+    /// What reads of a file go through that was just opened for reading.
+    fn over_reads(&self, file: Arc<dyn RandomFile>) -> Arc<dyn RandomFile> {
+        file
+    }
+    /// What writes of a file go through that was just opened for appending.
+    fn over_writes(&self, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
+        file
+    }
+    /// Whether calls take longer here than below, as on a device that is not there.
+    fn emulates(&self) -> bool {
+        false
+    }
+}
+
+impl<L: Layer> Vfs for L {
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        self.below().open_read(path).map(|file| self.over_reads(file))
+    }
+
+    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
+        self.below().open_read_direct(path).map(|file| self.over_reads(file))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.below().create(path).map(|file| self.over_writes(file))
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.below().open_append(path).map(|file| self.over_writes(file))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.below().rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.below().unlink(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.below().link(from, to)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.below().create_dir_all(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.below().remove_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.below().list(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.below().exists(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.below().sync_dir(path)
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>> {
+        self.below().lock(path, kind)
+    }
+
+    fn disk_free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.below().disk_free_bytes(path)
+    }
+
+    fn open_files_max(&self) -> Option<u64> {
+        self.below().open_files_max()
+    }
+
+    fn is_emulated(&self) -> bool {
+        self.emulates() || self.below().is_emulated()
+    }
+}

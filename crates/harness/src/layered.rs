@@ -13,11 +13,11 @@ use shamba::{Allocation, Builder, FilterLayout};
 use shamba_filter::measured;
 use shamba_model::allocation::{FilterSite, Limits, Lookups, Measured, allocate};
 
-use crate::mix::mix2;
+use crate::permute::Permutation;
 
 /// No filter gets more bits per key.
 const MOST_BITS_PER_KEY: f64 = 26.0;
-/// What tells an item's run from everything else that is drawn with the seed.
+/// What tells the order in which runs take items from everything else that is drawn with the seed.
 const RUN_SALT: u64 = 0x6c61_7965_7265_6421;
 /// Levels beyond this nobody lays down.
 const MOST_LEVELS: i32 = 40;
@@ -72,7 +72,8 @@ pub(crate) struct Layer {
 pub(crate) struct Layers {
     runs: Vec<Layer>,
     count: u64,
-    seed: u64,
+    /// In which order runs take items: the newest run the first ones.
+    order: Permutation,
 }
 
 impl Layers {
@@ -91,7 +92,7 @@ impl Layers {
         if let Some(last) = runs.last_mut() {
             last.entries += rest;
         }
-        let mut layers = Self { runs, count, seed };
+        let mut layers = Self { runs, count, order: Permutation::new(count, seed ^ RUN_SALT) };
         if bits.allocation != Allocation::Uniform {
             layers.allocate(bits)?;
         }
@@ -119,9 +120,9 @@ impl Layers {
         &self.runs
     }
 
-    /// The number of the run of an item: so that each run has about its entries.
+    /// The number of the run of an item: each run has its entries, spread evenly over all.
     pub fn run_of(&self, item: u64) -> usize {
-        let mut drawn = mix2(item ^ RUN_SALT, self.seed) % self.count;
+        let mut drawn = self.order.at(item);
         for (run, layer) in self.runs.iter().enumerate() {
             if drawn < layer.entries {
                 return run;
@@ -177,8 +178,9 @@ mod tests {
         let bits: f64 = monkey.runs.iter().map(|run| run.bits_per_key * run.entries as f64).sum();
         assert!((bits / count as f64 - 10.0).abs() < 0.05, "{bits}");
         assert!(layers(Allocation::Uniform).runs.iter().all(|run| run.bits_per_key == 10.0));
-        let in_first = (0..count).filter(|item| monkey.run_of(*item) == 0).count() as f64;
-        assert!((in_first / monkey.runs[0].entries as f64 - 1.0).abs() < 0.05, "{in_first}");
+        let mut of_runs = [0; 3];
+        (0..count).for_each(|item| of_runs[monkey.run_of(item)] += 1);
+        assert_eq!(of_runs.to_vec(), monkey.runs.iter().map(|run| run.entries).collect::<Vec<u64>>());
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn runs(tiering: bool) -> u32 {
 }
 
 fn entries(scale: Scale, tiering: bool) -> u64 {
-    // A run of the smallest level has some entries also with ten of them.
+    // A run of the smallest level has an entry also with ten of them.
     let least = if tiering { 111_110 } else { 55_555 };
     scale.pick(least, 444_440, 22_000_000)
 }
@@ -90,7 +90,7 @@ pub(super) fn measure(lab: &mut Lab<'_>, tiering: bool) -> Result<(Vec<Part>, Ta
         let db = tree.open(device, &[("hash-sharing", "off")])?;
         for empty_fraction in EMPTY_FRACTIONS {
             lab.at(format_args!("{}, {empty_fraction} of the lookups empty", device.name()));
-            let questions = Questions::uniform(empty_fraction, lab.scale.pick(3_000, 30_000, 1_000_000));
+            let questions = Questions::uniform(empty_fraction, lab.scale.count(3_000, 30_000, 1_000_000));
             let side = compare(lab, &tree, &[&db], &questions)?.remove(0);
             let hashes = side.per_lookup(side.stats.hashes);
             let measured = hashes * hash.median / side.ns.median;

@@ -16,15 +16,18 @@ use std::time::{Duration, Instant};
 
 use shamba::{Db, Stats};
 
-use super::experiment::Lab;
+use super::experiment::{Lab, Scale};
 use super::table::Cell;
 use super::tree::Tree;
 use crate::dist::{Distribution, Picker};
 
 /// Keys that are made, and looked up, at a time.
 const BATCH: usize = 128;
-/// What a repeat takes at most, all sides together, unless a batch takes longer.
-const REPEAT_MOST: Duration = Duration::from_secs(4);
+/// What a repeat takes at most, all sides together, unless a batch takes longer. The paper's scale asks for all that the paper asked.
+fn repeat_most(scale: Scale) -> Duration {
+    const MOST: Duration = Duration::from_secs(4);
+    scale.pick(MOST, MOST, Duration::MAX)
+}
 
 /// A batch in which the thread waited longer for a processor was disturbed.
 pub(super) const WAITED_MOST_NS: u64 = 20_000;
@@ -121,7 +124,7 @@ pub(super) fn compare(
     sides: &[&Db],
     questions: &Questions,
 ) -> Result<Vec<Side>, String> {
-    let mut asker = Asker::new(tree, questions, lab.seed);
+    let mut asker = Asker::new(tree, questions, lab.seed, repeat_most(lab.scale));
     let warm = (questions.lookups / 10).clamp(1, 4 * BATCH as u64);
     asker.rounds(sides, warm)?;
     let before: Vec<Stats> = sides.iter().map(|db| db.stats()).collect();
@@ -145,7 +148,7 @@ pub(super) fn compare(
 /// # Errors
 /// As [`compare`].
 pub(super) fn parts(lab: &Lab<'_>, tree: &Tree, db: &Db, questions: &Questions) -> Result<Parts, String> {
-    let mut asker = Asker::new(tree, questions, lab.seed ^ 2);
+    let mut asker = Asker::new(tree, questions, lab.seed ^ 2, repeat_most(lab.scale));
     db.set_timers(true);
     let before = db.stats();
     asker.rounds(&[db], questions.lookups)?;
@@ -210,10 +213,11 @@ struct Asker<'a> {
     /// The item that must be found; none for an absent key.
     expected: Vec<Option<u64>>,
     turn: usize,
+    repeat_most: Duration,
 }
 
 impl<'a> Asker<'a> {
-    fn new(tree: &'a Tree, questions: &'a Questions, seed: u64) -> Self {
+    fn new(tree: &'a Tree, questions: &'a Questions, seed: u64, repeat_most: Duration) -> Self {
         let among = questions.among.len() as u64;
         let items = if among > 0 { among } else { tree.spec.entries };
         Self {
@@ -224,6 +228,7 @@ impl<'a> Asker<'a> {
             keys: vec![Vec::new(); BATCH],
             expected: vec![None; BATCH],
             turn: 0,
+            repeat_most,
         }
     }
 
@@ -245,7 +250,7 @@ impl<'a> Asker<'a> {
         let mut quiet = Counted::new(sides.len());
         let mut disturbed = Counted::new(sides.len());
         let mut done = 0;
-        while done < lookups && (done == 0 || begin.elapsed() < REPEAT_MOST) {
+        while done < lookups && (done == 0 || begin.elapsed() < self.repeat_most) {
             let batch = BATCH.min((lookups - done) as usize);
             self.draw(batch);
             let waited_before_ns = waiting.ns();
@@ -283,8 +288,8 @@ impl<'a> Asker<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::Device;
     use crate::lab::tree::Spec;
-    use crate::lab::{Device, Scale};
 
     #[test]
     fn a_spread_is_the_middle_and_both_ends() {

@@ -16,6 +16,8 @@ mod facts;
 mod files;
 mod lookups;
 mod report;
+#[cfg(test)]
+mod smoke;
 mod table;
 mod tree;
 

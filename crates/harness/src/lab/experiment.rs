@@ -36,9 +36,12 @@ impl Paper {
     }
 }
 
-/// How large runs are.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// How large runs are, from small to large.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scale {
+    /// For tests: every experiment from end to end within seconds, on trees of as many levels and runs whose values are cut short. What is
+    /// found says nothing; nobody can ask for it by name.
+    Tiny,
     /// All experiments within minutes: the paper's shape with fewer entries, through a smaller buffer.
     Quick,
     /// A quarter of an hour an experiment at most.
@@ -47,26 +50,36 @@ pub enum Scale {
     Paper,
 }
 
+/// Of the quick scale's counts the tiny one has one in so many.
+const TINY_PART: u64 = 16;
+
 impl Scale {
-    /// From small to large.
+    /// Those that one may ask for, from small to large.
     pub const ALL: [Self; 3] = [Self::Quick, Self::Default, Self::Paper];
 
     /// The name in options and output.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Tiny => "tiny",
             Self::Quick => "quick",
             Self::Default => "default",
             Self::Paper => "paper",
         }
     }
 
-    /// One of three values.
+    /// One of three values. The tiny scale has those of the quick one.
     pub fn pick<T>(self, quick: T, default: T, paper: T) -> T {
         match self {
-            Self::Quick => quick,
+            Self::Tiny | Self::Quick => quick,
             Self::Default => default,
             Self::Paper => paper,
         }
+    }
+
+    /// One of three counts. The tiny scale has a part of the quick one's.
+    pub fn count(self, quick: u64, default: u64, paper: u64) -> u64 {
+        let count = self.pick(quick, default, paper);
+        if self == Self::Tiny { (count / TINY_PART).max(1) } else { count }
     }
 }
 
@@ -198,7 +211,8 @@ pub struct Lab<'a> {
 impl<'a> Lab<'a> {
     /// A laboratory that keeps trees below `dir` while it needs them, and tells `progress` what it is at.
     pub fn new(dir: PathBuf, scale: Scale, seed: u64, progress: &'a mut dyn FnMut(&str)) -> Self {
-        Self { scale, seed, repeats: scale.pick(3, 5, 5), dir, progress }
+        let repeats = if scale == Scale::Tiny { 2 } else { scale.pick(3, 5, 5) };
+        Self { scale, seed, repeats, dir, progress }
     }
 
     /// Says what is done next.

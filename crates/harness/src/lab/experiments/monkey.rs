@@ -54,26 +54,3 @@ pub(super) const ALL: &[Experiment] = &[
     table2::EXPERIMENT,
     table4::EXPERIMENT,
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lab::{Lab, Scale, Verdict};
-
-    #[test]
-    fn what_the_model_says_is_found_and_drawn() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let of_the_model = ["fig7", "fig8", "fig9", "fig10", "fig11", "table"];
-        let is_computed = |id: &str| of_the_model.iter().any(|part| id.contains(part));
-        let computed: Vec<_> = ALL.iter().filter(|experiment| is_computed(experiment.id)).collect();
-        assert_eq!(computed.len(), 11);
-        for experiment in computed {
-            let mut progress = |_: &str| {};
-            let mut lab = Lab::new(dir.path().to_path_buf(), Scale::Quick, 1, &mut progress);
-            let finding = (experiment.run)(&mut lab).expect(experiment.id);
-            assert!(finding.table.rows().len() >= 5 && !finding.ours.is_empty(), "{}", experiment.id);
-            assert_eq!(finding.why.is_empty(), finding.verdict == Verdict::Confirmed, "{}", experiment.id);
-            shamba_figures::svg(&finding.chart).expect(experiment.id);
-        }
-    }
-}

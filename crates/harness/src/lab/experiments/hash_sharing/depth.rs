@@ -31,6 +31,7 @@ pub(super) fn finding(
     let baseline = last.map_or(0.0, |gain| gain.baseline.per_lookup(gain.baseline.stats.hashes));
     let each = last.map_or(0.0, Gain::hash_ns_per_filter);
     let table: Table = table(x_name, gains);
+    let verdict = if is_one(&hashes_shared) { Verdict::Confirmed } else { Verdict::NotHere };
     Finding {
         ours: format!(
             "With one digest {} hash a lookup {what}; without, up to {baseline:.1}, each of which takes some {each:.0} ns.",
@@ -40,8 +41,11 @@ pub(super) fn finding(
                 format!("up to {:.2}", hashes_shared.iter().fold(0.0, |most: f64, one| most.max(*one)))
             }
         ),
-        verdict: if is_one(&hashes_shared) { Verdict::Confirmed } else { Verdict::NotHere },
-        why: String::new(),
+        verdict,
+        why: match verdict {
+            Verdict::Confirmed => String::new(),
+            _ => "Some lookups hash more than once: see the counts in the table.".to_owned(),
+        },
         table,
         chart: Chart {
             title: title.to_owned(),

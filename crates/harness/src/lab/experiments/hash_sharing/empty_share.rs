@@ -41,7 +41,7 @@ fn measure(lab: &mut Lab<'_>, device: Device) -> Result<Vec<Gain>, String> {
         };
         let tree = Tree::lay(lab, "empty-share", spec, device)?;
         for empty_fraction in EMPTY_FRACTIONS {
-            let questions = Questions::uniform(empty_fraction, lab.scale.pick(8_000, 100_000, 1_000_000));
+            let questions = Questions::uniform(empty_fraction, lab.scale.count(8_000, 100_000, 1_000_000));
             let at = (name, empty_fraction, Cell::from(empty_fraction));
             gains.push(Gain::measure(lab, &tree, device, &questions, at)?);
         }

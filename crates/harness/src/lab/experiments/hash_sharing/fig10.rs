@@ -52,7 +52,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             };
             let tree = Tree::lay(lab, "fig10", spec, Device::Pcie)?;
             for (distribution, how) in [(Distribution::Uniform, "uniform"), (Distribution::Zipf, "zipf")] {
-                let lookups = lab.scale.pick(10_000, 100_000, 1_000_000);
+                let lookups = lab.scale.count(10_000, 100_000, 1_000_000);
                 let questions = Questions { distribution, ..Questions::uniform(1.0, lookups) };
                 let at = (format!("{name}, {how}"), key_bytes as f64, Cell::from(key_bytes));
                 gains.push(Gain::measure(lab, &tree, Device::Pcie, &questions, (&at.0, at.1, at.2))?);

@@ -57,7 +57,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
                     if device.is_in_memory() != on.is_in_memory() {
                         continue;
                     }
-                    let questions = Questions::uniform(1.0, lab.scale.pick(8_000, 100_000, 1_000_000));
+                    let questions = Questions::uniform(1.0, lab.scale.count(8_000, 100_000, 1_000_000));
                     let series = format!("{digest_name}, keys of {key_bytes} B");
                     let at = (series.as_str(), place as f64, Cell::from(device.name()));
                     gains.push(Gain::measure(lab, &tree, device, &questions, at)?);

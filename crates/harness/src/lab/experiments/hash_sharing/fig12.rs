@@ -62,7 +62,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         spec.bits.per_key = f64::from(bits);
         let tree = Tree::lay(lab, "fig12", spec, Device::Memory)?;
         for device in DEVICES {
-            let questions = Questions::uniform(1.0, lab.scale.pick(8_000, 100_000, 1_000_000));
+            let questions = Questions::uniform(1.0, lab.scale.count(8_000, 100_000, 1_000_000));
             let at = (device.name(), f64::from(bits), Cell::from(bits));
             gains.push(Gain::measure(lab, &tree, device, &questions, at)?);
         }

@@ -26,8 +26,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn filters(scale: Scale) -> u32 {
-    scale.pick(3, 20, 20)
+fn filters(scale: Scale) -> u64 {
+    scale.count(3, 20, 20)
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {

@@ -27,7 +27,7 @@ fn entries(scale: Scale) -> u64 {
 }
 
 fn lookups(scale: Scale) -> u64 {
-    scale.pick(10_000, 100_000, 1_000_000)
+    scale.count(10_000, 100_000, 1_000_000)
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {

@@ -49,7 +49,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             let spec =
                 Spec { digest, ..Spec::leveled(entries, (KEY_BYTES, ENTRY_BYTES), SIZE_RATIO, levels) };
             let tree = Tree::lay(lab, "fig8b", spec, Device::Pcie)?;
-            let questions = Questions::uniform(1.0, lab.scale.pick(10_000, 100_000, 1_000_000));
+            let questions = Questions::uniform(1.0, lab.scale.count(10_000, 100_000, 1_000_000));
             let at = (name, f64::from(levels), Cell::from(levels));
             gains.push(Gain::measure(lab, &tree, Device::Pcie, &questions, at)?);
             tree.discard(lab)?;

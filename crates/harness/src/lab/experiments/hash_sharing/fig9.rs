@@ -49,7 +49,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
                 ..Spec::leveled(entries(lab.scale), (key_bytes, ENTRY_BYTES), SIZE_RATIO, LEVELS)
             };
             let tree = Tree::lay(lab, "fig9", spec, Device::Pcie)?;
-            let questions = Questions::uniform(1.0, lab.scale.pick(10_000, 100_000, 1_000_000));
+            let questions = Questions::uniform(1.0, lab.scale.count(10_000, 100_000, 1_000_000));
             let at = (name, key_bytes as f64, Cell::from(key_bytes));
             gains.push(Gain::measure(lab, &tree, Device::Pcie, &questions, at)?);
             tree.discard(lab)?;

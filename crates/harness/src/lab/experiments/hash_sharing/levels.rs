@@ -52,7 +52,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         // Few false positives: what is searched in vain should not hide what is hashed.
         spec.bits.per_key = 16.0;
         let tree = Tree::lay(lab, "levels", spec, Device::Memory)?;
-        let questions = Questions::uniform(1.0, lab.scale.pick(20_000, 200_000, 1_000_000));
+        let questions = Questions::uniform(1.0, lab.scale.count(20_000, 200_000, 1_000_000));
         let at = ("levels", f64::from(levels), Cell::from(levels));
         gains.push(Gain::measure(lab, &tree, Device::Memory, &questions, at)?);
         tree.discard(lab)?;

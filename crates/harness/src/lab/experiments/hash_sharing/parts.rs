@@ -41,7 +41,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn entries(scale: Scale) -> u64 {
-    scale.pick(400_000, 2_000_000, 10_000_000)
+    scale.count(400_000, 2_000_000, 10_000_000)
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {
@@ -87,7 +87,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         };
         let dbs = STEPS.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let sides: Vec<&shamba::Db> = dbs.iter().collect();
-        let lookups = lab.scale.pick(60_000, 400_000, 2_000_000);
+        let lookups = lab.scale.count(60_000, 400_000, 2_000_000);
         let questions = Questions::uniform(empty_fraction, lookups);
         // Once over, so that blocks are where they will be.
         let warm = Questions { lookups: 2 * lookups, ..questions.clone() };

@@ -48,11 +48,11 @@ const PAPER_ASKED: u64 = STRANGERS as u64;
 ///
 /// As in the paper's code every unit derives its hash from the key's: the first has `h`, the next `h + i * step`, with the step of the
 /// rotation in 64 bits, or the second hash.
-pub(super) fn rate(way: Way, (bits_per_key, probes): (f64, u8), units: u8, filters: u32, seed: u64) -> Rate {
+pub(super) fn rate(way: Way, (bits_per_key, probes): (f64, u8), units: u8, filters: u64, seed: u64) -> Rate {
     let (mut positives, mut asked) = (0u64, 0u64);
     let mut rates = Vec::new();
     for number in 0..filters {
-        let seed = seed.wrapping_add(u64::from(number) << 32);
+        let seed = seed.wrapping_add(number << 32);
         let inside = keys(KEYS, KEY_BYTES, seed);
         let outside = keys(STRANGERS, KEY_BYTES, seed ^ 0x6f75_7473_6964_6521);
         let probing = match way {
@@ -83,8 +83,8 @@ pub(super) fn rate(way: Way, (bits_per_key, probes): (f64, u8), units: u8, filte
     }
     let fpr = positives as f64 / asked.max(1) as f64;
     // Filters differ by more than their strangers: how full they are by chance.
-    let variance = rates.iter().map(|rate| (rate - fpr).powi(2)).sum::<f64>() / f64::from(filters.max(2) - 1);
-    let error = (variance / f64::from(filters.max(1))).max(fpr * (1.0 - fpr) / asked.max(1) as f64).sqrt();
+    let variance = rates.iter().map(|rate| (rate - fpr).powi(2)).sum::<f64>() / (filters.max(2) - 1) as f64;
+    let error = (variance / filters.max(1) as f64).max(fpr * (1.0 - fpr) / asked.max(1) as f64).sqrt();
     Rate { fpr, error }
 }
 
@@ -120,8 +120,8 @@ const ERRORS_MOST: f64 = 3.0;
 const BITS_PER_KEY: f64 = 10.0;
 const PROBES: u8 = 7;
 
-fn filters(scale: Scale) -> u32 {
-    scale.pick(4, 30, 30)
+fn filters(scale: Scale) -> u64 {
+    scale.count(4, 30, 30)
 }
 
 /// What a table of rates varies and holds.

@@ -54,7 +54,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         spec.shape.inner_runs = runs;
         spec.shape.last_runs = runs;
         let tree = Tree::lay(lab, "runs", spec, Device::Memory)?;
-        let questions = Questions::uniform(1.0, lab.scale.pick(10_000, 100_000, 1_000_000));
+        let questions = Questions::uniform(1.0, lab.scale.count(10_000, 100_000, 1_000_000));
         let at = ("runs", f64::from(runs), Cell::from(runs));
         gains.push(Gain::measure(lab, &tree, Device::Memory, &questions, at)?);
         tree.discard(lab)?;

@@ -113,11 +113,11 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
 
 /// A lookup that must read a page.
 fn page(lab: &mut Lab<'_>, device: Device) -> Result<(crate::lab::lookups::Spread, bool), String> {
-    let entries = lab.scale.pick(40_000, 400_000, 4_000_000);
+    let entries = lab.scale.count(40_000, 400_000, 4_000_000);
     let spec = Spec::leveled(entries, (16, 1_024), 10.0, 1);
     let tree = Tree::lay(lab, "table1", spec, device)?;
     let db = tree.open(device, &[])?;
-    let questions = Questions::uniform(0.0, lab.scale.pick(4_000, 40_000, 400_000));
+    let questions = Questions::uniform(0.0, lab.scale.count(4_000, 40_000, 400_000));
     let side = compare(lab, &tree, &[&db], &questions)?.remove(0);
     drop(db);
     tree.discard(lab)?;

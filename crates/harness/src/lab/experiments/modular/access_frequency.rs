@@ -32,11 +32,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn entries(scale: Scale) -> u64 {
-    scale.pick(500_000, 5_000_000, 30_000_000)
+    scale.count(500_000, 5_000_000, 30_000_000)
 }
 
 fn lookups(scale: Scale) -> u64 {
-    scale.pick(30_000, 200_000, 1_000_000)
+    scale.count(30_000, 200_000, 1_000_000)
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {
@@ -70,7 +70,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     for levels in LEVELS {
         let mut spec = Spec::leveled(entries(lab.scale), (KEY_BYTES, 64), SIZE_RATIO, levels);
         spec.file_bytes = (spec.bytes() / FILES).max(64 << 10);
-        let on = if lab.scale == Scale::Quick { Device::Memory } else { Device::PageCache };
+        let on = if lab.scale <= Scale::Quick { Device::Memory } else { Device::PageCache };
         let tree = Tree::lay(lab, "access", spec, on)?;
         let db = tree.open(on, &[])?;
         for empty_fraction in EMPTY {

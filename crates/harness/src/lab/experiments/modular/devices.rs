@@ -26,7 +26,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Emulated devices keep their files in memory.
 fn extent(scale: Scale) -> Extent {
-    Extent { entries: scale.pick(1_000_000, 2_000_000, 2_000_000), ..Extent::at(Scale::Quick) }
+    Extent { entries: scale.count(1_000_000, 2_000_000, 2_000_000), ..Extent::at(scale.min(Scale::Quick)) }
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {

@@ -32,7 +32,7 @@ pub(super) fn parameters(scale: Scale) -> Vec<Parameter> {
 }
 
 pub(super) fn strangers(scale: Scale) -> u64 {
-    scale.pick(400_000, 4_000_000, 4_000_000)
+    scale.count(400_000, 4_000_000, 4_000_000)
 }
 
 /// How far empty queries come in a modular filter.

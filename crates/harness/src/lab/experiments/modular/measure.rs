@@ -47,7 +47,7 @@ pub(super) struct Effort {
     pub warm: Duration,
     /// Of a repeat, on each side.
     pub lookups: u64,
-    /// Of a repeat, all sides together.
+    /// Of a repeat, all sides together. At the paper's scale nothing is cut short.
     pub repeat_most: Duration,
     pub timed: bool,
 }
@@ -56,10 +56,10 @@ impl Effort {
     /// For reads that are counted.
     pub fn counting(scale: Scale) -> Self {
         Self {
-            seen_lookups: scale.pick(64_000, 256_000, 1_000_000),
-            warm: Duration::from_millis(scale.pick(800, 4_000, 10_000)),
-            lookups: scale.pick(4_000, 50_000, 200_000),
-            repeat_most: Duration::from_millis(scale.pick(300, 5_000, 30_000)),
+            seen_lookups: scale.count(64_000, 256_000, 1_000_000),
+            warm: Duration::from_millis(scale.count(800, 4_000, 10_000)),
+            lookups: scale.count(4_000, 50_000, 200_000),
+            repeat_most: Duration::from_millis(scale.count(300, 5_000, u64::MAX)),
             timed: false,
         }
     }
@@ -67,9 +67,9 @@ impl Effort {
     /// For reads that take time.
     pub fn timed(scale: Scale) -> Self {
         Self {
-            warm: Duration::from_millis(scale.pick(1_500, 5_000, 10_000)),
-            lookups: scale.pick(2_000, 20_000, 100_000),
-            repeat_most: Duration::from_millis(scale.pick(500, 10_000, 30_000)),
+            warm: Duration::from_millis(scale.count(1_500, 5_000, 10_000)),
+            lookups: scale.count(2_000, 20_000, 100_000),
+            repeat_most: Duration::from_millis(scale.count(500, 10_000, u64::MAX)),
             timed: true,
             ..Self::counting(scale)
         }

@@ -26,7 +26,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn strangers(scale: Scale) -> u64 {
-    scale.pick(100_000, 1_000_000, 1_000_000)
+    scale.count(100_000, 1_000_000, 1_000_000)
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {

@@ -53,15 +53,15 @@ impl Extent {
     /// Of entries of 64 bytes, as most slides have them.
     pub fn at(scale: Scale) -> Self {
         Self {
-            entries: scale.pick(1_000_000, 10_000_000, 30_000_000),
+            entries: scale.count(1_000_000, 10_000_000, 30_000_000),
             entry_bytes: 64,
-            file_bytes: scale.pick(768 << 10, 4 << 20, 4 << 20),
+            file_bytes: scale.count(768 << 10, 4 << 20, 4 << 20),
         }
     }
 
     /// The same with files so large that a seventh of a filter is larger than a page, as it is on the slides.
     pub fn for_seven(scale: Scale) -> Self {
-        Self { file_bytes: scale.pick(3 << 19, 4 << 20, 4 << 20), ..Self::at(scale) }
+        Self { file_bytes: scale.count(3 << 19, 4 << 20, 4 << 20), ..Self::at(scale) }
     }
 
     /// What does not change within an experiment.

@@ -89,7 +89,7 @@ fn run(lab: &mut Lab<'_>, cache_share: f64, claim: &str) -> Result<Finding, Stri
     let entries = count(lab.scale);
     let size = Size::new(entries, ENTRY_BYTES, entries * ENTRY_BYTES as u64 / BUFFERS)?;
     let trees = size.lay(lab, &Filters::PAIR, BITS_PER_KEY, 1.0)?;
-    let data_bytes = entries * ENTRY_BYTES as u64;
+    let data_bytes = trees.first().map_or(0, |(_, tree)| tree.spec.bytes());
     let cache_bytes = (data_bytes as f64 * cache_share) as u64;
     let mut points = Vec::new();
     for temporality in TEMPORALITIES {
@@ -110,7 +110,7 @@ fn run(lab: &mut Lab<'_>, cache_share: f64, claim: &str) -> Result<Finding, Stri
         };
         if cache_bytes > 0 {
             lab.at(format_args!("warming the cache at {temporality}"));
-            let blocks = entries * ENTRY_BYTES as u64 / 4_096 * 4 / 3;
+            let blocks = data_bytes / 4_096 * 4 / 3;
             ask(lab, blocks, 1)?;
         }
         let repeats = lab.repeats;

@@ -5,14 +5,14 @@
 
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::setup::{Filters, LOOKUPS};
+use super::setup::{Filters, LOOKUPS, lookups_counted};
 use crate::lab::lookups::{Questions, Side, compare};
 use crate::lab::table::{Cell, row};
 use crate::lab::tree::Tree;
 use crate::lab::{Device, Lab, Scale, Table, Verdict};
 
 /// Fewer lookups than this are no trial.
-const LOOKUPS_LEAST: f64 = 24.0;
+const LOOKUPS_LEAST: u64 = 24;
 /// What a lookup takes beside its reads, about.
 const OTHER_NS: f64 = 3_000.0;
 
@@ -73,7 +73,13 @@ pub(super) fn measure(
     place: Place<'_>,
 ) -> Result<Vec<Point>, String> {
     let Place { group, x, device, questions, model_ios } = place;
-    let counted = sides(lab, trees, Device::Memory, &questions, LOOKUPS / u64::from(lab.repeats.max(1)))?;
+    let counted = sides(
+        lab,
+        trees,
+        Device::Memory,
+        &questions,
+        lookups_counted(lab.scale) / u64::from(lab.repeats.max(1)),
+    )?;
     let ios: Vec<f64> = counted.iter().map(ios_of).collect();
     let read_ns = device.read_ns().unwrap_or(0);
     let timed = affordable(lab.scale, read_ns, ios.iter().copied().fold(0.0, f64::max));
@@ -120,9 +126,11 @@ pub(super) fn ios_of(side: &Side) -> f64 {
 
 /// How many lookups of so many I/Os a trial has time for.
 pub(super) fn affordable(scale: Scale, read_ns: u64, ios: f64) -> u64 {
-    let trial_ns: f64 = scale.pick(0.08e9, 1e9, f64::INFINITY);
+    let trial_ms = scale.count(80, 1_000, u64::MAX);
+    let least = scale.count(LOOKUPS_LEAST, LOOKUPS_LEAST, LOOKUPS);
     // `as` saturates.
-    (trial_ns / (ios * read_ns as f64 + OTHER_NS)).clamp(LOOKUPS_LEAST, LOOKUPS as f64) as u64
+    let affordable = (1e6 * trial_ms as f64 / (ios * read_ns as f64 + OTHER_NS)) as u64;
+    affordable.clamp(least, LOOKUPS)
 }
 
 /// The share of I/Os that the second spares the first.

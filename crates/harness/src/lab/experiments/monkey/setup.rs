@@ -22,6 +22,11 @@ pub(super) const BUFFERS: u64 = 1_024;
 /// The paper's lookups a trial.
 pub(super) const LOOKUPS: u64 = 16_384;
 
+/// Lookups of which I/Os are counted.
+pub(super) fn lookups_counted(scale: Scale) -> u64 {
+    scale.count(LOOKUPS, LOOKUPS, LOOKUPS)
+}
+
 /// What one I/O took on the paper's machine: while data grew, afterwards, and on its disk.
 pub(super) const SSD_GROWING: Device = Device::Other { name: "SSD 360 us", read_ns: 360_000 };
 pub(super) const SSD: Device = Device::Other { name: "SSD 290 us", read_ns: 290_000 };
@@ -174,8 +179,30 @@ pub(super) fn fixed(scale: Scale, varied: &[&str]) -> Vec<Parameter> {
         Parameter::fixed("buffer bytes", buffer_bytes(scale)),
         Parameter::fixed("bits per key", BITS_PER_KEY),
         Parameter::fixed("empty fraction", 1),
-        Parameter::fixed("lookups of which I/Os are counted", LOOKUPS),
+        Parameter::fixed("lookups of which I/Os are counted", lookups_counted(scale)),
         Parameter::fixed("lookups timed a trial, at most", LOOKUPS),
     ];
     all.into_iter().filter(|one| !varied.contains(&one.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_of_all_sides_have_the_same_tables_with_other_filters() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut progress = |_: &str| {};
+        let mut lab = Lab::new(scratch.path().to_path_buf(), Scale::Tiny, 1, &mut progress);
+        let size = Size::usual(Scale::Tiny).expect("a size");
+        let trees = size.lay(&mut lab, &Filters::ALL, BITS_PER_KEY, 0.0).expect("laid down");
+        let mut sides = Vec::new();
+        for (_, tree) in &trees {
+            let tables = tree.open(Device::Memory, &[]).expect("open").tables();
+            let keys = tables.iter().map(|one| (one.level, one.run, one.entries)).collect::<Vec<_>>();
+            sides.push((keys, tables.iter().map(|one| one.bits_per_key).collect::<Vec<f64>>()));
+        }
+        assert!(sides.iter().all(|(keys, _)| *keys == sides[0].0 && keys.len() >= size.levels as usize));
+        assert!(sides[0].1 != sides[1].1 && sides[1].1 != sides[2].1, "{sides:?}");
+    }
 }

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Allocation, Builder, Db, DigestKind, FilterLayout, Residency, Sizing};
+use shamba::{Allocation, Builder, Db, DigestKind, FilterLayout, Residency, Sizing, Stats};
 
 use super::device::Device;
-use super::experiment::Lab;
+use super::experiment::{Lab, Scale};
 use crate::layered::{Bits, Layers, Shape};
 use crate::mix::mix2;
 
@@ -68,6 +68,12 @@ impl Spec {
         }
     }
 
+    /// The same with values that are the item's number alone.
+    fn with_short_values(self) -> Self {
+        let shortest = self.key_bytes.max(8) + 8;
+        Self { entry_bytes: self.entry_bytes.min(shortest), ..self }
+    }
+
     /// Bytes of keys and values.
     pub fn bytes(&self) -> u64 {
         self.entries * self.entry_bytes as u64
@@ -91,6 +97,7 @@ impl Tree {
     /// # Errors
     /// What the engine says.
     pub fn lay(lab: &mut Lab<'_>, name: &str, spec: Spec, on: Device) -> Result<Self, String> {
+        let spec = if lab.scale == Scale::Tiny { spec.with_short_values() } else { spec };
         lab.at(format_args!("laying down {} entries in {} levels", spec.entries, spec.shape.levels));
         let seed = lab.seed;
         let (files, dir): (Arc<dyn Vfs>, PathBuf) = if on.is_in_memory() {
@@ -235,10 +242,17 @@ impl Tree {
     }
 }
 
+/// Filter bits per key as they were written, over the whole tree.
+pub(super) fn written_bits_per_key(stats: &Stats) -> f64 {
+    let (bits, entries) = stats.levels.iter().fold((0.0, 0), |(bits, entries), level| {
+        (bits + level.bits_per_key * level.entries as f64, entries + level.entries)
+    });
+    bits / entries.max(1) as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::Scale;
 
     #[test]
     fn a_tree_of_fourteen_levels_holds_its_entries() {

@@ -9,10 +9,11 @@ use std::time::Instant;
 use shamba::Allocation;
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary, written_bits_per_key};
+use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
 use crate::dist::Distribution;
 use crate::items::Items;
 use crate::lab::table::row;
+use crate::lab::tree::written_bits_per_key;
 use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
 use crate::permute::Permutation;
 
@@ -35,11 +36,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Entries of the load; as many are inserted later.
 fn load(scale: Scale) -> u64 {
-    scale.pick(1 << 15, 1 << 20, 20_000_000)
+    scale.count(1 << 15, 1 << 20, 20_000_000)
 }
 
 fn buffer_bytes(scale: Scale) -> u64 {
-    scale.pick(64 << 10, 1 << 20, 8 << 20)
+    scale.count(64 << 10, 1 << 20, 8 << 20)
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {

@@ -6,11 +6,12 @@
 use shamba::Allocation;
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary, written_bits_per_key};
+use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
 use crate::dist::Distribution;
 use crate::items::Items;
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
+use crate::lab::tree::written_bits_per_key;
 use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Normal];
@@ -32,7 +33,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn entries(scale: Scale) -> u64 {
-    scale.pick(1 << 15, 1 << 19, 21_000_000)
+    scale.count(1 << 15, 1 << 19, 21_000_000)
 }
 
 fn bits(scale: Scale) -> Vec<f64> {
@@ -45,11 +46,11 @@ fn empty_fractions(scale: Scale) -> Vec<f64> {
 
 /// Queries of a trial.
 fn queries(scale: Scale) -> u64 {
-    scale.pick(2_000, 20_000, 1_000_000)
+    scale.count(2_000, 20_000, 1_000_000)
 }
 
 fn seen(scale: Scale) -> u64 {
-    scale.pick(100_000, 1_000_000, 4_000_000)
+    scale.count(100_000, 1_000_000, 4_000_000)
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {

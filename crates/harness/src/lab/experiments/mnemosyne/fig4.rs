@@ -2,10 +2,11 @@
 
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary, written_bits_per_key};
+use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
 use crate::dist::Distribution;
 use crate::items::Items;
 use crate::lab::table::{Cell, row};
+use crate::lab::tree::written_bits_per_key;
 use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Normal];
@@ -24,7 +25,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn entries(scale: Scale) -> u64 {
-    scale.pick(1 << 15, 1 << 20, 4_000_000)
+    scale.count(1 << 15, 1 << 20, 4_000_000)
 }
 
 fn empty_fractions(scale: Scale) -> Vec<f64> {
@@ -38,12 +39,12 @@ fn bits(scale: Scale) -> Vec<f64> {
 }
 
 fn queries(scale: Scale) -> u64 {
-    scale.pick(30_000, 500_000, 15_000_000)
+    scale.count(30_000, 500_000, 15_000_000)
 }
 
 /// Queries that are seen before bits are shared out by them.
 fn seen(scale: Scale) -> u64 {
-    scale.pick(80_000, 1_000_000, 4_000_000)
+    scale.count(80_000, 1_000_000, 4_000_000)
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {

@@ -193,11 +193,3 @@ pub(super) fn unnecessary(stats: &shamba::Stats) -> f64 {
     let read = stats.data_reads + stats.cache_hits;
     read.saturating_sub(stats.found) as f64 / stats.lookups.max(1) as f64
 }
-
-/// Filter bits per key as they were written, over the whole tree.
-pub(super) fn written_bits_per_key(stats: &shamba::Stats) -> f64 {
-    let (bits, entries) = stats.levels.iter().fold((0.0, 0), |(bits, entries), level| {
-        (bits + level.bits_per_key * level.entries as f64, entries + level.entries)
-    });
-    bits / entries.max(1) as f64
-}

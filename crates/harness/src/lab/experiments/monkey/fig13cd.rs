@@ -1,7 +1,9 @@
 //! Figures 13 C and D: lookups against updates, over designs, on an SSD and on a disk.
 //!
 //! Each design's tree is laid down, then takes inserts, three quarters of what it had; a lookup costs what it does on average at the end
-//! of each part of them, because tiered trees have more runs at one time than at another.
+//! of each part of them, because tiered trees have more runs at one time than at another. Both sides look up in the same tree, whose
+//! filters are written again for each ([`super::grown`]).
+//!
 //! An update costs the pages that flushes and merges read and write for it, counted; times what the device takes for a page, as the
 //! paper's model has it. (Our merges read and write many pages at once: they cost less time than that.) Then lookups that find
 //! nothing are timed on the device.
@@ -14,9 +16,9 @@ use shamba_model::cost::{
 use shamba_model::updates::Merging;
 use shamba_model::{Design, MergePolicy};
 
-use super::grown::{Grown, Life, Lived, PAGE_BYTES};
+use super::grown::{Grown, Life, Lived, PAGE_BYTES, Reads};
 use super::point::{Mean, affordable, both, percent, saved};
-use super::setup::{BITS_PER_KEY, Filters, HDD, LOOKUPS, SSD};
+use super::setup::{BITS_PER_KEY, Filters, HDD, LOOKUPS, SSD, lookups_counted};
 use crate::lab::table::{Cell, row};
 use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
 
@@ -63,6 +65,9 @@ fn name((policy, ratio): (MergePolicy, f64)) -> String {
 
 /// How many entries, and the bytes of each: smaller ones at the smallest scale, so that its write buffer and filters are not tiny.
 pub(super) fn sizes(scale: Scale) -> (u64, u64) {
+    if scale == Scale::Tiny {
+        return (1 << 14, 64);
+    }
     scale.pick((1 << 16, 256), (1 << 18, 1_024), (1 << 20, 1_024))
 }
 
@@ -94,8 +99,9 @@ fn parameters(scale: Scale, device: Device) -> Vec<Parameter> {
 /// One side of one design.
 struct Point {
     design: String,
-    filters: Filters,
-    lived: Lived,
+    /// Of an insert, counted: the same on both sides, as they have one tree.
+    update_pages: f64,
+    reads: Reads,
     costs: Costs,
     shape: [Cell; 4],
 }
@@ -110,40 +116,29 @@ fn run(lab: &mut Lab<'_>, device: Device) -> Result<Finding, String> {
         let dearest = expected_of(&plan, Filters::Uniform, grown_size, read_ns)?;
         let life = Life {
             device,
-            inserts_on_device: false,
             inserts: inserts / u64::from(lab.repeats),
             lookups: affordable(lab.scale, read_ns, dearest.zero_result_lookup_ios_exact),
             ranges: 0,
+            lookups_counted: lookups_counted(lab.scale) / 2,
         };
-        let mut sides = Vec::new();
-        for filters in Filters::PAIR {
-            let mut tree = Grown::lay(lab, plan, filters, size)?;
-            tree.warm(inserts / 2)?;
-            sides.push((tree, Lived::default()));
-        }
-        for time in 0..lab.repeats {
-            lab.at(format_args!("{}, time {}", name(design), time + 1));
-            for (tree, lived) in &mut sides {
-                tree.live(&life, lab.seed ^ u64::from(time) << 8, lived)?;
-            }
-        }
-        for (tree, lived) in sides {
-            let comparable = lived.levels >= tree.levels;
+        let mut tree = Grown::lay(lab, plan, size)?;
+        tree.insert(inserts / 2, None)?;
+        let Lived { update_pages, sides } = tree.live(lab, &life, &Filters::PAIR)?;
+        let update_pages = Mean::of(&update_pages).mean;
+        for reads in sides {
+            let comparable = reads.levels >= tree.levels;
             points.push(Point {
                 design: name(design),
-                filters: tree.filters,
-                costs: expected_of(&plan, tree.filters, grown_size, read_ns)?,
-                shape: [lived.levels.into(), lived.runs.into(), comparable.into(), true.into()],
-                lived,
+                update_pages,
+                costs: expected_of(&plan, reads.filters, grown_size, read_ns)?,
+                shape: [reads.levels.into(), reads.runs.into(), comparable.into(), true.into()],
+                reads,
             });
         }
     }
     let side = |filters: Filters| -> Vec<(f64, f64)> {
-        points
-            .iter()
-            .filter(|point| point.filters == filters)
-            .map(|point| (Mean::of(&point.lived.update_pages).mean, point.lived.ios()))
-            .collect()
+        let of_it = points.iter().filter(|point| point.reads.filters == filters);
+        of_it.map(|point| (point.update_pages, point.reads.ios())).collect()
     };
     let [uniform, monkey] = Filters::PAIR.map(side);
     let lookups = uniform.iter().zip(&monkey).map(|(uniform, monkey)| saved(uniform.1, monkey.1));
@@ -158,13 +153,13 @@ fn run(lab: &mut Lab<'_>, device: Device) -> Result<Finding, String> {
         Verdict::Confirmed => String::new(),
         _ => format!(
             "In a tree that lives the small levels are often empty or partly full, and uniform bits lose less there than in a full one; what can \
-             be traded depends on where the costs of {} designs happen to lie. Each side grows a tree of its own, whose runs differ by chance \
-             by more than filters spare of some designs: the least that is spared is not a measure of Monkey.",
+             be traded depends on where the costs of {} designs happen to lie.",
             uniform.len()
         ),
     };
     let note = format!(
-        "Emulated {}. Updates: pages that flushes and merges read and write for an insert, counted, times what the device takes for one. \
+        "Emulated {}. Both sides read one tree, with other filters. Updates: pages that flushes and merges read and write for an insert, \
+         counted, times what the device takes for one. \
          Lines join {}. {BITS_PER_KEY} bits per key, all lookups empty. Model: equations 7 and 56 for the levels there are, and merges as the \
          engine makes them.",
         device.name(),
@@ -248,13 +243,13 @@ fn table(points: &[Point], read_ns: u64) -> Table {
         let [levels, runs, comparable, emulated] = point.shape.clone();
         table.row(row![
             point.design.clone(),
-            point.filters.name(),
-            Mean::of(&point.lived.update_pages).mean,
-            Mean::of(&point.lived.update_pages).mean * read_ns as f64 / 1e3,
-            Mean::of(&point.lived.lookup_us).mean,
-            Mean::of(&point.lived.lookup_us).std,
-            point.lived.ios(),
-            point.lived.bits_per_key,
+            point.reads.filters.name(),
+            point.update_pages,
+            point.update_pages * read_ns as f64 / 1e3,
+            Mean::of(&point.reads.lookup_us).mean,
+            Mean::of(&point.reads.lookup_us).std,
+            point.reads.ios(),
+            point.reads.bits_per_key,
             point.costs.merged_update_ios,
             point.costs.zero_result_lookup_ios_exact,
             levels,
@@ -268,16 +263,11 @@ fn table(points: &[Point], read_ns: u64) -> Table {
 
 fn chart(points: &[Point], read_ns: u64, note: &str) -> Chart {
     let us = read_ns as f64 / 1e3;
-    let of = |filters: Filters| points.iter().filter(move |point| point.filters == filters);
+    let of = |filters: Filters| points.iter().filter(move |point| point.reads.filters == filters);
     let measured = Filters::PAIR.map(|filters| {
         let at = of(filters).map(|point| {
-            let Mean { mean, std } = Mean::of(&point.lived.lookup_us);
-            At::between(
-                Mean::of(&point.lived.update_pages).mean * us,
-                mean,
-                (mean - std).max(mean / 10.0),
-                mean + std,
-            )
+            let Mean { mean, std } = Mean::of(&point.reads.lookup_us);
+            At::between(point.update_pages * us, mean, (mean - std).max(mean / 10.0), mean + std)
         });
         Series::new(filters.name(), Style::Line, at.collect())
     });

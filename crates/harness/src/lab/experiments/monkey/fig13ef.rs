@@ -3,7 +3,8 @@
 //! Four stores with the same memory for write buffer and filters: the state of the art (T = 2, uniform bits), Monkey's filters in
 //! the same design, merge policy and size ratio chosen beside that, and the division of the memory too (the navigator's). Choices are the
 //! model's. It is told what a page of a merge costs here, which is less than a page of a lookup because merges move many at once:
-//! as measured of the state of the art.
+//! as measured of the state of the art. Stores of one design have one tree, whose filters are written again for each
+//! ([`super::grown`]).
 //!
 //! What a lookup and a range take is timed for each design on the emulated device, at several times of its life; what an insert takes are
 //! the pages that flushes and merges move for it, counted, times what such a page takes, as timed on the device for the state of the
@@ -18,9 +19,9 @@ use shamba_model::updates::Merging;
 use shamba_model::{Design, MergePolicy};
 
 use super::fig13cd::{buffer_of, inserts, situation, sizes};
-use super::grown::{Grown, Life, Lived};
+use super::grown::{Grown, Inserts, Life, Lived, Reads};
 use super::point::{Mean, affordable, percent};
-use super::setup::{BITS_PER_KEY, Filters, SIZE_RATIO, SSD};
+use super::setup::{BITS_PER_KEY, Filters, SIZE_RATIO, SSD, lookups_counted};
 use crate::lab::table::row;
 use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
 
@@ -162,13 +163,21 @@ struct Point {
     comparable: bool,
 }
 
-/// What a design's operations take.
+/// What a design's operations take, with the filters of the stores that have it.
 struct Known {
     design: Design,
-    filters: Filters,
     levels: u32,
     lived: Lived,
 }
+
+impl Known {
+    fn reads(&self, filters: Filters) -> Option<&Reads> {
+        self.lived.sides.iter().find(|reads| reads.filters == filters)
+    }
+}
+
+/// The mix of a point, the store and its design.
+type Chosen = (f64, Store, Design);
 
 fn run(lab: &mut Lab<'_>, of_ranges: bool) -> Result<Finding, String> {
     let size = sizes(lab.scale);
@@ -176,8 +185,7 @@ fn run(lab: &mut Lab<'_>, of_ranges: bool) -> Result<Finding, String> {
     let usual = Design::new(MergePolicy::Leveling, SIZE_RATIO, buffer_of(lab.scale), BITS_PER_KEY);
     let stores = if of_ranges { &Store::OF_RANGES[..] } else { &Store::ALL[..] };
     let page_ns = merge_page_ns(lab, usual)?;
-    let mut known: Vec<Known> = Vec::new();
-    let mut points = Vec::new();
+    let mut chosen: Vec<Chosen> = Vec::new();
     for reads_percent in READS_PERCENT {
         let reads = reads_percent / 100.0;
         // The model has one price for pages; so updates count for as many as their pages are dear.
@@ -185,33 +193,38 @@ fn run(lab: &mut Lab<'_>, of_ranges: bool) -> Result<Finding, String> {
         let (lookups, ranges) = if of_ranges { (0.0, reads) } else { (reads, 0.0) };
         let situation = situation(size, read_ns, [lookups, updates, ranges]);
         for &store in stores {
-            let (design, filters) = (store.design(&situation, usual)?, store.filters());
-            let is_it = |one: &Known| one.design == design && one.filters == filters;
-            let at = match known.iter().position(is_it) {
-                Some(at) => at,
-                None => {
-                    known.push(know(lab, design, filters, of_ranges)?);
-                    known.len() - 1
-                }
-            };
-            let Known { levels, lived, .. } = &known[at];
-            let reads_us = if of_ranges { &lived.range_us } else { &lived.lookup_us };
-            let insert_us: Vec<f64> = lived.update_pages.iter().map(|pages| pages * page_ns / 1e3).collect();
-            let parts = reads_us.iter().zip(&insert_us);
-            let per_s: Vec<f64> =
-                parts.map(|(read, insert)| 1e6 / (reads * read + (1.0 - reads) * insert)).collect();
-            points.push(Point {
-                store,
-                reads_percent,
-                design,
-                per_s: Mean::of(&per_s),
-                insert_us: Mean::of(&insert_us).mean,
-                read_us: Mean::of(reads_us).mean,
-                levels: lived.levels,
-                runs: lived.runs,
-                comparable: lived.levels >= *levels,
-            });
+            chosen.push((reads_percent, store, store.design(&situation, usual)?));
         }
+    }
+    let mut known: Vec<Known> = Vec::new();
+    for (_, _, design) in &chosen {
+        if known.iter().all(|one| one.design != *design) {
+            known.push(know(lab, *design, &sides_of(*design, &chosen), of_ranges)?);
+        }
+    }
+    let mut points = Vec::new();
+    for (reads_percent, store, design) in chosen {
+        let known = known.iter().find(|one| one.design == design);
+        let known = known.and_then(|known| Some((known, known.reads(store.filters())?)));
+        let (Known { levels, lived, .. }, read) =
+            known.ok_or_else(|| format!("{design} was not measured"))?;
+        let reads = reads_percent / 100.0;
+        let reads_us = if of_ranges { &read.range_us } else { &read.lookup_us };
+        let insert_us: Vec<f64> = lived.update_pages.iter().map(|pages| pages * page_ns / 1e3).collect();
+        let parts = reads_us.iter().zip(&insert_us);
+        let per_s: Vec<f64> =
+            parts.map(|(read, insert)| 1e6 / (reads * read + (1.0 - reads) * insert)).collect();
+        points.push(Point {
+            store,
+            reads_percent,
+            design,
+            per_s: Mean::of(&per_s),
+            insert_us: Mean::of(&insert_us).mean,
+            read_us: Mean::of(reads_us).mean,
+            levels: read.levels,
+            runs: read.runs,
+            comparable: read.levels >= *levels,
+        });
     }
     let times = |store: Store| -> Vec<f64> {
         let of = |store| points.iter().filter(move |point| point.store == store);
@@ -273,35 +286,39 @@ fn run(lab: &mut Lab<'_>, of_ranges: bool) -> Result<Finding, String> {
 
 /// What a page of a merge takes on the device, in nanoseconds: of the state of the art, inserts alone.
 fn merge_page_ns(lab: &mut Lab<'_>, usual: Design) -> Result<f64, String> {
-    let mut tree = Grown::lay(lab, usual, Store::Art.filters(), sizes(lab.scale))?;
-    tree.warm(inserts(lab.scale) / 2)?;
+    let mut tree = Grown::lay(lab, usual, sizes(lab.scale))?;
+    tree.insert(inserts(lab.scale) / 2, None)?;
     lab.at("timing inserts");
-    let inserts = inserts(lab.scale) / TIMED_PART;
-    let life = Life { device: SSD, inserts_on_device: true, inserts, lookups: 0, ranges: 0 };
-    let mut lived = Lived::default();
-    tree.live(&life, lab.seed, &mut lived)?;
-    Ok(Mean::of(&lived.insert_us).mean * 1e3 / Mean::of(&lived.update_pages).mean.max(1e-9))
+    let Inserts { us, pages } = tree.insert(inserts(lab.scale) / TIMED_PART, Some(SSD))?;
+    Ok(us * 1e3 / pages.max(1e-9))
 }
 
-/// Lets a tree of the design live, and times what is asked of it.
-fn know(lab: &mut Lab<'_>, design: Design, filters: Filters, of_ranges: bool) -> Result<Known, String> {
-    let mut tree = Grown::lay(lab, design, filters, sizes(lab.scale))?;
+/// Whose filters a design is measured with: those of the stores that have it.
+fn sides_of(design: Design, chosen: &[Chosen]) -> Vec<Filters> {
+    let mut sides = Vec::new();
+    for (_, store, _) in chosen.iter().filter(|(_, _, of_store)| *of_store == design) {
+        if !sides.contains(&store.filters()) {
+            sides.push(store.filters());
+        }
+    }
+    sides
+}
+
+/// Lets a tree of the design live, and times what is asked of it with the filters of each side.
+fn know(lab: &mut Lab<'_>, design: Design, sides: &[Filters], of_ranges: bool) -> Result<Known, String> {
+    let mut tree = Grown::lay(lab, design, sizes(lab.scale))?;
     let read_ns = SSD.read_ns().unwrap_or(0);
     let life = Life {
         device: SSD,
-        inserts_on_device: false,
         inserts: inserts(lab.scale) / u64::from(lab.repeats),
         lookups: if of_ranges { 0 } else { 3 * affordable(lab.scale, read_ns, 0.5) },
         // A range reads a page of each run at least.
         ranges: if of_ranges { affordable(lab.scale, read_ns, f64::from(tree.levels)) } else { 0 },
+        lookups_counted: lookups_counted(lab.scale) / 2,
     };
-    tree.warm(inserts(lab.scale) / 2)?;
-    let mut lived = Lived::default();
-    for time in 0..lab.repeats {
-        lab.at(format_args!("{design}, {}, time {}", filters.name(), time + 1));
-        tree.live(&life, lab.seed ^ u64::from(time) << 8, &mut lived)?;
-    }
-    Ok(Known { design, filters, levels: tree.levels, lived })
+    tree.insert(inserts(lab.scale) / 2, None)?;
+    let lived = tree.live(lab, &life, sides)?;
+    Ok(Known { design, levels: tree.levels, lived })
 }
 
 /// `adds`: what filters, merging and memory make of the state of the art, each with those before it.
@@ -395,6 +412,20 @@ mod tests {
         assert_eq!(verdict_of_lookups(0.9, 1.1, [1.1, 1.1, 1.1]), Verdict::NotHere);
         assert_eq!(verdict_of_ranges(1.0, 1.5), Verdict::Confirmed);
         assert_eq!(verdict_of_ranges(0.5, 1.5), Verdict::Partly);
+    }
+
+    #[test]
+    fn a_design_is_measured_with_the_filters_of_its_stores() {
+        let usual = Design::new(MergePolicy::Leveling, 2.0, 32 << 10, 5.0);
+        let other = Design { size_ratio: 4.0, ..usual };
+        let chosen = [
+            (10.0, Store::Art, usual),
+            (10.0, Store::Filters, usual),
+            (90.0, Store::Art, usual),
+            (90.0, Store::Navigable, other),
+        ];
+        assert_eq!(sides_of(usual, &chosen), Filters::PAIR);
+        assert_eq!(sides_of(other, &chosen), [Filters::Zero]);
     }
 
     #[test]

@@ -2,6 +2,10 @@
 //!
 //! What it costs depends on how many runs there are just then; so a tree lives on for a while, and is looked at several times.
 //!
+//! Which runs there are just then is chance, and differs by more between two trees of a design than one allocation of filter bits spares
+//! another. So all sides read one tree: each time its filters are written again for each side in turn, and nothing else changes. Filters
+//! are all made far too large before, as a refit leaves those alone that nearly fit, with more bits than were asked for.
+//!
 //! Keys come by number; those laid down are the even ones, those inserted later the odd ones, each once and in random order: so the
 //! tree grows, as under the paper's inserts into a much larger domain of keys. Absent keys lie behind each.
 //!
@@ -13,12 +17,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use shamba::env::{Env, MemFs, SlowFs, Vfs};
-use shamba::{Builder, Db, Design, Residency, Sizing};
+use shamba::{Builder, Db, Design, Residency, Sizing, Stats};
 use shamba_model::monkey::levels_closed;
 
 use super::setup::Filters;
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
+use crate::lab::tree::written_bits_per_key;
 use crate::lab::{Device, Lab};
 use crate::layered::{Layers, Shape};
 use crate::permute::Permutation;
@@ -30,15 +35,16 @@ const FILE_BYTES_LEAST: u64 = 128 << 10;
 const BUDGET_BYTES: u64 = 64 << 20;
 /// Entries of a short range, whatever the number of entries.
 const RANGE_ENTRIES_LEAST: u64 = 10;
-/// Lookups of which I/Os are counted, each time.
-const LOOKUPS_COUNTED: u64 = 8_192;
+/// Bits per key that no side gives.
+const MISFIT_BITS_PER_KEY: f64 = 40.0;
 pub(super) const PAGE_BYTES: u64 = 4_096;
 
 /// A tree in memory, and what tells its keys.
 pub(super) struct Grown {
     pub design: Design,
-    pub filters: Filters,
     pub levels: u32,
+    /// Whose filters it has now.
+    filters: Filters,
     entries: u64,
     inserted: u64,
     items: Items,
@@ -48,38 +54,74 @@ pub(super) struct Grown {
 /// What a tree goes through, several times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
+    pub inserts: u64,
     /// Where lookups and ranges are timed.
     pub device: Device,
-    /// Whether inserts are, too, or run on files in memory.
-    pub inserts_on_device: bool,
-    pub inserts: u64,
     pub lookups: u64,
     pub ranges: u64,
+    /// Lookups of which I/Os are counted, each time.
+    pub lookups_counted: u64,
 }
 
-/// What came of it.
-#[derive(Clone, Debug, Default)]
+/// What inserts took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inserts {
+    /// Microseconds of an insert, what it costs flushes and merges included.
+    pub us: f64,
+    /// Pages that flushes and merges read and wrote for an insert.
+    pub pages: f64,
+}
+
+/// What came of a life.
+#[derive(Clone, Debug)]
 pub(super) struct Lived {
-    /// Microseconds of an insert, what it costs flushes and merges included; of each time.
-    pub insert_us: Vec<f64>,
-    /// Of a lookup that finds nothing.
+    /// Of an insert, each time; the same whosever filters were read between.
+    pub update_pages: Vec<f64>,
+    /// What reads took, in the order of the sides.
+    pub sides: Vec<Reads>,
+}
+
+/// What reads took with the filters of one side.
+#[derive(Clone, Debug)]
+pub(super) struct Reads {
+    pub filters: Filters,
+    /// Microseconds of a lookup that finds nothing, each time.
     pub lookup_us: Vec<f64>,
     pub range_us: Vec<f64>,
-    /// Pages that flushes and merges read and wrote for an insert.
-    pub update_pages: Vec<f64>,
     lookups: u64,
-    reads: u64,
+    ios: u64,
     pub levels: u32,
     /// The most that there were.
     pub runs: u64,
     pub bits_per_key: f64,
 }
 
-impl Lived {
+impl Reads {
+    fn with(filters: Filters) -> Self {
+        let none = Vec::new;
+        Self {
+            filters,
+            lookup_us: none(),
+            range_us: none(),
+            lookups: 0,
+            ios: 0,
+            levels: 0,
+            runs: 0,
+            bits_per_key: 0.0,
+        }
+    }
+
     /// Blocks that a lookup read.
     pub fn ios(&self) -> f64 {
-        self.reads as f64 / self.lookups.max(1) as f64
+        self.ios as f64 / self.lookups.max(1) as f64
     }
+}
+
+/// What a tree is without its filters: runs and entries of each level.
+type Runs = Vec<(u32, u64, u64)>;
+
+fn runs(stats: &Stats) -> Runs {
+    stats.levels.iter().map(|level| (level.level, level.runs, level.entries)).collect()
 }
 
 impl Grown {
@@ -90,7 +132,6 @@ impl Grown {
     pub fn lay(
         lab: &mut Lab<'_>,
         design: Design,
-        filters: Filters,
         (entries, entry_bytes): (u64, u64),
     ) -> Result<Self, String> {
         lab.at(format_args!("laying down {design}"));
@@ -99,6 +140,7 @@ impl Grown {
         let levels = levels_closed(bytes, design.buffer_bytes, design.size_ratio)?;
         let (inner_runs, last_runs) = (design.inner_runs, design.last_runs);
         let shape = Shape { size_ratio: design.size_ratio, levels, inner_runs, last_runs };
+        let filters = Filters::Uniform;
         let layers = Layers::new(entries, lab.seed, shape, filters.bits(design.bits_per_key, 1.0))?;
         let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
         let tree = Self { design, filters, levels, entries, inserted: 0, items, files };
@@ -128,10 +170,7 @@ impl Grown {
     }
 
     /// Opens it for writing; on a device, each read and each write of a file takes its time.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn open(&self, device: Option<Device>) -> Result<Db, String> {
+    fn open(&self, device: Option<Device>) -> Result<Db, String> {
         let mut world = self.world();
         if let Some(ns) = device.and_then(Device::read_ns) {
             world.vfs = Arc::new(SlowFs::new(world.vfs, Arc::clone(&world.clock), ns, ns));
@@ -140,19 +179,13 @@ impl Grown {
     }
 
     /// Opens it for reading on a device.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn open_to_read(&self, device: Device) -> Result<Db, String> {
+    fn open_to_read(&self, device: Device) -> Result<Db, String> {
         let world = device.env(&self.files)?;
         self.builder(world).read_only(true).open().map_err(|error| error.to_string())
     }
 
     /// Inserts `count` keys more.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn insert(&mut self, db: &Db, count: u64) -> Result<(), String> {
+    fn put(&mut self, db: &Db, count: u64) -> Result<(), String> {
         let order = Permutation::new(self.entries, self.items.seed);
         let mut value = Vec::new();
         for number in self.inserted..self.inserted + count {
@@ -164,21 +197,41 @@ impl Grown {
         Ok(())
     }
 
-    /// Inserts `count` keys more and merges to rest, without a device.
+    /// Inserts `count` keys more and merges to rest; on a device, each read and each write of a file takes its time.
     ///
     /// # Errors
     /// What the engine says.
-    pub fn warm(&mut self, count: u64) -> Result<(), String> {
-        let db = self.open(None)?;
-        self.insert(&db, count)?;
-        db.flush().and_then(|()| db.wait_idle()).and_then(|()| db.close()).map_err(|error| error.to_string())
+    pub fn insert(&mut self, count: u64, device: Option<Device>) -> Result<Inserts, String> {
+        let said = |error: shamba::Error| error.to_string();
+        let db = self.open(device)?;
+        let (before, since) = (db.stats(), Instant::now());
+        self.put(&db, count)?;
+        db.flush().and_then(|()| db.wait_idle()).map_err(said)?;
+        let us = us_each(since.elapsed().as_nanos() as u64, count);
+        let stats = db.stats().since(&before);
+        db.close().map_err(said)?;
+        let moved_bytes = stats.bytes_flushed + stats.bytes_merged + stats.bytes_merge_read;
+        Ok(Inserts { us, pages: moved_bytes as f64 / PAGE_BYTES as f64 / count.max(1) as f64 })
+    }
+
+    /// Writes every filter again with the bits that `filters` gives it in the tree as it is. Nothing is merged.
+    fn refit(&mut self, filters: Filters) -> Result<(), String> {
+        let refit = |builder: Builder| {
+            let db = builder.auto_compaction(false).open()?;
+            db.refit().and_then(|()| db.close())
+        };
+        let said = |error: shamba::Error| error.to_string();
+        self.filters = Filters::Uniform;
+        refit(self.builder(self.world()).bits_per_key(MISFIT_BITS_PER_KEY)).map_err(said)?;
+        self.filters = filters;
+        refit(self.builder(self.world())).map_err(said)
     }
 
     /// So many lookups of absent keys; what they took, in nanoseconds. The same `seed` asks for the same keys.
     ///
     /// # Errors
     /// What the engine says; a key that is found.
-    pub fn look_up(&self, db: &Db, lookups: u64, seed: u64) -> Result<u64, String> {
+    fn look_up(&self, db: &Db, lookups: u64, seed: u64) -> Result<u64, String> {
         let mut picker = Picker::new(Distribution::Uniform, self.items.count, seed, seed);
         let keys: Vec<_> = (0..lookups).map(|_| self.items.key(picker.pick(0), true)).collect();
         let since = Instant::now();
@@ -194,7 +247,7 @@ impl Grown {
     ///
     /// # Errors
     /// What the engine says; a range with other entries.
-    pub fn walk(&self, db: &Db, ranges: u64, seed: u64) -> Result<u64, String> {
+    fn walk(&self, db: &Db, ranges: u64, seed: u64) -> Result<u64, String> {
         let mut picker = Picker::new(Distribution::Uniform, self.entries, seed, seed);
         let wanted = (self.entries / 100_000).max(RANGE_ENTRIES_LEAST);
         let since = Instant::now();
@@ -209,37 +262,82 @@ impl Grown {
         Ok(since.elapsed().as_nanos() as u64)
     }
 
-    /// Inserts, merges to rest, then lookups and ranges: adds what that took to `lived`.
+    /// Once for each repeat: inserts, then the same lookups and ranges with the filters of each side in turn, another side first each
+    /// time.
     ///
     /// # Errors
-    /// What the engine says, and a wrong answer.
-    pub fn live(&mut self, life: &Life, seed: u64, lived: &mut Lived) -> Result<(), String> {
-        let said = |error: shamba::Error| error.to_string();
-        let db = self.open(life.inserts_on_device.then_some(life.device))?;
-        let (before, since) = (db.stats(), Instant::now());
-        self.insert(&db, life.inserts)?;
-        db.flush().and_then(|()| db.wait_idle()).map_err(said)?;
-        let us = |ns: f64, count: u64| ns / 1e3 / count.max(1) as f64;
-        lived.insert_us.push(us(since.elapsed().as_nanos() as f64, life.inserts));
-        let stats = db.stats().since(&before);
-        db.close().map_err(said)?;
-        let moved_bytes = stats.bytes_flushed + stats.bytes_merged + stats.bytes_merge_read;
-        lived.update_pages.push(moved_bytes as f64 / PAGE_BYTES as f64 / life.inserts.max(1) as f64);
+    /// What the engine says, a wrong answer, sides that had other runs.
+    pub fn live(&mut self, lab: &mut Lab<'_>, life: &Life, sides: &[Filters]) -> Result<Lived, String> {
+        let sides = sides.iter().map(|filters| Reads::with(*filters)).collect();
+        let mut lived = Lived { update_pages: Vec::new(), sides };
+        for time in 0..lab.repeats.max(1) {
+            lab.at(format_args!("{}, time {}", self.design, time + 1));
+            lived.update_pages.push(self.insert(life.inserts, None)?.pages);
+            let seed = lab.seed ^ u64::from(time) << 8;
+            let mut first_runs = None;
+            for turn in 0..lived.sides.len() {
+                let at = (turn + time as usize) % lived.sides.len();
+                self.refit(lived.sides[at].filters)?;
+                let runs = self.read(life, seed, &mut lived.sides[at])?;
+                if *first_runs.get_or_insert_with(|| runs.clone()) != runs {
+                    return Err(format!(
+                        "{}: a refit changed the runs: {first_runs:?}, {runs:?}",
+                        self.design
+                    ));
+                }
+            }
+        }
+        Ok(lived)
+    }
 
+    /// Lookups and ranges, added to `reads`; what runs they met.
+    fn read(&self, life: &Life, seed: u64, reads: &mut Reads) -> Result<Runs, String> {
         let db = self.open_to_read(life.device)?;
-        lived.lookup_us.push(us(self.look_up(&db, life.lookups, seed)? as f64, life.lookups));
-        lived.range_us.push(us(self.walk(&db, life.ranges, seed)? as f64, life.ranges));
+        reads.lookup_us.push(us_each(self.look_up(&db, life.lookups, seed)?, life.lookups));
+        reads.range_us.push(us_each(self.walk(&db, life.ranges, seed)?, life.ranges));
         let counted = self.open_to_read(Device::Memory)?;
-        self.look_up(&counted, LOOKUPS_COUNTED, seed)?;
+        self.look_up(&counted, life.lookups_counted, seed)?;
         let stats = counted.stats();
-        lived.lookups += stats.lookups;
-        lived.reads += stats.data_reads + stats.index_reads + stats.filter_reads;
-        let (bits, entries) = stats.levels.iter().fold((0.0, 0), |(bits, entries), level| {
-            (bits + level.bits_per_key * level.entries as f64, entries + level.entries)
-        });
-        lived.bits_per_key = bits / entries.max(1) as f64;
-        lived.levels = stats.deepest_level;
-        lived.runs = lived.runs.max(stats.runs);
-        Ok(())
+        reads.lookups += stats.lookups;
+        reads.ios += stats.data_reads + stats.index_reads + stats.filter_reads;
+        reads.bits_per_key = written_bits_per_key(&stats);
+        reads.levels = stats.deepest_level;
+        reads.runs = reads.runs.max(stats.runs);
+        Ok(runs(&stats))
+    }
+}
+
+fn us_each(ns: u64, count: u64) -> f64 {
+    ns as f64 / 1e3 / count.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use shamba::MergePolicy;
+
+    use super::*;
+    use crate::lab::Scale;
+
+    #[test]
+    fn both_sides_read_one_tree_and_differ_in_bits_alone() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut progress = |_: &str| {};
+        let mut lab = Lab::new(scratch.path().to_path_buf(), Scale::Tiny, 5, &mut progress);
+        let design = Design::new(MergePolicy::Leveling, 2.0, 2 << 10, 5.0);
+        let mut tree = Grown::lay(&mut lab, design, (1 << 14, 64)).expect("laid down");
+        tree.insert(1 << 12, None).expect("inserted");
+        let life =
+            Life { inserts: 1 << 11, device: Device::Memory, lookups: 50, ranges: 5, lookups_counted: 4_000 };
+        let lived = tree.live(&mut lab, &life, &Filters::PAIR).expect("right answers");
+        let [uniform, monkey] = &lived.sides[..] else { panic!("two sides") };
+        assert_eq!((uniform.filters, monkey.filters), (Filters::Uniform, Filters::Zero));
+        assert_eq!((uniform.runs, uniform.levels), (monkey.runs, monkey.levels));
+        assert_eq!((uniform.lookups, monkey.lookups), (8_000, 8_000));
+        assert_eq!((uniform.lookup_us.len(), lived.update_pages.len()), (2, 2));
+        assert!(lived.update_pages.iter().all(|pages| *pages > 0.0), "{lived:?}");
+        for side in [uniform, monkey] {
+            assert!((side.bits_per_key - 5.0).abs() < 0.5, "{side:?}");
+        }
+        assert!(monkey.ios() < uniform.ios(), "{} {}", monkey.ios(), uniform.ios());
     }
 }

@@ -103,9 +103,10 @@ impl Table {
     ///
     /// # Panics
     /// With another number of cells than there are columns: the experiment's mistake.
-    pub fn row<const N: usize>(&mut self, cells: [Cell; N]) {
-        assert_eq!(N, self.columns.len(), "a row of the columns {:?}", self.columns);
-        self.rows.push(cells.to_vec());
+    pub fn row(&mut self, cells: impl Into<Vec<Cell>>) {
+        let cells = cells.into();
+        assert_eq!(cells.len(), self.columns.len(), "a row of the columns {:?}", self.columns);
+        self.rows.push(cells);
     }
 
     /// The names of columns.

@@ -21,6 +21,7 @@ mod fig9;
 mod gains;
 mod hashes;
 mod levels;
+mod over_keys;
 mod parts;
 mod raw_fpr;
 mod runs;

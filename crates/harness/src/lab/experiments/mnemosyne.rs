@@ -3,6 +3,7 @@
 mod fig11;
 mod fig12;
 mod fig4;
+mod grid;
 mod store;
 
 use crate::lab::Experiment;

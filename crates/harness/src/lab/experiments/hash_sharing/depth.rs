@@ -1,12 +1,55 @@
 //! What hashing costs as a tree has more levels, or more runs a level: what [`super::levels`] and [`super::runs`] have in common.
 //!
 //! Hashes are counted by the engine, and timed as the difference between lookups that hash for every filter and lookups that hash once:
-//! nothing else differs.
+//! nothing else differs. Sixteen bits per key make few false positives: what is searched in vain should not hide what is hashed.
 
+use shamba::DigestKind;
 use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
 
 use super::gains::{Gain, table};
-use crate::lab::{Finding, Table, Verdict};
+use crate::lab::lookups::Questions;
+use crate::lab::table::Cell;
+use crate::lab::tree::{Spec, Tree};
+use crate::lab::{Device, Finding, Lab, Parameter, Table, Verdict};
+use crate::layered::Shape;
+
+const KEY_BYTES: usize = 1_024;
+const ENTRY_BYTES: usize = 1_088;
+const BITS_PER_KEY: f64 = 16.0;
+
+/// All parameters, of which `own` are those of one of the figures.
+pub(super) fn parameters(own: impl IntoIterator<Item = Parameter>) -> Vec<Parameter> {
+    let fixed = [
+        Parameter::fixed("device", Device::Memory.name()),
+        Parameter::fixed("key bytes", KEY_BYTES),
+        Parameter::fixed("entry bytes", ENTRY_BYTES),
+        Parameter::fixed("digest", "MM64 (the paper's)"),
+        Parameter::fixed("bits per key", BITS_PER_KEY),
+        Parameter::fixed("empty fraction", 1),
+    ];
+    own.into_iter().chain(fixed).collect()
+}
+
+/// Measures a tree of so many entries in this shape, for the place `x`.
+///
+/// # Errors
+/// What the engine says.
+pub(super) fn measure(
+    lab: &mut Lab<'_>,
+    (name, x): (&'static str, u32),
+    (entries, shape): (u64, Shape),
+    lookups: u64,
+) -> Result<Gain, String> {
+    let sizes = (KEY_BYTES, ENTRY_BYTES);
+    let mut spec = Spec { shape, ..Spec::leveled(entries, sizes, shape.size_ratio, shape.levels) };
+    spec.digest = DigestKind::Murmur64A;
+    spec.bits.per_key = BITS_PER_KEY;
+    let tree = Tree::lay(lab, name, spec, Device::Memory)?;
+    let questions = Questions::uniform(1.0, lookups);
+    let gain = Gain::measure(lab, &tree, Device::Memory, &questions, (name, f64::from(x), Cell::from(x)))?;
+    tree.discard(lab)?;
+    Ok(gain)
+}
 
 /// The finding over points that were measured with more and more filters a lookup.
 pub(super) fn finding(

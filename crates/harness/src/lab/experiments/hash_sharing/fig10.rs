@@ -1,17 +1,16 @@
 //! Figure 10: what one digest saves when requests are skewed.
 
-use super::gains::{DIGESTS, Gain, chart, percent, table};
+use super::gains::{Gain, chart, percent, table};
+use super::over_keys::OverKeys;
 use crate::dist::Distribution;
 use crate::lab::lookups::Questions;
 use crate::lab::table::Cell;
-use crate::lab::tree::{Spec, Tree};
 use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
 use shamba_figures::Axis;
 
 const KEY_BYTES: [usize; 4] = [32, 128, 512, 1_024];
-const ENTRY_BYTES: usize = 2_048;
-const SIZE_RATIO: f64 = 10.0;
-const LEVELS: u32 = 5;
+const DISTRIBUTIONS: [(Distribution, &str); 2] =
+    [(Distribution::Uniform, "uniform"), (Distribution::Zipf, "zipf")];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig10",
@@ -23,43 +22,35 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn entries(scale: Scale) -> u64 {
-    scale.pick(55_555, 444_440, 11_000_000)
+fn trees(scale: Scale) -> OverKeys {
+    OverKeys {
+        name: "fig10",
+        keys_bytes: &KEY_BYTES,
+        entry_bytes: 2_048,
+        entries: scale.pick(55_555, 444_440, 11_000_000),
+        lookups: scale.count(10_000, 100_000, 1_000_000),
+    }
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {
-    vec![
-        Parameter::varied("key bytes", KEY_BYTES),
-        Parameter::varied("digest", DIGESTS.map(|(_, name)| name)),
+    trees(scale).parameters([
         Parameter::varied("lookups", ["uniform", "zipf 0.99"]),
         Parameter::fixed("device", Device::Pcie.name()),
-        Parameter::fixed("entry bytes", ENTRY_BYTES),
-        Parameter::fixed("entries", entries(scale)),
-        Parameter::fixed("size ratio", SIZE_RATIO),
-        Parameter::fixed("levels", LEVELS),
-        Parameter::fixed("bits per key", 10),
-        Parameter::fixed("empty fraction", 1),
-    ]
+    ])
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let mut gains = Vec::new();
-    for (digest, name) in DIGESTS {
-        for key_bytes in KEY_BYTES {
-            let spec = Spec {
-                digest,
-                ..Spec::leveled(entries(lab.scale), (key_bytes, ENTRY_BYTES), SIZE_RATIO, LEVELS)
-            };
-            let tree = Tree::lay(lab, "fig10", spec, Device::Pcie)?;
-            for (distribution, how) in [(Distribution::Uniform, "uniform"), (Distribution::Zipf, "zipf")] {
-                let lookups = lab.scale.count(10_000, 100_000, 1_000_000);
-                let questions = Questions { distribution, ..Questions::uniform(1.0, lookups) };
-                let at = (format!("{name}, {how}"), key_bytes as f64, Cell::from(key_bytes));
-                gains.push(Gain::measure(lab, &tree, Device::Pcie, &questions, (&at.0, at.1, at.2))?);
-            }
-            tree.discard(lab)?;
+    let trees = trees(lab.scale);
+    trees.each(lab, Device::Pcie, |lab, tree, (name, key_bytes)| {
+        for (distribution, how) in DISTRIBUTIONS {
+            let questions = Questions { distribution, ..Questions::uniform(1.0, trees.lookups) };
+            let series = format!("{name}, {how}");
+            let at = (series.as_str(), key_bytes as f64, Cell::from(key_bytes));
+            gains.push(Gain::measure(lab, tree, Device::Pcie, &questions, at)?);
         }
-    }
+        Ok(())
+    })?;
     let longest = |how: &str| {
         let of = gains.iter().filter(|gain| gain.x == 1_024.0 && gain.series.ends_with(how));
         of.map(|gain| gain.gain().median).fold(f64::NEG_INFINITY, f64::max)

@@ -1,18 +1,15 @@
 //! Figure 11: what one digest saves of empty lookups, by device.
 
 use super::gains::{DIGESTS, Gain, chart, percent, table};
+use super::over_keys::OverKeys;
 use crate::lab::lookups::Questions;
 use crate::lab::table::Cell;
-use crate::lab::tree::{Spec, Tree};
 use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
 use shamba_figures::Axis;
 
 const DEVICES: [Device; 6] =
     [Device::Disk, Device::PageCache, Device::Ssd, Device::Pcie, Device::Nvm, Device::Memory];
 const KEY_BYTES: [usize; 2] = [512, 1_024];
-const ENTRY_BYTES: usize = 2_048;
-const SIZE_RATIO: f64 = 10.0;
-const LEVELS: u32 = 5;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig11",
@@ -24,47 +21,35 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn entries(scale: Scale) -> u64 {
-    scale.pick(55_555, 444_440, 11_000_000)
+fn trees(scale: Scale) -> OverKeys {
+    OverKeys {
+        name: "fig11",
+        keys_bytes: &KEY_BYTES,
+        entry_bytes: 2_048,
+        entries: scale.pick(55_555, 444_440, 11_000_000),
+        lookups: scale.count(8_000, 100_000, 1_000_000),
+    }
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {
-    vec![
-        Parameter::varied("device", DEVICES.map(Device::name)),
-        Parameter::varied("digest", DIGESTS.map(|(_, name)| name)),
-        Parameter::varied("key bytes", KEY_BYTES),
-        Parameter::fixed("entry bytes", ENTRY_BYTES),
-        Parameter::fixed("entries", entries(scale)),
-        Parameter::fixed("size ratio", SIZE_RATIO),
-        Parameter::fixed("levels", LEVELS),
-        Parameter::fixed("bits per key", 10),
-        Parameter::fixed("empty fraction", 1),
-    ]
+    trees(scale).parameters([Parameter::varied("device", DEVICES.map(Device::name))])
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let mut gains = Vec::new();
-    for (digest, digest_name) in DIGESTS {
-        for key_bytes in KEY_BYTES {
-            let entry_bytes = ENTRY_BYTES;
-            let spec = Spec {
-                digest,
-                ..Spec::leveled(entries(lab.scale), (key_bytes, entry_bytes), SIZE_RATIO, LEVELS)
-            };
-            for on in [Device::PageCache, Device::Memory] {
-                let tree = Tree::lay(lab, "fig11", spec, on)?;
-                for (place, device) in DEVICES.into_iter().enumerate() {
-                    if device.is_in_memory() != on.is_in_memory() {
-                        continue;
-                    }
-                    let questions = Questions::uniform(1.0, lab.scale.count(8_000, 100_000, 1_000_000));
-                    let series = format!("{digest_name}, keys of {key_bytes} B");
+    let trees = trees(lab.scale);
+    for on in [Device::PageCache, Device::Memory] {
+        trees.each(lab, on, |lab, tree, (name, key_bytes)| {
+            let series = format!("{name}, keys of {key_bytes} B");
+            for (place, device) in DEVICES.into_iter().enumerate() {
+                if device.is_in_memory() == on.is_in_memory() {
+                    let questions = Questions::uniform(1.0, trees.lookups);
                     let at = (series.as_str(), place as f64, Cell::from(device.name()));
-                    gains.push(Gain::measure(lab, &tree, device, &questions, at)?);
+                    gains.push(Gain::measure(lab, tree, device, &questions, at)?);
                 }
-                tree.discard(lab)?;
             }
-        }
+            Ok(())
+        })?;
     }
     let best = |device: Device| {
         let place = DEVICES.iter().position(|one| *one == device).unwrap_or_default() as f64;

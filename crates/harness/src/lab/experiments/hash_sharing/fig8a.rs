@@ -1,16 +1,11 @@
 //! Figure 8a: what one digest saves of empty lookups, over the length of keys.
 
-use super::gains::{DIGESTS, FPR, Gain, PROBE_NS, chart, percent, table};
-use crate::lab::lookups::Questions;
-use crate::lab::table::Cell;
-use crate::lab::tree::{Spec, Tree};
+use super::gains::{DIGESTS, FPR, PROBE_NS, chart, percent, table};
+use super::over_keys::OverKeys;
 use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
 use shamba_figures::Axis;
 
 const KEY_BYTES: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1_024];
-const ENTRY_BYTES: usize = 2_048;
-const SIZE_RATIO: f64 = 10.0;
-const LEVELS: u32 = 5;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig8a",
@@ -22,44 +17,22 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn entries(scale: Scale) -> u64 {
-    scale.pick(55_555, 444_440, 11_000_000)
-}
-
-fn lookups(scale: Scale) -> u64 {
-    scale.count(10_000, 100_000, 1_000_000)
+fn trees(scale: Scale) -> OverKeys {
+    OverKeys {
+        name: "fig8a",
+        keys_bytes: &KEY_BYTES,
+        entry_bytes: 2_048,
+        entries: scale.pick(55_555, 444_440, 11_000_000),
+        lookups: scale.count(10_000, 100_000, 1_000_000),
+    }
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {
-    vec![
-        Parameter::varied("key bytes", KEY_BYTES),
-        Parameter::varied("digest", DIGESTS.map(|(_, name)| name)),
-        Parameter::fixed("device", Device::Pcie.name()),
-        Parameter::fixed("entry bytes", ENTRY_BYTES),
-        Parameter::fixed("entries", entries(scale)),
-        Parameter::fixed("size ratio", SIZE_RATIO),
-        Parameter::fixed("levels", LEVELS),
-        Parameter::fixed("bits per key", 10),
-        Parameter::fixed("empty fraction", 1),
-        Parameter::fixed("lookups a repeat", lookups(scale)),
-    ]
+    trees(scale).parameters([Parameter::fixed("device", Device::Pcie.name())])
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let mut gains = Vec::new();
-    for (digest, name) in DIGESTS {
-        for key_bytes in KEY_BYTES {
-            let spec = Spec {
-                digest,
-                ..Spec::leveled(entries(lab.scale), (key_bytes, ENTRY_BYTES), SIZE_RATIO, LEVELS)
-            };
-            let tree = Tree::lay(lab, "fig8a", spec, Device::Pcie)?;
-            let questions = Questions::uniform(1.0, lookups(lab.scale));
-            let at = (name, key_bytes as f64, Cell::from(key_bytes));
-            gains.push(Gain::measure(lab, &tree, Device::Pcie, &questions, at)?);
-            tree.discard(lab)?;
-        }
-    }
+    let gains = trees(lab.scale).gains(lab, Device::Pcie)?;
     let most = |series: &str| {
         let of = gains.iter().filter(|gain| gain.series == series).map(|gain| gain.gain().median);
         of.fold(f64::NEG_INFINITY, f64::max)

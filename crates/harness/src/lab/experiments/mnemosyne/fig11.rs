@@ -9,12 +9,12 @@ use std::time::Instant;
 use shamba::Allocation;
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
+use super::grid::{Point, table};
+use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name};
 use crate::dist::Distribution;
 use crate::items::Items;
 use crate::lab::table::row;
-use crate::lab::tree::written_bits_per_key;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
 use crate::permute::Permutation;
 
 const BITS: [f64; 3] = [2.0, 4.0, 6.0];
@@ -60,17 +60,18 @@ fn parameters(scale: Scale) -> Vec<Parameter> {
     ]
 }
 
-struct Point {
-    bits_per_key: f64,
-    allocation: Allocation,
+/// A store in a window.
+struct Windowed {
+    point: Point,
     window: u64,
     operations_per_s: f64,
     query_us: f64,
-    unnecessary: f64,
-    written: f64,
-    levels: u32,
-    runs: u64,
-    comparable: bool,
+}
+
+impl AsRef<Point> for Windowed {
+    fn as_ref(&self) -> &Point {
+        &self.point
+    }
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
@@ -106,17 +107,13 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
                 let ns = store.ask(db, queries, 2 * of_window, seed)?;
                 let seconds = since.elapsed().as_secs_f64();
                 let stats = db.stats();
-                points.push(Point {
-                    bits_per_key,
-                    allocation: store.allocation,
+                // The last level comes to be while the tree grows.
+                let point = Point::new(store, queries, &stats.since(&before), store.levels - 1);
+                points.push(Windowed {
+                    point,
                     window: window + 1,
                     operations_per_s: 4.0 * of_window as f64 / seconds,
                     query_us: ns as f64 / 2e3 / of_window as f64,
-                    unnecessary: unnecessary(&stats.since(&before)),
-                    written: written_bits_per_key(&stats),
-                    levels: stats.deepest_level,
-                    runs: stats.runs,
-                    comparable: stats.deepest_level + 1 >= store.levels,
                 });
             }
         }
@@ -124,22 +121,20 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             db.close().map_err(|error| error.to_string())?;
         }
     }
-    let mean = |bits: f64, allocation, of: fn(&Point) -> f64| {
-        let of_both: Vec<f64> = points
-            .iter()
-            .filter(|point| point.bits_per_key == bits && point.allocation == allocation)
-            .map(of)
-            .collect();
-        of_both.iter().sum::<f64>() / of_both.len().max(1) as f64
+    let of = |bits: f64, allocation| {
+        let is_it =
+            move |one: &&Windowed| one.point.bits_per_key == bits && one.point.allocation == allocation;
+        points.iter().filter(is_it)
     };
-    let saved = |bits, allocation| {
-        1.0 - mean(bits, allocation, |point| point.unnecessary)
-            / mean(bits, Allocation::Uniform, |point| point.unnecessary)
-    };
+    // There are as many windows of each.
+    let unnecessary = |bits, allocation| of(bits, allocation).map(|one| one.point.unnecessary).sum::<f64>();
+    let saved =
+        |bits, allocation| 1.0 - unnecessary(bits, allocation) / unnecessary(bits, Allocation::Uniform);
     let by_file = BITS.map(|bits| saved(bits, Allocation::Workload));
     let by_run = BITS.map(|bits| saved(bits, Allocation::Monkey));
     let off = points
         .iter()
+        .map(|one| &one.point)
         .filter(|point| point.allocation != Allocation::Uniform)
         .map(|point| (point.written / point.bits_per_key - 1.0).abs())
         .fold(0.0, f64::max);
@@ -161,7 +156,9 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         ),
         verdict,
         why,
-        table: table(&points),
+        table: table(&["window", "operations_per_s", "query_us"], &points, |one| {
+            row![one.window, one.operations_per_s, one.query_us].to_vec()
+        }),
         chart: chart(&points),
     })
 }
@@ -191,44 +188,13 @@ fn verdict(least: f64, off: f64) -> Verdict {
     }
 }
 
-fn table(points: &[Point]) -> Table {
-    let mut table = Table::new(&[
-        "bits_per_key",
-        "filter_bits",
-        "window",
-        "operations_per_s",
-        "query_us",
-        "unnecessary_accesses_per_query",
-        "bits_per_key_written",
-        "levels",
-        "runs",
-        "comparable",
-        "emulated",
-    ]);
-    for point in points {
-        table.row(row![
-            point.bits_per_key,
-            name(point.allocation),
-            point.window,
-            point.operations_per_s,
-            point.query_us,
-            point.unnecessary,
-            point.written,
-            point.levels,
-            point.runs,
-            point.comparable,
-            true,
-        ]);
-    }
-    table
-}
-
-fn chart(points: &[Point]) -> Chart {
+fn chart(points: &[Windowed]) -> Chart {
     let panel = |bits: f64| {
         let series = ALLOCATIONS.map(|allocation| {
-            let of =
-                points.iter().filter(|point| point.bits_per_key == bits && point.allocation == allocation);
-            let at = of.map(|point| At::new(point.window as f64, point.operations_per_s)).collect();
+            let is_it =
+                |one: &&Windowed| one.point.bits_per_key == bits && one.point.allocation == allocation;
+            let at = points.iter().filter(is_it);
+            let at = at.map(|one| At::new(one.window as f64, one.operations_per_s)).collect();
             Series::new(name(allocation), Style::Line, at)
         });
         Panel {

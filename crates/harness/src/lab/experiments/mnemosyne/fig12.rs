@@ -6,18 +6,13 @@
 use shamba::Allocation;
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
+use super::grid::{DISTRIBUTIONS, Grid, Point, table};
+use super::store::{ALLOCATIONS, Queries, name};
 use crate::dist::Distribution;
-use crate::items::Items;
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
-use crate::lab::tree::written_bits_per_key;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
 
-const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Normal];
-const ENTRY_BYTES: u64 = 512;
-/// Write buffers of data.
-const BUFFERS: u64 = 64;
 const DEVICE: Device = Device::Pcie;
 /// The paper sees memory under pressure below so many bits.
 const FEW_BITS: f64 = 7.0;
@@ -32,79 +27,55 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn entries(scale: Scale) -> u64 {
-    scale.count(1 << 15, 1 << 19, 21_000_000)
-}
-
-fn bits(scale: Scale) -> Vec<f64> {
-    scale.pick(vec![2.0, 4.0, 7.0], vec![2.0, 3.0, 4.0, 5.0, 6.0, 7.0], vec![2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
-}
-
-fn empty_fractions(scale: Scale) -> Vec<f64> {
-    scale.pick(vec![0.5, 1.0], vec![0.0, 0.5, 1.0], vec![0.0, 0.5, 1.0])
-}
-
-/// Queries of a trial.
-fn queries(scale: Scale) -> u64 {
-    scale.count(2_000, 20_000, 1_000_000)
-}
-
-fn seen(scale: Scale) -> u64 {
-    scale.count(100_000, 1_000_000, 4_000_000)
+fn grid(scale: Scale) -> Grid {
+    let (all_bits, all_empty) = (&[2.0, 3.0, 4.0, 5.0, 6.0, 7.0][..], &[0.0, 0.5, 1.0][..]);
+    Grid {
+        bits: scale.pick(&[2.0, 4.0, 7.0][..], all_bits, all_bits),
+        empty_fractions: scale.pick(&[0.5, 1.0][..], all_empty, all_empty),
+        entries: scale.count(1 << 15, 1 << 19, 21_000_000),
+        entry_bytes: 512,
+        queries: scale.count(2_000, 20_000, 1_000_000),
+        seen: scale.count(100_000, 1_000_000, 4_000_000),
+    }
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {
-    vec![
-        Parameter::varied("bits per key", bits(scale)),
-        Parameter::varied("empty fraction", empty_fractions(scale)),
-        Parameter::varied("distribution", DISTRIBUTIONS),
-        Parameter::varied("filter bits", ALLOCATIONS.map(name)),
+    grid(scale).parameters([
         Parameter::fixed("device", DEVICE.name()),
-        Parameter::fixed("entries", entries(scale)),
-        Parameter::fixed("entry bytes", ENTRY_BYTES),
-        Parameter::fixed("size ratio", SIZE_RATIO),
-        Parameter::fixed("buffer bytes", entries(scale) * ENTRY_BYTES / BUFFERS),
-        Parameter::fixed("queries a trial", queries(scale)),
         Parameter::fixed("updates for 31 queries", 10),
-        Parameter::fixed("standard deviation of normal, part of the keys", 0.1),
-    ]
+    ])
 }
 
-struct Point {
-    bits_per_key: f64,
-    queries: Queries,
-    allocation: Allocation,
+/// What queries and writes took at a point.
+struct Timed {
+    point: Point,
     query_us: Spread,
     write_us: f64,
-    unnecessary: f64,
-    written: f64,
-    levels: u32,
-    runs: u64,
-    comparable: bool,
+}
+
+impl AsRef<Point> for Timed {
+    fn as_ref(&self) -> &Point {
+        &self.point
+    }
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let items = Items { count: entries(lab.scale), entry_bytes: ENTRY_BYTES, seed: lab.seed };
+    let grid = grid(lab.scale);
     let mut points = Vec::new();
-    for bits_per_key in bits(lab.scale) {
-        for distribution in DISTRIBUTIONS {
-            for empty_fraction in empty_fractions(lab.scale) {
-                let queries = Queries { distribution, empty_fraction };
-                points.extend(measure(lab, items, bits_per_key, queries)?);
-            }
-        }
+    for place in grid.places() {
+        points.extend(measure(lab, grid, place)?);
     }
-    let saved = |point: &Point, over: Allocation| {
-        let is_other = |other: &&Point| {
-            other.bits_per_key == point.bits_per_key
-                && other.queries == point.queries
-                && other.allocation == over
+    let saved = |one: &Timed, over: Allocation| {
+        let is_other = |other: &&Timed| {
+            other.point.bits_per_key == one.point.bits_per_key
+                && other.point.queries == one.point.queries
+                && other.point.allocation == over
         };
-        points.iter().find(is_other).map_or(0.0, |other| 1.0 - point.query_us.median / other.query_us.median)
+        points.iter().find(is_other).map_or(0.0, |other| 1.0 - one.query_us.median / other.query_us.median)
     };
     let most = |allocation, over, is_wanted: &dyn Fn(&Point) -> bool| {
-        let of = points.iter().filter(|point| point.allocation == allocation && is_wanted(point));
-        of.map(|point| saved(point, over)).fold(f64::NEG_INFINITY, f64::max)
+        let of = points.iter().filter(|one| one.point.allocation == allocation && is_wanted(&one.point));
+        of.map(|one| saved(one, over)).fold(f64::NEG_INFINITY, f64::max)
     };
     let by_run = most(Allocation::Monkey, Allocation::Uniform, &|point| point.bits_per_key < FEW_BITS);
     let by_file = most(Allocation::Workload, Allocation::Monkey, &|point| {
@@ -125,26 +96,19 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         ),
         verdict,
         why,
-        table: table(&points),
-        chart: chart(&points, lab.scale),
+        table: table(&["query_us", "query_least_us", "query_most_us", "write_us"], &points, |one| {
+            let Spread { median, least, most } = one.query_us;
+            row![median, least, most, one.write_us].to_vec()
+        }),
+        chart: chart(&points, grid),
     })
 }
 
-fn measure(
-    lab: &mut Lab<'_>,
-    items: Items,
-    bits_per_key: f64,
-    queries: Queries,
-) -> Result<Vec<Point>, String> {
-    let stores =
-        ALLOCATIONS.map(|allocation| Store::new(allocation, items, items.bytes() / BUFFERS, bits_per_key));
-    let mut open = Vec::new();
-    for store in &stores {
-        store.lay(lab)?;
-        store.learn(queries, seen(lab.scale))?;
-        open.push(store.open(DEVICE)?);
-    }
-    let (count, updates) = (self::queries(lab.scale), self::queries(lab.scale) * 10 / 31);
+fn measure(lab: &mut Lab<'_>, grid: Grid, place: (f64, Queries)) -> Result<Vec<Timed>, String> {
+    let (bits_per_key, queries) = place;
+    let stores = grid.stores(lab, place)?;
+    let open: Vec<shamba::Db> = stores.iter().map(|store| store.open(DEVICE)).collect::<Result<_, _>>()?;
+    let (count, updates) = (grid.queries, (grid.queries * 10 / 31).max(1));
     let before: Vec<shamba::Stats> = open.iter().map(shamba::Db::stats).collect();
     let (mut query_us, mut write_us) = (vec![Vec::new(); stores.len()], vec![0.0; stores.len()]);
     lab.at(format_args!("{bits_per_key} bits, {}, {} empty", queries.distribution, queries.empty_fraction));
@@ -152,26 +116,16 @@ fn measure(
         for (at, (store, db)) in stores.iter().zip(&open).enumerate() {
             let seed = lab.seed ^ u64::from(trial + 1) << 8;
             query_us[at].push(store.ask(db, queries, count, seed)? as f64 / count as f64 / 1e3);
-            write_us[at] += store.update(db, items.count, updates, seed)? as f64 / updates as f64 / 1e3;
+            write_us[at] += store.update(db, store.items.count, updates, seed)? as f64 / updates as f64 / 1e3;
         }
     }
     let mut points = Vec::new();
-    for (at, (store, db)) in stores.iter().zip(&open).enumerate() {
-        let stats = db.stats().since(&before[at]);
-        points.push(Point {
-            bits_per_key,
-            queries,
-            allocation: store.allocation,
+    for (at, (store, db)) in stores.iter().zip(open).enumerate() {
+        points.push(Timed {
+            point: Point::new(store, queries, &db.stats().since(&before[at]), store.levels),
             query_us: Spread::of(query_us[at].clone()),
             write_us: write_us[at] / f64::from(lab.repeats),
-            unnecessary: unnecessary(&stats),
-            written: written_bits_per_key(&stats),
-            levels: stats.deepest_level,
-            runs: stats.runs,
-            comparable: stats.deepest_level >= store.levels,
         });
-    }
-    for db in open {
         db.close().map_err(|error| error.to_string())?;
     }
     Ok(points)
@@ -186,55 +140,15 @@ fn verdict(by_run: f64, by_file: f64) -> Verdict {
     }
 }
 
-fn table(points: &[Point]) -> Table {
-    let mut table = Table::new(&[
-        "bits_per_key",
-        "distribution",
-        "empty_fraction",
-        "filter_bits",
-        "query_us",
-        "query_least_us",
-        "query_most_us",
-        "write_us",
-        "unnecessary_accesses_per_query",
-        "bits_per_key_written",
-        "levels",
-        "runs",
-        "comparable",
-        "emulated",
-    ]);
-    for point in points {
-        table.row(row![
-            point.bits_per_key,
-            point.queries.distribution.name(),
-            point.queries.empty_fraction,
-            name(point.allocation),
-            point.query_us.median,
-            point.query_us.least,
-            point.query_us.most,
-            point.write_us,
-            point.unnecessary,
-            point.written,
-            point.levels,
-            point.runs,
-            point.comparable,
-            true,
-        ]);
-    }
-    table
-}
-
-fn chart(points: &[Point], scale: Scale) -> Chart {
+fn chart(points: &[Timed], grid: Grid) -> Chart {
     let panel = |distribution: Distribution| {
-        let series = empty_fractions(scale).into_iter().flat_map(|empty_fraction| {
-            ALLOCATIONS.into_iter().map(move |allocation| {
-                let queries = Queries { distribution, empty_fraction };
-                let of = points
-                    .iter()
-                    .filter(move |point| point.queries == queries && point.allocation == allocation);
-                let at = of.map(|point| {
-                    let Spread { median, least, most } = point.query_us;
-                    At::between(point.bits_per_key, median, least, most)
+        let series = grid.empty_fractions.iter().flat_map(|empty_fraction| {
+            let queries = Queries { distribution, empty_fraction: *empty_fraction };
+            ALLOCATIONS.map(|allocation| {
+                let is_it = |one: &&Timed| one.point.queries == queries && one.point.allocation == allocation;
+                let at = points.iter().filter(is_it).map(|one| {
+                    let Spread { median, least, most } = one.query_us;
+                    At::between(one.point.bits_per_key, median, least, most)
                 });
                 Series::new(format!("{}, Z = {empty_fraction}", name(allocation)), Style::Line, at.collect())
             })

@@ -2,17 +2,12 @@
 
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
+use super::grid::{DISTRIBUTIONS, Grid, Point, table};
+use super::store::{ALLOCATIONS, name};
 use crate::dist::Distribution;
-use crate::items::Items;
-use crate::lab::table::{Cell, row};
-use crate::lab::tree::written_bits_per_key;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Device, Experiment, Finding, Lab, Paper, Scale, Verdict};
 
-const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Normal];
-const ENTRY_BYTES: u64 = 128;
-/// Write buffers of data: 512 MB of 8 MB.
-const BUFFERS: u64 = 64;
+const EMPTY_FRACTIONS: [f64; 8] = [1.0, 0.75, 0.5, 0.25, 0.1, 0.05, 0.01, 0.0];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mnemosyne-fig4",
@@ -20,101 +15,44 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     place: "Fig 4",
     title: "unnecessary data-block accesses over the share of empty queries",
     claim: "Bits by what each file is asked for make fewer unnecessary accesses than the same bits everywhere or bits by level, the more the more queries are skewed.",
-    parameters,
+    parameters: |scale| grid(scale).parameters([]),
     run,
 };
 
-fn entries(scale: Scale) -> u64 {
-    scale.count(1 << 15, 1 << 20, 4_000_000)
-}
-
-fn empty_fractions(scale: Scale) -> Vec<f64> {
-    let all = [1.0, 0.75, 0.5, 0.25, 0.1, 0.05, 0.01, 0.0];
-    let few = [1.0, 0.5, 0.1, 0.0];
-    scale.pick(few.to_vec(), all.to_vec(), all.to_vec())
-}
-
-fn bits(scale: Scale) -> Vec<f64> {
-    scale.pick(vec![4.0, 8.0], vec![4.0, 6.0, 8.0], vec![4.0, 6.0, 8.0])
-}
-
-fn queries(scale: Scale) -> u64 {
-    scale.count(30_000, 500_000, 15_000_000)
-}
-
-/// Queries that are seen before bits are shared out by them.
-fn seen(scale: Scale) -> u64 {
-    scale.count(80_000, 1_000_000, 4_000_000)
-}
-
-fn parameters(scale: Scale) -> Vec<Parameter> {
-    vec![
-        Parameter::varied("empty fraction", empty_fractions(scale)),
-        Parameter::varied("distribution", DISTRIBUTIONS),
-        Parameter::varied("bits per key", bits(scale)),
-        Parameter::varied("filter bits", ALLOCATIONS.map(name)),
-        Parameter::fixed("entries", entries(scale)),
-        Parameter::fixed("entry bytes", ENTRY_BYTES),
-        Parameter::fixed("size ratio", SIZE_RATIO),
-        Parameter::fixed("buffer and file bytes", entries(scale) * ENTRY_BYTES / BUFFERS),
-        Parameter::fixed("queries", queries(scale)),
-        Parameter::fixed("standard deviation of normal, part of the keys", 0.1),
-    ]
-}
-
-struct Point {
-    distribution: Distribution,
-    bits_per_key: f64,
-    empty_fraction: f64,
-    /// In the order of [`ALLOCATIONS`].
-    unnecessary: [f64; 3],
-    written: [f64; 3],
-    shape: [Cell; 4],
+fn grid(scale: Scale) -> Grid {
+    Grid {
+        bits: scale.pick(&[4.0, 8.0][..], &[4.0, 6.0, 8.0][..], &[4.0, 6.0, 8.0][..]),
+        empty_fractions: scale.pick(&[1.0, 0.5, 0.1, 0.0][..], &EMPTY_FRACTIONS[..], &EMPTY_FRACTIONS[..]),
+        entries: scale.count(1 << 15, 1 << 20, 4_000_000),
+        entry_bytes: 128,
+        queries: scale.count(30_000, 500_000, 15_000_000),
+        seen: scale.count(80_000, 1_000_000, 4_000_000),
+    }
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let items = Items { count: entries(lab.scale), entry_bytes: ENTRY_BYTES, seed: lab.seed };
-    let buffer_bytes = items.bytes() / BUFFERS;
-    let mut points = Vec::new();
-    for bits_per_key in bits(lab.scale) {
-        for distribution in DISTRIBUTIONS {
-            for empty_fraction in empty_fractions(lab.scale) {
-                let queries = Queries { distribution, empty_fraction };
-                let mut point = Point {
-                    distribution,
-                    bits_per_key,
-                    empty_fraction,
-                    unnecessary: [0.0; 3],
-                    written: [0.0; 3],
-                    shape: [Cell::None, Cell::None, Cell::None, Cell::None],
-                };
-                for (at, allocation) in ALLOCATIONS.into_iter().enumerate() {
-                    let store = Store::new(allocation, items, buffer_bytes, bits_per_key);
-                    store.lay(lab)?;
-                    lab.at(format_args!("{distribution}, {empty_fraction} empty, {}", name(allocation)));
-                    store.learn(queries, seen(lab.scale))?;
-                    let db = store.open(Device::Memory)?;
-                    let before = db.stats();
-                    store.ask(&db, queries, self::queries(lab.scale), lab.seed ^ 3)?;
-                    let stats = db.stats().since(&before);
-                    point.unnecessary[at] = unnecessary(&stats);
-                    point.written[at] = written_bits_per_key(&stats);
-                    let comparable = stats.deepest_level >= store.levels;
-                    point.shape = [
-                        stats.deepest_level.into(),
-                        stats.runs.into(),
-                        comparable.into(),
-                        stats.emulated.into(),
-                    ];
-                    db.close().map_err(|error| error.to_string())?;
-                }
-                points.push(point);
-            }
+    let grid = grid(lab.scale);
+    let mut points: Vec<Point> = Vec::new();
+    for (bits_per_key, queries) in grid.places() {
+        for store in grid.stores(lab, (bits_per_key, queries))? {
+            lab.at(format_args!(
+                "{}, {} empty, {}",
+                queries.distribution,
+                queries.empty_fraction,
+                name(store.allocation)
+            ));
+            let db = store.open(Device::Memory)?;
+            let before = db.stats();
+            store.ask(&db, queries, grid.queries, lab.seed ^ 3)?;
+            points.push(Point::new(&store, queries, &db.stats().since(&before), store.levels));
+            db.close().map_err(|error| error.to_string())?;
         }
     }
+    // The sides of a place follow one another, in the order of allocations.
     let spared = |distribution, over: usize| {
-        let of = points.iter().filter(|point| point.distribution == distribution);
-        mean_spared(of.map(|point| (point.unnecessary[over], point.unnecessary[2])))
+        let places = points.chunks(ALLOCATIONS.len());
+        let of = places.filter(|sides| sides[0].queries.distribution == distribution);
+        mean_spared(of.map(|sides| (sides[over].unnecessary, sides[2].unnecessary)))
     };
     let [of_uniform, of_normal] =
         DISTRIBUTIONS.map(|distribution| [0, 1].map(|over| spared(distribution, over)));
@@ -135,8 +73,8 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         ),
         verdict,
         why,
-        table: table(&points),
-        chart: chart(&points, lab.scale),
+        table: table(&[], &points, |_| Vec::new()),
+        chart: chart(&points, grid),
     })
 }
 
@@ -161,49 +99,18 @@ fn verdict(normal: [f64; 2], uniform: [f64; 2]) -> Verdict {
     }
 }
 
-fn table(points: &[Point]) -> Table {
-    let mut table = Table::new(&[
-        "distribution",
-        "bits_per_key",
-        "empty_fraction",
-        "filter_bits",
-        "unnecessary_accesses_per_query",
-        "bits_per_key_written",
-        "levels",
-        "runs",
-        "comparable",
-        "emulated",
-    ]);
-    for point in points {
-        for (at, allocation) in ALLOCATIONS.into_iter().enumerate() {
-            let [levels, runs, comparable, emulated] = point.shape.clone();
-            table.row(row![
-                point.distribution.name(),
-                point.bits_per_key,
-                point.empty_fraction,
-                name(allocation),
-                point.unnecessary[at],
-                point.written[at],
-                levels,
-                runs,
-                comparable,
-                emulated,
-            ]);
-        }
-    }
-    table
-}
-
-fn chart(points: &[Point], scale: Scale) -> Chart {
+fn chart(points: &[Point], grid: Grid) -> Chart {
     let panel = |distribution: Distribution| {
-        let series = bits(scale).into_iter().flat_map(|bits_per_key| {
-            ALLOCATIONS.into_iter().enumerate().map(move |(at, allocation)| {
-                let of = points
-                    .iter()
-                    .filter(|point| point.distribution == distribution && point.bits_per_key == bits_per_key);
-                let at: Vec<At> =
-                    of.map(|point| At::new(point.empty_fraction, point.unnecessary[at])).rev().collect();
-                Series::new(format!("{}, {bits_per_key} bits", name(allocation)), Style::Line, at)
+        let series = grid.bits.iter().flat_map(|bits_per_key| {
+            ALLOCATIONS.map(|allocation| {
+                let of = points.iter().filter(|point| {
+                    point.queries.distribution == distribution
+                        && point.bits_per_key == *bits_per_key
+                        && point.allocation == allocation
+                });
+                let at = of.map(|point| At::new(point.queries.empty_fraction, point.unnecessary));
+                let name = format!("{}, {bits_per_key} bits", name(allocation));
+                Series::new(name, Style::Line, at.rev().collect())
             })
         });
         Panel {

@@ -64,6 +64,11 @@ impl Store {
         Self { allocation, items, levels, design, files: Arc::new(MemFs::new()) }
     }
 
+    /// On average over all entries, as was asked for.
+    pub fn bits_per_key(&self) -> f64 {
+        self.design.bits_per_key
+    }
+
     /// Lays all items down, with bits that know nothing of queries.
     ///
     /// # Errors

@@ -15,16 +15,37 @@ use crate::sync::Mutex;
 /// Keys that are written over and over: the tree does not grow.
 const KEYS: u32 = 400;
 
-/// Merges as they begin and end, by their target levels.
+/// So many flushes make the inbox due.
+const DUE: u64 = 4;
+
+/// A merge that began or ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Seen {
+    begins: bool,
+    target_level: u32,
+    /// Slices of all merges that were installed before.
+    slices: u64,
+}
+
+/// Merges as they begin and end.
 #[derive(Default)]
-struct Merges(Mutex<Vec<(bool, u32)>>);
+struct Merges {
+    seen: Mutex<Vec<Seen>>,
+    /// Who writes on whenever a merge has ended, while there is somebody: the database and its next key.
+    writer: Mutex<Option<(Db, u32)>>,
+}
 
 impl EventListener for Merges {
     fn event(&self, event: &Event) {
-        match event {
-            Event::MergeBegin { target_level, .. } => lock(&self.0).push((true, *target_level)),
-            Event::MergeEnd { target_level, .. } => lock(&self.0).push((false, *target_level)),
-            _ => {}
+        let (begins, target_level) = match event {
+            Event::MergeBegin { target_level, .. } => (true, *target_level),
+            Event::MergeEnd { target_level, .. } => (false, *target_level),
+            _ => return,
+        };
+        let Some((db, next)) = &mut *lock(&self.writer) else { return };
+        lock(&self.seen).push(Seen { begins, target_level, slices: db.stats().merge_slices });
+        if !begins {
+            flush(db, next, DUE);
         }
     }
 }
@@ -42,7 +63,7 @@ fn flush(db: &Db, next: &mut u32, flushes: u64) {
 }
 
 /// Runs of a tiered last level that are merged where they are may be most of the database. Such a merge goes on to its end, slice
-/// by slice, while what was flushed meanwhile is merged beside it: it stopped after its first slice, once.
+/// by slice, while others write and flush, and what they flushed is merged beside it: it stopped after its first slice, once.
 #[test]
 fn a_long_merge_in_place_goes_on_while_it_has_company() {
     let merges = Arc::new(Merges::default());
@@ -80,23 +101,33 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
         assert!(next < 20 * KEYS, "no long merge in place in {next} writes");
     };
     // As much as is merged at once waits in the inbox by now; it is not so full that it would go first.
-    flush(&db, &mut next, 4);
+    flush(&db, &mut next, DUE);
     assert_eq!(next_merge().as_ref(), Some(&long), "the long merge is the next one");
 
-    lock(&merges.0).clear();
+    *lock(&merges.writer) = Some((db.clone(), next));
     let before = db.stats();
     assert!(core.merge_once().expect("merged"));
+    let written = lock(&merges.writer).take().expect("it wrote").1 - next;
     let done = db.stats().since(&before);
-    let seen = lock(&merges.0).clone();
-    assert_eq!(seen.first(), Some(&(true, long.target_level)));
-    assert_eq!(seen.iter().filter(|(begins, _)| *begins).count() * 2, seen.len(), "each merge ended");
+    let seen = lock(&merges.seen).clone();
+    assert_eq!(seen.first().map(|first| (first.begins, first.target_level)), Some((true, long.target_level)));
+    assert_eq!(seen.iter().filter(|seen| seen.begins).count() * 2, seen.len(), "each merge ended");
     let beside = seen.len() as u64 / 2 - 1;
-    assert!(beside > 0, "nothing was merged beside it");
     assert_eq!(done.merges, 1 + beside, "a merge that gave way is none");
-    assert!(done.merge_slices > 1 + beside, "{} slices of {} merges", done.merge_slices, 1 + beside);
+    // Between one merge beside it and the next there were slices of its own, and writes.
+    let between = seen[1..].chunks_exact(2).zip(seen[3..].chunks_exact(2));
+    let turns = between.filter(|(one, next)| next[0].slices > one[1].slices).count();
+    assert!(turns >= 2, "{turns} times it went on after a merge beside it:\n{seen:?}");
+    assert_eq!(done.flushes, DUE * (1 + beside), "every merge that ended was followed by flushes");
+
     let version = Arc::clone(&keyspace.load().version);
     let is_left = |input: &RunId| version.runs().any(|(_, run)| run.id == *input);
     let left: Vec<_> = long.inputs.iter().map(|input| input.run).filter(|run| is_left(run)).collect();
     assert!(left.len() <= 1, "all but the run that the others were merged into should be gone: {left:?}");
     db.check_invariants().expect("the tree has its shape");
+    // Each key was last written by the last number that fell on it.
+    for number in next + written - KEYS..next + written {
+        let value = db.get(format!("key {:04}", number * 37 % KEYS)).expect("read").expect("it was written");
+        assert_eq!(value[..], [number as u8; 100], "key of write {number}");
+    }
 }

@@ -98,7 +98,8 @@ impl Fuzz {
     fn fuzzer(&self, target: &str) -> Command {
         let mut command = Command::new("cargo");
         command
-            .args(["run", "--quiet", "--release", "--locked", "--target", &self.triple, "--manifest-path"])
+            // Not locked: its lock file follows the workspace's dependencies at the next run.
+            .args(["run", "--quiet", "--release", "--target", &self.triple, "--manifest-path"])
             .arg(self.root.join("fuzz/Cargo.toml"))
             .arg("--")
             .args(["-timeout=20", "-rss_limit_mb=2048", "-max_len=65536"])
@@ -186,6 +187,7 @@ fn make(directory: &Path) -> Result<(), String> {
 /// Adds to what `cargo xtask reliability` is to know.
 fn count(target: &str, executions: u64) -> Result<(), String> {
     let Some(directory) = std::env::var_os("SHAMBA_TALLIES") else { return Ok(()) };
+    make(Path::new(&directory))?;
     let path = Path::new(&directory).join(SUITE);
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     let known = text.lines().filter_map(|line| line.split_once('\t'));

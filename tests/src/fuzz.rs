@@ -356,6 +356,22 @@ const ROCKSDB_OPTIONS: [&str; 2] = [
      filter_policy={id=ribbonfilter\\:10;bloom_before_level=3;};cache_index_and_filter_blocks=true;}\n",
 ];
 
+/// What is kept of a target in `tests/data/fuzz`, with the names of the files.
+///
+/// # Panics
+/// If a file there cannot be read.
+pub fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/fuzz").join(target.name);
+    let Ok(entries) = std::fs::read_dir(&path) else { return Vec::new() };
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.expect("an entry").path();
+        (path.display().to_string(), std::fs::read(&path).expect("a corpus file"))
+    };
+    let mut files: Vec<_> = entries.map(read).collect();
+    files.sort();
+    files
+}
+
 /// Numbers on which decoders break.
 const HARD: [u64; 10] = [0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 40, u64::MAX];
 

@@ -32,6 +32,12 @@ pub fn overload(arguments: &[String]) -> Result<(), String> {
     all(budgets.iter().map(of))
 }
 
+/// Times opens after a kill; prints a JSON object.
+pub fn reopen(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| *word != "--json").collect();
+    experiment(&[&["reopen"][..], &words].concat())
+}
+
 /// Runs the curves; prints a JSON object for each point and for each comparison.
 pub fn memory_curves(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| *word != "--json").collect();

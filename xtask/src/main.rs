@@ -26,7 +26,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           prints a JSON object each, and with --write the table of docs/results/planted.md
   reliability [--full | --from DIR] [--write] [--json]
           runs the suites and prints what each reaches beside its target; --full adds the kills, the failing system calls,
-          the full disk, the planted defects and every fuzz target for 30 s; --from takes the counts that a run has left
+          the full disk, overload, reopens, a soak, the planted defects and every fuzz target for 30 s; --from takes the counts that a run has left
           (SHAMBA_TALLIES=DIR cargo test); --write keeps the table of docs/results/reliability.md
   fuzz TARGET...|all [--seconds N] [--keep]
           decoders, users' files, lives that bytes tell, each for N seconds (60) under libFuzzer, guided by coverage; needs a C++
@@ -43,6 +43,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   overload [--budget SIZE] [--seconds N] [--json]
           writers, scans, readers and 1,000 iterators under 16, 64 and 512 MiB; fails where memory, reads or writes do
           not keep what is promised
+  reopen [--bytes N] [--seed N]
+          a database of 1 GiB, killed with logs from 0 to 256 MiB and opened again; fails where that takes more than 2 s for
+          64 MiB, or more than 1 s for each 64 MiB more
   memory-curves [--scale quick|default|full] [--entry BYTES] [--entries N] [--size-ratio T] [--workload NAME]
           [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS]
           reads of a lookup over memory, for the baseline and for each idea that saves it; fails on a wrong answer
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Some("fpr-table") => filters::fpr_table(&arguments),
         Some("membership") => filters::membership(&arguments),
         Some("overload") => experiments::overload(&arguments),
+        Some("reopen") => experiments::reopen(&arguments),
         Some("memory-curves") => experiments::memory_curves(&arguments),
         Some("model-check") => experiments::model_check(&arguments),
         Some("monkey") => experiments::monkey(&arguments),

@@ -28,6 +28,7 @@ mod ops;
 pub mod overload;
 mod overload_parts;
 mod permute;
+pub mod reopen;
 mod result;
 mod run;
 pub mod situations;

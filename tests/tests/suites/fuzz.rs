@@ -6,10 +6,9 @@
 //!
 //! `SHAMBA_FUZZ` makes so many times as many mutations, `SHAMBA_SEED` rolls others.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use shamba_tests::fuzz::{self, TARGETS, Target};
+use shamba_tests::fuzz::{self, TARGETS, Target, corpus};
 use shamba_tests::pool;
 use shamba_tests::runner::caught;
 use shamba_tests::seed;
@@ -19,18 +18,6 @@ const CHILD: &str = "SHAMBA_FUZZ_CHILD";
 /// How many times what is for CI.
 fn times() -> f64 {
     seed::number("SHAMBA_FUZZ").map_or(1.0, |times| times as f64)
-}
-
-fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/fuzz").join(target.name);
-    let Ok(entries) = std::fs::read_dir(&path) else { return Vec::new() };
-    let read = |entry: std::io::Result<std::fs::DirEntry>| {
-        let path = entry.expect("an entry").path();
-        (path.display().to_string(), std::fs::read(&path).expect("a corpus file"))
-    };
-    let mut files: Vec<_> = entries.map(read).collect();
-    files.sort();
-    files
 }
 
 /// Runs what is kept of a target; says how many files that is.

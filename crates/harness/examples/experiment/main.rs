@@ -10,6 +10,7 @@ use shamba_harness::curves;
 use shamba_harness::model_check;
 use shamba_harness::monkey;
 use shamba_harness::overload;
+use shamba_harness::reopen;
 use shamba_harness::situations::{self, Situation};
 use shamba_harness::tuning;
 
@@ -21,6 +22,7 @@ const USAGE: &str = "usage: experiment situation NAME [--scale X] [--dir PATH]
        experiment navigator [--scale quick|default|full] [--entries N] [--mixes WORD] [--designs NAME,NAME...] [--jobs N] [--grown SHARE]
                   [--warm SECONDS] [--seconds S] [--seconds-most S] [--figure FILE] [--list] [--seed N] [--dir PATH]
        experiment tune-check [--quick] [--entries N] [--budget BYTES] [--phase SECONDS] [--static SECONDS] [--read-us X] [--seed N] [--dir PATH]
+       experiment reopen [--bytes N] [--seed N] [--dir PATH]
        experiment overload --budget BYTES [--seconds N] [--items N] [--seed N] [--dir PATH]";
 
 fn main() -> ExitCode {
@@ -55,6 +57,7 @@ fn run(words: &[String]) -> Result<(), String> {
         Some("navigator-grow") => navigator::grow(&words[1..]),
         Some("navigator-point") => navigator::point(&words[1..]),
         Some("overload") => overload(&words[1..]),
+        Some("reopen") => reopen(&words[1..]),
         Some("tune-check") => tune_check(&words[1..]),
         _ => Err(USAGE.to_owned()),
     }
@@ -95,7 +98,37 @@ fn overload(words: &[String]) -> Result<(), String> {
         judges_times: true,
     })?;
     println!("{}", outcome.to_json());
+    let budget = outcome.options.budget_bytes >> 20;
+    keep(&format!("overload-{budget}MiB"), &[
+        ("max KiB resident beyond the budget", outcome.rss_beyond_bytes() >> 10),
+        ("seconds", outcome.options.seconds),
+    ])?;
     if outcome.violations.is_empty() { Ok(()) } else { Err(outcome.violations.join("\n")) }
+}
+
+fn reopen(words: &[String]) -> Result<(), String> {
+    let dir = scratch(words)?;
+    let outcome = reopen::run(reopen::Options {
+        dir: dir.path().join("db"),
+        bytes: parsed(words, "--bytes", 1 << 30)?,
+        seed: parsed(words, "--seed", 1)?,
+    })?;
+    println!("{}", outcome.to_json());
+    keep("reopen", &[
+        ("max ms with 64 MiB of log", outcome.open_ms()),
+        ("max ms of each further 64 MiB of log", outcome.more_ms()),
+    ])?;
+    let violations = outcome.violations();
+    if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
+}
+
+/// Leaves counts where `cargo xtask reliability` reads them, if it asks: a file of lines, each a count, a tab and its name.
+fn keep(name: &str, counts: &[(&str, u64)]) -> Result<(), String> {
+    let Some(directory) = std::env::var_os("SHAMBA_TALLIES").map(PathBuf::from) else { return Ok(()) };
+    let lines: String = counts.iter().map(|(name, count)| format!("{count}\t{name}\n")).collect();
+    let path = directory.join(name);
+    let written = std::fs::create_dir_all(&directory).and_then(|()| std::fs::write(&path, lines));
+    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn tune_check(words: &[String]) -> Result<(), String> {

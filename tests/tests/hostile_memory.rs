@@ -1,0 +1,93 @@
+//! What hostile bytes may make a decoder allocate: no more than their own size and [`BEYOND_INPUT_BYTES`], whatever lengths they tell.
+//!
+//! The targets and mutations of the suite `fuzz`, and its corpora, one after the other in a process with an allocator that remembers the most that
+//! was allocated at a time. That process is a child, for checksums are all the same in it (as there), and alone, for the allocator
+//! counts everybody's bytes. Databases live in memory there: copies of the small files around the hostile one, and what a repair makes of
+//! them, count as well.
+//!
+//! `SHAMBA_FUZZ` makes so many times as many mutations, `SHAMBA_SEED` rolls others. Not here: the targets (`tests/src/fuzz.rs`).
+
+use std::process::{Command, Stdio};
+
+use fastrand::Rng;
+use peak_alloc::PeakAlloc;
+use shamba_tests::fuzz::{TARGETS, Target, corpus, mutated, seeds};
+use shamba_tests::runner::caught;
+use shamba_tests::seed::{self, mixed};
+use shamba_tests::tally::Tally;
+
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+const CHILD: &str = "SHAMBA_HOSTILE_MEMORY_CHILD";
+/// What may be allocated beside the input (RELIABILITY: target 16): the budget of the database is 4 MiB of it.
+const BEYOND_INPUT_BYTES: usize = 16 << 20;
+/// One in so many of the mutations that suite `fuzz` makes: here is one thread.
+const ONE_IN: u64 = 12;
+
+/// The most that was allocated at a time while `target` had `bytes`, beyond these and what was there before.
+fn beyond_input(target: &Target, bytes: &[u8]) -> Result<usize, String> {
+    ALLOCATED.reset_peak_usage();
+    let before = ALLOCATED.current_usage();
+    caught(|| {
+        target.run(bytes);
+        Ok(())
+    })?;
+    let beyond = ALLOCATED.peak_usage().saturating_sub(before).saturating_sub(bytes.len());
+    if beyond <= BEYOND_INPUT_BYTES {
+        return Ok(beyond);
+    }
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Err(format!("{beyond} bytes were allocated for an input of {}:\n{hex}", bytes.len()))
+}
+
+/// The child's body; a test that does nothing unless a parent asks.
+#[test]
+fn child() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let base = seed::base(0xa110c);
+    let times = seed::number("SHAMBA_FUZZ").unwrap_or(1);
+    let mut tally = Tally::default();
+    for (number, target) in TARGETS.iter().enumerate().filter(|(_, target)| target.is_decoder) {
+        let (seeds, mut rng) = (seeds(target), Rng::with_seed(mixed(base, number as u64)));
+        // What is built once, at the first use, is not an input's.
+        target.run(&seeds[0]);
+        let count = (target.in_ci / ONE_IN).max(40) * times;
+        let made = (0..count).map(|_| {
+            let (from, other) = (&seeds[rng.usize(..seeds.len())], &seeds[rng.usize(..seeds.len())]);
+            mutated(from, other, &mut rng)
+        });
+        for bytes in corpus(target).into_iter().map(|(_, bytes)| bytes).chain(made) {
+            let beyond = beyond_input(target, &bytes);
+            let beyond = beyond.unwrap_or_else(|error| panic!("{}, seed {base}: {error}", target.name));
+            tally.add("inputs", 1);
+            tally.raise("max KiB beyond the input", beyond as u64 >> 10);
+            tally.raise(&format!("max KiB beyond the input, {}", target.name), beyond as u64 >> 10);
+        }
+    }
+    // Opening a database takes memory, so an allocator that counts nothing would be seen.
+    assert!(tally.get("max KiB beyond the input") > 64, "nothing was counted: {tally}");
+    tally.tell("hostile-memory", "suite I, memory");
+}
+
+#[test]
+fn lengths_that_hostile_bytes_tell_allocate_nothing() {
+    if !cfg!(debug_assertions) || std::env::var_os(CHILD).is_some() {
+        return;
+    }
+    let output = Command::new(std::env::current_exe().expect("a test knows its own binary"))
+        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        .env("SHAMBA_PLANT", "checksum-constant")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the test binary starts");
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let errors: Vec<&str> = errors.lines().filter(|line| !line.starts_with("  ")).collect();
+    let last = errors[errors.len().saturating_sub(20)..].join("\n");
+    assert!(output.status.success(), "{}\n{said}\n{last}", output.status);
+    assert!(said.contains("inputs"), "nothing was run:\n{said}");
+    print!("{said}");
+}

@@ -146,6 +146,7 @@ killers! {
     AppendErrorSwallowed: "suites" "faults::every_call_fails_once";
     AppendAfterTornTail: "shamba" "wal::tests::writing::a_failed_append_seals_and_cuts_and_another_log_may_follow";
     FsyncRetried: "shamba" "wal::tests::writing::a_failed_sync_is_never_retried";
+    DirectorySyncRetried: "suites" "fault_then_crash::every_call_fails_and_then_the_power";
     SealedLogUnsynced: "suites" "crash_threads::crashes_of_overlapping_work_leave_a_legal_state";
     LogNameUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
     PromiseAhead: "shamba" "log::tests::a_promise_is_repeated_in_every_sector_once_there_is_one";
@@ -172,6 +173,7 @@ killers! {
     LeftOversKept: "suites" "crash::every_crash_leaves_a_legal_state";
     TableUnlinkedWhileRead: "shamba" "garbage::tests::a_table_stays_while_a_view_refers_to_it";
     ValuesUnlinkedWhileRead: "shamba" "garbage::tests::a_log_stays_while_a_memtable_refers_to_it";
+    RefusedTablesKept: "shamba" "background::tests::tables_that_a_close_forestalls_are_removed";
     FlushForgetsRangeDeletes: "suites" "model::operations_against_the_oracle";
     FlushForgetsKeyspaces: "suites" "model::operations_against_the_oracle";
     FailedFlushDone: "suites" "faults::every_call_fails_once";

@@ -377,6 +377,17 @@ impl Core {
         self.background.progress.notify_all();
     }
 
+    /// Makes the names in the database's directory durable. Where that fails, writes are off: some names may be gone by then, the
+    /// active log's among them, and a later sync that succeeds would say nothing of them.
+    pub fn sync_names(&self) -> Result<()> {
+        let synced = self.env.vfs.sync_dir(&self.dir);
+        synced.map_err(|error| Error::io("sync directory", &self.dir, error)).inspect_err(|error| {
+            if !is_planted(Defect::DirectorySyncRetried) {
+                self.fail(error);
+            }
+        })
+    }
+
     pub fn warn(&self, text: String) {
         self.events.emit(&Event::Warning(text.clone()));
         let mut warnings = lock(&self.warnings);

@@ -22,7 +22,8 @@ const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
 impl Core {
     /// Installs the edit that `build` makes of the current state. With `flushed`, the generation's memtables
-    /// leave the views in the same step in which their tables join.
+    /// leave the views in the same step in which their tables join. `new` are the tables that the edit is to add: where it
+    /// comes to none, as in a database that is being closed, nobody else would remove them.
     ///
     /// # Errors
     /// What `build` says; `NoSpace` when the edit found none: it is not in force, the tables that it would have added are
@@ -30,14 +31,19 @@ impl Core {
     pub(crate) fn install(
         &self,
         flushed: Option<&Generation>,
+        new: Vec<Arc<TableMeta>>,
         build: impl FnOnce(&ManifestState) -> Result<ManifestEdit>,
     ) -> Result<()> {
         let mut guard = lock(&self.installing);
         let Some(installing) = guard.as_mut() else {
             return Err(Error::new(ErrorKind::ReadOnly, "the database was opened read-only"));
         };
-        self.check_writable()?;
-        let mut edit = build(&installing.state)?;
+        let built = self.check_writable().and_then(|()| build(&installing.state));
+        let mut edit = built.inspect_err(|_| {
+            if !is_planted(Defect::RefusedTablesKept) {
+                self.garbage.doom_tables(new);
+            }
+        })?;
         edit.next_id = Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed));
         let mut next = installing.state.clone();
         // A bad edit is a defect of this program, not of the disk: better stop than write it.

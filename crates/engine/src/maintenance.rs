@@ -106,7 +106,7 @@ impl Core {
         }
         let id = u32::try_from(self.new_id()).map_err(|_| Error::invalid("no keyspace number is left"))?;
         let id = KeyspaceId(id);
-        self.install(None, |_| {
+        self.install(None, Vec::new(), |_| {
             let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
             Ok(ManifestEdit { keyspaces_created, ..ManifestEdit::default() })
         })?;
@@ -135,7 +135,7 @@ impl Core {
             self.sync_locked(&mut writing)?;
         }
         keyspace.dropped.store(true, Ordering::Release);
-        let dropped = self.install(None, |_| {
+        let dropped = self.install(None, Vec::new(), |_| {
             Ok(ManifestEdit { keyspaces_dropped: vec![keyspace.id], ..ManifestEdit::default() })
         });
         if let Err(error) = dropped {
@@ -282,12 +282,13 @@ impl Core {
         let uses = output.finish()?;
         self.begin_statistics(keyspace, &uses);
         let (run, age) = self.new_run();
+        let new = uses.iter().map(|table| Arc::clone(&table.meta)).collect();
         let changes = uses.into_iter().map(|table| Change::Add { level, run, age, table }).collect();
         let edit = VersionEdit { keyspace: keyspace.id, changes };
         // From the install on a merge may meet the pairs. Until they are visible it must keep what they hide,
         // for a snapshot that is taken in between.
         let before = self.snapshots.take_with(|| self.visible());
-        self.install(None, |state| {
+        self.install(None, new, |state| {
             // A merge may have been at work meanwhile.
             if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {
                 check_nothing_above(&keyspace.version, level)?;

@@ -186,7 +186,7 @@ impl Core {
         settings.extend(self.observed_pairs());
         settings.push(after.to_pair());
         if !is_planted(Defect::RedesignUnrecorded) {
-            self.install(None, |_| Ok(ManifestEdit { settings, ..ManifestEdit::default() }))?;
+            self.install(None, Vec::new(), |_| Ok(ManifestEdit { settings, ..ManifestEdit::default() }))?;
         }
         *history = after;
         self.settings.live.set(next);

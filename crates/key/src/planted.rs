@@ -62,6 +62,7 @@ defects! {
     AppendErrorSwallowed, "append-error-swallowed", "A write that the log did not take is acknowledged.";
     AppendAfterTornTail, "append-after-torn-tail", "A log goes on behind the half of a record that an append left.";
     FsyncRetried, "fsync-retried", "A failed sync of a log is tried again, and believed.";
+    DirectorySyncRetried, "directory-sync-retried", "A failed sync of the directory is tried again, and believed.";
     SealedLogUnsynced, "sealed-log-unsynced", "A log is synced while an older one is not: no sync at rotation.";
     LogNameUnsynced, "log-name-unsynced", "The name of a new log is not made durable.";
     PromiseAhead, "promise-ahead", "A promise counts what is not synced yet.";
@@ -90,6 +91,7 @@ defects! {
     LeftOversKept, "left-overs-kept", "Files that a crash left over are never removed.";
     TableUnlinkedWhileRead, "table-unlinked-while-read", "A dead table goes while a reader still needs it.";
     ValuesUnlinkedWhileRead, "values-unlinked-while-read", "A dead log goes while a memtable has values in it.";
+    RefusedTablesKept, "refused-tables-kept", "Tables that a close forestalls are not removed with it.";
 
     FlushForgetsRangeDeletes, "flush-forgets-range-deletes", "A flush leaves range tombstones out.";
     FlushForgetsKeyspaces, "flush-forgets-keyspaces", "A flush writes the first keyspace only, and gives up the log.";

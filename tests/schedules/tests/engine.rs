@@ -3,13 +3,14 @@
 //! In CI a part of them; `SHAMBA_SCHEDULES=10000 cargo test -p shamba-schedules` runs so many of each. A failure prints the
 //! command that runs its schedules again.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba::env::{MemFs, Vfs};
 use shamba::{Db, Durability, ErrorKind, MergePolicy, WriteOptions};
-use shamba_schedules::{open, run};
+use shamba_schedules::{open, read_only, run};
 use shamba_tests::seed::{self, mixed};
 use shamba_tests::tally::Tally;
 use shamba_tests::{pool, runner};
@@ -119,6 +120,16 @@ fn write(db: &Db, writer: usize, writes: usize) -> usize {
     writes
 }
 
+/// A database that was closed leaves no table that it does not use, whatever was being written then.
+fn nothing_left_over(vfs: &Arc<dyn Vfs>) {
+    let files = vfs.list(Path::new("/db")).expect("list");
+    let tables = files.iter().filter(|file| file.name.ends_with(".sst")).count() as u64;
+    let db = read_only(vfs).expect("open");
+    let used: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
+    assert_eq!(tables, used, "tables that lie there, tables in use: {}", db.describe());
+    db.close().expect("close");
+}
+
 fn check(db: &Db, acked: &[usize]) {
     for (writer, acked) in acked.iter().enumerate() {
         let found =
@@ -167,6 +178,7 @@ fn close_under_load() {
     DONE.note(&db);
     db.close().expect("close");
     let [first, second] = writers.map(|writer| writer.join().expect("no panic"));
+    nothing_left_over(&vfs);
     let db = open(&vfs, MergePolicy::Tiering).expect("open");
     check(&db, &[first, second, 6]);
     assert!(db.warnings().is_empty(), "a closed database has no tail: {:?}", db.warnings());

@@ -2,13 +2,14 @@
 //!
 //! The other suites cut lives without faults, or let faults end without a crash. Here each writing call of a short
 //! life fails once, with no space or an I/O error, and the disk is cut at several places after it, in the ways that
-//! the simulation knows. Every image must open, hold a prefix of the writes with all that was acknowledged as durable,
+//! the simulation knows. So does each sync, of a file or of the directory, in a way in which it drops what it was asked to keep:
+//! one that is tried again after that succeeds, and has kept nothing. Every image must open, hold a prefix of the writes with all that was acknowledged as durable,
 //! each batch whole.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, OpKind, SimFs, Vfs};
+use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, SimFs, Vfs};
 use shamba::{Builder, Db, Durability, WriteOptions};
 use shamba_tests::seed::mixed;
 use shamba_tests::tally::Tally;
@@ -42,6 +43,22 @@ fn builder(env: &Env, no_wal: bool) -> Builder {
     builder.large_values(200, 64).info_log(false)
 }
 
+/// What fails in a life.
+#[derive(Clone, Copy, Debug)]
+enum Failing {
+    /// The call of [`CALLS`] with this number, with nothing done.
+    Call(Effect, u64),
+    /// The sync with this number, and what was pending of its file, or of the names in its directory, is treated so.
+    Sync(FsyncFailure, u64),
+}
+
+impl Failing {
+    fn nth(self) -> u64 {
+        let (Self::Call(_, nth) | Self::Sync(_, nth)) = self;
+        nth
+    }
+}
+
 /// What a life has promised: after so many operations of the disk, this write is durable.
 struct Life {
     disk: SimFs,
@@ -52,8 +69,8 @@ struct Life {
     acknowledged: Vec<usize>,
 }
 
-/// A life whose call number `nth` fails; `None` if it has fewer.
-fn life(effect: Effect, nth: u64, no_wal: bool) -> Result<Option<Life>, String> {
+/// A life in which something fails; `None` if it comes to its end before that.
+fn life(failing: Failing, no_wal: bool) -> Result<Option<Life>, String> {
     let failed = |error: shamba::Error| format!("before the fault: {error}");
     let disk = SimFs::new();
     let faults = Arc::new(FaultFs::new(Arc::new(disk.clone()), 1));
@@ -68,7 +85,18 @@ fn life(effect: Effect, nth: u64, no_wal: bool) -> Result<Option<Life>, String> 
         durable: Vec::new(),
         acknowledged: Vec::new(),
     };
-    faults.add_rule(FaultRule::nth(nth, effect).on(&CALLS));
+    let failing_sync = match failing {
+        Failing::Call(effect, nth) => {
+            faults.add_rule(FaultRule::nth(nth, effect).on(&CALLS));
+            u64::MAX
+        }
+        Failing::Sync(failure, nth) => {
+            let nth = life.disk.sync_count() + nth;
+            life.disk.fail_sync(nth, failure);
+            nth
+        }
+    };
+    let has_failed = |disk: &SimFs| faults.faults_injected() > 0 || disk.sync_count() > failing_sync;
     // The open itself may be what fails, once.
     let db = builder(&env, no_wal).open().or_else(|_| builder(&env, no_wal).open());
     let db = db.map_err(|error| format!("second open: {error}"))?;
@@ -91,7 +119,7 @@ fn life(effect: Effect, nth: u64, no_wal: bool) -> Result<Option<Life>, String> 
                 life.durable.push((life.disk.op_count(), number));
             }
         }
-        if faults.faults_injected() > 0 {
+        if has_failed(&life.disk) {
             life.since_fault.push(life.disk.op_count());
         }
         // Whether these succeed is another suite's; what they do must stand a crash.
@@ -106,7 +134,7 @@ fn life(effect: Effect, nth: u64, no_wal: bool) -> Result<Option<Life>, String> 
             _ => {}
         }
     }
-    Ok((faults.faults_injected() > 0).then_some(life))
+    Ok(has_failed(&life.disk).then_some(life))
 }
 
 /// What is wrong with the disk of `life` after `ops` operations.
@@ -134,10 +162,13 @@ fn check(life: &Life, ops: u64, image: SimFs) -> Result<(), String> {
     Ok(())
 }
 
-fn case(base: u64, effect: Effect, nth: u64, no_wal: bool) -> Result<Tally, String> {
-    let mut tally = Tally::default();
-    let Some(life) = life(effect, nth, no_wal)? else { return Ok(tally) };
+fn case(base: u64, failing: Failing, no_wal: bool) -> Result<Tally, String> {
+    let (mut tally, nth) = (Tally::default(), failing.nth());
+    let Some(life) = life(failing, no_wal)? else { return Ok(tally) };
     tally.add("lives", 1);
+    if matches!(failing, Failing::Sync(..)) {
+        tally.add("lives with a sync that dropped", 1);
+    }
     let end = life.disk.op_count();
     let mut seen = HashSet::new();
     let at_end = (0..CUTS_AT_END).map(|cut| end.saturating_sub(cut * (1 + nth % 7)).max(life.start));
@@ -160,20 +191,23 @@ fn case(base: u64, effect: Effect, nth: u64, no_wal: bool) -> Result<Tally, Stri
 fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
     /// More than any life has.
     const CALLS_MAX: usize = 600;
-    let effects = [Effect::Enospc, Effect::Eio];
+    const WAYS_TO_FAIL: usize = 4;
+    let failing = |index: usize, nth| match index % WAYS_TO_FAIL {
+        0 => Failing::Call(Effect::Enospc, nth),
+        1 => Failing::Call(Effect::Eio, nth),
+        2 => Failing::Sync(FsyncFailure::Drop, nth),
+        _ => Failing::Sync(FsyncFailure::Revert, nth),
+    };
     // Asked about a planted defect, some of them: prime to how often things happen in a life.
     let step = if planted::is_asked() { 5 } else { 1 };
-    let tallies = pool::run(effects.len() * CALLS_MAX / step, |index| {
-        let (effect, nth) = (effects[index % 2], (index / 2 * step) as u64);
-        case(base, effect, nth, no_wal)
-            .map_err(|error| format!("seed {base}, {effect:?} at call {nth}, no_wal {no_wal}: {error}"))
+    let tallies = pool::run(WAYS_TO_FAIL * CALLS_MAX / step, |index| {
+        let failing = failing(index, (index / WAYS_TO_FAIL * step) as u64);
+        case(base, failing, no_wal)
+            .map_err(|error| format!("seed {base}, {failing:?}, no_wal {no_wal}: {error}"))
     });
     let tallies = tallies.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(
-        tallies.last().map(|tally| tally.get("lives")),
-        Some(0),
-        "a life has more calls than are tried"
-    );
+    let last = &tallies[tallies.len() - WAYS_TO_FAIL..];
+    assert!(last.iter().all(|tally| tally.get("lives") == 0), "a life has more calls than are tried");
     let mut total = Tally::default();
     tallies.iter().for_each(|tally| total.merge(tally));
     let name = if no_wal { "fault-then-crash-no-wal" } else { "fault-then-crash" };
@@ -185,10 +219,10 @@ fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
 
 #[test]
 fn every_call_fails_and_then_the_power() {
-    all_calls(seed::base(0xfc01), false, &[("lives", 300), ("images", 4_000)]);
+    all_calls(seed::base(0xfc01), false, &[("lives", 300), ("lives with a sync that dropped", 60), ("images", 4_000)]);
 }
 
 #[test]
 fn every_call_fails_without_a_log_and_then_the_power() {
-    all_calls(seed::base(0xfc02), true, &[("lives", 200), ("images", 2_000)]);
+    all_calls(seed::base(0xfc02), true, &[("lives", 200), ("lives with a sync that dropped", 40), ("images", 2_000)]);
 }

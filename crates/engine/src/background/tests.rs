@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use shamba_env::{Env, MemFs};
+use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
 
 use super::*;
@@ -130,4 +130,45 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
         let value = db.get(format!("key {:04}", number * 37 % KEYS)).expect("read").expect("it was written");
         assert_eq!(value[..], [number as u8; 100], "key of write {number}");
     }
+}
+
+/// A close may come between the last byte of a merge's, or a flush's, tables and their install: they are removed with the close,
+/// though no edit ever named them.
+#[test]
+fn tables_that_a_close_forestalls_are_removed() {
+    let vfs = MemFs::new();
+    let db = Db::builder(Path::new("/db"))
+        .env(Env::deterministic(Arc::new(vfs.clone()), 1))
+        .info_log(false)
+        .write_buffer(4 << 10)
+        .auto_compaction(false)
+        .open()
+        .expect("opened");
+    let core = Arc::clone(db.core());
+    let mut next = 0;
+    flush(&db, &mut next, 3);
+    let files = || {
+        let listed = vfs.list(Path::new("/db")).expect("listed");
+        let tables = listed.into_iter().map(|file| file.name).filter(|name| name.ends_with(".sst"));
+        tables.collect::<Vec<String>>()
+    };
+    let used = files();
+    db.put("one more", "is flushed").expect("put");
+    {
+        let _by_hand = lock(&core.inline_work);
+        let mut writing = lock(&core.writing);
+        core.rotate(&mut writing).expect("rotated");
+    }
+    // As `close` does first; the workers have not heard of it yet.
+    core.closed.store(true, Ordering::Release);
+    let keyspace = core.keyspace(KeyspaceId::DEFAULT).expect("the default one");
+    let job = {
+        let version = &keyspace.load().version;
+        let rules = core.rules(true);
+        crate::compaction::policy::pick(version, &rules).expect("a merge")
+    };
+    assert_eq!(core.run_merge(&keyspace, &job).expect_err("too late").kind(), ErrorKind::Closed);
+    assert_eq!(core.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
+    core.release_stale_views();
+    assert_eq!(files(), used);
 }

@@ -284,9 +284,8 @@ impl Core {
         let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
         let id = plan.keyspace.id;
         let mut is_dropped = false;
-        let installed = self.install(None, |state| {
+        let installed = self.install(None, new.clone(), |state| {
             let Some(current) = state.keyspaces.get(&id) else {
-                self.garbage.doom_tables(tables.iter().map(|table| Arc::clone(&table.meta)));
                 is_dropped = true;
                 return Err(Error::invalid("the keyspace was dropped during a merge"));
             };
@@ -321,7 +320,7 @@ impl Core {
         output: OutputRun,
     ) -> Result<()> {
         let mut is_dropped = false;
-        let installed = self.install(None, |state| {
+        let installed = self.install(None, Vec::new(), |state| {
             if !state.keyspaces.contains_key(&keyspace.id) {
                 is_dropped = true;
                 return Err(Error::invalid("the keyspace was dropped before a move"));

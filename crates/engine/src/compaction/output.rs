@@ -208,8 +208,7 @@ impl<'a> Output<'a> {
         self.finish_table(upper)?;
         self.finish_syncs()?;
         if !self.finished.is_empty() && !is_planted(Defect::TableNamesUnsynced) {
-            let dir = &self.core.dir;
-            self.core.env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+            self.core.sync_names()?;
         }
         let mut content = ContentDigest::new();
         let mut uses = Vec::with_capacity(self.finished.len());

@@ -14,7 +14,7 @@ use crate::compaction::output::{Output, OutputOptions};
 use crate::compaction::retention::Retention;
 use crate::compaction::syncing::Syncing;
 use crate::core::{Core, Generation, KeyspaceCore, lock};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::Event;
 use crate::ids::{KeyspaceId, LogNo};
 use crate::memtable::Memtable;
@@ -58,9 +58,9 @@ impl Core {
         if tables == 0 && !self.settings.no_wal {
             // The edit says that the next log is there, so its name must be durable. Tables have seen to
             // that. Whether this generation has a log of its own makes no difference.
-            if let Err(error) = self.env.vfs.sync_dir(&self.dir) {
+            if let Err(error) = self.sync_names() {
                 let _ = self.end_log_sync(log_sync);
-                return Err(Error::io("sync directory", &self.dir, error));
+                return Err(error);
             }
         }
         if log_sync.is_some() {
@@ -71,7 +71,8 @@ impl Core {
         }
         // A promise about the active log covers every earlier one, and lets its loss be noticed.
         let log_promise = self.active_log_promise().or(log_promise);
-        self.install(Some(generation), |state| {
+        let new = outputs.values().flatten().map(|table| Arc::clone(&table.meta)).collect();
+        self.install(Some(generation), new, |state| {
             let mut edit = ManifestEdit {
                 first_log: Some(generation.next_log),
                 log_promise,

@@ -18,6 +18,7 @@ pub mod crash;
 pub mod fault;
 pub mod files;
 pub mod fuzz;
+pub mod history;
 pub mod ops;
 pub mod oracle;
 pub mod planted;

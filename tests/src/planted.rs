@@ -161,6 +161,7 @@ killers! {
     BatchSplitInLog: "suites" "crash::every_crash_leaves_a_legal_state";
     FollowerAcked: "shamba" "write::queue::tests::every_writer_of_a_group_that_failed_is_told";
     HalfBatchVisible: "suites" "concurrency::sums_hold_under_leveling";
+    VisibleLate: "suites" "linear::of_leveling";
     WritesAfterFailure: "failures" "no_write_is_taken_after_a_failed_sync";
     CurrentUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
     ManifestUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";

@@ -24,10 +24,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   planted [--write] [NAME...]
           switches on each planted defect in turn and fails where the test that should notice it does not, within 15 s;
           prints a JSON object each, and with --write the table of docs/results/planted.md
-  reliability [--full | --from DIR] [--write] [--json]
+  reliability [--full | --only STEP,STEP...] [--from DIR [--counted]] [--write] [--json]
           runs the suites and prints what each reaches beside its target; --full adds the kills, the failing system calls,
-          the full disk, overload, reopens, a soak, the planted defects and every fuzz target for 30 s; --from takes the counts that a run has left
-          (SHAMBA_TALLIES=DIR cargo test); --write keeps the table of docs/results/reliability.md
+          the full disk, overload, reopens, a soak, the planted defects and every fuzz target for 30 s; --only runs these steps alone; --from adds
+          to the counts in DIR (left by an earlier run, or by SHAMBA_TALLIES=DIR cargo test), and runs nothing with --counted; --write keeps the table of docs/results/reliability.md
   fuzz TARGET...|all [--seconds N] [--keep]
           decoders, users' files, lives that bytes tell, each for N seconds (60) under libFuzzer, guided by coverage; needs a C++
           compiler; inputs that reach new code go to fuzz/corpus/TARGET, with --keep the smallest of them to tests/data/fuzz/TARGET

@@ -116,7 +116,9 @@ pub fn run(options: Options) -> Result<Outcome, String> {
             let mut value = Vec::new();
             values.write(written - 1, &mut value);
             if found.as_deref() != Some(&value[..]) {
-                return Err(format!("the last write before the kill is not there, with {log_bytes} bytes of log"));
+                return Err(format!(
+                    "the last write before the kill is not there, with {log_bytes} bytes of log"
+                ));
             }
             // Not closed: that would flush, and leave nothing to replay.
             drop(db);
@@ -194,7 +196,8 @@ mod tests {
 
     fn outcome(ms: [u64; 4]) -> Outcome {
         let opens = STEPS.iter().zip(ms);
-        let opens = opens.map(|(step, ms)| Opens { log_bytes: step * LOG_BYTES, ms: vec![ms - 1, ms, ms + 50] });
+        let opens =
+            opens.map(|(step, ms)| Opens { log_bytes: step * LOG_BYTES, ms: vec![ms - 1, ms, ms + 50] });
         let options = Options { dir: PathBuf::new(), bytes: 1 << 30, seed: 1 };
         Outcome { options, opens: opens.collect() }
     }

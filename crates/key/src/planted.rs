@@ -78,6 +78,7 @@ defects! {
 
     FollowerAcked, "follower-acked", "A follower of a group that failed is told that its write succeeded.";
     HalfBatchVisible, "half-batch-visible", "Readers see a batch while it is being applied.";
+    VisibleLate, "visible-late", "Readers see a write only when the next one is written.";
     WritesAfterFailure, "writes-after-failure", "Writes go on after a failure that turns them off.";
 
     CurrentUnsynced, "current-unsynced", "The directory is not synced after the rename of `CURRENT`.";

@@ -56,7 +56,11 @@ fn under(scheduler: impl Scheduler + 'static, scenario: fn()) {
 /// # Errors
 /// When the open fails.
 pub fn read_only(vfs: &Arc<dyn Vfs>) -> shamba::Result<Db> {
-    Db::builder(Path::new("/db")).env(Env::scheduled(Arc::clone(vfs), 7)).info_log(false).read_only(true).open()
+    Db::builder(Path::new("/db"))
+        .env(Env::scheduled(Arc::clone(vfs), 7))
+        .info_log(false)
+        .read_only(true)
+        .open()
 }
 
 /// Opens the database on `vfs`, with limits so small that a few writes are flushed and merged.

@@ -124,7 +124,10 @@ fn transfers(policy: MergePolicy) {
     let stats = db.stats();
     assert!(stats.flushes > 10 && stats.merges > 0, "{} flushes, {} merges", stats.flushes, stats.merges);
     let (moved, reads) = (moved.load(Ordering::Relaxed), reads.load(Ordering::Relaxed));
-    Tally::of(&[("transfers", moved), ("sums", reads)]).tell(&format!("concurrency-{policy}"), "suite G");
+    // Two reads and three writes; and each sum is over all accounts.
+    let operations = 5 * moved + ACCOUNTS * reads;
+    Tally::of(&[("transfers", moved), ("sums", reads), ("operations", operations)])
+        .tell(&format!("concurrency-{policy}"), "suite G");
     db.close().expect("close");
     assert_eq!(sum(open(policy, &env).iter()), (ACCOUNTS, ACCOUNTS * EACH), "after a reopen");
 }

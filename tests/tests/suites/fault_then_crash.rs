@@ -219,10 +219,18 @@ fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
 
 #[test]
 fn every_call_fails_and_then_the_power() {
-    all_calls(seed::base(0xfc01), false, &[("lives", 300), ("lives with a sync that dropped", 60), ("images", 4_000)]);
+    all_calls(
+        seed::base(0xfc01),
+        false,
+        &[("lives", 300), ("lives with a sync that dropped", 60), ("images", 4_000)],
+    );
 }
 
 #[test]
 fn every_call_fails_without_a_log_and_then_the_power() {
-    all_calls(seed::base(0xfc02), true, &[("lives", 200), ("lives with a sync that dropped", 40), ("images", 2_000)]);
+    all_calls(
+        seed::base(0xfc02),
+        true,
+        &[("lives", 200), ("lives with a sync that dropped", 40), ("images", 2_000)],
+    );
 }

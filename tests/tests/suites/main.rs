@@ -15,6 +15,7 @@ mod formats;
 mod fuzz;
 mod hash_sharing;
 mod kill;
+mod linear;
 mod membership;
 mod metamorphic;
 mod model;

@@ -122,6 +122,9 @@ impl Core {
         shares: impl Iterator<Item = Share<'a>> + Clone,
     ) -> Result<()> {
         self.check_writable()?;
+        if is_planted(Defect::VisibleLate) {
+            self.visible_seq.store(writing.last_seq.0, Ordering::Release);
+        }
         if writing.active.bytes() >= self.memtable_limit_bytes().saturating_mul(2) {
             // Rotations after acknowledged writes failed again and again: memory must not grow without end.
             self.rotate(writing)?;
@@ -160,7 +163,9 @@ impl Core {
             batches += 1;
         }
         writing.last_seq = seq;
-        self.visible_seq.store(seq.0, Ordering::Release);
+        if !is_planted(Defect::VisibleLate) {
+            self.visible_seq.store(seq.0, Ordering::Release);
+        }
         drop(noting);
         self.count_group(batches, &tally);
         // The group is acknowledged: a failure from here on is not its failure.

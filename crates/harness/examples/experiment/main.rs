@@ -99,10 +99,13 @@ fn overload(words: &[String]) -> Result<(), String> {
     })?;
     println!("{}", outcome.to_json());
     let budget = outcome.options.budget_bytes >> 20;
-    keep(&format!("overload-{budget}MiB"), &[
-        ("max KiB resident beyond the budget", outcome.rss_beyond_bytes() >> 10),
-        ("seconds", outcome.options.seconds),
-    ])?;
+    keep(
+        &format!("overload-{budget}MiB"),
+        &[
+            ("max KiB resident beyond the budget", outcome.rss_beyond_bytes() >> 10),
+            ("seconds", outcome.options.seconds),
+        ],
+    )?;
     if outcome.violations.is_empty() { Ok(()) } else { Err(outcome.violations.join("\n")) }
 }
 
@@ -114,10 +117,13 @@ fn reopen(words: &[String]) -> Result<(), String> {
         seed: parsed(words, "--seed", 1)?,
     })?;
     println!("{}", outcome.to_json());
-    keep("reopen", &[
-        ("max ms with 64 MiB of log", outcome.open_ms()),
-        ("max ms of each further 64 MiB of log", outcome.more_ms()),
-    ])?;
+    keep(
+        "reopen",
+        &[
+            ("max ms with 64 MiB of log", outcome.open_ms()),
+            ("max ms of each further 64 MiB of log", outcome.more_ms()),
+        ],
+    )?;
     let violations = outcome.violations();
     if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
 }

@@ -1,0 +1,149 @@
+//! Whether what threads did to one key, and what they were answered, can have happened one after the other.
+//!
+//! Each write gives the key a value that no other write gives it, so a read says which write it saw. An operation takes effect at
+//! some moment between its start and its end. Of one value, the write and all reads of it are a cluster: between the first end and
+//! the last start of its operations the key must have had that value (a *forward* zone, if that is a time at all), or
+//! somewhere between the last start and the first end (a *backward* zone). A history is linearizable if and only if no read ended before the write
+//! that it saw began, no two forward zones overlap, and no backward zone lies within a forward one: Gibbons and Korach, Testing
+//! Shared Memories, SIAM Journal on Computing 26(4), 1997.
+//!
+//! Not here: the threads, and what they do (suite `linear`).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The order in which operations began and ended, which all threads share.
+#[derive(Debug, Default)]
+pub struct Ticks(AtomicU64);
+
+impl Ticks {
+    /// The next moment.
+    pub fn now(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+/// An operation on the key.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// When it was called.
+    pub start: u64,
+    /// When it returned.
+    pub end: u64,
+    /// The value that it wrote or saw.
+    pub value: u64,
+    /// Whether it wrote.
+    pub is_write: bool,
+}
+
+/// The operations of one value.
+#[derive(Clone, Copy, Debug)]
+struct Cluster {
+    write: Option<Event>,
+    first_end: u64,
+    last_start: u64,
+    first_read_end: u64,
+}
+
+/// Holds a history to what it must be; gives the number of its operations.
+///
+/// # Errors
+/// Which values contradict each other.
+pub fn check(events: &[Event]) -> Result<u64, String> {
+    let mut clusters: BTreeMap<u64, Cluster> = BTreeMap::new();
+    for event in events {
+        let cluster = clusters.entry(event.value).or_insert(Cluster {
+            write: None,
+            first_end: u64::MAX,
+            last_start: 0,
+            first_read_end: u64::MAX,
+        });
+        cluster.first_end = cluster.first_end.min(event.end);
+        cluster.last_start = cluster.last_start.max(event.start);
+        if event.is_write {
+            if cluster.write.replace(*event).is_some() {
+                return Err(format!("value {} was written twice: the history cannot be judged", event.value));
+            }
+        } else {
+            cluster.first_read_end = cluster.first_read_end.min(event.end);
+        }
+    }
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    for (value, cluster) in clusters {
+        let Some(write) = cluster.write else {
+            return Err(format!("value {value} was read and never written"));
+        };
+        if cluster.first_read_end < write.start {
+            return Err(format!("value {value} was read before its write began"));
+        }
+        let zone =
+            (cluster.first_end.min(cluster.last_start), cluster.first_end.max(cluster.last_start), value);
+        if cluster.first_end < cluster.last_start { forward.push(zone) } else { backward.push(zone) }
+    }
+    forward.sort_unstable();
+    if let Some(pair) = forward.windows(2).find(|pair| pair[1].0 < pair[0].1) {
+        return Err(format!("the key had value {} while it had value {}: {pair:?}", pair[1].2, pair[0].2));
+    }
+    for (from, to, value) in backward {
+        // Forward zones are disjoint by now, so only the last that begins before can hold this one.
+        let before = forward.partition_point(|(begin, ..)| *begin < from);
+        if let Some((begin, end, other)) = before.checked_sub(1).map(|at| forward[at])
+            && to < end
+        {
+            return Err(format!(
+                "value {value} was there from {from} to {to}, when it was {other} from {begin} to {end}"
+            ));
+        }
+    }
+    Ok(events.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `w 1 0-3` wrote value 1 from 0 to 3; `r` saw it.
+    fn history(text: &str) -> Result<u64, String> {
+        let number = |word: &str| word.parse::<u64>().expect("a number");
+        let event = |line: &str| {
+            let words: Vec<&str> = line.split([' ', '-']).collect();
+            Event {
+                is_write: words[0] == "w",
+                value: number(words[1]),
+                start: number(words[2]),
+                end: number(words[3]),
+            }
+        };
+        check(&text.split(", ").map(event).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_can_have_happened_passes() {
+        for text in [
+            "w 1 0-1, r 1 2-3",
+            "w 1 0-9, w 2 1-8, r 1 2-3, r 2 4-5",
+            // The second write comes between the two reads of the first, which overlap it.
+            "w 1 0-1, w 2 2-9, r 1 3-4, r 1 5-6, r 2 10-11",
+            "w 1 0-1, w 2 2-3, w 3 4-5, r 3 6-7",
+        ] {
+            assert!(history(text).is_ok(), "{text}: {:?}", history(text));
+        }
+    }
+
+    #[test]
+    fn what_cannot_have_happened_is_refuted() {
+        for text in [
+            // Never written; from the future.
+            "r 1 0-1",
+            "r 1 0-1, w 1 2-3",
+            // Stale: another write was over before the read began.
+            "w 1 0-1, w 2 2-3, r 1 4-5",
+            // Back again: the second reader saw the newer value, the third the older one.
+            "w 1 0-1, w 2 2-11, r 2 3-4, r 1 5-6",
+            // Two readers who saw two concurrent writes in both orders.
+            "w 1 0-9, w 2 0-9, r 1 1-2, r 2 3-4, r 1 5-6, r 2 7-8",
+        ] {
+            assert!(history(text).is_err(), "{text}");
+        }
+    }
+}

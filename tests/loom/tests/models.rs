@@ -53,7 +53,7 @@ model!(group_commit, super::models::writers::group_commit, Wakeups: "deadlock", 
 model!(snapshots, super::models::readers::snapshots, Usage: "a merge dropped what it sees");
 model!(ledger, super::models::accounts::ledger, Steps: "released");
 model!(pressure, super::models::accounts::pressure, Usage: "a writer pays");
-model!(idle_slots, super::models::scans::idle_slots, Usage: "keeps an old view");
+model!(idle_slots, super::models::scans::idle_slots, Steps: "keeps an old view");
 model!(fresh_slots, super::models::scans::fresh_slots, Usage: "keeps an old view");
 model!(views, super::models::views::rotation_and_install, Usage: "a change was lost");
 model!(files_of_versions, super::models::views::files_of_versions, Usage: "a reader's file is gone");

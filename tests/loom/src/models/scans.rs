@@ -6,7 +6,6 @@ use loom::thread;
 
 use crate::broken::{Broken, is_broken};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
 
 #[path = "../../../../crates/engine/src/read/slot.rs"]
 mod slot;
@@ -18,9 +17,6 @@ const NEW: u32 = 2;
 
 /// A view that has become old leaves the slot, whatever the scan does meanwhile: nobody has to come again for it.
 pub fn idle_slots() {
-    if is_broken(Broken::Usage) {
-        return note_read_too_early();
-    }
     let slot = Arc::new(Slot::default());
     *slot.enter() = Some(OLD);
     let install = {
@@ -61,25 +57,4 @@ pub fn fresh_slots() {
     let _ = slot.leave(live, false);
     install.join().expect("no panic");
     assert_ne!(*slot.enter(), Some(OLD), "an idle scan keeps an old view");
-}
-
-/// What the slot once did: it looked at the note before it let go of the lock.
-fn note_read_too_early() {
-    let slot = Arc::new((Mutex::new(Some(OLD)), AtomicBool::new(false)));
-    let install = {
-        let slot = Arc::clone(&slot);
-        thread::spawn(move || {
-            slot.1.store(true, Ordering::SeqCst);
-            if let Ok(mut live) = slot.0.try_lock() {
-                live.take();
-            }
-        })
-    };
-    let mut live = slot.0.lock().expect("no panic");
-    if slot.1.swap(false, Ordering::SeqCst) {
-        live.take();
-    }
-    drop(live);
-    install.join().expect("no panic");
-    assert!(slot.0.lock().expect("no panic").is_none(), "an idle scan keeps an old view");
 }

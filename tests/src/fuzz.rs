@@ -359,16 +359,19 @@ const ROCKSDB_OPTIONS: [&str; 2] = [
 /// What is kept of a target in `tests/data/fuzz`, with the names of the files.
 ///
 /// # Panics
-/// If a file there cannot be read.
+/// If a file there cannot be read, or there is none: else a directory that was renamed would pass for a target that has nothing to say.
 pub fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/fuzz").join(target.name);
-    let Ok(entries) = std::fs::read_dir(&path) else { return Vec::new() };
+    let entries = std::fs::read_dir(&path).unwrap_or_else(|error| {
+        panic!("{}: {error}: `cargo xtask fuzz {} --keep`", path.display(), target.name)
+    });
     let read = |entry: std::io::Result<std::fs::DirEntry>| {
         let path = entry.expect("an entry").path();
         (path.display().to_string(), std::fs::read(&path).expect("a corpus file"))
     };
     let mut files: Vec<_> = entries.map(read).collect();
     files.sort();
+    assert!(!files.is_empty(), "{} has no file", path.display());
     files
 }
 

@@ -1,7 +1,7 @@
 //! Coverage-guided fuzzing on stable Rust: builds `fuzz/` with the compiler's coverage counters and starts it.
 //!
 //! New inputs that reach new code go to `fuzz/corpus/TARGET`, which begins with the target's seeds and with what is kept;
-//! `--keep` copies the smallest of those that add coverage to `tests/data/fuzz/TARGET`, where the suite `fuzz` replays them. How many
+//! `--keep` copies some that together reach all code that was reached to `tests/data/fuzz/TARGET`, where the suite `fuzz` replays them. How many
 //! inputs were tried is printed as a JSON object and kept for `cargo xtask reliability`. Needs a C++ compiler, for libFuzzer. Not here:
 //! the targets (`tests/src/fuzz.rs`).
 
@@ -17,8 +17,10 @@ use crate::tidy;
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
                      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
-/// What is kept of a target, in bytes.
-const KEPT_BYTES: u64 = 56 << 10;
+/// What is kept of a target at most, in bytes: a corpus is part of the sources.
+const KEPT_BYTES: u64 = 192 << 10;
+/// Few inputs that together reach all code, not how often each of them does: each is run in every build.
+const KEEPING: [&str; 3] = ["-set_cover_merge=1", "-use_counters=0", "-verbosity=0"];
 /// What libFuzzer says at the end.
 const EXECUTIONS: &str = "stat::number_of_executed_units:";
 /// Where the counts are left, as suites do.
@@ -142,14 +144,14 @@ impl Fuzz {
         }
     }
 
-    /// Keeps the smallest inputs that add coverage to those that are kept.
+    /// Keeps inputs that reach what the corpus and those kept before do; the smallest, if they are too many bytes.
     fn keep(&self, target: &str) -> Result<(), String> {
         let (kept, merged) = (self.kept(target), self.root.join("fuzz/merged").join(target));
         let _ = std::fs::remove_dir_all(&merged);
         make(&merged)?;
         make(&kept)?;
         let mut merge = self.fuzzer(target);
-        succeed(merge.args(["-merge=1", "-verbosity=0"]).arg(&merged).arg(&kept).arg(self.corpus(target)))?;
+        succeed(merge.args(KEEPING).arg(&merged).arg(&kept).arg(self.corpus(target)))?;
         let mut files = sizes(&merged)?;
         files.sort();
         let mut left = KEPT_BYTES;

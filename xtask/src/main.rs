@@ -30,7 +30,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           to the counts in DIR (left by an earlier run, or by SHAMBA_TALLIES=DIR cargo test), and runs nothing with --counted; --write keeps the table of docs/results/reliability.md
   fuzz TARGET...|all [--seconds N] [--keep]
           decoders, users' files, lives that bytes tell, each for N seconds (60) under libFuzzer, guided by coverage; needs a C++
-          compiler; inputs that reach new code go to fuzz/corpus/TARGET, with --keep the smallest of them to tests/data/fuzz/TARGET
+          compiler; inputs that reach new code go to fuzz/corpus/TARGET, with --keep a few of them to tests/data/fuzz/TARGET
   peers [--only PEER,PEER... | --only none] run|table|differential|engines [OPTIONS]
           Shamba beside RocksDB, LevelDB, fjall, redb and LMDB: the same workloads, a table, figures; or the same trace to
           RocksDB, answers compared; needs a C++ compiler, cmake and libclang (bench/peers/README.md); --only builds fewer

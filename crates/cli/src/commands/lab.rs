@@ -59,7 +59,7 @@ struct HowArgs {
     /// The folder for results
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     out: PathBuf,
-    /// The folder for databases while they are needed; by default the system's temporary one
+    /// The folder for databases while they are needed, on the disk that is measured; by default the one for results
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Seed of keys, orders and lookups
@@ -139,7 +139,7 @@ pub fn run(args: &LabArgs, out: &mut Out) -> Result<(), Failure> {
 }
 
 fn failed(error: String) -> Failure {
-    Failure::Io(error, std::io::Error::other("the experiment did not end"))
+    Failure::Io("no report".to_owned(), std::io::Error::other(error))
 }
 
 fn list(args: &ListArgs, out: &mut Out) -> Result<(), Failure> {
@@ -168,11 +168,13 @@ fn carry_out(experiments: &[&Experiment], how: &HowArgs, out: &mut Out) -> Resul
     if cfg!(debug_assertions) {
         note("shamba: this is a build with debug assertions: its times are not the engine's");
     }
-    let scratch = match &how.dir {
-        Some(dir) => std::fs::create_dir_all(dir).and_then(|()| tempfile::tempdir_in(dir)),
-        None => tempfile::tempdir(),
-    }
-    .map_err(|error| Failure::io("make a folder for databases", error))?;
+    // The system's folder for temporary files is often in memory: no disk could be measured there.
+    let beside = how.dir.as_ref().unwrap_or(&how.out);
+    let scratch = std::fs::create_dir_all(beside)
+        .and_then(|()| tempfile::Builder::new().prefix("databases-").tempdir_in(beside))
+        .map_err(|error| {
+            Failure::io(format!("make a folder for databases in {}", beside.display()), error)
+        })?;
     let bar = progress::bar("", Some(experiments.len() as u64));
     let began = Instant::now();
     let mut failures = Vec::new();

@@ -38,6 +38,24 @@ fn a_run_leaves_a_table_a_picture_and_a_result_and_the_report_shows_them() {
         assert!(table.contains(fact), "{fact} is not in the table's head");
     }
     assert!(read(format!("{QUICK}.svg")).starts_with("<svg"));
+    let left = || {
+        let mut names: Vec<_> = std::fs::read_dir(&out)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        left(),
+        ["csv", "json", "svg"].map(|suffix| format!("{QUICK}.{suffix}")),
+        "no database is left"
+    );
+    let readme = std::path::Path::new(&out).join("README.md");
+    std::fs::write(&readme, "a page of others").expect("written");
+    let error = run(["lab", "report", "--out", &out]).fails(3);
+    assert!(error.contains("no report") && error.contains("README.md"), "{error}");
+    std::fs::remove_file(&readme).expect("removed");
     run(["lab", "report", "--out", &out]).ok();
     for name in ["index.html", "README.md"] {
         assert!(read(name.to_owned()).contains(&format!("{QUICK}.svg")), "{name}");
@@ -52,7 +70,8 @@ fn what_cannot_be_run_is_said() {
     run(["lab", "run", QUICK, "--repeats", "0"]).fails(64);
     run(["lab", "run", QUICK, "--scale", "huge"]).fails(64);
     let dir = Dir::new();
-    assert!(run(["lab", "report", "--out", &dir.path("none")]).fails(3).contains("none"));
+    let error = run(["lab", "report", "--out", &dir.path("none")]).fails(3);
+    assert!(error.contains("no report") && error.contains("none"), "{error}");
 }
 
 #[test]

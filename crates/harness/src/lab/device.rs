@@ -11,12 +11,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use shamba::env::{AlignedBuf, Env, MemFs, SlowFs, Vfs};
+use shamba::env::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, Env, MemFs, SlowFs, Vfs, write_file_synced};
+
+use super::facts::file_system;
 
 /// A place for files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Device {
-    /// The disk below the working directory, past the system's cache.
+    /// The disk below the laboratory's folder, past the system's cache, where it can be read so: [`why_not_direct`].
     Disk,
     /// The same files through the system's cache.
     PageCache,
@@ -81,7 +83,7 @@ impl Device {
         self.read_ns().is_some()
     }
 
-    /// Whether its files are in the process's memory, and not below the working directory.
+    /// Whether its files are in the process's memory, and not below the laboratory's folder.
     pub fn is_in_memory(self) -> bool {
         self.is_emulated() || self == Self::Memory
     }
@@ -99,6 +101,31 @@ impl Device {
         }
         Ok(env)
     }
+}
+
+/// Why reads of files in `dir` do not go to a disk past the system's cache; none if they do. A file system that cannot read so reads through the
+/// cache without a word, and one in memory has no disk.
+///
+/// # Errors
+/// When a file cannot be written and read there.
+pub(super) fn why_not_direct(dir: &Path) -> Result<Option<String>, String> {
+    let kind = file_system(dir);
+    if ["tmpfs", "ramfs"].contains(&kind.as_str()) {
+        return Ok(Some(format!("the folder for databases is in memory ({kind})")));
+    }
+    let (vfs, path) = (Env::real().vfs, dir.join("direct"));
+    let said = |error: std::io::Error| format!("{}: {error}", path.display());
+    vfs.create_dir_all(dir).map_err(said)?;
+    write_file_synced(vfs.as_ref(), &path, &[7; DIRECT_ALIGNMENT_BYTES]).map_err(said)?;
+    let file = vfs.open_read_direct(&path).map_err(said)?;
+    // Some refuse at the first read only.
+    file.read_at(0, &mut AlignedBuf::new(DIRECT_ALIGNMENT_BYTES)).map_err(said)?;
+    let is_direct = file.is_direct();
+    drop(file);
+    vfs.unlink(&path).map_err(said)?;
+    Ok((!is_direct).then(|| {
+        format!("the file system of the folder for databases ({kind}) reads through the system's cache only")
+    }))
 }
 
 /// What a read of 4 KiB takes from a file system in memory, by a quick look, with the least layer around it.
@@ -133,6 +160,19 @@ fn memory_read_ns() -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_is_read_past_the_cache_or_it_is_said_why_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let in_memory = file_system(dir.path()) == "tmpfs";
+        let why = why_not_direct(dir.path()).expect("written and read");
+        assert!(!in_memory || why.as_ref().is_some_and(|why| why.contains("tmpfs")), "{why:?}");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0, "nothing is left");
+        let file = dir.path().join("file");
+        std::fs::write(&file, b"").expect("written");
+        // In memory nothing is tried.
+        assert!(in_memory || why_not_direct(&file).is_err_and(|error| error.contains("file")));
+    }
 
     #[test]
     fn emulated_devices_have_a_latency_and_the_others_none() {

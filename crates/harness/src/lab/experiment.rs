@@ -196,6 +196,36 @@ pub struct Finding {
     pub chart: Chart,
 }
 
+impl Finding {
+    /// How many rows were measured on an emulated device.
+    pub fn emulated_rows(&self) -> usize {
+        self.table.flagged("emulated", true)
+    }
+
+    /// How many rows are of a tree with fewer levels or runs than the claim is about.
+    pub fn incomparable_rows(&self) -> usize {
+        self.table.flagged("comparable", false)
+    }
+
+    /// The finding with a verdict that its rows can bear: where some are of smaller trees than the claim's it is confirmed in part at most, and
+    /// says so whatever the verdict.
+    #[must_use]
+    pub fn within_its_rows(mut self) -> Self {
+        let incomparable = self.incomparable_rows();
+        if incomparable > 0 {
+            if self.verdict == Verdict::Confirmed {
+                self.verdict = Verdict::Partly;
+            }
+            let all = self.table.rows().len();
+            let text = format!(
+                "{incomparable} of {all} rows are not comparable: their trees have fewer levels or runs than the claim's."
+            );
+            self.why = if self.why.is_empty() { text } else { format!("{text} {}", self.why) };
+        }
+        self
+    }
+}
+
 /// What an experiment runs with.
 pub struct Lab<'a> {
     /// How large.
@@ -213,6 +243,11 @@ impl<'a> Lab<'a> {
     pub fn new(dir: PathBuf, scale: Scale, seed: u64, progress: &'a mut dyn FnMut(&str)) -> Self {
         let repeats = if scale == Scale::Tiny { 2 } else { scale.pick(3, 5, 5) };
         Self { scale, seed, repeats, dir, progress }
+    }
+
+    /// Below it lie trees that are not in memory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Says what is done next.
@@ -245,5 +280,36 @@ fn clear(dir: &Path) -> Result<(), String> {
             Err(format!("remove {}: {error}", dir.display()))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shamba_figures::Chart;
+
+    use super::*;
+    use crate::lab::table::row;
+
+    fn finding(verdict: Verdict, comparable: [bool; 2]) -> Finding {
+        let mut table = Table::new(&["comparable", "emulated"]);
+        comparable.into_iter().for_each(|comparable| table.row(row![comparable, true]));
+        let chart =
+            Chart { title: String::new(), claim: String::new(), note: String::new(), panels: Vec::new() };
+        Finding { ours: "a".to_owned(), verdict, why: "b.".to_owned(), table, chart }
+    }
+
+    #[test]
+    fn what_has_fewer_levels_or_runs_confirms_nothing() {
+        for (verdict, capped) in [
+            (Verdict::Confirmed, Verdict::Partly),
+            (Verdict::Partly, Verdict::Partly),
+            (Verdict::NotHere, Verdict::NotHere),
+        ] {
+            let whole = finding(verdict, [true, true]).within_its_rows();
+            assert_eq!((whole.verdict, whole.why.as_str()), (verdict, "b."));
+            let short = finding(verdict, [true, false]).within_its_rows();
+            assert_eq!((short.verdict, short.emulated_rows()), (capped, 2));
+            assert!(short.why.starts_with("1 of 2 rows") && short.why.ends_with(" b."), "{}", short.why);
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Not here: names of machines or people.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Facts for the head of every result.
@@ -22,13 +23,15 @@ pub struct Facts {
     pub memory_bytes: u64,
     /// The operating system and its version.
     pub system: String,
+    /// The type of the file system below which trees lie that are not in memory.
+    pub file_system: String,
     /// The day, as `YYYY-MM-DD`.
     pub day: String,
 }
 
 impl Facts {
-    /// Of this machine, now. What it does not tell is `unknown` or 0.
-    pub fn here() -> Self {
+    /// Of this machine, now, with trees below `dir`. What it does not tell is `unknown` or 0.
+    pub fn here(dir: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let of_line = |text: &str, name: &str| {
             let line = text.lines().find(|line| line.starts_with(name))?;
@@ -45,13 +48,14 @@ impl Facts {
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory_bytes: kib.unwrap_or(0) * 1024,
             system: format!("{} {}", std::env::consts::OS, kernel.trim()).trim().to_owned(),
+            file_system: file_system(dir),
             day: humantime::format_rfc3339_seconds(SystemTime::now()).to_string().chars().take(10).collect(),
         }
     }
 
     /// As (name, value).
     pub fn pairs(&self) -> Vec<(String, String)> {
-        let pairs: [(&str, String); 8] = [
+        let pairs: [(&str, String); 9] = [
             ("version", self.version.to_owned()),
             ("commit", self.commit.to_owned()),
             ("profile", self.profile.to_owned()),
@@ -59,10 +63,38 @@ impl Facts {
             ("cores", self.cores.to_string()),
             ("memory_bytes", self.memory_bytes.to_string()),
             ("system", self.system.clone()),
+            ("file_system", self.file_system.clone()),
             ("day", self.day.clone()),
         ];
         pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
+}
+
+/// The type of the file system that a folder lies in; `unknown` where the system does not tell.
+pub(super) fn file_system(dir: &Path) -> String {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    type_of_mount(&mounts, &dir).unwrap_or("unknown").to_owned()
+}
+
+/// The type of the innermost mount that `path` lies in, by Linux's list of mounts: the fifth field of a line is the mount's place, the first one
+/// behind a dash its type.
+fn type_of_mount<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
+    let mounted = |line: &'a str| {
+        let (place, kind) = line.split_once(" - ")?;
+        let place = PathBuf::from(unescaped(place.split(' ').nth(4)?));
+        let depth = place.components().count();
+        path.starts_with(&place).then_some((depth, kind.split(' ').next()?))
+    };
+    // Of two mounts in one place the later one is seen; `max_by_key` gives the last.
+    mounts.lines().filter_map(mounted).max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
+}
+
+/// A place as it is: the list has spaces, tabs, line ends and backslashes as octal numbers.
+fn unescaped(place: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .into_iter()
+        .fold(place.to_owned(), |place, (escaped, character)| place.replace(escaped, character))
 }
 
 #[cfg(test)]
@@ -71,7 +103,25 @@ mod tests {
 
     #[test]
     fn facts_are_told() {
-        let pairs = Facts::here().pairs();
+        let pairs = Facts::here(Path::new(".")).pairs();
         assert!(pairs.iter().all(|(name, value)| !name.is_empty() && !value.is_empty()), "{pairs:?}");
+    }
+
+    #[test]
+    fn a_folder_is_in_the_innermost_mount() {
+        let mounts = "27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/a rw\n\
+                      25 27 0:23 / /tmp rw - tmpfs tmpfs rw,size=1k\n\
+                      26 27 0:24 / /tmp/two\\040words rw - xfs /dev/b rw\n\
+                      28 27 0:25 / /tmp rw - ramfs ramfs rw\n\
+                      a line that is none\n";
+        for (path, kind) in [
+            ("/home/a", Some("ext4")),
+            ("/tmpfile", Some("ext4")),
+            ("/tmp/a", Some("ramfs")),
+            ("/tmp/two words/a", Some("xfs")),
+            ("relative", None),
+        ] {
+            assert_eq!(type_of_mount(mounts, Path::new(path)), kind, "{path}");
+        }
     }
 }

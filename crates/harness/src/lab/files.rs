@@ -2,8 +2,12 @@
 //!
 //! The table begins with comment lines that state the claim, parameters, machine, version, commit and seed; the JSON has the same and
 //! the finding, and is what [`super::report`] reads.
+//!
+//! What an earlier run left under these names is removed before the experiment begins, and each file appears whole, the JSON last: what lies
+//! there is of one run, and of one that ended.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Instant;
 
@@ -31,19 +35,41 @@ pub struct Outcome {
 pub fn run(experiment: &Experiment, lab: &mut Lab<'_>, out: &Path) -> Result<Outcome, String> {
     let in_experiment = |error: String| format!("{}: {error}", experiment.id);
     fs::create_dir_all(out).map_err(|error| format!("create {}: {error}", out.display()))?;
+    let paths = SUFFIXES.map(|suffix| out.join(format!("{}.{suffix}", experiment.id)));
+    paths.iter().rev().try_for_each(|path| remove(path))?;
     let since = Instant::now();
-    let finding = (experiment.run)(lab).map_err(in_experiment)?;
+    let finding = (experiment.run)(lab).map_err(in_experiment)?.within_its_rows();
     let seconds = since.elapsed().as_secs_f64();
-    let facts = Facts::here();
+    let facts = Facts::here(lab.dir());
     let svg = shamba_figures::svg(&finding.chart).map_err(in_experiment)?;
     let csv = finding.table.csv(&head(experiment, lab, &facts)).map_err(in_experiment)?;
     let json = result(experiment, lab, &facts, &finding, seconds);
     let text = serde_json::to_string_pretty(&json).map_err(|error| in_experiment(error.to_string()))? + "\n";
-    for (suffix, text) in [("csv", &csv), ("svg", &svg), ("json", &text)] {
-        let path = out.join(format!("{}.{suffix}", experiment.id));
-        fs::write(&path, text).map_err(|error| format!("write {}: {error}", path.display()))?;
+    for (path, text) in paths.iter().zip([&csv, &svg, &text]) {
+        write_whole(path, text)?;
     }
     Ok(Outcome { finding, json })
+}
+
+/// Table, picture and result; the result last.
+const SUFFIXES: [&str; 3] = ["csv", "svg", "json"];
+
+fn remove(path: &Path) -> Result<(), String> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("remove {}: {error}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file that nobody sees in part.
+pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    fs::write(&unfinished, text)
+        .and_then(|()| fs::rename(&unfinished, path))
+        .map_err(|error| format!("write {}: {error}", path.display()))
 }
 
 /// What stands before the rows of a table.
@@ -103,6 +129,8 @@ fn result(experiment: &Experiment, lab: &Lab<'_>, facts: &Facts, finding: &Findi
         "verdict": finding.verdict.name(),
         "why": finding.why,
         "rows": finding.table.rows().len(),
+        "incomparable_rows": finding.incomparable_rows(),
+        "emulated_rows": finding.emulated_rows(),
         "seconds": (seconds * 10.0).round() / 10.0,
         "csv": format!("{}.csv", experiment.id),
         "svg": format!("{}.svg", experiment.id),
@@ -112,4 +140,72 @@ fn result(experiment: &Experiment, lab: &Lab<'_>, facts: &Facts, finding: &Findi
         result.extend(more);
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
+
+    use super::*;
+    use crate::lab::{Paper, Scale, Table, Verdict, report};
+
+    const ENDS: Experiment = Experiment {
+        id: "of-files",
+        paper: Paper::Monkey,
+        place: "Fig 0",
+        title: "a title",
+        claim: "a claim",
+        parameters: |_| vec![Parameter::varied("a parameter", [1, 2])],
+        run: |lab| {
+            let mut table = Table::new(&["seed", "comparable", "emulated"]);
+            table.row(crate::lab::table::row![lab.seed, lab.seed == 1, true]);
+            let points = vec![Point::new(0.0, 1.0), Point::new(1.0, 2.0)];
+            let panel = Panel {
+                title: String::new(),
+                x: Axis::linear("x"),
+                y: Axis::linear("y"),
+                series: vec![Series::new("a series", Style::Line, points)],
+            };
+            let chart = Chart {
+                title: "t".to_owned(),
+                claim: "c".to_owned(),
+                note: "n".to_owned(),
+                panels: vec![panel],
+            };
+            Ok(Finding {
+                ours: "something".to_owned(),
+                verdict: Verdict::Confirmed,
+                why: String::new(),
+                table,
+                chart,
+            })
+        },
+    };
+
+    fn carry_out(experiment: &Experiment, seed: u64, dir: &Path) -> Result<Value, String> {
+        let mut progress = |_: &str| {};
+        let mut lab = Lab::new(dir.join("trees"), Scale::Tiny, seed, &mut progress);
+        run(experiment, &mut lab, &dir.join("out")).map(|outcome| outcome.json)
+    }
+
+    #[test]
+    fn a_result_is_of_one_run_that_ended() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let whole = carry_out(&ENDS, 1, dir.path()).expect("a result");
+        assert_eq!([&whole["verdict"], &whole["incomparable_rows"]], [&json!("confirmed"), &json!(0)]);
+        let short = carry_out(&ENDS, 2, dir.path()).expect("a result");
+        assert_eq!([&short["verdict"], &short["incomparable_rows"]], [&json!("partly"), &json!(1)]);
+        assert_eq!(short["emulated_rows"], 1);
+        let mut names: Vec<_> = fs::read_dir(dir.path().join("out"))
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["of-files.csv", "of-files.json", "of-files.svg"]);
+        let fails = Experiment { run: |_| Err("it cannot".to_owned()), ..ENDS };
+        let error = carry_out(&fails, 1, dir.path()).expect_err("it cannot");
+        assert_eq!(error, "of-files: it cannot");
+        let error = report(&dir.path().join("out")).map(|_| ()).expect_err("nothing is left to report");
+        assert!(error.contains("no results"), "{error}");
+    }
 }

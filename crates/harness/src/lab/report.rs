@@ -1,38 +1,55 @@
 //! The report: a page of all results in a folder, what did not reproduce first.
 //!
 //! Reads every `*.json` that [`super::run`] left there and writes `index.html`, for a browser, and `README.md`, for a repository.
-//! Both show the pictures beside them by name; nothing is fetched from anywhere.
+//! Both show the pictures beside them by name; nothing is fetched from anywhere. A page of that name that is not of ours stays as it is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::experiment::{Paper, Verdict};
 use super::experiments;
-use super::files::SCHEMA;
+use super::files::{SCHEMA, write_whole};
+
+/// What every page of ours has, and no other is overwritten.
+const MARK: &str = "<!-- made by shamba lab report: do not edit -->";
 
 /// Writes the report of `dir`; the paths of what it wrote and how many results it holds.
 ///
 /// # Errors
-/// A folder without results, a result that is damaged: which file; what cannot be read or written.
+/// A folder without results, a result that is damaged, a page of others where ours would be: which file; what cannot be read or written.
 pub fn report(dir: &Path) -> Result<(Vec<PathBuf>, usize), String> {
     let results = read(dir)?;
     if results.is_empty() {
         return Err(format!("{}: no results of experiments are there", dir.display()));
     }
     let sections = sections(&results);
-    let mut written = Vec::new();
-    for (name, text) in
-        [("index.html", html(&results, &sections)), ("README.md", markdown(&results, &sections))]
-    {
-        let path = dir.join(name);
-        fs::write(&path, text).map_err(|error| format!("write {}: {error}", path.display()))?;
-        written.push(path);
+    let pages = [("index.html", html(&results, &sections)), ("README.md", markdown(&results, &sections))]
+        .map(|(name, text)| (dir.join(name), text));
+    pages.iter().try_for_each(|(path, _)| is_free_or_ours(path))?;
+    for (path, text) in &pages {
+        write_whole(path, text)?;
     }
-    Ok((written, results.len()))
+    Ok((pages.map(|(path, _)| path).to_vec(), results.len()))
+}
+
+/// Refuses a page that somebody else wrote.
+fn is_free_or_ours(path: &Path) -> Result<(), String> {
+    match fs::read_to_string(path) {
+        Ok(text) if text.contains(MARK) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() != ErrorKind::InvalidData => {
+            Err(format!("read {}: {error}", path.display()))
+        }
+        _ => Err(format!(
+            "{}: is not a report of ours and stays as it is; move it, or the results",
+            path.display()
+        )),
+    }
 }
 
 /// A result as it was written.
@@ -45,6 +62,29 @@ struct Entry {
 impl Entry {
     fn text(&self, name: &str) -> &str {
         self.json[name].as_str().unwrap_or_default()
+    }
+
+    /// How it came about, and what is not as in the paper: emulated devices, smaller trees.
+    fn circumstances(&self) -> String {
+        let count = |name: &str| self.json[name].as_u64().unwrap_or(0);
+        let fact = |name: &str| self.json["machine"][name].as_str().unwrap_or("unknown");
+        let mut text = format!(
+            "Scale {}, seed {}, commit {}, {}, {:.0} s",
+            self.text("scale"),
+            count("seed"),
+            fact("commit"),
+            fact("day"),
+            self.json["seconds"].as_f64().unwrap_or(0.0)
+        );
+        for (name, what) in [
+            ("emulated_rows", "on an emulated device"),
+            ("incomparable_rows", "not comparable: fewer levels or runs"),
+        ] {
+            if count(name) > 0 {
+                let _ = write!(text, "; {} of {} rows {what}", count(name), count("rows"));
+            }
+        }
+        text
     }
 
     fn is_of(&self, paper: Paper) -> bool {
@@ -138,7 +178,7 @@ const INTRODUCTION: &str = "Each claim of the papers beside what this engine doe
 
 fn markdown(results: &[Entry], sections: &[(Verdict, Vec<&Entry>)]) -> String {
     let mut text = format!(
-        "# The papers' experiments\n\n{INTRODUCTION}\n\nMade by `shamba lab all` and `shamba lab report`; do not edit.\n\n"
+        "{MARK}\n# The papers' experiments\n\n{INTRODUCTION}\n\nMade by `shamba lab all` and `shamba lab report`; do not edit.\n\n"
     );
     text.push_str("| paper | not here | partly | confirmed |\n|---|---|---|---|\n");
     for (paper, [not_here, partly, confirmed]) in summary(results) {
@@ -175,6 +215,7 @@ fn markdown(results: &[Entry], sections: &[(Verdict, Vec<&Entry>)]) -> String {
                     })
                     .collect();
             let _ = writeln!(text, "- Parameters: {}", of.join("; "));
+            let _ = writeln!(text, "- {}", entry.circumstances());
             let id = &entry.id;
             let _ = writeln!(text, "- `shamba lab run {id}`, [table]({id}.csv)\n\n![{id}]({id}.svg)");
         }
@@ -229,12 +270,13 @@ fn html(results: &[Entry], sections: &[(Verdict, Vec<&Entry>)]) -> String {
             }
             let _ = writeln!(
                 body,
-                "</ul><p><code>shamba lab run {id}</code> · <a href=\"{id}.csv\">table</a></p></section>"
+                "</ul><p class=\"circumstances\">{}</p><p><code>shamba lab run {id}</code> · <a href=\"{id}.csv\">table</a></p></section>",
+                escape(&entry.circumstances())
             );
         }
     }
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+        "<!doctype html>\n{MARK}\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>The papers&#39; experiments</title>\n<style>{STYLE}</style></head>\n<body>\n{body}</body></html>\n"
     )
@@ -244,7 +286,7 @@ const STYLE: &str = "body{font:16px/1.5 sans-serif;max-width:980px;margin:1em au
 img{max-width:100%;height:auto;border:1px solid #ddd}table{border-collapse:collapse}td,th{padding:.2em .8em;\
 border-bottom:1px solid #ddd;text-align:left}section{margin:0 0 3em}.claim{border-left:4px solid #0072b2;padding-left:.8em}\
 .parameters{display:flex;flex-wrap:wrap;gap:.2em 1.4em;list-style:none;padding:0;font-size:14px;color:#555}\
-.parameters .varied{font-weight:bold}nav a{white-space:nowrap;margin-right:.6em}";
+.parameters .varied{font-weight:bold}.circumstances{font-size:14px;color:#555}nav a{white-space:nowrap;margin-right:.6em}";
 
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -267,8 +309,10 @@ mod tests {
     fn write(dir: &Path, id: &str, verdict: &str) {
         let json = serde_json::json!({
             "schema": SCHEMA, "id": id, "paper": "Monkey", "place": "Fig 0", "title": "a < b", "claim": "c",
-            "ours": "d", "verdict": verdict, "why": "e", "scale": "quick", "seed": 1,
-            "parameters": [{ "name": "n", "role": "varied", "value": "1, 2" }], "machine": { "cores": "2" },
+            "ours": "d", "verdict": verdict, "why": "e", "scale": "quick", "seed": 1, "seconds": 2.3,
+            "rows": 9, "emulated_rows": 7, "incomparable_rows": 0,
+            "parameters": [{ "name": "n", "role": "varied", "value": "1, 2" }],
+            "machine": { "cores": "2", "commit": "0123abc", "day": "2026-01-02" },
         });
         fs::write(dir.join(format!("{id}.json")), json.to_string()).expect("written");
     }
@@ -286,8 +330,26 @@ mod tests {
             let text = fs::read_to_string(&path).expect("read");
             let at = |id: &str| text.find(&format!("lab run {id}")).expect("named");
             assert!(at("two") < at("one"), "{}", path.display());
+            let told =
+                "Scale quick, seed 1, commit 0123abc, 2026-01-02, 2 s; 7 of 9 rows on an emulated device";
+            assert_eq!(text.matches(told).count(), 2, "{}", path.display());
+            assert!(!text.contains("not comparable"), "{}", path.display());
         }
+        report(dir.path()).expect("a report of ours is written again");
         assert!(fs::read_to_string(dir.path().join("index.html")).expect("read").contains("a &lt; b"));
+    }
+
+    #[test]
+    fn a_page_of_others_stays() {
+        for name in ["README.md", "index.html"] {
+            let dir = tempfile::tempdir().expect("a directory");
+            write(dir.path(), "one", "confirmed");
+            fs::write(dir.path().join(name), "a page of others").expect("written");
+            let error = report(dir.path()).map(|_| ()).expect_err("it would be lost");
+            assert!(error.contains(name), "{error}");
+            assert_eq!(fs::read(dir.path().join(name)).expect("read"), b"a page of others");
+            assert_eq!(fs::read_dir(dir.path()).expect("read").count(), 2, "nothing was written");
+        }
     }
 
     #[test]

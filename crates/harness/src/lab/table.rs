@@ -119,6 +119,12 @@ impl Table {
         &self.rows
     }
 
+    /// How many rows say `flag` in the column of that name; none without such a column.
+    pub fn flagged(&self, column: &str, flag: bool) -> usize {
+        let Some(place) = self.columns.iter().position(|name| *name == column) else { return 0 };
+        self.rows.iter().filter(|row| row.get(place) == Some(&Cell::Flag(flag))).count()
+    }
+
     /// The table as CSV, each line of `head` before it as a comment.
     ///
     /// # Errors
@@ -155,6 +161,15 @@ mod tests {
         table.row(row!["c", f64::NAN, None::<u64>]);
         let csv = table.csv(&[("seed".to_owned(), "1".to_owned())]).expect("written");
         assert_eq!(csv, "# seed: 1\ndevice,gain_share,levels\n\"a, b\",0.123457,5\nc,,\n");
+    }
+
+    #[test]
+    fn flags_are_counted_by_their_column() {
+        let mut table = Table::new(&["comparable", "emulated"]);
+        table.row(row![true, true]);
+        table.row(row![false, true]);
+        assert_eq!([table.flagged("comparable", false), table.flagged("emulated", true)], [1, 2]);
+        assert_eq!([table.flagged("emulated", false), table.flagged("other", true)], [0, 0]);
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Lays a tree down: in memory for devices that are there or emulated, otherwise below the working directory.
+    /// Lays a tree down: in memory for devices that are there or emulated, otherwise below the laboratory's folder.
     ///
     /// # Errors
     /// What the engine says.

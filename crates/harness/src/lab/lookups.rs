@@ -61,6 +61,17 @@ pub(super) struct Spread {
 }
 
 impl Spread {
+    /// What one of `each` things takes in nanoseconds, if `batch` does so many and is called `batches` times: the median batch, as others may have the
+    /// processor in some.
+    pub fn median_ns(batches: usize, each: usize, mut batch: impl FnMut(usize)) -> f64 {
+        let of_batch = |number| {
+            let since = Instant::now();
+            batch(number);
+            since.elapsed().as_nanos() as f64 / each.max(1) as f64
+        };
+        Self::of((0..batches).map(of_batch).collect()).median
+    }
+
     /// Of values in any order; of none it is 0.
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
@@ -107,6 +118,8 @@ impl Side {
 /// What lookups spend their time with, in parts of all of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parts {
+    /// Nanoseconds of a lookup that hashing takes.
+    pub hash_ns: f64,
     pub hash: f64,
     pub probe: f64,
     pub index: f64,
@@ -143,26 +156,63 @@ pub(super) fn compare(
     Ok(sides.iter().zip(&before).zip(repeats).map(side).collect())
 }
 
-/// What the lookups of `db` spend their time with, by the engine's timers, which take time themselves.
+/// What the lookups of `db` spend their time with, by the engine's timers, which take time themselves, some of it for every filter. Disturbed batches
+/// are left out as long as an eighth is left: this is one side's alone.
 ///
 /// # Errors
 /// As [`compare`].
 pub(super) fn parts(lab: &Lab<'_>, tree: &Tree, db: &Db, questions: &Questions) -> Result<Parts, String> {
     let mut asker = Asker::new(tree, questions, lab.seed ^ 2, repeat_most(lab.scale));
+    let (mut quiet, mut disturbed) = (Timed::default(), Timed::default());
+    let waiting = Waiting::of_this_thread();
+    let begin = Instant::now();
+    let mut done = 0;
     db.set_timers(true);
-    let before = db.stats();
-    asker.rounds(&[db], questions.lookups)?;
-    let stats = db.stats().since(&before);
+    while done < questions.lookups && (done == 0 || begin.elapsed() < asker.repeat_most) {
+        let batch = (BATCH as u64).min(questions.lookups - done);
+        let (before, waited_before_ns) = (db.stats(), waiting.ns());
+        asker.rounds(&[db], batch)?;
+        let is_quiet = waiting.ns().saturating_sub(waited_before_ns) <= WAITED_MOST_NS;
+        if is_quiet { &mut quiet } else { &mut disturbed }.add(&db.stats().since(&before));
+        done += batch;
+    }
     db.set_timers(false);
-    let all = stats.hash_ns + stats.probe_ns + stats.index_ns + stats.data_ns + stats.other_ns;
-    let part = |ns: u64| ns as f64 / all.max(1) as f64;
-    Ok(Parts {
-        hash: part(stats.hash_ns),
-        probe: part(stats.probe_ns),
-        index: part(stats.index_ns),
-        data: part(stats.data_ns),
-        other: part(stats.other_ns),
-    })
+    Ok(if 8 * quiet.lookups < disturbed.lookups { disturbed } else { quiet }.parts())
+}
+
+/// The engine's timers, over some batches.
+#[derive(Default)]
+struct Timed {
+    lookups: u64,
+    hash_ns: u64,
+    probe_ns: u64,
+    index_ns: u64,
+    data_ns: u64,
+    other_ns: u64,
+}
+
+impl Timed {
+    fn add(&mut self, stats: &Stats) {
+        self.lookups += stats.lookups;
+        self.hash_ns += stats.hash_ns;
+        self.probe_ns += stats.probe_ns;
+        self.index_ns += stats.index_ns;
+        self.data_ns += stats.data_ns;
+        self.other_ns += stats.other_ns;
+    }
+
+    fn parts(&self) -> Parts {
+        let all = self.hash_ns + self.probe_ns + self.index_ns + self.data_ns + self.other_ns;
+        let part = |ns: u64| ns as f64 / all.max(1) as f64;
+        Parts {
+            hash_ns: self.hash_ns as f64 / self.lookups.max(1) as f64,
+            hash: part(self.hash_ns),
+            probe: part(self.probe_ns),
+            index: part(self.index_ns),
+            data: part(self.data_ns),
+            other: part(self.other_ns),
+        }
+    }
 }
 
 /// Lookups, and what they took on each side.

@@ -32,15 +32,5 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         EXPERIMENT.claim,
         "Seven filters of one probe over the same 10,000 keys of 512 B, 10 bits per key together; bars: two standard errors.",
     );
-    against_paper(lab, &CLAIMED, UNITS, texts, why)
-}
-
-fn why(outside: &[&str]) -> String {
-    match outside.is_empty() {
-        true => String::new(),
-        false => format!(
-            "Outside: {}. The paper asked one filter 100,000 times; ours are several.",
-            outside.join(", ")
-        ),
-    }
+    against_paper(lab, &CLAIMED, UNITS, texts)
 }

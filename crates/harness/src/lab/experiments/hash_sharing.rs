@@ -2,6 +2,7 @@
 //! tables.
 
 mod breakdown;
+mod claims;
 mod depth;
 mod empty_share;
 mod fig1;

@@ -5,18 +5,20 @@
 
 use shamba::DigestKind;
 use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
+use shamba_filter::measured;
 use shamba_model::sharing::{LookupShape, LookupTimes};
 
-use super::hashes::{Hash, hash_ns};
+use super::hashes::{Hash, beside_paper, hash_ns};
 use crate::lab::lookups::{Parts, Questions, Side, Spread, compare, parts};
 use crate::lab::table::{Cell, row};
-use crate::lab::tree::Tree;
+use crate::lab::tree::{Spec, Tree};
 use crate::lab::{Device, Lab, Table};
+use crate::layered::Shape;
 
 /// What probing one filter takes in the model.
 pub(super) const PROBE_NS: f64 = 20.0;
-/// The rate of a filter with ten bits per key.
-pub(super) const FPR: f64 = 0.0082;
+/// The paper's rate of a filter with ten bits per key.
+pub(super) const PAPER_FPR: f64 = 0.0082;
 /// What reading a page from memory takes in the model.
 const MEMORY_PAGE_NS: f64 = 160.0;
 
@@ -33,8 +35,14 @@ pub(super) struct Gain {
     pub shared: Side,
     /// What the baseline spends its time with.
     pub parts: Parts,
-    /// By Equation 8.
+    /// What one hash takes by itself.
+    pub hash_ns: Option<f64>,
+    /// What hashing takes of a lookup with one digest, by the engine's timers.
+    pub shared_hash_ns: f64,
+    /// By Equation 8, with the rate of such filters.
     pub model: Option<f64>,
+    /// The same with the rate that these filters had: those of few keys are better.
+    pub model_as_measured: Option<f64>,
     shape: [Cell; 4],
 }
 
@@ -55,14 +63,32 @@ impl Gain {
         let shared = tree.open(device, &[])?;
         let sides = compare(lab, tree, &[&unshared, &shared], questions)?;
         let of_parts = Questions { lookups: (questions.lookups / 4).max(500), ..questions.clone() };
+        let shared_hash_ns = parts(lab, tree, &shared, &of_parts)?.hash_ns;
         let parts = parts(lab, tree, &unshared, &of_parts)?;
         let [baseline, shared] = <[Side; 2]>::try_from(sides).map_err(|_| "two sides were asked")?;
         let tree_shape = tree.spec.shape;
         let runs = u64::from(tree_shape.inner_runs) * u64::from(tree_shape.levels - 1)
             + u64::from(tree_shape.last_runs);
         let shape = baseline.shape(tree_shape.levels, runs);
-        let model = model(tree, device, questions.empty_fraction);
-        Ok(Self { series: series.to_owned(), x, x_value, baseline, shared, parts, model, shape })
+        let hash_ns = hash_of(tree.spec.digest).map(|hash| hash_ns(hash, tree.spec.key_bytes, 3).median);
+        let nominal = measured::fpr(tree.spec.bits.layout, tree.spec.bits.per_key);
+        let [model, model_as_measured] = [nominal, false_positives(&baseline)].map(|fpr| {
+            hash_ns.and_then(|hash_ns| model(&tree.spec, device, (fpr, questions.empty_fraction), hash_ns))
+        });
+        let series = series.to_owned();
+        Ok(Self {
+            series,
+            x,
+            x_value,
+            baseline,
+            shared,
+            parts,
+            hash_ns,
+            shared_hash_ns,
+            model,
+            model_as_measured,
+            shape,
+        })
     }
 
     /// The share of time saved.
@@ -70,30 +96,60 @@ impl Gain {
         self.shared.gain_over(&self.baseline)
     }
 
-    /// The time that one filter more costs without sharing beyond what it costs with it.
-    pub fn hash_ns_per_filter(&self) -> f64 {
-        let filters = self.baseline.per_lookup(self.baseline.stats.filters_consulted);
-        (self.baseline.ns.median - self.shared.ns.median) / (filters - 1.0).max(1e-9)
+    /// Hashes of a lookup without sharing.
+    pub fn hashes(&self) -> f64 {
+        self.baseline.per_lookup(self.baseline.stats.hashes)
+    }
+
+    /// Filters that a lookup asks.
+    pub fn filters(&self) -> f64 {
+        self.baseline.per_lookup(self.baseline.stats.filters_consulted)
+    }
+
+    /// The filters' answers that were false positives, of all.
+    pub fn false_positives(&self) -> f64 {
+        false_positives(&self.baseline)
+    }
+
+    /// What the baseline's time is made of at this point, and what the paper's hash takes here: why a gain is as large as it is.
+    pub fn because(&self) -> String {
+        let hash_ns = self.hash_ns.unwrap_or_default();
+        format!(
+            "A lookup without sharing takes {:.0} ns there, of which {:.1} hashes of {hash_ns:.0} ns are {}, false positives {:.2} % of its filters' \
+             answers. {}",
+            self.baseline.ns.median,
+            self.hashes(),
+            percent(self.hashes() * hash_ns / self.baseline.ns.median.max(1.0)),
+            100.0 * self.false_positives(),
+            beside_paper()
+        )
     }
 }
 
-/// The gain by Equation 8 for what hashing takes here.
-fn model(tree: &Tree, device: Device, empty_fraction: f64) -> Option<f64> {
-    let spec = &tree.spec;
-    let shape = LookupShape {
-        tiering: spec.shape.inner_runs > 1,
-        size_ratio: spec.shape.size_ratio,
-        levels: spec.shape.levels,
-        fpr: FPR,
-        empty_fraction,
+/// The gain by Equation 8 for what hashing takes here; none for the machine's own disk, which has no time in the model, and for levels of other than
+/// one or T runs, which Equations 4 and 6 do not know.
+fn model(spec: &Spec, device: Device, (fpr, empty_fraction): (f64, f64), hash_ns: f64) -> Option<f64> {
+    if matches!(device, Device::Disk | Device::PageCache) {
+        return None;
+    }
+    let shape = model_shape(spec.shape, (fpr, empty_fraction))?;
+    let page_ns = device.read_ns().map_or(MEMORY_PAGE_NS, |ns| ns as f64);
+    shape.gain(&LookupTimes { hash_ns, probe_ns: PROBE_NS, page_ns }).ok()
+}
+
+fn false_positives(side: &Side) -> f64 {
+    side.stats.false_positives as f64 / side.stats.filters_consulted.max(1) as f64
+}
+
+/// A tree as Equations 4 and 6 have it.
+fn model_shape(shape: Shape, (fpr, empty_fraction): (f64, f64)) -> Option<LookupShape> {
+    let Shape { size_ratio, levels, inner_runs, last_runs } = shape;
+    let tiering = match (f64::from(inner_runs), f64::from(last_runs)) {
+        (1.0, 1.0) => false,
+        (inner, last) if inner == size_ratio && last == size_ratio => true,
+        _ => return None,
     };
-    let times = LookupTimes {
-        hash_ns: hash_ns(hash_of(spec.digest)?, spec.key_bytes, 3).median,
-        probe_ns: PROBE_NS,
-        page_ns: device.read_ns().map_or(MEMORY_PAGE_NS, |ns| ns as f64),
-    };
-    // The machine's own disk has no time in the model.
-    if matches!(device, Device::Disk | Device::PageCache) { None } else { shape.gain(&times).ok() }
+    Some(LookupShape { tiering, size_ratio, levels, fpr, empty_fraction })
 }
 
 /// The paper's name of a digest's function.
@@ -124,7 +180,12 @@ pub(super) fn table(x_name: &'static str, gains: &[Gain]) -> Table {
         "gain_least_share",
         "gain_most_share",
         "gain_model_share",
+        "gain_model_as_measured_share",
         "speedup",
+        "lookups",
+        "hash_ns",
+        "hash_ns_per_get_baseline",
+        "hash_ns_per_get_shared",
         "hashes_per_get_baseline",
         "hashes_per_get_shared",
         "filters_per_get",
@@ -156,7 +217,12 @@ pub(super) fn table(x_name: &'static str, gains: &[Gain]) -> Table {
             gain.least,
             gain.most,
             point.model,
+            point.model_as_measured,
             base.ns.median / shared.ns.median,
+            base.stats.lookups,
+            point.hash_ns,
+            point.parts.hash_ns,
+            point.shared_hash_ns,
             base.per_lookup(base.stats.hashes),
             shared.per_lookup(shared.stats.hashes),
             base.per_lookup(base.stats.filters_consulted),
@@ -212,5 +278,26 @@ pub(super) fn chart(title: &str, claim: &str, note: &str, x: Axis, gains: &[Gain
 
 /// `12 %`.
 pub(super) fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
+    // Without the sign of a zero.
+    format!("{:.0} %", (100.0 * share).round() + 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_knows_one_run_a_level_or_as_many_as_the_ratio() {
+        let mut spec = Spec::leveled(1_000, (16, 64), 4.0, 3);
+        for (runs, is_tiering) in [(1, Some(false)), (2, None), (4, Some(true)), (7, None)] {
+            (spec.shape.inner_runs, spec.shape.last_runs) = (runs, runs);
+            let shape = model_shape(spec.shape, (0.01, 1.0));
+            assert_eq!(shape.map(|shape| shape.tiering), is_tiering, "{runs} runs");
+            let gain = |device, fpr| model(&spec, device, (fpr, 1.0), 200.0);
+            assert_eq!(gain(Device::Pcie, 0.01).is_some(), is_tiering.is_some());
+            // More false positives leave less to save; the machine's own disk has no time.
+            assert!(is_tiering.is_none() || gain(Device::Pcie, 0.01) < gain(Device::Pcie, 0.001));
+            assert_eq!(gain(Device::Disk, 0.01), None);
+        }
+    }
 }

@@ -511,6 +511,14 @@ impl std::fmt::Debug for Keyspace {
 }
 
 impl Keyspace {
+    /// Whether a keyspace may have this name, for those who would know before they make one.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty name or one over 255 bytes.
+    pub fn check_name(name: &str) -> Result<()> {
+        crate::ids::check_keyspace_name(name)
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.keyspace.name

@@ -1,8 +1,26 @@
-//! The engine's numbers, each its own type so that two cannot be swapped.
+//! The engine's numbers, each its own type so that two cannot be swapped, and what a keyspace may be called.
 //!
 //! All files of a database draw from one counter, so a file number is never used twice.
 
 use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// The longest name of a keyspace.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Whether a keyspace may have this name.
+///
+/// # Errors
+/// `Invalid` if not.
+pub(crate) fn check_keyspace_name(name: &str) -> Result<()> {
+    match name.len() {
+        1..=NAME_BYTES_MAX => Ok(()),
+        bytes => {
+            Err(Error::invalid(format!("a keyspace's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")))
+        }
+    }
+}
 
 /// A keyspace (column family). 0 is the default one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

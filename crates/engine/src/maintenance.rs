@@ -12,7 +12,7 @@ use crate::compaction::output::Output;
 use crate::core::{Core, KeyspaceCore, Writing, lock};
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::ids::{KeyspaceId, LogNo};
+use crate::ids::{KeyspaceId, LogNo, check_keyspace_name};
 use crate::memtable::ChunkedMemtable;
 use crate::planted::{Defect, is_planted};
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
@@ -20,9 +20,6 @@ use crate::version::manifest::ManifestWriter;
 use crate::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 use crate::wal::{OpRef, WalWriter};
 use crate::write::batch::check_op;
-
-/// The longest name of a keyspace.
-const NAME_BYTES_MAX: usize = 255;
 
 impl Db {
     /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level 0 that merges bring down: a
@@ -90,12 +87,7 @@ impl Core {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::closed());
         }
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            let bytes = name.len();
-            return Err(Error::invalid(format!(
-                "a keyspace's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}"
-            )));
-        }
+        check_keyspace_name(name)?;
         let find = || self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned();
         if let Some(keyspace) = find() {
             return Ok(keyspace);

@@ -13,7 +13,8 @@
 //! between `begin` and `commit`, `err KIND message`. `in` holds for its own line only: a line that fails cannot send
 //! the next one elsewhere. A
 //! line that got `err` has no effect and the others go on; the exit code is then that of the first one. A keyspace is made
-//! once a write to it is due and known to be one that can be done: at the commit, between `begin` and `commit`. The
+//! once a write to it is due and known to be one that can be done: at the commit, between `begin` and `commit`. (A commit
+//! that then fails, for lack of space say, may leave keyspaces that it made, without anything in them.) The
 //! end of input closes the database cleanly. A `begin` that is still open then is an error of its line:
 //! input that was cut off must not pass for input that was stored. No input at all makes no database.
 
@@ -284,7 +285,8 @@ impl<'a> Session<'a> {
     fn write(&mut self, keyspace: Option<&[u8]>, write: Write) -> Result<Cow<'static, str>, Refusal> {
         let name = Self::name(keyspace)?;
         if !self.is_there(name) {
-            // Judged where it does not matter, before a keyspace is made for it.
+            // Judged where it does not matter, before a keyspace is made for it or another of the same batch.
+            Keyspace::check_name(name)?;
             let own = self.keyspace(OWN)?;
             let mut trial = self.db.batch();
             write.queue(&mut trial, &own);

@@ -199,12 +199,23 @@ fn a_keyspace_is_made_for_writes_that_are_done_and_no_others() {
     let stats = crate::support::run(["stats", &db, "--json"]).json();
     assert_eq!(stats["keyspaces"], serde_json::json!(["default", "fifth", "sixth"]));
     assert_eq!(run_with(["batch", &db], b"in fifth get a\nget z\n").ok(), "value 1\nvalue 1\n");
-    // A name that cannot be is refused when it is to be made.
+    // A name that cannot be is refused at once, and no other is made for a commit that has it.
     let name = "n".repeat(256);
-    let run =
-        run_with(["batch", &db], format!("in {name} put a 1\nbegin\nin {name} put a 1\ncommit\n").as_bytes());
+    let run = run_with(
+        ["batch", &db],
+        format!(
+            "in {name} put a 1\nbegin\nin eighth put {long} 1\nin ninth put a 1\nin {name} put a 1\ncommit\n"
+        )
+        .as_bytes(),
+    );
     let replies: Vec<&str> = run.out.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
-    assert_eq!(replies, ["err", "ok", "queued", "err"]);
+    assert_eq!(replies, ["err", "ok", "queued", "queued", "err", "err"]);
+    let input = format!("begin\nin tenth put a 1\nin {name} put a 1\nin  put a 1\ncommit\n");
+    let run = run_with(["batch", &db], input.as_bytes());
+    let replies: Vec<&str> = run.out.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(replies, ["ok", "queued", "err", "err", "ok"]);
+    let stats = crate::support::run(["stats", &db, "--json"]).json();
+    assert_eq!(stats["keyspaces"], serde_json::json!(["default", "fifth", "sixth", "tenth"]));
 }
 
 #[test]

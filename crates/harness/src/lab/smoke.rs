@@ -106,7 +106,9 @@ fn end_to_end(experiment: &Experiment) -> Result<(), String> {
     check_result(&outcome, &read("json")?)?;
     let picture = read("svg")?;
     let picture = roxmltree::Document::parse(&picture).map_err(|error| format!("the picture: {error}"))?;
-    ensure(picture.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")), || "no picture".to_owned())?;
+    ensure(picture.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")), || {
+        "no picture".to_owned()
+    })?;
     let is_drawn =
         |panel: &shamba_figures::Panel| panel.series.iter().any(|series| !series.points.is_empty());
     ensure(outcome.finding.chart.panels.iter().all(is_drawn), || "a panel shows nothing".to_owned())

@@ -97,8 +97,8 @@ impl Soak<'_> {
         let seed = mixed(self.seed, number);
         eprintln!("life {number}: {kind:?}, seed {seed}; again: {again}");
         let lived = match kind {
-            Kind::Faults => faults(seed),
-            Kind::Kills => self.kills(seed, number),
+            Kind::Faults => caught(|| faults(seed)),
+            Kind::Kills => caught(|| self.kills(seed, number)),
             Kind::Threads => caught(|| Ok(threads(seed))),
             Kind::Closes => caught(|| Ok(closes(seed))),
             Kind::Storms => caught(|| Ok(storms(seed))),

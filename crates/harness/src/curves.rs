@@ -259,18 +259,21 @@ fn curves_of(
     for (workload, name, points) in &curves {
         let baseline = curves.iter().find(|(other, name, _)| other == workload && *name == "baseline");
         let Some((_, _, baseline)) = baseline else { continue };
-        let ratio = memory_ratio(baseline, points);
+        let Some(ratio) = memory_ratio(baseline, points) else { continue };
         print(&format!(
             "{{\"schema\":\"memory-curves-summary/1\",\"entry_bytes\":{},\"size_ratio\":{size_ratio},\
              \"workload\":\"{}\",\"empty_fraction\":{},\"configuration\":\"{name}\",\
-             \"memory_ratio\":{:.3},\"most_ratio\":{:.3},\"most_at_bytes\":{:.0},\"compared\":{}}}",
+             \"memory_ratio\":{:.3},\"most_ratio\":{:.3},\"most_at_bytes\":{:.0},\
+             \"points\":{},\"more_at\":{},\"less_at\":{}}}",
             items.entry_bytes,
             workload.spread.name(),
             workload.empty_fraction,
             ratio.mean,
             ratio.most,
             ratio.most_at_bytes,
-            ratio.compared
+            ratio.points,
+            ratio.more_at,
+            ratio.less_at
         ));
     }
     for (_, dir) in filled {

@@ -3,7 +3,7 @@
 use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
 
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART, names};
-use super::figure::{percent, table};
+use super::figure::{percent, table, time_saved};
 use super::measure::{Comparison, Effort, Reading, Setting};
 use super::modules::MEMORY_SHARE;
 use super::trees::Extent;
@@ -24,11 +24,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Emulated devices keep their files in memory.
-fn extent(scale: Scale) -> Extent {
-    Extent { entries: scale.count(1_000_000, 2_000_000, 2_000_000), ..Extent::at(scale.min(Scale::Quick)) }
-}
-
 fn parameters(scale: Scale) -> Vec<Parameter> {
     let own = [
         Parameter::varied("device", DEVICES.map(Device::name)),
@@ -37,13 +32,13 @@ fn parameters(scale: Scale) -> Vec<Parameter> {
         Parameter::fixed("empty fraction", EMPTY),
         Parameter::fixed("lookups a repeat, at most", Effort::timed(scale).lookups),
     ];
-    own.into_iter().chain(extent(scale).parameters()).collect()
+    own.into_iter().chain(Extent::emulated(scale).parameters()).collect()
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let setting = |device| Setting { memory_share: MEMORY_SHARE, empty_fraction: EMPTY, device };
     let comparison = Comparison {
-        extent: extent(lab.scale),
+        extent: Extent::emulated(lab.scale),
         approaches: APPROACHES.to_vec(),
         settings: DEVICES.map(setting).to_vec(),
         effort: Effort::timed(lab.scale),
@@ -76,14 +71,9 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
 
 const WHY: &str = "Where a read takes no longer than what the processor does for it, fewer or smaller reads hardly show; and a key that is there reads every module.";
 
-/// The share of time that an approach saves on a device: of each repeat.
+/// The share of time that an approach saves on a device.
 fn gain(readings: &[Reading], name: &str, device: Device) -> Spread {
-    let ns = |name: &str| {
-        let is_it = |reading: &&Reading| reading.approach.name == name && reading.setting.device == device;
-        readings.iter().find(is_it).map_or(&[][..], |reading| &reading.repeats_ns)
-    };
-    let gains = ns(name).iter().zip(ns(STATE_OF_THE_ART.name)).map(|(idea, baseline)| 1.0 - idea / baseline);
-    Spread::of(gains.collect())
+    time_saved(readings, STATE_OF_THE_ART.name, name, |setting| setting.device == device)
 }
 
 /// The name without its latency.
@@ -96,9 +86,9 @@ fn chart(readings: &[Reading]) -> Chart {
     let at = |device: Device| DEVICES.iter().position(|other| *other == device).unwrap_or(0) as f64;
     let times = APPROACHES.iter().map(|approach| {
         let of_it = readings.iter().filter(|reading| reading.approach.name == approach.name);
-        let points = of_it.map(|reading| {
-            let Spread { median, least, most } = reading.ns;
-            Point::between(at(reading.setting.device), median / 1e3, least / 1e3, most / 1e3)
+        let points = of_it.filter_map(|reading| {
+            let Spread { median, least, most } = reading.ns()?;
+            Some(Point::between(at(reading.setting.device), median / 1e3, least / 1e3, most / 1e3))
         });
         Series::new(approach.name, Style::Line, points.collect())
     });

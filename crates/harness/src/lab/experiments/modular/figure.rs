@@ -3,8 +3,9 @@
 use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
 
 use super::approaches::Approach;
-use super::measure::Reading;
-use crate::curves::ratio::{self, memory_ratio};
+use super::measure::{Reading, Setting};
+use crate::curves::ratio::{self, Ratio, memory_ratio};
+use crate::lab::lookups::Spread;
 use crate::lab::table::row;
 use crate::lab::{Table, Verdict};
 
@@ -30,6 +31,9 @@ pub(super) fn table(readings: &[Reading]) -> Table {
         "residency",
         "skipping",
         "device",
+        "entries",
+        "entry_bytes",
+        "file_bytes",
         "memory_share",
         "memory_bytes",
         "empty_fraction",
@@ -61,6 +65,9 @@ pub(super) fn table(readings: &[Reading]) -> Table {
             approach.residency,
             approach.skipping,
             reading.setting.device.name(),
+            reading.extent.entries,
+            reading.extent.entry_bytes,
+            reading.extent.file_bytes,
             reading.setting.memory_share,
             reading.memory_bytes,
             reading.setting.empty_fraction,
@@ -75,9 +82,9 @@ pub(super) fn table(readings: &[Reading]) -> Table {
             reading.per_lookup(stats.modules_tested),
             reading.per_lookup(stats.modules_skipped),
             reading.per_lookup(stats.false_positives),
-            reading.ns.median,
-            reading.ns.least,
-            reading.ns.most,
+            reading.ns().map(|ns| ns.median),
+            reading.ns().map(|ns| ns.least),
+            reading.ns().map(|ns| ns.most),
             stats.deepest_level,
             stats.runs,
             reading.is_comparable(),
@@ -136,6 +143,24 @@ pub(super) fn io_panel<'a>(
         x: over.axis(),
         y: Axis::from_zero("I/Os a lookup"),
         series: measured.chain(modelled).collect(),
+    }
+}
+
+/// A panel of the time of lookups over the share of empty ones.
+pub(super) fn time_panel<'a>(title: &str, readings: impl Iterator<Item = &'a Reading> + Clone) -> Panel {
+    let of = |approach: &Approach| {
+        let of_it = readings.clone().filter(|reading| reading.approach.name == approach.name);
+        let points = of_it.filter_map(|reading| {
+            let Spread { median, least, most } = reading.ns()?;
+            Some(Point::between(Over::Empty.of(reading), median / 1e3, least / 1e3, most / 1e3))
+        });
+        Series::new(approach.name, Style::Line, points.collect())
+    };
+    Panel {
+        title: title.to_owned(),
+        x: Over::Empty.axis(),
+        y: Axis::from_zero("time of a lookup [us]"),
+        series: approaches(readings.clone()).iter().map(of).collect(),
     }
 }
 
@@ -223,6 +248,22 @@ fn saved_of(pairs: impl Iterator<Item = (f64, f64)>) -> Saved {
     Saved { mean: 1.0 - mean, least: 1.0 - most, most: 1.0 - least }
 }
 
+/// The share of time that `idea` saves of `baseline`'s under the setting that is wanted: of each repeat, then the median. Nothing where that
+/// was not timed.
+pub(super) fn time_saved(
+    readings: &[Reading],
+    baseline: &str,
+    idea: &str,
+    is_wanted: impl Fn(&Setting) -> bool,
+) -> Spread {
+    let ns = |name: &str| {
+        let is_it = |reading: &&Reading| reading.approach.name == name && is_wanted(&reading.setting);
+        readings.iter().find(is_it).map_or(&[][..], |reading| &reading.repeats_ns)
+    };
+    let gains = ns(idea).iter().zip(ns(baseline)).map(|(idea, baseline)| 1.0 - idea / baseline);
+    Spread::of(gains.collect())
+}
+
 /// What it means for a claim that something saves I/Os.
 pub(super) fn verdict(saved: Saved) -> Verdict {
     match saved.mean {
@@ -232,13 +273,16 @@ pub(super) fn verdict(saved: Saved) -> Verdict {
     }
 }
 
-/// How many times the memory of `idea` the baseline needs for as few I/Os: on average, and the most.
+/// How many times the memory of `idea` the baseline needs for as few I/Os.
+///
+/// # Errors
+/// Where nothing was measured of one of them.
 pub(super) fn times_the_memory(
     readings: &[Reading],
     baseline: &str,
     idea: &str,
     empty_fraction: f64,
-) -> (f64, f64) {
+) -> Result<Ratio, String> {
     let curve = |name: &str| {
         let of_it = readings.iter().filter(|reading| {
             reading.approach.name == name && reading.setting.empty_fraction == empty_fraction
@@ -251,8 +295,19 @@ pub(super) fn times_the_memory(
         curve.sort_by(|a, b| a.memory_bytes.total_cmp(&b.memory_bytes));
         curve
     };
-    let ratio = memory_ratio(&curve(baseline), &curve(idea));
-    (ratio.mean, ratio.most)
+    memory_ratio(&curve(baseline), &curve(idea)).ok_or_else(|| {
+        format!("nothing to compare {idea} with {baseline} by at {empty_fraction} empty lookups")
+    })
+}
+
+/// `1.3 (2.0 where most; a lower bound at 2 of 6 points)`.
+pub(super) fn told_times(ratio: &Ratio) -> String {
+    let Ratio { mean, most, points, more_at, less_at, .. } = *ratio;
+    let bound = |kind: &str, at: usize| match at {
+        0 => String::new(),
+        _ => format!("; {kind} bound at {at} of {points} points"),
+    };
+    format!("{mean:.1} ({most:.1} where most{}{})", bound("a lower", more_at), bound("an upper", less_at))
 }
 
 /// `12 %`, `-3 %`.

@@ -34,17 +34,19 @@ fn extent(scale: Scale, entry_bytes: usize) -> Extent {
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {
+    let extents = ENTRY_BYTES.map(|entry_bytes| extent(scale, entry_bytes));
     let own = [
         Parameter::varied("entry bytes", ENTRY_BYTES),
+        Parameter::varied("entries", extents.map(|extent| extent.entries)),
+        Parameter::varied("file bytes", extents.map(|extent| extent.file_bytes)),
         Parameter::varied("memory, share of filters and indexes", SHARES),
         Parameter::varied("approach", names(&APPROACHES)),
         Parameter::fixed("empty fraction", EMPTY),
-        Parameter::fixed("file bytes, for entries of 64", Extent::at(scale).file_bytes),
     ];
     let of_tree = Extent::at(scale)
         .parameters()
         .into_iter()
-        .filter(|one| !["entry bytes", "file bytes"].contains(&one.name));
+        .filter(|one| !["entry bytes", "entries", "file bytes"].contains(&one.name));
     own.into_iter().chain(of_tree).collect()
 }
 

@@ -30,7 +30,6 @@ type Found = Result<Vec<Reading>, String>;
 
 /// Under which circumstances approaches are compared.
 #[derive(Clone, Copy, PartialEq, Debug)]
-
 pub(super) struct Setting {
     /// What filters, indexes and blocks have, as a share of what all filters and indexes of the first approach's tree take.
     pub memory_share: f64,
@@ -80,6 +79,8 @@ impl Effort {
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub approach: Approach,
+    /// How large the tree is.
+    pub extent: Extent,
     pub setting: Setting,
     /// What filters, indexes and blocks had, in bytes.
     pub memory_bytes: u64,
@@ -87,8 +88,7 @@ pub(super) struct Reading {
     pub ios: Spread,
     /// The bytes of them.
     pub read_bytes: Spread,
-    pub ns: Spread,
-    /// Of each repeat, in order.
+    /// Nanoseconds of a lookup in each repeat, in order; none where reads were counted only, for others ran beside.
     pub repeats_ns: Vec<f64>,
     /// Over all repeats.
     pub stats: Stats,
@@ -100,6 +100,11 @@ impl Reading {
     /// A counter, per lookup.
     pub fn per_lookup(&self, count: u64) -> f64 {
         count as f64 / self.stats.lookups.max(1) as f64
+    }
+
+    /// Nanoseconds of a lookup, where that was timed.
+    pub fn ns(&self) -> Option<Spread> {
+        (!self.repeats_ns.is_empty()).then(|| Spread::of(self.repeats_ns.clone()))
     }
 
     /// Whether the tree has the levels and runs of the slides.
@@ -244,6 +249,8 @@ struct Side<'a> {
     approach: &'a Approach,
     laid: &'a Laid,
     db: Db,
+    device: Device,
+    timed: bool,
     memory_bytes: u64,
     bytes_read: Arc<AtomicU64>,
     begun: Stats,
@@ -264,7 +271,8 @@ impl<'a> Side<'a> {
     ) -> Result<Self, String> {
         let bytes_read = Arc::new(AtomicU64::new(0));
         let device = if timed { setting.device } else { laid.device() };
-        let counted = |env| if timed { world::timing(env) } else { world::counting(env, &bytes_read) };
+        let world_of = if timed { world::timing } else { world::counting };
+        let counted = |env| world_of(env, &bytes_read);
         let (db, memory_bytes) = laid.open_with(device, bytes, &approach.switches(), &counted)?;
         let begun = db.stats();
         Ok(Self {
@@ -274,6 +282,8 @@ impl<'a> Side<'a> {
             before: begun.clone(),
             begun,
             db,
+            device,
+            timed,
             bytes_read,
             bytes_before: 0,
             quiet: Taken::default(),
@@ -312,12 +322,12 @@ impl<'a> Side<'a> {
         )?;
         Ok(Reading {
             approach: *self.approach,
-            setting: *setting,
+            extent: self.laid.extent,
+            setting: Setting { device: self.device, ..*setting },
             memory_bytes: self.memory_bytes,
             ios: spread(0),
             read_bytes: spread(1),
-            ns: spread(2),
-            repeats_ns: self.repeats.iter().map(|repeat| repeat[2]).collect(),
+            repeats_ns: self.repeats.iter().filter(|_| self.timed).map(|repeat| repeat[2]).collect(),
             stats: self.db.stats().since(&self.begun),
             model_ios,
         })
@@ -433,6 +443,7 @@ mod tests {
             let name = reading.approach.name;
             assert!(reading.is_comparable() && !reading.stats.emulated, "{name}");
             assert!(reading.ios.median > 0.0 && reading.read_bytes.median > 0.0, "{name}");
+            assert_eq!(reading.ns(), None, "{name}");
             assert!(
                 reading.model_ios > 0.0 && reading.model_ios <= 1.5 * reading.ios.median,
                 "{name}: {}",
@@ -447,6 +458,10 @@ mod tests {
             ..comparison
         };
         let readings = timed.run(&mut lab).expect("right answers");
-        assert!(readings.iter().all(|reading| reading.stats.emulated && reading.ns.median > 0.0));
+        for reading in &readings {
+            let name = reading.approach.name;
+            assert!(reading.stats.emulated && reading.ns().is_some_and(|ns| ns.least > 0.0), "{name}");
+            assert!(reading.read_bytes.median > 0.0, "{name}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART};
 use super::trees::Extent;
-use super::variants::{EMPTY, Variants, parameters_over_memory};
+use super::variants::{EMPTY, Variants};
 use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
 
 const APPROACHES: [Approach; 4] = [
@@ -22,18 +22,22 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn parameters(scale: Scale) -> Vec<Parameter> {
-    parameters_over_memory(scale, Extent::at(scale), &APPROACHES, &[EMPTY, 1.0])
-}
-
-fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let variants = Variants {
+fn variants(scale: Scale) -> Variants {
+    Variants {
         experiment: &EXPERIMENT,
         title: "Monkey with modules",
         approaches: APPROACHES.to_vec(),
         ours: Some(PLANNED.with_monkey().named("Monkey + eq-F held by plan (ours)")),
-        extent: Extent::at(lab.scale),
+        extent: Extent::at(scale),
+        timed: &[],
         note: "Bits per level as Monkey has them for these five levels, 10 per key on average.",
-    };
-    variants.over_memory(lab, &[EMPTY, 1.0])
+    }
+}
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    variants(scale).parameters_over_memory(scale, &[EMPTY, 1.0])
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    variants(lab.scale).over_memory(lab, &[EMPTY, 1.0])
 }

@@ -5,7 +5,7 @@
 
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, STATE_OF_THE_ART};
 use super::trees::Extent;
-use super::variants::{EMPTY, Variants, parameters_over_memory};
+use super::variants::{EMPTY, Variants};
 use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
 
 const APPROACHES: [Approach; 4] = [
@@ -30,18 +30,22 @@ fn extent(scale: Scale) -> Extent {
     Extent { file_bytes: 16 * extent.file_bytes, ..extent }
 }
 
-fn parameters(scale: Scale) -> Vec<Parameter> {
-    parameters_over_memory(scale, extent(scale), &APPROACHES, &[EMPTY])
-}
-
-fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let variants = Variants {
+fn variants(scale: Scale) -> Variants {
+    Variants {
         experiment: &EXPERIMENT,
         title: "Partitioned filters with modules",
         approaches: APPROACHES.to_vec(),
         ours: None,
-        extent: extent(lab.scale),
+        extent: extent(scale),
+        timed: &[],
         note: "Files are sixteen times as large as elsewhere: several slices a filter.",
-    };
-    variants.over_memory(lab, &[EMPTY])
+    }
+}
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    variants(scale).parameters_over_memory(scale, &[EMPTY])
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    variants(lab.scale).over_memory(lab, &[EMPTY])
 }

@@ -2,7 +2,7 @@
 
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART};
 use super::trees::Extent;
-use super::variants::{EMPTY, Variants, parameters_over_memory};
+use super::variants::{EMPTY, Variants};
 use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
 
 const APPROACHES: [Approach; 4] = [STATE_OF_THE_ART, EQ, EQ_P, EQ_F];
@@ -17,18 +17,22 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn parameters(scale: Scale) -> Vec<Parameter> {
-    parameters_over_memory(scale, Extent::at(scale), &APPROACHES, &[EMPTY])
-}
-
-fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let variants = Variants {
+fn variants(scale: Scale) -> Variants {
+    Variants {
         experiment: &EXPERIMENT,
         title: "Two equal modules",
         approaches: APPROACHES.to_vec(),
         ours: Some(PLANNED),
-        extent: Extent::at(lab.scale),
+        extent: Extent::at(scale),
+        timed: &[0.0, EMPTY, 1.0],
         note: "This engine in RocksDB's place.",
-    };
-    variants.over_both(lab)
+    }
+}
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    variants(scale).parameters_over_both(scale)
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    variants(lab.scale).over_both(lab)
 }

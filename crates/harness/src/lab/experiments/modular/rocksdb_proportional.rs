@@ -2,7 +2,7 @@
 
 use super::approaches::{Approach, PROP, PROP_F, PROP_P, STATE_OF_THE_ART};
 use super::trees::Extent;
-use super::variants::{EMPTY, Variants, parameters_over_memory};
+use super::variants::{EMPTY, Variants};
 use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
 
 pub(super) const APPROACHES: [Approach; 4] = [STATE_OF_THE_ART, PROP, PROP_P, PROP_F];
@@ -18,18 +18,22 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn parameters(scale: Scale) -> Vec<Parameter> {
-    parameters_over_memory(scale, Extent::at(scale), &APPROACHES, &[EMPTY, 1.0])
-}
-
-fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let variants = Variants {
+fn variants(scale: Scale) -> Variants {
+    Variants {
         experiment: &EXPERIMENT,
         title: "A small and a large module",
         approaches: APPROACHES.to_vec(),
         ours: None,
-        extent: Extent::at(lab.scale),
+        extent: Extent::at(scale),
+        timed: &[EMPTY, 1.0],
         note: NOTE,
-    };
-    variants.over_memory(lab, &[EMPTY, 1.0])
+    }
+}
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    variants(scale).parameters_over_memory(scale, &[EMPTY, 1.0])
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    variants(lab.scale).over_memory(lab, &[EMPTY, 1.0])
 }

@@ -2,7 +2,7 @@
 
 use super::rocksdb_proportional::{APPROACHES, NOTE};
 use super::trees::Extent;
-use super::variants::{Variants, parameters_over_empty};
+use super::variants::Variants;
 use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -15,18 +15,22 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn parameters(scale: Scale) -> Vec<Parameter> {
-    parameters_over_empty(Extent::at(scale), &APPROACHES)
-}
-
-fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let variants = Variants {
+fn variants(scale: Scale) -> Variants {
+    Variants {
         experiment: &EXPERIMENT,
         title: "A small and a large module over the share of empty lookups",
         approaches: APPROACHES.to_vec(),
         ours: None,
-        extent: Extent::at(lab.scale),
+        extent: Extent::at(scale),
+        timed: &[0.0, 0.5, 1.0],
         note: NOTE,
-    };
-    variants.over_empty(lab)
+    }
+}
+
+fn parameters(scale: Scale) -> Vec<Parameter> {
+    variants(scale).parameters_over_empty(scale)
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
+    variants(lab.scale).over_empty(lab)
 }

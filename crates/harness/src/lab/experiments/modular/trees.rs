@@ -64,6 +64,11 @@ impl Extent {
         Self { file_bytes: scale.count(3 << 19, 4 << 20, 4 << 20), ..Self::at(scale) }
     }
 
+    /// Small enough for emulated devices, which keep their files in memory.
+    pub fn emulated(scale: Scale) -> Self {
+        Self { entries: scale.count(1_000_000, 2_000_000, 2_000_000), ..Self::at(scale.min(Scale::Quick)) }
+    }
+
     /// What does not change within an experiment.
     pub fn parameters(self) -> Vec<Parameter> {
         vec![

@@ -1,15 +1,19 @@
 //! A baseline and its variants with two modules, without skipping, with partial and with full: what several slides compare.
+//!
+//! I/Os are counted. Where a slide claims that lookups are faster, they are timed too, on one emulated device, and the verdict is on both.
 
 use shamba_figures::{Chart, Panel};
 
 use super::approaches::{Approach, names};
 use super::figure::{
-    MEMORY_NOTE, Over, SHARES, empty_title, io_panel, percent, saved, table, times_the_memory, verdict,
+    MEMORY_NOTE, Over, SHARES, empty_title, io_panel, percent, saved, table, time_panel, time_saved,
+    times_the_memory, told_times, verdict,
 };
-use super::measure::{Comparison, Reading};
+use super::measure::{Comparison, Effort, Reading, Setting};
 use super::modules::{EMPTY_NOTE, EMPTY_SHARES, MEMORY_SHARE, over_empty, saved_at};
 use super::trees::Extent;
-use crate::lab::{Experiment, Finding, Lab, Parameter, Scale, Verdict};
+use crate::lab::lookups::Spread;
+use crate::lab::{Device, Experiment, Finding, Lab, Parameter, Scale, Verdict};
 
 /// What a slide compares.
 pub(super) struct Variants {
@@ -20,47 +24,67 @@ pub(super) struct Variants {
     /// What we have beyond the slides: it is shown, and does not count for the verdict.
     pub ours: Option<Approach>,
     pub extent: Extent,
+    /// Shares of empty lookups at which they are timed too, for claims that something is faster.
+    pub timed: &'static [f64],
     pub note: &'static str,
 }
 
-const WHY: &str = "A lookup that comes to both modules reads one block more than with one filter, and a key that is there always does: \
-    that takes back some of what smaller blocks spare. And data blocks compete for the cache here, which they did not with RocksDB, so that \
-    most is gained by holding filters and indexes by a plan.";
+const WHY: &str = "A lookup that comes to both modules reads one block more than with one filter, and a key that is there always does, which takes \
+    back some of what smaller blocks spare. And data blocks compete for the cache here, which they did not with RocksDB.";
 
 /// The share of empty lookups over memory.
 pub(super) const EMPTY: f64 = 0.5;
-
-/// Parameters over memory.
-pub(super) fn parameters_over_memory(
-    scale: Scale,
-    extent: Extent,
-    approaches: &[Approach],
-    empty: &[f64],
-) -> Vec<Parameter> {
-    let empty = match empty {
-        [only] => Parameter::fixed("empty fraction", only),
-        several => Parameter::varied("empty fraction", several),
-    };
-    let varied = [
-        Parameter::varied("memory, share of filters and indexes", SHARES),
-        Parameter::varied("approach", names(approaches)),
-        empty,
-    ];
-    let lookups = Parameter::fixed("lookups a repeat", super::measure::Effort::counting(scale).lookups);
-    varied.into_iter().chain(extent.parameters()).chain([lookups]).collect()
-}
-
-/// Parameters over the share of empty lookups.
-pub(super) fn parameters_over_empty(extent: Extent, approaches: &[Approach]) -> Vec<Parameter> {
-    let varied = [
-        Parameter::varied("empty fraction", EMPTY_SHARES),
-        Parameter::varied("approach", names(approaches)),
-        Parameter::fixed("memory, share of filters and indexes", MEMORY_SHARE),
-    ];
-    varied.into_iter().chain(extent.parameters()).collect()
-}
+/// Where lookups are timed.
+const TIMED_ON: Device = Device::Pcie;
+/// Time that is spared counts from here on.
+const FASTER: f64 = 0.02;
 
 impl Variants {
+    /// Parameters over memory.
+    pub fn parameters_over_memory(&self, scale: Scale, empty: &[f64]) -> Vec<Parameter> {
+        let empty = match empty {
+            [only] => Parameter::fixed("empty fraction", only),
+            several => Parameter::varied("empty fraction", several),
+        };
+        let memory = Parameter::varied("memory, share of filters and indexes", SHARES);
+        self.parameters(scale, [memory, empty].into())
+    }
+
+    /// Parameters over memory, and beside it over the share of empty lookups.
+    pub fn parameters_over_both(&self, scale: Scale) -> Vec<Parameter> {
+        let own = [
+            Parameter::varied("memory, share of filters and indexes", SHARES),
+            Parameter::fixed("empty fraction over memory", EMPTY),
+            Parameter::varied("empty fraction", EMPTY_SHARES),
+            Parameter::fixed("memory over the empty fraction", MEMORY_SHARE),
+        ];
+        self.parameters(scale, own.into())
+    }
+
+    /// Parameters over the share of empty lookups.
+    pub fn parameters_over_empty(&self, scale: Scale) -> Vec<Parameter> {
+        let own = [
+            Parameter::varied("empty fraction", EMPTY_SHARES),
+            Parameter::fixed("memory, share of filters and indexes", MEMORY_SHARE),
+        ];
+        self.parameters(scale, own.into())
+    }
+
+    fn parameters(&self, scale: Scale, own: Vec<Parameter>) -> Vec<Parameter> {
+        let approaches = Parameter::varied("approach", names(&self.compared()));
+        let lookups = Parameter::fixed("lookups a repeat, at most", Effort::counting(scale).lookups);
+        let timed = [
+            Parameter::fixed("timed on", TIMED_ON.name()),
+            Parameter::fixed("timed with memory, share of filters and indexes", MEMORY_SHARE),
+            Parameter::varied("timed at empty fraction", self.timed),
+            Parameter::fixed("timed entries", Extent::emulated(scale).entries),
+            Parameter::fixed("timed lookups a repeat, at most", Effort::timed(scale).lookups),
+        ];
+        let timed = timed.into_iter().filter(|_| !self.timed.is_empty());
+        let of_tree = self.extent.parameters().into_iter();
+        own.into_iter().chain([approaches]).chain(of_tree).chain([lookups]).chain(timed).collect()
+    }
+
     fn baseline(&self) -> &'static str {
         self.approaches.first().map_or("", |one| one.name)
     }
@@ -74,14 +98,15 @@ impl Variants {
         self.approaches.iter().copied().chain(self.ours).collect()
     }
 
-    /// Over memory, for half and for all of the keys absent.
+    /// Over memory, for some shares of absent keys.
     ///
     /// # Errors
     /// What the engine says, a wrong answer.
     pub fn over_memory(&self, lab: &mut Lab<'_>, empty: &[f64]) -> Result<Finding, String> {
         let readings = self.memory_readings(lab, empty)?;
-        let (told, verdict) = self.told(&readings, empty);
-        Ok(self.finding(told, verdict, &readings, self.memory_panels(&readings, empty)))
+        let (told, verdict) = self.told(&readings, empty)?;
+        let panels = self.memory_panels(&readings, empty);
+        self.finding(lab, (told, verdict), readings, panels)
     }
 
     /// Over memory, and beside it over the share of empty lookups.
@@ -90,15 +115,16 @@ impl Variants {
     /// What the engine says, a wrong answer.
     pub fn over_both(&self, lab: &mut Lab<'_>) -> Result<Finding, String> {
         let mut readings = self.memory_readings(lab, &[EMPTY])?;
-        let (told, verdict) = self.told(&readings, &[EMPTY]);
+        let (told, verdict) = self.told(&readings, &[EMPTY])?;
         let mut panels = self.memory_panels(&readings, &[EMPTY]);
         let of_empty =
             Comparison { extent: self.extent, ..over_empty(lab.scale, &self.compared()) }.run(lab)?;
         let title = format!("{} of the memory", percent(MEMORY_SHARE));
         panels.push(io_panel(&title, Over::Empty, of_empty.iter(), &self.models()));
         let told = format!("{told} {}", self.told_of_empty(&of_empty));
+        let verdict = best_of(&[verdict, self.verdict_of_empty(&of_empty)]);
         readings.extend(of_empty);
-        Ok(self.finding(told, verdict, &readings, panels))
+        self.finding(lab, (told, verdict), readings, panels)
     }
 
     /// Over the share of empty lookups.
@@ -108,12 +134,9 @@ impl Variants {
     pub fn over_empty(&self, lab: &mut Lab<'_>) -> Result<Finding, String> {
         let readings =
             Comparison { extent: self.extent, ..over_empty(lab.scale, &self.compared()) }.run(lab)?;
-        let panels = vec![io_panel("", Over::Empty, readings.iter(), &self.models())];
-        let best = |empty: f64| self.best_at(&readings, empty);
-        let least = EMPTY_SHARES.map(best).into_iter().fold(f64::INFINITY, f64::min);
-        let most = EMPTY_SHARES.map(best).into_iter().fold(0.0, f64::max);
-        let mut finding =
-            self.finding(self.told_of_empty(&readings), verdict_of_ends(least, most), &readings, panels);
+        let panels = vec![io_panel("I/Os", Over::Empty, readings.iter(), &self.models())];
+        let found = (self.told_of_empty(&readings), self.verdict_of_empty(&readings));
+        let mut finding = self.finding(lab, found, readings, panels)?;
         finding.chart.note = format!("{} {EMPTY_NOTE}", self.note);
         Ok(finding)
     }
@@ -132,7 +155,7 @@ impl Variants {
     }
 
     /// What the variants save under pressure, and the best one's verdict.
-    fn told(&self, readings: &[Reading], empty: &[f64]) -> (String, Verdict) {
+    fn told(&self, readings: &[Reading], empty: &[f64]) -> Result<(String, Verdict), String> {
         let baseline = self.baseline();
         let mut told = Vec::new();
         let mut verdicts = Vec::new();
@@ -146,7 +169,7 @@ impl Variants {
             let best = all.iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
             let Some((best, saves)) = best else { continue };
             verdicts.push(verdict(*saves));
-            let (mean, most) = times_the_memory(readings, baseline, best.name, *share);
+            let times = times_the_memory(readings, baseline, best.name, *share)?;
             let each: Vec<String> =
                 all.iter().map(|(one, saved)| format!("{} {}", one.name, percent(saved.mean))).collect();
             let ours = self.ours.map_or_else(String::new, |one| {
@@ -154,13 +177,14 @@ impl Variants {
                 format!(" {} saves {}.", one.name, percent(saves))
             });
             told.push(format!(
-                "Under pressure, {}, of the I/Os of {baseline} are saved: {}; for as few as {} {baseline} needs {mean:.1} times the memory (at most {most:.1}).{ours}",
+                "Under pressure, {}, of the I/Os of {baseline} are saved: {}; for as few as {} {baseline} needs {} times the memory.{ours}",
                 empty_title(*share),
                 each.join(", "),
-                best.name
+                best.name,
+                told_times(&times)
             ));
         }
-        (told.join(" "), best_of(&verdicts))
+        Ok((told.join(" "), best_of(&verdicts)))
     }
 
     fn best_at(&self, readings: &[Reading], empty: f64) -> f64 {
@@ -171,26 +195,102 @@ impl Variants {
     fn told_of_empty(&self, readings: &[Reading]) -> String {
         let each = EMPTY_SHARES.map(|empty| percent(self.best_at(readings, empty)));
         format!(
-            "With {} of the memory the best variant saves {} at empty shares {}.",
+            "With {} of the memory the best variant saves {} of the I/Os at empty shares {}.",
             percent(MEMORY_SHARE),
             each.join(", "),
             EMPTY_SHARES.map(|share| share.to_string()).join(", ")
         )
     }
 
-    fn finding(&self, ours: String, verdict: Verdict, readings: &[Reading], panels: Vec<Panel>) -> Finding {
-        Finding {
+    fn verdict_of_empty(&self, readings: &[Reading]) -> Verdict {
+        let best = EMPTY_SHARES.map(|empty| self.best_at(readings, empty));
+        let least = best.into_iter().fold(f64::INFINITY, f64::min);
+        verdict_of_ends(least, best.into_iter().fold(0.0, f64::max))
+    }
+
+    /// Lookups on a device that takes time, one point after the other.
+    fn timed_readings(&self, lab: &mut Lab<'_>) -> Result<Vec<Reading>, String> {
+        let setting = |empty_fraction: &f64| Setting {
+            memory_share: MEMORY_SHARE,
+            empty_fraction: *empty_fraction,
+            device: TIMED_ON,
+        };
+        let comparison = Comparison {
+            extent: Extent::emulated(lab.scale),
+            approaches: self.compared(),
+            settings: self.timed.iter().map(setting).collect(),
+            effort: Effort::timed(lab.scale),
+        };
+        comparison.run(lab)
+    }
+
+    /// What the best variant saves of the time at each share of empty lookups that is timed.
+    fn faster(&self, readings: &[Reading]) -> Vec<Spread> {
+        let best_at = |empty: &f64| {
+            let saved = |one: &Approach| {
+                time_saved(readings, self.baseline(), one.name, |setting| setting.empty_fraction == *empty)
+            };
+            let all = self.approaches.iter().skip(1).map(saved);
+            all.max_by(|a, b| a.median.total_cmp(&b.median)).unwrap_or(Spread::of(Vec::new()))
+        };
+        self.timed.iter().map(best_at).collect()
+    }
+
+    /// With what was timed beside what was counted, where the claim is on speed.
+    fn finding(
+        &self,
+        lab: &mut Lab<'_>,
+        (mut ours, mut verdict): (String, Verdict),
+        mut readings: Vec<Reading>,
+        mut panels: Vec<Panel>,
+    ) -> Result<Finding, String> {
+        let mut note = format!("{} {MEMORY_NOTE}", self.note).trim().to_owned();
+        if !self.timed.is_empty() {
+            let timed = self.timed_readings(lab)?;
+            let faster = self.faster(&timed);
+            verdict = best_of(&[verdict, verdict_of_time(&faster)]);
+            ours = format!("{ours} {}", told_of_time(self.timed, &faster));
+            let title = format!("time on {}", TIMED_ON.name());
+            panels.push(time_panel(&title, timed.iter()));
+            note = format!("{note} Timed with {} of the memory.", percent(MEMORY_SHARE));
+            readings.extend(timed);
+        }
+        Ok(Finding {
             ours,
             verdict,
             why: if verdict == Verdict::Confirmed { String::new() } else { WHY.to_owned() },
-            table: table(readings),
+            table: table(&readings),
             chart: Chart {
                 title: self.title.to_owned(),
                 claim: self.experiment.claim.to_owned(),
-                note: format!("{} {MEMORY_NOTE}", self.note).trim().to_owned(),
+                note,
                 panels,
             },
-        }
+        })
+    }
+}
+
+/// `-3 %, 5 % (4 % to 8 %)` and where.
+fn told_of_time(empty: &[f64], faster: &[Spread]) -> String {
+    let each = empty.iter().zip(faster).map(|(empty, Spread { median, least, most })| {
+        format!(
+            "{} ({} to {}) of the time, {}",
+            percent(*median),
+            percent(*least),
+            percent(*most),
+            empty_title(*empty)
+        )
+    });
+    format!("Timed on {}, it saves {}.", TIMED_ON.name(), each.collect::<Vec<_>>().join("; "))
+}
+
+/// Faster at every share of empty lookups that was timed, in every repeat; at some; or at none.
+fn verdict_of_time(faster: &[Spread]) -> Verdict {
+    let sure = faster.iter().filter(|saved| saved.least > 0.0 && saved.median >= FASTER).count();
+    match sure {
+        0 => Verdict::NotHere,
+        all if all == faster.len() => Verdict::Confirmed,
+        _ => Verdict::Partly,
     }
 }
 
@@ -232,6 +332,21 @@ mod tests {
         assert_eq!(
             [verdict_of_ends(0.01, 0.3), verdict_of_ends(-0.1, 0.3), verdict_of_ends(-0.1, 0.01)],
             [Confirmed, Partly, NotHere]
+        );
+    }
+
+    #[test]
+    fn faster_is_faster_in_every_repeat() {
+        use Verdict::{Confirmed, NotHere, Partly};
+        let saved = |median, least| Spread { median, least, most: 0.4 };
+        assert_eq!(
+            [
+                verdict_of_time(&[saved(0.2, 0.1), saved(0.05, 0.01)]),
+                verdict_of_time(&[saved(0.2, 0.1), saved(0.05, -0.01)]),
+                verdict_of_time(&[saved(0.01, 0.005), saved(-0.1, -0.2)]),
+                verdict_of_time(&[]),
+            ],
+            [Confirmed, Partly, NotHere, NotHere]
         );
     }
 }

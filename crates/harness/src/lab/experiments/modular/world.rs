@@ -21,17 +21,18 @@ const READS_TIMES: u64 = 100;
 
 /// The world for counting reads; bytes that are read go to `bytes`.
 pub(super) fn counting(world: Env, bytes: &Arc<AtomicU64>) -> Env {
-    let files = CountingFs { inner: Arc::clone(&world.vfs), bytes: Arc::clone(bytes) };
-    Env {
-        clock: Arc::new(PacedClock::new(SECONDS_TIMES).slowing_reads(READS_TIMES)),
-        vfs: Arc::new(files),
-        ..world
-    }
+    let clock = PacedClock::new(SECONDS_TIMES).slowing_reads(READS_TIMES);
+    Env { clock: Arc::new(clock), ..counted(world, bytes) }
 }
 
-/// The world for timing them.
-pub(super) fn timing(world: Env) -> Env {
-    Env { clock: Arc::new(PacedClock::new(SECONDS_TIMES)), ..world }
+/// The world for timing them; their bytes are counted too.
+pub(super) fn timing(world: Env, bytes: &Arc<AtomicU64>) -> Env {
+    Env { clock: Arc::new(PacedClock::new(SECONDS_TIMES)), ..counted(world, bytes) }
+}
+
+fn counted(world: Env, bytes: &Arc<AtomicU64>) -> Env {
+    let files = CountingFs { inner: Arc::clone(&world.vfs), bytes: Arc::clone(bytes) };
+    Env { vfs: Arc::new(files), ..world }
 }
 
 /// Files that count the bytes that are read of them.

@@ -156,6 +156,16 @@ pub(super) fn compare(
     Ok(sides.iter().zip(&before).zip(repeats).map(side).collect())
 }
 
+/// Looks keys up on all sides until caches are warm: all that `questions` asks for, however long that takes, and none of the stream that
+/// [`compare`] asks.
+///
+/// # Errors
+/// As [`compare`].
+pub(super) fn warm(lab: &Lab<'_>, tree: &Tree, sides: &[&Db], questions: &Questions) -> Result<(), String> {
+    let mut asker = Asker::new(tree, questions, lab.seed ^ 4, Duration::MAX);
+    asker.rounds(sides, questions.lookups).map(|_| ())
+}
+
 /// What the lookups of `db` spend their time with, by the engine's timers, which take time themselves, some of it for every filter. Disturbed batches
 /// are left out as long as an eighth is left: this is one side's alone.
 ///
@@ -367,6 +377,9 @@ mod tests {
         let consulted = baseline.stats.filters_consulted;
         assert!((consulted..consulted + baseline.stats.lookups / 10).contains(&baseline.stats.hashes));
         assert!(idea.gain_over(baseline).median < 1.0);
+        let before = shared.stats().lookups;
+        warm(&lab, &tree, &[&shared], &questions).expect("right answers");
+        assert_eq!(shared.stats().lookups - before, questions.lookups);
         let found = Questions { among: tree.items_of(1, 5), ..Questions::uniform(0.0, 500) };
         let sides = compare(&mut lab, &tree, &[&shared], &found).expect("right answers");
         assert_eq!(sides[0].stats.found, sides[0].stats.lookups);

@@ -1,16 +1,19 @@
 //! Figures 14 A to C: lookups that find with a block cache of 0, 20 and 40 % of the data, over how recent what they ask for is.
 //!
 //! The temporality c: the share 1 - c of the entries, those written last, gets the share c of the lookups; 0.5 is uniform. What was
-//! written last is in the smallest levels. Caches are warm: as many lookups as there are blocks come before those that count.
+//! written last is in the smallest levels. Caches are warm: as many lookups as there are blocks come before those that count, by the same
+//! temporality and of other keys. How many that were and what the cache held then is in the table.
+//!
+//! Who is ahead is told by the time that each trial spares: both sides look the same keys up.
 //!
 //! Our data blocks have 4 KB at most, the paper's 16 KB: a cached block keeps three neighbours instead of fifteen.
 
 use shamba::Residency;
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::point::{Mean, affordable, both, ios_of, percent, saved};
+use super::point::{Mean, affordable, both, ios_of, percent};
 use super::setup::{BITS_PER_KEY, BUFFERS, ENTRY_BYTES, Filters, SSD, Size, entries, fixed};
-use crate::lab::lookups::{Questions, Side, compare};
+use crate::lab::lookups::{Questions, Side, Spread, compare, warm};
 use crate::lab::table::{Cell, row};
 use crate::lab::tree::Tree;
 use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
@@ -19,8 +22,8 @@ use crate::mix::mix2;
 const TEMPORALITIES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
 /// What filters, indexes and tables take at most, beside the cache.
 const OTHER_BYTES: u64 = 64 << 20;
-/// I/Os that differ by no more than this part are as many.
-const TIE: f64 = 0.02;
+/// Where lookups ask for what was written last both nearly meet: at most this part of the largest lead is left.
+const MEETS: f64 = 0.5;
 /// Lookups that are drawn beforehand, for each entry.
 const DRAWS: u64 = 4;
 
@@ -80,9 +83,35 @@ struct Point {
     filters: Filters,
     temporality: f64,
     latency_us: Mean,
+    /// The share of the baseline's time that it spares, of each trial.
+    spared: Spread,
     ios: f64,
     hits: f64,
+    lookups: u64,
+    warmed: u64,
+    cached_bytes: u64,
     shape: [Cell; 4],
+}
+
+/// Which side is ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lead {
+    /// Monkey, in every trial.
+    Ahead,
+    /// In some trials the one, in some the other.
+    Level,
+    /// The state of the art, in every trial.
+    Behind,
+}
+
+impl Lead {
+    fn of(spared: Spread) -> Self {
+        match spared {
+            spared if spared.least > 0.0 => Self::Ahead,
+            spared if spared.most < 0.0 => Self::Behind,
+            _ => Self::Level,
+        }
+    }
 }
 
 fn run(lab: &mut Lab<'_>, cache_share: f64, claim: &str) -> Result<Finding, String> {
@@ -93,51 +122,23 @@ fn run(lab: &mut Lab<'_>, cache_share: f64, claim: &str) -> Result<Finding, Stri
     let cache_bytes = (data_bytes as f64 * cache_share) as u64;
     let mut points = Vec::new();
     for temporality in TEMPORALITIES {
-        let among = trees.first().map_or_else(Vec::new, |(_, tree)| draws(tree, temporality, lab.seed));
-        let open = |(_, tree): &(Filters, Tree)| {
-            tree.open_within(SSD, OTHER_BYTES + 2 * data_bytes, &[], |builder| {
-                builder.filter_residency(Residency::Pinned).cache_limit(cache_bytes)
-            })
-        };
-        let open: Vec<shamba::Db> = trees.iter().map(open).collect::<Result<_, _>>()?;
-        let (sides, first) = (open.iter().collect::<Vec<_>>(), &trees[0].1);
-        let questions = Questions { among, ..Questions::uniform(0.0, 1) };
-        let ask = |lab: &mut Lab<'_>, lookups: u64, repeats: u32| {
-            let usual = std::mem::replace(&mut lab.repeats, repeats);
-            let sides = compare(lab, first, &sides, &Questions { lookups, ..questions.clone() });
-            lab.repeats = usual;
-            sides
-        };
-        if cache_bytes > 0 {
-            lab.at(format_args!("warming the cache at {temporality}"));
-            let blocks = data_bytes / 4_096 * 4 / 3;
-            ask(lab, blocks, 1)?;
-        }
-        let repeats = lab.repeats;
-        let timed = affordable(lab.scale, SSD.read_ns().unwrap_or(0), 1.3 * (1.0 - cache_share) / 2.0);
-        lab.at(format_args!("looking up at {temporality}"));
-        let sides: Vec<Side> = ask(lab, timed, repeats)?;
-        for ((filters, tree), side) in trees.iter().zip(&sides) {
-            let us: Vec<f64> = side.repeats_ns.iter().map(|ns| ns / 1e3).collect();
-            points.push(Point {
-                filters: *filters,
-                temporality,
-                latency_us: Mean::of(&us),
-                ios: ios_of(side),
-                hits: side.per_lookup(side.stats.cache_hits),
-                shape: side.shape(tree.spec.shape.levels, u64::from(tree.spec.shape.levels)),
-            });
-        }
+        points.extend(measure(lab, &trees, temporality, cache_share, cache_bytes)?);
     }
-    let spared: Vec<f64> = points.chunks(2).map(|pair| saved(pair[0].ios, pair[1].ios)).collect();
+    let monkey: Vec<&Point> = points.iter().filter(|point| point.filters != Filters::Uniform).collect();
+    let leads: Vec<Lead> = monkey.iter().map(|point| Lead::of(point.spared)).collect();
     // What is left of the lead where lookups ask for what was written last.
-    let leads: Vec<f64> = points.chunks(2).map(|pair| pair[0].ios - pair[1].ios).collect();
-    let ahead = spared.iter().filter(|share| **share > -TIE).count();
-    let recent = leads.last().copied().unwrap_or(0.0) / leads.iter().copied().fold(1e-9, f64::max);
-    let verdict = verdict(ahead, recent, cache_share > 0.0);
-    let why = match verdict {
-        Verdict::Confirmed => String::new(),
-        _ => "What is asked for lately lies in the small levels, above which few filters err: then hardly anything is left to spare.".to_owned(),
+    let ios: Vec<f64> = points.chunks(2).map(|pair| pair[0].ios - pair[1].ios).collect();
+    let left = left(&ios);
+    let verdict = verdict(&leads, left, cache_share > 0.0);
+    let at = |wanted: Lead| {
+        let of = TEMPORALITIES.iter().zip(&leads).filter(|(_, lead)| **lead == wanted);
+        of.map(|(temporality, _)| temporality.to_string()).collect::<Vec<_>>()
+    };
+    let spared = |at: usize| {
+        monkey.get(at).map_or_else(String::new, |point| {
+            let Spread { median, least, most } = point.spared;
+            format!("{} ({} to {})", percent(median), percent(least), percent(most))
+        })
     };
     let note = format!(
         "T = 2, {} levels, {BITS_PER_KEY} bits per key, hits, emulated SSD of 290 us a read, blocks of 4 KB, a cache of {} of the data. At c the \
@@ -147,18 +148,101 @@ fn run(lab: &mut Lab<'_>, cache_share: f64, claim: &str) -> Result<Finding, Stri
     );
     Ok(Finding {
         ours: format!(
-            "Monkey makes no more I/Os at {ahead} of {} temporalities; it spares {} at uniform lookups and {} at c = 0.9, where {} of its largest \
-             lead in I/Os is left.",
+            "Monkey is ahead in every trial at {} of {} temporalities; it spares {} of the time at uniform lookups and {} at c = 0.9, where {} of its \
+             largest lead in I/Os is left.",
+            at(Lead::Ahead).len(),
             TEMPORALITIES.len(),
-            percent(spared.get(TEMPORALITIES.len() / 2).copied().unwrap_or(0.0)),
-            percent(spared.last().copied().unwrap_or(0.0)),
-            percent(recent.max(0.0))
+            spared(TEMPORALITIES.len() / 2),
+            spared(TEMPORALITIES.len() - 1),
+            left.map_or_else(|| "nothing".to_owned(), percent)
         ),
         verdict,
-        why,
+        why: why(verdict, &at(Lead::Level), &at(Lead::Behind), left.filter(|_| cache_share > 0.0)),
         table: table(&points, cache_share),
         chart: chart(&points, claim, &note),
     })
+}
+
+/// Both sides at a temporality.
+fn measure(
+    lab: &mut Lab<'_>,
+    trees: &[(Filters, Tree)],
+    temporality: f64,
+    cache_share: f64,
+    cache_bytes: u64,
+) -> Result<Vec<Point>, String> {
+    let Some((_, first)) = trees.first() else { return Ok(Vec::new()) };
+    let data_bytes = first.spec.bytes();
+    let open = |(_, tree): &(Filters, Tree)| {
+        tree.open_within(SSD, OTHER_BYTES + 2 * data_bytes, &[], |builder| {
+            builder.filter_residency(Residency::Pinned).cache_limit(cache_bytes)
+        })
+    };
+    let open: Vec<shamba::Db> = trees.iter().map(open).collect::<Result<_, _>>()?;
+    let sides = open.iter().collect::<Vec<_>>();
+    let questions = Questions { among: draws(first, temporality, lab.seed), ..Questions::uniform(0.0, 1) };
+    let blocks = data_bytes / 4_096 * 4 / 3;
+    let warmed = if cache_bytes > 0 { blocks } else { 0 };
+    if warmed > 0 {
+        lab.at(format_args!("warming the cache at {temporality}"));
+        warm(lab, first, &sides, &Questions { lookups: warmed, ..questions.clone() })?;
+    }
+    let cached_bytes: Vec<u64> = open.iter().map(cached_bytes).collect();
+    lab.at(format_args!("looking up at {temporality}"));
+    let lookups = affordable(lab.scale, SSD.read_ns().unwrap_or(0), 1.3 * (1.0 - cache_share) / 2.0);
+    let sides: Vec<Side> = compare(lab, first, &sides, &Questions { lookups, ..questions })?;
+    let baseline = sides.first().cloned();
+    let point = |(((filters, tree), side), cached_bytes): ((&(Filters, Tree), Side), u64)| {
+        let us: Vec<f64> = side.repeats_ns.iter().map(|ns| ns / 1e3).collect();
+        let levels = tree.spec.shape.levels;
+        Point {
+            filters: *filters,
+            temporality,
+            latency_us: Mean::of(&us),
+            spared: baseline.as_ref().map_or(Spread::of(Vec::new()), |baseline| side.gain_over(baseline)),
+            ios: ios_of(&side),
+            hits: side.per_lookup(side.stats.cache_hits),
+            lookups: side.stats.lookups,
+            warmed,
+            cached_bytes,
+            shape: side.shape(levels, u64::from(levels)),
+        }
+    };
+    Ok(trees.iter().zip(sides).zip(cached_bytes).map(point).collect())
+}
+
+/// What the block cache holds.
+fn cached_bytes(db: &shamba::Db) -> u64 {
+    let memory = db.memory();
+    memory.parts.iter().find(|(part, _)| part == "block cache").map_or(0, |(_, bytes)| *bytes)
+}
+
+/// The part of the largest lead that is left at the last; none if there is no lead.
+fn left(leads: &[f64]) -> Option<f64> {
+    let largest = leads.iter().copied().fold(0.0, f64::max);
+    (largest > 0.0).then(|| leads.last().map_or(0.0, |last| last / largest))
+}
+
+/// `left`: of the largest lead where both should nearly meet, if they should.
+fn why(verdict: Verdict, level: &[String], behind: &[String], left: Option<f64>) -> String {
+    if verdict == Verdict::Confirmed {
+        return String::new();
+    }
+    let mut why = Vec::new();
+    if !level.is_empty() {
+        why.push(format!("At c = {} trials do not agree who is ahead.", level.join(", ")));
+    }
+    if !behind.is_empty() {
+        why.push(format!("At c = {} the state of the art is ahead.", behind.join(", ")));
+    }
+    if let Some(left) = left.filter(|left| *left > MEETS) {
+        why.push(format!("At c = 0.9 {} of the lead is left.", percent(left)));
+    }
+    why.push(
+        "The more lookups ask for what was written last, the fewer filters stand above what they ask for."
+            .to_owned(),
+    );
+    why.join(" ")
 }
 
 /// Items as lookups ask for them at this temporality.
@@ -187,8 +271,14 @@ fn table(points: &[Point], cache_share: f64) -> Table {
         "temporality",
         "latency_mean_us",
         "latency_std_us",
+        "time_spared_share",
+        "time_spared_least",
+        "time_spared_most",
         "ios_per_lookup",
         "cache_hits_per_lookup",
+        "lookups",
+        "lookups_warming",
+        "cached_bytes",
         "levels",
         "runs",
         "comparable",
@@ -202,8 +292,14 @@ fn table(points: &[Point], cache_share: f64) -> Table {
             point.temporality,
             point.latency_us.mean,
             point.latency_us.std,
+            point.spared.median,
+            point.spared.least,
+            point.spared.most,
             point.ios,
             point.hits,
+            point.lookups,
+            point.warmed,
+            point.cached_bytes,
             levels,
             runs,
             comparable,
@@ -238,14 +334,17 @@ fn chart(points: &[Point], claim: &str, note: &str) -> Chart {
     }
 }
 
-/// `ahead`: temporalities at which Monkey is ahead; `recent`: what is left of its largest lead where lookups ask for the newest.
-fn verdict(ahead: usize, recent: f64, is_cached: bool) -> Verdict {
-    let is_ahead = match ahead {
-        all if all == TEMPORALITIES.len() => Verdict::Confirmed,
-        most if 2 * most > TEMPORALITIES.len() => Verdict::Partly,
+/// From who is ahead at each temporality, the newest last, and from what is left of the lead there.
+fn verdict(leads: &[Lead], left: Option<f64>, is_cached: bool) -> Verdict {
+    let count = |wanted: Lead| leads.iter().filter(|lead| **lead == wanted).count();
+    // Where both nearly meet they may be level.
+    let must = if is_cached { &leads[..leads.len().saturating_sub(1)] } else { leads };
+    let is_ahead = match (count(Lead::Ahead), count(Lead::Behind)) {
+        (ahead, 0) if ahead > 0 && must.iter().all(|lead| *lead == Lead::Ahead) => Verdict::Confirmed,
+        (ahead, behind) if ahead > behind => Verdict::Partly,
         _ => Verdict::NotHere,
     };
-    let meets = if recent < 0.5 { Verdict::Confirmed } else { Verdict::NotHere };
+    let meets = if left.is_some_and(|left| left <= MEETS) { Verdict::Confirmed } else { Verdict::NotHere };
     if is_cached { both(is_ahead, meets) } else { is_ahead }
 }
 
@@ -255,9 +354,26 @@ mod tests {
 
     #[test]
     fn who_is_ahead_everywhere_and_meets_at_the_newest_confirms() {
-        assert_eq!(verdict(5, 0.2, true), Verdict::Confirmed);
-        assert_eq!(verdict(5, 0.9, true), Verdict::Partly);
-        assert_eq!(verdict(5, 0.9, false), Verdict::Confirmed);
-        assert_eq!(verdict(1, 0.1, false), Verdict::NotHere);
+        use Lead::{Ahead, Behind, Level};
+        let ahead = [Ahead; 5];
+        assert_eq!(verdict(&ahead, Some(0.2), true), Verdict::Confirmed);
+        assert_eq!(verdict(&[Ahead, Ahead, Ahead, Ahead, Level], Some(0.0), true), Verdict::Confirmed);
+        assert_eq!(verdict(&ahead, Some(0.9), true), Verdict::Partly);
+        assert_eq!(verdict(&ahead, Some(0.9), false), Verdict::Confirmed);
+        assert_eq!(verdict(&[Ahead, Ahead, Ahead, Ahead, Level], Some(0.1), false), Verdict::Partly);
+        assert_eq!(verdict(&[Ahead, Behind, Ahead, Ahead, Ahead], Some(0.1), true), Verdict::Partly);
+        assert_eq!(verdict(&[Level; 5], None, true), Verdict::NotHere);
+        assert_eq!(verdict(&[Level; 5], None, false), Verdict::NotHere);
+        assert_eq!(verdict(&[Behind; 5], None, true), Verdict::NotHere);
+    }
+
+    #[test]
+    fn ties_and_losses_are_no_lead() {
+        let spread = |least, most| Spread { median: 0.0, least, most };
+        assert_eq!(
+            [spread(0.01, 0.3), spread(-0.01, 0.3), spread(-0.2, -0.01)].map(Lead::of),
+            [Lead::Ahead, Lead::Level, Lead::Behind]
+        );
+        assert_eq!((left(&[0.4, 0.2, 0.1]), left(&[-0.1, 0.0]), left(&[])), (Some(0.25), None, None));
     }
 }

@@ -52,6 +52,8 @@ pub struct TraceReader {
     bytes: u64,
     /// Operations read so far.
     operations: u64,
+    /// Whether it began as recorded traces do, which end with a line that says so.
+    is_recorded: bool,
     ended: bool,
 }
 
@@ -68,7 +70,16 @@ impl TraceReader {
     /// Reads the trace from `file`; errors name `path`.
     pub fn of(path: &Path, file: Box<dyn BufRead + Send>) -> Self {
         let path = path.to_path_buf();
-        Self { path, file, line: Vec::new(), lines: 0, bytes: 0, operations: 0, ended: false }
+        Self {
+            path,
+            file,
+            line: Vec::new(),
+            lines: 0,
+            bytes: 0,
+            operations: 0,
+            is_recorded: false,
+            ended: false,
+        }
     }
 
     /// Bytes read so far.
@@ -76,19 +87,14 @@ impl TraceReader {
         self.bytes
     }
 
-    /// Whether the line was met that says that nothing is missing. Generated files have none.
-    pub fn is_ended(&self) -> bool {
-        self.ended
-    }
-
     /// The next line that is no remark; `None` at the end.
     ///
     /// # Errors
-    /// What reading says, and what is wrong with the line.
+    /// What reading says, and what is wrong with the line; a recording that ends without the line that ends it.
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, TraceError> {
         loop {
             if !self.read()? {
-                return Ok(None);
+                return self.at_the_end();
             }
             if self.line.first() != Some(&b'#') {
                 break;
@@ -107,6 +113,16 @@ impl TraceReader {
         }
     }
 
+    fn at_the_end(&self) -> Result<Option<Line<'_>>, TraceError> {
+        if self.is_recorded && !self.ended {
+            let operations = self.operations;
+            return Err(self.wrong(format!(
+                "the recording was cut off here: the last line of a whole one would be \"# end {operations}\""
+            )));
+        }
+        Ok(None)
+    }
+
     /// That the line at hand is wrong.
     pub fn wrong(&self, reason: impl Into<String>) -> TraceError {
         TraceError::Line { path: self.path.clone(), line: self.lines, reason: reason.into() }
@@ -122,6 +138,10 @@ impl TraceReader {
                 Err(self.wrong(format!("a trace of version {version}; this build reads version {VERSION}")))
             }
             Line::Header { .. } if self.lines > 1 => Err(self.wrong("another trace begins here")),
+            Line::Header { .. } => {
+                self.is_recorded = true;
+                Ok(())
+            }
             Line::End { operations } if operations != self.operations => Err(self.wrong(format!(
                 "{operations} operations should be before this line, and {} are",
                 self.operations
@@ -178,9 +198,9 @@ mod tests {
         assert_eq!(lines(""), Ok(0));
         assert_eq!(lines("# shamba trace 1\nI k *5\nK other\n# nothing\nQ k -\n# end 2\n"), Ok(3));
         assert_eq!(lines("Q k\n"), Ok(1));
+        assert_eq!(lines("# shamba trace 1\n# end 0\n# remark\n"), Ok(0));
         let mut reader = reader("Q k\n# end 1\n# remark\n");
         while reader.next_line().expect("fine").is_some() {}
-        assert!(reader.is_ended());
         assert_eq!(reader.bytes_read(), 21);
     }
 
@@ -195,6 +215,10 @@ mod tests {
             ("Q k\n# shamba trace 1\n", "t, line 2: another trace begins here"),
             ("Q k\n# end 2\n", "t, line 2: 2 operations should be before this line, and 1 are"),
             ("# end 0\nQ k\n", "t, line 2: there is more behind the end of the trace"),
+            (
+                "# shamba trace 1\nQ k\nK users\nQ k\n",
+                "t, line 4: the recording was cut off here: the last line of a whole one would be \"# end 2\"",
+            ),
         ] {
             assert_eq!(lines(text), Err(error.to_owned()), "{text:?}");
         }

@@ -104,10 +104,11 @@ pub(crate) struct Answers {
 pub(crate) struct Replay<'a> {
     db: &'a Db,
     values: &'a Values,
+    /// By number; the first stands for the default one.
     spaces: Vec<Option<Keyspace>>,
     by_name: HashMap<String, usize>,
-    /// The keyspace of the lines to come; `None`: the default one.
-    space: usize,
+    /// The keyspace of the lines to come; none once it is dropped, until a line names one.
+    space: Option<usize>,
     arena: Vec<u8>,
     ops: Vec<Op>,
     scratch: Vec<u8>,
@@ -122,7 +123,7 @@ impl<'a> Replay<'a> {
             values,
             spaces: vec![None],
             by_name: HashMap::new(),
-            space: 0,
+            space: Some(0),
             arena: Vec::new(),
             ops: Vec::new(),
             scratch: Vec::new(),
@@ -162,7 +163,11 @@ impl<'a> Replay<'a> {
         self.ops.clear();
         while self.ops.len() < BATCH_OPS && self.arena.len() < BATCH_BYTES {
             let Some(line) = trace.next_line()? else { break };
-            let space = self.space;
+            if self.space.is_none() && line.is_operation() && !matches!(line, Line::Gone { .. }) {
+                let reason = "the keyspace that it is about was dropped, and no line K names one since";
+                return Err(trace.wrong(reason).into());
+            }
+            let space = self.space.unwrap_or(0);
             let op = match line {
                 Line::Insert { key, value } | Line::Update { key, value } => {
                     let key = keep(&mut self.arena, &key);
@@ -183,9 +188,13 @@ impl<'a> Replay<'a> {
                 Line::Scan { from, to } => self.op(Act::Scan, &from, &to),
                 Line::Next { from, entries } => self.op(Act::Next(entries), &from, &[]),
                 Line::Previous { from, entries } => self.op(Act::Previous(entries), &from, &[]),
-                Line::Gone { name } => self.op(Act::Drop, name.as_bytes(), &[]),
+                Line::Gone { name } => {
+                    let number = self.by_name.get(&*name).copied();
+                    self.space = self.space.filter(|space| Some(*space) != number);
+                    self.op(Act::Drop, name.as_bytes(), &[])
+                }
                 Line::Keyspace { name } => {
-                    self.space = self.space_of(&name)?;
+                    self.space = Some(self.space_of(&name)?);
                     continue;
                 }
                 Line::Header { .. } | Line::End { .. } | Line::Comment => continue,
@@ -203,7 +212,7 @@ impl<'a> Replay<'a> {
 
     fn op(&mut self, act: Act, key: &[u8], other: &[u8]) -> Op {
         let key = keep(&mut self.arena, key);
-        Op { act, space: self.space, key, other: keep(&mut self.arena, other) }
+        Op { act, space: self.space.unwrap_or(0), key, other: keep(&mut self.arena, other) }
     }
 
     /// The number of the keyspace of this name, made if there is none.

@@ -138,6 +138,35 @@ fn ranges_hold_their_ends_as_their_letters_say() {
 }
 
 #[test]
+fn nothing_is_carried_out_in_another_keyspace_than_the_lines() {
+    let db = open(&Arc::new(MemFs::new()));
+    for line in ["I a *1", "D a", "X a", "R a b", "Q a", "S a b", "N a 1"] {
+        let text = format!("I a *5\nK users\nI b *1\nG users\n{line}\n");
+        let error = replayed(&db, text.as_bytes()).expect_err("the keyspace is gone");
+        let reason = "the keyspace that it is about was dropped, and no line K names one since";
+        assert_eq!(error.to_string(), format!("trace, line 5: {reason}"), "{line}");
+        assert_eq!(db.get("a").expect("read").map(|value| value.len()), Some(5), "{line}");
+    }
+    // Dropped again, made anew, or another one than that of the lines.
+    for (text, left) in [
+        ("K users\nI b *1\nG users\nG users\nK users\nI c *1\n", "users"),
+        ("K users\nI b *1\nK others\nI c *1\nG users\nI d *1\n", "others"),
+    ] {
+        let db = open(&Arc::new(MemFs::new()));
+        replayed(&db, text.as_bytes()).expect("carried out");
+        assert_eq!(content(&db).into_keys().collect::<Vec<_>>(), [left], "{text}");
+    }
+}
+
+#[test]
+fn a_recording_that_was_cut_off_is_not_whole() {
+    let db = open(&Arc::new(MemFs::new()));
+    replayed(&db, b"# shamba trace 1\nI a *1\n# end 1\n").expect("whole");
+    let error = replayed(&db, b"# shamba trace 1\nI a *1\n").expect_err("cut off");
+    assert!(error.to_string().starts_with("trace, line 2: the recording was cut off here"), "{error}");
+}
+
+#[test]
 fn malformed_traces_stop_at_the_line() {
     let db = open(&Arc::new(MemFs::new()));
     let error = replayed(&db, b"I a *3\nI b\n").expect_err("malformed");

@@ -30,14 +30,24 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             100.0 * share("2 prop")
         ),
         verdict,
-        why: if verdict == Verdict::Confirmed {
-            String::new()
-        } else {
-            "Lines are whole: modules of few bits per key round up.".to_owned()
-        },
+        why: why(&equal),
         table: table(&all),
         chart: chart(&EXPERIMENT, &all, Kind::Bytes),
     })
+}
+
+/// Where it does not fall, over 1, 2 and so on modules.
+fn why(shares: &[f64]) -> String {
+    let rises =
+        (2..).zip(shares.windows(2)).filter(|(_, pair)| matches!(pair, [before, after] if after >= before));
+    let at: Vec<String> = rises.map(|(modules, _)| modules.to_string()).collect();
+    if at.is_empty() {
+        return String::new();
+    }
+    format!(
+        "{} modules need no less than one fewer. Lines are whole, so modules of few bits per key round up.",
+        at.join(", ")
+    )
 }
 
 /// Falling all the way, or at least from the first to the last.
@@ -59,5 +69,6 @@ mod tests {
         assert_eq!(verdict(&[1.0, 0.5, 0.3]), Verdict::Confirmed);
         assert_eq!(verdict(&[1.0, 0.3, 0.4]), Verdict::Partly);
         assert_eq!(verdict(&[1.0, 1.5]), Verdict::NotHere);
+        assert!(why(&[1.0, 0.3, 0.4]).starts_with("3 modules") && why(&[1.0, 0.5]).is_empty());
     }
 }

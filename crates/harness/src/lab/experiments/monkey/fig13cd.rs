@@ -63,12 +63,12 @@ fn name((policy, ratio): (MergePolicy, f64)) -> String {
     }
 }
 
-/// How many entries, and the bytes of each: smaller ones at the smallest scale, so that its write buffer and filters are not tiny.
+/// How many entries, and the bytes of each.
 pub(super) fn sizes(scale: Scale) -> (u64, u64) {
     if scale == Scale::Tiny {
         return (1 << 14, 64);
     }
-    scale.pick((1 << 16, 256), (1 << 18, 1_024), (1 << 20, 1_024))
+    scale.pick((1 << 15, 1_024), (1 << 18, 1_024), (1 << 20, 1_024))
 }
 
 /// Inserts that are counted. Half as many come before them.
@@ -82,6 +82,14 @@ pub(super) fn buffer_of(scale: Scale) -> u64 {
     entries * entry_bytes / BUFFERS
 }
 
+/// What is not the paper's: it has 1,024 buffers of 1 KB entries.
+pub(super) fn told_sizes(scale: Scale) -> String {
+    let (entries, entry_bytes) = sizes(scale);
+    format!(
+        "Laid down: {entries} entries of {entry_bytes} bytes, {BUFFERS} write buffers for the paper's 1,024."
+    )
+}
+
 fn parameters(scale: Scale, device: Device) -> Vec<Parameter> {
     vec![
         Parameter::varied("design", designs(scale).into_iter().map(name)),
@@ -90,6 +98,7 @@ fn parameters(scale: Scale, device: Device) -> Vec<Parameter> {
         Parameter::fixed("inserts", inserts(scale)),
         Parameter::fixed("entry bytes", sizes(scale).1),
         Parameter::fixed("buffer bytes", buffer_of(scale)),
+        Parameter::fixed("buffers of data", BUFFERS),
         Parameter::fixed("bits per key", BITS_PER_KEY),
         Parameter::fixed("empty fraction", 1),
         Parameter::fixed("lookups timed a trial, at most", LOOKUPS),
@@ -148,7 +157,7 @@ fn run(lab: &mut Lab<'_>, device: Device) -> Result<Finding, String> {
     let updates = most_updates_saved(&uniform, &monkey);
     let verdict = both(verdict_of(most, 0.5), verdict_of(updates, 0.7));
     // That it is better with some designs and not with all is a part of the claim.
-    let verdict = if least < 0.0 && verdict == Verdict::Confirmed { Verdict::Partly } else { verdict };
+    let verdict = if least <= 0.0 && verdict == Verdict::Confirmed { Verdict::Partly } else { verdict };
     let why = match verdict {
         Verdict::Confirmed => String::new(),
         _ => format!(
@@ -158,11 +167,13 @@ fn run(lab: &mut Lab<'_>, device: Device) -> Result<Finding, String> {
         ),
     };
     let note = format!(
-        "Emulated {}. Both sides read one tree, with other filters. Updates: pages that flushes and merges read and write for an insert, \
+        "Emulated {}. {} {} of the paper's 9 designs. Both sides read one tree, with other filters. Updates: pages that flushes and merges read and write for an insert, \
          counted, times what the device takes for one. \
          Lines join {}. {BITS_PER_KEY} bits per key, all lookups empty. Model: equations 7 and 56 for the levels there are, and merges as the \
          engine makes them.",
         device.name(),
+        told_sizes(lab.scale),
+        uniform.len(),
         designs(lab.scale).into_iter().map(name).rev().collect::<Vec<_>>().join(", ")
     );
     Ok(Finding {

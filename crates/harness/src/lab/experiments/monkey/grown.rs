@@ -10,7 +10,7 @@
 //! tree grows, as under the paper's inserts into a much larger domain of keys. Absent keys lie behind each.
 //!
 //! There is no block cache and no log; filters and indexes are held; one thread merges. Tables are two write buffers long, but at
-//! least 512 entries: the smallest filter has 64 bytes, which for a table of a few entries would be many more bits than were asked for.
+//! least 512 entries and 128 KiB: the smallest filter has 64 bytes, which for a table of a few entries would be many more bits than were asked for.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ use crate::layered::{Layers, Shape};
 use crate::permute::Permutation;
 
 const TREE: &str = "/tree";
-/// No table is cut shorter than this many entries.
+/// No table is cut shorter than this, nor than so many entries.
+const FILE_BYTES_LEAST: u64 = 128 << 10;
 const FILE_ENTRIES_LEAST: u64 = 512;
 /// Enough for filters, indexes and merges: nothing of it caches blocks.
 const BUDGET_BYTES: u64 = 64 << 20;
@@ -156,6 +157,11 @@ impl Grown {
         Env { vfs: Arc::clone(&self.files), ..Env::real() }
     }
 
+    fn file_bytes(&self) -> u64 {
+        let least = FILE_BYTES_LEAST.max(FILE_ENTRIES_LEAST * self.items.entry_bytes);
+        least.max(2 * self.design.buffer_bytes)
+    }
+
     fn builder(&self, world: Env) -> Builder {
         Db::builder(Path::new(TREE))
             .env(world)
@@ -166,7 +172,7 @@ impl Grown {
             .filter_residency(Residency::Pinned)
             .filter_layout(self.filters.bits(0.0, 1.0).layout)
             .filter_allocation(self.filters.bits(0.0, 1.0).allocation)
-            .file_size((2 * self.design.buffer_bytes).max(FILE_ENTRIES_LEAST * self.items.entry_bytes))
+            .file_size(self.file_bytes())
             .digest_seed(self.items.seed)
             .background_threads(1)
             .no_wal(true)

@@ -249,7 +249,7 @@ mod tests {
                 let there = |engine: &Engine| engine.is_built() && engine.absence(io, compression).is_none();
                 let engines: Vec<Engine> = Engine::ALL.into_iter().filter(there).collect();
                 let lines = engines.iter().flat_map(|engine| lines_of(*engine, io, compression)).collect();
-                let gathered = Gathered::of(lines);
+                let gathered = Gathered::of(lines).expect("one run");
                 assert_eq!(gathered.engines, engines);
                 gathered.check_answers().unwrap_or_else(|error| panic!("{error}"));
                 let (page, _) = crate::table::render(&gathered);

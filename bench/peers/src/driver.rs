@@ -7,13 +7,14 @@
 //! Not here: measuring ([`crate::child`]), tables and figures ([`crate::table`], [`crate::figure`]).
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::book::Dataset;
 use crate::child::Task;
 use crate::facts;
+use crate::gathered;
 use crate::peer::{Compression, Engine, Io, Result};
 use crate::result::{self, Line, Situation};
 use crate::workload::Workload;
@@ -47,17 +48,27 @@ pub struct Plan {
     pub dir: PathBuf,
     /// Where results go.
     pub out: PathBuf,
+    /// Whether they are added to those that are there.
+    pub adds: bool,
 }
 
 /// Carries the plan out; lines are appended to `results.jsonl` as they come, so that an interrupted run keeps what it has.
 ///
 /// # Errors
-/// Where processes failed, after all others have run.
+/// Where results are already that these may not be added to, before anything is measured; where processes failed, after all others have run.
 pub fn run(plan: &Plan) -> Result<PathBuf> {
     fs::create_dir_all(&plan.out).map_err(|error| format!("{}: {error}", plan.out.display()))?;
     let file = plan.out.join("results.jsonl");
-    let mut kept = Kept::create(&file)?;
-    kept.keep(&Line::Facts { facts: facts::gather(&plan.dir) })?;
+    let facts = facts::gather(&plan.dir);
+    if plan.adds {
+        for line in result::read(&file)? {
+            if let Line::Facts { facts: before } = line {
+                gathered::check_same(&before, &facts)?;
+            }
+        }
+    }
+    let mut kept = Kept::open(&file, plan.adds)?;
+    kept.keep(&Line::Facts { facts })?;
     for repeat in 0..plan.repeats {
         for dataset in &plan.datasets {
             for (place, budget) in plan.budgets.iter().enumerate() {
@@ -135,9 +146,16 @@ struct Kept {
 }
 
 impl Kept {
-    fn create(name: &Path) -> Result<Self> {
-        let failed = |error| format!("{}: {error}", name.display());
-        let file = OpenOptions::new().create(true).append(true).open(name).map_err(failed)?;
+    /// A new file, or the one that is there if `adds`.
+    fn open(name: &Path, adds: bool) -> Result<Self> {
+        let failed = |error: io::Error| match error.kind() {
+            ErrorKind::AlreadyExists => format!(
+                "{} has another run's results: name another --out, or add to them with --add",
+                name.display()
+            ),
+            _ => format!("{}: {error}", name.display()),
+        };
+        let file = OpenOptions::new().create_new(!adds).append(true).open(name).map_err(failed)?;
         Ok(Self { file, name: name.to_path_buf(), failures: 0 })
     }
 
@@ -195,5 +213,24 @@ impl Kept {
         self.failures += 1;
         self.keep(&Line::Failure { at, engine: task.engine, message })?;
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_that_are_there_are_added_to_only_if_asked() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("results.jsonl");
+        let missing = Kept::open(&file, true).err().expect("nothing to add to");
+        assert!(missing.starts_with(&file.display().to_string()), "{missing}");
+        let line = Line::Facts { facts: Vec::new() };
+        Kept::open(&file, false).expect("a new file").keep(&line).expect("kept");
+        let there = Kept::open(&file, false).err().expect("it is there");
+        assert!(there.contains("another run's results"), "{there}");
+        Kept::open(&file, true).expect("added to").keep(&line).expect("kept");
+        assert_eq!(result::read(&file).expect("two lines").len(), 2);
     }
 }

@@ -1,5 +1,8 @@
 //! Rows put together: of each workload of each engine the median of its repetitions, with the least and the most.
 //!
+//! Several runs may have added to one file, each after a line with its facts: on one machine, of one build, and no row twice. Otherwise medians
+//! would be over what is not the same.
+//!
 //! Not here: how that is shown ([`crate::table`], [`crate::figure`]).
 
 use std::collections::BTreeMap;
@@ -135,10 +138,31 @@ impl Spread {
     }
 }
 
+/// The facts in which runs may differ whose rows stand in one table.
+const OF_A_RUN: [&str; 2] = ["command", "unix time"];
+
+/// Whether rows of runs with these facts may stand in one table.
+///
+/// # Errors
+/// Where not, with the fact.
+pub fn check_same(before: &[Stated], now: &[Stated]) -> Result<()> {
+    let value = |facts: &[Stated], name: &str| {
+        facts.iter().find(|fact| fact.0 == name).map_or_else(|| "not stated".to_owned(), |fact| fact.1.clone())
+    };
+    let names = before.iter().chain(now).map(|fact| fact.0.as_str());
+    for name in names.filter(|name| !OF_A_RUN.contains(name)) {
+        let (before, now) = (value(before, name), value(now, name));
+        if before != now {
+            return Err(format!("runs that cannot stand in one table: {name} was {before:?} and is {now:?}"));
+        }
+    }
+    Ok(())
+}
+
 /// All lines, sorted out.
 #[derive(Default)]
 pub struct Gathered {
-    /// Of the last run that was added.
+    /// Of the first run, and of others what differs.
     pub facts: Vec<Stated>,
     /// Situations, as they came.
     pub situations: Vec<Situation>,
@@ -156,15 +180,28 @@ pub struct Gathered {
 impl Gathered {
     /// Reads a file of results.
     pub fn read(file: &Path) -> Result<Self> {
-        Ok(Self::of(result::read(file)?))
+        Self::of(result::read(file)?).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// Sorts lines out.
-    pub fn of(lines: Vec<Line>) -> Self {
+    ///
+    /// # Errors
+    /// Runs of other machines or builds than the first; a row that was measured twice.
+    pub fn of(lines: Vec<Line>) -> Result<Self> {
         let mut all = Self::default();
+        let mut first: Option<Vec<Stated>> = None;
         for line in lines {
             match line {
-                Line::Facts { facts } => all.facts = facts,
+                Line::Facts { facts } => match &first {
+                    None => {
+                        all.facts.clone_from(&facts);
+                        first = Some(facts);
+                    }
+                    Some(first) => {
+                        check_same(first, &facts)?;
+                        all.facts.extend(facts.into_iter().filter(|fact| OF_A_RUN.contains(&fact.0.as_str())));
+                    }
+                },
                 Line::Options { at, engine, version, options } => {
                     if !all.options.iter().any(|(seen, of, ..)| (*seen, *of) == (at, engine)) {
                         all.options.push((at, engine, version, options));
@@ -178,6 +215,9 @@ impl Gathered {
                     if !all.situations.contains(&row.at) {
                         all.situations.push(row.at);
                     }
+                    if all.rows.iter().any(|known| cell(known) == cell(&row) && known.repeat == row.repeat) {
+                        return Err(format!("{} was measured twice", name_of(&row)));
+                    }
                     all.rows.push(*row);
                 }
             }
@@ -188,7 +228,7 @@ impl Gathered {
             .collect();
         all.situations
             .sort_by_key(|at| (at.dataset.key_bytes, at.dataset.items, at.io == Io::Direct, at.budget_bytes));
-        all
+        Ok(all)
     }
 
     /// The figures of a workload; those of an engine without a budget stand for every budget.
@@ -213,9 +253,11 @@ impl Gathered {
         Spread::of(rows.map(|row| metric.of(row)).collect())
     }
 
-    /// Repetitions of the row that has the fewest.
-    pub fn repeats(&self) -> u32 {
-        self.rows.iter().map(|row| row.repeat + 1).max().unwrap_or(0)
+    /// Repetitions of the figure that has the fewest, and of the one that has the most.
+    pub fn repeats(&self) -> (usize, usize) {
+        let count = |row: &Row| self.rows.iter().filter(|other| cell(other) == cell(row)).count();
+        let counts = || self.rows.iter().map(count);
+        (counts().min().unwrap_or(0), counts().max().unwrap_or(0))
     }
 
     /// Whether all engines gave the same answers to the same requests.
@@ -225,15 +267,7 @@ impl Gathered {
     pub fn check_answers(&self) -> Result<()> {
         let mut of: BTreeMap<String, (String, Engine)> = BTreeMap::new();
         for row in &self.rows {
-            let at = row.at;
-            let asked = format!(
-                "{} budget {} MiB {} {} ({} operations)",
-                at.dataset,
-                at.budget_bytes >> 20,
-                at.io.name(),
-                row.workload.name(),
-                row.ops
-            );
+            let asked = format!("{} ({} operations)", asked_of(row), row.ops);
             let (answers, engine) =
                 of.entry(asked.clone()).or_insert_with(|| (row.answers.clone(), row.engine));
             if *answers != row.answers {
@@ -247,9 +281,87 @@ impl Gathered {
     }
 }
 
+/// What the figures of one cell have in common.
+fn cell(row: &Row) -> (Situation, Engine, Workload) {
+    (row.at, row.engine, row.workload)
+}
+
+/// What was asked, in words.
+fn asked_of(row: &Row) -> String {
+    let at = row.at;
+    format!("{} budget {} MiB {} {}", at.dataset, at.budget_bytes >> 20, at.io.name(), row.workload.name())
+}
+
+fn name_of(row: &Row) -> String {
+    format!("{} {} repeat {}", row.engine, asked_of(row), row.repeat)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::{Compression, stated};
+
+    fn facts(commit: &str, command: &str) -> Line {
+        Line::Facts { facts: vec![stated("commit", commit), stated("command", command)] }
+    }
+
+    fn row(engine: Engine, repeat: u32, ns_per_op: f64) -> Line {
+        let at = Situation {
+            dataset: "1000x16+100".parse().expect("a data set"),
+            budget_bytes: 8 << 20,
+            io: Io::PageCache,
+            compression: Compression::None,
+        };
+        Line::Row(Box::new(Row {
+            at,
+            engine,
+            workload: Workload::ReadRandom,
+            repeat,
+            ops: 10,
+            seconds: 1.0,
+            ns_per_op,
+            p50_ns: 1,
+            p99_ns: 1,
+            p999_ns: 1,
+            cpu_ns_per_op: 1.0,
+            settle_seconds: 0.0,
+            user_bytes: 0,
+            device_read_bytes: 0,
+            device_write_bytes: 0,
+            call_read_bytes: 0,
+            call_write_bytes: 0,
+            rss_bytes: 1,
+            rss_file_bytes: 0,
+            rss_peak_bytes: 1,
+            space_bytes: 1,
+            answers: "same".to_owned(),
+        }))
+    }
+
+    #[test]
+    fn runs_of_one_build_stand_together_and_no_others() {
+        let (ours, theirs) = (row(Engine::Shamba, 0, 1.0), row(Engine::Redb, 0, 2.0));
+        let lines = vec![facts("a", "run 1"), ours.clone(), facts("a", "run 2"), theirs.clone()];
+        let all = Gathered::of(lines).expect("one build");
+        assert_eq!((all.engines.len(), all.facts.len(), all.repeats()), (2, 3, (1, 1)));
+        let lines = vec![facts("a", "run 1"), ours, facts("b", "run 1"), theirs];
+        let error = Gathered::of(lines).err().expect("another build");
+        assert_eq!(error, r#"runs that cannot stand in one table: commit was "a" and is "b""#);
+    }
+
+    #[test]
+    fn a_row_that_was_measured_twice_is_no_repetition() {
+        let again = vec![facts("a", "run"), row(Engine::Shamba, 0, 1.0), row(Engine::Shamba, 0, 5.0)];
+        let error = Gathered::of(again).err().expect("twice");
+        assert!(error.contains("repeat 0 was measured twice"), "{error}");
+    }
+
+    #[test]
+    fn the_fewest_repetitions_are_told() {
+        let lines = vec![row(Engine::Shamba, 0, 1.0), row(Engine::Shamba, 1, 2.0), row(Engine::Redb, 0, 1.0)];
+        assert_eq!(Gathered::of(lines).expect("rows").repeats(), (1, 2));
+        assert_eq!(Gathered::of(Vec::new()).expect("nothing").repeats(), (0, 0));
+    }
 
     #[test]
     fn medians_lie_between_least_and_most() {

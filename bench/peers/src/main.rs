@@ -94,9 +94,12 @@ struct RunArgs {
     /// Where databases are made; the device that is measured.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Where results go; lines are appended to results.jsonl there.
+    /// Where results go; there must be none of another run.
     #[arg(long, default_value = "results")]
     out: PathBuf,
+    /// Adds rows to the results there, which must be of this machine and this build, and of other rows.
+    #[arg(long)]
+    add: bool,
 }
 
 #[derive(Args)]
@@ -154,6 +157,7 @@ fn run(args: RunArgs) -> Result<()> {
         fillseq_budget: None,
         dir: args.dir.unwrap_or_else(std::env::temp_dir),
         out: args.out,
+        adds: args.add,
     };
     if args.quick {
         plan.datasets = vec!["100000x16+100".parse()?, "20000x512+512".parse()?];

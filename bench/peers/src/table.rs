@@ -35,7 +35,10 @@ fn head(all: &Gathered, page: &mut String) {
         page,
         "\nEach cell: the median of {} repetitions, (least–most), and how many times better that is than RocksDB's base. \
          Each answer was checked; {}\n",
-        all.repeats(),
+        match all.repeats() {
+            (fewest, most) if fewest == most => fewest.to_string(),
+            (fewest, most) => format!("{fewest} to {most}"),
+        },
         match all.check_answers() {
             Ok(()) => "all engines answered all requests alike.".to_owned(),
             Err(difference) => format!("**but {difference}.**"),

@@ -16,6 +16,8 @@ mod direct;
 mod fault;
 #[path = "../../../../crates/env/src/helpers.rs"]
 mod helpers;
+#[path = "../../../../crates/env/src/layer.rs"]
+mod layer;
 #[path = "../../../../crates/env/src/memory.rs"]
 mod memory;
 #[path = "../../../../crates/env/src/pages.rs"]
@@ -40,6 +42,7 @@ pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, read_aligned_at};
 pub use clock::{Clock, ManualClock, RealClock};
 pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence, When};
 pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write_file_synced};
+pub use layer::Layer;
 pub use memory::MemFs;
 pub use pages::Pages;
 pub use random::{RealRng, Rng, SeededRng};

@@ -79,7 +79,7 @@ fn tests_under(folder: &Path, binary: &str, path: &[String], into: &mut BTreeSet
     for entry in fs::read_dir(folder).expect("the sources are there") {
         let file = entry.expect("listed").path();
         let name = file.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned();
-        let inner = [path, &[name.clone()]].concat();
+        let inner = [path, std::slice::from_ref(&name)].concat();
         if file.is_dir() {
             tests_under(&file, binary, &inner, into);
         } else if file.extension().is_some_and(|extension| extension == "rs") {

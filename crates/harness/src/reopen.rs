@@ -208,6 +208,6 @@ mod tests {
         assert_eq!((quick.open_ms(), quick.more_ms(), quick.violations().len()), (400, 400, 0));
         assert_eq!(outcome([10, 2_100, 2_200, 2_300]).violations().len(), 1);
         assert_eq!(outcome([10, 400, 1_500, 1_600]).violations().len(), 1);
-        assert!(quick.to_json().contains(r#""ms":[399,400,450]"#), "{}", quick.to_json());
+        assert!(quick.to_json().contains(r#""ms":[399, 400, 450]"#), "{}", quick.to_json());
     }
 }

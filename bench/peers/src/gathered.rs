@@ -147,7 +147,10 @@ const OF_A_RUN: [&str; 2] = ["command", "unix time"];
 /// Where not, with the fact.
 pub fn check_same(before: &[Stated], now: &[Stated]) -> Result<()> {
     let value = |facts: &[Stated], name: &str| {
-        facts.iter().find(|fact| fact.0 == name).map_or_else(|| "not stated".to_owned(), |fact| fact.1.clone())
+        facts
+            .iter()
+            .find(|fact| fact.0 == name)
+            .map_or_else(|| "not stated".to_owned(), |fact| fact.1.clone())
     };
     let names = before.iter().chain(now).map(|fact| fact.0.as_str());
     for name in names.filter(|name| !OF_A_RUN.contains(name)) {
@@ -199,7 +202,8 @@ impl Gathered {
                     }
                     Some(first) => {
                         check_same(first, &facts)?;
-                        all.facts.extend(facts.into_iter().filter(|fact| OF_A_RUN.contains(&fact.0.as_str())));
+                        all.facts
+                            .extend(facts.into_iter().filter(|fact| OF_A_RUN.contains(&fact.0.as_str())));
                     }
                 },
                 Line::Options { at, engine, version, options } => {

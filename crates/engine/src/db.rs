@@ -9,15 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use shamba_env::{FileLock, JoinHandle};
-use shamba_model::Design;
 
 use crate::builder::Builder;
 use crate::core::{Core, KeyspaceCore, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::key_range::KeyRange;
-use crate::memory::MemoryReport;
-use crate::metrics::{Stats, TableStats};
+use crate::metrics::Stats;
 use crate::read::cursor::{Cursor, Iter};
 use crate::read::explain::Explanation;
 use crate::read::reader::{HashedKey, ReadAt, ReadOptions};
@@ -414,65 +412,6 @@ impl Db {
         core.events.emit(&Event::Closed);
         lock(&core.file_lock).take();
         outcome
-    }
-
-    /// What it has done since it was opened, and what it looks like now.
-    pub fn stats(&self) -> Stats {
-        self.core().stats(&self.keyspace)
-    }
-
-    /// The tables of the default keyspace and their filters as written, newest run first.
-    pub fn tables(&self) -> Vec<TableStats> {
-        Core::tables(&self.keyspace)
-    }
-
-    /// Switches the timing of lookups' parts on or off.
-    pub fn set_timers(&self, on: bool) {
-        self.core().timers.store(on, Ordering::Relaxed);
-    }
-
-    /// The tree of every keyspace, in the notation of `docs/formats/version.md`.
-    pub fn describe(&self) -> String {
-        self.core().describe()
-    }
-
-    /// Where memory goes.
-    pub fn memory(&self) -> MemoryReport {
-        self.core().memory()
-    }
-
-    /// The design in force.
-    pub fn design(&self) -> Design {
-        self.core().settings.live.get().design
-    }
-
-    /// All settings in force, as (name, value) text.
-    pub fn settings(&self) -> Vec<(String, String)> {
-        self.core().settings.to_pairs()
-    }
-
-    /// The sequence number of the last visible write.
-    pub fn sequence(&self) -> u64 {
-        self.core().visible().0
-    }
-
-    /// The directory.
-    pub fn path(&self) -> &Path {
-        self.core().path()
-    }
-
-    /// What was wrong, but not in the way of a right answer, since the open: dropped log tails, damaged filters. Each once,
-    /// and the first thousand.
-    pub fn warnings(&self) -> Vec<String> {
-        lock(&self.core().warnings).clone()
-    }
-
-    /// Checks every invariant of the trees and their shapes, walking all entries.
-    ///
-    /// # Errors
-    /// The first violation, with the tree.
-    pub fn check_invariants(&self) -> std::result::Result<(), String> {
-        self.core().check_invariants()
     }
 }
 

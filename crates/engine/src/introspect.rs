@@ -1,15 +1,81 @@
-//! What the database looks like now: statistics by level, the tree in words, the invariants walked.
+//! What the database looks like now: statistics by level, the tree in words, the invariants walked; and what a handle tells of it.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use shamba_model::Design;
+
 use crate::allocation;
-use crate::core::{Core, KeyspaceCore};
+use crate::core::{Core, KeyspaceCore, lock};
+use crate::db::Db;
+use crate::memory::MemoryReport;
 use crate::metrics::{LevelStats, Stats, TableStats};
 use crate::residency;
 use crate::statistics::{Probes, Window};
 use crate::version::{Run, Version};
+
+impl Db {
+    /// What it has done since it was opened, and what it looks like now.
+    pub fn stats(&self) -> Stats {
+        self.core().stats(&self.keyspace)
+    }
+
+    /// The tables of the default keyspace and their filters as written, newest run first.
+    pub fn tables(&self) -> Vec<TableStats> {
+        Core::tables(&self.keyspace)
+    }
+
+    /// Switches the timing of lookups' parts on or off.
+    pub fn set_timers(&self, on: bool) {
+        self.core().timers.store(on, Ordering::Relaxed);
+    }
+
+    /// The tree of every keyspace, in the notation of `docs/formats/version.md`.
+    pub fn describe(&self) -> String {
+        self.core().describe()
+    }
+
+    /// Where memory goes.
+    pub fn memory(&self) -> MemoryReport {
+        self.core().memory()
+    }
+
+    /// The design in force.
+    pub fn design(&self) -> Design {
+        self.core().settings.live.get().design
+    }
+
+    /// All settings in force, as (name, value) text.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        self.core().settings.to_pairs()
+    }
+
+    /// The sequence number of the last visible write.
+    pub fn sequence(&self) -> u64 {
+        self.core().visible().0
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        self.core().path()
+    }
+
+    /// What was wrong, but not in the way of a right answer, since the open: dropped log tails, damaged filters. Each once,
+    /// and the first thousand.
+    pub fn warnings(&self) -> Vec<String> {
+        lock(&self.core().warnings).clone()
+    }
+
+    /// Checks every invariant of the trees and their shapes, walking all entries.
+    ///
+    /// # Errors
+    /// The first violation, with the tree.
+    pub fn check_invariants(&self) -> std::result::Result<(), String> {
+        self.core().check_invariants()
+    }
+}
 
 impl Core {
     /// Counters of the database, levels of `keyspace`.

@@ -158,25 +158,25 @@ fn measure(
             queries_us[at].push(ns as f64 / 1e3 / asked as f64);
         }
     }
-    let point =
-        |(((store, db), before), (writes_s, queries_us)): (((&Store, &Db), &Stats), (f64, Vec<f64>))| {
-            let stats = db.stats();
-            let per_s = |us: &f64| 4.0 * of_window as f64 / (writes_s + 2.0 * of_window as f64 * us / 1e6);
-            Point {
-                bits_per_key: store.bits_per_key(),
-                allocation: store.allocation,
-                window: window + 1,
-                operations_per_s: Spread::of(queries_us.iter().map(per_s).collect()),
-                queries_us,
-                unnecessary: unnecessary(&stats.since(before)),
-                written: written_bits_per_key(&stats),
-                levels: stats.deepest_level,
-                runs: stats.runs,
-                comparable: stats.deepest_level + 1 >= store.levels,
-            }
-        };
-    let measured = writes_s.into_iter().zip(queries_us);
-    Ok(stores.iter().zip(open).zip(&before).zip(measured).map(point).collect())
+    let point = |at: usize| {
+        let (store, before, writes_s, queries_us) =
+            (&stores[at], &before[at], writes_s[at], queries_us[at].clone());
+        let stats = open[at].stats();
+        let per_s = |us: &f64| 4.0 * of_window as f64 / (writes_s + 2.0 * of_window as f64 * us / 1e6);
+        Point {
+            bits_per_key: store.bits_per_key(),
+            allocation: store.allocation,
+            window: window + 1,
+            operations_per_s: Spread::of(queries_us.iter().map(per_s).collect()),
+            queries_us,
+            unnecessary: unnecessary(&stats.since(before)),
+            written: written_bits_per_key(&stats),
+            levels: stats.deepest_level,
+            runs: stats.runs,
+            comparable: stats.deepest_level + 1 >= store.levels,
+        }
+    };
+    Ok((0..count).map(point).collect())
 }
 
 /// What the windows say, for each number of bits.

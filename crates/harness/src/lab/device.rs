@@ -18,7 +18,7 @@ use super::facts::file_system;
 /// A place for files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Device {
-    /// The disk below the laboratory's folder, past the system's cache, where it can be read so: [`why_not_direct`].
+    /// The disk below the laboratory's folder, past the system's cache, where it can be read so: `why_not_direct`.
     Disk,
     /// The same files through the system's cache.
     PageCache,

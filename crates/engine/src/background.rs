@@ -260,11 +260,14 @@ impl Core {
         if is_planted(Defect::FailedFlushDone) {
             outcome = Ok(());
         }
+        let has_values = generation.log_files.iter().any(|file| file.values.strong_count() > 0);
+        // Before anybody may see that the flush is over: by then the memtables' memory has been given back.
+        let flushed = if outcome.is_ok() { lock(&self.background.state).immutables.pop_front() } else { None };
+        drop((generation, flushed));
         let mut state = lock(&self.background.state);
         state.flushing = false;
         match &outcome {
             Ok(()) => {
-                state.immutables.pop_front();
                 state.quiet_since_us = self.env.clock.now_us();
                 state.flush_error = None;
                 state.failures = 0;
@@ -275,8 +278,6 @@ impl Core {
             }
         }
         drop(state);
-        let has_values = generation.log_files.iter().any(|file| file.values.strong_count() > 0);
-        drop(generation);
         self.balance_memory(); // The memtables' memory goes to the cache until writes need it again.
         self.background.progress.notify_all();
         self.background.wake.notify_all();

@@ -262,7 +262,8 @@ impl Core {
         }
         let has_values = generation.log_files.iter().any(|file| file.values.strong_count() > 0);
         // Before anybody may see that the flush is over: by then the memtables' memory has been given back.
-        let flushed = if outcome.is_ok() { lock(&self.background.state).immutables.pop_front() } else { None };
+        let flushed =
+            if outcome.is_ok() { lock(&self.background.state).immutables.pop_front() } else { None };
         drop((generation, flushed));
         let mut state = lock(&self.background.state);
         state.flushing = false;

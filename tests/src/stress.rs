@@ -15,6 +15,7 @@ use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, MemFs, SimFs};
 use shamba::{Db, Durability, ErrorKind, WriteOptions};
 
 use crate::runner::HOME;
+use crate::tally::Tally;
 use crate::vectors::Vector;
 
 const WRITERS: u64 = 3;
@@ -121,11 +122,11 @@ fn disturb(db: &Db, vector: &Vector, env: &Env, kind: u64, round: u64) {
     }
 }
 
-/// Writers beside everything else, so many rounds each; gives how many writes there were.
+/// Writers beside everything else, so many rounds each; gives how much there was of what.
 ///
 /// # Panics
 /// At a violation.
-pub fn everything_at_once(vector: &Vector, seed: u64, rounds: u64) -> u64 {
+pub fn everything_at_once(vector: &Vector, seed: u64, rounds: u64) -> Tally {
     let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
     let db = open(vector, &env);
     let stop = AtomicBool::new(false);
@@ -152,12 +153,18 @@ pub fn everything_at_once(vector: &Vector, seed: u64, rounds: u64) -> u64 {
         owned.into_iter().map(|owned| owned.expect("a writer does not panic")).collect::<Vec<_>>()
     });
     db.check_invariants().expect("the tree has its shape");
+    let stats = db.stats();
     db.close().expect("close");
     let db = open(vector, &env);
     for (number, own) in owned.iter().enumerate() {
         assert!(holds(&db, number as u64, own), "writer {number}'s pairs after a reopen");
     }
-    WRITERS * rounds
+    Tally::of(&[
+        ("writes beside everything", WRITERS * rounds),
+        ("flushes beside everything", stats.flushes),
+        ("merges beside everything", stats.merges),
+        ("batches that another writer wrote", stats.batches - stats.commit_groups),
+    ])
 }
 
 /// Close after about so many writes while writers go on: every acknowledged write is there, none other, and no tail.

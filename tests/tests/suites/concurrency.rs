@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
+use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, SlowFs, Vfs};
 use shamba::{Db, Durability, ErrorKind, MergePolicy, Slice, WriteOptions};
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
@@ -145,7 +145,9 @@ fn sums_hold_under_tiering() {
 #[test]
 fn group_commit_keeps_each_callers_promise() {
     let fs = shamba::env::SimFs::new();
-    let env = threaded(Arc::new(fs.clone()));
+    // A sync takes long enough for others to come meanwhile, as on a disk.
+    let mut env = threaded(Arc::new(fs.clone()));
+    env.vfs = Arc::new(SlowFs::new(env.vfs, Arc::clone(&env.clock), 0, 500_000));
     let db = Db::builder(HOME).env(env).info_log(false).open().expect("open");
     std::thread::scope(|scope| {
         for writer in 0..4 {
@@ -159,6 +161,9 @@ fn group_commit_keeps_each_callers_promise() {
         }
     });
     let cut = fs.crash(u64::MAX, &shamba::env::CrashPolicy::None);
+    let stats = db.stats();
+    assert_eq!(stats.batches, 200);
+    assert!(stats.commit_groups < 180, "{} groups of 200 batches: none was shared", stats.commit_groups);
     drop(db);
     let env = Env::deterministic(Arc::new(cut), 1);
     let after = Db::builder(HOME).env(env).info_log(false).open().expect("open after the cut");
@@ -167,6 +172,7 @@ fn group_commit_keeps_each_callers_promise() {
 
 #[test]
 fn dropping_while_merges_run_joins_them() {
+    let mut flushes = 0;
     for round in 0..6u32 {
         let fs = MemFs::new();
         let env = threaded(Arc::new(fs.clone()));
@@ -175,6 +181,7 @@ fn dropping_while_merges_run_joins_them() {
             db.put(format!("{:05}", number.wrapping_mul(7919) % 400), vec![round as u8; 60]).expect("put");
         }
         // Merges are behind now; nobody waits for them.
+        flushes += db.stats().flushes;
         drop(db);
         // The lock is free and nobody writes any more: two listings agree, and a new opener gets in.
         let before = fs.list(Path::new(HOME)).expect("list");
@@ -184,6 +191,7 @@ fn dropping_while_merges_run_joins_them() {
         assert_eq!(db.iter().count(), 400);
         assert!(db.verify().expect("verify").problems.is_empty());
     }
+    assert!(flushes > 6, "{flushes} flushes: there was nothing to merge");
 }
 
 #[test]
@@ -294,11 +302,13 @@ fn a_full_disk_stops_writes_and_space_lets_them_go_on() {
     }
 }
 
-/// Panics at every event.
-struct Panics;
+/// Panics at every event, and counts them.
+#[derive(Default)]
+struct Panics(AtomicU64);
 
 impl shamba::EventListener for Panics {
     fn event(&self, _event: &shamba::Event) {
+        self.0.fetch_add(1, Ordering::Relaxed);
         // Without the hook, which would print it hundreds of times.
         std::panic::resume_unwind(Box::new("a listener of the user's panics"));
     }
@@ -308,7 +318,9 @@ impl shamba::EventListener for Panics {
 fn a_listener_that_panics_harms_nobody() {
     let env = threaded(Arc::new(MemFs::new()));
     let vector = Vector::plain(MergePolicy::Leveling);
-    let db = vector.builder(Path::new(HOME), &env).event_listener(Arc::new(Panics)).open().expect("open");
+    let listener = Arc::new(Panics::default());
+    let builder = vector.builder(Path::new(HOME), &env).event_listener(listener.clone());
+    let db = builder.open().expect("open");
     for number in 0..200 {
         db.put(format!("{number:05}"), [0; 60]).expect("put");
     }
@@ -316,4 +328,6 @@ fn a_listener_that_panics_harms_nobody() {
     db.compact().expect("compact");
     assert_eq!(db.iter().count(), 200);
     db.close().expect("close");
+    // Of the open, of flushes, of merges.
+    assert!(listener.0.load(Ordering::Relaxed) > 10);
 }

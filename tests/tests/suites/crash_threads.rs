@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use shamba::env::{CrashPolicy, Env, SimFs};
-use shamba::{Db, Durability, MergePolicy};
+use shamba::{Db, Durability, MergePolicy, Stats};
 use shamba_tests::pool;
 use shamba_tests::seed;
 use shamba_tests::tally::Tally;
@@ -37,6 +37,8 @@ struct Life {
     vector: Vector,
     /// By writer, in the order of its batches.
     batches: Vec<Vec<Acked>>,
+    /// What the database did.
+    stats: Stats,
 }
 
 fn keys(writer: usize, number: usize) -> [String; 2] {
@@ -87,8 +89,9 @@ fn live(policy: MergePolicy, seed: u64) -> Life {
         writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect()
     });
     db.wait_idle().expect("wait_idle");
+    let stats = db.stats();
     drop(db);
-    Life { fs, vector, batches }
+    Life { fs, vector, batches, stats }
 }
 
 impl Life {
@@ -167,7 +170,16 @@ fn crashes_of_overlapping_work_leave_a_legal_state() {
         let mut hashes = hashes.unwrap_or_else(|error| panic!("{error}"));
         hashes.sort_unstable();
         hashes.dedup();
-        tally.add("distinct images", hashes.len() as u64);
+        // Of each life: one in which nothing happened must not hide behind the others.
+        let stats = &life.stats;
+        let of_life = Tally::of(&[
+            ("distinct images", hashes.len() as u64),
+            ("flushes", stats.flushes),
+            ("merges", stats.merges),
+            ("batches that another writer wrote", stats.batches - stats.commit_groups),
+        ]);
+        of_life.require(&[("distinct images", 400), ("flushes", 10), ("merges", 3)]);
+        tally.merge(&of_life);
         tally.add("calls", calls);
         let synced = life.batches.iter().flatten().filter(|batch| batch.sync).count();
         tally.add("synced batches", synced as u64);

@@ -202,6 +202,7 @@ fn no_key_is_denied_whatever_is_in_memory() {
 #[test]
 fn no_key_is_denied_beside_merges_on_threads() {
     let made = AtomicU64::new(0);
+    let mut tally = Tally::default();
     for (number, policy) in POLICIES.into_iter().enumerate() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut vector = Vector::plain(policy);
@@ -234,7 +235,16 @@ fn no_key_is_denied_beside_merges_on_threads() {
                 written.store(number + 1, Ordering::Release);
             }
         });
+        db.wait_idle().expect("wait_idle");
+        let stats = db.stats();
+        tally.add(&format!("merges, {policy}"), stats.merges);
+        tally.add("modules tested", stats.modules_tested);
+        tally.add("slices read", stats.filter_reads);
         db.close().expect("close");
     }
-    Tally::of(&[("checks", made.into_inner())]).tell("membership-threads", "beside merges");
+    tally.add("checks", made.into_inner());
+    tally.tell("membership-threads", "beside merges");
+    let minima = POLICIES.map(|policy| (format!("merges, {policy}"), 5));
+    tally.require(&minima.each_ref().map(|(name, least)| (name.as_str(), *least)));
+    tally.require(&[("checks", 1_000), ("modules tested", 1_000), ("slices read", 10)]);
 }

@@ -129,5 +129,13 @@ fn scripts_end_alike_however_they_are_run() {
         ("batches cut", 1_000),
         ("keys put and deleted", 4_000),
         ("calls put in", 5_000),
+        ("merges, leveling", 3_000),
+        ("merges, tiering", 3_000),
+        ("merges, lazy-leveling", 3_000),
+        ("merges, other (K, Z)", 3_000),
+        ("range deletes", 3_000),
+        ("redesigns", 300),
+        ("reopens, clean", 1_000),
+        ("snapshot reads", 1_000),
     ]);
 }

@@ -14,19 +14,25 @@ fn vector(policy: MergePolicy) -> Vector {
     Vector { write_buffer: 4 << 10, ..Vector::plain(policy) }
 }
 
+fn everything_at_once(policy: MergePolicy) {
+    let tally = stress::everything_at_once(&vector(policy), 0, ROUNDS);
+    tally.tell(&format!("stress-{policy}"), "suite G, everything at once");
+    tally.require(&[("flushes beside everything", 20), ("merges beside everything", 5)]);
+}
+
 #[test]
 fn everything_at_once_under_leveling() {
-    stress::everything_at_once(&vector(MergePolicy::Leveling), 0, ROUNDS);
+    everything_at_once(MergePolicy::Leveling);
 }
 
 #[test]
 fn everything_at_once_under_tiering() {
-    stress::everything_at_once(&vector(MergePolicy::Tiering), 0, ROUNDS);
+    everything_at_once(MergePolicy::Tiering);
 }
 
 #[test]
 fn everything_at_once_under_lazy_leveling() {
-    stress::everything_at_once(&vector(MergePolicy::LazyLeveling), 0, ROUNDS);
+    everything_at_once(MergePolicy::LazyLeveling);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //!
 //! [`Explorer`] recovers a disk and demands more: all ways of reading agree, every byte verifies, no file
 //! is left over, a synced write survives the next crash, and a crash at any call *of the recovery* leads to
-//! the same state. Equal disks are checked once: recovery is a function of the disk.
+//! the same state, as does one at any call of the recovery after that, if so deep is asked for. Equal disks are checked once: recovery is a function of the disk.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -159,8 +159,17 @@ impl Recording {
 pub struct Effort {
     /// Policies tried at each crash point; the others of the sample come at other points.
     pub policies_per_point: usize,
-    /// Of so many new disks, one has its recovery crashed too.
+    /// Of so many new disks, one has its recovery crashed too; and of those that this leaves, again.
     pub nested_one_in: u64,
+    /// How many crashes follow one another at most: 2 is one of a life and one of the recovery after it.
+    pub depth: u32,
+}
+
+impl Effort {
+    /// Whether crash number `depth` in a row comes to what is recovered from this disk.
+    fn goes_on(self, depth: u32, image: &SimFs) -> bool {
+        depth <= self.depth && image.image_hash().is_multiple_of(self.nested_one_in.max(1))
+    }
 }
 
 /// Recovers disks and remembers what they held.
@@ -215,8 +224,7 @@ impl Explorer {
         let found = match known {
             Some(found) => found,
             None => {
-                let nest = hash.is_multiple_of(effort.nested_one_in.max(1));
-                let found = self.recover(recording, image, nest, tally)?;
+                let found = self.recover(recording, image, effort, tally)?;
                 let mut seen = self.seen.lock().expect("no check panics while it holds the map");
                 seen.insert((context, hash), found);
                 found
@@ -242,7 +250,7 @@ impl Explorer {
         &self,
         recording: &Recording,
         image: &SimFs,
-        nest: bool,
+        effort: Effort,
         tally: &mut Tally,
     ) -> Result<u64, String> {
         let vector = &recording.vector;
@@ -288,36 +296,43 @@ impl Explorer {
             check_copy(recording, image).map_err(|error| format!("in the checkpoint: {error}"))?;
             tally.add("disks with a checkpoint", 1);
         }
-        if nest {
-            self.crash_recovery(recording, image, &disk, recovered_at, &state, tally)?;
+        let depth = 2;
+        if effort.goes_on(depth, image) {
+            let recovery = Recovery { recording, state: &state, found, effort };
+            self.crash_recovery(&recovery, depth, &disk, recovered_at, tally)?;
         }
         Ok(found)
     }
 
-    /// Crashes a recovery behind each of its calls: every disk must recover to the same state.
+    /// Crashes a recovery behind each of its `calls`, which `disk` has recorded: every disk that this leaves must recover to the
+    /// same state. It is crash number `depth` in a row.
     fn crash_recovery(
         &self,
-        recording: &Recording,
-        image: &SimFs,
+        recovery: &Recovery<'_>,
+        depth: u32,
         disk: &SimFs,
         calls: u64,
-        state: &State,
         tally: &mut Tally,
     ) -> Result<(), String> {
-        let vector = &recording.vector;
-        let context = recording.context;
-        let found = compared(state.clone(), &recording.dropped);
+        let Recovery { recording, state, found, effort } = recovery;
         for k in 0..=calls {
-            for policy in disk.policies_for(k, image.image_hash()) {
+            for policy in disk.policies_for(k, disk.image_hash()) {
                 let nested = disk.crash(k, &policy);
-                let key = (context, nested.image_hash());
+                let key = (recording.context, nested.image_hash());
                 if self.seen.lock().expect("no check panics while it holds the map").contains_key(&key) {
                     continue;
                 }
-                let checked = open(vector, &nested, 3).and_then(|spaces| {
+                let again = effort.goes_on(depth + 1, &nested);
+                let checked = open(&recording.vector, &nested, 3).and_then(|spaces| {
+                    let recovered_at = nested.op_count();
                     let got = spaces.dump().map_err(failed("scan"))?;
                     compare::same_state(&got, state)?;
-                    verify(&spaces, &nested)
+                    verify(&spaces, &nested)?;
+                    Ok(recovered_at)
+                });
+                let checked = checked.and_then(|recovered_at| match again {
+                    true => self.crash_recovery(recovery, depth + 1, &nested, recovered_at, tally),
+                    false => Ok(()),
                 });
                 checked.map_err(|error| {
                     let calls = (k.saturating_sub(12)..=k)
@@ -325,12 +340,23 @@ impl Explorer {
                         .collect::<String>();
                     format!("after a crash behind call {k} of {calls} of recovery under {policy:?}: {error}\n{calls}")
                 })?;
-                self.seen.lock().expect("no check panics while it holds the map").insert(key, found);
+                self.seen.lock().expect("no check panics while it holds the map").insert(key, *found);
                 tally.add("crashes of recoveries", 1);
+                if depth > 2 {
+                    tally.add("crashes of recoveries, three deep", 1);
+                }
             }
         }
         Ok(())
     }
+}
+
+/// A recovery that is crashed, and what every one after it must find.
+struct Recovery<'a> {
+    recording: &'a Recording,
+    state: &'a State,
+    found: u64,
+    effort: Effort,
 }
 
 /// A checkpoint that has come far enough to be a database is a whole one.

@@ -1,4 +1,4 @@
-//! Faults: a scripted life in which one call fails, and what must hold during, after, and at the next open.
+//! Faults: a scripted life in which one call fails, or two, and what must hold during, after, and at the next open.
 //!
 //! Every write carries a marker of its own, which no other write touches. So the set of writes that a
 //! database holds can be read off, and its state must be exactly that of those writes in their order.
@@ -126,15 +126,12 @@ pub enum Fault {
         /// Which.
         seed: u64,
     },
-    /// Nothing fails.
-    None,
 }
 
 impl Fault {
     /// Whether the engine must get over it without any call failing.
     fn is_harmless(self) -> bool {
         match self {
-            Self::None => true,
             Self::Call { effect, .. } => {
                 matches!(
                     effect,
@@ -152,7 +149,7 @@ impl Fault {
                 matches!(effect, Effect::FlipBitOnRead | Effect::MisdirectedRead)
             }
             Self::Fsync { failure, .. } => failure == FsyncFailure::Revert,
-            Self::Torn { .. } | Self::None => false,
+            Self::Torn { .. } => false,
         }
     }
 
@@ -168,10 +165,10 @@ enum Status {
     Unknown,
 }
 
-/// One run of a script with one fault.
+/// One run of a script with its faults.
 struct Life<'a> {
     vector: &'a Vector,
-    fault: Fault,
+    faults: &'a [Fault],
     sim: SimFs,
     faulty: FaultFs,
     env: Env,
@@ -182,6 +179,8 @@ struct Life<'a> {
     failures: u64,
     /// How often it was opened.
     opens: u64,
+    /// Syncs of the disk before it.
+    syncs_before: u64,
 }
 
 /// What a run saw.
@@ -193,18 +192,22 @@ pub struct Seen {
     pub failures: u64,
 }
 
-/// Runs the script with the fault and checks everything.
+/// Runs the script with these faults together and checks everything. At most one of them is a sync that fails.
 ///
 /// # Errors
 /// The violation.
-pub fn run(vector: &Vector, steps: &[Step], fault: Fault) -> Result<Seen, String> {
+pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, String> {
     let sim = SimFs::new();
     let env = Env::deterministic(Arc::new(sim.clone()), 11);
-    let fault_seed = if let Fault::Storm { seed, .. } = fault { seed } else { 5 };
+    let fault_seed = faults.iter().find_map(|fault| match fault {
+        Fault::Storm { seed, .. } => Some(*seed),
+        _ => None,
+    });
+    let fault_seed = fault_seed.unwrap_or(5);
     let faulty = FaultFs::with_clock(Arc::new(sim.clone()), fault_seed, env.clock.clone());
     let mut life = Life {
         vector,
-        fault,
+        faults,
         env: Env { vfs: Arc::new(faulty.clone()), ..env },
         sim,
         faulty,
@@ -213,47 +216,57 @@ pub fn run(vector: &Vector, steps: &[Step], fault: Fault) -> Result<Seen, String
         durable: 0,
         failures: 0,
         opens: 0,
+        syncs_before: 0,
     };
     // The directory is there: what a failed sync takes from the one above it, nobody could bring back.
     let above = life.sim.create_dir_all(Path::new(HOME)).and_then(|()| life.sim.sync_dir(Path::new("/")));
     above.map_err(|error| format!("making the directory: {error}"))?;
-    let before = life.sim.sync_count();
+    life.syncs_before = life.sim.sync_count();
     life.faulty.start_trace();
-    match fault {
-        Fault::Call { nth, effect, persistence } => {
-            let rule = FaultRule { persistence, ..FaultRule::nth(nth, effect) };
-            life.faulty.add_rule(rule);
-        }
-        Fault::Torn { nth, effect, persistence } => {
-            let appends = [OpKind::Append];
-            life.faulty.add_rule(FaultRule::nth(nth, Effect::ShortWrite).on(&appends));
-            let rest = FaultRule { persistence, ..FaultRule::nth(nth + 1, effect) };
-            life.faulty.add_rule(rest.on(&appends));
-        }
-        Fault::Storm { effect, one_in, .. } => {
-            life.faulty.add_rule(FaultRule::storm(1.0 / f64::from(one_in), effect));
-        }
-        Fault::Fsync { nth, failure, sticky: false } => life.sim.fail_sync(before + nth, failure),
-        Fault::Fsync { nth, failure, sticky: true } => life.sim.fail_syncs_from(before + nth, failure),
-        Fault::None => {}
+    for fault in faults {
+        life.plan(*fault);
     }
     life.play(steps)?;
-    let faults = match fault {
-        Fault::Fsync { nth, .. } => u64::from(life.sim.sync_count() > before + nth),
-        _ => life.faulty.faults_injected(),
-    };
-    let failures = life.failures;
-    if faults == 0 && !matches!(fault, Fault::None) {
-        return Ok(Seen { faults, failures });
+    let syncs = faults.iter().filter(|fault| life.has_struck_sync(**fault)).count() as u64;
+    let seen = Seen { faults: syncs + life.faulty.faults_injected(), failures: life.failures };
+    if seen.faults == 0 && !faults.is_empty() {
+        return Ok(seen);
     }
-    if fault.is_harmless() && failures > 0 {
-        return Err(format!("{failures} calls of the engine failed on a fault that it must get over"));
+    if faults.iter().all(|fault| fault.is_harmless()) && seen.failures > 0 {
+        return Err(format!("{} calls of the engine failed on faults that it must get over", seen.failures));
     }
     life.aftermath()?;
-    Ok(Seen { faults, failures })
+    Ok(seen)
 }
 
 impl<'a> Life<'a> {
+    /// Lets the fault come.
+    fn plan(&self, fault: Fault) {
+        let before = self.syncs_before;
+        match fault {
+            Fault::Call { nth, effect, persistence } => {
+                let rule = FaultRule { persistence, ..FaultRule::nth(nth, effect) };
+                self.faulty.add_rule(rule);
+            }
+            Fault::Torn { nth, effect, persistence } => {
+                let appends = [OpKind::Append];
+                self.faulty.add_rule(FaultRule::nth(nth, Effect::ShortWrite).on(&appends));
+                let rest = FaultRule { persistence, ..FaultRule::nth(nth + 1, effect) };
+                self.faulty.add_rule(rest.on(&appends));
+            }
+            Fault::Storm { effect, one_in, .. } => {
+                self.faulty.add_rule(FaultRule::storm(1.0 / f64::from(one_in), effect));
+            }
+            Fault::Fsync { nth, failure, sticky: false } => self.sim.fail_sync(before + nth, failure),
+            Fault::Fsync { nth, failure, sticky: true } => self.sim.fail_syncs_from(before + nth, failure),
+        }
+    }
+
+    /// Whether any of the faults may lose bytes.
+    fn loses_bytes(&self) -> bool {
+        self.faults.iter().any(|fault| fault.loses_bytes())
+    }
+
     fn open(&mut self) -> shamba::Result<()> {
         self.opens += 1;
         let env = Env { rng: Env::deterministic(self.env.vfs.clone(), self.opens).rng, ..self.env.clone() };
@@ -362,12 +375,13 @@ impl<'a> Life<'a> {
     /// After a reopen in the script: a write of unknown outcome is now there or gone.
     fn settle(&mut self) -> Result<(), String> {
         let Some(spaces) = &self.spaces else { return Ok(()) };
+        let loses_bytes = self.loses_bytes();
         for (at, (_, status)) in self.written.iter_mut().enumerate() {
             let Ok(found) = spaces.db.contains_key(marker(at)) else { continue };
             *status = match (*status, found) {
                 (Status::Unknown, true) => Status::Acked,
                 (Status::Unknown, false) => Status::Rejected,
-                (Status::Acked, false) if self.fault.loses_bytes() && at >= self.durable => Status::Rejected,
+                (Status::Acked, false) if loses_bytes && at >= self.durable => Status::Rejected,
                 (Status::Acked, false) => return Err(format!("acked write {at} is gone after a reopen")),
                 (Status::Rejected, true) => {
                     return Err(format!("rejected write {at} is there after a reopen"));
@@ -380,7 +394,8 @@ impl<'a> Life<'a> {
 
     /// Nothing fails any more: reads, writes, a power cut, a kill and a reopen.
     fn aftermath(mut self) -> Result<(), String> {
-        let must_resume = self.fault.is_full_disk() && self.struck_where_space_returns();
+        let must_resume =
+            self.faults.iter().all(|fault| fault.is_full_disk()) && self.struck_where_space_returns();
         self.faulty.clear_rules();
         let power_cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
         self.power_cut(&power_cut).map_err(|error| format!("after a power cut: {error}"))?;
@@ -388,7 +403,7 @@ impl<'a> Life<'a> {
         if self.spaces.is_some() && !self.syncs_still_fail() {
             let before = self.failures;
             self.read().map_err(|error| format!("open, after the fault is gone: {error}"))?;
-            if self.failures != before && !self.fault.loses_bytes() {
+            if self.failures != before && !self.loses_bytes() {
                 return Err("a read fails though nothing fails below it any more".to_owned());
             }
             self.resume(must_resume)?;
@@ -414,14 +429,23 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// Whether it is a sync that has failed.
+    fn has_struck_sync(&self, fault: Fault) -> bool {
+        matches!(fault, Fault::Fsync { nth, .. } if self.sim.sync_count() > self.syncs_before + nth)
+    }
+
+    /// Whether a sync may still fail: all do, or the one that is to fail has not come.
     fn syncs_still_fail(&self) -> bool {
-        matches!(self.fault, Fault::Fsync { sticky: true, .. })
+        self.faults.iter().any(|fault| match fault {
+            Fault::Fsync { sticky, .. } => *sticky || !self.has_struck_sync(*fault),
+            _ => false,
+        })
     }
 
     /// Whether the one call that failed is one that a full disk must not stop for good: an append to a file or the making
     /// of one. (A failed sync, rename or truncation does: they turn writes off.)
     fn struck_where_space_returns(&self) -> bool {
-        let Fault::Call { nth, persistence: Persistence::Once, .. } = self.fault else { return false };
+        let [Fault::Call { nth, persistence: Persistence::Once, .. }] = *self.faults else { return false };
         let takes_space = |kind: &OpKind| {
             use OpKind::{
                 Append, Create, CreateDir, Link, Lock, Rename, SyncAll, SyncData, SyncDir, Truncate,
@@ -533,13 +557,13 @@ fn other(spaces: &Spaces, space: usize) -> &shamba::Keyspace {
     spaces.others[space - 1].as_ref().expect("every keyspace was made at open")
 }
 
-/// Runs the script with the fault; a panic is a violation like any other.
+/// Runs the script with the faults; a panic is a violation like any other.
 ///
 /// # Errors
-/// The violation, with the fault.
-pub fn checked(vector: &Vector, steps: &[Step], fault: Fault) -> Result<Seen, String> {
-    let checked = crate::runner::caught(|| run(vector, steps, fault));
-    checked.map_err(|error| format!("{fault:?}: {error}\n  {vector:?}"))
+/// The violation, with the faults.
+pub fn checked(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, String> {
+    let checked = crate::runner::caught(|| run(vector, steps, faults));
+    checked.map_err(|error| format!("{faults:?}: {error}\n  {vector:?}"))
 }
 
 /// Fails every call in turn, until a run meets no fault.
@@ -554,7 +578,7 @@ pub fn every(
 ) -> Result<Tally, String> {
     let mut tally = Tally::default();
     for nth in 0.. {
-        let seen = checked(vector, steps, fault(nth))?;
+        let seen = checked(vector, steps, &[fault(nth)])?;
         if seen.faults == 0 {
             break;
         }

@@ -245,7 +245,7 @@ fn operations(bytes: &[u8]) {
         Ok(recording) => recording,
         Err(error) => panic!("{ops:?}: {error}"),
     };
-    let effort = Effort { policies_per_point: 1, nested_one_in: 256 };
+    let effort = Effort { policies_per_point: 1, nested_one_in: 256, depth: 2 };
     if let Err(error) = Explorer::default().explore(&recording, effort, u64::from(seed)) {
         panic!("{ops:?}: {error}");
     }

@@ -139,7 +139,7 @@ fn faults(seed: u64) -> Result<Tally, String> {
         let vector = keeping(&mut rng);
         let steps = fault::script(rng.u64(..), WRITES);
         let fault = fault(&mut rng);
-        let seen = fault::checked(&vector, &steps, fault)?;
+        let seen = fault::checked(&vector, &steps, &[fault])?;
         tally.add("faults", seen.faults);
         tally.add("engine calls that failed", seen.failures);
         tally.add("scripts", 1);

@@ -1,6 +1,7 @@
 //! Suite C: every crash state of short workloads, and of long ones a large sample.
 //!
-//! Short: all 110 sequences of one or two operations of a ten-operation alphabet, from an empty and from a
+//! Short: all 110 sequences of one or two operations of a ten-operation alphabet (`SHAMBA_CRASH_LENGTH=3`: all 1,110 of up to
+//! three; `SHAMBA_CRASH_DEPTH=3`: crashes of recoveries from crashes of recoveries, too), from an empty and from a
 //! filled database, crashed behind every call under every policy of the simulated disk. Long: random lives
 //! with a tiny write buffer, so that flushes, merges, log and manifest changes are crashed too.
 
@@ -63,20 +64,28 @@ fn filled() -> Vec<Op> {
     ]
 }
 
-/// All workloads of length one and two.
-fn exhaustive() -> Vec<Vec<usize>> {
-    let one = (0..ALPHABET).map(|a| vec![a]);
-    let two = (0..ALPHABET * ALPHABET).map(|pair| vec![pair / ALPHABET, pair % ALPHABET]);
-    one.chain(two).collect()
+/// All workloads of at most so many operations, short ones first.
+fn exhaustive(length: u32) -> Vec<Vec<usize>> {
+    let of = |length| {
+        let digit = |number: usize, place| number / ALPHABET.pow(place) % ALPHABET;
+        let of_number = move |number| (0..length).rev().map(|place| digit(number, place)).collect();
+        (0..ALPHABET.pow(length)).map(of_number)
+    };
+    (1..=length).flat_map(of).collect()
+}
+
+/// How many crashes follow one another.
+fn depth() -> u32 {
+    seed::number("SHAMBA_CRASH_DEPTH").map_or(2, |depth| depth as u32)
 }
 
 fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
-    let workloads = exhaustive();
-    assert_eq!(workloads.len(), 110);
+    let length = seed::number("SHAMBA_CRASH_LENGTH").map_or(2, |length| length as u32);
+    let workloads = exhaustive(length);
     let effort = if planted::is_asked() {
-        Effort { policies_per_point: 6, nested_one_in: 16 }
+        Effort { policies_per_point: 6, nested_one_in: 16, depth: 2 }
     } else {
-        Effort { policies_per_point: usize::MAX, nested_one_in: 8 }
+        Effort { policies_per_point: usize::MAX, nested_one_in: 8, depth: depth() }
     };
     // Asked about a planted defect, a few of them, from both databases.
     let step = if planted::is_asked() { 31 } else { 1 };
@@ -88,6 +97,10 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
         let vector = Vector::plain(MergePolicy::Leveling);
         Recording::record(&vector, base, &ops)
             .and_then(|recording| explorer.explore(&recording, effort, base))
+            .map(|mut tally| {
+                tally.add("short lives", 1);
+                tally
+            })
             .map_err(|error| rerun(error, base, index))
     })?;
     Ok(sum(&tallies))
@@ -125,7 +138,7 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
     }
     let seed = mixed(base, index as u64);
     let ops = long_script(&vector, seed);
-    let effort = Effort { policies_per_point: 2, nested_one_in: 64 };
+    let effort = Effort { policies_per_point: 2, nested_one_in: 64, depth: depth() };
     Recording::record(&vector, seed, &ops)
         .and_then(|recording| explorer.explore(&recording, effort, seed))
         .map_err(|error| rerun(error, base, 1000 + index))
@@ -158,13 +171,14 @@ fn every_crash_leaves_a_legal_state() {
     total.merge(&sum(&long.unwrap_or_else(|error| panic!("{error}"))));
     total.add("distinct images, of short lives", of_short);
     total.add("distinct images", explorer.distinct_images() as u64);
-    total.add("short lives", 220);
-    total.tell("crash", &format!("suite C, seed {base}: 220 short lives, {lives} long ones"));
+    let short = total.get("short lives");
+    total.tell("crash", &format!("suite C, seed {base}: {short} short lives, {lives} long ones"));
     if planted::is_asked() {
         return;
     }
     total.require(&[
         ("distinct images", 100_000),
+        ("short lives", 220),
         ("crashes of recoveries", 1_000),
         ("disks with a checkpoint", 20),
         ("disks also opened read-only", 1_000),
@@ -204,7 +218,7 @@ fn every_class_of_syncs_is_needed() {
             Arc::new(lying)
         });
         let recording = recording.unwrap_or_else(|error| panic!("{name}: nothing crashed yet: {error}"));
-        let effort = Effort { policies_per_point: 4, nested_one_in: u64::MAX };
+        let effort = Effort { policies_per_point: 4, nested_one_in: u64::MAX, depth: 2 };
         let explored = Explorer::default().explore(&recording, effort, seed);
         let Err(error) = explored else { panic!("no crash shows that {name} are not synced") };
         println!("{name} not synced: {}", error.lines().next().unwrap_or_default());
@@ -214,7 +228,8 @@ fn every_class_of_syncs_is_needed() {
 /// A run is a function of its seed, or no failure could be run again.
 #[test]
 fn equal_seeds_make_equal_calls() {
-    for seed in 0..20 {
+    let seeds = seed::number("SHAMBA_EQUAL_SEEDS").unwrap_or(20);
+    for seed in 0..seeds {
         let vector = Vector::numbered(seed, seed as usize);
         let ops = long_script(&vector, seed);
         let hash = || Recording::record(&vector, seed, &ops).map(|recording| recording.trace_hash());
@@ -222,7 +237,7 @@ fn equal_seeds_make_equal_calls() {
         assert!(one.is_ok(), "seed {seed}: {one:?}");
         assert_eq!(one, two, "seed {seed}: {vector:?}");
     }
-    Tally::of(&[("seeds", 20)]).tell("determinism", "equal seeds, equal calls");
+    Tally::of(&[("seeds", seeds)]).tell("determinism", "equal seeds, equal calls");
 }
 
 /// A checkpoint that was acknowledged is a database of its own, whatever happens to the machine after it.

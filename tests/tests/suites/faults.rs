@@ -1,6 +1,6 @@
 //! Suite D: every call of a scripted life fails once, and once for good, in every way.
 //!
-//! "Fail call i" for i from 0 until a run meets no fault: complete over the script by construction. After the
+//! "Fail call i" for i from 0 until a run meets no fault: complete over the script by construction; two at once by chance. After the
 //! fault is gone the contract for I/O errors must hold; see `shamba_tests::fault`. And a manifest that finds no space, wherever
 //! it looks for some: nothing is lost and nothing has to be opened again.
 
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use fastrand::Rng;
 use shamba::env::{
     CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, Persistence, SimFs, Vfs,
 };
@@ -23,6 +24,12 @@ use shamba_tests::vectors::Vector;
 
 /// Scripts, each with its vector.
 const SCRIPTS: usize = 3;
+/// Pairs of faults; `SHAMBA_FAULT_PAIRS` asks for more.
+const PAIRS: u64 = 4_000;
+/// About how many calls of these kinds a script makes.
+const CALLS_OF_A_SCRIPT: u64 = 500;
+const SYNCS_OF_A_SCRIPT: u64 = 100;
+const APPENDS_OF_A_SCRIPT: u64 = 200;
 
 const EFFECTS: [(&str, Effect, Persistence); 10] = [
     ("EIO once", Effect::Eio, Persistence::Once),
@@ -100,7 +107,7 @@ fn every_call_fails_once() {
     let base = seed::base(0xfa17);
     for script in 0..SCRIPTS {
         let steps = fault::script(mixed(base, script as u64), writes());
-        fault::run(&vector(script), &steps, Fault::None)
+        fault::run(&vector(script), &steps, &[])
             .unwrap_or_else(|error| panic!("script {script} without a fault: {error}"));
     }
     let ways = (EFFECTS.len() + SYNCS.len() + TORN.len()).div_ceil(ways_step());
@@ -123,7 +130,7 @@ fn storms_of_faults() {
         let seed = mixed(base, index as u64);
         let steps = fault::script(mixed(base, index as u64 / 50), 24);
         let storm = Fault::Storm { effect: effects[index % 5], one_in: [10, 40, 150][index / 5 % 3], seed };
-        fault::checked(&vector(index % SCRIPTS), &steps, storm)
+        fault::checked(&vector(index % SCRIPTS), &steps, &[storm])
             .map_err(|error| format!("storm {index} of seed {base}: {error}"))
     });
     let seen = seen.unwrap_or_else(|error| panic!("{error}"));
@@ -131,6 +138,43 @@ fn storms_of_faults() {
     Tally::of(&[("storms", STORMS as u64), ("faults", faults)])
         .tell("storms", &format!("suite D, seed {base}"));
     assert!(faults > 5_000, "{faults} faults are no storm");
+}
+
+/// A call of a script that fails, by its place and way: all calls that a script makes, and a few more.
+fn call(rng: &mut Rng) -> Fault {
+    let (_, effect, persistence) = EFFECTS[rng.usize(..EFFECTS.len())];
+    Fault::Call { nth: rng.u64(..CALLS_OF_A_SCRIPT), effect, persistence }
+}
+
+/// Two faults in one life: the second may meet what the first has left, a retry, a log that was cut, writes that are off.
+#[test]
+fn pairs_of_faults() {
+    let base = seed::base(0x9a12);
+    let pairs = seed::number("SHAMBA_FAULT_PAIRS").unwrap_or(PAIRS) as usize;
+    let seen = pool::run(pairs, |index| {
+        let mut rng = Rng::with_seed(mixed(base, index as u64));
+        let steps = fault::script(mixed(base, index as u64 / 500), writes());
+        let first = call(&mut rng);
+        let second = match rng.u8(..3) {
+            0 => {
+                let (_, failure, sticky) = SYNCS[rng.usize(..SYNCS.len())];
+                Fault::Fsync { nth: rng.u64(..SYNCS_OF_A_SCRIPT), failure, sticky }
+            }
+            1 => {
+                let (_, effect, persistence) = TORN[rng.usize(..TORN.len())];
+                Fault::Torn { nth: rng.u64(..APPENDS_OF_A_SCRIPT), effect, persistence }
+            }
+            _ => call(&mut rng),
+        };
+        fault::checked(&vector(index % SCRIPTS), &steps, &[first, second])
+            .map_err(|error| format!("pair {index} of seed {base}: {error}"))
+    });
+    let seen = seen.unwrap_or_else(|error| panic!("{error}"));
+    let met = seen.iter().filter(|seen| seen.faults >= 2).count() as u64;
+    let failures = seen.iter().map(|seen| seen.failures).sum();
+    let tally = Tally::of(&[("lives with two faults", met), ("engine calls that failed", failures)]);
+    tally.tell("fault-pairs", &format!("suite D, seed {base}: {pairs} pairs"));
+    tally.require(&[("lives with two faults", pairs as u64 / 4)]);
 }
 
 /// What fails while the manifest is to be written anew, until space is back: calls of a kind on a path.

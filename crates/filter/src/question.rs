@@ -6,7 +6,7 @@
 
 use crate::simd::Prober;
 use crate::simd::lines::Line;
-use shamba_key::prefetch_line;
+use shamba_key::{KeyDigest, prefetch_line};
 
 /// A key's line in one filter or module; [`Question::maybe`] answers.
 #[derive(Clone, Copy)]
@@ -43,6 +43,14 @@ impl<'a> Question<'a> {
     #[inline(always)]
     pub fn is_answerable(self) -> bool {
         self.line.is_some()
+    }
+
+    /// The same question by a digest that was computed anew: what it asks of the line is there no sooner than the digest is,
+    /// as where nobody had computed one before. `asked` is what it was made of, and both are the same.
+    #[inline(always)]
+    pub fn asked_by(self, asked: KeyDigest, anew: KeyDigest) -> Self {
+        // The difference is nothing, which neither compiler nor processor can know before they have both.
+        Self { probe: self.probe ^ (asked.raw() ^ anew.raw()) as u32, ..self }
     }
 
     /// Asks the processor for the line.

@@ -5,8 +5,8 @@
 //! asked for at once; then test after test, newest first, stopping at the first entry found. An entry older
 //! than the newest covering range tombstone is gone.
 //!
-//! With `hash_sharing` off each filter after the first hashes the key again just before its test: the
-//! baseline, which differs in nothing else.
+//! With `hash_sharing` off each filter after the first hashes the key again just before its test, which waits for it: the
+//! baseline, which differs in nothing else. Its lines are asked for early, too, by the digest that it has not made yet.
 //!
 //! A lookup walks the flat list of runs that the view prepared ([`RunPlan`]): no counted pointer is followed
 //! and nothing is allocated until a value is found.
@@ -228,10 +228,12 @@ impl<'a> Lookup<'a> {
             recorder.step(|| Step::no_filter(candidate.plan, candidate.number));
             return Ok(Verdict::Unasked);
         };
-        let tested = if self.settings.clock.is_some() || !(self.settings.hash_sharing || *consulted == 0) {
-            self.test_slowly(candidate, filter, *consulted == 0, counts, recorder)?
+        let is_shared = self.settings.hash_sharing || *consulted == 0;
+        let tested = if self.settings.clock.is_some() {
+            self.test_timed(candidate, filter, is_shared, counts, recorder)?
         } else {
-            self.test(candidate, filter, candidate.question, self.digest, counts, recorder)?
+            let (question, digest) = self.question_to(candidate, is_shared);
+            self.test(candidate, filter, question, digest, counts, recorder)?
         };
         counts.modules += tested.modules;
         if tested.modules > 0 {
@@ -309,22 +311,31 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// The test with a clock beside it, or without hash sharing, when each filter but the first hashes anew.
+    /// The candidate's question and the digest for what its first module leaves: the shared one, or a new one.
+    #[inline(always)]
+    fn question_to(&self, candidate: &Candidate<'a>, is_shared: bool) -> (Question<'a>, KeyDigest) {
+        if is_shared { (candidate.question, self.digest) } else { self.hash_anew(candidate.question) }
+    }
+
+    /// Hashes the key once more, and lets the question wait for that.
+    #[inline(never)] // It is the baseline's alone.
+    fn hash_anew(&self, question: Question<'a>) -> (Question<'a>, KeyDigest) {
+        let digest = self.settings.digest.digest(self.key);
+        (question.asked_by(self.digest, digest), digest)
+    }
+
+    /// The test with a clock beside it.
     #[cold]
-    fn test_slowly<R: Recorder>(
+    fn test_timed<R: Recorder>(
         &self,
-        candidate: &Candidate<'_>,
+        candidate: &Candidate<'a>,
         filter: &ResidentFilter,
-        is_first: bool,
+        is_shared: bool,
         counts: &mut LookupCounts,
         recorder: &mut R,
     ) -> Result<Tested> {
         let begin_ns = self.settings.now_ns();
-        let (mut question, mut digest) = (candidate.question, self.digest);
-        if !self.settings.hash_sharing && !is_first {
-            digest = self.settings.digest.digest(self.key);
-            question = filter.ask(digest, false);
-        }
+        let (question, digest) = self.question_to(candidate, is_shared);
         let hashed_ns = self.settings.now_ns();
         let tested = self.test(candidate, filter, question, digest, counts, recorder);
         counts.hash_ns += hashed_ns.saturating_sub(begin_ns);

@@ -26,7 +26,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           prints a JSON object each, and with --write the table of docs/results/planted.md
   reliability [--full | --only STEP,STEP...] [--from DIR [--counted]] [--write] [--json]
           runs the suites and prints what each reaches beside its target; --full adds the kills, the failing system calls,
-          the full disk, overload, reopens, a soak, the planted defects and every fuzz target for 30 s; --only runs these steps alone; --from adds
+          the full disk, crashes three deep, pairs of faults, RocksDB, overload, reopens, a soak, the planted defects and every fuzz target for 30 s; --only runs these steps alone; --from adds
           to the counts in DIR (left by an earlier run, or by SHAMBA_TALLIES=DIR cargo test), and runs nothing with --counted; --write keeps the table of docs/results/reliability.md
   fuzz TARGET...|all [--seconds N] [--keep]
           decoders, users' files, lives that bytes tell, each for N seconds (60) under libFuzzer, guided by coverage; needs a C++

@@ -12,8 +12,8 @@ use shamba_harness::CpuTimer;
 use crate::book::Book;
 use crate::engines;
 use crate::meter::{self, Tally};
-use crate::peer::{Engine, Peer, Result, Setup};
-use crate::process::{self, Io, Resident};
+use crate::peer::{BLOCK_BYTES, Engine, Io, Peer, Result, Setup, stated};
+use crate::process::{self, Io as Counters, Resident};
 use crate::result::{self, Line, Row, Situation};
 use crate::workload::Workload;
 
@@ -28,7 +28,7 @@ pub struct Task {
     pub workloads: Vec<Workload>,
     /// Gets of a workload; the others' counts follow from it.
     pub ops: u64,
-    /// Gets before the first workload that are not measured, so that caches fill: for so long, or until there was one for each item.
+    /// The longest that caches fill before the first workload.
     pub warm_seconds: f64,
     /// The seed of all requests.
     pub seed: u64,
@@ -46,7 +46,7 @@ pub struct Task {
 pub type Keep<'k> = &'k mut dyn FnMut(&Line) -> Result<()>;
 
 /// Gets between two looks at the clock while caches fill.
-const WARM_OPS: u64 = 10_000;
+const WARM_OPS: u64 = 1000;
 
 /// Does what the task says, with the engine that it names.
 ///
@@ -57,6 +57,7 @@ pub fn run(task: &Task, keep: Keep<'_>) -> Result<()> {
         Engine::Shamba => measure::<engines::shamba::Shamba>(task, keep),
         #[cfg(feature = "rocksdb")]
         Engine::Rocksdb
+        | Engine::RocksdbCompacted
         | Engine::RocksdbCached
         | Engine::RocksdbPartitioned
         | Engine::RocksdbRibbon
@@ -82,8 +83,7 @@ fn measure<P: Peer>(task: &Task, keep: Keep<'_>) -> Result<()> {
         io: task.at.io,
         compression: task.at.compression,
     };
-    let is_fill =
-        task.workloads.iter().any(|workload| matches!(workload, Workload::FillSeq | Workload::FillRandom));
+    let is_fill = task.workloads.iter().any(|workload| workload.is_fill());
     let mut book = if is_fill {
         Book::new(task.at.dataset, task.value_seed)?
     } else {
@@ -95,37 +95,50 @@ fn measure<P: Peer>(task: &Task, keep: Keep<'_>) -> Result<()> {
     let order = task.workloads.contains(&Workload::FillSeq).then(|| book.in_key_order(task.at.dataset.items));
     let base = Resident::now();
     let peer = P::open(&setup)?;
-    keep(&Line::Options {
-        at: task.at,
-        engine: task.engine,
-        version: peer.version(),
-        options: peer.options(),
-    })?;
     rest(&peer)?;
     if !is_fill {
         warm(task, &peer, &mut book)?;
     }
+    // Only now: threads have their names, and tables that were read are open.
+    let mut options = peer.options();
+    if task.at.io == Io::Direct {
+        let (direct, all) = process::direct_files(&task.dir);
+        options.push(stated("open past the page cache", format!("{direct} of {all} files")));
+    }
+    keep(&Line::Options { at: task.at, engine: task.engine, version: peer.version(), options })?;
+    let mut last: Option<Row> = None;
     for workload in &task.workloads {
+        if let Some(row) = last.take() {
+            keep(&Line::Row(Box::new(row)))?;
+        }
         let row = row(task, &peer, &mut book, *workload, order.as_deref(), base)
             .map_err(|message| format!("{}: {message}", workload.name()))?;
-        keep(&Line::Row(Box::new(row)))?;
+        last = Some(row);
     }
     peer.close()?;
+    if let Some(mut row) = last {
+        // An open database may keep files that nobody needs, and some engines delete them only at the close.
+        row.space_bytes = process::allocated_bytes(&task.dir);
+        keep(&Line::Row(Box::new(row)))?;
+    }
     book.save(&task.book)
 }
 
+/// Gets of as many items as the budget has blocks, or of all: the same number for every engine, for a fast one would fill its caches
+/// further in the same time.
 fn warm<P: Peer>(task: &Task, peer: &P, book: &mut Book) -> Result<()> {
     let begin = Instant::now();
-    let (view, items) = (peer.reader()?, task.at.dataset.items);
-    let parts = items.div_ceil(WARM_OPS);
-    for part in 0..parts {
-        if begin.elapsed().as_secs_f64() >= task.warm_seconds {
-            break;
-        }
-        let seed = task.seed ^ (part + 1) << 20;
-        meter::drive(peer, &view, book, Workload::ReadRandom, WARM_OPS.min(items), seed, None)?;
+    let view = peer.reader()?;
+    let gets = (task.at.budget_bytes / BLOCK_BYTES as u64).min(task.at.dataset.items);
+    let mut done = 0;
+    while done < gets && begin.elapsed().as_secs_f64() < task.warm_seconds {
+        let ops = WARM_OPS.min(gets - done);
+        let seed = task.seed ^ (done / WARM_OPS + 1) << 20;
+        meter::drive(peer, &view, book, Workload::ReadRandom, ops, seed, None)?;
+        done += ops;
     }
-    Ok(())
+    drop(view);
+    rest(peer).map(|_| ())
 }
 
 fn rest<P: Peer>(peer: &P) -> Result<f64> {
@@ -143,13 +156,23 @@ fn row<P: Peer>(
     order: Option<&[u32]>,
     base: Resident,
 ) -> Result<Row> {
-    let (cpu, io) = (CpuTimer::process(), Io::now());
+    let (cpu, io) = (CpuTimer::process(), Counters::now());
     let tally = ask(task, peer, book, workload, order)?;
     let resident = Resident::now().above(base);
-    // What a write sets off counts with it, to the end.
-    let settle_seconds = if workload.only_reads() { 0.0 } else { rest(peer)? };
+    // What a write sets off counts with it, to the end; what reads set off must not fall into the next workload.
+    let mut settle_seconds = 0.0;
+    if !workload.only_reads() {
+        let begin = Instant::now();
+        if workload.is_fill() {
+            peer.finish_fill()?;
+        }
+        settle_seconds = begin.elapsed().as_secs_f64() + rest(peer)?;
+    }
     let cpu_ns = u64::try_from(cpu.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let io = Io::now().since(io);
+    let io = Counters::now().since(io);
+    if workload.only_reads() {
+        rest(peer)?;
+    }
     Ok(Row {
         at: task.at,
         engine: task.engine,
@@ -158,6 +181,7 @@ fn row<P: Peer>(
         ops: tally.ops,
         seconds: tally.busy_ns as f64 / 1e9,
         ns_per_op: tally.ns_per_op(),
+        samples: tally.samples,
         p50_ns: tally.latencies.quantile_ns(0.5),
         p99_ns: tally.latencies.quantile_ns(0.99),
         p999_ns: tally.latencies.quantile_ns(0.999),
@@ -172,6 +196,7 @@ fn row<P: Peer>(
         rss_file_bytes: resident.file_bytes,
         rss_peak_bytes: resident.peak_bytes,
         space_bytes: process::allocated_bytes(&task.dir),
+        runs: peer.runs()?,
         answers: format!("{:016x}", tally.answers),
     })
 }
@@ -210,7 +235,7 @@ pub fn print(line: &Line) -> Result<()> {
 mod tests {
     use super::*;
     use crate::gathered::Gathered;
-    use crate::peer::{Compression, Io};
+    use crate::peer::Compression;
 
     /// The rows of a small fill and of everything that may be asked then.
     fn lines_of(engine: Engine, io: Io, compression: Compression) -> Vec<Line> {
@@ -252,7 +277,7 @@ mod tests {
                 let gathered = Gathered::of(lines).expect("one run");
                 assert_eq!(gathered.engines, engines);
                 gathered.check_answers().unwrap_or_else(|error| panic!("{error}"));
-                let (page, _) = crate::table::render(&gathered);
+                let (page, _) = crate::table::render(&gathered, &[]);
                 assert!(engines.iter().all(|engine| page.contains(engine.name())));
             }
         }

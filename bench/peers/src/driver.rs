@@ -6,6 +6,7 @@
 //!
 //! Not here: measuring ([`crate::child`]), tables and figures ([`crate::table`], [`crate::figure`]).
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::book::Dataset;
 use crate::child::Task;
 use crate::facts;
 use crate::gathered;
-use crate::peer::{Compression, Engine, Io, Result};
+use crate::peer::{Compression, Engine, Io, Result, stated};
 use crate::result::{self, Line, Situation};
 use crate::workload::Workload;
 
@@ -38,7 +39,7 @@ pub struct Plan {
     pub ops: u64,
     /// See `ops`.
     pub direct_ops: u64,
-    /// Seconds for which caches fill before the first workload.
+    /// The longest that caches fill before the first workload, in seconds.
     pub warm_seconds: f64,
     /// The seed of all requests.
     pub seed: u64,
@@ -48,8 +49,23 @@ pub struct Plan {
     pub dir: PathBuf,
     /// Where results go.
     pub out: PathBuf,
-    /// Whether they are added to those that are there.
+    /// Whether they are added to those that are there: rows that are there are not measured again.
     pub adds: bool,
+}
+
+impl Plan {
+    /// What decides the answers: runs that differ in it were not asked the same. Ways of reading are of it, for each asks what the one
+    /// before has left.
+    fn requests(&self) -> String {
+        let ios: Vec<&str> = self.ios.iter().map(|io| io.name()).collect();
+        format!(
+            "seed {}, {} gets, {} past the page cache; {}",
+            self.seed,
+            self.ops,
+            self.direct_ops,
+            ios.join(", then ")
+        )
+    }
 }
 
 /// Carries the plan out; lines are appended to `results.jsonl` as they come, so that an interrupted run keeps what it has.
@@ -59,15 +75,16 @@ pub struct Plan {
 pub fn run(plan: &Plan) -> Result<PathBuf> {
     fs::create_dir_all(&plan.out).map_err(|error| format!("{}: {error}", plan.out.display()))?;
     let file = plan.out.join("results.jsonl");
-    let facts = facts::gather(&plan.dir);
-    if plan.adds {
-        for line in result::read(&file)? {
-            if let Line::Facts { facts: before } = line {
-                gathered::check_same(&before, &facts)?;
-            }
+    let mut facts = facts::gather(&plan.dir);
+    facts.push(stated("requests", plan.requests()));
+    let before = if plan.adds { result::read(&file)? } else { Vec::new() };
+    for line in &before {
+        if let Line::Facts { facts: before } = line {
+            gathered::check_same(before, &facts)?;
         }
     }
     let mut kept = Kept::open(&file, plan.adds)?;
+    kept.know(before);
     kept.keep(&Line::Facts { facts })?;
     for repeat in 0..plan.repeats {
         for dataset in &plan.datasets {
@@ -96,6 +113,20 @@ fn of_engine(
     kept: &mut Kept,
 ) -> Result<()> {
     let at = |io| Situation { dataset, budget_bytes, io, compression: plan.compression };
+    let mut ios = Vec::new();
+    for io in &plan.ios {
+        match engine.absence(*io, plan.compression) {
+            Some(reason) => kept.absent(at(*io), engine, reason)?,
+            None => ios.push(*io),
+        }
+    }
+    if ios.is_empty() {
+        return Ok(());
+    }
+    let fills_in_order = plan.fillseq_budget == Some(budget_bytes);
+    let lacks_order = fills_in_order && kept.lacks(at(Io::PageCache), engine, &[Workload::FillSeq], repeat);
+    let lacks_random = kept.lacks(at(Io::PageCache), engine, &[Workload::FillRandom], repeat)
+        || ios.iter().any(|io| kept.lacks(at(*io), engine, &Workload::ASKED, repeat));
     let scratch = tempfile::Builder::new()
         .prefix(&format!("peers-{engine}-"))
         .tempdir_in(&plan.dir)
@@ -117,21 +148,17 @@ fn of_engine(
             book: scratch.path().join(format!("{name}.book")),
         })
     };
-    if let Some(reason) = engine.absence(Io::PageCache, plan.compression) {
-        return kept.absent(at(Io::PageCache), engine, reason);
-    }
-    if plan.fillseq_budget == Some(budget_bytes) {
+    if lacks_order {
         kept.start(&task("fillseq", Io::PageCache, &[Workload::FillSeq], plan.ops)?)?;
         let _ = fs::remove_dir_all(scratch.path().join("fillseq"));
     }
+    if !lacks_random {
+        return Ok(());
+    }
     let is_filled = kept.start(&task("db", Io::PageCache, &[Workload::FillRandom], plan.ops)?)?;
-    for io in plan.ios.iter().filter(|_| is_filled) {
-        if let Some(reason) = engine.absence(*io, plan.compression) {
-            kept.absent(at(*io), engine, reason)?;
-            continue;
-        }
-        let ops = if *io == Io::Direct { plan.direct_ops } else { plan.ops };
-        if !kept.start(&task("db", *io, &Workload::ASKED, ops)?)? {
+    for io in ios.into_iter().filter(|_| is_filled) {
+        let ops = if io == Io::Direct { plan.direct_ops } else { plan.ops };
+        if !kept.start(&task("db", io, &Workload::ASKED, ops)?)? {
             break;
         }
     }
@@ -143,6 +170,8 @@ struct Kept {
     file: File,
     name: PathBuf,
     failures: u32,
+    /// Rows that are in the file.
+    known: HashSet<(Situation, Engine, Workload, u32)>,
 }
 
 impl Kept {
@@ -156,12 +185,33 @@ impl Kept {
             _ => format!("{}: {error}", name.display()),
         };
         let file = OpenOptions::new().create_new(!adds).append(true).open(name).map_err(failed)?;
-        Ok(Self { file, name: name.to_path_buf(), failures: 0 })
+        Ok(Self { file, name: name.to_path_buf(), failures: 0, known: HashSet::new() })
     }
 
+    /// Takes note of the rows that an earlier run left.
+    fn know(&mut self, lines: Vec<Line>) {
+        for line in lines {
+            if let Line::Row(row) = line {
+                self.known.insert((row.at, row.engine, row.workload, row.repeat));
+            }
+        }
+    }
+
+    /// Whether any of these rows is not in the file.
+    fn lacks(&self, at: Situation, engine: Engine, workloads: &[Workload], repeat: u32) -> bool {
+        workloads.iter().any(|workload| !self.known.contains(&(at, engine, *workload, repeat)))
+    }
+
+    /// Appends a line; a row that is there already, from a run that broke off between it and its process's end, is not kept twice.
     fn keep(&mut self, line: &Line) -> Result<()> {
-        let text = result::to_json(line)?;
-        writeln!(self.file, "{text}").map_err(|error| format!("{}: {error}", self.name.display()))
+        if let Line::Row(row) = line
+            && !self.known.insert((row.at, row.engine, row.workload, row.repeat))
+        {
+            return Ok(());
+        }
+        // In one call, so that a killed run does not leave half a line.
+        let text = result::to_json(line)? + "\n";
+        self.file.write_all(text.as_bytes()).map_err(|error| format!("{}: {error}", self.name.display()))
     }
 
     fn absent(&mut self, at: Situation, engine: Engine, reason: &str) -> Result<()> {
@@ -211,7 +261,8 @@ impl Kept {
         let message = format!("{status}: {}", complaints.join(" | "));
         eprintln!("  failed: {message}");
         self.failures += 1;
-        self.keep(&Line::Failure { at, engine: task.engine, message })?;
+        let (engine, workloads, repeat) = (task.engine, task.workloads.clone(), task.repeat);
+        self.keep(&Line::Failure { at, engine, workloads, repeat, message })?;
         Ok(false)
     }
 }
@@ -219,6 +270,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::child;
 
     #[test]
     fn results_that_are_there_are_added_to_only_if_asked() {
@@ -232,5 +284,52 @@ mod tests {
         assert!(there.contains("another run's results"), "{there}");
         Kept::open(&file, true).expect("added to").keep(&line).expect("kept");
         assert_eq!(result::read(&file).expect("two lines").len(), 2);
+    }
+
+    #[test]
+    fn rows_that_are_there_are_not_kept_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("results.jsonl");
+        let (mut task, mut rows) = (task(dir.path()), Vec::new());
+        for workloads in [vec![Workload::FillRandom], Workload::ASKED.to_vec()] {
+            task.workloads = workloads;
+            let mut keep = |line: &Line| {
+                rows.extend(matches!(line, Line::Row(_)).then(|| line.clone()));
+                Ok(())
+            };
+            child::run(&task, &mut keep).expect("measured");
+        }
+        let asked = |kept: &Kept, repeat| kept.lacks(task.at, task.engine, &Workload::ASKED, repeat);
+        let (broken, resumed) = (&rows[..4], &rows[..]);
+        let mut kept = Kept::open(&file, false).expect("a new file");
+        broken.iter().for_each(|row| kept.keep(row).expect("kept"));
+        assert!(asked(&kept, 0));
+        let mut kept = Kept::open(&file, true).expect("it is there");
+        kept.know(result::read(&file).expect("what it has"));
+        assert!(asked(&kept, 0));
+        resumed.iter().for_each(|row| kept.keep(row).expect("kept"));
+        assert!(!asked(&kept, 0) && asked(&kept, 1));
+        assert_eq!(result::read(&file).expect("each once").len(), rows.len());
+        gathered::Gathered::read(&file).expect("a table can be made");
+    }
+
+    fn task(dir: &Path) -> Task {
+        Task {
+            engine: Engine::Shamba,
+            at: Situation {
+                dataset: "1000x16+100".parse().expect("a data set"),
+                budget_bytes: 8 << 20,
+                io: Io::PageCache,
+                compression: Compression::None,
+            },
+            workloads: Vec::new(),
+            ops: 100,
+            warm_seconds: 0.1,
+            seed: 3,
+            value_seed: 3,
+            repeat: 0,
+            dir: dir.join("db"),
+            book: dir.join("book"),
+        }
     }
 }

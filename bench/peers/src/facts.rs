@@ -17,7 +17,7 @@ pub fn gather(dir: &Path) -> Vec<Stated> {
     let whole = |file: &str| fs::read_to_string(file).unwrap_or_default().trim().to_owned();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let command: Vec<String> = std::env::args().skip(1).collect();
+    let command = without_places(std::env::args().skip(1));
     vec![
         stated("processor", first("/proc/cpuinfo", "model name")),
         stated("cores", cores),
@@ -30,6 +30,22 @@ pub fn gather(dir: &Path) -> Vec<Stated> {
         stated("command", command.join(" ")),
         stated("unix time", seconds),
     ]
+}
+
+/// The words of a command, folders of this machine left out: they say nothing to others.
+fn without_places(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut is_place = false;
+    for word in words {
+        let starts = ["--dir=", "--out="].into_iter().find(|name| word.starts_with(name));
+        match starts {
+            _ if is_place => kept.push("DIR".to_owned()),
+            Some(name) => kept.push(format!("{name}DIR")),
+            None => kept.push(word.clone()),
+        }
+        is_place = !is_place && matches!(word.as_str(), "--dir" | "--out");
+    }
+    kept
 }
 
 /// What the file system of `dir` is.
@@ -65,4 +81,15 @@ fn commit() -> String {
     let head = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
     let is_changed = git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty());
     if is_changed { format!("{head}, changed") } else { head }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_told_without_folders() {
+        let words = ["run", "--dir", "/here", "--add", "--out=there/it"].map(str::to_owned);
+        assert_eq!(without_places(words.into_iter()), ["run", "--dir", "DIR", "--add", "--out=DIR"]);
+    }
 }

@@ -19,6 +19,7 @@ fn colour(engine: Engine) -> RGBColor {
     match engine {
         Engine::Shamba => RGBColor(200, 60, 60),
         Engine::Rocksdb => RGBColor(60, 60, 60),
+        Engine::RocksdbCompacted => RGBColor(85, 85, 105),
         Engine::RocksdbCached => RGBColor(110, 110, 110),
         Engine::RocksdbPartitioned => RGBColor(150, 150, 150),
         Engine::RocksdbRibbon => RGBColor(185, 185, 185),
@@ -36,15 +37,24 @@ struct Bar {
     ratio: Spread,
 }
 
-/// Draws every situation; how many figures that were.
-pub fn draw_all(all: &Gathered, out: &Path) -> Result<usize> {
-    let mut drawn = 0;
+/// Draws every situation; the names of the files.
+pub fn draw_all(all: &Gathered, out: &Path) -> Result<Vec<String>> {
+    let mut drawn = Vec::new();
     for at in &all.situations {
         for metric in [Metric::Time, Metric::Cpu] {
-            let situation = format!("{}-{}mib-{}", at.dataset, at.budget_bytes >> 20, at.io.name());
-            let path = out.join(format!("{situation}-{}.svg", metric.name()));
+            let name = format!(
+                "{}-{}mib-{}-{}-{}.svg",
+                at.dataset,
+                at.budget_bytes >> 20,
+                at.io.name(),
+                at.compression.name(),
+                metric.name()
+            );
+            let path = out.join(&name);
             let failed = |error| format!("{}: {error}", path.display());
-            drawn += usize::from(draw(all, *at, metric, &path).map_err(failed)?);
+            if draw(all, *at, metric, &path).map_err(failed)? {
+                drawn.push(name);
+            }
         }
     }
     Ok(drawn)
@@ -78,6 +88,7 @@ fn draw(
                 median: whole.median / spread.median,
                 least: whole.median / spread.most,
                 most: whole.median / spread.least,
+                count: spread.count,
             };
             bars.push(Bar { engine: *engine, workload: place, ratio });
         }
@@ -92,10 +103,11 @@ fn draw(
     root.fill(&WHITE)?;
     let (plot, legend) = root.split_horizontally(SIZE.0 - 190);
     let caption = format!(
-        "{}, budget {} MiB, {}: {}",
+        "{}, budget {} MiB, {}, compression {}: {}",
         at.dataset,
         at.budget_bytes >> 20,
         at.io.name(),
+        at.compression.name(),
         match metric {
             Metric::Cpu => format!("{base}'s CPU time, divided by each engine's"),
             _ => format!("times as fast as {base}"),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::peer::{Engine, Io, Result, Stated};
+use crate::peer::{Compression, Engine, Io, Result, Stated};
 use crate::result::{self, Line, Row, Situation};
 use crate::workload::Workload;
 
@@ -17,6 +17,8 @@ use crate::workload::Workload;
 pub enum Metric {
     /// Nanoseconds of an operation.
     Time,
+    /// Likewise, with what it left to the background.
+    Settled,
     /// CPU nanoseconds of an operation, all threads.
     Cpu,
     /// Median latency.
@@ -39,8 +41,9 @@ pub enum Metric {
 
 impl Metric {
     /// Every one, in the order of tables.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Time,
+        Self::Settled,
         Self::Cpu,
         Self::P50,
         Self::P99,
@@ -56,6 +59,7 @@ impl Metric {
     pub fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
+            Self::Settled => "settled",
             Self::Cpu => "cpu",
             Self::P50 => "p50",
             Self::P99 => "p99",
@@ -71,7 +75,8 @@ impl Metric {
     /// A heading.
     pub fn title(self) -> &'static str {
         match self {
-            Self::Time => "Time: ns of an operation",
+            Self::Time => "Time: ns of an operation, inside its call",
+            Self::Settled => "Time until the background is at rest: ns of an operation",
             Self::Cpu => "CPU: ns of an operation, all threads, until the background is at rest",
             Self::P50 => "p50, ns",
             Self::P99 => "p99, ns",
@@ -81,15 +86,17 @@ impl Metric {
             }
             Self::CallRead => "Bytes read by system calls, an operation (memory maps read without)",
             Self::DeviceRead => "Bytes read by the device, an operation",
-            Self::Rss => "Resident MiB after the last operation, without the driver's",
-            Self::Space => "MiB on disk, at rest",
+            Self::Rss => {
+                "Resident MiB after the last operation, without the driver's; pages of LMDB's and LevelDB's maps count, the kernel's cache counts for nobody"
+            }
+            Self::Space => "MiB on disk, at rest and closed",
         }
     }
 
     /// Whether the workload says anything about it.
     pub fn is_of(self, workload: Workload) -> bool {
         match self {
-            Self::Written => !workload.only_reads(),
+            Self::Written | Self::Settled => !workload.only_reads(),
             Self::CallRead | Self::DeviceRead => !workload.only_writes(),
             Self::Space => matches!(workload, Workload::FillSeq | Workload::FillRandom | Workload::Overwrite),
             // A mean of a thousand entries is no percentile of one.
@@ -98,10 +105,22 @@ impl Metric {
         }
     }
 
-    fn of(self, row: &Row) -> f64 {
+    /// The figure; `None` where a percentile has too few samples above it.
+    fn of(self, row: &Row) -> Option<f64> {
+        let samples = match self {
+            Self::P50 => 1,
+            Self::P99 => 1000,
+            Self::P999 => 10_000,
+            _ => 0,
+        };
+        (row.samples >= samples).then(|| self.figure(row))
+    }
+
+    fn figure(self, row: &Row) -> f64 {
         let per_op = |count: u64| count as f64 / row.ops.max(1) as f64;
         match self {
             Self::Time => row.ns_per_op,
+            Self::Settled => (row.seconds + row.settle_seconds) * 1e9 / row.ops.max(1) as f64,
             Self::Cpu => row.cpu_ns_per_op,
             Self::P50 => row.p50_ns as f64,
             Self::P99 => row.p99_ns as f64,
@@ -121,6 +140,8 @@ pub struct Spread {
     pub median: f64,
     pub least: f64,
     pub most: f64,
+    /// Of how many: one has no spread.
+    pub count: usize,
 }
 
 impl Spread {
@@ -129,7 +150,12 @@ impl Spread {
         let (least, most) = (*figures.first()?, *figures.last()?);
         let upper = figures.len() / 2;
         let lower = (figures.len() - 1) / 2;
-        Some(Self { median: f64::midpoint(figures[lower], figures[upper]), least, most })
+        Some(Self {
+            median: f64::midpoint(figures[lower], figures[upper]),
+            least,
+            most,
+            count: figures.len(),
+        })
     }
 
     /// Whether both might be the same.
@@ -162,6 +188,15 @@ pub fn check_same(before: &[Stated], now: &[Stated]) -> Result<()> {
     Ok(())
 }
 
+/// A process that failed, and was not made up for by a later run.
+pub struct Failure {
+    pub at: Situation,
+    pub engine: Engine,
+    pub message: String,
+    workloads: Vec<Workload>,
+    repeat: u32,
+}
+
 /// All lines, sorted out.
 #[derive(Default)]
 pub struct Gathered {
@@ -176,7 +211,7 @@ pub struct Gathered {
     /// Why engines are absent.
     pub absences: BTreeMap<String, String>,
     /// What failed.
-    pub failures: Vec<(Situation, Engine, String)>,
+    pub failures: Vec<Failure>,
     rows: Vec<Row>,
 }
 
@@ -214,7 +249,9 @@ impl Gathered {
                 Line::Absent { at, engine, reason } => {
                     all.absences.insert(format!("{engine}, {}", at.io.name()), reason);
                 }
-                Line::Failure { at, engine, message } => all.failures.push((at, engine, message)),
+                Line::Failure { at, engine, workloads, repeat, message } => {
+                    all.failures.push(Failure { at, engine, workloads, repeat, message });
+                }
                 Line::Row(row) => {
                     if !all.situations.contains(&row.at) {
                         all.situations.push(row.at);
@@ -222,6 +259,10 @@ impl Gathered {
                     if all.rows.iter().any(|known| cell(known) == cell(&row) && known.repeat == row.repeat) {
                         return Err(format!("{} was measured twice", name_of(&row)));
                     }
+                    all.failures.retain(|failure| {
+                        (failure.at, failure.engine, failure.repeat) != (row.at, row.engine, row.repeat)
+                            || !failure.workloads.contains(&row.workload)
+                    });
                     all.rows.push(*row);
                 }
             }
@@ -230,8 +271,11 @@ impl Gathered {
             .into_iter()
             .filter(|engine| all.rows.iter().any(|row| row.engine == *engine))
             .collect();
-        all.situations
-            .sort_by_key(|at| (at.dataset.key_bytes, at.dataset.items, at.io == Io::Direct, at.budget_bytes));
+        all.situations.sort_by_key(|at| {
+            let set = at.dataset;
+            let is_compressed = at.compression != Compression::None;
+            (set.key_bytes, set.items, is_compressed, at.io == Io::Direct, at.budget_bytes)
+        });
         Ok(all)
     }
 
@@ -254,7 +298,7 @@ impl Gathered {
             .rows
             .iter()
             .filter(|row| row.engine == engine && row.workload == workload && is_there(&row.at));
-        Spread::of(rows.map(|row| metric.of(row)).collect())
+        Spread::of(rows.filter_map(|row| metric.of(row)).collect())
     }
 
     /// Repetitions of the figure that has the fewest, and of the one that has the most.
@@ -293,7 +337,14 @@ fn cell(row: &Row) -> (Situation, Engine, Workload) {
 /// What was asked, in words.
 fn asked_of(row: &Row) -> String {
     let at = row.at;
-    format!("{} budget {} MiB {} {}", at.dataset, at.budget_bytes >> 20, at.io.name(), row.workload.name())
+    format!(
+        "{} budget {} MiB {} {} {}",
+        at.dataset,
+        at.budget_bytes >> 20,
+        at.io.name(),
+        at.compression.name(),
+        row.workload.name()
+    )
 }
 
 fn name_of(row: &Row) -> String {
@@ -303,7 +354,7 @@ fn name_of(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::{Compression, stated};
+    use crate::peer::stated;
 
     fn facts(commit: &str, command: &str) -> Line {
         Line::Facts { facts: vec![stated("commit", commit), stated("command", command)] }
@@ -324,6 +375,7 @@ mod tests {
             ops: 10,
             seconds: 1.0,
             ns_per_op,
+            samples: 2000,
             p50_ns: 1,
             p99_ns: 1,
             p999_ns: 1,
@@ -338,6 +390,7 @@ mod tests {
             rss_file_bytes: 0,
             rss_peak_bytes: 1,
             space_bytes: 1,
+            runs: None,
             answers: "same".to_owned(),
         }))
     }
@@ -368,13 +421,40 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_need_samples_and_settling_counts() {
+        let Line::Row(mut row) = row(Engine::Shamba, 0, 5.0) else { unreachable!("a row") };
+        assert_eq!((Metric::P99.of(&row), Metric::P999.of(&row)), (Some(1.0), None));
+        row.samples = 10_000;
+        assert_eq!(Metric::P999.of(&row), Some(1.0));
+        (row.seconds, row.settle_seconds, row.ops) = (1.0, 3.0, 4);
+        assert_eq!((Metric::Time.of(&row), Metric::Settled.of(&row)), (Some(5.0), Some(1e9)));
+    }
+
+    #[test]
+    fn a_failure_that_was_made_up_for_is_none() {
+        let later = row(Engine::Shamba, 0, 1.0);
+        let Line::Row(first) = later.clone() else { unreachable!("a row") };
+        let failure = |repeat| Line::Failure {
+            at: first.at,
+            engine: Engine::Shamba,
+            workloads: vec![Workload::ReadRandom],
+            repeat,
+            message: "killed".to_owned(),
+        };
+        let left = |lines| Gathered::of(lines).expect("lines").failures.len();
+        assert_eq!(left(vec![failure(0), later.clone()]), 0);
+        assert_eq!(left(vec![failure(1), later.clone()]), 1);
+        assert_eq!(left(vec![later, failure(0)]), 1);
+    }
+
+    #[test]
     fn medians_lie_between_least_and_most() {
         let spread = Spread::of(vec![3.0, 1.0, 2.0]).expect("three");
         assert_eq!((spread.median, spread.least, spread.most), (2.0, 1.0, 3.0));
         let spread = Spread::of(vec![4.0, 1.0]).expect("two");
         assert_eq!(spread.median, 2.5);
         assert_eq!(Spread::of(Vec::new()), None);
-        let other = Spread { median: 5.0, least: 3.9, most: 6.0 };
+        let other = Spread { median: 5.0, least: 3.9, most: 6.0, count: 2 };
         assert!(spread.overlaps(other) && other.overlaps(spread));
         assert!(!spread.overlaps(Spread { least: 4.1, ..other }));
     }

@@ -79,7 +79,8 @@ struct RunArgs {
     /// Gets of a workload past the page cache.
     #[arg(long, default_value_t = 50_000)]
     direct_ops: u64,
-    /// Seconds of gets, or one for each item, before the first measured workload: caches fill.
+    /// The longest that caches fill before the first measured workload: a get for each block of the budget, or for each item where
+    /// those are fewer.
     #[arg(long, default_value_t = 15.0)]
     warm_seconds: f64,
     /// The seed of all requests.
@@ -88,8 +89,8 @@ struct RunArgs {
     /// Leaves out fillseq, which is measured with the first budget.
     #[arg(long)]
     no_fillseq: bool,
-    /// A small run that shows that all of it works: 100,000 and 20,000 items, 8 and 256 MiB.
-    #[arg(long)]
+    /// A small run, once, that shows that all of it works and still flushes and merges: 1,000,000 and 200,000 items, 32 and 8 MiB.
+    #[arg(long, conflicts_with_all = ["datasets", "budgets_mib", "ops", "direct_ops", "repeats"])]
     quick: bool,
     /// Where databases are made; the device that is measured.
     #[arg(long)]
@@ -97,9 +98,13 @@ struct RunArgs {
     /// Where results go; there must be none of another run.
     #[arg(long, default_value = "results")]
     out: PathBuf,
-    /// Adds rows to the results there, which must be of this machine and this build, and of other rows.
+    /// Adds to the results there what they lack of this run: repetitions, data sets, engines, or what a run that broke off did not
+    /// come to. They must be of this machine, this build and the same requests.
     #[arg(long)]
     add: bool,
+    /// Keeps the page in docs/results/peers.md, with figures and rows.
+    #[arg(long)]
+    write: bool,
 }
 
 #[derive(Args)]
@@ -107,15 +112,18 @@ struct TableArgs {
     /// The directory with results.jsonl.
     #[arg(default_value = "results")]
     out: PathBuf,
-    /// Fails where a row that Shamba loses has no explanation.
+    /// Fails where a figure that Shamba loses in has no explanation, or where single repetitions cannot tell.
     #[arg(long)]
     strict: bool,
+    /// Keeps the page in docs/results/peers.md, with figures and rows.
+    #[arg(long)]
+    write: bool,
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run(args),
-        Command::Table(args) => present(&args.out, args.strict),
+        Command::Table(args) => present(&args.out, args.strict, args.write),
         Command::Engines => {
             Engine::ALL
                 .into_iter()
@@ -160,27 +168,59 @@ fn run(args: RunArgs) -> Result<()> {
         adds: args.add,
     };
     if args.quick {
-        plan.datasets = vec!["100000x16+100".parse()?, "20000x512+512".parse()?];
-        plan.budgets = vec![256 << 20, 8 << 20];
-        (plan.ops, plan.direct_ops) = (100_000, 10_000);
+        plan.datasets = vec!["1000000x16+100".parse()?, "200000x512+512".parse()?];
+        plan.budgets = vec![32 << 20, 8 << 20];
+        (plan.ops, plan.direct_ops, plan.repeats) = (100_000, 10_000, 1);
     }
     plan.fillseq_budget = plan.budgets.first().copied().filter(|_| !args.no_fillseq);
     let measured = driver::run(&plan);
     // What was measured is shown even where some of it failed.
-    present(&plan.out, false)?;
+    present(&plan.out, false, args.write && measured.is_ok())?;
     measured.map(|_| ())
 }
 
-fn present(out: &Path, is_strict: bool) -> Result<()> {
-    let gathered = gathered::Gathered::read(&out.join("results.jsonl"))?;
-    let (text, unexplained) = table::render(&gathered);
+fn present(out: &Path, is_strict: bool, is_kept: bool) -> Result<()> {
+    let rows = out.join("results.jsonl");
+    let gathered = gathered::Gathered::read(&rows)?;
+    let drawn = figure::draw_all(&gathered, out)?;
+    let (text, unexplained) = table::render(&gathered, &drawn);
     let file = out.join("results.md");
-    std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-    let figures = figure::draw_all(&gathered, out)?;
-    eprintln!("{} and {figures} figures beside it", file.display());
+    let failed = |file: &Path, error: std::io::Error| format!("{}: {error}", file.display());
+    std::fs::write(&file, &text).map_err(|error| failed(&file, error))?;
+    eprintln!("{} and {} figures beside it", file.display(), drawn.len());
     gathered.check_answers()?;
-    if is_strict && unexplained > 0 {
-        return Err(format!("{unexplained} rows that are lost have no explanation (src/explanations.json)"));
+    if is_kept {
+        keep_page(&gathered, &rows)?;
     }
+    if is_strict && gathered.repeats().0 < 2 {
+        return Err("figures of a single repetition have no spread: nothing can be said of losses".to_owned());
+    }
+    if is_strict && unexplained > 0 {
+        return Err(format!(
+            "{unexplained} figures that are lost have no explanation (src/explanations.json)"
+        ));
+    }
+    Ok(())
+}
+
+/// The page among the other results, figures in a folder beside it and rows among the raw ones, all in place of those before.
+fn keep_page(all: &gathered::Gathered, rows: &Path) -> Result<()> {
+    if !all.failures.is_empty() {
+        return Err("a page with failures is not kept".to_owned());
+    }
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let (figures, raw) = (results.join("peers"), results.join("raw/peers"));
+    let failed = |error: std::io::Error| format!("{}: {error}", results.display());
+    if figures.exists() {
+        std::fs::remove_dir_all(&figures).map_err(failed)?;
+    }
+    std::fs::create_dir_all(&figures).map_err(failed)?;
+    std::fs::create_dir_all(&raw).map_err(failed)?;
+    let drawn: Vec<String> =
+        figure::draw_all(all, &figures)?.into_iter().map(|name| format!("peers/{name}")).collect();
+    let (text, _) = table::render(all, &drawn);
+    std::fs::write(results.join("peers.md"), text).map_err(failed)?;
+    std::fs::copy(rows, raw.join("results.jsonl")).map_err(failed)?;
+    eprintln!("kept in docs/results: peers.md, peers/, raw/peers/results.jsonl");
     Ok(())
 }

@@ -17,7 +17,8 @@ use crate::workload::{Request, Requests, Verb, Workload};
 /// Operations of a batch, and bytes at which it ends early.
 const BATCH_OPS: usize = 256;
 const BATCH_BYTES: usize = 1 << 20;
-/// One batch in so many has clocks, of workloads that do not only write.
+/// One batch in so many has clocks, of workloads that do not only write: the last, for the first finds the processor's caches full
+/// of something else.
 const CLOCKED_EVERY: u64 = 8;
 /// Entries of a walk between two clocks.
 const WALK_ENTRIES: u64 = 1024;
@@ -26,6 +27,8 @@ const WALK_ENTRIES: u64 = 1024;
 #[derive(Default)]
 pub struct Tally {
     pub latencies: Latencies,
+    /// Times in `latencies` that were measured by themselves.
+    pub samples: u64,
     pub ops: u64,
     pub busy_ns: u64,
     /// Operations without a clock of their own, and their time.
@@ -176,6 +179,7 @@ impl Batches<'_> {
             if is_clocked {
                 let now = Instant::now();
                 tally.latencies.record(nanos(now - last));
+                tally.samples += 1;
                 last = now;
             }
         }
@@ -190,6 +194,7 @@ impl Batches<'_> {
         let ns = nanos(begin.elapsed());
         let count = self.ops.len() as u64;
         (0..count).for_each(|_| tally.latencies.record(ns / count));
+        tally.samples += 1;
         tally.user_bytes += self.arena.len() as u64;
         tally.count(count, ns, true);
         Ok(())
@@ -222,8 +227,7 @@ pub fn drive<P: Peer, V: Read>(
     order: Option<&[u32]>,
 ) -> Result<Tally> {
     let mut requests = Requests::new(workload, book.items(), seed);
-    let is_fill = matches!(workload, Workload::FillSeq | Workload::FillRandom);
-    let in_transactions = is_fill && P::FILL_TRANSACTION > 1;
+    let in_transactions = workload.is_fill() && P::FILL_TRANSACTION > 1;
     let most = if in_transactions { P::FILL_TRANSACTION } else { BATCH_OPS };
     let mut batches = Batches { book, ops: Vec::new(), arena: Vec::new(), scratch: Vec::new() };
     let mut tally = Tally::default();
@@ -241,7 +245,7 @@ pub fn drive<P: Peer, V: Read>(
             })
         });
         tally.making_cpu_ns += nanos(making.elapsed());
-        let is_clocked = workload.only_writes() || batch % CLOCKED_EVERY == 0;
+        let is_clocked = workload.only_writes() || batch % CLOCKED_EVERY == CLOCKED_EVERY - 1;
         if in_transactions {
             batches.fill(peer, &mut tally)?;
         } else {

@@ -26,6 +26,8 @@ pub enum Engine {
     Shamba,
     /// RocksDB; indexes and filters belong to open tables, as by default.
     Rocksdb,
+    /// RocksDB, merged into one run after the fill.
+    RocksdbCompacted,
     /// RocksDB; indexes and filters are blocks in the block cache, within the budget.
     RocksdbCached,
     /// RocksDB; indexes and filters in partitions, within the budget.
@@ -46,9 +48,10 @@ pub enum Engine {
 
 impl Engine {
     /// Every one, in the order of tables.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Shamba,
         Self::Rocksdb,
+        Self::RocksdbCompacted,
         Self::RocksdbCached,
         Self::RocksdbPartitioned,
         Self::RocksdbRibbon,
@@ -64,6 +67,7 @@ impl Engine {
         match self {
             Self::Shamba => "shamba",
             Self::Rocksdb => "rocksdb",
+            Self::RocksdbCompacted => "rocksdb-compacted",
             Self::RocksdbCached => "rocksdb-cached",
             Self::RocksdbPartitioned => "rocksdb-partitioned",
             Self::RocksdbRibbon => "rocksdb-ribbon",
@@ -80,6 +84,7 @@ impl Engine {
         match self {
             Self::Shamba => true,
             Self::Rocksdb
+            | Self::RocksdbCompacted
             | Self::RocksdbCached
             | Self::RocksdbPartitioned
             | Self::RocksdbRibbon
@@ -170,15 +175,24 @@ pub enum Compression {
     Lz4,
 }
 
+impl Compression {
+    /// The name in options and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+        }
+    }
+}
+
 impl FromStr for Compression {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "none" => Ok(Self::None),
-            "lz4" => Ok(Self::Lz4),
-            _ => Err(format!("unknown compression {name:?} (known: none, lz4)")),
-        }
+        [Self::None, Self::Lz4]
+            .into_iter()
+            .find(|compression| compression.name() == name)
+            .ok_or_else(|| format!("unknown compression {name:?} (known: none, lz4)"))
     }
 }
 
@@ -202,7 +216,7 @@ pub struct Setup {
 pub const BITS_PER_KEY: u32 = 10;
 /// Bytes of a block, where there are blocks.
 pub const BLOCK_BYTES: usize = 4096;
-/// Threads that flush and merge, where they can be set.
+/// Threads that merge, where they can be set; one more flushes.
 pub const BACKGROUND_THREADS: u32 = 2;
 /// Ratio of levels, where it can be set.
 pub const SIZE_RATIO: u32 = 10;
@@ -216,6 +230,7 @@ impl Setup {
     }
 
     /// Where tables are cut, where that can be set: as Shamba has it by default.
+    #[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "fjall"))]
     pub fn table_bytes(&self) -> u64 {
         (self.budget_bytes / 16).clamp(2 << 20, 64 << 20)
     }
@@ -284,6 +299,16 @@ pub trait Peer: Read + Sized {
     /// Waits for flushes and merges, where the engine has a call for that; the driver watches the process besides.
     fn settle(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// What belongs to a fill after its last put; its time and bytes count as the background's do.
+    fn finish_fill(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Sorted runs or files by level, where the engine tells: what a read has to look into.
+    fn runs(&self) -> Result<Option<String>> {
+        Ok(None)
     }
 
     /// Closes the database.

@@ -3,6 +3,7 @@
 //!
 //! From `/proc`, so on Linux only; elsewhere the figures are 0.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -115,6 +116,43 @@ pub fn wait_for_rest() -> Result<Duration, String> {
         }
     }
     Ok(quiet_since - begin)
+}
+
+/// The names of the threads that the engine started, and how many of each: what the budget leaves of those asked for.
+pub fn thread_names() -> String {
+    let mut names: BTreeMap<String, u32> = BTreeMap::new();
+    let own = format!("{}", std::process::id());
+    for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        if task.file_name().to_str() != Some(&own) {
+            let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            *names.entry(name.trim().to_owned()).or_default() += 1;
+        }
+    }
+    names.into_iter().map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+}
+
+/// `O_DIRECT` where Linux has another number than most.
+#[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
+const DIRECT_FLAG: u32 = 0o200_000;
+#[cfg(not(any(target_arch = "aarch64", target_arch = "arm")))]
+const DIRECT_FLAG: u32 = 0o40_000;
+
+/// Of the open files below `dir`, how many are read past the page cache: what was granted, not what was asked for.
+pub fn direct_files(dir: &Path) -> (u32, u32) {
+    let (mut direct, mut all) = (0, 0);
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+    for entry in fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
+        if !fs::read_link(entry.path()).is_ok_and(|file| file.starts_with(&dir) && file != dir) {
+            continue;
+        }
+        let about =
+            fs::read_to_string(Path::new("/proc/self/fdinfo").join(entry.file_name())).unwrap_or_default();
+        let flags = about.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0);
+        all += 1;
+        direct += u32::from(flags & DIRECT_FLAG != 0);
+    }
+    (direct, all)
 }
 
 /// Bytes that the files below a directory occupy.

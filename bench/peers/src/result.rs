@@ -49,6 +49,10 @@ pub enum Line {
         at: Situation,
         /// The engine.
         engine: Engine,
+        /// What it was to do.
+        workloads: Vec<Workload>,
+        /// In which repetition.
+        repeat: u32,
         /// What it said.
         message: String,
     },
@@ -84,6 +88,8 @@ pub struct Row {
     pub seconds: f64,
     /// Mean time of an operation; of those without a clock of their own where some were.
     pub ns_per_op: f64,
+    /// Times that were measured one by one, on which the percentiles rest.
+    pub samples: u64,
     /// Half of the operations took at most this.
     pub p50_ns: u64,
     /// 99 % took at most this.
@@ -110,8 +116,10 @@ pub struct Row {
     pub rss_file_bytes: u64,
     /// The most that was ever resident, likewise.
     pub rss_peak_bytes: u64,
-    /// Bytes that the database takes on disk, after the process came to rest.
+    /// Bytes that the database takes on disk, after the process came to rest; of a process's last workload, after the close.
     pub space_bytes: u64,
+    /// Sorted runs or files by level after it, where the engine tells.
+    pub runs: Option<String>,
     /// A digest of every answer, equal for equal answers.
     pub answers: String,
 }

@@ -1,4 +1,5 @@
-//! The tables of `results.md`: each metric of each workload, all engines side by side, as ratios to RocksDB.
+//! The tables of `results.md`: times beside Shamba's at a glance, then each metric of each workload, all engines side by side, as
+//! ratios to RocksDB.
 //!
 //! A ratio says how many times better than RocksDB's base an engine is; Shamba's is marked where some engine beats it,
 //! with the number of the reason ([`crate::explain`]).
@@ -8,17 +9,22 @@ use std::fmt::Write as _;
 
 use crate::explain::{Explanations, Loss};
 use crate::gathered::{Gathered, Metric, Spread};
-use crate::peer::{Engine, Stated};
+use crate::peer::{Compression, Engine, Stated};
 use crate::result::Situation;
 use crate::workload::Workload;
 
 /// What two builds of the same code differ by: a loss below it is none.
 const NOISE: f64 = 1.03;
 
-/// The whole page, and how many losses in time have no explanation.
-pub fn render(all: &Gathered) -> (String, usize) {
+/// The whole page, with figures of these names, and how many losses have no explanation.
+pub fn render(all: &Gathered, figures: &[String]) -> (String, usize) {
     let mut page = String::from("# Shamba beside other engines\n\n");
     head(all, &mut page);
+    page += NOT_EQUAL;
+    page += &summary(all);
+    for figure in figures {
+        let _ = writeln!(page, "![{0}]({0})\n", figure);
+    }
     let mut losses = Losses { explanations: Explanations::built_in(), used: BTreeMap::new(), unexplained: 0 };
     let tables: String = Metric::ALL.into_iter().map(|metric| table(all, metric, &mut losses)).collect();
     page += &losses.legend();
@@ -33,11 +39,11 @@ fn head(all: &Gathered, page: &mut String) {
     }
     let _ = writeln!(
         page,
-        "\nEach cell: the median of {} repetitions, (least–most), and how many times better that is than RocksDB's base. \
-         Each answer was checked; {}\n",
+        "\nEach cell: {}, and how many times better that is than RocksDB's base. Each answer was checked; {}\n",
         match all.repeats() {
-            (fewest, most) if fewest == most => fewest.to_string(),
-            (fewest, most) => format!("{fewest} to {most}"),
+            (_, 0 | 1) => "one repetition: no spread".to_owned(),
+            (fewest, most) if fewest == most => format!("the median of {most} repetitions, (least–most)"),
+            (fewest, most) => format!("the median of {fewest} to {most} repetitions, (least–most)"),
         },
         match all.check_answers() {
             Ok(()) => "all engines answered all requests alike.".to_owned(),
@@ -47,8 +53,9 @@ fn head(all: &Gathered, page: &mut String) {
     for (place, reason) in &all.absences {
         let _ = writeln!(page, "- No rows of {place}: {reason}.");
     }
-    for (at, engine, message) in &all.failures {
-        let _ = writeln!(page, "- **{engine} failed** ({}): {message}", situation(*at));
+    for failure in &all.failures {
+        let (at, engine, message) = (failure.at, failure.engine, &failure.message);
+        let _ = writeln!(page, "- **{engine} failed** ({}): {message}", situation(at));
     }
     if all.engines.iter().any(|engine| engine.ignores_budget()) {
         page.push_str("- LMDB has no budget: the same figures stand beside every budget.\n");
@@ -59,13 +66,17 @@ fn head(all: &Gathered, page: &mut String) {
 fn situation(at: Situation) -> String {
     let set = at.dataset;
     let items = thousands(set.items as f64);
-    format!(
+    let mut text = format!(
         "{items} × ({} + {} B), {} MiB, {}",
         set.key_bytes,
         set.value_bytes,
         at.budget_bytes >> 20,
         at.io.name()
-    )
+    );
+    if at.compression != Compression::None {
+        let _ = write!(text, ", {}", at.compression.name());
+    }
+    text
 }
 
 /// Reasons that were needed.
@@ -79,27 +90,21 @@ impl Losses {
     /// The mark of Shamba's cell.
     fn mark(&mut self, all: &Gathered, at: Situation, workload: Workload, metric: Metric) -> String {
         let Some(ours) = all.spread(at, workload, Engine::Shamba, metric) else { return String::new() };
-        let best = all
-            .engines
-            .iter()
-            .filter(|engine| **engine != Engine::Shamba)
-            .filter_map(|engine| Some((*engine, all.spread(at, workload, *engine, metric)?)))
-            .min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
-        let Some((winner, theirs)) = best.filter(|(_, theirs)| theirs.median < ours.median) else {
-            return String::new();
+        let others = all.engines.iter().copied().filter(|engine| *engine != Engine::Shamba);
+        let figures = others.filter_map(|engine| Some((engine, all.spread(at, workload, engine, metric)?)));
+        let (winner, times) = match verdict(ours, figures) {
+            Verdict::NotBeaten => return String::new(),
+            Verdict::Alike(winner) => return format!(" ≈ {winner}"),
+            Verdict::Beaten(winner, times) => (winner, times),
         };
         let loss = Loss { at, workload, metric, winner };
-        let times = ours.median / theirs.median;
-        if ours.overlaps(theirs) || times < NOISE {
-            return format!(" ≈ {winner}");
-        }
         let reason = match self.explanations.of(&loss) {
             Some((number, text)) => {
                 self.used.insert(number, text.to_owned());
                 number.to_string()
             }
             None => {
-                self.unexplained += usize::from(metric == Metric::Time);
+                self.unexplained += 1;
                 "?".to_owned()
             }
         };
@@ -112,18 +117,91 @@ impl Losses {
 
     fn legend(&self) -> String {
         let mut text = String::from(
-            "Where another engine beats Shamba, its cell says which, how many times, and why (▼ and the reason's number); `≈` where the \
-             spreads overlap or the loss is below 3 %.\n\n",
+            "Where another engine beats Shamba, its cell says which, how many times, and why (▼ and the reason's number); `≈` where \
+             the spreads overlap or the loss is below 3 %. A figure of one repetition has no spread, and no mark.\n\n",
         );
         for (number, reason) in &self.used {
             let _ = writeln!(text, "- ▼{number}: {reason}");
         }
         if self.unexplained > 0 {
-            let _ = writeln!(text, "- ▼?: not explained yet; {} of them in time.", self.unexplained);
+            let _ = writeln!(text, "- ▼?: not explained yet: {}.", self.unexplained);
         }
         text.push('\n');
         text
     }
+}
+
+/// What is to be said of a figure of ours beside others'.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Verdict {
+    NotBeaten,
+    /// Somebody's median is better, nobody's clearly.
+    Alike(Engine),
+    /// The best of those that are clearly better, and how many times.
+    Beaten(Engine, f64),
+}
+
+/// One engine with a wide spread must not hide another that is clearly better, so all are asked, not the best alone.
+fn verdict(ours: Spread, others: impl Iterator<Item = (Engine, Spread)>) -> Verdict {
+    let repeated = |spread: Spread| spread.count > 1;
+    let mut better: Vec<(Engine, Spread)> = others
+        .filter(|(_, theirs)| repeated(ours) && repeated(*theirs) && theirs.median < ours.median)
+        .collect();
+    better.sort_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
+    let times = |theirs: Spread| ours.median / theirs.median;
+    let is_clear = |theirs: Spread| !ours.overlaps(theirs) && times(theirs) >= NOISE;
+    match better.iter().find(|(_, theirs)| is_clear(*theirs)) {
+        Some((engine, theirs)) => Verdict::Beaten(*engine, times(*theirs)),
+        None => better.first().map_or(Verdict::NotBeaten, |(engine, _)| Verdict::Alike(*engine)),
+    }
+}
+
+/// What the tables cannot say by themselves; `bench/peers/README.md` has the rest.
+const NOT_EQUAL: &str = "\
+Not equal, whatever the tables say:
+
+- Time is that inside calls: what a put leaves to the background is in the table of time until rest, in CPU and in bytes.
+- Shamba is read with level 0 drained, as it leaves it at rest; RocksDB keeps up to three files there. `rocksdb-compacted` is one \
+run, whose merge is in its fill's time until rest.
+- LevelDB maps its first 1,000 open tables: the budget binds nothing of them. It verifies no checksums (its default).
+- fjall's cache goes without two write buffers at all times; others lend them to the cache.
+- LMDB has no budget. Without `NO_SYNC` a commit that syncs waits twice; here it waits once, for `mdb_env_sync`.
+- RocksDB's cache is HyperClockCache, which it recommends.
+- Past the page cache: each engine's options say how many of its open files the system really lets past it.
+
+";
+
+/// Times of all engines beside Shamba's.
+fn summary(all: &Gathered) -> String {
+    let others: Vec<Engine> =
+        all.engines.iter().copied().filter(|engine| *engine != Engine::Shamba).collect();
+    let mut rows = String::new();
+    for at in &all.situations {
+        for (workload, metric) in Workload::ALL.into_iter().flat_map(|workload| {
+            [Metric::Time, Metric::Settled].into_iter().map(move |metric| (workload, metric))
+        }) {
+            let figure =
+                |engine| all.spread(*at, workload, engine, metric).filter(|spread| spread.median > 0.0);
+            let Some(ours) = figure(Engine::Shamba) else { continue };
+            let until = if metric == Metric::Settled { " until rest" } else { "" };
+            let number = figure_text(ours.median, metric);
+            let _ = write!(rows, "| {} | {}{until} | {number} |", situation(*at), workload.name());
+            for engine in &others {
+                let ratio = figure(*engine).map(|theirs| format!("{:.2}", theirs.median / ours.median));
+                let _ = write!(rows, " {} |", ratio.unwrap_or_else(|| "–".to_owned()));
+            }
+            rows.push('\n');
+        }
+    }
+    if others.is_empty() || rows.is_empty() {
+        return String::new();
+    }
+    let names: String = others.iter().map(|engine| format!(" {engine} |")).collect();
+    format!(
+        "## At a glance: time of an operation, as a multiple of Shamba's (above 1, Shamba is faster)\n\n\
+         | situation | workload | Shamba, ns |{names}\n|---|---|---:|{}\n{rows}\n",
+        "---:|".repeat(others.len())
+    )
 }
 
 fn table(all: &Gathered, metric: Metric, losses: &mut Losses) -> String {
@@ -132,7 +210,10 @@ fn table(all: &Gathered, metric: Metric, losses: &mut Losses) -> String {
         for workload in Workload::ALL {
             let cells: Vec<Option<Spread>> =
                 all.engines.iter().map(|engine| all.spread(*at, workload, *engine, metric)).collect();
-            if cells.iter().all(|cell| cell.is_none_or(|spread| spread.most == 0.0)) {
+            // Those that ignore the budget stand beside every one, also where nobody was measured.
+            let is_of_place = |engine: &Engine| !engine.ignores_budget();
+            let told = all.engines.iter().zip(&cells).filter(|(engine, _)| is_of_place(engine));
+            if told.into_iter().all(|(_, cell)| cell.is_none_or(|spread| spread.most == 0.0)) {
                 continue;
             }
             let _ = write!(rows, "| {} | {} |", situation(*at), workload.name());
@@ -228,10 +309,25 @@ mod tests {
     fn numbers_are_grouped_and_ratios_say_how_many_times_better() {
         assert_eq!(thousands(1_234_567.4), "1,234,567");
         assert_eq!(thousands(999.6), "1,000");
-        let spread = |median| Spread { median, least: median, most: median };
+        let spread = |median| Spread { median, least: median, most: median, count: 1 };
         assert_eq!(shown(spread(500.0), Some(spread(1000.0)), Metric::Time), "500 ×2.00");
         assert_eq!(shown(spread(2.5), None, Metric::Written), "2.50");
-        let wide = Spread { median: 1.0, least: 0.5, most: 2.0 };
+        let wide = Spread { median: 1.0, least: 0.5, most: 2.0, count: 3 };
         assert_eq!(shown(wide, None, Metric::Written), "1.00 (0.50–2.00)");
+    }
+
+    #[test]
+    fn a_wide_spread_hides_nobody_who_is_clearly_better() {
+        let of = |median, least, most| Spread { median, least, most, count: 3 };
+        let ours = of(100.0, 95.0, 105.0);
+        let wide = (Engine::Fjall, of(50.0, 10.0, 200.0));
+        let clear = (Engine::Leveldb, of(80.0, 79.0, 81.0));
+        let said = |others: &[(Engine, Spread)]| verdict(ours, others.iter().copied());
+        assert_eq!(said(&[wide, clear]), Verdict::Beaten(Engine::Leveldb, 1.25));
+        assert_eq!(said(&[wide]), Verdict::Alike(Engine::Fjall));
+        assert_eq!(said(&[(Engine::Redb, of(98.0, 97.5, 98.5))]), Verdict::Alike(Engine::Redb));
+        assert_eq!(said(&[(Engine::Redb, of(120.0, 110.0, 130.0))]), Verdict::NotBeaten);
+        let once = Spread { count: 1, ..clear.1 };
+        assert_eq!(said(&[(Engine::Leveldb, once)]), Verdict::NotBeaten);
     }
 }

@@ -57,17 +57,18 @@ impl Workload {
         Self::SyncPut,
     ];
 
-    /// Those that a filled database is asked, in that order: the ones that write are last.
+    /// Those that a filled database is asked, in that order: the ones that write are last, and behind lookups the walk, which
+    /// would leave caches full of its end. `overwrite` is the very last, for what it leaves on disk is looked at after the close.
     pub const ASKED: [Self; 9] = [
-        Self::ReadSeq,
         Self::ReadRandom,
         Self::ReadMissing,
         Self::SeekRandom,
+        Self::ReadSeq,
         Self::YcsbB,
         Self::YcsbA,
         Self::YcsbE,
-        Self::Overwrite,
         Self::SyncPut,
+        Self::Overwrite,
     ];
 
     /// The name in results.
@@ -85,6 +86,11 @@ impl Workload {
             Self::Overwrite => "overwrite",
             Self::SyncPut => "syncput",
         }
+    }
+
+    /// Whether it fills a new database.
+    pub fn is_fill(self) -> bool {
+        matches!(self, Self::FillSeq | Self::FillRandom)
     }
 
     /// Whether it only reads, so that one view may serve all of it.

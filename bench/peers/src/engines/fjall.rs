@@ -16,6 +16,8 @@ use crate::peer::{
 
 /// Write buffers that are counted: one that takes writes, one that is flushed.
 const WRITE_BUFFERS: u64 = 2;
+/// Its threads do both, so they are as many as the others' that flush and that merge.
+const WORKERS: u32 = BACKGROUND_THREADS + 1;
 
 /// An open database.
 pub struct Fjall {
@@ -56,7 +58,10 @@ impl Peer for Fjall {
         };
         let stated = vec![
             stated("limits memory of", "cache of blocks, indexes and filters; write buffers"),
-            stated("cache_size", format!("{cache_bytes}: the budget without two write buffers")),
+            stated(
+                "cache_size",
+                format!("{cache_bytes}: the budget without two write buffers, at all times"),
+            ),
             stated("max_memtable_size", buffer_bytes),
             stated("table_target_size", setup.table_bytes()),
             stated("filter_policy", format!("bloom, {BITS_PER_KEY} bits on every level")),
@@ -65,16 +70,16 @@ impl Peer for Fjall {
                 "pinning, partitioning",
                 "default: level 0's filters and indexes and level 1's indexes pinned, partitions from level 3",
             ),
-            stated("compression", format!("{:?}", setup.compression).to_lowercase()),
+            stated("compression", setup.compression.name()),
             stated("journal_compression", "none"),
-            stated("worker_threads", BACKGROUND_THREADS),
+            stated("worker_threads", format!("{WORKERS}, each flushes and merges")),
             stated("max_journaling_size", "512 MiB (default)"),
             stated("level ratio", "10 (default)"),
             stated("durability", "journal handed to the system at every write; syncput: persist(SyncData)"),
         ];
         let db = Database::builder(&setup.dir)
             .cache_size(cache_bytes)
-            .worker_threads(BACKGROUND_THREADS as usize)
+            .worker_threads(WORKERS as usize)
             .journal_compression(CompressionType::None)
             .open()
             .map_err(failed("open"))?;

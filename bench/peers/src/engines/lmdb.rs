@@ -97,7 +97,10 @@ impl Peer for Lmdb {
                 "limits memory of",
                 "nothing: the memory map is the system's page cache, and counts as resident",
             ),
-            stated("flags", "NO_SYNC"),
+            stated(
+                "flags",
+                "NO_SYNC; syncs are asked for, and wait once where a commit of its own would wait twice (data, then meta page)",
+            ),
             stated("map_size", MAP_BYTES),
             stated("page size", "4096 (fixed)"),
             stated(

@@ -9,6 +9,7 @@ use crate::peer::{
     BACKGROUND_THREADS, BITS_PER_KEY, BLOCK_BYTES, Compression, Engine, Io, Peer, Read, Result, SIZE_RATIO,
     Setup, Stated, stated,
 };
+use crate::process;
 
 /// An open database.
 pub struct Shamba {
@@ -75,7 +76,7 @@ impl Peer for Shamba {
         let mut options = vec![
             stated("limits memory of", "caches, write buffers, filters, indexes, tables being built"),
             stated("durability", "log handed to the system at every write (NoSync); syncput: Sync"),
-            stated("background-threads", format!("{BACKGROUND_THREADS} that merge, one that flushes")),
+            stated("threads", process::thread_names()),
             stated("direct-io", self.io == Io::Direct),
         ];
         options.extend(self.db.settings().into_iter().filter(|(name, _)| name != "digest-seed"));
@@ -93,6 +94,12 @@ impl Peer for Shamba {
             return self.db.put_with(key, value, &options).map_err(failed("put"));
         }
         self.db.put(key, value).map_err(failed("put"))
+    }
+
+    fn runs(&self) -> Result<Option<String>> {
+        let levels = self.db.stats().levels;
+        let of_level = |level: &shamba::LevelStats| format!("L{} {} runs", level.level, level.runs);
+        Ok(Some(levels.iter().filter(|level| level.runs > 0).map(of_level).collect::<Vec<_>>().join(", ")))
     }
 
     fn settle(&self) -> Result<()> {

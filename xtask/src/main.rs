@@ -33,7 +33,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           compiler; inputs that reach new code go to fuzz/corpus/TARGET, with --keep a few of them to tests/data/fuzz/TARGET
   peers [--only PEER,PEER... | --only none] run|table|differential|engines [OPTIONS]
           Shamba beside RocksDB, LevelDB, fjall, redb and LMDB: the same workloads, a table, figures; or the same trace to
-          RocksDB, answers compared; needs a C++ compiler, cmake and libclang (bench/peers/README.md); --only builds fewer
+          RocksDB, answers compared; needs a C++ compiler, cmake and libclang (bench/peers/README.md); --only builds
+          fewer; run --write or table --write keeps the page in docs/results/peers.md
   fpr-table [--quick] [--seed N]
           measures false-positive rates again; fails where the checked-in table differs by more than chance
   fpr-table --write

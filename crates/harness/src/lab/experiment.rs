@@ -202,12 +202,12 @@ impl Finding {
         self.table.flagged("emulated", true)
     }
 
-    /// How many rows are of a tree with fewer levels or runs than the claim is about.
+    /// How many rows are of a tree with fewer levels or runs than the claim is about, or with other filter bits than were asked for.
     pub fn incomparable_rows(&self) -> usize {
         self.table.flagged("comparable", false)
     }
 
-    /// The finding with a verdict that its rows can bear: where some are of smaller trees than the claim's it is confirmed in part at most, and
+    /// The finding with a verdict that its rows can bear: where some are not comparable it is confirmed in part at most, and
     /// says so whatever the verdict.
     #[must_use]
     pub fn within_its_rows(mut self) -> Self {
@@ -218,7 +218,7 @@ impl Finding {
             }
             let all = self.table.rows().len();
             let text = format!(
-                "{incomparable} of {all} rows are not comparable: their trees have fewer levels or runs than the claim's."
+                "{incomparable} of {all} rows are not comparable: their trees have fewer levels or runs than the claim's, or other filter bits than were asked for."
             );
             self.why = if self.why.is_empty() { text } else { format!("{text} {}", self.why) };
         }

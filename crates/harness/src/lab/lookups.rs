@@ -72,6 +72,11 @@ impl Spread {
         Self::of((0..batches).map(of_batch).collect()).median
     }
 
+    /// The share that the idea spares the baseline, pair by pair: repeats that were measured in turns.
+    pub fn of_gains(idea: &[f64], baseline: &[f64]) -> Self {
+        Self::of(idea.iter().zip(baseline).map(|(idea, baseline)| 1.0 - idea / baseline).collect())
+    }
+
     /// Of values in any order; of none it is 0.
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
@@ -102,8 +107,7 @@ impl Side {
 
     /// The share of time that `self` spares `baseline`: of each repeat, then the median.
     pub fn gain_over(&self, baseline: &Self) -> Spread {
-        let gains = self.repeats_ns.iter().zip(&baseline.repeats_ns).map(|(ns, base)| 1.0 - ns / base);
-        Spread::of(gains.collect())
+        Spread::of_gains(&self.repeats_ns, &baseline.repeats_ns)
     }
 
     /// The last four cells of a measured row, `levels`, `runs`, `comparable`, `emulated`: the tree as it was, and whether it has

@@ -78,7 +78,10 @@ impl Entry {
         );
         for (name, what) in [
             ("emulated_rows", "on an emulated device"),
-            ("incomparable_rows", "not comparable: fewer levels or runs"),
+            (
+                "incomparable_rows",
+                "not comparable: fewer levels or runs, or other filter bits than asked for",
+            ),
         ] {
             if count(name) > 0 {
                 let _ = write!(text, "; {} of {} rows {what}", count(name), count("rows"));

@@ -151,7 +151,11 @@ fn check_table(experiment: &Experiment, outcome: &Outcome, text: &str) -> Result
         let count = |at: usize| row[at].parse::<u64>().unwrap_or_default();
         // Of a tree that lives some levels are empty just then.
         let is_whole = count(levels) >= 1 && count(runs) >= 1 && &row[comparable] == "true";
-        ensure(is_whole, || format!("fewer levels or runs than there should be: {row:?} of {columns:?}"))?;
+        ensure(is_whole, || {
+            format!(
+                "not comparable, fewer levels or runs or other bits than there should be: {row:?} of {columns:?}"
+            )
+        })?;
     }
     let told_by: Vec<usize> = SIDES.iter().filter_map(|name| column(name)).collect();
     let in_a_row: Vec<usize> = SIDES_IN_A_ROW.iter().filter_map(|name| column(name)).collect();

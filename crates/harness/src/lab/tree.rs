@@ -6,6 +6,8 @@
 //! A tree is opened read-only, so that baseline and idea read the same files side by side. Filters and indexes are held, and there
 //! is no block cache, as in the papers.
 //!
+//! Baseline and idea have equal memory only if their filters as written have: [`refit_to`] sees to it, for trees of any kind.
+//!
 //! Not here: trees that grow by writes; timing ([`super::lookups`]).
 
 use std::path::PathBuf;
@@ -26,6 +28,12 @@ const OPEN_BUDGET_BYTES: u64 = 5 << 20;
 /// What an entry's filter and index take at most, about; and a table.
 const BYTES_PER_ENTRY: u64 = 12;
 const BYTES_PER_TABLE: u64 = 16 << 10;
+/// Bits per key that nobody asks for: filters of so many fit no allocation.
+const MISFIT_BITS_PER_KEY: f64 = 40.0;
+/// All filters together have as many bits as they should with so little more or less, in part;
+const NEAR: f64 = 0.01;
+/// or with what they have after so many refits.
+const REFITS_MOST: u32 = 4;
 
 /// What a tree is made of.
 #[derive(Clone, Copy, Debug)]
@@ -248,6 +256,36 @@ pub(super) fn written_bits_per_key(stats: &Stats) -> f64 {
         (bits + level.bits_per_key * level.entries as f64, entries + level.entries)
     });
     bits / entries.max(1) as f64
+}
+
+/// Writes every filter of a tree again, with the bits that the allocation of `builder` gives it, until all together have `wanted` bits per
+/// key; how many they have then. Nothing is merged.
+///
+/// A refit leaves tables alone whose bits nearly fit, and so all together might have more than were asked for: filters are made far too large
+/// first, so that it finds none that does. What the engine gives strays from what it is asked for by some percent all the same: so it is asked for
+/// as much more or less, until the sum is right.
+///
+/// # Errors
+/// What the engine says.
+pub(super) fn refit_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64, String> {
+    let refit = |builder: Builder, bits_per_key: f64| {
+        let db = builder.auto_compaction(false).bits_per_key(bits_per_key).open()?;
+        db.refit()?;
+        let written = written_bits_per_key(&db.stats());
+        db.close()?;
+        Ok(written)
+    };
+    let said = |error: shamba::Error| error.to_string();
+    let (mut asked, mut written) = (wanted, 0.0);
+    for _ in 0..REFITS_MOST {
+        refit(builder().filter_allocation(Allocation::Uniform), MISFIT_BITS_PER_KEY).map_err(said)?;
+        written = refit(builder(), asked).map_err(said)?;
+        if written <= 0.0 || (written / wanted - 1.0).abs() <= NEAR {
+            break;
+        }
+        asked *= wanted / written;
+    }
+    Ok(written)
 }
 
 #[cfg(test)]

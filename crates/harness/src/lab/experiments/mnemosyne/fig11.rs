@@ -4,6 +4,8 @@
 //! store writes and comes to rest, one after the other, and then they are asked the same queries in turns, several times: nobody's merges run
 //! while another is timed, and another one begins each time. What a window took is its writes until rest, and its queries.
 //!
+//! Bits follow the tree, and are not refitted: so a window says something of time only where both sides have as many bits as written.
+//!
 //! The paper's two static Monkeys, lists of bits by level made for a tree of known size, are no option of the engine: its bits follow the
 //! tree that there is.
 
@@ -12,13 +14,13 @@ use std::time::Instant;
 use shamba::{Allocation, Db, Stats};
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
+use super::grid::{OFF_MOST, Point, table};
+use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name};
 use crate::dist::Distribution;
 use crate::items::Items;
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
-use crate::lab::tree::written_bits_per_key;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
 use crate::permute::Permutation;
 
 const BITS: [f64; 3] = [2.0, 4.0, 6.0];
@@ -69,25 +71,25 @@ fn parameters(scale: Scale) -> Vec<Parameter> {
 }
 
 /// One store in one window.
-struct Point {
-    bits_per_key: f64,
-    allocation: Allocation,
+struct Timed {
+    point: Point,
     window: u64,
     operations_per_s: Spread,
     /// Of each time that all were asked, in order.
     queries_us: Vec<f64>,
-    unnecessary: f64,
-    written: f64,
-    levels: u32,
-    runs: u64,
-    comparable: bool,
+}
+
+impl AsRef<Point> for Timed {
+    fn as_ref(&self) -> &Point {
+        &self.point
+    }
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let load = load(lab.scale);
     let items = Items { count: 2 * load, entry_bytes: ENTRY_BYTES, seed: lab.seed };
     let order = Permutation::new(items.count, items.seed);
-    let mut points = Vec::new();
+    let mut all = Vec::new();
     for bits_per_key in BITS {
         let stores = ALLOCATIONS
             .map(|allocation| Store::new(allocation, items, buffer_bytes(lab.scale), bits_per_key));
@@ -102,20 +104,33 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         }
         for window in 0..WINDOWS {
             lab.at(format_args!("window {} of {WINDOWS}, {bits_per_key} bits", window + 1));
-            points.extend(measure(lab, &stores, &open, (order, load), window)?);
+            all.extend(measure(lab, &stores, &open, (order, load), window)?);
         }
         for db in open {
             db.close().map_err(|error| error.to_string())?;
         }
     }
-    let found = Found::of(&points);
-    let verdict = found.verdict();
+    let found = Found::of(&all);
+    let columns = [
+        "window",
+        "operations_per_s",
+        "operations_least_per_s",
+        "operations_most_per_s",
+        "query_us",
+        "query_least_us",
+        "query_most_us",
+    ];
+    let cells = |timed: &Timed| {
+        let (per_s, query_us) = (timed.operations_per_s, Spread::of(timed.queries_us.clone()));
+        let of_all = row![timed.window, per_s.median, per_s.least, per_s.most];
+        [&of_all[..], &row![query_us.median, query_us.least, query_us.most]].concat()
+    };
     Ok(Finding {
         ours: found.told(),
-        verdict,
+        verdict: found.verdict(),
         why: found.why(),
-        table: table(&points),
-        chart: chart(&points),
+        table: table(&columns, &all, cells),
+        chart: chart(&all),
     })
 }
 
@@ -131,7 +146,7 @@ fn measure(
     open: &[Db],
     (order, load): (Permutation, u64),
     window: u64,
-) -> Result<Vec<Point>, String> {
+) -> Result<Vec<Timed>, String> {
     let of_window = load / WINDOWS;
     let seed = lab.seed ^ (window + 1) << 8;
     let count = stores.len();
@@ -163,54 +178,83 @@ fn measure(
             (&stores[at], &before[at], writes_s[at], queries_us[at].clone());
         let stats = open[at].stats();
         let per_s = |us: &f64| 4.0 * of_window as f64 / (writes_s + 2.0 * of_window as f64 * us / 1e6);
-        Point {
-            bits_per_key: store.bits_per_key(),
-            allocation: store.allocation,
+        Timed {
+            // A tree that lives may have a level less just then.
+            point: Point::new(store, queries, &stats.since(before), store.levels.saturating_sub(1)),
             window: window + 1,
             operations_per_s: Spread::of(queries_us.iter().map(per_s).collect()),
             queries_us,
-            unnecessary: unnecessary(&stats.since(before)),
-            written: written_bits_per_key(&stats),
-            levels: stats.deepest_level,
-            runs: stats.runs,
-            comparable: stats.deepest_level + 1 >= store.levels,
         }
     };
     Ok((0..count).map(point).collect())
 }
 
-/// What the windows say, for each number of bits.
-struct Found {
-    /// The share of a query's time that bits by run and bits by file spare, on the median of all times that both were asked.
-    faster: [[f64; 2]; BITS.len()],
+/// What an idea does beside uniform bits, for a number of bits.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Gain {
+    /// Windows in which both have as many bits as written: only these are judged.
+    windows: usize,
+    /// The share of a query's time that it spares, on the median of all times that both were asked in these windows.
+    faster: f64,
     /// The share of its block reads.
-    spared: [[f64; 2]; BITS.len()],
-    /// How far written bits are off what was asked for, at most.
+    spared: f64,
+    /// Bits per key as written, in the mean over all windows.
+    written: f64,
+}
+
+impl Gain {
+    /// Of pairs of (idea, uniform bits), a pair for each window.
+    fn of(pairs: &[(&Timed, &Timed)]) -> Self {
+        let is_equal = |(idea, uniform): &&(&Timed, &Timed)| {
+            (idea.point.written / uniform.point.written - 1.0).abs() <= OFF_MOST
+        };
+        let equal: Vec<_> = pairs.iter().filter(is_equal).collect();
+        let ideas_us: Vec<f64> = equal.iter().flat_map(|(idea, _)| &idea.queries_us).copied().collect();
+        let uniform_us: Vec<f64> =
+            equal.iter().flat_map(|(_, uniform)| &uniform.queries_us).copied().collect();
+        let of_idea: f64 = equal.iter().map(|(idea, _)| idea.point.unnecessary).sum();
+        let of_uniform: f64 = equal.iter().map(|(_, uniform)| uniform.point.unnecessary).sum();
+        let written = pairs.iter().map(|(idea, _)| idea.point.written).sum::<f64>();
+        Self {
+            windows: equal.len(),
+            faster: Spread::of_gains(&ideas_us, &uniform_us).median,
+            spared: if of_uniform > 0.0 { 1.0 - of_idea / of_uniform } else { 0.0 },
+            written: written / pairs.len().max(1) as f64,
+        }
+    }
+}
+
+/// What the windows say.
+struct Found {
+    /// For each number of bits, of bits by run and of bits by file.
+    gains: [[Gain; IDEAS.len()]; BITS.len()],
+    /// Uniform bits as written, for each number of bits, in the mean over all windows.
+    uniform_written: [f64; BITS.len()],
+    /// How far the ideas' written bits are off what was asked for, at most.
     off: f64,
 }
 
 impl Found {
-    fn of(points: &[Point]) -> Self {
-        let of = |bits: f64, allocation: Allocation| {
-            points.iter().filter(move |point| point.bits_per_key == bits && point.allocation == allocation)
+    fn of(all: &[Timed]) -> Self {
+        let of = |bits: f64, allocation: Allocation| -> Vec<&Timed> {
+            let is_it =
+                |timed: &&Timed| timed.point.bits_per_key == bits && timed.point.allocation == allocation;
+            all.iter().filter(is_it).collect()
         };
-        let times = |bits, allocation| of(bits, allocation).flat_map(|point| point.queries_us.iter());
-        let faster = |bits, allocation| {
-            let pairs = times(bits, allocation).zip(times(bits, Allocation::Uniform));
-            Spread::of(pairs.map(|(idea, uniform)| 1.0 - idea / uniform).collect()).median
+        // Windows come in order on each side.
+        let gain = |bits, idea| {
+            let pairs = of(bits, idea).into_iter().zip(of(bits, Allocation::Uniform));
+            Gain::of(&pairs.collect::<Vec<_>>())
         };
-        let reads = |bits, allocation| of(bits, allocation).map(|point| point.unnecessary).sum::<f64>();
-        let spared =
-            |bits, allocation| 1.0 - reads(bits, allocation) / reads(bits, Allocation::Uniform).max(1e-9);
-        let off = points
-            .iter()
-            .filter(|point| point.allocation != Allocation::Uniform)
-            .map(|point| (point.written / point.bits_per_key - 1.0).abs())
-            .fold(0.0, f64::max);
+        let written = |bits| {
+            let of_uniform = of(bits, Allocation::Uniform);
+            of_uniform.iter().map(|timed| timed.point.written).sum::<f64>() / of_uniform.len().max(1) as f64
+        };
+        let ideas = all.iter().filter(|timed| IDEAS.contains(&timed.point.allocation));
         Self {
-            faster: BITS.map(|bits| IDEAS.map(|idea| faster(bits, idea))),
-            spared: BITS.map(|bits| IDEAS.map(|idea| spared(bits, idea))),
-            off,
+            gains: BITS.map(|bits| IDEAS.map(|idea| gain(bits, idea))),
+            uniform_written: BITS.map(written),
+            off: ideas.map(|timed| timed.point.off()).fold(0.0, f64::max),
         }
     }
 
@@ -218,17 +262,24 @@ impl Found {
         self.off <= NEAR
     }
 
+    /// Whether there is a window with equal memory for each.
+    fn is_judged(&self) -> bool {
+        self.gains.iter().flatten().all(|gain| gain.windows > 0)
+    }
+
+    /// Where memory is equal, and it is somewhere.
     fn is_as_fast(&self) -> bool {
-        self.faster.iter().flatten().all(|faster| *faster >= -TIE)
+        let mut judged = self.gains.iter().flatten().filter(|gain| gain.windows > 0).peekable();
+        judged.peek().is_some() && judged.all(|gain| gain.faster >= -TIE)
     }
 
     /// Of both ideas something is gained with the fewest bits, and no less than with more.
     fn gains_most_with_few(&self) -> bool {
-        let gains = |idea: usize| self.faster.map(|of_bits| of_bits[idea]);
-        (0..IDEAS.len()).all(|idea| {
-            let gains = gains(idea);
-            gains[0] > TIE && gains.iter().all(|gain| *gain <= gains[0] + TIE)
-        })
+        self.is_judged()
+            && (0..IDEAS.len()).all(|idea| {
+                let gains = self.gains.map(|of_bits| of_bits[idea].faster);
+                gains[0] > TIE && gains.iter().all(|gain| *gain <= gains[0] + TIE)
+            })
     }
 
     fn verdict(&self) -> Verdict {
@@ -240,20 +291,28 @@ impl Found {
     }
 
     fn told(&self) -> String {
-        let percents = |shares: &[[f64; 2]], idea: usize| {
-            shares
-                .iter()
-                .map(|of_bits| format!("{:.0} %", 100.0 * of_bits[idea]))
-                .collect::<Vec<_>>()
-                .join(", ")
+        let each = |value: &dyn Fn(&Gain) -> String, idea: usize| {
+            self.gains.iter().map(|of_bits| value(&of_bits[idea])).collect::<Vec<_>>().join(", ")
         };
+        let percent = |gain: &Gain, share: f64| match gain.windows {
+            0 => "(no window)".to_owned(),
+            _ => format!("{:.0} %", 100.0 * share),
+        };
+        let [faster_by_run, faster_by_file] =
+            [0, 1].map(|idea| each(&|gain| percent(gain, gain.faster), idea));
+        let [spared_by_run, spared_by_file] =
+            [0, 1].map(|idea| each(&|gain| percent(gain, gain.spared), idea));
+        let [bits_by_run, bits_by_file] =
+            [0, 1].map(|idea| each(&|gain| format!("{:.1}", gain.written), idea));
+        let [windows_by_run, windows_by_file] =
+            [0, 1].map(|idea| each(&|gain| gain.windows.to_string(), idea));
+        let uniform = self.uniform_written.map(|bits| format!("{bits:.1}")).join(", ");
         format!(
-            "At 2, 4, 6 bits per key an empty query with bits by run takes {} less time than with uniform bits, by file {}; of the block reads they spare {} \
-             and {}. Written bits are off what was asked for by {:.0} % at most.",
-            percents(&self.faster, 0),
-            percents(&self.faster, 1),
-            percents(&self.spared, 0),
-            percents(&self.spared, 1),
+            "At 2, 4, 6 bits per key an empty query with bits by run takes {faster_by_run} less time than with uniform bits, by file {faster_by_file}; of the \
+             block reads they spare {spared_by_run} and {spared_by_file}. That is of {windows_by_run} and {windows_by_file} of {WINDOWS} windows, in which written \
+             bits differ by no more than {:.0} %. Written are {uniform} uniform bits, {bits_by_run} by run, {bits_by_file} by file; off what was asked for by \
+             {:.0} % at most.",
+            100.0 * OFF_MOST,
             100.0 * self.off
         )
     }
@@ -265,10 +324,13 @@ impl Found {
                 "Bits leave what was asked for: a table keeps the bits that were right when it was built until it is merged.",
             );
         }
-        if !self.is_as_fast() {
-            why.push("Some queries take longer than with uniform bits.");
+        if !self.is_judged() {
+            why.push("For some bits no window has equal memory on both sides.");
         }
-        if !self.gains_most_with_few() {
+        if !self.is_as_fast() {
+            why.push("Some queries take longer than with uniform bits, or none could be judged.");
+        }
+        if self.is_judged() && !self.gains_most_with_few() {
             why.push("The gain is not largest with the fewest bits for both.");
         }
         why.join(" ")
@@ -286,55 +348,15 @@ fn insert(store: &Store, db: &Db, order: Permutation, numbers: std::ops::Range<u
     Ok(())
 }
 
-fn table(points: &[Point]) -> Table {
-    let mut table = Table::new(&[
-        "bits_per_key",
-        "filter_bits",
-        "window",
-        "operations_per_s",
-        "operations_least_per_s",
-        "operations_most_per_s",
-        "query_us",
-        "query_least_us",
-        "query_most_us",
-        "unnecessary_accesses_per_query",
-        "bits_per_key_written",
-        "levels",
-        "runs",
-        "comparable",
-        "emulated",
-    ]);
-    for point in points {
-        let query_us = Spread::of(point.queries_us.clone());
-        table.row(row![
-            point.bits_per_key,
-            name(point.allocation),
-            point.window,
-            point.operations_per_s.median,
-            point.operations_per_s.least,
-            point.operations_per_s.most,
-            query_us.median,
-            query_us.least,
-            query_us.most,
-            point.unnecessary,
-            point.written,
-            point.levels,
-            point.runs,
-            point.comparable,
-            true,
-        ]);
-    }
-    table
-}
-
-fn chart(points: &[Point]) -> Chart {
+fn chart(all: &[Timed]) -> Chart {
     let panel = |bits: f64| {
         let series = ALLOCATIONS.map(|allocation| {
-            let of =
-                points.iter().filter(|point| point.bits_per_key == bits && point.allocation == allocation);
-            let at = of.map(|point| {
-                let Spread { median, least, most } = point.operations_per_s;
-                At::between(point.window as f64, median, least, most)
+            let of = all
+                .iter()
+                .filter(|timed| timed.point.bits_per_key == bits && timed.point.allocation == allocation);
+            let at = of.map(|timed| {
+                let Spread { median, least, most } = timed.operations_per_s;
+                At::between(timed.window as f64, median, least, most)
             });
             Series::new(name(allocation), Style::Line, at.collect())
         });
@@ -361,39 +383,48 @@ mod tests {
 
     #[test]
     fn memory_time_and_fewest_bits_must_all_hold_to_confirm() {
-        let found = |faster, off| Found { faster, spared: [[0.0; 2]; 3], off };
+        let found = |faster: [[f64; 2]; 3], off, windows| Found {
+            gains: faster
+                .map(|of_bits| of_bits.map(|faster| Gain { windows, faster, spared: 0.0, written: 2.0 })),
+            uniform_written: [2.0; 3],
+            off,
+        };
         let good = [[0.2, 0.3], [0.1, 0.1], [0.0, 0.0]];
-        assert_eq!(found(good, 0.1).verdict(), Verdict::Confirmed);
-        assert_eq!(found(good, 0.9).verdict(), Verdict::Partly);
+        assert_eq!(found(good, 0.1, 10).verdict(), Verdict::Confirmed);
+        assert_eq!(found(good, 0.9, 10).verdict(), Verdict::Partly);
+        assert_eq!(found(good, 0.1, 0).verdict(), Verdict::Partly, "without equal memory nothing is shown");
+        assert_eq!(found(good, 0.9, 0).verdict(), Verdict::NotHere);
         let slower = [[0.2, 0.3], [0.1, -0.1], [0.0, 0.0]];
-        assert_eq!(found(slower, 0.1).verdict(), Verdict::Partly);
-        assert_eq!(found(slower, 0.9).verdict(), Verdict::NotHere);
+        assert_eq!(found(slower, 0.1, 10).verdict(), Verdict::Partly);
+        assert_eq!(found(slower, 0.9, 10).verdict(), Verdict::NotHere);
         let rising = [[0.0, 0.3], [0.1, 0.1], [0.2, 0.0]];
-        assert_eq!(found(rising, 0.1).verdict(), Verdict::Partly);
-        assert!(found(rising, 0.1).why().contains("fewest bits") && found(good, 0.1).why().is_empty());
+        assert_eq!(found(rising, 0.1, 10).verdict(), Verdict::Partly);
+        assert!(found(rising, 0.1, 10).why().contains("fewest bits"));
+        assert!(found(good, 0.1, 10).why().is_empty());
+        assert!(found(good, 0.1, 0).told().contains("(no window)"));
     }
 
     #[test]
-    fn times_are_held_against_each_other_pair_by_pair() {
-        let point = |allocation, queries_us: &[f64], unnecessary, written| Point {
-            bits_per_key: BITS[0],
-            allocation,
-            window: 1,
+    fn times_are_held_against_each_other_pair_by_pair_where_bits_are_equal() {
+        let queries = Queries { distribution: Distribution::Uniform, empty_fraction: 1.0 };
+        let timed = |allocation, window, queries_us: &[f64], (unnecessary, written)| Timed {
+            point: Point::of_no_store((BITS[0], written), queries, allocation, unnecessary),
+            window,
             operations_per_s: Spread::of(Vec::new()),
             queries_us: queries_us.to_vec(),
-            unnecessary,
-            written,
-            levels: 1,
-            runs: 1,
-            comparable: true,
         };
         let found = Found::of(&[
-            point(Allocation::Uniform, &[10.0, 20.0, 40.0], 0.5, 9.0),
-            point(Allocation::Monkey, &[8.0, 16.0, 60.0], 0.4, 2.2),
-            point(Allocation::Workload, &[11.0, 22.0, 44.0], 0.6, 1.9),
+            timed(Allocation::Uniform, 1, &[10.0, 20.0, 40.0], (0.5, 2.0)),
+            timed(Allocation::Monkey, 1, &[8.0, 16.0, 60.0], (0.4, 2.1)),
+            timed(Allocation::Workload, 1, &[11.0, 22.0, 44.0], (0.6, 1.9)),
+            timed(Allocation::Uniform, 2, &[10.0; 3], (0.5, 2.0)),
+            timed(Allocation::Monkey, 2, &[1.0; 3], (0.1, 2.5)),
+            timed(Allocation::Workload, 2, &[11.0; 3], (0.6, 1.9)),
         ]);
         let near = |found: f64, wanted: f64| (found - wanted).abs() < 1e-9;
-        assert!(near(found.faster[0][0], 0.2) && near(found.faster[0][1], -0.1), "{:?}", found.faster);
-        assert!(near(found.spared[0][0], 0.2) && near(found.off, 0.1), "{:?} {}", found.spared, found.off);
+        let [by_run, by_file] = found.gains[0];
+        assert_eq!((by_run.windows, by_file.windows), (1, 2), "a window with more bits does not count");
+        assert!(near(by_run.faster, 0.2) && near(by_file.faster, -0.1), "{by_run:?} {by_file:?}");
+        assert!(near(by_run.spared, 0.2) && near(by_run.written, 2.3) && near(found.off, 0.25), "{by_run:?}");
     }
 }

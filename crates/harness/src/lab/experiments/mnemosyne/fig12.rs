@@ -7,21 +7,17 @@
 use shamba::Allocation;
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
+use super::grid::{DISTRIBUTIONS, Grid, Point, table};
+use super::store::{ALLOCATIONS, Queries, Store, name};
 use crate::dist::Distribution;
-use crate::items::Items;
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
-use crate::lab::tree::written_bits_per_key;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
 
-const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Normal];
-const ENTRY_BYTES: u64 = 512;
-/// Write buffers of data: 21 million entries of 512 bytes over 16 MB.
-const BUFFERS: u64 = 640;
 const DEVICE: Device = Device::Pcie;
 /// The paper sees memory under pressure below so many bits.
 const FEW_BITS: f64 = 7.0;
+const UPDATES_FOR_31_QUERIES: u64 = 10;
 /// What bits by run save at most, and near which ours is.
 const UP_TO: f64 = 0.2;
 const NEARLY: f64 = 0.15;
@@ -35,87 +31,67 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     place: "Fig 12",
     title: "latency of queries and writes over bits per key",
     claim: "Bits by run save up to 20 % of a query's latency under memory pressure (fewer than 7 bits); bits by file more where queries are skewed; writes cost the same.",
-    parameters,
+    parameters: |scale| {
+        let more = [
+            Parameter::fixed("device", DEVICE.name()),
+            Parameter::fixed("updates for 31 queries", UPDATES_FOR_31_QUERIES),
+        ];
+        grid(scale).parameters(more)
+    },
     run,
 };
 
-fn entries(scale: Scale) -> u64 {
-    scale.count(1 << 15, 1 << 19, 21_000_000)
+fn grid(scale: Scale) -> Grid {
+    let bits = &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0][..];
+    let empty_fractions = &[0.0, 0.5, 1.0][..];
+    Grid {
+        bits: scale.pick(&[2.0, 4.0, 7.0], bits, bits),
+        empty_fractions: scale.pick(&[0.5, 1.0], empty_fractions, empty_fractions),
+        entries: scale.count(1 << 17, 1 << 19, 21_000_000),
+        entry_bytes: 512,
+        // 21 million entries over 16 MB.
+        buffers: 640,
+        queries: scale.count(2_000, 20_000, 1_000_000),
+        seen: scale.count(100_000, 1_000_000, 4_000_000),
+    }
 }
 
-fn bits(scale: Scale) -> Vec<f64> {
-    scale.pick(vec![2.0, 4.0, 7.0], vec![2.0, 3.0, 4.0, 5.0, 6.0, 7.0], vec![2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
-}
-
-fn empty_fractions(scale: Scale) -> Vec<f64> {
-    scale.pick(vec![0.5, 1.0], vec![0.0, 0.5, 1.0], vec![0.0, 0.5, 1.0])
-}
-
-/// Queries of a trial.
-fn queries(scale: Scale) -> u64 {
-    scale.count(2_000, 20_000, 1_000_000)
-}
-
-fn seen(scale: Scale) -> u64 {
-    scale.count(100_000, 1_000_000, 4_000_000)
-}
-
-fn parameters(scale: Scale) -> Vec<Parameter> {
-    vec![
-        Parameter::varied("bits per key", bits(scale)),
-        Parameter::varied("empty fraction", empty_fractions(scale)),
-        Parameter::varied("distribution", DISTRIBUTIONS),
-        Parameter::varied("filter bits", ALLOCATIONS.map(name)),
-        Parameter::fixed("device", DEVICE.name()),
-        Parameter::fixed("entries", entries(scale)),
-        Parameter::fixed("entry bytes", ENTRY_BYTES),
-        Parameter::fixed("size ratio", SIZE_RATIO),
-        Parameter::fixed("buffer bytes", entries(scale) * ENTRY_BYTES / BUFFERS),
-        Parameter::fixed("queries a trial", queries(scale)),
-        Parameter::fixed("updates for 31 queries", 10),
-        Parameter::fixed("standard deviation of normal, part of the keys", 0.1),
-    ]
-}
-
-struct Point {
-    bits_per_key: f64,
-    queries: Queries,
-    allocation: Allocation,
+/// A store at a place, and what it took there.
+struct Timed {
+    point: Point,
     /// Of each trial, in order.
     queries_us: Vec<f64>,
     writes_us: Vec<f64>,
-    unnecessary: f64,
-    written: f64,
-    levels: u32,
-    runs: u64,
-    comparable: bool,
+}
+
+impl AsRef<Point> for Timed {
+    fn as_ref(&self) -> &Point {
+        &self.point
+    }
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let items = Items { count: entries(lab.scale), entry_bytes: ENTRY_BYTES, seed: lab.seed };
-    let mut points = Vec::new();
-    for bits_per_key in bits(lab.scale) {
-        for distribution in DISTRIBUTIONS {
-            for empty_fraction in empty_fractions(lab.scale) {
-                let queries = Queries { distribution, empty_fraction };
-                points.extend(measure(lab, items, bits_per_key, queries)?);
-            }
-        }
+    let grid = grid(lab.scale);
+    let mut all = Vec::new();
+    for place in grid.places() {
+        all.extend(measure(lab, grid, place)?);
     }
-    let found = Found::of(&points);
-    let verdict = found.verdict();
+    let found = Found::of(&all);
+    let columns =
+        ["query_us", "query_least_us", "query_most_us", "write_us", "write_least_us", "write_most_us"];
+    let cells = |timed: &Timed| {
+        let [query_us, write_us] = [&timed.queries_us, &timed.writes_us].map(|us| Spread::of(us.clone()));
+        let of_queries = row![query_us.median, query_us.least, query_us.most];
+        let of_writes = row![write_us.median, write_us.least, write_us.most];
+        [of_queries, of_writes].concat()
+    };
     Ok(Finding {
         ours: found.told(),
-        verdict,
+        verdict: found.verdict(),
         why: found.why(),
-        table: table(&points),
-        chart: chart(&points, lab.scale),
+        table: table(&columns, &all, cells),
+        chart: chart(&all, grid),
     })
-}
-
-/// The share of time that one spares the other: of each trial, then the median.
-fn spared(baseline: &[f64], idea: &[f64]) -> Spread {
-    Spread::of(idea.iter().zip(baseline).map(|(idea, baseline)| 1.0 - idea / baseline).collect())
 }
 
 /// What an idea does at all points.
@@ -145,26 +121,28 @@ struct Found {
 }
 
 impl Found {
-    fn of(points: &[Point]) -> Self {
+    fn of(all: &[Timed]) -> Self {
         let pairs = |allocation: Allocation, over: Allocation| {
-            let of = points.iter().filter(move |point| point.allocation == allocation);
-            of.filter_map(move |point| {
-                let is_other = |other: &&Point| {
-                    other.bits_per_key == point.bits_per_key
-                        && other.queries == point.queries
-                        && other.allocation == over
+            let of = all.iter().filter(move |timed| timed.point.allocation == allocation);
+            of.filter_map(move |timed| {
+                let is_other = |other: &&Timed| {
+                    other.point.bits_per_key == timed.point.bits_per_key
+                        && other.point.queries == timed.point.queries
+                        && other.point.allocation == over
                 };
-                Some((point, points.iter().find(is_other)?))
+                Some((timed, all.iter().find(is_other)?))
             })
         };
         let gain = |allocation, over, is_wanted: &dyn Fn(&Point) -> bool| {
             let pairs = pairs(allocation, over)
-                .filter(|(point, _)| point.bits_per_key < FEW_BITS && is_wanted(point));
-            Gain::of(pairs.map(|(point, other)| spared(&other.queries_us, &point.queries_us)).collect())
+                .filter(|(timed, _)| timed.point.bits_per_key < FEW_BITS && is_wanted(&timed.point));
+            Gain::of(
+                pairs.map(|(timed, other)| Spread::of_gains(&timed.queries_us, &other.queries_us)).collect(),
+            )
         };
         let writes = |allocation| {
             let longer = pairs(allocation, Allocation::Uniform)
-                .map(|(point, other)| -spared(&other.writes_us, &point.writes_us).median);
+                .map(|(timed, other)| -Spread::of_gains(&timed.writes_us, &other.writes_us).median);
             Spread::of(longer.collect()).median
         };
         let is_normal = |point: &Point| point.queries.distribution == Distribution::Normal;
@@ -224,21 +202,11 @@ impl Found {
     }
 }
 
-fn measure(
-    lab: &mut Lab<'_>,
-    items: Items,
-    bits_per_key: f64,
-    queries: Queries,
-) -> Result<Vec<Point>, String> {
-    let stores =
-        ALLOCATIONS.map(|allocation| Store::new(allocation, items, items.bytes() / BUFFERS, bits_per_key));
-    let mut open = Vec::new();
-    for store in &stores {
-        store.lay(lab)?;
-        store.learn(queries, seen(lab.scale))?;
-        open.push(store.open(DEVICE)?);
-    }
-    let (count, updates) = (self::queries(lab.scale), self::queries(lab.scale) * 10 / 31);
+fn measure(lab: &mut Lab<'_>, grid: Grid, place: (f64, Queries)) -> Result<Vec<Timed>, String> {
+    let (bits_per_key, queries) = place;
+    let stores = grid.stores(lab, place)?;
+    let open = stores.iter().map(|store| store.open(DEVICE)).collect::<Result<Vec<_>, _>>()?;
+    let (count, updates) = (grid.queries, (grid.queries * UPDATES_FOR_31_QUERIES / 31).max(1));
     let before: Vec<shamba::Stats> = open.iter().map(shamba::Db::stats).collect();
     let (mut queries_us, mut writes_us) = (vec![Vec::new(); stores.len()], vec![Vec::new(); stores.len()]);
     lab.at(format_args!("{bits_per_key} bits, {}, {} empty", queries.distribution, queries.empty_fraction));
@@ -248,86 +216,33 @@ fn measure(
             let (store, db) = (&stores[at], &open[at]);
             let seed = lab.seed ^ u64::from(trial + 1) << 8;
             queries_us[at].push(store.ask(db, queries, count, seed)? as f64 / count as f64 / 1e3);
-            writes_us[at].push(store.update(db, items.count, updates, seed)? as f64 / updates as f64 / 1e3);
+            writes_us[at].push(store.update(db, grid.entries, updates, seed)? as f64 / updates as f64 / 1e3);
             db.wait_idle().map_err(|error| error.to_string())?;
         }
     }
-    let mut points = Vec::new();
-    for (at, (store, db)) in stores.iter().zip(&open).enumerate() {
-        let stats = db.stats().since(&before[at]);
-        points.push(Point {
-            bits_per_key,
-            queries,
-            allocation: store.allocation,
-            queries_us: std::mem::take(&mut queries_us[at]),
-            writes_us: std::mem::take(&mut writes_us[at]),
-            unnecessary: unnecessary(&stats),
-            written: written_bits_per_key(&stats),
-            levels: stats.deepest_level,
-            runs: stats.runs,
-            comparable: stats.deepest_level >= store.levels,
-        });
-    }
+    let point = |(at, store): (usize, &Store)| Timed {
+        point: Point::of_refitted(store, queries, &open[at].stats().since(&before[at])),
+        queries_us: std::mem::take(&mut queries_us[at]),
+        writes_us: std::mem::take(&mut writes_us[at]),
+    };
+    let all = stores.iter().enumerate().map(point).collect();
     for db in open {
         db.close().map_err(|error| error.to_string())?;
     }
-    Ok(points)
+    Ok(all)
 }
 
-fn table(points: &[Point]) -> Table {
-    let mut table = Table::new(&[
-        "bits_per_key",
-        "distribution",
-        "empty_fraction",
-        "filter_bits",
-        "query_us",
-        "query_least_us",
-        "query_most_us",
-        "write_us",
-        "write_least_us",
-        "write_most_us",
-        "unnecessary_accesses_per_query",
-        "bits_per_key_written",
-        "levels",
-        "runs",
-        "comparable",
-        "emulated",
-    ]);
-    for point in points {
-        let [query_us, write_us] = [&point.queries_us, &point.writes_us].map(|us| Spread::of(us.clone()));
-        table.row(row![
-            point.bits_per_key,
-            point.queries.distribution.name(),
-            point.queries.empty_fraction,
-            name(point.allocation),
-            query_us.median,
-            query_us.least,
-            query_us.most,
-            write_us.median,
-            write_us.least,
-            write_us.most,
-            point.unnecessary,
-            point.written,
-            point.levels,
-            point.runs,
-            point.comparable,
-            true,
-        ]);
-    }
-    table
-}
-
-fn chart(points: &[Point], scale: Scale) -> Chart {
+fn chart(all: &[Timed], grid: Grid) -> Chart {
     let panel = |distribution: Distribution| {
-        let series = empty_fractions(scale).into_iter().flat_map(|empty_fraction| {
+        let series = grid.empty_fractions.iter().flat_map(|&empty_fraction| {
             ALLOCATIONS.into_iter().map(move |allocation| {
                 let queries = Queries { distribution, empty_fraction };
-                let of = points
-                    .iter()
-                    .filter(move |point| point.queries == queries && point.allocation == allocation);
-                let at = of.map(|point| {
-                    let Spread { median, least, most } = Spread::of(point.queries_us.clone());
-                    At::between(point.bits_per_key, median, least, most)
+                let of = all.iter().filter(move |timed| {
+                    timed.point.queries == queries && timed.point.allocation == allocation
+                });
+                let at = of.map(|timed| {
+                    let Spread { median, least, most } = Spread::of(timed.queries_us.clone());
+                    At::between(timed.point.bits_per_key, median, least, most)
                 });
                 Series::new(format!("{}, Z = {empty_fraction}", name(allocation)), Style::Line, at.collect())
             })
@@ -369,8 +284,8 @@ mod tests {
 
     #[test]
     fn one_lucky_trial_is_no_gain() {
-        let lucky = spared(&[10.0, 10.0, 10.0], &[5.0, 10.5, 9.9]);
-        let steady = spared(&[10.0, 10.0, 10.0], &[9.0, 8.9, 9.0]);
+        let lucky = Spread::of_gains(&[5.0, 10.5, 9.9], &[10.0; 3]);
+        let steady = Spread::of_gains(&[9.0, 8.9, 9.0], &[10.0; 3]);
         let gain = Gain::of(vec![lucky, steady]);
         assert!((gain.most - 0.1).abs() < 1e-9 && (gain.usual - 0.055).abs() < 1e-9, "{gain:?}");
     }

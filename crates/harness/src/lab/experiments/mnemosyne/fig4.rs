@@ -23,8 +23,9 @@ fn grid(scale: Scale) -> Grid {
     Grid {
         bits: scale.pick(&[4.0, 8.0][..], &[4.0, 6.0, 8.0][..], &[4.0, 6.0, 8.0][..]),
         empty_fractions: scale.pick(&[1.0, 0.5, 0.1, 0.0][..], &EMPTY_FRACTIONS[..], &EMPTY_FRACTIONS[..]),
-        entries: scale.count(1 << 15, 1 << 20, 4_000_000),
+        entries: scale.count(1 << 17, 1 << 20, 4_000_000),
         entry_bytes: 128,
+        buffers: 64,
         queries: scale.count(30_000, 500_000, 15_000_000),
         seen: scale.count(80_000, 1_000_000, 4_000_000),
     }
@@ -44,7 +45,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             let db = store.open(Device::Memory)?;
             let before = db.stats();
             store.ask(&db, queries, grid.queries, lab.seed ^ 3)?;
-            points.push(Point::new(&store, queries, &db.stats().since(&before), store.levels));
+            points.push(Point::of_refitted(&store, queries, &db.stats().since(&before)));
             db.close().map_err(|error| error.to_string())?;
         }
     }

@@ -1,8 +1,11 @@
 //! Bits per key by what is asked: the places of Figures 4 and 12, the stores at each, and what all figures tell of a store.
+//!
+//! Sides are held against each other for equal memory: a store of these places whose filters as written are off what was asked for by more than
+//! [`OFF_MOST`] is not comparable.
 
 use shamba::{Allocation, Stats};
 
-use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, name, unnecessary};
+use super::store::{ALLOCATIONS, ENTRIES_LEAST, Queries, SIZE_RATIO, Store, name, unnecessary};
 use crate::dist::Distribution;
 use crate::items::Items;
 use crate::lab::table::row;
@@ -10,8 +13,8 @@ use crate::lab::tree::written_bits_per_key;
 use crate::lab::{Cell, Lab, Parameter, Table};
 
 pub(super) const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Normal];
-/// Write buffers of data, and tables.
-const BUFFERS: u64 = 64;
+/// Bits that differ by no more than this part are as many.
+pub(super) const OFF_MOST: f64 = 0.1;
 
 /// What a figure varies, and how large its stores are.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,8 @@ pub(super) struct Grid {
     pub empty_fractions: &'static [f64],
     pub entries: u64,
     pub entry_bytes: u64,
+    /// Write buffers of data, and tables; fewer where these would have too few entries.
+    pub buffers: u64,
     /// That are counted; of a trial if there are several.
     pub queries: u64,
     /// That are seen before bits are shared out by them.
@@ -27,6 +32,14 @@ pub(super) struct Grid {
 }
 
 impl Grid {
+    pub fn items(self, seed: u64) -> Items {
+        Items { count: self.entries, entry_bytes: self.entry_bytes, seed }
+    }
+
+    fn buffer_bytes(self) -> u64 {
+        (self.entries / self.buffers).max(ENTRIES_LEAST) * self.entry_bytes
+    }
+
     /// Every place, (bits per key, queries), in the order of results.
     pub fn places(self) -> Vec<(f64, Queries)> {
         let mut places = Vec::new();
@@ -50,7 +63,7 @@ impl Grid {
             Parameter::fixed("entries", self.entries),
             Parameter::fixed("entry bytes", self.entry_bytes),
             Parameter::fixed("size ratio", SIZE_RATIO),
-            Parameter::fixed("buffer and file bytes", self.entries * self.entry_bytes / BUFFERS),
+            Parameter::fixed("buffer and file bytes", self.buffer_bytes()),
             Parameter::fixed("queries, of each trial", self.queries),
             Parameter::fixed("queries seen before", self.seen),
             Parameter::fixed("standard deviation of normal, part of the keys", 0.1),
@@ -67,9 +80,8 @@ impl Grid {
         lab: &mut Lab<'_>,
         (bits_per_key, queries): (f64, Queries),
     ) -> Result<Vec<Store>, String> {
-        let items = Items { count: self.entries, entry_bytes: self.entry_bytes, seed: lab.seed };
         let lay = |allocation| {
-            let store = Store::new(allocation, items, items.bytes() / BUFFERS, bits_per_key);
+            let store = Store::new(allocation, self.items(lab.seed), self.buffer_bytes(), bits_per_key);
             store.lay(lab)?;
             store.learn(queries, self.seen)?;
             Ok(store)
@@ -108,6 +120,30 @@ impl Point {
             comparable: stats.deepest_level >= levels,
             emulated: stats.emulated,
         }
+    }
+
+    /// Of a store that was refitted for these queries: comparable if it has its levels and the bits that were asked for.
+    pub fn of_refitted(store: &Store, queries: Queries, stats: &Stats) -> Self {
+        let point = Self::new(store, queries, stats, store.levels);
+        let comparable = point.comparable && point.off() <= OFF_MOST;
+        Self { comparable, ..point }
+    }
+
+    /// Of no store, for tests.
+    #[cfg(test)]
+    pub fn of_no_store(
+        (bits_per_key, written): (f64, f64),
+        queries: Queries,
+        allocation: Allocation,
+        unnecessary: f64,
+    ) -> Self {
+        let (levels, runs, comparable, emulated) = (1, 1, true, false);
+        Self { bits_per_key, queries, allocation, unnecessary, written, levels, runs, comparable, emulated }
+    }
+
+    /// How far written bits are off what was asked for, in part.
+    pub fn off(&self) -> f64 {
+        (self.written / self.bits_per_key - 1.0).abs()
     }
 }
 

@@ -15,14 +15,16 @@ use shamba::{Allocation, Builder, Db, Design, FilterLayout, MergePolicy, Residen
 
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
+use crate::lab::tree::refit_to;
 use crate::lab::{Device, Lab};
 use crate::layered::{Bits, Layers, Shape};
 
 pub(super) const SIZE_RATIO: f64 = 4.0;
 const TREE: &str = "/tree";
 const BUDGET_BYTES: u64 = 96 << 20;
-/// Bits per key that no allocation gives.
-const MISFIT_BITS_PER_KEY: f64 = 40.0;
+/// No table is cut shorter than so many entries: filters come in lines of 512 bits, and with two bits
+/// per key a line more or less must be no more than some percent.
+pub(super) const ENTRIES_LEAST: u64 = 2_048;
 /// Queries between two looks at the clock.
 const BATCH: u64 = 64;
 
@@ -109,7 +111,7 @@ impl Store {
             .filter_layout(FilterLayout::Blocked)
             .filter_residency(Residency::Pinned)
             .filter_allocation(self.allocation)
-            .file_size(self.design.buffer_bytes)
+            .file_size(self.design.buffer_bytes.max(ENTRIES_LEAST * self.items.entry_bytes))
             .digest_seed(self.items.seed)
             .background_threads(1)
             .no_wal(true)
@@ -125,21 +127,15 @@ impl Store {
         self.builder(world).open().map_err(|error| error.to_string())
     }
 
-    /// Lets it see so many queries, and writes every filter again with the bits that it deserves then.
-    ///
-    /// A refit leaves tables alone whose bits nearly fit, and so all together may have more than were asked for. Here it finds none
-    /// that does: filters are made far too large first.
+    /// Lets it see so many queries, and writes every filter again with the bits that it deserves then, all together as many as were asked for.
     ///
     /// # Errors
     /// What the engine says, and a wrong answer.
     pub fn learn(&self, queries: Queries, count: u64) -> Result<(), String> {
-        let said = |error: shamba::Error| error.to_string();
-        let large = self.builder(self.world()).filter_allocation(Allocation::Uniform);
-        let db = large.bits_per_key(MISFIT_BITS_PER_KEY).open().map_err(said)?;
-        db.refit().and_then(|()| db.close()).map_err(said)?;
         let db = self.open(Device::Memory)?;
         self.ask(&db, queries, count, self.items.seed ^ 11)?;
-        db.refit().and_then(|()| db.close()).map_err(said)
+        db.close().map_err(|error| error.to_string())?;
+        refit_to(self.design.bits_per_key, &|| self.builder(self.world())).map(drop)
     }
 
     /// So many queries; what they took, in nanoseconds. The same `seed` asks for the same.

@@ -260,8 +260,7 @@ pub(super) fn time_saved(
         let is_it = |reading: &&Reading| reading.approach.name == name && is_wanted(&reading.setting);
         readings.iter().find(is_it).map_or(&[][..], |reading| &reading.repeats_ns)
     };
-    let gains = ns(idea).iter().zip(ns(baseline)).map(|(idea, baseline)| 1.0 - idea / baseline);
-    Spread::of(gains.collect())
+    Spread::of_gains(ns(idea), ns(baseline))
 }
 
 /// What it means for a claim that something saves I/Os.

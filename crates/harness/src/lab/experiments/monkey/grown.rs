@@ -3,8 +3,8 @@
 //! What it costs depends on how many runs there are just then; so a tree lives on for a while, and is looked at several times.
 //!
 //! Which runs there are just then is chance, and differs by more between two trees of a design than one allocation of filter bits spares
-//! another. So all sides read one tree: each time its filters are written again for each side in turn, and nothing else changes. Filters
-//! are all made far too large before, as a refit leaves those alone that nearly fit, with more bits than were asked for.
+//! another. So all sides read one tree: each time its filters are written again for each side in turn, as many bits for each
+//! ([`refit_to`]), and nothing else changes.
 //!
 //! Keys come by number; those laid down are the even ones, those inserted later the odd ones, each once and in random order: so the
 //! tree grows, as under the paper's inserts into a much larger domain of keys. Absent keys lie behind each.
@@ -23,7 +23,7 @@ use shamba_model::monkey::levels_closed;
 use super::setup::Filters;
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
-use crate::lab::tree::written_bits_per_key;
+use crate::lab::tree::{refit_to, written_bits_per_key};
 use crate::lab::{Device, Lab};
 use crate::layered::{Layers, Shape};
 use crate::permute::Permutation;
@@ -36,12 +36,6 @@ const FILE_ENTRIES_LEAST: u64 = 512;
 const BUDGET_BYTES: u64 = 64 << 20;
 /// Entries of a short range, whatever the number of entries.
 const RANGE_ENTRIES_LEAST: u64 = 10;
-/// Bits per key that no side gives.
-const MISFIT_BITS_PER_KEY: f64 = 40.0;
-/// The filters of a side have as much memory as they should with so little more or less, in part;
-const NEAR: f64 = 0.01;
-/// or with what they have after so many refits.
-const REFITS_MOST: u32 = 4;
 pub(super) const PAGE_BYTES: u64 = 4_096;
 
 /// A tree in memory, and what tells its keys.
@@ -224,34 +218,10 @@ impl Grown {
         Ok(Inserts { us, pages: moved_bytes as f64 / PAGE_BYTES as f64 / count.max(1) as f64 })
     }
 
-    /// Writes every filter again with the bits that `filters` gives it in the tree as it is. Nothing is merged.
-    ///
-    /// What the engine gives strays from what was asked for by some percent: so it is asked until all filters together have the bits of the
-    /// design, as much memory on each side.
+    /// Writes every filter again with the bits that `filters` gives it in the tree as it is, as many as the design has on every side.
     fn refit(&mut self, filters: Filters) -> Result<(), String> {
-        let wanted = self.design.bits_per_key;
-        let mut asked = wanted;
-        for _ in 0..REFITS_MOST {
-            self.refit_with(Filters::Uniform, MISFIT_BITS_PER_KEY)?;
-            let written = self.refit_with(filters, asked)?;
-            if written <= 0.0 || (written / wanted - 1.0).abs() <= NEAR {
-                break;
-            }
-            asked *= wanted / written;
-        }
-        Ok(())
-    }
-
-    /// Refits once; the bits per key that all filters together have then.
-    fn refit_with(&mut self, filters: Filters, bits_per_key: f64) -> Result<f64, String> {
         self.filters = filters;
-        let said = |error: shamba::Error| error.to_string();
-        let builder = self.builder(self.world()).auto_compaction(false).bits_per_key(bits_per_key);
-        let db = builder.open().map_err(said)?;
-        db.refit().map_err(said)?;
-        let written = written_bits_per_key(&db.stats());
-        db.close().map_err(said)?;
-        Ok(written)
+        refit_to(self.design.bits_per_key, &|| self.builder(self.world())).map(drop)
     }
 
     /// So many lookups of absent keys; what they took, in nanoseconds. The same `seed` asks for the same keys.

@@ -22,7 +22,7 @@ mod table;
 mod tree;
 
 pub use device::Device;
-pub use experiment::{Experiment, Finding, Lab, Paper, Parameter, Role, Scale, Verdict};
+pub use experiment::{Experiment, Finding, Kind, Lab, Paper, Parameter, Role, Scale, Verdict};
 pub use experiments::{all, find};
 pub use facts::Facts;
 pub use files::{Outcome, describe, run};

@@ -36,6 +36,39 @@ impl Paper {
     }
 }
 
+/// How an experiment comes to its verdict, so what the verdict is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// From what was counted or timed here: a claim of the paper that may fail.
+    Measured,
+    /// From the paper's own equations: whether they say what the paper says they do.
+    Computed,
+    /// From figures of the literature.
+    Literature,
+    /// Measured, but a claim of ours that the paper does not make.
+    Ours,
+}
+
+impl Kind {
+    /// Every kind, in the order of reports.
+    pub const ALL: [Self; 4] = [Self::Measured, Self::Computed, Self::Literature, Self::Ours];
+
+    /// In results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Computed => "computed",
+            Self::Literature => "literature",
+            Self::Ours => "ours",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 /// How large runs are, from small to large.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scale {
@@ -139,6 +172,8 @@ pub struct Experiment {
     pub id: &'static str,
     /// Whose claim it is.
     pub paper: Paper,
+    /// How the verdict comes about.
+    pub kind: Kind,
     /// Where in the paper.
     pub place: &'static str,
     /// What is measured over what.

@@ -5,11 +5,21 @@ mod mnemosyne;
 mod modular;
 mod monkey;
 
-use super::experiment::Experiment;
+use super::experiment::{Experiment, Paper};
 
 /// Every experiment, paper by paper, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
     [hash_sharing::ALL, modular::ALL, monkey::ALL, mnemosyne::ALL].into_iter().flatten().collect()
+}
+
+/// By which thresholds each paper's claims are held against what was found, as far as its experiments share them.
+pub(super) fn rules() -> [(Paper, String); 4] {
+    [
+        (Paper::HashSharing, hash_sharing::rule()),
+        (Paper::ModularFilters, modular::rule()),
+        (Paper::Monkey, monkey::RULE.to_owned()),
+        (Paper::Mnemosyne, mnemosyne::rule()),
+    ]
 }
 
 /// The experiment of that name.

@@ -77,6 +77,7 @@ fn head(experiment: &Experiment, lab: &Lab<'_>, facts: &Facts) -> Vec<(String, S
     let mut head: Vec<(String, String)> = [
         ("experiment", experiment.id.to_owned()),
         ("source", format!("{}, {}", experiment.paper.name(), experiment.place)),
+        ("kind", experiment.kind.name().to_owned()),
         ("claim", experiment.claim.to_owned()),
         ("scale", lab.scale.to_string()),
         ("seed", lab.seed.to_string()),
@@ -109,6 +110,7 @@ pub fn describe(experiment: &Experiment, scale: super::Scale) -> Value {
     json!({
         "id": experiment.id,
         "paper": experiment.paper.name(),
+        "kind": experiment.kind.name(),
         "place": experiment.place,
         "title": experiment.title,
         "claim": experiment.claim,
@@ -147,11 +149,12 @@ mod tests {
     use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
 
     use super::*;
-    use crate::lab::{Paper, Scale, Table, Verdict, report};
+    use crate::lab::{Kind, Paper, Scale, Table, Verdict, report};
 
     const ENDS: Experiment = Experiment {
         id: "of-files",
         paper: Paper::Monkey,
+        kind: Kind::Measured,
         place: "Fig 0",
         title: "a title",
         claim: "a claim",

@@ -1,7 +1,14 @@
-//! The report: a page of all results in a folder, what did not reproduce first.
+//! The report: a page of all results in a folder, by how verdicts came about, what did not reproduce first.
+//!
+//! Verdicts of different kinds ([`Kind`]) are counted apart: what follows from equations, or is our own claim, is no reproduction by measurement.
+//! The head says how a verdict comes about, which experiments are missing, and whether results are of one commit and one scale.
 //!
 //! Reads every `*.json` that [`super::run`] left there and writes `index.html`, for a browser, and `README.md`, for a repository.
 //! Both show the pictures beside them by name; nothing is fetched from anywhere. A page of that name that is not of ours stays as it is.
+//!
+//! Not here: how the pages look (`report/pages.rs`).
+
+mod pages;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::experiment::{Paper, Verdict};
+use super::experiment::{Kind, Paper, Verdict};
 use super::experiments;
 use super::files::{SCHEMA, write_whole};
 
@@ -27,8 +34,7 @@ pub fn report(dir: &Path) -> Result<(Vec<PathBuf>, usize), String> {
     if results.is_empty() {
         return Err(format!("{}: no results of experiments are there", dir.display()));
     }
-    let sections = sections(&results);
-    let pages = [("index.html", html(&results, &sections)), ("README.md", markdown(&results, &sections))]
+    let pages = [("index.html", pages::html(&results)), ("README.md", pages::markdown(&results))]
         .map(|(name, text)| (dir.join(name), text));
     pages.iter().try_for_each(|(path, _)| is_free_or_ours(path))?;
     for (path, text) in &pages {
@@ -55,6 +61,7 @@ fn is_free_or_ours(path: &Path) -> Result<(), String> {
 /// A result as it was written.
 struct Entry {
     id: String,
+    kind: Kind,
     verdict: Verdict,
     json: Value,
 }
@@ -113,44 +120,100 @@ fn read(dir: &Path) -> Result<Vec<Entry>, String> {
         let id = json["id"].as_str().ok_or_else(|| damaged("has no id".to_owned()))?.to_owned();
         let verdict = json["verdict"].as_str().and_then(Verdict::named);
         let verdict = verdict.ok_or_else(|| damaged("has no verdict that is known".to_owned()))?;
+        // Results from before kinds were written have that of their experiment.
+        let kind = json["kind"]
+            .as_str()
+            .map_or_else(|| experiments::find(&id).ok().map(|experiment| experiment.kind), Kind::named);
+        let kind = kind.ok_or_else(|| damaged("has no kind that is known".to_owned()))?;
         let place = experiments::all().iter().position(|known| known.id == id).unwrap_or(usize::MAX);
-        results.insert((place, id.clone()), Entry { id, verdict, json });
+        results.insert((place, id.clone()), Entry { id, kind, verdict, json });
     }
     Ok(results.into_values().collect())
 }
 
-/// What belongs under each verdict.
-fn sections(results: &[Entry]) -> Vec<(Verdict, Vec<&Entry>)> {
-    Verdict::ALL
+/// What belongs under each kind and verdict.
+fn sections(results: &[Entry]) -> Vec<(Kind, Verdict, Vec<&Entry>)> {
+    let of = |kind, verdict| {
+        let is_it = |entry: &&Entry| entry.kind == kind && entry.verdict == verdict;
+        (kind, verdict, results.iter().filter(is_it).collect::<Vec<_>>())
+    };
+    Kind::ALL
         .into_iter()
-        .map(|verdict| (verdict, results.iter().filter(|entry| entry.verdict == verdict).collect::<Vec<_>>()))
-        .filter(|(_, entries)| !entries.is_empty())
+        .flat_map(|kind| Verdict::ALL.map(|verdict| of(kind, verdict)))
+        .filter(|(.., entries)| !entries.is_empty())
         .collect()
 }
 
-fn heading(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::NotHere => "Not here",
-        Verdict::Partly => "Partly",
-        Verdict::Confirmed => "Confirmed",
-    }
+fn heading(kind: Kind, verdict: Verdict) -> String {
+    let kind = match kind {
+        Kind::Measured => "Measured",
+        Kind::Computed => "Computed from the papers' equations",
+        Kind::Literature => "From the literature",
+        Kind::Ours => "Our own claims",
+    };
+    let verdict = match verdict {
+        Verdict::NotHere => "not here",
+        Verdict::Partly => "partly",
+        Verdict::Confirmed => "confirmed",
+    };
+    format!("{kind}: {verdict}")
 }
 
-fn summary(results: &[Entry]) -> Vec<(Paper, [usize; 3])> {
-    let count = |paper| {
+/// How many there are of each verdict, kind by kind and paper by paper.
+fn summary(results: &[Entry]) -> Vec<(Kind, Paper, [usize; 3])> {
+    let count = |kind, paper| {
         Verdict::ALL.map(|verdict| {
-            results.iter().filter(|entry| entry.is_of(paper) && entry.verdict == verdict).count()
+            let is_it = |entry: &&Entry| entry.kind == kind && entry.is_of(paper) && entry.verdict == verdict;
+            results.iter().filter(is_it).count()
         })
     };
-    Paper::ALL
+    Kind::ALL
         .into_iter()
-        .map(|paper| (paper, count(paper)))
-        .filter(|(_, counts)| *counts != [0; 3])
+        .flat_map(|kind| Paper::ALL.map(|paper| (kind, paper, count(kind, paper))))
+        .filter(|(.., counts)| *counts != [0; 3])
         .collect()
+}
+
+/// What the head says: how results came about, how verdicts do, and what a reader must know of these.
+fn head(results: &[Entry]) -> Vec<String> {
+    let mut head = vec![INTRODUCTION.to_owned(), VERDICTS.to_owned()];
+    head.extend(experiments::rules().into_iter().map(|(paper, rule)| format!("{}: {rule}", paper.name())));
+    head.push(completeness(results));
+    head.extend(differences(results));
+    head
+}
+
+/// How many of the experiments have results here, and which have none: they failed, or did not run.
+fn completeness(results: &[Entry]) -> String {
+    let all = experiments::all();
+    let is_here = |id: &str| results.iter().any(|entry| entry.id == id);
+    let missing: Vec<&str> = all.iter().map(|experiment| experiment.id).filter(|id| !is_here(id)).collect();
+    let known = all.len() - missing.len();
+    let mut text = format!("{known} of {} experiments.", all.len());
+    if !missing.is_empty() {
+        let _ = write!(text, " Failed or not run: {}.", missing.join(", "));
+    }
+    if results.len() > known {
+        let _ =
+            write!(text, " {} results are of experiments that there no longer are.", results.len() - known);
+    }
+    text
+}
+
+/// What results should have in common and do not.
+fn differences(results: &[Entry]) -> Option<String> {
+    let common = ["scale", "seed", "commit", "profile", "processor"];
+    let differ: Vec<String> = circumstances(results)
+        .into_iter()
+        .filter(|(name, values)| common.contains(&name.as_str()) && values.len() > 1)
+        .map(|(name, values)| format!("{name} ({})", values.join(", ")))
+        .collect();
+    (!differ.is_empty())
+        .then(|| format!("Results are not of one kind, they differ in: {}.", differ.join("; ")))
 }
 
 /// What all results have in common, or what differs between them.
-fn circumstances(results: &[Entry]) -> Vec<(String, String)> {
+fn circumstances(results: &[Entry]) -> Vec<(String, Vec<String>)> {
     let mut facts: Vec<(String, Vec<String>)> = Vec::new();
     let mut note = |name: &str, value: String| match facts.iter_mut().find(|(known, _)| known == name) {
         Some((_, values)) if values.contains(&value) => {}
@@ -166,7 +229,7 @@ fn circumstances(results: &[Entry]) -> Vec<(String, String)> {
             note(name, text(value));
         }
     }
-    facts.into_iter().map(|(name, values)| (name, values.join(", "))).collect()
+    facts
 }
 
 fn parameters(entry: &Entry) -> Vec<(String, String, String)> {
@@ -175,135 +238,13 @@ fn parameters(entry: &Entry) -> Vec<(String, String, String)> {
     parameters.map(|one| (text(&one["role"]), text(&one["name"]), text(&one["value"]))).collect()
 }
 
-const INTRODUCTION: &str = "Each claim of the papers beside what this engine does: baseline and idea in one run on one \
-    machine, interleaved, the median of the repeats with the least and the most. What did not reproduce comes first. Devices \
-    whose name has a latency are emulated.";
+const INTRODUCTION: &str = "Each claim of the papers beside what this engine does. Of what is measured: baseline and idea in one run on one machine, \
+    interleaved, the median of the repeats with the least and the most; devices whose name has a latency are emulated. What is computed, from the literature, \
+    or our own claim is counted apart. What did not reproduce comes first.";
 
-fn markdown(results: &[Entry], sections: &[(Verdict, Vec<&Entry>)]) -> String {
-    let mut text = format!(
-        "{MARK}\n# The papers' experiments\n\n{INTRODUCTION}\n\nMade by `shamba lab all` and `shamba lab report`; do not edit.\n\n"
-    );
-    text.push_str("| paper | not here | partly | confirmed |\n|---|---|---|---|\n");
-    for (paper, [not_here, partly, confirmed]) in summary(results) {
-        let _ = writeln!(text, "| {} | {not_here} | {partly} | {confirmed} |", paper.name());
-    }
-    text.push_str("\n| | |\n|---|---|\n");
-    for (name, value) in circumstances(results) {
-        let _ = writeln!(text, "| {name} | {value} |");
-    }
-    for (verdict, entries) in sections {
-        let _ = writeln!(text, "\n## {}", heading(*verdict));
-        for entry in entries {
-            let _ = writeln!(
-                text,
-                "\n### {}, {}: {}\n",
-                entry.text("paper"),
-                entry.text("place"),
-                entry.text("title")
-            );
-            let _ = writeln!(text, "- **Claim:** {}", entry.text("claim"));
-            let _ = writeln!(text, "- **Ours:** {}", entry.text("ours"));
-            if !entry.text("why").is_empty() {
-                let _ = writeln!(text, "- **Why:** {}", entry.text("why"));
-            }
-            let of: Vec<String> =
-                parameters(entry)
-                    .into_iter()
-                    .map(|(role, name, value)| {
-                        if role == "varied" {
-                            format!("**{name}** {value}")
-                        } else {
-                            format!("{name} {value}")
-                        }
-                    })
-                    .collect();
-            let _ = writeln!(text, "- Parameters: {}", of.join("; "));
-            let _ = writeln!(text, "- {}", entry.circumstances());
-            let id = &entry.id;
-            let _ = writeln!(text, "- `shamba lab run {id}`, [table]({id}.csv)\n\n![{id}]({id}.svg)");
-        }
-    }
-    text
-}
-
-fn html(results: &[Entry], sections: &[(Verdict, Vec<&Entry>)]) -> String {
-    let mut body = format!("<h1>The papers&#39; experiments</h1>\n<p>{}</p>\n", escape(INTRODUCTION));
-    body.push_str("<table><tr><th>paper</th><th>not here</th><th>partly</th><th>confirmed</th></tr>\n");
-    for (paper, [not_here, partly, confirmed]) in summary(results) {
-        let _ = writeln!(
-            body,
-            "<tr><td>{}</td><td>{not_here}</td><td>{partly}</td><td>{confirmed}</td></tr>",
-            paper.name()
-        );
-    }
-    body.push_str("</table>\n<details><summary>Machine and program</summary><table>\n");
-    for (name, value) in circumstances(results) {
-        let _ = writeln!(body, "<tr><th>{}</th><td>{}</td></tr>", escape(&name), escape(&value));
-    }
-    body.push_str("</table></details>\n<nav>\n");
-    for (verdict, entries) in sections {
-        let _ = writeln!(body, "<p><strong>{}</strong> ", heading(*verdict));
-        for entry in entries {
-            let _ = write!(body, "<a href=\"#{0}\">{0}</a> ", entry.id);
-        }
-        body.push_str("</p>\n");
-    }
-    body.push_str("</nav>\n");
-    for (verdict, entries) in sections {
-        let _ = writeln!(body, "<h2>{}</h2>", heading(*verdict));
-        for entry in entries {
-            let of = |name: &str| escape(entry.text(name));
-            let id = &entry.id;
-            let _ = writeln!(
-                body,
-                "<section id=\"{id}\"><h3>{}, {}: {}</h3>\n<p class=\"claim\"><b>Claim</b> {}</p>\n<p><b>Ours</b> {}</p>",
-                of("paper"),
-                of("place"),
-                of("title"),
-                of("claim"),
-                of("ours")
-            );
-            if !entry.text("why").is_empty() {
-                let _ = writeln!(body, "<p><b>Why</b> {}</p>", of("why"));
-            }
-            let _ = writeln!(body, "<img src=\"{id}.svg\" alt=\"{}\" width=\"960\">", of("title"));
-            body.push_str("<ul class=\"parameters\">");
-            for (role, name, value) in parameters(entry) {
-                let _ = write!(body, "<li class=\"{role}\">{}: {}</li>", escape(&name), escape(&value));
-            }
-            let _ = writeln!(
-                body,
-                "</ul><p class=\"circumstances\">{}</p><p><code>shamba lab run {id}</code> · <a href=\"{id}.csv\">table</a></p></section>",
-                escape(&entry.circumstances())
-            );
-        }
-    }
-    format!(
-        "<!doctype html>\n{MARK}\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>The papers&#39; experiments</title>\n<style>{STYLE}</style></head>\n<body>\n{body}</body></html>\n"
-    )
-}
-
-const STYLE: &str = "body{font:16px/1.5 sans-serif;max-width:980px;margin:1em auto;padding:0 1em;color:#222;background:#fff}\
-img{max-width:100%;height:auto;border:1px solid #ddd}table{border-collapse:collapse}td,th{padding:.2em .8em;\
-border-bottom:1px solid #ddd;text-align:left}section{margin:0 0 3em}.claim{border-left:4px solid #0072b2;padding-left:.8em}\
-.parameters{display:flex;flex-wrap:wrap;gap:.2em 1.4em;list-style:none;padding:0;font-size:14px;color:#555}\
-.parameters .varied{font-weight:bold}.circumstances{font-size:14px;color:#555}nav a{white-space:nowrap;margin-right:.6em}";
-
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
+const VERDICTS: &str = "No verdict is given by hand: each follows from the figures by a rule that stands, with its thresholds and a test, in the experiment's \
+    source. Confirmed: every part of the claim holds, in direction and size. Partly: the direction is the same, the size is not, or only some parts hold, or some \
+    rows are not comparable. Not here: what the claim is about is otherwise.";
 
 #[cfg(test)]
 mod tests {
@@ -312,7 +253,7 @@ mod tests {
     fn write(dir: &Path, id: &str, verdict: &str) {
         let json = serde_json::json!({
             "schema": SCHEMA, "id": id, "paper": "Monkey", "place": "Fig 0", "title": "a < b", "claim": "c",
-            "ours": "d", "verdict": verdict, "why": "e", "scale": "quick", "seed": 1, "seconds": 2.3,
+            "ours": "d", "kind": "measured", "verdict": verdict, "why": "e", "scale": "quick", "seed": 1, "seconds": 2.3,
             "rows": 9, "emulated_rows": 7, "incomparable_rows": 0,
             "parameters": [{ "name": "n", "role": "varied", "value": "1, 2" }],
             "machine": { "cores": "2", "commit": "0123abc", "day": "2026-01-02" },
@@ -336,10 +277,41 @@ mod tests {
             let told =
                 "Scale quick, seed 1, commit 0123abc, 2026-01-02, 2 s; 7 of 9 rows on an emulated device";
             assert_eq!(text.matches(told).count(), 2, "{}", path.display());
-            assert!(!text.contains("not comparable"), "{}", path.display());
+            assert!(!text.contains("; 0 of 9 rows"), "{}", path.display());
+            let missing = format!("0 of {} experiments. Failed or not run: ", experiments::all().len());
+            assert!(text.contains(&missing) && text.contains("2 results are of"), "{}", path.display());
+            assert!(!text.contains("they differ in"), "{}", path.display());
         }
         report(dir.path()).expect("a report of ours is written again");
         assert!(fs::read_to_string(dir.path().join("index.html")).expect("read").contains("a &lt; b"));
+    }
+
+    #[test]
+    fn kinds_are_counted_apart_and_differences_told() {
+        let entry = |id: &str, kind, verdict, commit: &str| Entry {
+            id: id.to_owned(),
+            kind,
+            verdict,
+            json: serde_json::json!({ "paper": "Monkey", "scale": "quick", "machine": { "commit": commit } }),
+        };
+        let results = [
+            entry("monkey-fig7", Kind::Computed, Verdict::Confirmed, "a"),
+            entry("monkey-fig13a", Kind::Measured, Verdict::NotHere, "a"),
+            entry("monkey-fig13b", Kind::Measured, Verdict::Confirmed, "b"),
+        ];
+        let counts = summary(&results);
+        let wanted = [(Kind::Measured, Paper::Monkey, [1, 0, 1]), (Kind::Computed, Paper::Monkey, [0, 0, 1])];
+        assert_eq!(counts, wanted);
+        let kinds: Vec<Kind> = sections(&results).into_iter().map(|(kind, ..)| kind).collect();
+        assert_eq!(kinds, [Kind::Measured, Kind::Measured, Kind::Computed]);
+        assert!(
+            differences(&results)
+                .is_some_and(|text| text.contains("commit (a, b)") && !text.contains("scale"))
+        );
+        assert_eq!(differences(&results[..2]), None);
+        let text = completeness(&results);
+        assert!(text.starts_with("3 of ") && text.contains("monkey-fig8,"), "{text}");
+        assert!(!text.contains("monkey-fig7,") && !text.contains("no longer"), "{text}");
     }
 
     #[test]

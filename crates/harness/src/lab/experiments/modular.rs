@@ -54,3 +54,14 @@ pub(super) const ALL: &[Experiment] = &[
     larger_index::EXPERIMENT,
     memory_ratio::EXPERIMENT,
 ];
+
+/// By which its claims are judged.
+pub(super) fn rule() -> String {
+    format!(
+        "I/Os saved under memory pressure confirm from {:.0} % on, in part from {:.0} %; what is claimed faster must be so in every repeat. Of several variants one named \
+         beforehand decides, {}.",
+        100.0 * figure::SAVES,
+        100.0 * figure::SAVES_SOMETHING,
+        approaches::EQ_F.name
+    )
+}

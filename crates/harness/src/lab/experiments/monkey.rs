@@ -54,3 +54,7 @@ pub(super) const ALL: &[Experiment] = &[
     table2::EXPERIMENT,
     table4::EXPERIMENT,
 ];
+
+/// By which its claims are judged.
+pub(super) const RULE: &str = "each figure has thresholds of its own, at the head of its source. I/Os are counted and need no margin; latencies count beyond one standard \
+    deviation. Figures 7 to 11 and the tables follow from the paper's equations: they show that these say what the paper says, not that the engine does.";

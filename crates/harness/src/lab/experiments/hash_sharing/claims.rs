@@ -10,9 +10,9 @@ use crate::lab::Verdict;
 use crate::lab::lookups::Spread;
 
 /// Shares are told in whole percent, by the papers, too: half of one is no difference.
-const ROUNDING: f64 = 0.005;
+pub(super) const ROUNDING: f64 = 0.005;
 /// Less than this part of what was claimed is nothing of it.
-const LEAST_PART: f64 = 0.25;
+pub(super) const LEAST_PART: f64 = 0.25;
 
 /// How much of it is so here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use super::breakdown::{Policy, at, chart, measure, parameters};
 use super::claims::{Claim, judge};
 use super::gains::percent;
 use super::hashes::beside_paper;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper};
 
 const POLICY: [Policy; 1] = [Policy::Leveling];
 /// The paper's "almost all".
@@ -13,6 +13,7 @@ const ALMOST_ALL: f64 = 0.9;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig1",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 1",
     title: "time spent hashing over the share of empty lookups, leveling",
     claim: "On a PCIe SSD of 10 us hashing takes 15 % of the time when every lookup finds its key and over 75 % when none does; on NVM almost all.",

@@ -6,7 +6,7 @@ use super::over_keys::OverKeys;
 use crate::lab::device::why_not_direct;
 use crate::lab::lookups::{Questions, Spread};
 use crate::lab::table::Cell;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 use shamba_figures::Axis;
 
 const DEVICES: [Device; 6] =
@@ -17,6 +17,7 @@ const KEY_BYTES: [usize; 2] = [512, 1_024];
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig11",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 11",
     title: "gain of empty lookups by device, direct and through the system's cache",
     claim: "The gain is 10 % on an SSD and over 40 % on a RAM disk or NVM; it is higher where the system's cache serves reads.",

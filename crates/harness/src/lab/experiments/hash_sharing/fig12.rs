@@ -8,7 +8,7 @@ use super::gains::{Gain, chart, percent, table};
 use crate::lab::lookups::{Questions, Spread};
 use crate::lab::table::Cell;
 use crate::lab::tree::{Spec, Tree};
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 const BITS_PER_KEY: [u32; 4] = [8, 10, 12, 14];
 const DEVICES: [Device; 4] = [Device::Ssd, Device::Pcie, Device::Nvm, Device::Memory];
@@ -20,6 +20,7 @@ const LEVELS: u32 = 5;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig12",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 12",
     title: "gain of empty lookups over bits per key, by device",
     claim: "The gain grows with bits per key; at 10 it exceeds 10 % on PCIe and 40 % on NVM.",

@@ -3,7 +3,7 @@
 use super::breakdown::{DEVICES, EMPTY_FRACTIONS, Part, Policy, at, chart, measure, parameters};
 use super::claims::{Claim, Held, judge};
 use super::gains::percent;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper};
 
 /// The leveled tree is asked in the same turns.
 const POLICIES: [Policy; 2] = [Policy::Leveling, Policy::Tiering];
@@ -11,6 +11,7 @@ const POLICIES: [Policy; 2] = [Policy::Leveling, Policy::Tiering];
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig2",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 2",
     title: "time spent hashing over the share of empty lookups, tiering",
     claim: "With 10 runs a level hashing takes a higher part of the time than with leveling (Fig 1).",

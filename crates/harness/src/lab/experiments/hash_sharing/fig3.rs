@@ -7,7 +7,7 @@ use super::claims::{Claim, Held, judge};
 use super::hashes::{Hash, SEVEN};
 use super::raw_fpr::{Way, rate};
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table};
 
 /// Bits per key, and the probes that the paper has for them.
 const POINTS: [(u32, u8); 5] = [(1, 1), (4, 3), (7, 5), (10, 7), (13, 9)];
@@ -19,6 +19,7 @@ const FAR: f64 = 0.5;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig3",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 3",
     title: "false-positive rate of one digest and its rotation over bits per key",
     claim: "One digest with bit rotation has the false-positive rate of as many hash functions, and that of theory.",

@@ -9,7 +9,7 @@ use super::claims::{Claim, Held, judge};
 use super::hashes::{Hash, SEVEN, keys};
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table};
 
 const KEY_BYTES: [usize; 7] = [8, 16, 32, 64, 128, 256, 512];
 const KEYS: usize = 10_000;
@@ -22,6 +22,7 @@ const BY_FAR: f64 = 5.0;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig4",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 4",
     title: "time of a lookup in one filter over the length of keys",
     claim: "One MM64 with rotation is by far the cheapest, and the gap to seven hash functions or MD5 grows with the key.",

@@ -9,7 +9,7 @@ use super::claims::{Claim, Held, judge};
 use super::hashes::{Hash, keys};
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table};
 
 const KEY_BYTES: [usize; 6] = [16, 32, 64, 128, 256, 512];
 const KEYS: usize = 10_000;
@@ -26,6 +26,7 @@ const WAYS: [(&str, Hash, Option<Hash>); 4] = [
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig5",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 5",
     title: "time of a lookup in a filter of seven units over the length of keys",
     claim: "One hash with rotation takes down to a third of the time that double hashing takes, the more so the longer the key.",

@@ -7,7 +7,7 @@ use super::claims::{Claim, judge};
 use super::gains::{PAPER_FPR, PROBE_NS, percent};
 use super::hashes::{Hash, hash_ns};
 use crate::lab::table::row;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table};
 
 const SIZE_RATIO: f64 = 10.0;
 const LEVELS: u32 = 5;
@@ -17,6 +17,7 @@ const STEPS: u32 = 10;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig6",
     paper: Paper::HashSharing,
+    kind: Kind::Computed,
     place: "Fig 6",
     title: "the model's gain over the share of empty lookups, by device and merge policy",
     claim: "The gain is negligible on a HDD, modest on an SSD and over 40 % on NVM; higher with tiering.",

@@ -3,7 +3,7 @@
 use super::claims::{Claim, judge};
 use super::gains::{DIGESTS, PROBE_NS, chart, percent, table};
 use super::over_keys::OverKeys;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 use shamba_figures::Axis;
 
 const KEY_BYTES: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1_024];
@@ -11,6 +11,7 @@ const KEY_BYTES: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1_024];
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig8a",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 8a",
     title: "gain of empty lookups over the length of keys",
     claim: "Sharing one digest saves up to 23 % of an empty lookup's time on a PCIe SSD; with keys of 1 KB hashing costs less than half of what it did.",

@@ -5,7 +5,7 @@ use super::gains::{DIGESTS, Gain, chart, percent, table};
 use crate::lab::lookups::{Questions, Spread};
 use crate::lab::table::Cell;
 use crate::lab::tree::{Spec, Tree};
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 use shamba_figures::Axis;
 
 const LEVELS: [u32; 4] = [8, 10, 12, 14];
@@ -16,6 +16,7 @@ const ENTRY_BYTES: usize = 1_024;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig8b",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 8b",
     title: "gain of empty lookups over the number of levels",
     claim: "The gain grows slowly with the number of levels and comes near a limit (Equation 9).",

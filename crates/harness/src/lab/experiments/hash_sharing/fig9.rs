@@ -3,7 +3,7 @@
 use super::claims::{Claim, Held, judge};
 use super::gains::{DIGESTS, chart, percent, table};
 use super::over_keys::OverKeys;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 use shamba_figures::Axis;
 
 const KEY_BYTES: [usize; 4] = [8, 16, 32, 64];
@@ -14,6 +14,7 @@ const VANISHED: f64 = 0.05;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-fig9",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Fig 9",
     title: "gain of empty lookups with short keys",
     claim: "With short keys the benefit vanishes.",

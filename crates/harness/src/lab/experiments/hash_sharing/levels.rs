@@ -3,7 +3,7 @@
 use shamba_figures::Axis;
 
 use super::depth::{finding, measure, parameters};
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 use crate::layered::Shape;
 
 const LEVELS: [u32; 7] = [1, 2, 4, 6, 8, 11, 14];
@@ -12,6 +12,7 @@ const SIZE_RATIO: f64 = 2.0;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-levels",
     paper: Paper::HashSharing,
+    kind: Kind::Ours,
     place: "Eq 7",
     title: "hashing from 1 to 14 levels",
     claim: "With one digest hashing no longer depends on the number of levels.",

@@ -13,7 +13,7 @@ use super::hashes::{Hash, hash_ns};
 use crate::lab::lookups::{Questions, Side, Spread, compare};
 use crate::lab::table::row;
 use crate::lab::tree::{Spec, Tree};
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table};
 
 const KEY_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 116;
@@ -44,6 +44,7 @@ const NEXT_TO_NOTHING: f64 = 0.05;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-parts",
     paper: Paper::HashSharing,
+    kind: Kind::Ours,
     place: "ours",
     title: "what one digest saves, and what it makes possible, with short keys",
     claim: "(Ours) With XXH3 and keys of 16 bytes hashing itself is next to nothing; the gain of one digest is what it makes possible: prefetched filters and tags in blocks.",

@@ -3,7 +3,7 @@
 use shamba_figures::Axis;
 
 use super::depth::{finding, measure, parameters};
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 use crate::layered::Shape;
 
 const RUNS: [u32; 5] = [1, 2, 4, 7, 10];
@@ -13,6 +13,7 @@ const LEVELS: u32 = 5;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-runs",
     paper: Paper::HashSharing,
+    kind: Kind::Ours,
     place: "Eq 6",
     title: "hashing from 1 to 10 runs a level",
     claim: "With one digest hashing no longer depends on the number of runs of a tiered tree either.",

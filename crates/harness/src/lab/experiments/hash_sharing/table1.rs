@@ -15,7 +15,7 @@ use super::hashes::{Hash, hash_ns};
 use crate::lab::device::why_not_direct;
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table};
 use crate::mix::mix2;
 
 const KEY_BYTES: usize = 1_024;
@@ -32,6 +32,7 @@ const REPEAT_MOST: Duration = Duration::from_millis(400);
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-table1",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Table 1",
     title: "what reading a page and hashing a kilobyte take",
     claim: "Reading 4 KB takes 4.6 ms on a HDD, 113 us on an SSD, 10 us on PCIe, 7 us with SPDK, 250 ns on NVM, 160 ns in memory; hashing 1 KB takes 176 ns (CITY) to 5.2 us \

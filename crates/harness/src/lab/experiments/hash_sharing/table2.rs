@@ -2,7 +2,7 @@
 
 use super::hashes::{Hash, SEVEN};
 use super::raw_fpr::{Claimed, Way, against_paper, parameters};
-use crate::lab::{Experiment, Finding, Lab, Paper};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper};
 
 const UNITS: u8 = 1;
 /// With the paper's percentages.
@@ -20,6 +20,7 @@ const CLAIMED: [Claimed; 8] = [
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-table2",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Table 2",
     title: "false-positive rate of one digest and its rotation by hash function",
     claim: "With any of seven hash functions one digest and its rotation has a false-positive rate of 0.79 to 0.92 %, as seven functions do (0.90 %); theory says 0.82 %.",

@@ -2,7 +2,7 @@
 
 use super::hashes::Hash;
 use super::raw_fpr::{Claimed, Way, against_paper, parameters};
-use crate::lab::{Experiment, Finding, Lab, Paper};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper};
 
 const UNITS: u8 = 7;
 /// With the paper's percentages.
@@ -19,6 +19,7 @@ const CLAIMED: [Claimed; 7] = [
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-table3",
     paper: Paper::HashSharing,
+    kind: Kind::Measured,
     place: "Table 3",
     title: "false-positive rate of a filter of seven units, one hash or two",
     claim: "Seven units whose probes come from one hash and its rotation have almost the rate of a normal filter (0.83 to 0.90 %), double hashing is slightly better (0.76 to 0.84 %).",

@@ -20,7 +20,7 @@ use crate::dist::Distribution;
 use crate::items::Items;
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 use crate::permute::Permutation;
 
 const BITS: [f64; 3] = [2.0, 4.0, 6.0];
@@ -37,6 +37,7 @@ const TIE: f64 = 0.02;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mnemosyne-fig11",
     paper: Paper::Mnemosyne,
+    kind: Kind::Measured,
     place: "Fig 11",
     title: "throughput and bits per key while the tree grows",
     claim: "Bits that follow the tree keep to the memory asked for while it grows, and queries are at least as fast as with uniform bits, most with few bits.",

@@ -12,7 +12,7 @@ use super::store::{ALLOCATIONS, Queries, Store, name};
 use crate::dist::Distribution;
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 const DEVICE: Device = Device::Pcie;
 /// The paper sees memory under pressure below so many bits.
@@ -28,6 +28,7 @@ const SAME: f64 = 0.1;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mnemosyne-fig12",
     paper: Paper::Mnemosyne,
+    kind: Kind::Measured,
     place: "Fig 12",
     title: "latency of queries and writes over bits per key",
     claim: "Bits by run save up to 20 % of a query's latency under memory pressure (fewer than 7 bits); bits by file more where queries are skewed; writes cost the same.",

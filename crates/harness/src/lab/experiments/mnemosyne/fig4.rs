@@ -5,13 +5,14 @@ use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 use super::grid::{DISTRIBUTIONS, Grid, Point, table};
 use super::store::{ALLOCATIONS, name};
 use crate::dist::Distribution;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Scale, Verdict};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Scale, Verdict};
 
 const EMPTY_FRACTIONS: [f64; 8] = [1.0, 0.75, 0.5, 0.25, 0.1, 0.05, 0.01, 0.0];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mnemosyne-fig4",
     paper: Paper::Mnemosyne,
+    kind: Kind::Measured,
     place: "Fig 4",
     title: "unnecessary data-block accesses over the share of empty queries",
     claim: "Bits by what each file is asked for make fewer unnecessary accesses than the same bits everywhere or bits by level, the more the more queries are skewed.",

@@ -11,7 +11,7 @@ use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
 use super::trees::{BITS_PER_KEY, KEY_BYTES, SIZE_RATIO};
 use crate::lab::table::row;
 use crate::lab::tree::{Spec, Tree};
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 const LEVELS: [u32; 3] = [3, 4, 5];
 const EMPTY: [f64; 2] = [0.0, 1.0];
@@ -26,6 +26,7 @@ const FILES: u64 = 256;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-access-frequency",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"Access Frequency Patterns\"",
     title: "how evenly spread lookups spread over files",
     claim: "Even in a perfectly uniform workload, 80 % of the lookups are directed to 44 to 46 % of the files.",

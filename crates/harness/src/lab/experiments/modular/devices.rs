@@ -8,7 +8,7 @@ use super::measure::{Comparison, Effort, Reading, Setting};
 use super::modules::MEMORY_SHARE;
 use super::trees::Extent;
 use crate::lab::lookups::Spread;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 const DEVICES: [Device; 5] = [Device::Ssd, Device::Pcie, Device::Spdk, Device::Nvm, Device::Memory];
 const APPROACHES: [Approach; 5] = [STATE_OF_THE_ART, EQ, EQ_P, EQ_F, PLANNED];
@@ -17,6 +17,7 @@ const EMPTY: f64 = 0.5;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-devices",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"SHaMBa on various Devices\"",
     title: "time of a lookup under memory pressure on several devices",
     claim: "SHaMBa also benefits faster storage devices.",

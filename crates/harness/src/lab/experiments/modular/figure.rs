@@ -14,8 +14,8 @@ pub(super) const SHARES: [f64; 6] = [0.1, 0.2, 0.35, 0.5, 0.75, 1.2];
 /// Above this share there is no pressure.
 const PRESSURE_MOST: f64 = 0.75;
 /// What is saved counts as something from here on, and as what the slides mean from there on.
-const SAVES_SOMETHING: f64 = 0.02;
-const SAVES: f64 = 0.1;
+pub(super) const SAVES_SOMETHING: f64 = 0.02;
+pub(super) const SAVES: f64 = 0.1;
 
 /// What stands below every figure over memory.
 pub(super) const MEMORY_NOTE: &str = "Memory is what filters, indexes and data blocks have together, in parts of what all filters and indexes \

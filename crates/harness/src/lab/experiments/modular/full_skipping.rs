@@ -7,13 +7,14 @@ use super::figure::{MEMORY_NOTE, Over, SHARES, io_panel, percent, saved, table};
 use super::measure::{Comparison, Reading};
 use super::modules::{FULL, NONE, apart, parameters_over_memory, reduces};
 use super::trees::Extent;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 const EMPTY: f64 = 0.5;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-modules-full-skipping",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"Impact of number of modules\", full skipping, over memory",
     title: "I/Os of a lookup with 1, 2, 3 and 7 modules, skipped or not, over memory",
     claim: "Skipping modules reduces the impact of the number of modules.",

@@ -10,11 +10,12 @@ use super::modules::{
     EMPTY_NOTE, EMPTY_SHARES, FULL, NONE, apart, over_empty, parameters_over_empty, reduces, saved_at,
 };
 use super::trees::Extent;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-modules-full-skipping-empty",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"Impact of number of modules\", full skipping, over the empty share",
     title: "I/Os of a lookup with 1, 2, 3 and 7 modules, skipped or not, over the share of empty lookups",
     claim: "Skipping modules reduces the impact of the number of modules.",

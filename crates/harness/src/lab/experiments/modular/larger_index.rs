@@ -6,7 +6,7 @@ use super::approaches::{Approach, EQ, EQ_F, STATE_OF_THE_ART, names};
 use super::figure::{MEMORY_NOTE, Over, io_panel, percent, saved, table};
 use super::measure::{Comparison, Reading};
 use super::trees::{Extent, tree};
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 const APPROACHES: [Approach; 3] = [STATE_OF_THE_ART, EQ, EQ_F];
 const SHARES: [f64; 4] = [0.1, 0.25, 0.5, 1.0];
@@ -19,6 +19,7 @@ const MARGIN: f64 = 0.02;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-larger-index",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"SHaMBa with larger index\"",
     title: "I/Os of a lookup with small and large indexes beside the filters, all keys absent",
     claim: "SHaMBa performs best when filters are larger than indexes.",

@@ -2,12 +2,13 @@
 
 use super::mbf::every_reach;
 use super::mbf::parameters;
-use super::mbf_chart::{Kind, chart, table};
-use crate::lab::{Experiment, Finding, Lab, Paper, Verdict};
+use super::mbf_chart::{Reached, chart, table};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Verdict};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-mbf-bytes",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"Modular Bloom Filter\", size accessed",
     title: "bytes of modules that an empty query asks over the number of modules",
     claim: "Though more modules are accessed, they are smaller: the size that an empty query accesses falls with the number of modules.",
@@ -32,7 +33,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         verdict,
         why: why(&equal),
         table: table(&all),
-        chart: chart(&EXPERIMENT, &all, Kind::Bytes),
+        chart: chart(&EXPERIMENT, &all, Reached::Bytes),
     })
 }
 

@@ -9,12 +9,12 @@ use crate::lab::{Experiment, Table};
 
 /// What is told of each layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum Reached {
     Modules,
     Bytes,
 }
 
-impl Kind {
+impl Reached {
     fn of(self, reach: &Reach) -> (Spread, f64) {
         match self {
             Self::Modules => (reach.modules, reach.model.0),
@@ -56,10 +56,10 @@ pub(super) fn table(all: &[Reach]) -> Table {
     table
 }
 
-pub(super) fn chart(experiment: &Experiment, all: &[Reach], kind: Kind) -> Chart {
+pub(super) fn chart(experiment: &Experiment, all: &[Reach], kind: Reached) -> Chart {
     let (label, times) = match kind {
-        Kind::Modules => ("modules asked by an empty query", 1.0),
-        Kind::Bytes => ("bytes of the modules asked [% of the filter]", 100.0),
+        Reached::Modules => ("modules asked by an empty query", 1.0),
+        Reached::Bytes => ("bytes of the modules asked [% of the filter]", 100.0),
     };
     let measured = (0u32..).zip(all).map(|(at, reach)| {
         let Spread { median, least, most } = kind.of(reach).0;
@@ -68,8 +68,8 @@ pub(super) fn chart(experiment: &Experiment, all: &[Reach], kind: Kind) -> Chart
     let model = (0u32..).zip(all).map(|(at, reach)| Point::new(f64::from(at), times * kind.of(reach).1));
     Chart {
         title: match kind {
-            Kind::Modules => "How many modules an empty query asks".to_owned(),
-            Kind::Bytes => "How much of a filter an empty query needs".to_owned(),
+            Reached::Modules => "How many modules an empty query asks".to_owned(),
+            Reached::Bytes => "How much of a filter an empty query needs".to_owned(),
         },
         claim: experiment.claim.to_owned(),
         note: "10 bits per key over all modules, of equal size; 2 prop: 3 of 10 bits in the first. Model: modules that fail independently, at their measured rates."

@@ -6,7 +6,7 @@ use shamba_filter::fpr::{best_standard_probes, layout_fpr, standard_fpr};
 use super::mbf::{Reach, every_reach, parameters};
 use super::trees::BITS_PER_KEY;
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Table, Verdict};
 
 /// Above theory by at most this share.
 const NEAR: f64 = 0.1;
@@ -15,6 +15,7 @@ const CLOSE: f64 = 0.25;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-mbf-fpr",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"Modular Bloom Filter\", false positive rate",
     title: "false-positive rate over the number of modules",
     claim: "A modular filter's false-positive rate is close to that of theory, whatever the number of modules.",

@@ -3,11 +3,12 @@
 use shamba_figures::{Axis, Chart, Panel, Series, Style};
 
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-memory-price",
     paper: Paper::ModularFilters,
+    kind: Kind::Literature,
     place: "slide \"Memory vs. Storage\"",
     title: "prices of memory and storage, 1987 to 2018",
     claim: "The price of memory has fallen more slowly than that of storage, so the ratio of memory to data falls.",

@@ -7,7 +7,7 @@ use super::figure::{MEMORY_NOTE, memory_chart, table, times_the_memory, told_tim
 use super::measure::Comparison;
 use super::trees::Extent;
 use crate::curves::ratio::Ratio;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 const APPROACHES: [Approach; 4] = [STATE_OF_THE_ART, EQ, EQ_F, PLANNED];
 /// Those of the slides.
@@ -21,6 +21,7 @@ const SOME: f64 = 1.25;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-memory-ratio",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"Conclusion\"",
     title: "memory for the same I/Os",
     claim: "SHaMBa has the same average number of I/Os with a third of the memory that the state of the art needs.",

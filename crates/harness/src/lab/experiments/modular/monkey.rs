@@ -3,7 +3,7 @@
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART};
 use super::trees::Extent;
 use super::variants::{EMPTY, Variants};
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 const APPROACHES: [Approach; 4] = [
     STATE_OF_THE_ART.with_monkey().named("Monkey"),
@@ -15,6 +15,7 @@ const APPROACHES: [Approach; 4] = [
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-monkey",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"SHaMBa with Monkey\"",
     title: "I/Os of a lookup with Monkey's bits, with and without modules",
     claim: "SHaMBa further improves the performance of Monkey.",

@@ -5,13 +5,14 @@ use super::figure::{MEMORY_NOTE, SHARES, memory_chart, percent, saved, table};
 use super::measure::Comparison;
 use super::modules::{NONE, order, parameters_over_memory, verdict};
 use super::trees::Extent;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 const EMPTY: [f64; 2] = [0.5, 1.0];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-modules-no-skipping",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slides \"Impact of number of modules\", no skipping, over memory",
     title: "I/Os of a lookup with 1, 2, 3 and 7 modules over memory",
     claim: "Without skipping, modules enhance lookups of absent keys under memory pressure; smaller modules are more beneficial.",

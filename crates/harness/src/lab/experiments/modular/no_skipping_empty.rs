@@ -8,11 +8,12 @@ use super::modules::{
     saved_at,
 };
 use super::trees::Extent;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-modules-no-skipping-empty",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"Impact of number of modules\", no skipping, over the empty share",
     title: "I/Os of a lookup with 1, 2, 3 and 7 modules over the share of empty lookups",
     claim: "Without skipping, modules enhance empty lookups: the more of them, the more smaller modules gain; they are of no use for keys that are there.",

@@ -6,7 +6,7 @@
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, STATE_OF_THE_ART};
 use super::trees::Extent;
 use super::variants::{EMPTY, Variants};
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 const APPROACHES: [Approach; 4] = [
     STATE_OF_THE_ART.named("partitioned"),
@@ -18,6 +18,7 @@ const APPROACHES: [Approach; 4] = [
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-partitioned",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"SHaMBa with Partitioned Index/Filter\"",
     title: "I/Os of a lookup with partitioned filters, with and without modules",
     claim: "SHaMBa boosts partitioned indexes and filters under severe memory pressure.",

@@ -6,7 +6,7 @@ use super::approaches::STATE_OF_THE_ART;
 use super::figure::{MEMORY_NOTE, Over, SHARES, empty_title, io_panel, table};
 use super::measure::{Comparison, Reading};
 use super::trees::Extent;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 const EMPTY: [f64; 3] = [0.0, 0.5, 1.0];
 /// Rapidly: so many times the bytes at a tenth of the memory.
@@ -15,6 +15,7 @@ const TIMES: f64 = 2.0;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-pressure",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"Lookup cost under memory pressure\"",
     title: "bytes read by a lookup of the state of the art over memory",
     claim: "As the available memory decreases, the bytes read by a query increase rapidly.",

@@ -8,7 +8,7 @@ use shamba_model::skip::bits_per_empty_probe;
 
 use crate::lab::lookups::Spread;
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 const PROBES: [u8; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const KEYS: usize = 50_000;
@@ -20,6 +20,7 @@ const FAR: f64 = 0.1;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-probes",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"Bloom Filter\"",
     title: "bits that a query looks at over the number of probes",
     claim: "An empty query looks at 2 - 2^(1-k) of a filter's k bits on average, so most of the filter is seldom needed; a query that finds its key looks at all k.",

@@ -3,13 +3,14 @@
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART};
 use super::trees::Extent;
 use super::variants::{EMPTY, Variants};
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 const APPROACHES: [Approach; 4] = [STATE_OF_THE_ART, EQ, EQ_P, EQ_F];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-rocksdb-equal",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"SHaMBa-eq with RocksDB\"",
     title: "I/Os of a lookup with two equal modules, over memory and over the share of empty lookups",
     claim: "SHaMBa-eq accelerates point lookups.",

@@ -3,7 +3,7 @@
 use super::approaches::{Approach, PROP, PROP_F, PROP_P, STATE_OF_THE_ART};
 use super::trees::Extent;
 use super::variants::{EMPTY, Variants};
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 pub(super) const APPROACHES: [Approach; 4] = [STATE_OF_THE_ART, PROP, PROP_P, PROP_F];
 pub(super) const NOTE: &str = "This engine in RocksDB's place. The first of two modules has 3 of 10 bits: the slides do not say how many.";
@@ -11,6 +11,7 @@ pub(super) const NOTE: &str = "This engine in RocksDB's place. The first of two 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-rocksdb-proportional",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"SHaMBa-prop with RocksDB\", over memory",
     title: "I/Os of a lookup with a small and a large module over memory",
     claim: "SHaMBa-prop accelerates point lookups.",

@@ -3,11 +3,12 @@
 use super::rocksdb_proportional::{APPROACHES, NOTE};
 use super::trees::Extent;
 use super::variants::Variants;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "shamba-rocksdb-proportional-empty",
     paper: Paper::ModularFilters,
+    kind: Kind::Measured,
     place: "slide \"SHaMBa-prop with RocksDB\", over the empty share",
     title: "I/Os of a lookup with a small and a large module over the share of empty lookups",
     claim: "SHaMBa-prop accelerates point lookups.",

@@ -14,7 +14,7 @@ use shamba_model::navigator::{Bounds, Options, navigate};
 use super::analysis::{self, ENTRIES, PAGE_BYTES, POLICIES, fixed};
 use super::point::percent;
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Paper, Parameter, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Paper, Parameter, Table, Verdict};
 
 const BITS: [f64; 12] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0];
 /// The rule of thumb is said to be near the best below this many bits.
@@ -35,6 +35,7 @@ const CLAIM_WRITES: &str = "Tuning all knobs together is best at any memory; 95 
 pub(super) const A: Experiment = Experiment {
     id: "monkey-fig11a",
     paper: Paper::Monkey,
+    kind: Kind::Computed,
     place: "Fig 11 a",
     title: "steps of tuning over memory, write-mostly, model",
     claim: CLAIM_WRITES,

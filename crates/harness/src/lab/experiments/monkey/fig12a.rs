@@ -4,11 +4,12 @@ use shamba_figures::Axis;
 
 use super::growing;
 use super::setup::{BUFFERS, ENTRY_BYTES, Size, buffer_bytes, entries, fixed};
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-fig12a",
     paper: Paper::Monkey,
+    kind: Kind::Measured,
     place: "Fig 12 A",
     title: "latency of empty lookups over the number of entries",
     claim: "Monkey's latency stays flat as data grows, the state of the art's grows with the levels: up to 60 % lower.",

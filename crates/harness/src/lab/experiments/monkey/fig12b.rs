@@ -4,7 +4,7 @@ use shamba_figures::Axis;
 
 use super::growing;
 use super::setup::{Size, buffer_bytes, entries, fixed};
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
 
 /// As many entries each time: so the levels grow with their size, from 4 to 10.
 const ENTRIES_BYTES: [usize; 7] = [32, 64, 128, 256, 512, 1_024, 2_048];
@@ -12,6 +12,7 @@ const ENTRIES_BYTES: [usize; 7] = [32, 64, 128, 256, 512, 1_024, 2_048];
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-fig12b",
     paper: Paper::Monkey,
+    kind: Kind::Measured,
     place: "Fig 12 B",
     title: "latency of empty lookups over the size of entries",
     claim: "Larger entries make more levels: Monkey's latency stays flat, the state of the art's grows; the shape of Fig 12 A.",

@@ -8,7 +8,7 @@ use shamba_figures::Axis;
 use super::point::{Place, Point, both, chart, measure, of, panel, percent, saved, table};
 use super::setup::{Filters, HDD, SSD, Size, fixed};
 use crate::lab::lookups::Questions;
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 const BITS: [f64; 10] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0];
 /// What systems give every filter.
@@ -20,6 +20,7 @@ const CLAIM_HITS: &str = "Monkey with some 4 bits per key is as fast as the stat
 pub(super) const C: Experiment = Experiment {
     id: "monkey-fig12c",
     paper: Paper::Monkey,
+    kind: Kind::Measured,
     place: "Fig 12 C",
     title: "latency of empty lookups over bits per key, SSD",
     claim: CLAIM_EMPTY,
@@ -39,6 +40,7 @@ pub(super) const D: Experiment = Experiment {
 pub(super) const E: Experiment = Experiment {
     id: "monkey-fig12e",
     paper: Paper::Monkey,
+    kind: Kind::Measured,
     place: "Fig 12 E",
     title: "latency of lookups that find over bits per key, SSD",
     claim: CLAIM_HITS,

@@ -5,7 +5,7 @@ use shamba_figures::Axis;
 use super::point::{Place, Point, both, chart, measure, of, panel, percent, saved, table};
 use super::setup::{BITS_PER_KEY, Filters, SSD, Size, fixed};
 use crate::lab::lookups::Questions;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 const HITS_PERCENT: [f64; 8] = [0.0, 20.0, 40.0, 60.0, 70.0, 80.0, 90.0, 100.0];
 /// A lead of this part of the I/Os is clear.
@@ -16,6 +16,7 @@ const HITS_FROM: f64 = 70.0;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-fig13a",
     paper: Paper::Monkey,
+    kind: Kind::Measured,
     place: "Fig 13 A",
     title: "latency over the share of lookups that find",
     claim: "Monkey is ahead at any share of hits; filters made for the share of hits win over those made for empty lookups from 70 % on.",

@@ -5,7 +5,7 @@ use shamba_figures::Axis;
 use super::point::{Place, Point, both, chart, measure, of, panel, percent, saved, table};
 use super::setup::{BITS_PER_KEY, Filters, SSD, Size, fixed};
 use crate::lab::lookups::Questions;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
 
 /// Up to here the paper's curves of Monkey are flat.
 const FLAT_TO: f64 = 6.0;
@@ -15,6 +15,7 @@ const AMONG: usize = 1 << 16;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-fig13b",
     paper: Paper::Monkey,
+    kind: Kind::Measured,
     place: "Fig 13 B",
     title: "latency of lookups that find over the level of the key",
     claim: "The state of the art gets slower with each level above the key; Monkey stays flat up to level 6, and filters made for hits are ahead beyond.",

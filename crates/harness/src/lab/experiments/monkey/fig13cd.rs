@@ -20,7 +20,7 @@ use super::grown::{Grown, Life, Lived, PAGE_BYTES, Reads};
 use super::point::{Mean, affordable, both, percent, saved};
 use super::setup::{BITS_PER_KEY, Filters, HDD, LOOKUPS, SSD, lookups_counted};
 use crate::lab::table::{Cell, row};
-use crate::lab::{Device, Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 /// Write buffers of data: a little fewer than fill nine levels at T = 2.
 const BUFFERS: u64 = 800;
@@ -29,6 +29,7 @@ const CLAIM: &str = "For any merge policy and size ratio Monkey's lookups cost l
 pub(super) const C: Experiment = Experiment {
     id: "monkey-fig13c",
     paper: Paper::Monkey,
+    kind: Kind::Measured,
     place: "Fig 13 C",
     title: "lookups against updates over designs, SSD",
     claim: CLAIM,

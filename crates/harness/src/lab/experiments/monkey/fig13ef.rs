@@ -23,7 +23,7 @@ use super::grown::{Grown, Inserts, Life, Lived, Reads};
 use super::point::{Mean, affordable, percent};
 use super::setup::{BITS_PER_KEY, Filters, SIZE_RATIO, SSD, lookups_counted};
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 const READS_PERCENT: [f64; 5] = [10.0, 30.0, 50.0, 70.0, 90.0];
 /// No write buffer is chosen that is smaller, but the usual one.
@@ -39,6 +39,7 @@ const CLAIM_RANGES: &str = "For short ranges with updates, where filters help no
 pub(super) const E: Experiment = Experiment {
     id: "monkey-fig13e",
     paper: Paper::Monkey,
+    kind: Kind::Measured,
     place: "Fig 13 E",
     title: "throughput over the share of lookups, chosen designs",
     claim: CLAIM_LOOKUPS,

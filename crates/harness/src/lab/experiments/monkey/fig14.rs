@@ -16,7 +16,7 @@ use super::setup::{BITS_PER_KEY, BUFFERS, ENTRY_BYTES, Filters, SSD, Size, entri
 use crate::lab::lookups::{Questions, Side, Spread, compare, warm};
 use crate::lab::table::{Cell, row};
 use crate::lab::tree::Tree;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 use crate::mix::mix2;
 
 const TEMPORALITIES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
@@ -34,6 +34,7 @@ const CLAIM_CACHED: &str =
 pub(super) const A: Experiment = Experiment {
     id: "monkey-fig14a",
     paper: Paper::Monkey,
+    kind: Kind::Measured,
     place: "Fig 14 A",
     title: "latency of lookups that find over temporality, no cache",
     claim: CLAIM,

@@ -5,7 +5,7 @@ use shamba_figures::Axis;
 use super::analysis::{self, BUFFER_BYTES, GIB, POLICIES, SIDES, SIZE_RATIO, fixed};
 use super::point::percent;
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 /// GiB of filters: densely where curves are steep.
 const FILTERS_GIB: [f64; 18] =
@@ -14,6 +14,7 @@ const FILTERS_GIB: [f64; 18] =
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-fig7",
     paper: Paper::Monkey,
+    kind: Kind::Computed,
     place: "Fig 7",
     title: "I/Os of empty lookups over filter memory, model",
     claim: "With any memory Monkey's lookups cost less than the state of the art's; without filters both are alike.",

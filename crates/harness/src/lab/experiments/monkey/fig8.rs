@@ -6,7 +6,7 @@ use shamba_model::MergePolicy;
 use super::analysis::{self, BUFFER_BYTES, ENTRIES, POLICIES, SIDES, fixed};
 use super::point::percent;
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 const SIZE_RATIOS: [f64; 12] = [2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 16.0, 32.0, 64.0, 128.0, 512.0, 1024.0];
 const BITS_PER_KEY: f64 = 5.0;
@@ -14,6 +14,7 @@ const BITS_PER_KEY: f64 = 5.0;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-fig8",
     paper: Paper::Monkey,
+    kind: Kind::Computed,
     place: "Fig 8",
     title: "I/Os of empty lookups against updates, model",
     claim: "For any merge policy and size ratio Monkey's lookups cost less at the same cost of updates: a better trade-off curve.",

@@ -7,7 +7,7 @@ use shamba_model::split::MemorySplit;
 use super::analysis::{self, GIB, PAGE_BYTES, POLICIES, SIDES, SIZE_RATIO, fixed};
 use super::point::percent;
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 /// Buffer and filters together.
 const MEMORY_GIB: f64 = 35.0;
@@ -17,6 +17,7 @@ const SMALL_PART: f64 = 0.01;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-fig9",
     paper: Paper::Monkey,
+    kind: Kind::Computed,
     place: "Fig 9",
     title: "I/Os of lookups and updates over the buffer's part of memory, model",
     claim: "Monkey's lookups cost the same whatever the buffer, as long as filters have memory; in the state of the art a small buffer harms them.",

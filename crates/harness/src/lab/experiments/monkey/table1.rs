@@ -11,7 +11,7 @@ use shamba_model::{Design, MAX_SIZE_RATIO};
 
 use super::analysis::{self, PAGE_BYTES};
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 pub(super) const ENTRY_BYTES: f64 = 16.0;
 pub(super) const BUFFER_BYTES: u64 = 2 << 20;
@@ -23,6 +23,7 @@ pub(super) const STEADY: f64 = 2.0;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-table1",
     paper: Paper::Monkey,
+    kind: Kind::Computed,
     place: "Table 1",
     title: "costs of existing designs over the data, model",
     claim: "Updates of a tiered tree cost O(L/B), of a leveled one O(TL/B); lookups O(LT e^(-M/N)) and O(L e^(-M/N)); at their limits a log and a sorted array.",

@@ -13,7 +13,7 @@ use shamba_model::cost::{FilterBits, Plan, predict};
 use super::analysis;
 use super::table1::{BUFFER_BYTES, BUFFERS, ENTRY_BYTES, SIZE_RATIO, STEADY, change, situation, verdict};
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 const BITS_PER_KEY: f64 = 5.0;
 /// Filter memory that stays what it is: 5 bits for each entry of the smallest data, then ever fewer.
@@ -24,6 +24,7 @@ const SPARSE_FROM: u64 = BUFFERS[2];
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-table2",
     paper: Paper::Monkey,
+    kind: Kind::Computed,
     place: "Table 2",
     title: "costs of empty lookups over the data, model",
     claim: "With filters that grow with the data Monkey's lookups do not grow at all, the state of the art's do with the levels; with little memory Monkey's grow with log(N/M), the state of the art's with log(NE/M_buf).",

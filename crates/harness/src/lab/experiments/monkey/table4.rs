@@ -10,7 +10,7 @@ use shamba_model::presets::Preset;
 use super::analysis::{self, ENTRIES};
 use super::point::percent;
 use crate::lab::table::row;
-use crate::lab::{Experiment, Finding, Lab, Paper, Parameter, Scale, Table, Verdict};
+use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table, Verdict};
 
 /// Memory of which Cassandra's buffer is a share, in bytes.
 const MEMORY_BYTES: u64 = 48 << 30;
@@ -26,6 +26,7 @@ const TABLE: [(&str, MergePolicy, f64, f64, Option<u64>); 5] = [
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "monkey-table4",
     paper: Paper::Monkey,
+    kind: Kind::Computed,
     place: "Table 4",
     title: "default designs of other systems, model",
     claim: "Mainstream stores fix single points of the design space (T 10, 10, 4, 2, 4) with the same bits in all filters.",

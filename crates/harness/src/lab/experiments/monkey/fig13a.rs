@@ -41,7 +41,6 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         trees.extend(size.lay(lab, &[Filters::General], BITS_PER_KEY, empty_fraction)?);
         let model = |filters: &Filters| Ok(Some(filters.model_ios(&paper, bits, empty_fraction)?));
         let place = Place {
-            group: "",
             x: hits,
             device: SSD,
             questions: Questions::uniform(empty_fraction, 1),

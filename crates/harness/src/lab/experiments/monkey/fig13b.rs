@@ -45,7 +45,6 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         // The key's own run, and what the filters above it let pass.
         let model = |fprs: &Vec<f64>| Some(1.0 + paper.zero_result_cost(&fprs[..above]));
         let place = Place {
-            group: "",
             x: f64::from(level),
             device: SSD,
             questions: Questions { among, ..Questions::uniform(0.0, 1) },

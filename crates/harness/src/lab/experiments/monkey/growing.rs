@@ -45,7 +45,6 @@ pub(super) fn run(
         let bits = BITS_PER_KEY * size.entries as f64;
         let model = |filters: &Filters| Ok(Some(filters.model_ios(&paper, bits, 1.0)?));
         let place = Place {
-            group: "",
             x: *at,
             device: SSD_GROWING,
             questions: Questions::uniform(1.0, 1),

@@ -36,8 +36,6 @@ impl Mean {
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub filters: Filters,
-    /// Of several panels or curves, which.
-    pub group: String,
     pub x: f64,
     pub latency_us: Mean,
     pub ios: f64,
@@ -48,14 +46,18 @@ pub(super) struct Point {
 }
 
 impl Point {
+    /// Whether it takes less time than `other`, by more than both trials scatter.
+    pub fn is_faster_than(&self, other: &Self) -> bool {
+        other.latency_us.mean - self.latency_us.mean > self.latency_us.std + other.latency_us.std
+    }
+
     fn model_us(&self) -> Option<f64> {
         self.model_ios.map(|ios| ios * self.read_ns as f64 / 1e3)
     }
 }
 
 /// Where a point lies, and what is asked there.
-pub(super) struct Place<'a> {
-    pub group: &'a str,
+pub(super) struct Place {
     pub x: f64,
     pub device: Device,
     pub questions: Questions,
@@ -70,9 +72,9 @@ pub(super) struct Place<'a> {
 pub(super) fn measure(
     lab: &mut Lab<'_>,
     trees: &[(Filters, Tree)],
-    place: Place<'_>,
+    place: Place,
 ) -> Result<Vec<Point>, String> {
-    let Place { group, x, device, questions, model_ios } = place;
+    let Place { x, device, questions, model_ios } = place;
     let counted = sides(
         lab,
         trees,
@@ -91,7 +93,6 @@ pub(super) fn measure(
         let us: Vec<f64> = side.repeats_ns.iter().map(|ns| ns / 1e3).collect();
         Point {
             filters: *filters,
-            group: group.to_owned(),
             x,
             latency_us: Mean::of(&us),
             ios: ios[number],
@@ -147,7 +148,6 @@ pub(super) fn of(points: &[Point], filters: Filters) -> Vec<&Point> {
 pub(super) fn table(x_name: &'static str, points: &[Point]) -> Table {
     let mut table = Table::new(&[
         "filters",
-        "group",
         x_name,
         "latency_mean_us",
         "latency_std_us",
@@ -164,7 +164,6 @@ pub(super) fn table(x_name: &'static str, points: &[Point]) -> Table {
         let [levels, runs, comparable, emulated] = point.shape.clone();
         table.row(row![
             point.filters.name(),
-            point.group.clone(),
             point.x,
             point.latency_us.mean,
             point.latency_us.std,

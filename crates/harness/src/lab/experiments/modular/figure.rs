@@ -222,16 +222,39 @@ pub(super) struct Saved {
 
 /// What `idea` saves of the I/Os of `baseline`: under pressure, with this share of empty lookups (all shares if there is none).
 pub(super) fn saved(readings: &[Reading], baseline: &str, idea: &str, empty_fraction: Option<f64>) -> Saved {
-    let ios = |name: &str, reading: &Reading| {
-        let is_it = |other: &&Reading| other.approach.name == name && other.setting == reading.setting;
-        readings.iter().find(is_it).map(|found| found.ios.median)
+    let pairs = under_pressure(readings, baseline, idea, empty_fraction);
+    saved_of(pairs.map(|(baseline, idea)| (baseline.median, idea.median)))
+}
+
+/// The mean share that `idea` saves of `baseline`'s I/Os if it always did as in its worst repeat, and the baseline as in its best. What is not
+/// above 0 is within noise.
+pub(super) fn saved_surely(
+    readings: &[Reading],
+    baseline: &str,
+    idea: &str,
+    empty_fraction: Option<f64>,
+) -> f64 {
+    let pairs = under_pressure(readings, baseline, idea, empty_fraction);
+    saved_of(pairs.map(|(baseline, idea)| (baseline.least, idea.most))).mean
+}
+
+/// The I/Os of (baseline, idea) at each point where memory is short.
+fn under_pressure<'a>(
+    readings: &'a [Reading],
+    baseline: &'a str,
+    idea: &'a str,
+    empty_fraction: Option<f64>,
+) -> impl Iterator<Item = (Spread, Spread)> + 'a {
+    let ios = move |reading: &Reading| {
+        let is_it = |other: &&Reading| other.approach.name == baseline && other.setting == reading.setting;
+        readings.iter().find(is_it).map(|found| found.ios)
     };
-    let pairs = readings.iter().filter(|reading| {
+    let is_wanted = move |reading: &&Reading| {
         reading.approach.name == idea
             && reading.setting.memory_share <= PRESSURE_MOST
             && empty_fraction.is_none_or(|share| reading.setting.empty_fraction == share)
-    });
-    saved_of(pairs.filter_map(|reading| Some((ios(baseline, reading)?, reading.ios.median))))
+    };
+    readings.iter().filter(is_wanted).filter_map(move |reading| Some((ios(reading)?, reading.ios)))
 }
 
 fn saved_of(pairs: impl Iterator<Item = (f64, f64)>) -> Saved {
@@ -263,6 +286,15 @@ pub(super) fn time_saved(
     Spread::of_gains(ns(idea), ns(baseline))
 }
 
+/// The verdict if the gain is sure; nothing is shown by what is within noise.
+pub(super) fn if_sure(is_sure: bool, verdict: Verdict) -> Verdict {
+    if is_sure { verdict } else { Verdict::NotHere }
+}
+
+/// What is said of a gain that is not sure.
+pub(super) const WITHIN_NOISE: &str =
+    "Within noise: in its worst repeat the variant is no better than the baseline in its best.";
+
 /// What it means for a claim that something saves I/Os.
 pub(super) fn verdict(saved: Saved) -> Verdict {
     match saved.mean {
@@ -282,20 +314,46 @@ pub(super) fn times_the_memory(
     idea: &str,
     empty_fraction: f64,
 ) -> Result<Ratio, String> {
-    let curve = |name: &str| {
+    let median = |ios: Spread| ios.median;
+    ratio_of(readings, (baseline, median), (idea, median), empty_fraction)
+}
+
+/// The same with the worst repeats of `idea` against the best ones of the baseline.
+///
+/// # Errors
+/// Where nothing was measured of one of them.
+pub(super) fn surely_times_the_memory(
+    readings: &[Reading],
+    baseline: &str,
+    idea: &str,
+    empty_fraction: f64,
+) -> Result<Ratio, String> {
+    ratio_of(readings, (baseline, |ios| ios.least), (idea, |ios| ios.most), empty_fraction)
+}
+
+/// An approach, and which of its repeats count.
+type Curve<'a> = (&'a str, fn(Spread) -> f64);
+
+fn ratio_of(
+    readings: &[Reading],
+    baseline: Curve<'_>,
+    idea: Curve<'_>,
+    empty_fraction: f64,
+) -> Result<Ratio, String> {
+    let curve = |(name, ios): Curve<'_>| {
         let of_it = readings.iter().filter(|reading| {
             reading.approach.name == name && reading.setting.empty_fraction == empty_fraction
         });
         let point = |reading: &Reading| ratio::Point {
             memory_bytes: reading.memory_bytes as f64,
-            reads: reading.ios.median,
+            reads: ios(reading.ios),
         };
         let mut curve: Vec<ratio::Point> = of_it.map(point).collect();
         curve.sort_by(|a, b| a.memory_bytes.total_cmp(&b.memory_bytes));
         curve
     };
     memory_ratio(&curve(baseline), &curve(idea)).ok_or_else(|| {
-        format!("nothing to compare {idea} with {baseline} by at {empty_fraction} empty lookups")
+        format!("nothing to compare {} with {} by at {empty_fraction} empty lookups", idea.0, baseline.0)
     })
 }
 

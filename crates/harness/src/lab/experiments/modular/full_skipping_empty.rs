@@ -34,7 +34,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let (none, full) = (apart(&readings, &names(&NONE[1..])), apart(&readings, &names(&FULL)));
     let told = |empty: f64| {
         let saved =
-            FULL.iter().map(|one| percent(saved_at(&readings, STATE_OF_THE_ART.name, one.name, empty)));
+            FULL.iter().map(|one| percent(saved_at(&readings, STATE_OF_THE_ART.name, one.name, empty).0));
         saved.collect::<Vec<_>>().join(", ")
     };
     let most_ios = readings.iter().map(|reading| reading.ios.most).fold(0.0, f64::max);

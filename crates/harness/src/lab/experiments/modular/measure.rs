@@ -84,6 +84,8 @@ pub(super) struct Reading {
     pub setting: Setting,
     /// What filters, indexes and blocks had, in bytes.
     pub memory_bytes: u64,
+    /// What the filters of the tree take, for what its indexes do.
+    pub filters_by_indexes: f64,
     /// Slices of filters, partitions of indexes and data blocks read from files.
     pub ios: Spread,
     /// The bytes of them.
@@ -325,6 +327,7 @@ impl<'a> Side<'a> {
             extent: self.laid.extent,
             setting: Setting { device: self.device, ..*setting },
             memory_bytes: self.memory_bytes,
+            filters_by_indexes: self.laid.filter_bytes as f64 / self.laid.index_bytes.max(1) as f64,
             ios: spread(0),
             read_bytes: spread(1),
             repeats_ns: self.repeats.iter().filter(|_| self.timed).map(|repeat| repeat[2]).collect(),

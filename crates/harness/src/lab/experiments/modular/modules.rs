@@ -6,6 +6,7 @@ use super::approaches::{Approach, EQ, EQ_F, STATE_OF_THE_ART};
 use super::figure::{Over, Saved, io_panel};
 use super::measure::{Comparison, Reading, Setting};
 use super::trees::Extent;
+use crate::lab::lookups::Spread;
 use crate::lab::{Device, Experiment, Parameter, Scale, Verdict};
 
 pub(super) const NONE: [Approach; 4] = [
@@ -86,14 +87,17 @@ pub(super) fn empty_chart(
     }
 }
 
-/// What one approach saves of another's I/Os at a share of empty lookups.
-pub(super) fn saved_at(readings: &[Reading], baseline: &str, idea: &str, empty: f64) -> f64 {
+/// What one approach saves of another's I/Os at a share of empty lookups: in the median of the repeats, and surely, in its worst repeat of the other's
+/// best.
+pub(super) fn saved_at(readings: &[Reading], baseline: &str, idea: &str, empty: f64) -> (f64, f64) {
     let ios = |name: &str| {
         let is_it =
             |reading: &&Reading| reading.approach.name == name && reading.setting.empty_fraction == empty;
-        readings.iter().find(is_it).map_or(0.0, |reading| reading.ios.median)
+        readings.iter().find(is_it).map_or(Spread::of(Vec::new()), |reading| reading.ios)
     };
-    1.0 - ios(idea) / ios(baseline).max(f64::MIN_POSITIVE)
+    let (idea, baseline) = (ios(idea), ios(baseline));
+    let saved = |idea: f64, baseline: f64| 1.0 - idea / baseline.max(f64::MIN_POSITIVE);
+    (saved(idea.median, baseline.median), saved(idea.most, baseline.least))
 }
 
 /// The first share of empty lookups from which on something is gained.

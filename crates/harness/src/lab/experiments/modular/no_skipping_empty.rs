@@ -29,7 +29,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let readings =
         Comparison { extent: Extent::for_seven(lab.scale), ..over_empty(lab.scale, &NONE) }.run(lab)?;
     let gains =
-        |name: &str| EMPTY_SHARES.map(|empty| saved_at(&readings, STATE_OF_THE_ART.name, name, empty));
+        |name: &str| EMPTY_SHARES.map(|empty| saved_at(&readings, STATE_OF_THE_ART.name, name, empty).0);
     let all: Vec<[f64; EMPTY_SHARES.len()]> = NONE.iter().skip(1).map(|one| gains(one.name)).collect();
     let told = |at: usize| all.iter().map(|gains| percent(gains[at])).collect::<Vec<_>>().join(", ");
     let last = EMPTY_SHARES.len() - 1;

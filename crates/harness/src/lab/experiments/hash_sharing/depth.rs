@@ -1,6 +1,7 @@
 //! What hashing costs as a tree has more levels, or more runs a level: what [`super::levels`] and [`super::runs`] have in common.
 //!
-//! Hashes are counted by the engine, and timed by what a filter more costs a lookup that hashes for every filter and one that hashes once: nothing
+//! Hashes are counted by the engine, and timed by what a filter more costs, as the slope of a line through all points has it, a lookup that hashes for every
+//! filter and one that hashes once: nothing
 //! else differs, so that the difference is what sharing takes off each filter. If that is a whole hash, hashing no longer depends on the filters.
 //! That a lookup with one digest hashes once is so by construction. The engine's timers would not do: they tick for every filter, shared or not.
 //! Sixteen bits per key make few false positives: what is searched in vain should not hide what is hashed.
@@ -75,9 +76,11 @@ pub(super) fn finding(
     };
     let [first, .., last] = gains else { return Err("fewer than two depths".to_owned()) };
     let hash_ns = last.hash_ns.ok_or("the hash was not timed")?;
-    let filters = last.filters() - first.filters();
-    let baseline_ns = (last.baseline.ns.median - first.baseline.ns.median) / filters;
-    let shared_ns = (last.shared.ns.median - first.shared.ns.median) / filters;
+    let slope = |ns: fn(&Gain) -> f64| {
+        slope(&gains.iter().map(|gain| (gain.filters(), ns(gain))).collect::<Vec<_>>())
+    };
+    let (baseline_ns, shared_ns) =
+        (slope(|gain| gain.baseline.ns.median), slope(|gain| gain.shared.ns.median));
     let counts: Vec<f64> =
         gains.iter().map(|gain| gain.shared.per_lookup(gain.shared.stats.hashes)).collect();
     let (verdict, why) = judge(&claims(&counts, [baseline_ns, shared_ns], hash_ns), || last.because());
@@ -146,6 +149,15 @@ fn claims(hashes: &[f64], [baseline_ns, shared_ns]: [f64; 2], hash_ns: f64) -> V
     ]
 }
 
+/// The slope of the line through (x, y) with the least squares; not a number if there are no two x.
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+    let (x_mean, y_mean) = (mean(|point| point.0), mean(|point| point.1));
+    let products: f64 = points.iter().map(|(x, y)| (x - x_mean) * (y - y_mean)).sum();
+    let squares: f64 = points.iter().map(|(x, _)| (x - x_mean).powi(2)).sum();
+    products / squares
+}
+
 fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
@@ -158,6 +170,14 @@ fn is_one(hashes: &[f64]) -> bool {
 mod tests {
     use super::*;
     use crate::lab::Verdict;
+
+    #[test]
+    fn a_slope_is_that_of_all_points() {
+        assert!((slope(&[(1.0, 5.0), (2.0, 7.0), (3.0, 9.0)]) - 2.0).abs() < 1e-12);
+        // The ends alone would say 2.
+        assert!((slope(&[(0.0, 0.0), (1.0, 5.0), (2.0, 5.0), (3.0, 6.0)]) - 1.8).abs() < 1e-12);
+        assert!(slope(&[(1.0, 5.0)]).is_nan());
+    }
 
     #[test]
     fn the_verdict_follows_counts_and_times() {

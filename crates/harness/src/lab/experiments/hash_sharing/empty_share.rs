@@ -2,7 +2,7 @@
 
 use shamba_figures::Axis;
 
-use super::claims::{Claim, judge};
+use super::claims::{Claim, judge, noise};
 use super::gains::{DIGESTS, Gain, chart, percent, table};
 use crate::lab::lookups::{Questions, Spread};
 use crate::lab::table::Cell;
@@ -58,10 +58,13 @@ fn measure(lab: &mut Lab<'_>, device: Device) -> Result<Vec<Gain>, String> {
 /// The note below both pictures.
 const NOTE: &str = "T = 10, 5 levels, keys of 512 B, entries of 1 KB, 10 bits per key. Model: Equation 8 with the time that a hash takes here and the rate of such filters.";
 
+/// A gain of no more than this share, or than repeats scatter, is none.
+const NOTHING: f64 = 0.03;
+
 /// What the paper has of the time saved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claimed {
-    /// When every lookup finds its key; nothing there cannot be missed.
+    /// When every lookup finds its key; none if the paper has nothing there, within [`NOTHING`].
     pub none_empty: Option<f64>,
     /// When none does.
     pub all_empty: f64,
@@ -93,14 +96,18 @@ pub(super) fn finding(
 
 /// The gain is the paper's when all lookups are empty, it has grown to that, and it is the paper's when none is.
 fn claims(none: Spread, all: Spread, claimed: Claimed) -> Vec<Claim> {
-    let at_none = claimed.none_empty.map(|share| Claim::at_least("if none is empty", none.median, share));
-    [
+    let at_none = match claimed.none_empty {
+        Some(share) => Claim::at_least("if none is empty", none.median, share),
+        None => Claim::is(
+            none.median.abs() <= NOTHING.max(noise(&[none])),
+            format!("if none is empty it is {}, where the paper has nothing", percent(none.median)),
+        ),
+    };
+    vec![
         Claim::at_least("if all lookups are empty the gain is", all.median, claimed.all_empty),
         Claim::grows("with the share of empty lookups it", none, all),
+        at_none,
     ]
-    .into_iter()
-    .chain(at_none)
-    .collect()
 }
 
 #[cfg(test)]
@@ -116,6 +123,12 @@ mod tests {
             judge(&claims(spread(none), spread(all), claimed), String::new).0
         };
         assert_eq!(verdict(0.0, 0.4, None), Verdict::Confirmed);
+        assert_eq!(verdict(0.02, 0.4, None), Verdict::Confirmed);
+        assert_eq!(
+            [0.1, -0.1].map(|none| verdict(none, 0.4, None)),
+            [Verdict::Partly; 2],
+            "not from nothing"
+        );
         assert_eq!(verdict(0.0, 0.4, Some(0.1)), Verdict::Partly);
         assert_eq!(verdict(0.0, 0.2, None), Verdict::Partly);
         assert_eq!(verdict(0.4, 0.4, None), Verdict::Partly);

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::device::memory_read_ns;
+
 /// Facts for the head of every result.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -25,6 +27,8 @@ pub struct Facts {
     pub system: String,
     /// The type of the file system below which trees lie that are not in memory.
     pub file_system: String,
+    /// What a read from memory takes, in nanoseconds: reads of an emulated device are held up for as much less than it takes; 0 if it could not be measured.
+    pub memory_read_ns: u64,
     /// The day, as `YYYY-MM-DD`.
     pub day: String,
 }
@@ -49,13 +53,14 @@ impl Facts {
             memory_bytes: kib.unwrap_or(0) * 1024,
             system: format!("{} {}", std::env::consts::OS, kernel.trim()).trim().to_owned(),
             file_system: file_system(dir),
+            memory_read_ns: memory_read_ns().unwrap_or(0),
             day: humantime::format_rfc3339_seconds(SystemTime::now()).to_string().chars().take(10).collect(),
         }
     }
 
     /// As (name, value).
     pub fn pairs(&self) -> Vec<(String, String)> {
-        let pairs: [(&str, String); 9] = [
+        let pairs: [(&str, String); 10] = [
             ("version", self.version.to_owned()),
             ("commit", self.commit.to_owned()),
             ("profile", self.profile.to_owned()),
@@ -64,6 +69,7 @@ impl Facts {
             ("memory_bytes", self.memory_bytes.to_string()),
             ("system", self.system.clone()),
             ("file_system", self.file_system.clone()),
+            ("memory_read_ns", self.memory_read_ns.to_string()),
             ("day", self.day.clone()),
         ];
         pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -291,9 +291,9 @@ pub(super) fn if_sure(is_sure: bool, verdict: Verdict) -> Verdict {
     if is_sure { verdict } else { Verdict::NotHere }
 }
 
-/// What is said of a gain that is not sure.
-pub(super) const WITHIN_NOISE: &str =
-    "Within noise: in its worst repeat the variant is no better than the baseline in its best.";
+/// What is said of a gain that is not sure, or of a loss.
+pub(super) const NOT_SURE: &str =
+    "Not surely better: in its worst repeat the variant is no better than the baseline in its best.";
 
 /// What it means for a claim that something saves I/Os.
 pub(super) fn verdict(saved: Saved) -> Verdict {

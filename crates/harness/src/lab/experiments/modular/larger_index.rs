@@ -3,7 +3,7 @@
 use shamba_figures::Chart;
 
 use super::approaches::{Approach, EQ, EQ_F, STATE_OF_THE_ART, names};
-use super::figure::{MEMORY_NOTE, Over, WITHIN_NOISE, io_panel, percent, saved, saved_surely, table};
+use super::figure::{MEMORY_NOTE, Over, NOT_SURE, io_panel, percent, saved, saved_surely, table};
 use super::measure::{Comparison, Reading};
 use super::trees::Extent;
 use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
@@ -78,7 +78,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         verdict,
         why: match verdict {
             Verdict::Confirmed => String::new(),
-            _ if is_within_noise(&gains) => WITHIN_NOISE.to_owned(),
+            _ if is_within_noise(&gains) => NOT_SURE.to_owned(),
             _ => WHY.to_owned(),
         },
         table: table(&all),

@@ -4,7 +4,7 @@
 
 use super::approaches::{Approach, EQ, EQ_F, PLANNED, STATE_OF_THE_ART, names};
 use super::figure::{
-    MEMORY_NOTE, WITHIN_NOISE, if_sure, memory_chart, surely_times_the_memory, table, times_the_memory,
+    MEMORY_NOTE, NOT_SURE, if_sure, memory_chart, surely_times_the_memory, table, times_the_memory,
     told_times,
 };
 use super::measure::Comparison;
@@ -62,7 +62,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             told(PLANNED.name, &ours)
         ),
         verdict,
-        why: if is_sure { why(verdict) } else { WITHIN_NOISE.to_owned() },
+        why: if is_sure { why(verdict) } else { format!("{NOT_SURE} {}", why(Verdict::NotHere)) },
         table: table(&readings),
         chart: memory_chart(
             "Memory for the same I/Os",

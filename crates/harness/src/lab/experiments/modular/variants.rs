@@ -9,7 +9,7 @@ use shamba_figures::{Chart, Panel};
 
 use super::approaches::{Approach, names};
 use super::figure::{
-    MEMORY_NOTE, Over, SHARES, WITHIN_NOISE, empty_title, if_sure, io_panel, percent, saved, saved_surely,
+    MEMORY_NOTE, Over, SHARES, NOT_SURE, empty_title, if_sure, io_panel, percent, saved, saved_surely,
     table, time_panel, time_saved, times_the_memory, told_times, verdict,
 };
 use super::measure::{Comparison, Effort, Reading, Setting};
@@ -183,7 +183,7 @@ impl Variants {
                 let saves = saved(readings, baseline, one.name, Some(*share)).mean;
                 format!(" {} saves {}.", one.name, percent(saves))
             });
-            let noise = if surely > 0.0 { String::new() } else { format!(" {WITHIN_NOISE}") };
+            let noise = if surely > 0.0 { String::new() } else { format!(" {NOT_SURE}") };
             told.push(format!(
                 "Under pressure, {}, of the I/Os of {baseline} are saved: {}; for as few as {decisive} {baseline} needs {} times the memory.{noise}{ours}",
                 empty_title(*share),

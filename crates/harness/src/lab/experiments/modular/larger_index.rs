@@ -3,7 +3,7 @@
 use shamba_figures::Chart;
 
 use super::approaches::{Approach, EQ, EQ_F, STATE_OF_THE_ART, names};
-use super::figure::{MEMORY_NOTE, Over, NOT_SURE, io_panel, percent, saved, saved_surely, table};
+use super::figure::{MEMORY_NOTE, NOT_SURE, Over, io_panel, percent, saved, saved_surely, table};
 use super::measure::{Comparison, Reading};
 use super::trees::Extent;
 use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};

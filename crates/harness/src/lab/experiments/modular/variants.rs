@@ -9,8 +9,8 @@ use shamba_figures::{Chart, Panel};
 
 use super::approaches::{Approach, names};
 use super::figure::{
-    MEMORY_NOTE, Over, SHARES, NOT_SURE, empty_title, if_sure, io_panel, percent, saved, saved_surely,
-    table, time_panel, time_saved, times_the_memory, told_times, verdict,
+    MEMORY_NOTE, NOT_SURE, Over, SHARES, empty_title, if_sure, io_panel, percent, saved, saved_surely, table,
+    time_panel, time_saved, times_the_memory, told_times, verdict,
 };
 use super::measure::{Comparison, Effort, Reading, Setting};
 use super::modules::{EMPTY_NOTE, EMPTY_SHARES, MEMORY_SHARE, over_empty, saved_at};

@@ -8,8 +8,8 @@
 //! 2. lets go of what the plan leaves out, and publishes views without it;
 //! 3. reads what the plan adds, as long as there is room, and publishes that.
 //!
-//! It comes after every install, about once a second while lookups go on, and, with nothing but its first two
-//! steps, whenever somebody needs memory that the block cache cannot give ([`Core::shed`]). Tables that are opened
+//! It comes after every install, about once a second while lookups go on and sooner when they turn ([`worker`]), and, with nothing but its
+//! first two steps, whenever somebody needs memory that the block cache cannot give ([`Core::shed`]). Tables that are opened
 //! while there is room hold everything at once ([`Core::hold_early`]).
 //!
 //! Lookups never wait for any of it: a view says what is held, and does not change.
@@ -23,6 +23,7 @@ mod report;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,14 +55,8 @@ const EARLY_PART: u64 = 64;
 /// What others needed at most counts for this share less in each window that passes: memory that a burst of writes took
 /// comes back to filters and indexes within half a minute, and the next burst within seconds finds it free.
 const PEAK_FADING_PART: u64 = 8;
-/// After so many windows without a write, nothing is kept free for a flush.
-const REST_WINDOWS: u32 = 5;
 /// Fewer data blocks than this in a window say nothing of the cache.
 const BLOCKS_LEAST: u64 = 64;
-/// While nothing is written, tables are looked at for better filters after so many windows.
-const REFIT_WINDOWS: u32 = 16;
-/// Settlements that installs ask for take this part of the time at most.
-const TIME_PART: u64 = 16;
 
 /// What residency remembers.
 #[derive(Default)]
@@ -485,59 +480,6 @@ impl Core {
         }
         // Idle iterators would keep what was let go.
         self.release_stale_views();
-    }
-
-    /// The memory worker: settles when somebody wants it, and now and then.
-    pub(crate) fn memory_worker(&self) {
-        let clock = &self.env.clock;
-        let (mut last_us, mut window_us, mut took_us) = (0, clock.now_us(), 0);
-        let (mut last_lookups, mut last_blocks, mut last_slices) = (0, (0, 0), (0, 0));
-        let (mut last_seq, mut rest_windows): (_, u32) = (self.visible(), 0);
-        while !self.is_stopping() {
-            self.wait_for_memory_work();
-            let now_us = clock.now_us();
-            let is_due = now_us.saturating_sub(window_us) >= survey::WINDOW_US;
-            let may_settle = now_us.saturating_sub(last_us) >= took_us * TIME_PART;
-            let is_wanted = may_settle && self.residency.take_wanted();
-            if !(is_wanted || is_due) {
-                continue;
-            }
-            if is_due {
-                window_us = now_us;
-                self.residency.fade_peak();
-                let total = self.lookups.total();
-                let (reads, hits) = (total.data_reads, total.cache_hits);
-                let (reads_before, hits_before) = std::mem::replace(&mut last_blocks, (reads, hits));
-                self.residency
-                    .note_blocks(reads.saturating_sub(reads_before), hits.saturating_sub(hits_before));
-                let (reads, hits) = (total.filter_reads, total.filter_hits);
-                let (reads_before, hits_before) = std::mem::replace(&mut last_slices, (reads, hits));
-                self.residency
-                    .note_slices(reads.saturating_sub(reads_before), hits.saturating_sub(hits_before));
-                rest_windows = if self.visible() == last_seq { rest_windows.saturating_add(1) } else { 0 };
-                last_seq = self.visible();
-                self.residency.writes_rest.store(rest_windows >= REST_WINDOWS, Ordering::Relaxed);
-                self.arbitrate(now_us);
-                if rest_windows > 0 && rest_windows % REFIT_WINDOWS == 0 {
-                    self.want_refits();
-                }
-            }
-            // Without lookups nothing has become worth more or less; but what was taken may have come back.
-            let lookups = self.lookups.total().lookups;
-            if is_wanted || lookups != last_lookups || self.pool_room_bytes() > 0 {
-                self.settle();
-            }
-            last_us = clock.now_us();
-            (last_lookups, took_us) = (lookups, last_us.saturating_sub(now_us));
-        }
-    }
-
-    fn wait_for_memory_work(&self) {
-        let state = lock(&self.background.state);
-        if !state.shutdown {
-            let wait = std::time::Duration::from_micros(survey::WINDOW_US / 16);
-            drop(self.background.memory_wake.wait_timeout(state, wait));
-        }
     }
 
     /// What a search costs now that a filter could have spared.

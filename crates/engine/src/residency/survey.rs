@@ -192,7 +192,7 @@ fn per_second(window: Window) -> f64 {
 /// come to all keys alike, so that a few samples do not decide and a table without any counts for something. The table
 /// has the share `of_run` of its run's entries, and `of_tree` of all.
 fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FileProbes {
-    let found_share = if window.lookups > 0.0 { (window.found / window.lookups).min(1.0) } else { 0.5 };
+    let found_share = window.found_share();
     let found = PRIOR_LOOKUPS * found_share * of_tree;
     // Whoever finds its key above does not come this far; how many do is not known, so half of them.
     let empty = (PRIOR_LOOKUPS * of_run - found).max(0.0) * (1.0 - found_share / 2.0);

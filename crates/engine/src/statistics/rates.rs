@@ -102,6 +102,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// The part of lookups that a table answered; half of them before the first.
+    pub fn found_share(self) -> f64 {
+        if self.lookups > 0.0 { (self.found / self.lookups).min(1.0) } else { 0.5 }
+    }
+
     /// With so many more sampled lookups, `found` of which found something, by now.
     #[must_use]
     pub fn next(self, lookups: f64, found: f64, now_us: u64) -> Self {

@@ -164,7 +164,7 @@ Not equal, whatever the tables say:
 - Shamba is read with level 0 drained, as it leaves it at rest; RocksDB keeps up to three files there. `rocksdb-compacted` is one \
 run, whose merge is in its fill's time until rest.
 - LevelDB maps its first 1,000 open tables: the budget binds nothing of them. It verifies no checksums (its default).
-- fjall's cache goes without two write buffers at all times; others lend them to the cache.
+- fjall's cache goes without two write buffers at all times; others lend them to the cache. It reads an index whole: with keys of 512 B its indexes are larger than its cache, and a lookup reads up to a megabyte.
 - LMDB has no budget. Without `NO_SYNC` a commit that syncs waits twice; here it waits once, for `mdb_env_sync`.
 - RocksDB's cache is HyperClockCache, which it recommends.
 - Past the page cache: each engine's options say how many of its open files the system really lets past it.

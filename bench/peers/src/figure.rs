@@ -114,16 +114,19 @@ fn draw(
         }
     );
     let mut chart = ChartBuilder::on(&plot)
-        .caption(caption, ("sans-serif", 18))
+        .caption(caption, ("sans-serif", 22))
         .margin(12)
         .x_label_area_size(34)
-        .y_label_area_size(56)
+        .y_label_area_size(72)
         .build_cartesian_2d(0.0..width * workloads.len() as f64, (least..most).log_scale())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
         .disable_x_axis()
         .y_desc(format!("times {base}"))
+        .y_labels(16)
+        .label_style(("sans-serif", 16))
+        .axis_desc_style(("sans-serif", 18))
         .y_label_formatter(&|ratio| if *ratio < 1.0 { format!("{ratio:.2}") } else { format!("{ratio:.1}") })
         .draw()?;
     let left = |bar: &Bar| {
@@ -144,16 +147,16 @@ fn draw(
     chart.draw_series([PathElement::new(line, BLACK.stroke_width(1))])?;
     // Names in the middle of their groups, below the bars.
     let area = chart.plotting_area();
-    let style = ("sans-serif", 14).into_font().color(&BLACK);
+    let style = ("sans-serif", 16).into_font().color(&BLACK);
     for (place, workload) in workloads.iter().enumerate() {
         let (x, y) = area.map_coordinate(&((place as f64 + 0.5) * width, least));
         let text = workload.name();
-        root.draw(&Text::new(text, (x - 3 * text.len() as i32, y + 10), style.clone()))?;
+        root.draw(&Text::new(text, (x - 4 * text.len() as i32, y + 10), style.clone()))?;
     }
     for (place, engine) in engines.iter().enumerate() {
         let y = 50 + 24 * place as i32;
         legend.draw(&Rectangle::new([(8, y), (24, y + 14)], colour(*engine).filled()))?;
-        legend.draw(&Text::new(engine.name(), (32, y), ("sans-serif", 14).into_font().color(&BLACK)))?;
+        legend.draw(&Text::new(engine.name(), (32, y - 2), ("sans-serif", 16).into_font().color(&BLACK)))?;
     }
     root.present()?;
     Ok(true)

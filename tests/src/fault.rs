@@ -188,6 +188,8 @@ struct Life<'a> {
 pub struct Seen {
     /// Calls that were made to fail.
     pub faults: u64,
+    /// Which of the planned faults came, however often.
+    pub struck: usize,
     /// Engine calls that failed.
     pub failures: u64,
 }
@@ -228,7 +230,11 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
     }
     life.play(steps)?;
     let syncs = faults.iter().filter(|fault| life.has_struck_sync(**fault)).count() as u64;
-    let seen = Seen { faults: syncs + life.faulty.faults_injected(), failures: life.failures };
+    let seen = Seen {
+        faults: syncs + life.faulty.faults_injected(),
+        struck: life.struck(),
+        failures: life.failures,
+    };
     if seen.faults == 0 && !faults.is_empty() {
         return Ok(seen);
     }
@@ -397,6 +403,7 @@ impl<'a> Life<'a> {
         let must_resume =
             self.faults.iter().all(|fault| fault.is_full_disk()) && self.struck_where_space_returns();
         self.faulty.clear_rules();
+        self.sim.forget_single_sync_failures();
         let power_cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
         self.power_cut(&power_cut).map_err(|error| format!("after a power cut: {error}"))?;
 
@@ -429,17 +436,29 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// How many of the faults have come.
+    fn struck(&self) -> usize {
+        // Rules were added in the order of the faults; of a torn append the first says whether it came.
+        let mut rules = self.faulty.rules_struck().into_iter();
+        let has_come = |fault: &&Fault| match fault {
+            Fault::Fsync { .. } => self.has_struck_sync(**fault),
+            Fault::Torn { .. } => {
+                let came = rules.next().unwrap_or(false);
+                rules.next();
+                came
+            }
+            Fault::Call { .. } | Fault::Storm { .. } => rules.next().unwrap_or(false),
+        };
+        self.faults.iter().filter(has_come).count()
+    }
+
     /// Whether it is a sync that has failed.
     fn has_struck_sync(&self, fault: Fault) -> bool {
         matches!(fault, Fault::Fsync { nth, .. } if self.sim.sync_count() > self.syncs_before + nth)
     }
 
-    /// Whether a sync may still fail: all do, or the one that is to fail has not come.
     fn syncs_still_fail(&self) -> bool {
-        self.faults.iter().any(|fault| match fault {
-            Fault::Fsync { sticky, .. } => *sticky || !self.has_struck_sync(*fault),
-            _ => false,
-        })
+        self.faults.iter().any(|fault| matches!(fault, Fault::Fsync { sticky: true, .. }))
     }
 
     /// Whether the one call that failed is one that a full disk must not stop for good: an append to a file or the making

@@ -153,6 +153,7 @@ pub fn everything_at_once(vector: &Vector, seed: u64, rounds: u64) -> Tally {
         owned.into_iter().map(|owned| owned.expect("a writer does not panic")).collect::<Vec<_>>()
     });
     db.check_invariants().expect("the tree has its shape");
+    db.wait_idle().expect("wait_idle");
     let stats = db.stats();
     db.close().expect("close");
     let db = open(vector, &env);

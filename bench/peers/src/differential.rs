@@ -69,7 +69,10 @@ mod with_rocksdb {
             "differential",
             &format!("seeds {first} to {last}: Shamba, RocksDB and a sorted map agree"),
         );
-        tally.require(&minima(options.traces * options.ops));
+        // Of less it would be chance.
+        if options.traces * options.ops >= 20_000 {
+            tally.require(&minima(options.traces * options.ops));
+        }
         Ok(())
     }
 

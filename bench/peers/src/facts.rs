@@ -21,8 +21,8 @@ pub fn gather(dir: &Path) -> Vec<Stated> {
     vec![
         stated("processor", first("/proc/cpuinfo", "model name")),
         stated("cores", cores),
-        stated("memory", first("/proc/meminfo", "MemTotal")),
-        stated("system", format!("Linux {}", whole("/proc/sys/kernel/osrelease"))),
+        stated("memory", gib(&first("/proc/meminfo", "MemTotal"))),
+        stated("system", format!("Linux {}", release(&whole("/proc/sys/kernel/osrelease")))),
         stated("file system", file_system(dir)),
         stated("instructions", instructions()),
         stated("allocator", "the system's, for all engines"),
@@ -30,6 +30,17 @@ pub fn gather(dir: &Path) -> Vec<Stated> {
         stated("command", command.join(" ")),
         stated("unix time", seconds),
     ]
+}
+
+/// Kibibytes as the system tells them, in whole gibibytes.
+fn gib(memory: &str) -> String {
+    let kib = memory.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
+    kib.map_or_else(|| memory.to_owned(), |kib| format!("{} GiB", (kib + (1 << 19)) >> 20))
+}
+
+/// A kernel's major and minor number: what comes after them names a build of somebody's.
+fn release(kernel: &str) -> String {
+    kernel.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 /// The words of a command, folders of this machine left out: they say nothing to others.

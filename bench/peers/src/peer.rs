@@ -111,6 +111,11 @@ impl Engine {
         }
     }
 
+    /// Whether it reads files where the system maps them, without calls.
+    pub fn maps_files(self) -> bool {
+        matches!(self, Self::Lmdb | Self::Leveldb)
+    }
+
     /// Whether the memory budget means nothing to it, so that one row stands for all budgets.
     pub fn ignores_budget(self) -> bool {
         self == Self::Lmdb

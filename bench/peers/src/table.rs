@@ -90,11 +90,19 @@ impl Losses {
     /// The mark of Shamba's cell.
     fn mark(&mut self, all: &Gathered, at: Situation, workload: Workload, metric: Metric) -> String {
         let Some(ours) = all.spread(at, workload, Engine::Shamba, metric) else { return String::new() };
-        let others = all.engines.iter().copied().filter(|engine| *engine != Engine::Shamba);
+        if metric == Metric::DeviceRead && ours.median < DEVICE_NOISE_BYTES {
+            return String::new();
+        }
+        let is_compared = |engine: &Engine| {
+            *engine != Engine::Shamba && !(metric == Metric::CallRead && engine.maps_files())
+        };
+        let others = all.engines.iter().copied().filter(is_compared);
         let figures = others.filter_map(|engine| Some((engine, all.spread(at, workload, engine, metric)?)));
         let (winner, times) = match verdict(ours, figures) {
             Verdict::NotBeaten => return String::new(),
             Verdict::Alike(winner) => return format!(" ≈ {winner}"),
+            Verdict::Once(winner, times) if times.is_finite() => return format!(" ▽ {times:.2} × {winner}"),
+            Verdict::Once(winner, _) => return format!(" ▽ {winner}"),
             Verdict::Beaten(winner, times) => (winner, times),
         };
         let loss = Loss { at, workload, metric, winner };
@@ -118,7 +126,8 @@ impl Losses {
     fn legend(&self) -> String {
         let mut text = String::from(
             "Where another engine beats Shamba, its cell says which, how many times, and why (▼ and the reason's number); `≈` where \
-             the spreads overlap or the loss is below 3 %. A figure of one repetition has no spread, and no mark.\n\n",
+             the spreads overlap or the loss is below 3 %. Of one repetition nobody knows the spread: ▽ says who was better then, \
+             and by how much.\n\n",
         );
         for (number, reason) in &self.used {
             let _ = writeln!(text, "- ▼{number}: {reason}");
@@ -131,6 +140,9 @@ impl Losses {
     }
 }
 
+/// Fewer bytes of the device an operation than this are chance.
+const DEVICE_NOISE_BYTES: f64 = 1024.0;
+
 /// What is to be said of a figure of ours beside others'.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Verdict {
@@ -139,18 +151,20 @@ enum Verdict {
     Alike(Engine),
     /// The best of those that are clearly better, and how many times.
     Beaten(Engine, f64),
+    /// The best of those that are better by more than noise, where there is only one repetition of something.
+    Once(Engine, f64),
 }
 
 /// One engine with a wide spread must not hide another that is clearly better, so all are asked, not the best alone.
 fn verdict(ours: Spread, others: impl Iterator<Item = (Engine, Spread)>) -> Verdict {
-    let repeated = |spread: Spread| spread.count > 1;
-    let mut better: Vec<(Engine, Spread)> = others
-        .filter(|(_, theirs)| repeated(ours) && repeated(*theirs) && theirs.median < ours.median)
-        .collect();
+    let mut better: Vec<(Engine, Spread)> =
+        others.filter(|(_, theirs)| theirs.median < ours.median).collect();
     better.sort_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
     let times = |theirs: Spread| ours.median / theirs.median;
+    let is_once = |theirs: Spread| ours.count == 1 || theirs.count == 1;
     let is_clear = |theirs: Spread| !ours.overlaps(theirs) && times(theirs) >= NOISE;
     match better.iter().find(|(_, theirs)| is_clear(*theirs)) {
+        Some((engine, theirs)) if is_once(*theirs) => Verdict::Once(*engine, times(*theirs)),
         Some((engine, theirs)) => Verdict::Beaten(*engine, times(*theirs)),
         None => better.first().map_or(Verdict::NotBeaten, |(engine, _)| Verdict::Alike(*engine)),
     }
@@ -161,13 +175,17 @@ const NOT_EQUAL: &str = "\
 Not equal, whatever the tables say:
 
 - Time is that inside calls: what a put leaves to the background is in the table of time until rest, in CPU and in bytes.
+- Through the page cache a block that an engine's own cache lacks is a system call; the device is read only for what the system's \
+cache lacks, too, which a machine with more memory than data never does.
 - Shamba is read with level 0 drained, as it leaves it at rest; RocksDB keeps up to three files there. `rocksdb-compacted` is one \
-run, whose merge is in its fill's time until rest.
+run until the first puts; its merge is in its fill's time until rest.
+- LMDB's and redb's fills commit a thousand puts at a time: the time of one is its share.
 - LevelDB maps its first 1,000 open tables: the budget binds nothing of them. It verifies no checksums (its default).
-- fjall's cache goes without two write buffers at all times; others lend them to the cache. It reads an index whole: with keys of 512 B its indexes are larger than its cache, and a lookup reads up to a megabyte.
+- fjall's cache goes without two write buffers at all times; others lend them to the cache. It reads an index whole: with keys of \
+512 B its indexes are larger than its cache, and a lookup reads up to a megabyte.
 - LMDB has no budget. Without `NO_SYNC` a commit that syncs waits twice; here it waits once, for `mdb_env_sync`.
 - RocksDB's cache is HyperClockCache, which it recommends.
-- Past the page cache: each engine's options say how many of its open files the system really lets past it.
+- Where files are read past the page cache, each engine's options say of how many the system really allows it.
 
 ";
 
@@ -328,6 +346,6 @@ mod tests {
         assert_eq!(said(&[(Engine::Redb, of(98.0, 97.5, 98.5))]), Verdict::Alike(Engine::Redb));
         assert_eq!(said(&[(Engine::Redb, of(120.0, 110.0, 130.0))]), Verdict::NotBeaten);
         let once = Spread { count: 1, ..clear.1 };
-        assert_eq!(said(&[(Engine::Leveldb, once)]), Verdict::NotBeaten);
+        assert_eq!(said(&[(Engine::Leveldb, once)]), Verdict::Once(Engine::Leveldb, 1.25));
     }
 }

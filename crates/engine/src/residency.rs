@@ -8,8 +8,8 @@
 //! 2. lets go of what the plan leaves out, and publishes views without it;
 //! 3. reads what the plan adds, as long as there is room, and publishes that.
 //!
-//! It comes after every install, about once a second while lookups go on and sooner when they turn ([`worker`]), and, with nothing but its
-//! first two steps, whenever somebody needs memory that the block cache cannot give ([`Core::shed`]). Tables that are opened
+//! It comes after every install, about once a second while lookups go on and sooner when they turn ([`worker`]), and,
+//! with nothing but its first two steps, whenever somebody needs memory that the block cache cannot give ([`Core::shed`]). Tables that are opened
 //! while there is room hold everything at once ([`Core::hold_early`]).
 //!
 //! Lookups never wait for any of it: a view says what is held, and does not change.

@@ -49,6 +49,7 @@ impl<'a> Question<'a> {
     /// as where nobody had computed one before. `asked` is what it was made of, and both are the same.
     #[inline(always)]
     pub fn asked_by(self, asked: KeyDigest, anew: KeyDigest) -> Self {
+        debug_assert_eq!(asked, anew, "of one key");
         // The difference is nothing, which neither compiler nor processor can know before they have both.
         Self { probe: self.probe ^ (asked.raw() ^ anew.raw()) as u32, ..self }
     }

@@ -218,7 +218,10 @@ fn no_key_is_denied_beside_merges_on_threads() {
                 let (db, written, made) = (&db, &written, &made);
                 scope.spawn(move || {
                     let mut rng = Rng::with_seed(mixed(17, reader));
-                    while written.load(Ordering::Acquire) < 20_000 {
+                    let mut own = 0;
+                    // Also where the writer is done before this thread has its turn.
+                    while written.load(Ordering::Acquire) < 20_000 || own < 500 {
+                        own += 1;
                         let there = written.load(Ordering::Acquire);
                         let number = rng.u64(..there + 100);
                         let found = db.contains_key(mixed(3, number).to_be_bytes()).expect("lookup");

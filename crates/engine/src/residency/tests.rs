@@ -145,3 +145,46 @@ fn the_share_of_blocks_that_are_read_follows_the_last_windows() {
     (0..3).for_each(|_| core.note_blocks(1_000, 0));
     assert!(core.read_share() > 0.85, "{}", core.read_share());
 }
+
+#[test]
+fn filters_come_back_as_soon_as_lookups_turn() {
+    const KEYS: u32 = 12_000;
+    let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let builder = || {
+        Db::builder("/db")
+            .env(env.clone())
+            .auto_compaction(false)
+            .write_buffer(8 << 20)
+            .info_log(false)
+            .bits_per_key(3.0)
+    };
+    let db = builder().open().expect("open");
+    (0..KEYS).for_each(|number| db.put(key(number), [1; 100]).expect("put"));
+    db.flush().expect("flushed");
+    let [reader] = &readers(&db)[..] else { panic!("one table") };
+    // Room for the filter or for the index: what is worth more comes first.
+    let filter_bytes = super::survey::filter_bytes(reader);
+    let index_bytes = super::survey::whole_bytes(reader) - filter_bytes;
+    let room_bytes = filter_bytes.max(index_bytes) + reader.index_base_bytes();
+    db.close().expect("close");
+
+    let db = builder().resident_limit(room_bytes).open().expect("open");
+    let core = db.core();
+    let lookups = |from: u32, count: u32| {
+        for number in 0..count {
+            let is_found = db.contains_key(key(from + number % KEYS)).expect("a lookup");
+            assert_eq!(is_found, from == 0);
+        }
+    };
+    let absent = || readers(&db)[0].filter().expect("a filter").absent_slices();
+    let now_us = core.env.clock.now_us() + super::survey::WINDOW_US;
+    let mut worker = super::worker::MemoryWorker::new(core, now_us);
+    lookups(0, 200_000);
+    worker.look(core, now_us + super::survey::WINDOW_US);
+    let absent_before = absent();
+    assert!(absent_before > 0, "one run, and every key is there: the index comes first");
+    lookups(KEYS, 1_000_000);
+    worker.look(core, now_us + super::survey::WINDOW_US + super::survey::WINDOW_US / 16);
+    assert!(absent() < absent_before, "not only when the window is over");
+}

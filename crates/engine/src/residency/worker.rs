@@ -1,15 +1,18 @@
 //! The memory worker: when memory is looked at again.
 //!
-//! Once in a window while lookups go on; soon after an install; and at once when lookups *turn*: when the share of them that find
-//! their key, by which the last plan was made, is another now. Filters are worth much to lookups of absent keys and nothing to others in a
-//! tree of one run, so a plan for the ones is bad for the others, and a window of a second is a million lookups.
+//! Once in a window while lookups go on; soon after an install; and at once when lookups *turn*: when the share of
+//! them that find their key is another than the one that the last plan was made for. In a tree of one run filters are
+//! worth much to lookups of absent keys and nothing to others, and a window of a second is a million lookups.
 //!
 //! Not here: what a settlement does ([`super`]).
 
 use std::sync::atomic::Ordering;
 
+use shamba_key::SeqNo;
+
 use super::survey::WINDOW_US;
 use crate::core::{Core, lock};
+use crate::statistics::Window;
 
 /// The worker looks up so often in a window.
 const LOOKS_PER_WINDOW: u64 = 16;
@@ -22,59 +25,109 @@ const TIME_PART: u64 = 16;
 /// Lookups have turned when this part of them more, or less, find their key: a filter spares a search a hundred times as long as its probe.
 const TURNED_PART: f64 = 1.0 / 64.0;
 
-/// Whether lookups have turned in any keyspace: of those of `planned` this part found their key, of those of `now` that part.
+/// Of the lookups of a keyspace of late.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// The part that found its key.
+    share: f64,
+    /// How many samples say so.
+    samples: f64,
+}
+
+/// Whether lookups have turned in any keyspace since `planned`, by more than what so many samples scatter.
 /// Where keyspaces came or went an install says so.
-fn have_turned(planned: &[f64], now: &[f64]) -> bool {
-    let far = |(planned, now): (&f64, &f64)| (planned - now).abs() >= TURNED_PART;
+fn have_turned(planned: &[Found], now: &[Found]) -> bool {
+    let far = |(planned, now): (&Found, &Found)| {
+        // Two standard deviations of a share, at most.
+        let scatter = 1.0 / planned.samples.min(now.samples).max(1.0).sqrt();
+        (planned.share - now.share).abs() >= TURNED_PART.max(scatter)
+    };
     planned.len() == now.len() && planned.iter().zip(now).any(far)
 }
 
+/// What the worker remembers from look to look.
+pub(super) struct MemoryWorker {
+    window_us: u64,
+    last_us: u64,
+    took_us: u64,
+    lookups: u64,
+    /// Read, and found in the cache.
+    blocks: (u64, u64),
+    slices: (u64, u64),
+    seq: SeqNo,
+    rest_windows: u32,
+    /// What the last plan was made for.
+    planned: Vec<Found>,
+}
+
+impl MemoryWorker {
+    pub fn new(core: &Core, now_us: u64) -> Self {
+        Self {
+            window_us: now_us,
+            last_us: 0,
+            took_us: 0,
+            lookups: 0,
+            blocks: (0, 0),
+            slices: (0, 0),
+            seq: core.visible(),
+            rest_windows: 0,
+            planned: core.found_lately(now_us),
+        }
+    }
+
+    /// Settles if somebody wants it, if lookups have turned, or if it is time.
+    pub fn look(&mut self, core: &Core, now_us: u64) {
+        let is_due = now_us.saturating_sub(self.window_us) >= WINDOW_US;
+        let may_settle = now_us.saturating_sub(self.last_us) >= self.took_us * TIME_PART;
+        let found = core.found_lately(now_us);
+        let is_wanted = may_settle && (core.residency.take_wanted() || have_turned(&self.planned, &found));
+        if !(is_wanted || is_due) {
+            return;
+        }
+        if is_due {
+            self.end_window(core, now_us);
+        }
+        // Without lookups nothing has become worth more or less; but what was taken may have come back.
+        let lookups = core.lookups.total().lookups;
+        if is_wanted || lookups != self.lookups || core.pool_room_bytes() > 0 {
+            core.settle();
+            self.planned = found;
+        }
+        self.last_us = core.env.clock.now_us();
+        (self.lookups, self.took_us) = (lookups, self.last_us.saturating_sub(now_us));
+    }
+
+    fn end_window(&mut self, core: &Core, now_us: u64) {
+        self.window_us = now_us;
+        core.residency.fade_peak();
+        let total = core.lookups.total();
+        let since = |before: &mut (u64, u64), now: (u64, u64)| {
+            let before = std::mem::replace(before, now);
+            (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1))
+        };
+        let (reads, hits) = since(&mut self.blocks, (total.data_reads, total.cache_hits));
+        core.residency.note_blocks(reads, hits);
+        let (reads, hits) = since(&mut self.slices, (total.filter_reads, total.filter_hits));
+        core.residency.note_slices(reads, hits);
+        let seq = core.visible();
+        self.rest_windows = if seq == self.seq { self.rest_windows.saturating_add(1) } else { 0 };
+        self.seq = seq;
+        core.residency.writes_rest.store(self.rest_windows >= REST_WINDOWS, Ordering::Relaxed);
+        core.arbitrate(now_us);
+        if self.rest_windows > 0 && self.rest_windows % REFIT_WINDOWS == 0 {
+            core.want_refits();
+        }
+    }
+}
+
 impl Core {
-    /// Settles when somebody wants it, when lookups turn, and now and then.
+    /// Looks at memory now and then, and when somebody asks, until the database is closed.
     pub(crate) fn memory_worker(&self) {
         let clock = &self.env.clock;
-        let (mut last_us, mut window_us, mut took_us) = (0, clock.now_us(), 0);
-        let (mut last_lookups, mut last_blocks, mut last_slices) = (0, (0, 0), (0, 0));
-        let (mut last_seq, mut rest_windows): (_, u32) = (self.visible(), 0);
-        let mut planned = self.found_shares(window_us);
+        let mut worker = MemoryWorker::new(self, clock.now_us());
         while !self.is_stopping() {
             self.wait_for_memory_work();
-            let now_us = clock.now_us();
-            let is_due = now_us.saturating_sub(window_us) >= WINDOW_US;
-            let may_settle = now_us.saturating_sub(last_us) >= took_us * TIME_PART;
-            let shares = self.found_shares(now_us);
-            let is_wanted = may_settle && (self.residency.take_wanted() || have_turned(&planned, &shares));
-            if !(is_wanted || is_due) {
-                continue;
-            }
-            if is_due {
-                window_us = now_us;
-                self.residency.fade_peak();
-                let total = self.lookups.total();
-                let (reads, hits) = (total.data_reads, total.cache_hits);
-                let (reads_before, hits_before) = std::mem::replace(&mut last_blocks, (reads, hits));
-                self.residency
-                    .note_blocks(reads.saturating_sub(reads_before), hits.saturating_sub(hits_before));
-                let (reads, hits) = (total.filter_reads, total.filter_hits);
-                let (reads_before, hits_before) = std::mem::replace(&mut last_slices, (reads, hits));
-                self.residency
-                    .note_slices(reads.saturating_sub(reads_before), hits.saturating_sub(hits_before));
-                rest_windows = if self.visible() == last_seq { rest_windows.saturating_add(1) } else { 0 };
-                last_seq = self.visible();
-                self.residency.writes_rest.store(rest_windows >= REST_WINDOWS, Ordering::Relaxed);
-                self.arbitrate(now_us);
-                if rest_windows > 0 && rest_windows % REFIT_WINDOWS == 0 {
-                    self.want_refits();
-                }
-            }
-            // Without lookups nothing has become worth more or less; but what was taken may have come back.
-            let lookups = self.lookups.total().lookups;
-            if is_wanted || lookups != last_lookups || self.pool_room_bytes() > 0 {
-                self.settle();
-                planned = shares;
-            }
-            last_us = clock.now_us();
-            (last_lookups, took_us) = (lookups, last_us.saturating_sub(now_us));
+            worker.look(self, clock.now_us());
         }
     }
 
@@ -86,10 +139,11 @@ impl Core {
         }
     }
 
-    /// Of each keyspace, the part of lookups of late that found their key.
-    fn found_shares(&self, now_us: u64) -> Vec<f64> {
+    /// Of each keyspace, how lookups of late ended.
+    fn found_lately(&self, now_us: u64) -> Vec<Found> {
+        let of = |window: Window| Found { share: window.found_share(), samples: window.lookups };
         let keyspaces = self.keyspaces.load();
-        keyspaces.values().map(|keyspace| keyspace.statistics.window(now_us).found_share()).collect()
+        keyspaces.values().map(|keyspace| of(keyspace.statistics.window(now_us))).collect()
     }
 }
 
@@ -99,9 +153,15 @@ mod tests {
 
     #[test]
     fn lookups_turn_when_another_part_of_them_finds_its_key() {
-        assert!(!have_turned(&[], &[]));
-        assert!(!have_turned(&[1.0, 0.5], &[0.99, 0.5]));
-        assert!(have_turned(&[1.0, 0.5], &[0.9, 0.5]) && have_turned(&[1.0, 0.0], &[1.0, 0.1]));
-        assert!(!have_turned(&[1.0], &[0.0, 0.0]), "another install has asked by then");
+        let of = |shares: &[f64], samples| -> Vec<Found> {
+            shares.iter().map(|share| Found { share: *share, samples }).collect()
+        };
+        let turned =
+            |planned: &[f64], now: &[f64], samples| have_turned(&of(planned, samples), &of(now, samples));
+        assert!(!turned(&[], &[], 1e6));
+        assert!(!turned(&[1.0, 0.5], &[0.99, 0.5], 1e6));
+        assert!(turned(&[1.0, 0.5], &[0.9, 0.5], 1e6) && turned(&[1.0, 0.0], &[1.0, 0.1], 1e6));
+        assert!(!turned(&[0.5], &[0.6], 50.0) && turned(&[0.5], &[0.7], 50.0), "few samples scatter");
+        assert!(!turned(&[1.0], &[0.0, 0.0], 1e6), "another install has asked by then");
     }
 }

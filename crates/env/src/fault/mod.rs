@@ -309,6 +309,11 @@ impl FaultFs {
         self.state().calls
     }
 
+    /// Of each rule, in the order in which they were added, whether it has struck.
+    pub fn rules_struck(&self) -> Vec<bool> {
+        self.state().rules.iter().map(|active| active.struck).collect()
+    }
+
     /// Calls so far that a rule struck.
     pub fn faults_injected(&self) -> u64 {
         self.state().faults_injected

@@ -159,6 +159,11 @@ impl SimFs {
         self.state().sync_faults.push(SyncFault { nth, sticky: false, failure });
     }
 
+    /// Takes back what single syncs were to fail; those that fail from some sync on go on failing.
+    pub fn forget_single_sync_failures(&self) {
+        self.state().sync_faults.retain(|fault| fault.sticky);
+    }
+
     /// As [`SimFs::fail_sync`], for that sync and all after it.
     pub fn fail_syncs_from(&self, nth: u64, failure: FsyncFailure) {
         self.state().sync_faults.push(SyncFault { nth, sticky: true, failure });

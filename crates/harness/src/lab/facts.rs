@@ -33,6 +33,11 @@ pub struct Facts {
     pub day: String,
 }
 
+/// A kernel's major and minor number: what comes after them names a build of somebody's.
+fn release(kernel: &str) -> String {
+    kernel.trim().split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
 impl Facts {
     /// Of this machine, now, with trees below `dir`. What it does not tell is `unknown` or 0.
     pub fn here(dir: &Path) -> Self {
@@ -51,7 +56,7 @@ impl Facts {
             processor: of_line(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".to_owned()),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory_bytes: kib.unwrap_or(0) * 1024,
-            system: format!("{} {}", std::env::consts::OS, kernel.trim()).trim().to_owned(),
+            system: format!("{} {}", std::env::consts::OS, release(&kernel)).trim().to_owned(),
             file_system: file_system(dir),
             memory_read_ns: memory_read_ns().unwrap_or(0),
             day: humantime::format_rfc3339_seconds(SystemTime::now()).to_string().chars().take(10).collect(),

@@ -7,15 +7,19 @@
 //! visible. After a kill and reopen the acked ones are there, the rejected ones are not, and an unknown one
 //! is there as a whole or not at all. After a power cut what is there is a prefix that holds everything durable.
 
+mod script;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use fastrand::Rng;
 use shamba::env::{
     CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, Persistence, SimFs, Vfs,
 };
 use shamba::{Durability, ErrorKind, WriteOptions};
 
+pub use self::script::{Step, script};
+
+use self::script::marker;
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
 use crate::oracle::{Change, Oracle};
@@ -23,69 +27,6 @@ use crate::runner::HOME;
 use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
-
-/// One step of a script.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// A batch in which marker i is the i-th write's.
-    Write {
-        /// In order.
-        changes: Vec<Change>,
-        /// Durable when acknowledged.
-        sync: bool,
-    },
-    /// Memtables become tables.
-    Flush,
-    /// Everything is merged.
-    Compact,
-    /// The log is synced.
-    Sync,
-    /// Close and open.
-    Reopen,
-    /// Everything is read.
-    Read,
-}
-
-/// A script of a seed: writes of a small key space with everything else in between.
-pub fn script(seed: u64, writes: usize) -> Vec<Step> {
-    let mut rng = Rng::with_seed(seed);
-    let mut steps = Vec::new();
-    for write in 0..writes {
-        let mut changes =
-            vec![Change::Put { space: 0, key: marker(write), value: write.to_string().into_bytes() }];
-        for part in 0..rng.usize(1..4) {
-            let space = usize::from(rng.u8(..4) == 0);
-            let key = format!("k/{:02}", rng.u8(..24)).into_bytes();
-            changes.push(match rng.u8(..10) {
-                0 => Change::Delete { space, key },
-                1 => {
-                    let end = format!("k/{:02}", rng.u8(..24)).into_bytes();
-                    let span = (std::ops::Bound::Included(key), std::ops::Bound::Excluded(end));
-                    Change::DeleteRange { space, span }
-                }
-                _ => {
-                    let value = format!("{write}.{part}.{}", "v".repeat(rng.usize(..120))).into_bytes();
-                    Change::Put { space, key, value }
-                }
-            });
-        }
-        steps.push(Step::Write { changes, sync: rng.u8(..5) == 0 });
-        match rng.u8(..20) {
-            0 | 1 => steps.push(Step::Flush),
-            2 => steps.push(Step::Compact),
-            3 => steps.push(Step::Sync),
-            4 => steps.push(Step::Reopen),
-            5 | 6 => steps.push(Step::Read),
-            _ => {}
-        }
-    }
-    steps.extend([Step::Read, Step::Reopen, Step::Read]);
-    steps
-}
-
-fn marker(write: usize) -> Vec<u8> {
-    format!("m/{write:04}").into_bytes()
-}
 
 /// What fails.
 #[derive(Clone, Copy, Debug)]

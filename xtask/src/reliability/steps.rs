@@ -51,7 +51,7 @@ pub const STEPS: &[Step] = &[
     Step {
         name: "pairs",
         words: &["test", "--package", "shamba-tests", "--test", "suites", "pairs_of_faults"],
-        variables: &[("SHAMBA_FAULT_PAIRS", "150000")],
+        variables: &[("SHAMBA_FAULT_PAIRS", "240000")],
         is_of_ci: false,
     },
     Step {

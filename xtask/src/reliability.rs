@@ -1,7 +1,9 @@
 //! The table of what the suites reach: each measure, what it should be, and what this run came to.
 //!
-//! Suites leave their counts in a directory; here they are added up and held beside the targets. A suite that finds a violation
-//! fails, so a table that is printed has none. What is only run on demand has a column of its own, and is run with `--full`.
+//! Suites leave their counts in a directory, each step in a folder of its own; here they are added up and held beside the targets.
+//! Where two steps ran the same suite, the greater count is the suite's. A suite that finds a violation fails, so a table that
+//! is printed has none. What is only run on demand has a column of its own, and is run with `--full`; a step that is there to
+//! reach a target on demand has missed it if its own counts do not.
 //!
 //! Not here: what suites do (`tests/`), what the counts mean in words (`docs/reliability.md`).
 
@@ -9,13 +11,17 @@ mod rows;
 mod steps;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use self::rows::{ROWS, Row};
-use self::steps::{Ended, STEPS, Step, read_steps, step};
+use self::steps::{ENDED, Ended, STEPS, Step, read_steps, step};
 use crate::tidy;
 
+/// By suite, then by count.
 type Tallies = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// The counts of each step, and under an empty name those of runs that were no steps.
+type OfSteps = BTreeMap<String, Tallies>;
 
 /// Where the table is kept.
 const PAGE: &str = "docs/results/reliability.md";
@@ -50,14 +56,16 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         steps.iter().try_for_each(|step| step.run(&directory))?;
     }
-    let (tallies, ended) = (read(&directory)?, read_steps(&directory)?);
-    let page = page(&tallies, &ended);
+    let (of_steps, ended) = (read(&directory)?, read_steps(&directory)?);
+    let tallies = merged(&of_steps);
+    let page = page(&tallies, &of_steps, &ended);
     if has("--json") {
         println!("{}", json(&tallies, &ended));
     } else {
         println!("{page}");
     }
-    let violated: Vec<&str> = ended.iter().filter(|step| !step.is_well).map(|step| &step.name[..]).collect();
+    let violated: Vec<&str> =
+        ended.iter().filter(|step| !step.is_well()).map(|step| &step.name[..]).collect();
     if !violated.is_empty() {
         return Err(format!("violations: these did not end well: {}", violated.join(", ")));
     }
@@ -68,28 +76,33 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let missed: Vec<String> = ROWS
         .iter()
         // Of some steps alone what the others would reach is not asked.
-        .filter(|row| is_missed(row, &tallies) && !(only.is_some() && reached(row, &tallies).is_none()))
-        .map(|row| {
-            let count =
-                reached(row, &tallies).map_or_else(|| "not run".to_owned(), |count| count.to_string());
-            format!(
-                "{}: {count} of {}",
-                row.measure,
-                row.ci.max(if row.is_limit { row.on_demand } else { 0 })
-            )
-        })
+        .filter(|row| !(only.is_some() && reached(row, &tallies).is_none()))
+        .filter_map(|row| missed(row, &tallies, &of_steps))
         .collect();
     if missed.is_empty() { Ok(()) } else { Err(format!("their targets are missed: {}", missed.join("; "))) }
 }
 
+/// The counts below a directory: its own files are of runs that were no steps, its folders of steps.
+fn read(directory: &Path) -> Result<OfSteps, String> {
+    let mut of_steps = OfSteps::from([(String::new(), read_tallies(directory)?)]);
+    for step in STEPS {
+        let folder = directory.join(step.name);
+        if folder.is_dir() {
+            of_steps.insert(step.name.to_owned(), read_tallies(&folder)?);
+        }
+    }
+    Ok(of_steps)
+}
+
 /// One file a suite; one line a count.
-fn read(directory: &PathBuf) -> Result<Tallies, String> {
+fn read_tallies(directory: &Path) -> Result<Tallies, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut tallies = Tallies::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.is_dir() {
-            continue; // How steps ended.
+        let suite = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() || suite == ENDED {
+            continue;
         }
         let text = std::fs::read_to_string(&path).map_err(failed)?;
         let mut counts = BTreeMap::new();
@@ -99,10 +112,22 @@ fn read(directory: &PathBuf) -> Result<Tallies, String> {
             let count = count.parse().map_err(|_| format!("{}: {line:?}", path.display()))?;
             counts.insert(name.to_owned(), count);
         }
-        let suite = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         tallies.insert(suite, counts);
     }
     Ok(tallies)
+}
+
+/// The counts of all steps; of what two of them counted, the greater.
+fn merged(of_steps: &OfSteps) -> Tallies {
+    let mut all = Tallies::new();
+    for (suite, counts) in of_steps.values().flatten() {
+        let of_suite = all.entry(suite.clone()).or_default();
+        for (name, count) in counts {
+            let most = of_suite.entry(name.clone()).or_default();
+            *most = (*most).max(*count);
+        }
+    }
+    all
 }
 
 /// What was reached; none where nothing of it was run.
@@ -119,13 +144,23 @@ fn reached(row: &Row, tallies: &Tallies) -> Option<u64> {
     if row.is_limit { counts.into_iter().max() } else { counts.into_iter().reduce(|sum, count| sum + count) }
 }
 
-/// Whether less was reached than CI must, or more than may ever be.
-fn is_missed(row: &Row, tallies: &Tallies) -> bool {
-    match reached(row, tallies) {
-        Some(count) if row.is_limit => count > row.ci.max(row.on_demand),
-        Some(count) => count < row.ci,
-        None => row.ci > 0,
+/// What a row should have come to and did not, in words; none where it is well, or nobody was asked.
+fn missed(row: &Row, tallies: &Tallies, of_steps: &OfSteps) -> Option<String> {
+    let Row { measure, ci, on_demand, by, is_limit, .. } = row;
+    let count = match reached(row, tallies) {
+        Some(count) if *is_limit => {
+            let most = (*ci).max(*on_demand);
+            return (count > most).then(|| format!("{measure}: {count}, at most {most}"));
+        }
+        Some(count) => count,
+        None if *ci > 0 && !is_limit => return Some(format!("{measure}: not run, {ci} asked")),
+        None => 0,
+    };
+    if count < *ci {
+        return Some(format!("{measure}: {count} of {ci}"));
     }
+    let of_step = reached(row, of_steps.get(*by)?).unwrap_or(0);
+    (of_step < *on_demand).then(|| format!("{measure}: {of_step} of {on_demand} by {by}"))
 }
 
 fn grouped(count: u64) -> String {
@@ -142,10 +177,10 @@ fn grouped(count: u64) -> String {
 
 /// What is said of violations: of steps that were run, how many did not end well; a count that came otherwise says nothing of it.
 fn violations(ended: &[Ended]) -> Option<usize> {
-    (!ended.is_empty()).then(|| ended.iter().filter(|step| !step.is_well).count())
+    (!ended.is_empty()).then(|| ended.iter().filter(|step| !step.is_well()).count())
 }
 
-fn page(tallies: &Tallies, ended: &[Ended]) -> String {
+fn page(tallies: &Tallies, of_steps: &OfSteps, ended: &[Ended]) -> String {
     let violations = violations(ended).map_or_else(
         || "not known here, for these counts were left by runs of their own".to_owned(),
         |count| format!("{count} of the runs below did not end well"),
@@ -160,7 +195,7 @@ fn page(tallies: &Tallies, ended: &[Ended]) -> String {
         let asked = |target: u64| if target == 0 { "".to_owned() } else { grouped(target) };
         let reached = match reached(row, tallies) {
             None => "not run".to_owned(),
-            Some(count) if is_missed(row, tallies) => format!("**{}**", grouped(count)),
+            Some(count) if missed(row, tallies, of_steps).is_some() => format!("**{}**", grouped(count)),
             Some(count) => grouped(count),
         };
         out += &format!(
@@ -172,9 +207,9 @@ fn page(tallies: &Tallies, ended: &[Ended]) -> String {
         );
     }
     out += "\n| run | seconds | ended |\n|---|---:|---|\n";
-    for Ended { command, seconds, is_well, .. } in ended {
-        let how = if *is_well { "well" } else { "**not well**" };
-        out += &format!("| `{command}` | {seconds} | {how} |\n");
+    for step in ended {
+        let how = if step.is_well() { step.how.clone() } else { format!("**{}**", step.how) };
+        out += &format!("| `{}` | {} | {how} |\n", step.command, step.seconds);
     }
     out += "\n## All counts\n";
     for (suite, counts) in tallies {
@@ -231,13 +266,13 @@ mod tests {
             ("overload-16MiB", "max KiB resident beyond the budget", 20_000),
             ("overload-64MiB", "max KiB resident beyond the budget", 70_000),
         ]);
-        let ended = |is_well| Ended {
+        let ended = |how: &str| Ended {
             name: "kill".to_owned(),
             command: "cargo xtask kill".to_owned(),
             seconds: 5,
-            is_well,
+            how: how.to_owned(),
         };
-        let page = page(&tallies, &[ended(true), ended(false)]);
+        let page = page(&tallies, &OfSteps::new(), &[ended("well"), ended("not well")]);
         assert!(page.contains("Violations: 1 of"), "{page}");
         assert!(page.contains("| `cargo xtask kill` | 5 | **not well** |"), "{page}");
         assert!(page.contains("| 100,000 | 10,000,000 | 110,000 |"), "{page}");
@@ -248,5 +283,31 @@ mod tests {
         assert!(
             json(&tallies, &[]).contains(r#""measure":"operations against the oracle","ci_target":1000000"#)
         );
+    }
+    #[test]
+    fn of_a_suite_that_ran_twice_the_longer_run_counts_and_a_step_answers_for_its_own() {
+        let (short, long) =
+            (tallies(&[("fault-pairs", LIVES, 1_762)]), tallies(&[("fault-pairs", LIVES, 99_000)]));
+        let row = ROWS.iter().find(|row| row.measure == LIVES).expect("there");
+        let of = |steps: &[(&str, &Tallies)]| -> OfSteps {
+            steps.iter().map(|(name, tallies)| ((*name).to_owned(), (*tallies).clone())).collect()
+        };
+        let missed = |of_steps: OfSteps| missed(row, &merged(&of_steps), &of_steps);
+        assert_eq!(missed(of(&[("suites", &short)])), None, "the step was not run");
+        let both = of(&[("pairs", &long), ("suites", &short)]);
+        assert_eq!(merged(&both)["fault-pairs"][LIVES], 99_000);
+        assert_eq!(missed(both), Some("lives with two faults: 99000 of 100000 by pairs".to_owned()));
+        let elsewhere = of(&[("pairs", &Tallies::new()), ("suites", &long)]);
+        assert_eq!(missed(elsewhere), Some("lives with two faults: 0 of 100000 by pairs".to_owned()));
+        assert!(missed(of(&[])).is_some_and(|missed| missed.contains("not run")), "CI asks 1,000");
+    }
+
+    const LIVES: &str = "lives with two faults";
+
+    #[test]
+    fn every_step_that_a_row_names_is_there() {
+        for row in ROWS {
+            assert!(row.by.is_empty() || step(row.by).is_ok(), "{}", row.by);
+        }
     }
 }

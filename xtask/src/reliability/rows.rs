@@ -10,6 +10,8 @@ pub struct Row {
     pub ci: u64,
     /// At least so many on demand; 0: nothing more is asked.
     pub on_demand: u64,
+    /// The step that has to reach `on_demand` by itself, once it runs; empty: no step goes so far, and the figure is only shown.
+    pub by: &'static str,
     /// (suite, count): added up. A count that ends with a star is all that begin so.
     pub counts: &'static [(&'static str, &'static str)],
     /// Whether the targets are what may be reached at most, and the counts maxima, of which the greatest counts.
@@ -23,7 +25,14 @@ const fn row(
     on_demand: u64,
     counts: &'static [(&'static str, &'static str)],
 ) -> Row {
-    Row { number, measure, ci, on_demand, counts, is_limit: false }
+    Row { number, measure, ci, on_demand, by: "", counts, is_limit: false }
+}
+
+impl Row {
+    /// The row, with the step that has to reach its target on demand.
+    const fn by(self, step: &'static str) -> Self {
+        Self { by: step, ..self }
+    }
 }
 
 /// A row of which no more than `most` may be reached, in CI (`ci`) or on demand.
@@ -33,7 +42,7 @@ const fn limit(
     (ci, on_demand): (u64, u64),
     counts: &'static [(&'static str, &'static str)],
 ) -> Row {
-    Row { number, measure, ci, on_demand, counts, is_limit: true }
+    Row { number, measure, ci, on_demand, by: "", counts, is_limit: true }
 }
 
 pub const ROWS: &[Row] = &[
@@ -50,7 +59,8 @@ pub const ROWS: &[Row] = &[
         220,
         2_220,
         &[("crash", "short lives")],
-    ),
+    )
+    .by("crash-deep"),
     row(
         3,
         "crashes of recoveries (depth 2)",
@@ -64,8 +74,9 @@ pub const ROWS: &[Row] = &[
         0,
         1_000,
         &[("crash", "crashes of recoveries, three deep")],
-    ),
-    row(4, "lives with two faults", 1_000, 100_000, &[("fault-pairs", "lives with two faults")]),
+    )
+    .by("crash-deep"),
+    row(4, "lives with two faults", 1_000, 100_000, &[("fault-pairs", "lives with two faults")]).by("pairs"),
     row(
         4,
         "single-fault runs, every call that a script makes",
@@ -107,8 +118,9 @@ pub const ROWS: &[Row] = &[
         12,
         300,
         &[("kill-worker", "kills"), ("kill", "kills")],
-    ),
-    row(9, "system calls that failed or killed", 0, 500, &[("syscalls", "points reached")]),
+    )
+    .by("kill"),
+    row(9, "system calls that failed or killed", 0, 500, &[("syscalls", "points reached")]).by("syscalls"),
     row(10, "operations against the oracle", 1_000_000, 1_000_000_000, &[("model", "operations")]),
     row(10, "option vectors", 500, 0, &[("model", "vectors")]),
     row(
@@ -117,9 +129,11 @@ pub const ROWS: &[Row] = &[
         0,
         1_000_000,
         &[("differential", "operations")],
-    ),
+    )
+    .by("differential"),
     row(11, "metamorphic runs, 60 scripts under 8 vectors", 480, 0, &[("metamorphic", "runs")]),
-    row(11, "operations of these runs", 200_000, 2_400_000, &[("metamorphic", "operations")]),
+    row(11, "operations of these runs", 200_000, 2_400_000, &[("metamorphic", "operations")])
+        .by("metamorphic"),
     row(
         12,
         "operations beside one another, held to sums or to one order of all",
@@ -171,7 +185,7 @@ pub const ROWS: &[Row] = &[
         1_000_000_000,
         &[("fuzz", "executions, *"), ("fuzz-operations", "executions, *"), ("fuzz-guided", "executions, *")],
     ),
-    row(15, "planted defects killed", 0, 40, &[("planted", "killed")]),
+    row(15, "planted defects killed", 0, 40, &[("planted", "killed")]).by("planted"),
     limit(
         16,
         "KiB allocated at a time for hostile bytes, beyond their own size, at most",
@@ -207,5 +221,5 @@ pub const ROWS: &[Row] = &[
         (0, 1_000),
         &[("reopen", "max ms of each further 64 MiB of log")],
     ),
-    row(20, "seeds whose calls are equal twice", 20, 1_000, &[("determinism", "seeds")]),
+    row(20, "seeds whose calls are equal twice", 20, 1_000, &[("determinism", "seeds")]).by("seeds"),
 ];

@@ -1,6 +1,8 @@
 //! The commands that leave the counts, and how they ended.
 //!
-//! How each ended is kept beside the counts, so that a table can be made of runs of several days.
+//! Each leaves its counts in a folder of its own, which is emptied before it runs, with how it ended beside them: so a table can be
+//! made of runs of several days, and what a short run of a suite reached does not stand for what the long one should have.
+//! A step that leaves no count did not end well, whatever its status: a test that was renamed matches no filter any more.
 //!
 //! Not here: what they leave ([`super::rows`]).
 
@@ -89,11 +91,20 @@ pub struct Ended {
     pub name: String,
     pub command: String,
     pub seconds: u64,
-    pub is_well: bool,
+    pub how: String,
 }
 
-/// The folder of [`Ended`] steps, beside the counts.
-pub const STEPS_FOLDER: &str = "steps";
+impl Ended {
+    pub fn is_well(&self) -> bool {
+        self.how == WELL
+    }
+}
+
+/// How a step ends that found nothing, and left counts.
+const WELL: &str = "well";
+
+/// How a step ended, in its folder.
+pub const ENDED: &str = "ended";
 
 impl Step {
     pub fn command(&self) -> String {
@@ -104,17 +115,25 @@ impl Step {
     /// Runs it, and notes how it ended.
     pub fn run(&self, tallies: &Path) -> Result<(), String> {
         let begun = Instant::now();
+        let folder = tallies.join(self.name);
+        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => std::fs::create_dir_all(&folder).map_err(failed)?,
+        }
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let mut command = Command::new(cargo);
-        command.args(self.words).envs(self.variables.iter().copied()).env("SHAMBA_TALLIES", tallies);
+        command.args(self.words).envs(self.variables.iter().copied()).env("SHAMBA_TALLIES", &folder);
         let status = command.current_dir(tidy::root()).status();
         let status = status.map_err(|error| format!("cargo did not start: {error}"))?;
-        let (seconds, how) = (begun.elapsed().as_secs(), if status.success() { "well" } else { "not well" });
-        let folder = tallies.join(STEPS_FOLDER);
-        let path = folder.join(self.name);
-        let written = std::fs::create_dir_all(&folder)
-            .and_then(|()| std::fs::write(&path, format!("{}\t{seconds}\t{how}\n", self.command())));
-        written.map_err(|error| format!("{}: {error}", path.display()))
+        let has_counts = std::fs::read_dir(&folder).map_err(failed)?.next().is_some();
+        let how = match (status.success(), has_counts) {
+            (true, true) => WELL,
+            (true, false) => "without a count",
+            (false, _) => "not well",
+        };
+        let line = format!("{}\t{}\t{how}\n", self.command(), begun.elapsed().as_secs());
+        std::fs::write(folder.join(ENDED), line).map_err(failed)
     }
 }
 
@@ -122,7 +141,7 @@ impl Step {
 pub fn read_steps(directory: &Path) -> Result<Vec<Ended>, String> {
     let mut ended = Vec::new();
     for step in STEPS {
-        let path = directory.join(STEPS_FOLDER).join(step.name);
+        let path = directory.join(step.name).join(ENDED);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -135,7 +154,7 @@ pub fn read_steps(directory: &Path) -> Result<Vec<Ended>, String> {
             name: step.name.to_owned(),
             command: command.to_owned(),
             seconds: seconds.parse().map_err(|_| format!("{}: {text:?}", path.display()))?,
-            is_well: how == "well",
+            how: how.to_owned(),
         });
     }
     Ok(ended)

@@ -117,6 +117,8 @@ struct Life<'a> {
     written: Vec<(&'a [Change], Status)>,
     /// The first so many writes are durable, those of them that were acked.
     durable: usize,
+    /// Writes before the last open of which nobody could read yet whether they are there.
+    unsettled: Vec<usize>,
     failures: u64,
     /// How often it was opened.
     opens: u64,
@@ -157,6 +159,7 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
         spaces: None,
         written: Vec::new(),
         durable: 0,
+        unsettled: Vec::new(),
         failures: 0,
         opens: 0,
         syncs_before: 0,
@@ -219,6 +222,7 @@ impl<'a> Life<'a> {
         let env = Env { rng: Env::deterministic(self.env.vfs.clone(), self.opens).rng, ..self.env.clone() };
         let db = self.vector.builder(Path::new(HOME), &env).open()?;
         self.spaces = Some(Spaces::create(db)?);
+        self.unsettled = (0..self.written.len()).collect();
         Ok(())
     }
 
@@ -301,7 +305,12 @@ impl<'a> Life<'a> {
 
     /// What can be read is what was acked; a read may fail instead while faults go on.
     fn read(&mut self) -> Result<(), String> {
+        self.settle()?;
         let Some(spaces) = &self.spaces else { return Ok(()) };
+        if !self.unsettled.is_empty() {
+            // What should be there is not known before a read of it succeeds.
+            return Ok(());
+        }
         let oracle = self.state_of(|_, status| status == Status::Acked);
         match spaces.dump() {
             Ok(state) => compare::same_state(&state, &oracle.state(oracle.issued()))?,
@@ -319,12 +328,18 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// After a reopen in the script: a write of unknown outcome is now there or gone.
+    /// After an open: a write of unknown outcome is now there or gone. Where the read that asks fails, it is asked again before
+    /// the next one that is compared.
     fn settle(&mut self) -> Result<(), String> {
         let Some(spaces) = &self.spaces else { return Ok(()) };
-        let loses_bytes = self.loses_bytes();
-        for (at, (_, status)) in self.written.iter_mut().enumerate() {
-            let Ok(found) = spaces.db.contains_key(marker(at)) else { continue };
+        let loses_bytes = self.faults.iter().any(|fault| fault.loses_bytes());
+        for at in std::mem::take(&mut self.unsettled) {
+            let Ok(found) = spaces.db.contains_key(marker(at)) else {
+                self.failures += 1;
+                self.unsettled.push(at);
+                continue;
+            };
+            let status = &mut self.written[at].1;
             *status = match (*status, found) {
                 (Status::Unknown, true) => Status::Acked,
                 (Status::Unknown, false) => Status::Rejected,
@@ -363,6 +378,9 @@ impl<'a> Life<'a> {
         }
         self.open().map_err(|error| format!("reopen after the fault is gone: {}: {error}", error.kind()))?;
         self.settle().map_err(|error| format!("after a kill: {error}"))?;
+        if let Some(at) = self.unsettled.first() {
+            return Err(format!("after a kill: nothing fails any more, and write {at} cannot be read"));
+        }
         self.holds_exactly_acked().map_err(|error| format!("after a kill: {error}"))?;
         let spaces = self.spaces.as_ref().ok_or("not open")?;
         spaces.db.put_with("m/last", "1", &synced()).map_err(failed("a write after the reopen"))?;

@@ -16,7 +16,7 @@ use crate::book::Dataset;
 use crate::child::Task;
 use crate::facts;
 use crate::gathered;
-use crate::peer::{Compression, Engine, Io, Result, stated};
+use crate::peer::{Compression, Engine, Io, Result, Stated, stated};
 use crate::result::{self, Line, Situation};
 use crate::workload::Workload;
 
@@ -54,6 +54,14 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether it measures there.
+    fn has(&self, at: Situation) -> bool {
+        self.datasets.contains(&at.dataset)
+            && self.budgets.contains(&at.budget_bytes)
+            && self.ios.contains(&at.io)
+            && self.compression == at.compression
+    }
+
     /// What decides the answers: runs that differ in it were not asked the same. Ways of reading are of it, for each asks what the one
     /// before has left.
     fn requests(&self) -> String {
@@ -78,11 +86,7 @@ pub fn run(plan: &Plan) -> Result<PathBuf> {
     let mut facts = facts::gather(&plan.dir);
     facts.push(stated("requests", plan.requests()));
     let before = if plan.adds { result::read(&file)? } else { Vec::new() };
-    for line in &before {
-        if let Line::Facts { facts: before } = line {
-            gathered::check_same(before, &facts)?;
-        }
-    }
+    check_addition(plan, &before, &facts)?;
     let mut kept = Kept::open(&file, plan.adds)?;
     kept.know(before);
     kept.keep(&Line::Facts { facts })?;
@@ -102,6 +106,22 @@ pub fn run(plan: &Plan) -> Result<PathBuf> {
         0 => Ok(file),
         count => Err(format!("{count} processes failed; the rest is in {}", file.display())),
     }
+}
+
+/// Whether the plan's rows may stand beside those that are there: told before anything is measured.
+fn check_addition(plan: &Plan, before: &[Line], facts: &[Stated]) -> Result<()> {
+    let mut of_rows: &[Stated] = &[];
+    for line in before {
+        match line {
+            Line::Facts { facts: before } => {
+                gathered::check_machine(before, facts)?;
+                of_rows = before;
+            }
+            Line::Row(row) if plan.has(row.at) => gathered::check_situation(of_rows, facts)?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn of_engine(

@@ -10,6 +10,7 @@ use plotters::prelude::*;
 use crate::gathered::{Gathered, Metric, Spread};
 use crate::peer::{Engine, Result};
 use crate::result::Situation;
+use crate::table::situation;
 use crate::workload::Workload;
 
 const SIZE: (u32, u32) = (1400, 560);
@@ -42,14 +43,7 @@ pub fn draw_all(all: &Gathered, out: &Path) -> Result<Vec<String>> {
     let mut drawn = Vec::new();
     for at in &all.situations {
         for metric in [Metric::Time, Metric::Cpu] {
-            let name = format!(
-                "{}-{}mib-{}-{}-{}.svg",
-                at.dataset,
-                at.budget_bytes >> 20,
-                at.io.name(),
-                at.compression.name(),
-                metric.name()
-            );
+            let name = format!("{}-{}.svg", at.file_name(), metric.name());
             let path = out.join(&name);
             let failed = |error| format!("{}: {error}", path.display());
             if draw(all, *at, metric, &path).map_err(failed)? {
@@ -103,11 +97,8 @@ fn draw(
     root.fill(&WHITE)?;
     let (plot, legend) = root.split_horizontally(SIZE.0 - 190);
     let caption = format!(
-        "{}, budget {} MiB, {}, compression {}: {}",
-        at.dataset,
-        at.budget_bytes >> 20,
-        at.io.name(),
-        at.compression.name(),
+        "{}: {}",
+        situation(at),
         match metric {
             Metric::Cpu => format!("{base}'s CPU time, divided by each engine's"),
             _ => format!("times as fast as {base}"),

@@ -1,7 +1,8 @@
 //! Rows put together: of each workload of each engine the median of its repetitions, with the least and the most.
 //!
-//! Several runs may have added to one file, each after a line with its facts: on one machine, of one build, and no row twice. Otherwise medians
-//! would be over what is not the same.
+//! Several runs may have added to one file, each after a line with its facts: on one machine, those of a situation of one build that was
+//! asked the same, and no row twice. Otherwise medians would be over what is not the same. Situations may be of several builds: a
+//! table of all of them takes nights, and each says of which it is.
 //!
 //! Not here: how that is shown ([`crate::table`], [`crate::figure`]).
 
@@ -164,28 +165,77 @@ impl Spread {
     }
 }
 
-/// The facts in which runs may differ whose rows stand in one table.
-const OF_A_RUN: [&str; 2] = ["command", "unix time"];
+/// The facts in which runs may differ whose rows stand in one cell.
+const OF_A_RUN: [&str; 3] = ["command", "day", "unix time"];
+/// Those in which runs may differ whose rows stand in one table.
+const OF_A_SITUATION: [&str; 2] = ["commit", "requests"];
 
-/// Whether rows of runs with these facts may stand in one table.
-///
-/// # Errors
-/// Where not, with the fact.
-pub fn check_same(before: &[Stated], now: &[Stated]) -> Result<()> {
-    let value = |facts: &[Stated], name: &str| {
-        facts
-            .iter()
-            .find(|fact| fact.0 == name)
-            .map_or_else(|| "not stated".to_owned(), |fact| fact.1.clone())
-    };
-    let names = before.iter().chain(now).map(|fact| fact.0.as_str());
-    for name in names.filter(|name| !OF_A_RUN.contains(name)) {
+/// The value of a fact.
+fn value<'a>(facts: &'a [Stated], name: &str) -> &'a str {
+    facts.iter().find(|fact| fact.0 == name).map_or("not stated", |fact| fact.1.as_str())
+}
+
+/// Whether these facts are the same in both.
+fn check_facts<'a>(
+    names: impl Iterator<Item = &'a str>,
+    before: &[Stated],
+    now: &[Stated],
+    place: &str,
+) -> Result<()> {
+    for name in names {
         let (before, now) = (value(before, name), value(now, name));
         if before != now {
-            return Err(format!("runs that cannot stand in one table: {name} was {before:?} and is {now:?}"));
+            return Err(format!(
+                "runs that cannot stand in one {place}: {name} was {before:?} and is {now:?}"
+            ));
         }
     }
     Ok(())
+}
+
+/// Whether rows of runs with these facts may stand in one table: the machine is the same.
+///
+/// # Errors
+/// Where not, with the fact.
+pub fn check_machine(before: &[Stated], now: &[Stated]) -> Result<()> {
+    let names = before.iter().chain(now).map(|fact| fact.0.as_str());
+    let of_machine = names.filter(|name| !OF_A_RUN.contains(name) && !OF_A_SITUATION.contains(name));
+    check_facts(of_machine, before, now, "table")
+}
+
+/// Whether rows of runs with these facts may stand in one cell: the build is the same, and what it was asked.
+///
+/// # Errors
+/// Where not, with the fact.
+pub fn check_situation(before: &[Stated], now: &[Stated]) -> Result<()> {
+    check_facts(OF_A_SITUATION.into_iter(), before, now, "cell")
+}
+
+/// The runs that measured a situation.
+pub struct Runs {
+    pub at: Situation,
+    /// Of the first of them.
+    facts: Vec<Stated>,
+    /// On which days, and by which commands.
+    days: Vec<String>,
+    commands: Vec<String>,
+}
+
+impl Runs {
+    /// The commit that was built.
+    pub fn commit(&self) -> &str {
+        value(&self.facts, "commit")
+    }
+
+    /// What was asked.
+    pub fn requests(&self) -> &str {
+        value(&self.facts, "requests")
+    }
+
+    /// When.
+    pub fn days(&self) -> String {
+        self.days.join(", ")
+    }
 }
 
 /// A process that failed, and was not made up for by a later run.
@@ -200,10 +250,12 @@ pub struct Failure {
 /// All lines, sorted out.
 #[derive(Default)]
 pub struct Gathered {
-    /// Of the first run, and of others what differs.
+    /// Of the machine.
     pub facts: Vec<Stated>,
-    /// Situations, as they came.
+    /// Situations, in the order of tables.
     pub situations: Vec<Situation>,
+    /// Who measured each.
+    pub runs: Vec<Runs>,
     /// Engines, in the order of tables.
     pub engines: Vec<Engine>,
     /// What each engine was opened with: where first seen, version, options.
@@ -224,23 +276,17 @@ impl Gathered {
     /// Sorts lines out.
     ///
     /// # Errors
-    /// Runs of other machines or builds than the first; a row that was measured twice.
+    /// Runs of another machine than the first, of a situation those of another build; a row that was measured twice.
     pub fn of(lines: Vec<Line>) -> Result<Self> {
         let mut all = Self::default();
-        let mut first: Option<Vec<Stated>> = None;
+        // Of the first run, and of the one whose rows come.
+        let (mut first, mut now): (Option<Vec<Stated>>, Vec<Stated>) = (None, Vec::new());
         for line in lines {
             match line {
-                Line::Facts { facts } => match &first {
-                    None => {
-                        all.facts.clone_from(&facts);
-                        first = Some(facts);
-                    }
-                    Some(first) => {
-                        check_same(first, &facts)?;
-                        all.facts
-                            .extend(facts.into_iter().filter(|fact| OF_A_RUN.contains(&fact.0.as_str())));
-                    }
-                },
+                Line::Facts { facts } => {
+                    check_machine(first.get_or_insert_with(|| facts.clone()), &facts)?;
+                    now = facts;
+                }
                 Line::Options { at, engine, version, options } => {
                     if !all.options.iter().any(|(seen, of, ..)| (*seen, *of) == (at, engine)) {
                         all.options.push((at, engine, version, options));
@@ -259,6 +305,7 @@ impl Gathered {
                     if all.rows.iter().any(|known| cell(known) == cell(&row) && known.repeat == row.repeat) {
                         return Err(format!("{} was measured twice", name_of(&row)));
                     }
+                    all.note_run(row.at, &now)?;
                     all.failures.retain(|failure| {
                         (failure.at, failure.engine, failure.repeat) != (row.at, row.engine, row.repeat)
                             || !failure.workloads.contains(&row.workload)
@@ -267,6 +314,10 @@ impl Gathered {
                 }
             }
         }
+        all.facts = first.unwrap_or_default();
+        all.facts.retain(|fact| {
+            !OF_A_RUN.contains(&fact.0.as_str()) && !OF_A_SITUATION.contains(&fact.0.as_str())
+        });
         all.engines = Engine::ALL
             .into_iter()
             .filter(|engine| all.rows.iter().any(|row| row.engine == *engine))
@@ -277,6 +328,35 @@ impl Gathered {
             (set.key_bytes, set.items, is_compressed, at.io == Io::Direct, at.budget_bytes)
         });
         Ok(all)
+    }
+
+    /// A run with these facts has measured there.
+    fn note_run(&mut self, at: Situation, facts: &[Stated]) -> Result<()> {
+        let place = self.runs.iter().position(|runs| runs.at == at).unwrap_or_else(|| {
+            let facts = facts.to_vec();
+            self.runs.push(Runs { at, facts, days: Vec::new(), commands: Vec::new() });
+            self.runs.len() - 1
+        });
+        let runs = &mut self.runs[place];
+        check_situation(&runs.facts, facts)?;
+        for (known, name) in [(&mut runs.days, "day"), (&mut runs.commands, "command")] {
+            let value = value(facts, name).to_owned();
+            if !known.contains(&value) {
+                known.push(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The commands by which all of it was measured.
+    pub fn commands(&self) -> Vec<&str> {
+        let mut commands: Vec<&str> = Vec::new();
+        for command in self.runs.iter().flat_map(|runs| &runs.commands) {
+            if !commands.contains(&command.as_str()) {
+                commands.push(command);
+            }
+        }
+        commands
     }
 
     /// The figures of a workload; those of an engine without a budget stand for every budget.
@@ -301,10 +381,10 @@ impl Gathered {
         Spread::of(rows.filter_map(|row| metric.of(row)).collect())
     }
 
-    /// Repetitions of the figure that has the fewest, and of the one that has the most.
-    pub fn repeats(&self) -> (usize, usize) {
+    /// Repetitions of the figure that has the fewest, and of the one that has the most; of one situation, or of all.
+    pub fn repeats(&self, at: Option<Situation>) -> (usize, usize) {
         let count = |row: &Row| self.rows.iter().filter(|other| cell(other) == cell(row)).count();
-        let counts = || self.rows.iter().map(count);
+        let counts = || self.rows.iter().filter(|row| at.is_none_or(|at| row.at == at)).map(count);
         (counts().min().unwrap_or(0), counts().max().unwrap_or(0))
     }
 
@@ -400,10 +480,22 @@ mod tests {
         let (ours, theirs) = (row(Engine::Shamba, 0, 1.0), row(Engine::Redb, 0, 2.0));
         let lines = vec![facts("a", "run 1"), ours.clone(), facts("a", "run 2"), theirs.clone()];
         let all = Gathered::of(lines).expect("one build");
-        assert_eq!((all.engines.len(), all.facts.len(), all.repeats()), (2, 3, (1, 1)));
-        let lines = vec![facts("a", "run 1"), ours, facts("b", "run 1"), theirs];
+        assert_eq!((all.engines.len(), all.facts.len(), all.repeats(None)), (2, 0, (1, 1)));
+        assert_eq!(
+            (all.commands(), all.runs[0].commit(), all.runs[0].requests()),
+            (vec!["run 1", "run 2"], "a", "not stated")
+        );
+        let lines = vec![facts("a", "run 1"), ours.clone(), facts("b", "run 1"), theirs.clone()];
         let error = Gathered::of(lines).err().expect("another build");
-        assert_eq!(error, r#"runs that cannot stand in one table: commit was "a" and is "b""#);
+        assert_eq!(error, r#"runs that cannot stand in one cell: commit was "a" and is "b""#);
+        let Line::Row(mut elsewhere) = theirs else { panic!("a row") };
+        elsewhere.at.budget_bytes *= 2;
+        let lines = vec![facts("a", "run"), ours.clone(), facts("b", "run"), Line::Row(elsewhere)];
+        let all = Gathered::of(lines).expect("situations of two builds");
+        assert_eq!(all.runs.iter().map(Runs::commit).collect::<Vec<_>>(), ["a", "b"]);
+        let machine = |name: &str| Line::Facts { facts: vec![stated("processor", name)] };
+        let error = Gathered::of(vec![machine("x"), ours, machine("y")]).err().expect("another machine");
+        assert_eq!(error, r#"runs that cannot stand in one table: processor was "x" and is "y""#);
     }
 
     #[test]
@@ -416,8 +508,8 @@ mod tests {
     #[test]
     fn the_fewest_repetitions_are_told() {
         let lines = vec![row(Engine::Shamba, 0, 1.0), row(Engine::Shamba, 1, 2.0), row(Engine::Redb, 0, 1.0)];
-        assert_eq!(Gathered::of(lines).expect("rows").repeats(), (1, 2));
-        assert_eq!(Gathered::of(Vec::new()).expect("nothing").repeats(), (0, 0));
+        assert_eq!(Gathered::of(lines).expect("rows").repeats(None), (1, 2));
+        assert_eq!(Gathered::of(Vec::new()).expect("nothing").repeats(None), (0, 0));
     }
 
     #[test]

@@ -190,9 +190,9 @@ fn present(out: &Path, is_strict: bool, is_kept: bool) -> Result<()> {
     eprintln!("{} and {} figures beside it", file.display(), drawn.len());
     gathered.check_answers()?;
     if is_kept {
-        keep_page(&gathered, &rows)?;
+        keep_page(&gathered, &rows, &drawn)?;
     }
-    if is_strict && gathered.repeats().0 < 2 {
+    if is_strict && gathered.repeats(None).0 < 2 {
         return Err("figures of a single repetition have no spread: nothing can be said of losses".to_owned());
     }
     if is_strict && unexplained > 0 {
@@ -203,8 +203,9 @@ fn present(out: &Path, is_strict: bool, is_kept: bool) -> Result<()> {
     Ok(())
 }
 
-/// The page among the other results, figures in a folder beside it and rows among the raw ones, all in place of those before.
-fn keep_page(all: &gathered::Gathered, rows: &Path) -> Result<()> {
+/// The page among the other results, the figures that were drawn beside `rows` in a folder beside it, and rows among the raw ones, all
+/// in place of those before.
+fn keep_page(all: &gathered::Gathered, rows: &Path, drawn: &[String]) -> Result<()> {
     if !all.failures.is_empty() {
         return Err("a page with failures is not kept".to_owned());
     }
@@ -216,9 +217,11 @@ fn keep_page(all: &gathered::Gathered, rows: &Path) -> Result<()> {
     }
     std::fs::create_dir_all(&figures).map_err(failed)?;
     std::fs::create_dir_all(&raw).map_err(failed)?;
-    let drawn: Vec<String> =
-        figure::draw_all(all, &figures)?.into_iter().map(|name| format!("peers/{name}")).collect();
-    let (text, _) = table::render(all, &drawn);
+    for name in drawn {
+        std::fs::copy(rows.with_file_name(name), figures.join(name)).map_err(failed)?;
+    }
+    let beside: Vec<String> = drawn.iter().map(|name| format!("peers/{name}")).collect();
+    let (text, _) = table::render(all, &beside);
     std::fs::write(results.join("peers.md"), text).map_err(failed)?;
     std::fs::copy(rows, raw.join("results.jsonl")).map_err(failed)?;
     eprintln!("kept in docs/results: peers.md, peers/, raw/peers/results.jsonl");

@@ -71,6 +71,14 @@ pub struct Situation {
     pub compression: Compression,
 }
 
+impl Situation {
+    /// As names of files have it.
+    pub fn file_name(self) -> String {
+        let (mib, io, compression) = (self.budget_bytes >> 20, self.io.name(), self.compression.name());
+        format!("{}-{mib}mib-{io}-{compression}", self.dataset)
+    }
+}
+
 /// One workload of one engine, once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {

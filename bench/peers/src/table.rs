@@ -37,19 +37,33 @@ fn head(all: &Gathered, page: &mut String) {
     for (name, value) in &all.facts {
         let _ = writeln!(page, "- {name}: {value}");
     }
+    for command in all.commands() {
+        let _ = writeln!(page, "- command: `{command}`");
+    }
     let _ = writeln!(
         page,
         "\nEach cell: {}, and how many times better that is than RocksDB's base. Each answer was checked; {}\n",
-        match all.repeats() {
+        match all.repeats(None) {
             (_, 0 | 1) => "one repetition: no spread".to_owned(),
-            (fewest, most) if fewest == most => format!("the median of {most} repetitions, (least–most)"),
-            (fewest, most) => format!("the median of {fewest} to {most} repetitions, (least–most)"),
+            (1, most) => format!("the median of up to {most} repetitions, (least–most); of one, the figure"),
+            _ => "the median of its repetitions, (least–most)".to_owned(),
         },
         match all.check_answers() {
             Ok(()) => "all engines answered all requests alike.".to_owned(),
             Err(difference) => format!("**but {difference}.**"),
         }
     );
+    page.push_str("| situation | repetitions | build | day | requests |\n|---|---|---|---|---|\n");
+    for at in &all.situations {
+        let Some(runs) = all.runs.iter().find(|runs| runs.at == *at) else { continue };
+        let repeats = match all.repeats(Some(*at)) {
+            (fewest, most) if fewest == most => most.to_string(),
+            (fewest, most) => format!("{fewest} to {most}"),
+        };
+        let (commit, days, requests) = (runs.commit(), runs.days(), runs.requests());
+        let _ = writeln!(page, "| {} | {repeats} | {commit} | {days} | {requests} |", situation(*at));
+    }
+    page.push('\n');
     for (place, reason) in &all.absences {
         let _ = writeln!(page, "- No rows of {place}: {reason}.");
     }
@@ -63,7 +77,8 @@ fn head(all: &Gathered, page: &mut String) {
     page.push('\n');
 }
 
-fn situation(at: Situation) -> String {
+/// In words.
+pub fn situation(at: Situation) -> String {
     let set = at.dataset;
     let items = thousands(set.items as f64);
     let mut text = format!(
@@ -270,8 +285,11 @@ fn shown(spread: Spread, base: Option<Spread>, metric: Metric) -> String {
     } else {
         format!(" ({}–{})", number(spread.least), number(spread.most))
     };
+    // Of what is shown as nothing there is no ratio.
+    let nothing = number(0.0);
+    let is_something = |figure: f64| figure > 0.0 && number(figure) != nothing;
     let ratio = base
-        .filter(|base| base.median > 0.0 && spread.median > 0.0)
+        .filter(|base| is_something(base.median) && is_something(spread.median))
         .map_or_else(String::new, |base| format!(" ×{:.2}", base.median / spread.median));
     format!("{}{range}{ratio}", number(spread.median))
 }
@@ -330,6 +348,7 @@ mod tests {
         let spread = |median| Spread { median, least: median, most: median, count: 1 };
         assert_eq!(shown(spread(500.0), Some(spread(1000.0)), Metric::Time), "500 ×2.00");
         assert_eq!(shown(spread(2.5), None, Metric::Written), "2.50");
+        assert_eq!(shown(spread(0.02), Some(spread(1.0)), Metric::DeviceRead), "0");
         let wide = Spread { median: 1.0, least: 0.5, most: 2.0, count: 3 };
         assert_eq!(shown(wide, None, Metric::Written), "1.00 (0.50–2.00)");
     }

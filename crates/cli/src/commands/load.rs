@@ -72,11 +72,19 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
         Box::new(BufReader::with_capacity(256 << 10, file))
     };
     let mut records = Records::new(format, input, args.key.as_deref(), args.hex).map_err(Failure::Usage)?;
+    // So must one that holds something else from its first line on.
+    let first = records.next().map_err(|error| Failure::io(&name, error))?;
+    let guessed = args.format.is_none().then_some(format);
+    if let Some(Item::Malformed { line, reason }) = &first
+        && !args.skip_bad
+    {
+        return Err(malformed(&name, *line, reason, 0, guessed));
+    }
     let db = open::create(&args.db, &args.engine)?;
     let start = Instant::now();
-    let mut load = Load { db: &db, name: &name, skip_bad: args.skip_bad, loaded: 0, skipped: 0 };
+    let mut load = Load { db: &db, name: &name, skip_bad: args.skip_bad, guessed, loaded: 0, skipped: 0 };
     // What came before a bad line stays loaded, so the database is closed in any case.
-    let result = load.run(&mut records);
+    let result = load.run(first, &mut records);
     let Load { loaded, skipped, .. } = load;
     db.close()?;
     result?;
@@ -100,17 +108,32 @@ struct Load<'a> {
     db: &'a Db,
     name: &'a str,
     skip_bad: bool,
+    /// The format, if nobody named it.
+    guessed: Option<Format>,
     loaded: u64,
     skipped: u64,
 }
 
+/// A line that is no record, and what was loaded before it.
+fn malformed(name: &str, line: u64, reason: &str, before: u64, guessed: Option<Format>) -> Failure {
+    let guess = guessed.map_or_else(String::new, |format| {
+        format!("; read as {}, as its name ends: --format says otherwise", format.name())
+    });
+    Failure::Data(format!(
+        "{name}:{line}: {reason} (loaded before it: {}; --skip-bad skips such lines{guess})",
+        counted(before, "record", "records")
+    ))
+}
+
 impl Load<'_> {
-    fn run(&mut self, records: &mut Records<'_>) -> Result<(), Failure> {
+    /// Loads what was read already, then the rest.
+    fn run(&mut self, first: Option<Item>, records: &mut Records<'_>) -> Result<(), Failure> {
         let bar = progress::bar("loading", None);
         let mut batch = self.db.batch();
         let mut bytes = 0;
+        let mut first = Some(Ok(first));
         let result = loop {
-            match records.next() {
+            match first.take().unwrap_or_else(|| records.next()) {
                 Ok(Some(Item::Record { key, value })) => {
                     bytes += key.len() + value.len();
                     batch.put(key, value);
@@ -129,11 +152,7 @@ impl Load<'_> {
                 }
                 Ok(Some(Item::Malformed { line, reason })) => {
                     let before = self.loaded + batch.len() as u64;
-                    break Err(Failure::Data(format!(
-                        "{}:{line}: {reason} (loaded before it: {}; --skip-bad skips such lines)",
-                        self.name,
-                        counted(before, "record", "records")
-                    )));
+                    break Err(malformed(self.name, line, &reason, before, self.guessed));
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(Failure::io(self.name, error)),

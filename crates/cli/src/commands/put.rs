@@ -16,8 +16,13 @@ use crate::open;
 use crate::options::EngineOptions;
 use crate::text::Notation;
 
+/// With both ways to say the value, which clap's own line lacks.
+const USAGE: &str = "shamba put [OPTIONS] <DB> <KEY> <VALUE>
+       shamba put [OPTIONS] <DB> <KEY> --value-file <PATH|->";
+
 /// Arguments of `put`.
 #[derive(Args)]
+#[command(override_usage = USAGE)]
 pub struct PutArgs {
     /// The database; made if it is not there
     db: PathBuf,

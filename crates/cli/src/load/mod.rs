@@ -48,6 +48,16 @@ impl Format {
             _ => Self::Tsv,
         }
     }
+
+    /// As `--format` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tsv => "tsv",
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Lines => "lines",
+        }
+    }
 }
 
 /// What a file holds next.

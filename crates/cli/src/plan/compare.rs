@@ -101,6 +101,11 @@ pub fn run(args: &CompareArgs, out: &mut Out) -> Result<(), Failure> {
             report::plan_text(&side.case.situation, &side.case.plan, &side.costs)
         ))?;
     }
+    if !args.situation.names_mix() {
+        out.line(
+            "no workload was given: --updates, --lookups-zero and others say how much there is of each",
+        )?;
+    }
     out.line("")?;
     out.text(table(&rows).to_string())
 }

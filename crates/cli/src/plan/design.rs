@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use shamba_model::cost::{Situation, Workload};
 use shamba_model::navigator::{Bounds, Navigation, Response, Sensitivity, navigate};
 
-use super::counting::CountingOption;
+use super::counting::{Counting, CountingOption};
 use super::options::{SituationOptions, not_negative, parse_allocation};
 use super::report::{self, digits, show_rate};
 use super::rocksdb::{self, Asked, First, RocksdbOptions};
 use crate::exit::Failure;
 use crate::json;
 use crate::output::{Out, Table};
-use crate::sizes::{parse_size, show_size};
+use crate::sizes::{parse_size, show_count, show_size};
 
 /// The workload where nothing is said of it: as much of either as can be at odds.
 pub const HALF_UPDATES: Workload =
@@ -97,13 +97,36 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
     options.allocation = wish.allocation.unwrap_or(options.allocation);
     options.max_space = wish.max_space.unwrap_or(options.max_space);
     let found = navigate(&situation, &bounds, &options).map_err(Failure::Usage)?;
+    let notes = notes(found.costs.runs, found.costs.space_amplification, args.counting.counting);
     if args.json {
-        return out.json(&to_json(&situation, memory_bytes, &found));
+        return out.json(&to_json(&situation, memory_bytes, &found, &notes));
     }
-    print(&situation, memory_bytes, &found, out)
+    print(&situation, memory_bytes, &found, &notes, out)
 }
 
-fn to_json(situation: &Situation, memory_bytes: u64, found: &Navigation) -> Value {
+/// So many runs are worth a word.
+const MANY_RUNS: u64 = 30;
+
+/// What to know of a design before one builds it: the best of a model may be one that nobody would want.
+fn notes(runs: u64, space_amplification: f64, counting: Counting) -> Vec<String> {
+    if runs <= MANY_RUNS {
+        return Vec::new();
+    }
+    let counted = match counting {
+        Counting::Paper => {
+            ", and asking their filters costs nothing as the papers count; --counting engine counts it"
+        }
+        Counting::Engine => "",
+    };
+    vec![format!(
+        "{} runs: a range reads a page of each, overwritten data may take {} times its space{counted}. \
+         --ranges says how many ranges there are, --max-space how much space there is",
+        show_count(runs),
+        digits(space_amplification)
+    )]
+}
+
+fn to_json(situation: &Situation, memory_bytes: u64, found: &Navigation, notes: &[String]) -> Value {
     let alternatives: Vec<Value> = found
         .alternatives
         .iter()
@@ -127,6 +150,7 @@ fn to_json(situation: &Situation, memory_bytes: u64, found: &Navigation) -> Valu
         "situation": report::situation_json(situation),
         "memory_bytes": memory_bytes,
         "why": found.why,
+        "notes": notes,
         "alternatives": alternatives,
         "absent": absent,
         "sensitivity": sensitivity,
@@ -154,12 +178,19 @@ fn sensitivity_json(sensitivity: &Sensitivity) -> Value {
     })
 }
 
-fn print(situation: &Situation, memory_bytes: u64, found: &Navigation, out: &mut Out) -> Result<(), Failure> {
+fn print(
+    situation: &Situation,
+    memory_bytes: u64,
+    found: &Navigation,
+    notes: &[String],
+    out: &mut Out,
+) -> Result<(), Failure> {
     out.text(report::situation_text(situation))?;
     out.line(format!("memory    {}", show_size(memory_bytes)))?;
     report::print_plan(situation, &found.plan, &found.costs, out)?;
     out.heading("why this one")?;
     out.line(&found.why)?;
+    notes.iter().try_for_each(|note| out.line(format!("note: {note}")))?;
     let mut table = Table::new([
         "design",
         "T",
@@ -229,4 +260,20 @@ fn sensitivity_table(found: &Navigation) -> Table {
         table.row([input, half, half_best, twice, twice_best, elasticity]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_design_of_many_runs_comes_with_a_note() {
+        assert_eq!(notes(6, 2.0, Counting::Paper), Vec::<String>::new());
+        let told = |counting| notes(422, 422.0, counting).join("");
+        assert!(
+            told(Counting::Paper).starts_with("422 runs")
+                && told(Counting::Paper).contains("--counting engine")
+        );
+        assert!(!told(Counting::Engine).contains("--counting"));
+    }
 }

@@ -120,6 +120,13 @@ pub struct DesignOptions {
 }
 
 impl SituationOptions {
+    /// Whether anything is said of the workload.
+    pub fn names_mix(&self) -> bool {
+        [self.nonzero_per_zero, self.lookups_zero, self.lookups_nonzero, self.updates, self.ranges]
+            .iter()
+            .any(Option::is_some)
+    }
+
     /// The situation; `mix` is the workload where nothing is said of it, and computing takes what `counting` says.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A block that compression does not make at least an eighth smaller is stored as it is: reading it back
-//! costs no decompression, and it may lie page-aligned. The stated length is checked against the caller's
+//! costs no decompression, and it may begin on a page. The stated length is checked against the caller's
 //! limit, and against what the codec can reach at all, before anything is allocated.
 
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Compression {
-    /// Not at all: page-aligned blocks.
+    /// Not at all: blocks begin on a page, as far as that leaves few zeros.
     #[default]
     None = 0,
     /// LZ4, block format: fast both ways.

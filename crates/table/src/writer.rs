@@ -32,10 +32,11 @@ use crate::block::{DataBlockBuilder, NewEntry, shared_bytes};
 use crate::compression::{Compression, Compressor};
 use crate::content::ContentDigest;
 use crate::error::{Error, Result};
+use crate::format::FEATURE_TAGGED_BLOCKS;
 use crate::format::header::Header;
 use crate::format::origin::Origin;
+use crate::format::placement;
 use crate::format::properties::Properties;
-use crate::format::{FEATURE_TAGGED_BLOCKS, PAGE_BYTES};
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, IndexBuilder, separator};
 use crate::range::RangeTombstone;
@@ -173,6 +174,8 @@ pub struct TableWriter {
     /// Chunks were written without an entry that refers to them.
     is_torn: bool,
     origin: Option<Origin>,
+    #[cfg(test)]
+    start_after: fn(u64, usize) -> u64,
     keep: bool,
 }
 
@@ -233,6 +236,8 @@ impl TableWriter {
             has_values: false,
             is_torn: false,
             origin: None,
+            #[cfg(test)]
+            start_after: placement::start_after,
             keep: false,
         })
     }
@@ -459,9 +464,9 @@ impl TableWriter {
         if self.block.is_empty() {
             return Ok(());
         }
-        let entries = self.block.len() as u32;
+        let (entries, start) = (self.block.len() as u32, self.stored_start());
         let (offset, bytes) = if self.options.compression == Compression::None {
-            self.out.pad_to(alignment(self.options.block_bytes))?;
+            self.out.pad_to(start);
             self.out.frame_of(&mut self.block)?
         } else {
             self.payload.clear();
@@ -470,7 +475,7 @@ impl TableWriter {
             let (stored, compression) =
                 compressed.map_err(|error| Error::io(&self.out.path, "compress", error))?;
             if compression == Compression::None {
-                self.out.pad_to(alignment(self.options.block_bytes))?;
+                self.out.pad_to(start);
             }
             self.out.frame(stored, compression)?
         };
@@ -482,6 +487,21 @@ impl TableWriter {
         self.data_blocks += 1;
         Ok(())
     }
+
+    /// Where the open block begins if it is stored as it is.
+    fn stored_start(&self) -> u64 {
+        let (end, block_bytes) = (self.out.offset(), self.options.block_bytes);
+        #[cfg(test)]
+        return (self.start_after)(end, block_bytes);
+        #[cfg(not(test))]
+        placement::start_after(end, block_bytes)
+    }
+
+    /// Begins such blocks by another rule: as writers of before did, or as none should.
+    #[cfg(test)]
+    pub(crate) fn begin_blocks_by(&mut self, start_after: fn(u64, usize) -> u64) {
+        self.start_after = start_after;
+    }
 }
 
 impl Drop for TableWriter {
@@ -491,9 +511,4 @@ impl Drop for TableWriter {
             let _ = self.env.vfs.unlink(&self.out.path);
         }
     }
-}
-
-/// What uncompressed blocks start on a multiple of: a page, or less for blocks so small that several share one.
-pub(crate) fn alignment(block_bytes: usize) -> u64 {
-    block_bytes.next_power_of_two().min(PAGE_BYTES) as u64
 }

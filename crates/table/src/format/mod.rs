@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! 0      header page, 4,096 bytes
-//! 4096   data section        blocks; uncompressed ones start on a multiple of 4,096; before each, the chunks of
-//!                            the large values that it refers to
+//! 4096   data section        blocks; uncompressed ones start on a page, or on a multiple of 64 where too much would be
+//!                            zeros ([`placement`]); before each, the chunks of the large values that it refers to
 //!        index partitions    blocks of (separator -> data block)
 //!        index top level     one block of (separator -> partition)
 //!        filter section      shape, then slices
@@ -18,6 +18,7 @@
 pub(crate) mod footer;
 pub(crate) mod header;
 pub(crate) mod origin;
+pub(crate) mod placement;
 pub(crate) mod properties;
 
 use std::fmt;
@@ -28,7 +29,7 @@ pub(crate) const HEADER_BYTES: usize = 4_096;
 pub(crate) const FOOTER_BYTES: usize = 256;
 /// Bytes that every table file has, however little it holds: header page and footer.
 pub const FIXED_BYTES: u64 = (HEADER_BYTES + FOOTER_BYTES) as u64;
-/// Alignment of uncompressed data blocks: one page of direct I/O.
+/// A page of the file, where uncompressed data blocks begin if few zeros are needed for it: one page of direct I/O.
 pub(crate) const PAGE_BYTES: usize = 4_096;
 
 /// The version that this build writes, and the only one that it reads.

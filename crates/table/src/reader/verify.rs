@@ -17,10 +17,9 @@ use crate::content::ContentDigest;
 use crate::entry::internal_cmp;
 use crate::error::{Error, Result};
 use crate::filter_section::StoredFilter;
-use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer};
+use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer, placement};
 use crate::index::{self, Handle};
 use crate::values::{self, VALUE_REFERENCE};
-use crate::writer::alignment;
 
 /// Zeros between blocks as they are named in errors.
 const PADDING: &str = "padding";
@@ -229,12 +228,15 @@ impl TableReader {
         block.check().map_err(damaged)?;
         let block_bytes = usize::try_from(self.loaded.properties.block_bytes).unwrap_or(usize::MAX);
         let chunks_end = self.chunks_end(block, handle, next)?;
-        let aligned = match compression {
-            Compression::None => chunks_end.next_multiple_of(alignment(block_bytes)),
-            Compression::Lz4 | Compression::Zstd => chunks_end,
+        let (is_start, expected) = match compression {
+            Compression::None => (
+                placement::is_start(chunks_end, block_bytes, handle.offset),
+                placement::start_after(chunks_end, block_bytes),
+            ),
+            Compression::Lz4 | Compression::Zstd => (handle.offset == chunks_end, chunks_end),
         };
-        if handle.offset != aligned {
-            return Err(damaged(format!("starts there, expected at {aligned}")));
+        if !is_start {
+            return Err(damaged(format!("starts there, expected at {expected}")));
         }
         let mut last = previous;
         if last.is_none() {

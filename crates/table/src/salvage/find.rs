@@ -2,14 +2,15 @@
 //!
 //! A frame's checksum is at its end and covers everything before. So a frame that starts at a place is found by knowing its
 //! end, or by trying ends. What is compressed tells it: both codecs' streams are walked up to the length that stands
-//! before them, without decoding. A block that is stored as it is begins where the writer aligns such blocks, and its ends
+//! before them, without decoding. A block that is stored as it is begins on a multiple of [`LINE_BYTES`], and its ends
 //! are tried in one pass over the bytes. What passes the checksum is a frame up to one chance in four thousand million for each
 //! try, and is looked at as a block then, whose every part has to fit.
 //!
 //! Bytes may be made so that something seems to begin everywhere. So there is an [`Allowance`]: what is hashed, walked and read
 //! is counted, and at most [`ALLOWED_PER_BYTE`] bytes for each byte of the file may be, beside [`ALLOWED_FIRST`]. A try that
 //! would take more is left out, and told as damage like every place at which nothing begins. Undamaged blocks as the writer
-//! makes them need a quarter of it at worst.
+//! makes them need a quarter of it at worst: whoever walks goes on where a block ended, and among the zeros up to the next
+//! one hardly a place looks like a beginning; so each block is tried once, however many places there are.
 
 use std::hash::Hasher as _;
 
@@ -20,10 +21,11 @@ use crate::block::frame::FRAME_BYTES;
 use crate::checksum::{checksum, salted};
 use crate::compression::{Compression, decompress};
 use crate::error::Result;
+use crate::format::placement::LINE_BYTES;
 use crate::format::properties::Properties;
 use crate::reader::TableFile;
 use crate::values::{CHUNK_BYTES_MAX, CHUNK_OVERHEAD_BYTES};
-use crate::writer::{BLOCK_BYTES_ALLOWED, alignment};
+use crate::writer::BLOCK_BYTES_ALLOWED;
 
 /// The longest frame that is found: a longest key and as long a value.
 const FRAME_BYTES_MAX: usize = 160 << 10;
@@ -161,8 +163,6 @@ impl Window {
 pub(super) struct Finder {
     window: Window,
     allowance: Allowance,
-    /// What blocks that are stored as they are begin on a multiple of.
-    alignment: u64,
     /// Frames of blocks of several entries are at most as long; that of one that has a single entry may be longer.
     shared_bytes_max: usize,
 }
@@ -174,7 +174,6 @@ impl Finder {
         Self {
             window: Window { at: 0, bytes: Vec::new(), kept_bytes },
             allowance: Allowance::new(ALLOWED_FIRST),
-            alignment: alignment(block_bytes.unwrap_or(*BLOCK_BYTES_ALLOWED.start())),
             shared_bytes_max: block_bytes.unwrap_or(*BLOCK_BYTES_ALLOWED.end()),
         }
     }
@@ -187,12 +186,11 @@ impl Finder {
 
     /// What lies at `at`, of what ends before `end`.
     pub(super) fn look(&mut self, file: &TableFile, at: u64, end: u64) -> Result<Found> {
-        let (alignment, shared_bytes_max) = (self.alignment, self.shared_bytes_max);
-        let Self { window, allowance, .. } = self;
+        let Self { window, allowance, shared_bytes_max } = self;
         allowance.pass(at);
         let start = window.get(file, at, end, LENGTH_BYTES * 2, allowance)?;
         let is_damage = start.first().is_none_or(|byte| *byte != 0);
-        let forms = forms(start, at.is_multiple_of(alignment), shared_bytes_max);
+        let forms = forms(start, at.is_multiple_of(LINE_BYTES), *shared_bytes_max);
         if forms.longest() == 0 {
             return Ok(Found::Nothing { is_damage });
         }
@@ -218,14 +216,14 @@ impl Finder {
 }
 
 /// What may begin with `start`.
-fn forms(start: &[u8], is_aligned: bool, shared_bytes_max: usize) -> Forms {
+fn forms(start: &[u8], is_on_line: bool, shared_bytes_max: usize) -> Forms {
     let mut forms = Forms::default();
     let Some(start) = start.first_chunk::<8>() else { return forms };
     let stated = u32::from_le_bytes([start[0], start[1], start[2], start[3]]) as usize;
     if (1..=CHUNK_BYTES_MAX).contains(&stated) {
         forms.chunk_bytes = stated + CHUNK_OVERHEAD_BYTES;
     }
-    if is_aligned && start[0] == LAYOUT_TAGGED && start[1] & 0xe0 == 0 && start[3] & 0xf0 == 0 {
+    if is_on_line && start[0] == LAYOUT_TAGGED && start[1] & 0xe0 == 0 && start[3] & 0xf0 == 0 {
         let is_single = u16::from_le_bytes([start[4], start[5]]) == 1;
         forms.stored_bytes = if is_single { FRAME_BYTES_MAX } else { shared_bytes_max };
     }

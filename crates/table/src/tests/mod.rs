@@ -10,6 +10,7 @@ mod large;
 mod laws;
 mod limits;
 mod page;
+mod placed;
 mod residency;
 mod salvage;
 mod written;

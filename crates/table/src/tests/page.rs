@@ -56,7 +56,7 @@ fn the_page_shows_what_describe_prints() {
 }
 
 /// The bytes of a dump.
-fn undumped(dump: &str) -> Vec<u8> {
+pub(super) fn undumped(dump: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in dump.lines().filter(|line| *line != "*") {
         let (place, rest) = line.split_once("  ").expect("a place");

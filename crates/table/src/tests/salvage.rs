@@ -29,7 +29,7 @@ fn rows() -> Vec<Row> {
 }
 
 /// What is left: rows with their values, and whether range tombstones are.
-fn salvaged(rig: &Rig, birth: Option<BirthId>) -> Result<(Vec<Row>, Vec<Gap>, Arc<Salvage>)> {
+pub(super) fn salvaged(rig: &Rig, birth: Option<BirthId>) -> Result<(Vec<Row>, Vec<Gap>, Arc<Salvage>)> {
     let table = Arc::new(Salvage::open(&rig.env, &rig.path(), &rig.files, birth)?);
     let (mut walk, mut rows, mut gaps) = (table.walk(), Vec::new(), Vec::new());
     while let Some(SalvagedEntry { key, seq, kind, value }) = walk.next_entry()? {
@@ -49,7 +49,7 @@ fn salvaged(rig: &Rig, birth: Option<BirthId>) -> Result<(Vec<Row>, Vec<Gap>, Ar
     Ok((rows, gaps, table))
 }
 
-fn section(rig: &Rig, kind: SectionKind) -> Section {
+pub(super) fn section(rig: &Rig, kind: SectionKind) -> Section {
     let table = describe(&rig.env, &rig.path(), None).expect("undamaged");
     table.sections.iter().copied().find(|section| section.kind == kind).expect("it is there")
 }

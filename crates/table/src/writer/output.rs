@@ -32,10 +32,10 @@ impl Output {
         self.spill()
     }
 
-    pub(super) fn pad_to(&mut self, alignment: u64) -> Result<()> {
-        let padding = self.offset().next_multiple_of(alignment) - self.offset();
-        self.gathered.resize(self.gathered.len() + padding as usize, 0);
-        Ok(())
+    /// Appends zeros up to `offset`: less than a page of them.
+    pub(super) fn pad_to(&mut self, offset: u64) {
+        let zeros = offset.saturating_sub(self.offset());
+        self.gathered.resize(self.gathered.len() + zeros as usize, 0);
     }
 
     /// Appends the frame of a data block that is not compressed, which is then built where it goes.

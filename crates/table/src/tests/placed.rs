@@ -1,0 +1,217 @@
+//! Where blocks begin in the file: few zeros whatever the entries' sizes, and files of before, which had more of them.
+
+use super::page::undumped;
+use super::salvage::{salvaged, section};
+use super::*;
+use crate::format::SectionKind;
+use crate::format::placement::{LINE_BYTES, page_after, start_after};
+
+/// Blocks of one, two and three entries, some of which end far before a page does.
+fn few_rows() -> Vec<Row> {
+    let mut rows: Vec<Row> =
+        (0..9u64).map(|i| row(format!("key{i}"), i + 1, vec![0; 380 + 10 * i as usize])).collect();
+    rows.push(row("long", 20, vec![0; 1_400]));
+    rows.push(row("more", 21, vec![0; 600]));
+    rows.push(row("zeal", 22, b"the end"));
+    rows
+}
+
+/// Writes a table as writers did that began every block on a page.
+fn write_on_pages(rig: &Rig, rows: &[Row]) {
+    write_by(rig, rows, page_after);
+}
+
+fn write_by(rig: &Rig, rows: &[Row], start_after: fn(u64, usize) -> u64) {
+    let mut writer = TableWriter::create(&rig.env, Path::new(DIR), rig.options).expect("created");
+    writer.begin_blocks_by(start_after);
+    for row in rows {
+        writer.add(&row.key, row.seq, row.kind, &row.value).expect("added");
+    }
+    writer.finish().expect("finished");
+}
+
+fn some_bytes(dice: &Dice, most: usize) -> Vec<u8> {
+    // Mostly small; half of it compressible.
+    let bytes = 1 + dice.below(1 + dice.below(most));
+    let (fill, is_text) = (dice.below(256) as u8, dice.below(2) == 0);
+    (0..bytes).map(|_| if is_text { fill } else { dice.below(256) as u8 }).collect()
+}
+
+fn random_rows(dice: &Dice) -> Vec<Row> {
+    let longest = [100, 1_000, 3_000, 20_000][dice.below(4)];
+    let count = (1 + dice.below(250)).min(1 + 600_000 / longest);
+    let mut rows = Vec::new();
+    for number in 0..count as u64 {
+        let mut found = row(some_bytes(dice, 600.min(longest)), 1 + number, some_bytes(dice, longest));
+        if dice.below(10) == 0 {
+            (found.kind, found.value) = (EntryKind::Delete, Vec::new());
+        }
+        rows.push(found);
+    }
+    sorted(rows)
+}
+
+/// Every way to every entry.
+fn check_reads(rig: &mut Rig, rows: &[Row]) {
+    for (direct_io, cache_bytes) in [(false, 1 << 20), (true, 1 << 20), (true, 0)] {
+        rig.direct_io = direct_io;
+        rig.cache = Arc::new(BlockCache::new(cache_bytes, Arc::clone(&rig.ledger)));
+        let table = rig.open().expect("opened");
+        assert_eq!(table.is_direct(), direct_io);
+        for wanted in rows {
+            let found = rig.get(&table, &wanted.key, wanted.seq).expect("a get").expect("there");
+            assert!((found.seq, found.kind) == (wanted.seq, wanted.kind) && found.value == wanted.value);
+        }
+        let parts = |fill_cache, ahead_bytes| Walk::Parts { fill_cache, ahead_bytes };
+        for walk in [parts(true, 0), parts(false, AHEAD_BYTES), Walk::Whole { bytes: 40_000 }] {
+            let mut iter = table.walk(walk);
+            iter.seek_to_first().expect("first");
+            for wanted in rows {
+                assert!(current(&iter).as_ref() == Some(wanted));
+                iter.next().expect("next");
+            }
+            assert!(!iter.valid());
+        }
+        assert_eq!(table.verify().iter().map(Error::to_string).collect::<Vec<_>>(), [""; 0]);
+    }
+}
+
+/// Without the top of its index, and with nothing but its blocks.
+fn check_salvage(rig: &Rig, rows: &[Row]) {
+    let (whole, data) = (rig.bytes(), section(rig, SectionKind::Data));
+    let mut without_top = whole.clone();
+    without_top[section(rig, SectionKind::IndexTop).offset as usize] ^= 0xff;
+    for bytes in [&without_top[..], &whole[..data.end() as usize]] {
+        rig.replace(bytes);
+        let table = Arc::new(Salvage::open(&rig.env, &rig.path(), &rig.files, None).expect("opened"));
+        let mut walk = table.walk();
+        while walk.next_entry().expect("read").is_some() {}
+        let per_byte = walk.searched_bytes() / data.bytes;
+        assert!(per_byte < 300, "{per_byte} bytes of work for each");
+        let (left, ..) = salvaged(rig, None).expect("something is left");
+        assert!(left == rows, "{} of {}", left.len(), rows.len());
+    }
+    rig.replace(&whole);
+}
+
+#[test]
+fn blocks_of_any_entries_have_few_zeros_before_them_and_are_found() {
+    for seed in 0..120u64 {
+        let dice = Dice::new(seed);
+        let rows = random_rows(&dice);
+        let block_bytes = match dice.below(3) {
+            0 => 4_096,
+            1 => 64 + dice.below(65_536 - 64 + 1),
+            _ => 64 + dice.below(5_000),
+        };
+        for compression in Compression::ALL {
+            println!("seed {seed} compression {compression} block_bytes {block_bytes} rows {}", rows.len());
+            let mut rig = Rig::new(compression, block_bytes);
+            rig.options.block_tags = dice.below(3) > 0;
+            rig.write(&rows, &[]);
+            let described = describe(&rig.env, &rig.path(), None).expect("described");
+            let most_zeros = (block_bytes.next_power_of_two().min(4_096) as u64 / 8).max(LINE_BYTES - 1);
+            let mut end = 4_096;
+            for block in &described.blocks {
+                if described.large_values == 0 {
+                    let expected = match block.compression {
+                        Compression::None => start_after(end, block_bytes),
+                        _ => end,
+                    };
+                    assert!(block.offset == expected && expected - end <= most_zeros);
+                }
+                end = block.offset + block.bytes;
+            }
+            let used: u64 = described.blocks.iter().map(|block| block.bytes).sum();
+            let zeros = section(&rig, SectionKind::Data).bytes - used - described.large_value_bytes;
+            assert!(zeros <= most_zeros * described.blocks.len() as u64, "{zeros} zeros");
+            check_reads(&mut rig, &rows);
+            check_salvage(&rig, &rows);
+            let mut rig = Rig::new(compression, block_bytes);
+            write_on_pages(&rig, &rows);
+            check_reads(&mut rig, &rows);
+            check_salvage(&rig, &rows);
+        }
+    }
+}
+
+/// Files of usual entries are what they were, byte for byte.
+#[test]
+fn small_entries_lie_on_pages_as_ever() {
+    for value_bytes in [20, 100, 300] {
+        let rows: Vec<Row> =
+            (0..2_000u64).map(|i| row(format!("key{i:013}"), i + 1, vec![i as u8; value_bytes])).collect();
+        let rig = Rig::new(Compression::None, 4_096);
+        rig.write(&rows, &[]);
+        let placed = rig.bytes();
+        rig.env.vfs.unlink(&rig.path()).expect("unlinked");
+        write_on_pages(&rig, &rows);
+        assert!(placed == rig.bytes(), "values of {value_bytes} bytes");
+    }
+}
+
+/// What is a kilobyte long left a fifth of every page empty, what is a little more than a page half of two.
+#[test]
+fn entries_that_do_not_fit_into_pages_take_little_more_than_their_bytes() {
+    for (key_bytes, value_bytes, before, now) in [(512, 512, 129, 105), (16, 5_000, 161, 103)] {
+        let rows: Vec<Row> = (0..400u32)
+            .map(|i| {
+                let key: Vec<u8> = (0..key_bytes / 4)
+                    .flat_map(|at: u32| (i * 400 + at).wrapping_mul(2_654_435_761).to_be_bytes())
+                    .collect();
+                row(key, 1, vec![7; value_bytes])
+            })
+            .collect();
+        let rows = sorted(rows);
+        let raw_bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
+        let rig = Rig::new(Compression::None, 4_096);
+        rig.write(&rows, &[]);
+        let percent = section(&rig, SectionKind::Data).bytes * 100 / raw_bytes as u64;
+        assert!(percent <= now, "{percent} % of {key_bytes} + {value_bytes} bytes");
+        rig.env.vfs.unlink(&rig.path()).expect("unlinked");
+        write_on_pages(&rig, &rows);
+        let percent = section(&rig, SectionKind::Data).bytes * 100 / raw_bytes as u64;
+        assert!(percent >= before, "{percent} % of {key_bytes} + {value_bytes} bytes");
+    }
+}
+
+#[test]
+fn a_block_in_a_place_of_neither_rule_is_read_and_reported() {
+    let wrong: [fn(u64, usize) -> u64; 3] = [
+        |end, block_bytes| start_after(end, block_bytes) + LINE_BYTES,
+        |end, block_bytes| page_after(end, block_bytes) + page_after(1, block_bytes),
+        |end, _| end,
+    ];
+    for rule in wrong {
+        let (rig, rows) = (Rig::new(Compression::None, 1_000), few_rows());
+        write_by(&rig, &rows, rule);
+        let table = rig.open().expect("opened");
+        for wanted in &rows {
+            assert!(rig.get(&table, &wanted.key, SeqNo::MAX).expect("a get").is_some());
+        }
+        let damage: Vec<String> = table.verify().iter().map(Error::to_string).collect();
+        assert!(damage.len() >= 5, "{damage:?}");
+        assert!(damage.iter().all(|error| error.contains("starts there, expected at")), "{damage:?}");
+    }
+}
+
+/// The bytes are of the last build that began every block on a page.
+#[test]
+fn a_table_whose_blocks_all_begin_on_pages_is_read_as_ever() {
+    let (mut rig, rows) = (Rig::new(Compression::None, 1_000), few_rows());
+    write_on_pages(&rig, &rows);
+    let bytes = undumped(include_str!("aligned_blocks.hex"));
+    assert!(rig.bytes() == bytes, "not what that build wrote");
+    let offsets = |rig: &Rig| -> Vec<u64> {
+        let described = describe(&rig.env, &rig.path(), None).expect("described");
+        described.blocks.iter().map(|block| block.offset).collect()
+    };
+    assert_eq!(offsets(&rig), [4_096, 5_120, 6_144, 7_168, 8_192, 9_216, 11_264]);
+    check_reads(&mut rig, &rows);
+    check_salvage(&rig, &rows);
+    rig.env.vfs.unlink(&rig.path()).expect("unlinked");
+    rig.write(&rows, &[]);
+    assert_eq!(offsets(&rig), [4_096, 4_928, 5_824, 6_720, 7_680, 8_192, 9_664]);
+    check_reads(&mut rig, &rows);
+    check_salvage(&rig, &rows);
+}

@@ -3,7 +3,8 @@
 //! An emulated device is a file system in memory behind a latency layer ([`SlowFs`]): each read takes as long as the
 //! device's, what memory takes for it included. Below some 60 µs the layer spins on the clock, it never sleeps. Everything
 //! that is measured on one is marked as emulated. Latencies are those of the hash-sharing paper, Table 1; papers with devices of
-//! their own name them ([`Device::Other`]).
+//! their own name them ([`Device::Other`]). Where reading from memory takes as long as a device, it cannot be emulated: experiments leave it out and say so
+//! ([`Device::why_not_emulated`]).
 //!
 //! Not here: bandwidth, and devices that answer several reads at once.
 
@@ -88,15 +89,24 @@ impl Device {
         self.is_emulated() || self == Self::Memory
     }
 
+    /// Why it cannot be emulated on this machine; none if it can, or need not be.
+    ///
+    /// # Errors
+    /// When reading from memory fails.
+    pub(super) fn why_not_emulated(self, memory_read: MemoryRead) -> Result<Option<String>, String> {
+        let Some(read_ns) = self.read_ns() else { return Ok(None) };
+        Ok(delay_ns(read_ns, memory_read.ns()?).err())
+    }
+
     /// The world of a tree on this device whose files are in `files`.
     ///
     /// # Errors
     /// When reading from memory fails, or takes as long as the device does.
-    pub(super) fn env(self, files: &Arc<dyn Vfs>) -> Result<Env, String> {
+    pub(super) fn env(self, files: &Arc<dyn Vfs>, memory_read: MemoryRead) -> Result<Env, String> {
         let mut env = Env::real();
         env.vfs = Arc::clone(files);
         if let Some(read_ns) = self.read_ns() {
-            let more_ns = delay_ns(read_ns, memory_read_ns()?)?;
+            let more_ns = delay_ns(read_ns, memory_read.ns()?)?;
             env.vfs = Arc::new(SlowFs::new(env.vfs, Arc::clone(&env.clock), more_ns, 0));
         }
         Ok(env)
@@ -141,18 +151,27 @@ fn delay_ns(read_ns: u64, memory_ns: u64) -> Result<u64, String> {
     }
 }
 
-/// What a read of 4 KiB takes from a file system in memory, with the least layer around it. It is measured once, so that every opening, of the baseline and
-/// of the idea, is held up alike.
-///
-/// # Errors
-/// When reading from memory fails.
-pub(super) fn memory_read_ns() -> Result<u64, String> {
-    static MEASURED: OnceLock<Result<u64, String>> = OnceLock::new();
-    if cfg!(test) {
-        // Tests are about answers, on machines of any speed.
-        return Ok(100);
+/// What a read of 4 KiB takes from a file system in memory, with the least layer around it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum MemoryRead {
+    /// What it takes here. It is measured once, so that every opening, of the baseline and of the idea, is held up alike.
+    Measured,
+    /// It is taken to be so many nanoseconds, on machines of any speed.
+    Assumed(u64),
+}
+
+impl MemoryRead {
+    /// In nanoseconds.
+    ///
+    /// # Errors
+    /// When reading from memory fails.
+    pub(super) fn ns(self) -> Result<u64, String> {
+        static MEASURED: OnceLock<Result<u64, String>> = OnceLock::new();
+        match self {
+            Self::Measured => MEASURED.get_or_init(measure_memory_ns).clone(),
+            Self::Assumed(ns) => Ok(ns),
+        }
     }
-    MEASURED.get_or_init(measure_memory_ns).clone()
 }
 
 /// By a quick look, over a file of 4 MiB: a larger one would take longer to write than all reads, and some of its reads miss the processor's caches, as those of
@@ -211,7 +230,7 @@ mod tests {
             let is_emulated = Device::EMULATED.contains(&device) || device == other;
             assert_eq!(device.is_emulated(), is_emulated, "{}", device.name());
             let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
-            let env = device.env(&files).expect("a world");
+            let env = device.env(&files, MemoryRead::Assumed(100)).expect("a world");
             assert_eq!(env.vfs.is_emulated(), device.is_emulated(), "{}", device.name());
         }
         assert!(measure_memory_ns().expect("read") > 0);
@@ -219,5 +238,8 @@ mod tests {
         for memory_ns in [250, 300] {
             assert!(delay_ns(250, memory_ns).is_err_and(|error| error.contains("cannot be emulated")));
         }
+        let why_not = |device: Device| device.why_not_emulated(MemoryRead::Assumed(300)).expect("assumed");
+        assert!(why_not(Device::Nvm).is_some_and(|why| why.contains("250 ns")));
+        assert_eq!([Device::Pcie, Device::Memory].map(why_not), [None, None]);
     }
 }

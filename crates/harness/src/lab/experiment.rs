@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use shamba_figures::Chart;
 
+use super::device::{Device, MemoryRead};
 use super::table::Table;
 
 /// Where a claim was made.
@@ -83,6 +84,8 @@ pub enum Scale {
     Paper,
 }
 
+/// What reading a page of memory is taken to need at the tiny scale.
+const TINY_MEMORY_NS: u64 = 100;
 /// Of the quick scale's counts the tiny one has one in so many.
 const TINY_PART: u64 = 16;
 
@@ -242,6 +245,18 @@ impl Finding {
         self.table.flagged("comparable", false)
     }
 
+    /// The finding without the rows of devices that could not be had, for these reasons: it is confirmed in part at most, and says so whatever the verdict.
+    #[must_use]
+    pub(super) fn without(mut self, missing: &[String]) -> Self {
+        if !missing.is_empty() {
+            if self.verdict == Verdict::Confirmed {
+                self.verdict = Verdict::Partly;
+            }
+            self.why = format!("{} {}", missing.join(" "), self.why).trim_end().to_owned();
+        }
+        self
+    }
+
     /// The finding with a verdict that its rows can bear: where some are not comparable it is confirmed in part at most, and
     /// says so whatever the verdict.
     #[must_use]
@@ -261,6 +276,15 @@ impl Finding {
     }
 }
 
+/// The devices of an experiment.
+#[derive(Clone, Debug)]
+pub(super) struct Devices {
+    /// Those that are measured.
+    pub here: Vec<Device>,
+    /// Sentences, why the others are not.
+    pub missing: Vec<String>,
+}
+
 /// What an experiment runs with.
 pub struct Lab<'a> {
     /// How large.
@@ -269,6 +293,8 @@ pub struct Lab<'a> {
     pub seed: u64,
     /// How often each point is measured.
     pub repeats: u32,
+    /// By which devices are emulated.
+    pub(super) memory_read: MemoryRead,
     dir: PathBuf,
     progress: &'a mut dyn FnMut(&str),
 }
@@ -277,7 +303,25 @@ impl<'a> Lab<'a> {
     /// A laboratory that keeps trees below `dir` while it needs them, and tells `progress` what it is at.
     pub fn new(dir: PathBuf, scale: Scale, seed: u64, progress: &'a mut dyn FnMut(&str)) -> Self {
         let repeats = if scale == Scale::Tiny { 2 } else { scale.pick(3, 5, 5) };
-        Self { scale, seed, repeats, dir, progress }
+        // What the tiny scale finds says nothing, so it need not fit the machine, and runs on any.
+        let memory_read =
+            if scale == Scale::Tiny { MemoryRead::Assumed(TINY_MEMORY_NS) } else { MemoryRead::Measured };
+        Self { scale, seed, repeats, memory_read, dir, progress }
+    }
+
+    /// Of these devices those that there are, or that can be emulated here; and why the others cannot.
+    ///
+    /// # Errors
+    /// When reading from memory fails.
+    pub(super) fn devices(&self, wanted: &[Device]) -> Result<Devices, String> {
+        let mut devices = Devices { here: Vec::new(), missing: Vec::new() };
+        for device in wanted {
+            match device.why_not_emulated(self.memory_read)? {
+                None => devices.here.push(*device),
+                Some(why) => devices.missing.push(format!("{} is left out: {why}.", device.name())),
+            }
+        }
+        Ok(devices)
     }
 
     /// Below it lie trees that are not in memory.
@@ -331,6 +375,34 @@ mod tests {
         let chart =
             Chart { title: String::new(), claim: String::new(), note: String::new(), panels: Vec::new() };
         Finding { ours: "a".to_owned(), verdict, why: "b.".to_owned(), table, chart }
+    }
+
+    #[test]
+    fn what_lacks_a_device_confirms_nothing() {
+        let missing = ["NVM is left out.".to_owned()];
+        for (verdict, capped) in [
+            (Verdict::Confirmed, Verdict::Partly),
+            (Verdict::Partly, Verdict::Partly),
+            (Verdict::NotHere, Verdict::NotHere),
+        ] {
+            let whole = finding(verdict, [true; 2]).without(&[]);
+            assert_eq!((whole.verdict, whole.why.as_str()), (verdict, "b."));
+            let without = finding(verdict, [true; 2]).without(&missing);
+            assert_eq!((without.verdict, without.why.as_str()), (capped, "NVM is left out. b."));
+        }
+    }
+
+    #[test]
+    fn devices_as_fast_as_memory_are_left_out() {
+        let mut progress = |_: &str| {};
+        let mut lab = Lab::new(PathBuf::new(), Scale::Tiny, 1, &mut progress);
+        let wanted = [Device::Pcie, Device::Nvm, Device::Memory];
+        let devices = lab.devices(&wanted).expect("assumed");
+        assert!(devices.here == wanted && devices.missing.is_empty());
+        lab.memory_read = MemoryRead::Assumed(300);
+        let devices = lab.devices(&wanted).expect("assumed");
+        assert_eq!(devices.here, [Device::Pcie, Device::Memory]);
+        assert!(devices.missing[0].starts_with("NVM 250 ns is left out: a device of 250 ns"), "{devices:?}");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! What a result's reader must know of the machine and the program.
 //!
-//! Not here: names of machines or people.
+//! Not here: names of machines or people, and of builds of theirs ([`release`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::device::memory_read_ns;
+use super::device::MemoryRead;
 
 /// Facts for the head of every result.
 #[derive(Clone, Debug)]
@@ -34,13 +34,13 @@ pub struct Facts {
 }
 
 /// A kernel's major and minor number: what comes after them names a build of somebody's.
-fn release(kernel: &str) -> String {
+pub fn release(kernel: &str) -> String {
     kernel.trim().split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 impl Facts {
     /// Of this machine, now, with trees below `dir`. What it does not tell is `unknown` or 0.
-    pub fn here(dir: &Path) -> Self {
+    pub(super) fn here(dir: &Path, memory_read: MemoryRead) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let of_line = |text: &str, name: &str| {
             let line = text.lines().find(|line| line.starts_with(name))?;
@@ -58,7 +58,7 @@ impl Facts {
             memory_bytes: kib.unwrap_or(0) * 1024,
             system: format!("{} {}", std::env::consts::OS, release(&kernel)).trim().to_owned(),
             file_system: file_system(dir),
-            memory_read_ns: memory_read_ns().unwrap_or(0),
+            memory_read_ns: memory_read.ns().unwrap_or(0),
             day: humantime::format_rfc3339_seconds(SystemTime::now()).to_string().chars().take(10).collect(),
         }
     }
@@ -113,8 +113,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_release_is_no_build() {
+        for (kernel, told) in [("6.18.5-of-somebody+\n", "6.18"), ("5.4", "5.4"), ("", "")] {
+            assert_eq!(release(kernel), told);
+        }
+    }
+
+    #[test]
     fn facts_are_told() {
-        let pairs = Facts::here(Path::new(".")).pairs();
+        let pairs = Facts::here(Path::new("."), MemoryRead::Measured).pairs();
         assert!(pairs.iter().all(|(name, value)| !name.is_empty() && !value.is_empty()), "{pairs:?}");
     }
 

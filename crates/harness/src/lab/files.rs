@@ -40,7 +40,7 @@ pub fn run(experiment: &Experiment, lab: &mut Lab<'_>, out: &Path) -> Result<Out
     let since = Instant::now();
     let finding = (experiment.run)(lab).map_err(in_experiment)?.within_its_rows();
     let seconds = since.elapsed().as_secs_f64();
-    let facts = Facts::here(lab.dir());
+    let facts = Facts::here(lab.dir(), lab.memory_read);
     let svg = shamba_figures::svg(&finding.chart).map_err(in_experiment)?;
     let csv = finding.table.csv(&head(experiment, lab, &facts)).map_err(in_experiment)?;
     let json = result(experiment, lab, &facts, &finding, seconds);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use shamba::env::{Env, MemFs, Vfs};
 use shamba::{Allocation, Builder, Db, DigestKind, FilterLayout, Residency, Sizing, Stats};
 
-use super::device::Device;
+use super::device::{Device, MemoryRead};
 use super::experiment::{Lab, Scale};
 use crate::layered::{Bits, Layers, Shape};
 use crate::mix::mix2;
@@ -96,6 +96,7 @@ pub(super) struct Tree {
     files: Arc<dyn Vfs>,
     dir: PathBuf,
     on: Device,
+    memory_read: MemoryRead,
     seed: u64,
 }
 
@@ -114,7 +115,7 @@ impl Tree {
             (Env::real().vfs, lab.scratch(name)?)
         };
         let layers = Layers::new(spec.entries, seed, spec.shape, spec.bits)?;
-        let tree = Self { spec, layers, files, dir, on, seed };
+        let tree = Self { spec, layers, files, dir, on, memory_read: lab.memory_read, seed };
         let builder = || Ok(tree.builder(tree.world()).memory_budget(LAY_BUDGET_BYTES).no_wal(true));
         tree.layers.lay(&builder, &|item| {
             let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -183,7 +184,7 @@ impl Tree {
         if device.is_in_memory() != self.on.is_in_memory() {
             return Err(format!("a tree of {} is not on {}", self.on.name(), device.name()));
         }
-        let world = change(device.env(&self.files)?);
+        let world = change(device.env(&self.files, self.memory_read)?);
         let builder = more(self.builder(world).memory_budget(budget_bytes).read_only(true))
             .direct_io(device == Device::Disk);
         let said = |error: shamba::Error| error.to_string();
@@ -239,6 +240,11 @@ impl Tree {
             value.extend_from_slice(&word.to_le_bytes());
         }
         value.truncate(bytes);
+    }
+
+    /// Whether this laboratory would emulate devices alike.
+    pub fn is_of(&self, lab: &Lab<'_>) -> bool {
+        self.memory_read == lab.memory_read
     }
 
     /// Removes its files.

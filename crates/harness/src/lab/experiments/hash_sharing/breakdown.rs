@@ -86,14 +86,19 @@ pub(super) struct Part {
     pub policy: Policy,
     pub device: Device,
     pub empty_fraction: f64,
-    pub measured: f64,
+    /// The part of the time of a lookup, in each repeat.
+    pub measured: Spread,
     pub paper_model: f64,
     /// False positives, of all answers of filters.
     pub false_positives: f64,
 }
 
-/// All points and their table: the policies' trees are of the same entries, and asked in turns.
-pub(super) fn measure(lab: &mut Lab<'_>, policies: &[Policy]) -> Result<(Vec<Part>, Table), String> {
+/// All points and their table on these devices: the policies' trees are of the same entries, and asked in turns.
+pub(super) fn measure(
+    lab: &mut Lab<'_>,
+    policies: &[Policy],
+    devices: &[Device],
+) -> Result<(Vec<Part>, Table), String> {
     let lay = |policy: &Policy| {
         let mut spec = Spec::leveled(entries(lab.scale), (KEY_BYTES, ENTRY_BYTES), SIZE_RATIO, LEVELS);
         spec.digest = DigestKind::Murmur64A;
@@ -117,6 +122,8 @@ pub(super) fn measure(lab: &mut Lab<'_>, policies: &[Policy]) -> Result<(Vec<Par
         "false_positives_per_get",
         "hash_ns",
         "hashing_share",
+        "hashing_least_share",
+        "hashing_most_share",
         "model_share",
         "model_paper_share",
         "levels",
@@ -124,7 +131,7 @@ pub(super) fn measure(lab: &mut Lab<'_>, policies: &[Policy]) -> Result<(Vec<Par
         "comparable",
         "emulated",
     ]);
-    for device in DEVICES {
+    for &device in devices {
         let open = |tree: &Tree| tree.open(device, &[("hash-sharing", "off")]);
         let dbs = trees.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let sides: Vec<&shamba::Db> = dbs.iter().collect();
@@ -139,7 +146,8 @@ pub(super) fn measure(lab: &mut Lab<'_>, policies: &[Policy]) -> Result<(Vec<Par
                 let model = share(measured::fpr(spec.bits.layout, spec.bits.per_key), hash_ns)?;
                 let paper_model = share(PAPER_FPR, PAPER_HASH_NS)?;
                 let hashes = side.per_lookup(side.stats.hashes);
-                let measured = hashes * hash_ns / side.ns.median;
+                let of_repeat = |ns: &f64| hashes * hash_ns / ns;
+                let measured = Spread::of(side.repeats_ns.iter().map(of_repeat).collect());
                 let [levels, runs, comparable, emulated] =
                     side.shape(LEVELS, u64::from(policy.runs() * LEVELS));
                 let Spread { median, least, most } = side.ns;
@@ -154,7 +162,9 @@ pub(super) fn measure(lab: &mut Lab<'_>, policies: &[Policy]) -> Result<(Vec<Par
                     hashes,
                     side.per_lookup(side.stats.false_positives),
                     hash_ns,
-                    measured,
+                    measured.median,
+                    measured.least,
+                    measured.most,
                     model,
                     paper_model,
                     levels,
@@ -196,8 +206,11 @@ fn model_share(
 pub(super) fn chart(title: &str, claim: &str, parts: &[Part]) -> Chart {
     let of = |device: Device| parts.iter().filter(move |part| part.device == device);
     let measured = DEVICES.map(|device| {
-        let points = of(device).map(|part| Point::new(part.empty_fraction, 100.0 * part.measured)).collect();
-        Series::new(device.name(), Style::Line, points)
+        let points = of(device).map(|part| {
+            let Spread { median, least, most } = part.measured;
+            Point::between(part.empty_fraction, 100.0 * median, 100.0 * least, 100.0 * most)
+        });
+        Series::new(device.name(), Style::Line, points.collect())
     });
     let models = [Device::Pcie, Device::Nvm].map(|device| {
         let points = of(device).map(|part| (part.empty_fraction, 100.0 * part.paper_model));
@@ -214,7 +227,7 @@ pub(super) fn chart(title: &str, claim: &str, parts: &[Part]) -> Chart {
         claim: claim.to_owned(),
         note: format!(
             "T = 10, 5 levels, keys of {KEY_BYTES} B, entries of {ENTRY_BYTES} B, 10 bits per key, a hash for every filter; devices with a latency \
-             in their name are emulated."
+             in their name are emulated. Bars: least and most of the repeats."
         ),
         panels: vec![panel],
     }

@@ -56,10 +56,18 @@ fn higher_where_cached(disk: Option<Spread>, cached: Option<Spread>, not_direct:
     }
 }
 
+/// What the paper has of each share that was measured.
+fn claims(shares: &[(&str, Option<f64>, f64)]) -> Vec<Claim> {
+    let claim =
+        |(what, share, claimed): &(&str, Option<f64>, f64)| Some(Claim::at_least(what, (*share)?, *claimed));
+    shares.iter().filter_map(claim).collect()
+}
+
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let not_direct = why_not_direct(lab.dir())?;
+    let of_lab = lab.devices(&DEVICES)?;
     let is_there = |device: &Device| *device != Device::Disk || not_direct.is_none();
-    let devices: Vec<Device> = DEVICES.into_iter().filter(is_there).collect();
+    let devices: Vec<Device> = of_lab.here.into_iter().filter(is_there).collect();
     let mut gains = Vec::new();
     let trees = trees(lab.scale);
     for on in [Device::PageCache, Device::Memory] {
@@ -80,28 +88,28 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         let place = devices.iter().position(|one| *one == device)? as f64;
         gains.iter().find(|gain| gain.x == place && gain.series == series)
     };
-    let median =
-        |device: Device, key_bytes| of(device, key_bytes).map_or(f64::NAN, |gain| gain.gain().median);
+    let median = |device: Device, key_bytes| of(device, key_bytes).map(|gain| gain.gain().median);
     let [paper_keys, long_keys] = KEY_BYTES;
     let disk = of(Device::Disk, paper_keys).map(Gain::gain);
     let cached = of(Device::PageCache, paper_keys).map(Gain::gain);
-    let claims = [
-        Claim::at_least("from memory the gain is", median(Device::Memory, paper_keys), 0.4),
-        Claim::at_least("on NVM", median(Device::Nvm, paper_keys), 0.4),
-        Claim::at_least("on NVM with keys of 1 KB", median(Device::Nvm, long_keys), 0.4),
-        Claim::at_least("on an SSD", median(Device::Ssd, paper_keys), 0.1),
-        higher_where_cached(disk, cached, not_direct.as_deref()),
+    let shares = [
+        ("from memory the gain is", median(Device::Memory, paper_keys), 0.4),
+        ("on NVM", median(Device::Nvm, paper_keys), 0.4),
+        ("on NVM with keys of 1 KB", median(Device::Nvm, long_keys), 0.4),
+        ("on an SSD", median(Device::Ssd, paper_keys), 0.1),
     ];
+    let mut claims = claims(&shares);
+    claims.push(higher_where_cached(disk, cached, not_direct.as_deref()));
     let (verdict, why) =
         judge(&claims, || of(Device::Memory, paper_keys).map_or_else(String::new, Gain::because));
     let of_keys = |key_bytes: usize| {
         let of: Vec<String> = devices
             .iter()
-            .map(|device| format!("{} {}", device.name(), percent(median(*device, key_bytes))))
+            .filter_map(|device| Some(format!("{} {}", device.name(), percent(median(*device, key_bytes)?))))
             .collect();
         of.join(", ")
     };
-    Ok(Finding {
+    let finding = Finding {
         ours: format!(
             "With the paper's hash function and keys of {paper_keys} B: {}. With keys of 1 KB: {}.",
             of_keys(paper_keys),
@@ -117,12 +125,26 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             Axis::categories("device", devices.iter().map(|device| device.name())),
             &gains,
         ),
-    })
+    };
+    Ok(finding.without(&of_lab.missing))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::Verdict;
+
+    #[test]
+    fn the_verdict_follows_the_gains_that_were_measured() {
+        let verdict = |memory, nvm, ssd| {
+            let claims = claims(&[("", Some(memory), 0.4), ("", nvm, 0.4), ("", Some(ssd), 0.1)]);
+            (claims.len(), judge(&claims, String::new).0)
+        };
+        assert_eq!(verdict(0.5, Some(0.5), 0.1), (3, Verdict::Confirmed));
+        assert_eq!(verdict(0.5, Some(0.5), 0.05), (3, Verdict::Partly));
+        assert_eq!(verdict(0.05, Some(0.5), 0.1), (3, Verdict::NotHere));
+        assert_eq!(verdict(0.5, None, 0.1), (2, Verdict::Confirmed), "the finding says what is left out");
+    }
 
     #[test]
     fn a_disk_that_cannot_be_read_directly_confirms_nothing() {

@@ -25,10 +25,12 @@ fn higher(parts: &[Part]) -> Vec<usize> {
         parts
             .iter()
             .filter(move |part| part.device == device && part.policy == policy)
-            .map(|part| part.measured)
+            .map(|part| part.measured.median)
     };
+    let is_there = |device: &Device| parts.iter().any(|part| part.device == *device);
     DEVICES
         .into_iter()
+        .filter(is_there)
         .map(|device| {
             let (leveled, tiered) = (of(device, Policy::Leveling), of(device, Policy::Tiering));
             leveled.zip(tiered).filter(|(leveled, tiered)| tiered > leveled).count()
@@ -60,7 +62,8 @@ fn claims(higher: &[usize]) -> Vec<Claim> {
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let (parts, table) = measure(lab, &POLICIES)?;
+    let devices = lab.devices(&DEVICES)?;
+    let (parts, table) = measure(lab, &POLICIES, &devices.here)?;
     let (leveled, tiered): (Vec<Part>, Vec<Part>) =
         parts.iter().cloned().partition(|part| part.policy == Policy::Leveling);
     let higher = higher(&parts);
@@ -82,15 +85,15 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             percent(leveled_all.paper_model)
         )
     });
-    Ok(Finding {
+    let finding = Finding {
         ours: format!(
             "Higher at {} of {} points; on PCIe {} of the time against {} with leveling when half of the lookups are empty, {} against {} when all are.",
             higher.iter().sum::<usize>(),
             higher.len() * EMPTY_FRACTIONS.len(),
-            percent(tiered_half.measured),
-            percent(leveled_half.measured),
-            percent(tiered_all.measured),
-            percent(leveled_all.measured),
+            percent(tiered_half.measured.median),
+            percent(leveled_half.measured.median),
+            percent(tiered_all.measured.median),
+            percent(leveled_all.measured.median),
         ),
         verdict,
         why: if why.is_empty() {
@@ -100,13 +103,15 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         },
         table,
         chart: chart("What part of a lookup is hashing: tiering", EXPERIMENT.claim, &tiered),
-    })
+    };
+    Ok(finding.without(&devices.missing))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::lab::Verdict;
+    use crate::lab::lookups::Spread;
 
     #[test]
     fn the_verdict_follows_the_points() {
@@ -119,11 +124,11 @@ mod tests {
 
     #[test]
     fn points_are_held_against_each_other_by_device_and_fraction() {
-        let part = |policy, device, empty_fraction: f64, measured| Part {
+        let part = |policy, device, empty_fraction: f64, measured: f64| Part {
             policy,
             device,
             empty_fraction,
-            measured,
+            measured: Spread { median: measured, least: measured, most: measured },
             paper_model: 0.0,
             false_positives: 0.0,
         };
@@ -140,5 +145,7 @@ mod tests {
             }
         }
         assert_eq!(higher(&parts), [0, 1, 2, 3, 4]);
+        parts.retain(|part| part.device != Device::Nvm);
+        assert_eq!(higher(&parts), [0, 1, 2, 4], "what is left out counts for nothing");
     }
 }

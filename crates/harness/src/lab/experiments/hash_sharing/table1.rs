@@ -83,7 +83,8 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         });
     }
     let not_direct = why_not_direct(lab.dir())?;
-    for device in Device::ALL {
+    let devices = lab.devices(&Device::ALL)?;
+    for device in devices.here {
         if device == Device::Disk && not_direct.is_some() {
             continue;
         }
@@ -107,7 +108,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let (verdict, why) = judge(&claims(&taken, murmur_ns, memory_ns), || {
         not_direct.as_ref().map_or_else(String::new, |why| format!("This machine's disk is left out: {why}."))
     });
-    Ok(Finding {
+    let finding = Finding {
         ours: format!(
             "MM64 takes {murmur_ns:.0} ns for 1 KB, {:.1} times what a page of memory takes ({memory_ns:.0} ns); CITY {:.0}, XX {:.0}, XXH3 {:.0} and SHA-256 {:.0} ns.",
             murmur_ns / memory_ns,
@@ -120,7 +121,8 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         why,
         table: table(&taken),
         chart: chart(&taken),
-    })
+    };
+    Ok(finding.without(&devices.missing))
 }
 
 /// Hashing is comparable to reading a page of memory; each hash, and that page, takes what it took there; emulated devices keep their times.
@@ -220,7 +222,7 @@ fn page_ns(lab: &mut Lab<'_>, device: Device) -> Result<Spread, String> {
     }
     file.sync_all().map_err(said)?;
     drop(file);
-    let vfs = device.env(&files)?.vfs;
+    let vfs = device.env(&files, lab.memory_read)?.vfs;
     let file = if device == Device::Disk { vfs.open_read_direct(&path) } else { vfs.open_read(&path) };
     let file = file.map_err(said)?;
     let mut numbers = (0..).map(|read| mix2(read, lab.seed) % pages(lab.scale));

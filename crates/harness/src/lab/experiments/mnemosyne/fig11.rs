@@ -93,7 +93,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let mut all = Vec::new();
     for bits_per_key in BITS {
         let stores = ALLOCATIONS
-            .map(|allocation| Store::new(allocation, items, buffer_bytes(lab.scale), bits_per_key));
+            .map(|allocation| Store::new(lab, allocation, items, (buffer_bytes(lab.scale), bits_per_key)));
         let mut open = Vec::new();
         for store in &stores {
             lab.at(format_args!("loading, {bits_per_key} bits, {}", name(store.allocation)));

@@ -81,7 +81,8 @@ impl Grid {
         (bits_per_key, queries): (f64, Queries),
     ) -> Result<Vec<Store>, String> {
         let lay = |allocation| {
-            let store = Store::new(allocation, self.items(lab.seed), self.buffer_bytes(), bits_per_key);
+            let store =
+                Store::new(lab, allocation, self.items(lab.seed), (self.buffer_bytes(), bits_per_key));
             store.lay(lab)?;
             store.learn(queries, self.seen)?;
             Ok(store)

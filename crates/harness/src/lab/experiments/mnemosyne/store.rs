@@ -15,6 +15,7 @@ use shamba::{Allocation, Builder, Db, Design, FilterLayout, MergePolicy, Residen
 
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
+use crate::lab::device::MemoryRead;
 use crate::lab::tree::refit_to;
 use crate::lab::{Device, Lab};
 use crate::layered::{Bits, Layers, Shape};
@@ -56,14 +57,21 @@ pub(super) struct Store {
     pub levels: u32,
     design: Design,
     files: Arc<dyn Vfs>,
+    memory_read: MemoryRead,
 }
 
 impl Store {
     /// An empty store for these items.
-    pub fn new(allocation: Allocation, items: Items, buffer_bytes: u64, bits_per_key: f64) -> Self {
+    pub fn new(
+        lab: &Lab<'_>,
+        allocation: Allocation,
+        items: Items,
+        (buffer_bytes, bits_per_key): (u64, f64),
+    ) -> Self {
         let design = Design::new(MergePolicy::Leveling, SIZE_RATIO, buffer_bytes, bits_per_key);
         let levels = design.levels_for(items.bytes());
-        Self { allocation, items, levels, design, files: Arc::new(MemFs::new()) }
+        let files = Arc::new(MemFs::new());
+        Self { allocation, items, levels, design, files, memory_read: lab.memory_read }
     }
 
     /// On average over all entries, as was asked for.
@@ -123,7 +131,7 @@ impl Store {
     /// # Errors
     /// What the engine says.
     pub fn open(&self, device: Device) -> Result<Db, String> {
-        let world = device.env(&self.files)?;
+        let world = device.env(&self.files, self.memory_read)?;
         self.builder(world).open().map_err(|error| error.to_string())
     }
 

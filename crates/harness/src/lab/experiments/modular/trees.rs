@@ -119,7 +119,9 @@ static KEPT: Mutex<VecDeque<Arc<Laid>>> = Mutex::new(VecDeque::new());
 /// What laying it down says.
 pub(super) fn tree(lab: &mut Lab<'_>, extent: Extent, approach: &Approach) -> Result<Arc<Laid>, String> {
     let written = (approach.layout, approach.allocation);
-    let wanted = |laid: &Arc<Laid>| (laid.written, laid.extent, laid.seed) == (written, extent, lab.seed);
+    let wanted = |laid: &Arc<Laid>| {
+        (laid.written, laid.extent, laid.seed) == (written, extent, lab.seed) && laid.tree.is_of(lab)
+    };
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(laid) = kept.iter().position(wanted).and_then(|at| kept.remove(at)) {
         kept.push_back(Arc::clone(&laid));

@@ -23,6 +23,7 @@ use shamba_model::monkey::levels_closed;
 use super::setup::Filters;
 use crate::dist::{Distribution, Picker};
 use crate::items::Items;
+use crate::lab::device::MemoryRead;
 use crate::lab::tree::{refit_to, written_bits_per_key};
 use crate::lab::{Device, Lab};
 use crate::layered::{Layers, Shape};
@@ -48,6 +49,7 @@ pub(super) struct Grown {
     inserted: u64,
     items: Items,
     files: Arc<dyn Vfs>,
+    memory_read: MemoryRead,
 }
 
 /// What a tree goes through, several times.
@@ -142,7 +144,8 @@ impl Grown {
         let filters = Filters::Uniform;
         let layers = Layers::new(entries, lab.seed, shape, filters.bits(design.bits_per_key, 1.0))?;
         let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
-        let tree = Self { design, filters, levels, entries, inserted: 0, items, files };
+        let memory_read = lab.memory_read;
+        let tree = Self { design, filters, levels, entries, inserted: 0, items, files, memory_read };
         layers.lay(&|| Ok(tree.builder(tree.world())), &|item| items.pair(2 * item))?;
         Ok(tree)
     }
@@ -184,7 +187,7 @@ impl Grown {
 
     /// Opens it for reading on a device.
     fn open_to_read(&self, device: Device) -> Result<Db, String> {
-        let world = device.env(&self.files)?;
+        let world = device.env(&self.files, self.memory_read)?;
         self.builder(world).read_only(true).open().map_err(|error| error.to_string())
     }
 

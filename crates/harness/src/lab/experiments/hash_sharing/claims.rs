@@ -67,6 +67,27 @@ impl Claim {
         );
         Self::new(held, text)
     }
+
+    /// Something that grows from the first to the last, and never falls between by more than both sides of a step scatter. What grows over all and
+    /// falls between holds in part.
+    pub fn rises(what: &str, all: &[Spread]) -> Self {
+        let (Some(first), Some(last)) = (all.first(), all.last()) else {
+            return Self::new(Held::InPart, format!("{what} was not measured"));
+        };
+        let falls = all.windows(2).find(|step| step[1].median < step[0].median - noise(step));
+        let whole = Self::grows(what, *first, *last);
+        match falls {
+            Some(step) if whole.held == Held::Fully => Self::new(
+                Held::InPart,
+                format!(
+                    "{what} falls between, from {} to {}, by more than repeats scatter",
+                    percent(step[0].median),
+                    percent(step[1].median)
+                ),
+            ),
+            _ => whole,
+        }
+    }
 }
 
 /// How far repeats lie from their median at most.
@@ -142,6 +163,16 @@ mod tests {
             [held(0.13), held(0.11), held(0.09), held(0.07)],
             [Held::Fully, Held::InPart, Held::InPart, Held::Not]
         );
+        let rises = |between: f64, last: f64| {
+            let all = [0.1, between, last].map(|median| spread(median, 0.02));
+            Claim::rises("it", &all)
+        };
+        assert_eq!(
+            [rises(0.2, 0.3).held, rises(0.32, 0.31).held, rises(0.4, 0.3).held, rises(0.2, 0.11).held],
+            [Held::Fully, Held::Fully, Held::InPart, Held::InPart]
+        );
+        assert_eq!([rises(0.2, 0.05).held, Claim::rises("it", &[]).held], [Held::Not, Held::InPart]);
+        assert_eq!(rises(0.4, 0.3).text, "it falls between, from 40 % to 30 %, by more than repeats scatter");
         assert!((noise(&[spread(0.1, 0.02), spread(0.2, 0.03)]) - 0.03).abs() < 1e-12);
     }
 }

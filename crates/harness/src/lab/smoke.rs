@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
+use super::device::MemoryRead;
 use super::files::{Outcome, SCHEMA};
-use super::{Experiment, Lab, Paper, Parameter, Scale, Verdict, all, run};
+use super::{Cell, Device, Experiment, Lab, Paper, Parameter, Scale, Verdict, all, find, run};
 
 /// Experiments of a paper that are run at a time: some wait for emulated devices.
 const BESIDE: usize = 2;
@@ -73,6 +74,32 @@ fn monkey() {
 #[test]
 fn mnemosyne() {
     every(Paper::Mnemosyne, BESIDE);
+}
+
+/// Where memory is slow, what is measured on several devices is measured on the others, and says so.
+#[test]
+fn without_a_device_that_cannot_be_emulated() {
+    for id in [
+        "hash-sharing-fig1",
+        "hash-sharing-fig2",
+        "hash-sharing-fig11",
+        "hash-sharing-fig12",
+        "hash-sharing-table1",
+        "shamba-devices",
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut progress = |_: &str| {};
+        let mut lab = Lab::new(dir.path().to_path_buf(), Scale::Tiny, 1, &mut progress);
+        lab.memory_read = MemoryRead::Assumed(300);
+        let outcome = run(find(id).expect("there is one"), &mut lab, &dir.path().join("results"));
+        let finding = outcome.expect("it does not fail").finding;
+        assert_ne!(finding.verdict, Verdict::Confirmed, "{id}");
+        let left_out = format!("{} is left out: ", Device::Nvm.name());
+        assert!(finding.why.starts_with(&left_out), "{id}: {}", finding.why);
+        let rows = finding.table.rows();
+        let has_it = |row: &Vec<Cell>| row.contains(&Cell::from(Device::Nvm.name()));
+        assert!(!rows.is_empty() && !rows.iter().any(has_it), "{id}");
+    }
 }
 
 /// Runs all experiments of a paper, so many at a time.

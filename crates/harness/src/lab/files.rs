@@ -1,4 +1,4 @@
-//! Running an experiment, and what it leaves behind: `ID.csv`, `ID.svg` and `ID.json`, each whole by itself.
+//! Running an experiment, and what it leaves behind: `ID.csv`, `ID.svg` and `ID.json`, each whole by itself; or `ID.failed`, which says why there is none of them.
 //!
 //! The table begins with comment lines that state the claim, parameters, machine, version, commit and seed; the JSON has the same and
 //! the finding, and is what [`super::report`] reads.
@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -18,6 +18,8 @@ use super::facts::Facts;
 
 /// The `schema` of a result's JSON.
 pub(super) const SCHEMA: &str = "shamba.lab-result/1";
+/// What ends the name of the file that says why an experiment failed.
+pub(super) const FAILED: &str = "failed";
 
 /// A finished experiment.
 #[derive(Clone, Debug)]
@@ -33,10 +35,23 @@ pub struct Outcome {
 /// # Errors
 /// What the experiment, the drawing or the file system says.
 pub fn run(experiment: &Experiment, lab: &mut Lab<'_>, out: &Path) -> Result<Outcome, String> {
-    let in_experiment = |error: String| format!("{}: {error}", experiment.id);
     fs::create_dir_all(out).map_err(|error| format!("create {}: {error}", out.display()))?;
-    let paths = SUFFIXES.map(|suffix| out.join(format!("{}.{suffix}", experiment.id)));
-    paths.iter().rev().try_for_each(|path| remove(path))?;
+    let path = |suffix: &str| out.join(format!("{}.{suffix}", experiment.id));
+    let paths = SUFFIXES.map(path);
+    let failed = path(FAILED);
+    paths.iter().rev().chain([&failed]).try_for_each(|path| remove(path))?;
+    carry_out(experiment, lab, &paths).inspect_err(|error| {
+        // The error itself is told in any case.
+        let _ = write_whole(&failed, &format!("{error}\n"));
+    })
+}
+
+fn carry_out(
+    experiment: &Experiment,
+    lab: &mut Lab<'_>,
+    paths: &[PathBuf; SUFFIXES.len()],
+) -> Result<Outcome, String> {
+    let in_experiment = |error: String| format!("{}: {error}", experiment.id);
     let since = Instant::now();
     let finding = (experiment.run)(lab).map_err(in_experiment)?.within_its_rows();
     let seconds = since.elapsed().as_secs_f64();
@@ -185,7 +200,7 @@ mod tests {
         },
     };
 
-    fn carry_out(experiment: &Experiment, seed: u64, dir: &Path) -> Result<Value, String> {
+    fn with_seed(experiment: &Experiment, seed: u64, dir: &Path) -> Result<Value, String> {
         let mut progress = |_: &str| {};
         let mut lab = Lab::new(dir.join("trees"), Scale::Tiny, seed, &mut progress);
         run(experiment, &mut lab, &dir.join("out")).map(|outcome| outcome.json)
@@ -194,9 +209,9 @@ mod tests {
     #[test]
     fn a_result_is_of_one_run_that_ended() {
         let dir = tempfile::tempdir().expect("a directory");
-        let whole = carry_out(&ENDS, 1, dir.path()).expect("a result");
+        let whole = with_seed(&ENDS, 1, dir.path()).expect("a result");
         assert_eq!([&whole["verdict"], &whole["incomparable_rows"]], [&json!("confirmed"), &json!(0)]);
-        let short = carry_out(&ENDS, 2, dir.path()).expect("a result");
+        let short = with_seed(&ENDS, 2, dir.path()).expect("a result");
         assert_eq!([&short["verdict"], &short["incomparable_rows"]], [&json!("partly"), &json!(1)]);
         assert_eq!(short["emulated_rows"], 1);
         let mut names: Vec<_> = fs::read_dir(dir.path().join("out"))
@@ -206,9 +221,13 @@ mod tests {
         names.sort();
         assert_eq!(names, ["of-files.csv", "of-files.json", "of-files.svg"]);
         let fails = Experiment { run: |_| Err("it cannot".to_owned()), ..ENDS };
-        let error = carry_out(&fails, 1, dir.path()).expect_err("it cannot");
+        let error = with_seed(&fails, 1, dir.path()).expect_err("it cannot");
         assert_eq!(error, "of-files: it cannot");
+        let failed = dir.path().join("out").join("of-files.failed");
+        assert_eq!(fs::read_to_string(&failed).expect("read"), "of-files: it cannot\n");
         let error = report(&dir.path().join("out")).map(|_| ()).expect_err("nothing is left to report");
         assert!(error.contains("no results"), "{error}");
+        with_seed(&ENDS, 1, dir.path()).expect("a result");
+        assert!(!failed.exists(), "it did not fail this time");
     }
 }

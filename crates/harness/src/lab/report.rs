@@ -1,9 +1,10 @@
 //! The report: a page of all results in a folder, by how verdicts came about, what did not reproduce first.
 //!
 //! Verdicts of different kinds ([`Kind`]) are counted apart: what follows from equations, or is our own claim, is no reproduction by measurement.
-//! The head says how a verdict comes about, which experiments are missing, and whether results are of one commit and one scale.
+//! The head says how a verdict comes about and how figures are to be read, which experiments failed and how many did not run, and whether results are of one
+//! commit and one scale.
 //!
-//! Reads every `*.json` that [`super::run`] left there and writes `index.html`, for a browser, and `README.md`, for a repository.
+//! Reads every `*.json`, and `*.failed` of those that failed, that [`super::run`] left there, and writes `index.html`, for a browser, and `README.md`, for a repository.
 //! Both show the pictures beside them by name; nothing is fetched from anywhere. A page of that name that is not of ours stays as it is.
 //!
 //! Not here: how the pages look (`report/pages.rs`).
@@ -20,7 +21,7 @@ use serde_json::Value;
 
 use super::experiment::{Kind, Paper, Verdict};
 use super::experiments;
-use super::files::{SCHEMA, write_whole};
+use super::files::{FAILED, SCHEMA, write_whole};
 
 /// What every page of ours has, and no other is overwritten.
 const MARK: &str = "<!-- made by shamba lab report: do not edit -->";
@@ -34,8 +35,10 @@ pub fn report(dir: &Path) -> Result<(Vec<PathBuf>, usize), String> {
     if results.is_empty() {
         return Err(format!("{}: no results of experiments are there", dir.display()));
     }
-    let pages = [("index.html", pages::html(&results)), ("README.md", pages::markdown(&results))]
-        .map(|(name, text)| (dir.join(name), text));
+    let failed = failures(dir)?;
+    let pages =
+        [("index.html", pages::html(&results, &failed)), ("README.md", pages::markdown(&results, &failed))]
+            .map(|(name, text)| (dir.join(name), text));
     pages.iter().try_for_each(|(path, _)| is_free_or_ours(path))?;
     for (path, text) in &pages {
         write_whole(path, text)?;
@@ -131,6 +134,21 @@ fn read(dir: &Path) -> Result<Vec<Entry>, String> {
     Ok(results.into_values().collect())
 }
 
+/// What failed, and why, in the order of names.
+fn failures(dir: &Path) -> Result<Vec<String>, String> {
+    let said = |error: std::io::Error| format!("read {}: {error}", dir.display());
+    let mut failed = Vec::new();
+    for entry in fs::read_dir(dir).map_err(said)? {
+        let path = entry.map_err(said)?.path();
+        if path.extension().is_some_and(|suffix| suffix == FAILED) {
+            let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            failed.push(text.trim().to_owned());
+        }
+    }
+    failed.sort();
+    Ok(failed)
+}
+
 /// What belongs under each kind and verdict.
 fn sections(results: &[Entry]) -> Vec<(Kind, Verdict, Vec<&Entry>)> {
     let of = |kind, verdict| {
@@ -175,23 +193,26 @@ fn summary(results: &[Entry]) -> Vec<(Kind, Paper, [usize; 3])> {
 }
 
 /// What the head says: how results came about, how verdicts do, and what a reader must know of these.
-fn head(results: &[Entry]) -> Vec<String> {
-    let mut head = vec![INTRODUCTION.to_owned(), VERDICTS.to_owned()];
+fn head(results: &[Entry], failed: &[String]) -> Vec<String> {
+    let mut head = vec![INTRODUCTION.to_owned(), VERDICTS.to_owned(), LEGEND.to_owned()];
     head.extend(experiments::rules().into_iter().map(|(paper, rule)| format!("{}: {rule}", paper.name())));
-    head.push(completeness(results));
+    head.push(completeness(results, failed));
     head.extend(differences(results));
     head
 }
 
-/// How many of the experiments have results here, and which have none: they failed, or did not run.
-fn completeness(results: &[Entry]) -> String {
+/// How many of the experiments have results here, how many did not run to their end, and which of these failed.
+fn completeness(results: &[Entry], failed: &[String]) -> String {
     let all = experiments::all();
     let is_here = |id: &str| results.iter().any(|entry| entry.id == id);
-    let missing: Vec<&str> = all.iter().map(|experiment| experiment.id).filter(|id| !is_here(id)).collect();
-    let known = all.len() - missing.len();
+    let known = all.iter().filter(|experiment| is_here(experiment.id)).count();
     let mut text = format!("{known} of {} experiments.", all.len());
-    if !missing.is_empty() {
-        let _ = write!(text, " Failed or not run: {}.", missing.join(", "));
+    let not_run = all.len().saturating_sub(known + failed.len());
+    if not_run > 0 {
+        let _ = write!(text, " {not_run} not run.");
+    }
+    if !failed.is_empty() {
+        let _ = write!(text, " {} failed: {}.", failed.len(), failed.join("; "));
     }
     if results.len() > known {
         let _ =
@@ -246,6 +267,11 @@ const VERDICTS: &str = "No verdict is given by hand: each follows from the figur
     source. Confirmed: every part of the claim holds, in direction and size. Partly: the direction is the same, the size is not, or only some parts hold, or some \
     rows are not comparable. Not here: what the claim is about is otherwise.";
 
+const LEGEND: &str = "How figures are to be read. \"1.3 (2.0 where most) times the memory\": the baseline needs so many times the memory that the idea has, for as few I/Os; \
+    1.3 on average over all amounts that were measured, 2.0 at the amount where it is most. \"Lower bound\": at some amounts it is more, for the idea reads less even with the least \
+    that was measured. \"Upper bound\": at some it is less, for the idea never reads as little. A share saved that has a minus sign is lost: so much more is read, or so much longer it \
+    takes. \"3 % (1 % to 4 %)\": the median of the repeats, the least and the most.";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,6 +294,7 @@ mod tests {
         write(dir.path(), "one", "confirmed");
         write(dir.path(), "two", "not here");
         fs::write(dir.path().join("other.json"), "{\"schema\":\"other/1\"}").expect("written");
+        fs::write(dir.path().join("monkey-fig7.failed"), "monkey-fig7: it cannot\n").expect("written");
         let (paths, count) = report(dir.path()).expect("written");
         assert_eq!((paths.len(), count), (2, 2));
         for path in paths {
@@ -278,8 +305,17 @@ mod tests {
                 "Scale quick, seed 1, commit 0123abc, 2026-01-02, 2 s; 7 of 9 rows on an emulated device";
             assert_eq!(text.matches(told).count(), 2, "{}", path.display());
             assert!(!text.contains("; 0 of 9 rows"), "{}", path.display());
-            let missing = format!("0 of {} experiments. Failed or not run: ", experiments::all().len());
-            assert!(text.contains(&missing) && text.contains("2 results are of"), "{}", path.display());
+            let all = experiments::all().len();
+            let missing = format!(
+                "0 of {all} experiments. {} not run. 1 failed: monkey-fig7: it cannot. 2 results",
+                all - 1
+            );
+            assert!(text.contains(&missing), "{}", path.display());
+            assert!(
+                text.matches("do not edit").count() == 1 && text.contains("where most"),
+                "{}",
+                path.display()
+            );
             assert!(!text.contains("they differ in"), "{}", path.display());
         }
         report(dir.path()).expect("a report of ours is written again");
@@ -309,9 +345,13 @@ mod tests {
                 .is_some_and(|text| text.contains("commit (a, b)") && !text.contains("scale"))
         );
         assert_eq!(differences(&results[..2]), None);
-        let text = completeness(&results);
-        assert!(text.starts_with("3 of ") && text.contains("monkey-fig8,"), "{text}");
-        assert!(!text.contains("monkey-fig7,") && !text.contains("no longer"), "{text}");
+        let all = experiments::all().len();
+        let text = completeness(&results, &[]);
+        assert_eq!(text, format!("3 of {all} experiments. {} not run.", all - 3));
+        let text = completeness(&results, &["monkey-fig8: a".to_owned(), "monkey-fig9: b".to_owned()]);
+        let wanted =
+            format!("3 of {all} experiments. {} not run. 2 failed: monkey-fig8: a; monkey-fig9: b.", all - 5);
+        assert_eq!(text, wanted);
     }
 
     #[test]

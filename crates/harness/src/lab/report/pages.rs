@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use super::{Entry, MARK, circumstances, head, heading, parameters, sections, summary};
 
 /// For a repository.
-pub(super) fn markdown(results: &[Entry]) -> String {
+pub(super) fn markdown(results: &[Entry], failed: &[String]) -> String {
     let mut text = format!(
-        "{MARK}\n# The papers' experiments\n\n{}\n\nMade by `shamba lab all` and `shamba lab report`; do not edit.\n\n",
-        head(results).join("\n\n")
+        "{MARK}\n# The papers' experiments\n\n{}\n\nMade by `shamba lab all` and `shamba lab report`.\n\n",
+        head(results, failed).join("\n\n")
     );
     text.push_str("| verdicts | paper | not here | partly | confirmed |\n|---|---|---|---|---|\n");
     for (kind, paper, [not_here, partly, confirmed]) in summary(results) {
@@ -59,10 +59,10 @@ pub(super) fn markdown(results: &[Entry]) -> String {
 }
 
 /// For a browser.
-pub(super) fn html(results: &[Entry]) -> String {
+pub(super) fn html(results: &[Entry], failed: &[String]) -> String {
     let sections = sections(results);
     let mut body = "<h1>The papers&#39; experiments</h1>\n".to_owned();
-    for paragraph in head(results) {
+    for paragraph in head(results, failed) {
         let _ = writeln!(body, "<p>{}</p>", escape(&paragraph));
     }
     body.push_str(

@@ -357,14 +357,16 @@ fn ratio_of(
     })
 }
 
-/// `1.3 (2.0 where most; a lower bound at 2 of 6 points)`.
+/// `1.3 (2.0 where most; lower bound)`: as the report's head explains it.
 pub(super) fn told_times(ratio: &Ratio) -> String {
-    let Ratio { mean, most, points, more_at, less_at, .. } = *ratio;
-    let bound = |kind: &str, at: usize| match at {
-        0 => String::new(),
-        _ => format!("; {kind} bound at {at} of {points} points"),
+    let Ratio { mean, most, more_at, less_at, .. } = *ratio;
+    let bound = match (more_at, less_at) {
+        (0, 0) => "",
+        (_, 0) => "; lower bound",
+        (0, _) => "; upper bound",
+        _ => "; bounds on both sides",
     };
-    format!("{mean:.1} ({most:.1} where most{}{})", bound("a lower", more_at), bound("an upper", less_at))
+    format!("{mean:.1} ({most:.1} where most{bound})")
 }
 
 /// `12 %`, `-3 %`.

@@ -21,6 +21,9 @@ pub(super) const FULL: [Approach; 3] = [
     EQ_F.named("7 modules F").with_layout("modular:7"),
 ];
 
+/// What modules with skipping are held against beside the state of the art: it differs from them in the number of modules only.
+pub(super) const ONE_FULL: Approach = Approach { name: "1 module F", skipping: "full", ..STATE_OF_THE_ART };
+
 /// Where memory is held fixed.
 pub(super) const MEMORY_SHARE: f64 = 0.4;
 pub(super) const EMPTY_SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];

@@ -24,7 +24,7 @@ const LEADING: f64 = 1.35;
 const GRID: RGBColor = RGBColor(225, 225, 225);
 const SOFT: RGBColor = RGBColor(90, 90, 90);
 /// Told apart by people who do not tell red from green, and when printed grey: after Okabe and Ito.
-const COLOURS: [RGBColor; 8] = [
+const COLOURS: [RGBColor; 9] = [
     RGBColor(90, 90, 90),
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -33,6 +33,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
     RGBColor(120, 80, 40),
+    RGBColor(96, 40, 140),
 ];
 /// A series whose name is another's with this behind it is drawn in the other's colour.
 const MODEL_SUFFIX: &str = ", model";

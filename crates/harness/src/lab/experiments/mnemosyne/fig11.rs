@@ -309,10 +309,11 @@ impl Found {
             [0, 1].map(|idea| each(&|gain| gain.windows.to_string(), idea));
         let uniform = self.uniform_written.map(|bits| format!("{bits:.1}")).join(", ");
         format!(
-            "At 2, 4, 6 bits per key an empty query with bits by run takes {faster_by_run} less time than with uniform bits, by file {faster_by_file}; of the \
+            "At {} bits per key an empty query with bits by run takes {faster_by_run} less time than with uniform bits, by file {faster_by_file}; of the \
              block reads they spare {spared_by_run} and {spared_by_file}. That is of {windows_by_run} and {windows_by_file} of {WINDOWS} windows, in which written \
              bits differ by no more than {:.0} %. Written are {uniform} uniform bits, {bits_by_run} by run, {bits_by_file} by file; off what was asked for by \
              {:.0} % at most.",
+            BITS.map(|bits| bits.to_string()).join(", "),
             100.0 * OFF_MOST,
             100.0 * self.off
         )
@@ -371,9 +372,11 @@ fn chart(all: &[Timed]) -> Chart {
     Chart {
         title: "Throughput while the tree grows".to_owned(),
         claim: EXPERIMENT.claim.to_owned(),
-        note: "T = 4, entries of 128 bytes, emulated PCIe SSD of 10 us a read; each window has a quarter inserts, a quarter updates, half empty queries, \
-               and is over when nothing is left to merge. Bars: the least and the most of the times that its queries were asked. Bits as written are in the table."
-            .to_owned(),
+        note: format!(
+            "T = {SIZE_RATIO}, entries of {ENTRY_BYTES} bytes, {} (emulated); each window has a quarter inserts, a quarter updates, half empty queries, \
+             and is over when nothing is left to merge. Bars: the least and the most of the times that its queries were asked. Bits as written are in the table.",
+            DEVICE.name()
+        ),
         panels: BITS.map(panel).into(),
     }
 }
@@ -384,10 +387,10 @@ mod tests {
 
     #[test]
     fn memory_time_and_fewest_bits_must_all_hold_to_confirm() {
-        let found = |faster: [[f64; 2]; 3], off, windows| Found {
+        let found = |faster: [[f64; IDEAS.len()]; BITS.len()], off, windows| Found {
             gains: faster
                 .map(|of_bits| of_bits.map(|faster| Gain { windows, faster, spared: 0.0, written: 2.0 })),
-            uniform_written: [2.0; 3],
+            uniform_written: BITS,
             off,
         };
         let good = [[0.2, 0.3], [0.1, 0.1], [0.0, 0.0]];

@@ -3,10 +3,13 @@
 use shamba_figures::{Axis, Chart, Panel, Point as At, Series, Style};
 
 use super::grid::{DISTRIBUTIONS, Grid, Point, table};
-use super::store::{ALLOCATIONS, name};
+use super::store::{ALLOCATIONS, name, unnecessary};
 use crate::dist::Distribution;
+use crate::lab::lookups::Spread;
+use crate::lab::table::row;
 use crate::lab::{Device, Experiment, Finding, Kind, Lab, Paper, Scale, Verdict};
 
+const BITS: [f64; 3] = [4.0, 6.0, 8.0];
 const EMPTY_FRACTIONS: [f64; 8] = [1.0, 0.75, 0.5, 0.25, 0.1, 0.05, 0.01, 0.0];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -22,19 +25,31 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 fn grid(scale: Scale) -> Grid {
     Grid {
-        bits: scale.pick(&[4.0, 8.0][..], &[4.0, 6.0, 8.0][..], &[4.0, 6.0, 8.0][..]),
-        empty_fractions: scale.pick(&[1.0, 0.5, 0.1, 0.0][..], &EMPTY_FRACTIONS[..], &EMPTY_FRACTIONS[..]),
+        bits: &BITS,
+        empty_fractions: &EMPTY_FRACTIONS,
         entries: scale.count(1 << 17, 1 << 20, 4_000_000),
         entry_bytes: 128,
         buffers: 64,
-        queries: scale.count(30_000, 500_000, 15_000_000),
+        queries: scale.count(10_000, 100_000, 3_000_000),
         seen: scale.count(80_000, 1_000_000, 4_000_000),
+    }
+}
+
+/// A store at a place, and what it read without need in each trial.
+struct Counted {
+    point: Point,
+    unnecessary: Spread,
+}
+
+impl AsRef<Point> for Counted {
+    fn as_ref(&self) -> &Point {
+        &self.point
     }
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let grid = grid(lab.scale);
-    let mut points: Vec<Point> = Vec::new();
+    let mut points: Vec<Counted> = Vec::new();
     for (bits_per_key, queries) in grid.places() {
         for store in grid.stores(lab, (bits_per_key, queries))? {
             lab.at(format_args!(
@@ -45,16 +60,24 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             ));
             let db = store.open(Device::Memory)?;
             let before = db.stats();
-            store.ask(&db, queries, grid.queries, lab.seed ^ 3)?;
-            points.push(Point::of_refitted(&store, queries, &db.stats().since(&before)));
+            let trial = |number: u32| {
+                let begun = db.stats();
+                store.ask(&db, queries, grid.queries, lab.seed ^ 3 ^ u64::from(number) << 32)?;
+                Ok::<_, String>(unnecessary(&db.stats().since(&begun)))
+            };
+            let trials = (0..lab.repeats.max(1)).map(trial).collect::<Result<Vec<_>, _>>()?;
+            points.push(Counted {
+                point: Point::of_refitted(&store, queries, &db.stats().since(&before)),
+                unnecessary: Spread::of(trials),
+            });
             db.close().map_err(|error| error.to_string())?;
         }
     }
     // The sides of a place follow one another, in the order of allocations.
     let spared = |distribution, over: usize| {
         let places = points.chunks(ALLOCATIONS.len());
-        let of = places.filter(|sides| sides[0].queries.distribution == distribution);
-        mean_spared(of.map(|sides| (sides[over].unnecessary, sides[2].unnecessary)))
+        let of = places.filter(|sides| sides[0].point.queries.distribution == distribution);
+        mean_spared(of.map(|sides| (sides[over].point.unnecessary, sides[2].point.unnecessary)))
     };
     let [of_uniform, of_normal] =
         DISTRIBUTIONS.map(|distribution| [0, 1].map(|over| spared(distribution, over)));
@@ -75,7 +98,9 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         ),
         verdict,
         why,
-        table: table(&[], &points, |_| Vec::new()),
+        table: table(&["unnecessary_least", "unnecessary_most"], &points, |counted| {
+            row![counted.unnecessary.least, counted.unnecessary.most].to_vec()
+        }),
         chart: chart(&points, grid),
     })
 }
@@ -101,16 +126,18 @@ fn verdict(normal: [f64; 2], uniform: [f64; 2]) -> Verdict {
     }
 }
 
-fn chart(points: &[Point], grid: Grid) -> Chart {
+fn chart(points: &[Counted], grid: Grid) -> Chart {
     let panel = |distribution: Distribution| {
         let series = grid.bits.iter().flat_map(|bits_per_key| {
             ALLOCATIONS.map(|allocation| {
-                let of = points.iter().filter(|point| {
+                let of = points.iter().filter(|Counted { point, .. }| {
                     point.queries.distribution == distribution
                         && point.bits_per_key == *bits_per_key
                         && point.allocation == allocation
                 });
-                let at = of.map(|point| At::new(point.queries.empty_fraction, point.unnecessary));
+                let at = of.map(|Counted { point, unnecessary: Spread { median, least, most } }| {
+                    At::between(point.queries.empty_fraction, *median, *least, *most)
+                });
                 let name = format!("{}, {bits_per_key} bits", name(allocation));
                 Series::new(name, Style::Line, at.rev().collect())
             })
@@ -126,7 +153,7 @@ fn chart(points: &[Point], grid: Grid) -> Chart {
         title: "Data blocks that queries read without need".to_owned(),
         claim: EXPERIMENT.claim.to_owned(),
         note: "T = 4, entries of 128 bytes, read-only after the load; normal: a standard deviation of a tenth of the keys, in order. Bits by run and by \
-               file were shared out after queries were seen."
+               file were shared out after queries were seen. Bars: least and most of the trials."
             .to_owned(),
         panels: DISTRIBUTIONS.map(panel).into(),
     }

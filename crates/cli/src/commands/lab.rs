@@ -196,11 +196,23 @@ fn carry_out(experiments: &[&Experiment], how: &HowArgs, out: &mut Out) -> Resul
     }
     bar.finish_and_clear();
     if !how.json {
-        let took = Duration::from_secs(began.elapsed().as_secs());
         let done = experiments.len() - failures.len();
-        out.line(format!("\n{done} of {} done in {took:?}, in {}", experiments.len(), how.out.display()))?;
+        let (all, took, dir) = (experiments.len(), told(began.elapsed()), how.out.display());
+        out.line(format!("\n{done} of {all} done in {took}, in {dir}"))?;
+        if done > 0 {
+            out.line(format!("`shamba lab report --out {dir}` makes a page of them."))?;
+        }
     }
     if failures.is_empty() { Ok(()) } else { Err(Failure::Reported(3)) }
+}
+
+/// `12 ms`, `4.2 s`, `8 min 15 s`.
+fn told(took: Duration) -> String {
+    match took.as_secs() {
+        0 => format!("{} ms", took.as_millis()),
+        1..60 => format!("{:.1} s", took.as_secs_f64()),
+        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
 }
 
 /// Runs one experiment; its result.
@@ -212,4 +224,15 @@ fn one(experiment: &Experiment, how: &HowArgs, scratch: PathBuf, bar: &ProgressB
         lab.repeats = repeats;
     }
     Ok(lab::run(experiment, &mut lab, &how.out)?.json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_seconds_or_minutes() {
+        let times = [12, 4_200, 59_900, 495_700].map(Duration::from_millis);
+        assert_eq!(times.map(told), ["12 ms", "4.2 s", "59.9 s", "8 min 15 s"]);
+    }
 }

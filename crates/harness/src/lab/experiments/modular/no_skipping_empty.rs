@@ -55,7 +55,11 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
                 "; two modules gain from {} empty lookups on",
                 percent(empty)
             )),
-            if in_order { "; the more modules the more" } else { "; the more modules not the more" }
+            if in_order {
+                "; the more modules, the more is saved"
+            } else {
+                "; more modules do not always save more"
+            }
         ),
         verdict,
         why: why(in_order),

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_filter::FilterLayout;
-use shamba_model::allocation::{Allocation, FilterSite, Limits, Lookups, allocate};
+use shamba_model::allocation::{Allocation, FilterLoad, FilterSite, Limits, Lookups, allocate};
 use shamba_table::TableId;
 
 use crate::compaction::job::live_bytes;
@@ -269,17 +269,40 @@ fn solved(rule: Rule, sites: &[FilterSite], mean: f64) -> Vec<f64> {
     let solve = || {
         let loads = rule.allocation.loads(sites, lookups)?;
         let curve = curves::curve(rule.layout, limits.largest_bits_per_key)?;
-        allocate(&loads, curve.as_ref(), total_bits, limits)
+        let solve = |loads: &[FilterLoad]| allocate(loads, curve.as_ref(), total_bits, limits);
+        worth_their_probes(&loads, |loads| Ok(solve(loads)?.bits))
     };
-    let per_key = |(site, bits): (&FilterSite, u64)| match bits as f64 / site.entries.max(1) as f64 {
-        too_few if too_few < LEAST_BITS_PER_KEY => 0.0,
-        per_key => per_key,
-    };
-    match solve() {
-        Ok(shares) => sites.iter().zip(shares.bits).map(per_key).collect(),
-        // Figures that are none: everybody gets the same.
-        Err(_) => vec![mean; sites.len()],
+    // Figures that are none: everybody gets the same.
+    solve().unwrap_or_else(|_: String| vec![mean; sites.len()])
+}
+
+/// The bits per key that `solve` gives to each load, but to none fewer than are worth a probe: those get nothing, and what they would
+/// have had goes to the others.
+///
+/// Of those with too few the half with the fewest goes at a time, for what they leave may be enough for the rest.
+fn worth_their_probes(
+    loads: &[FilterLoad],
+    solve: impl Fn(&[FilterLoad]) -> Result<Vec<u64>, String>,
+) -> Result<Vec<f64>, String> {
+    let mut of_all = vec![0.0; loads.len()];
+    let mut left: Vec<usize> = (0..loads.len()).collect();
+    while !left.is_empty() {
+        let asking: Vec<FilterLoad> = left.iter().map(|at| loads[*at]).collect();
+        let bits = solve(&asking)?;
+        let per_key = |(load, bits): (&FilterLoad, &u64)| *bits as f64 / load.entries.max(1) as f64;
+        let shares: Vec<f64> = asking.iter().zip(&bits).map(per_key).collect();
+        let mut too_few: Vec<f64> =
+            shares.iter().copied().filter(|share| *share < LEAST_BITS_PER_KEY).collect();
+        if too_few.is_empty() {
+            left.iter().zip(shares).for_each(|(at, share)| of_all[*at] = share);
+            break;
+        }
+        too_few.sort_by(f64::total_cmp);
+        let last_to_go = too_few[(too_few.len() - 1) / 2];
+        let mut shares = shares.into_iter();
+        left.retain(|_| shares.next().is_some_and(|share| share > last_to_go));
     }
+    Ok(of_all)
 }
 
 /// About how many entries of a table count.

@@ -123,6 +123,41 @@ fn what_is_asked_for_gets_more_than_what_is_not() {
     );
 }
 
+#[test]
+fn bits_too_few_for_a_filter_go_to_the_others() {
+    let version =
+        tree("L1: r3@3[3:b..y 10]\nL2: r2@2[2:b..y 100]\nL3: r1@1[1:a..z 1000]\n", |bytes| bytes * 1000);
+    let entries = [10.0, 100.0, 1000.0];
+    let mut without = 0;
+    for mean in [0.2, 0.5, 1.0, 1.3, 2.0, 3.0, 10.0] {
+        for allocation in [Allocation::Monkey, Allocation::Workload] {
+            let rule = Rule { budget: Budget::BitsPerKey(mean), ..rule(allocation) };
+            let bits = wanted(rule, &version);
+            let written = bits.iter().zip(entries).map(|(bits, entries)| bits * entries).sum::<f64>();
+            let seen = format!("{allocation}, {mean}: {bits:?}");
+            assert!(bits.iter().all(|bits| *bits == 0.0 || *bits >= LEAST_BITS_PER_KEY), "{seen}");
+            assert!((written / 1110.0 / mean - 1.0).abs() < 0.01, "all of it is given: {seen}");
+            without += usize::from(bits.contains(&0.0));
+        }
+    }
+    assert!(without > 1, "some run went without");
+}
+
+#[test]
+fn of_loads_with_too_few_the_poorer_half_goes_first() {
+    let loads: Vec<FilterLoad> =
+        (0..4).map(|at| FilterLoad { entries: 100, empty_probes_per_second: f64::from(at) }).collect();
+    // 240 bits for all that ask: the richer of the poor have enough once the poorest are gone.
+    let solve = |asking: &[FilterLoad]| -> Result<Vec<u64>, String> {
+        let sum: f64 = asking.iter().map(|load| load.empty_probes_per_second).sum();
+        Ok(asking.iter().map(|load| (240.0 * load.empty_probes_per_second / sum) as u64).collect())
+    };
+    let shares = worth_their_probes(&loads, solve).expect("shares");
+    assert_eq!(shares, [0.0, 0.0, 0.0, 2.4], "{shares:?}");
+    assert!(worth_their_probes(&loads, |_| Err("no".to_owned())).is_err());
+    assert_eq!(worth_their_probes(&loads, |asking| Ok(vec![0; asking.len()])).expect("none"), [0.0; 4]);
+}
+
 /// Of a tree: the mean of its bits per key, and what its false positives cost in parts of the best allocation's.
 fn mean_and_excess(version: &Version, rule: Rule) -> (f64, f64) {
     let surroundings = Surroundings::at_rest(rule, version);

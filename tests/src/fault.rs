@@ -117,8 +117,10 @@ struct Life<'a> {
     written: Vec<(&'a [Change], Status)>,
     /// The first so many writes are durable, those of them that were acked.
     durable: usize,
-    /// Writes before the last open of which nobody could read yet whether they are there.
+    /// Writes before the last open of which nobody could read yet whether they are there,
     unsettled: Vec<usize>,
+    /// and how many were durable then.
+    durable_at_open: usize,
     failures: u64,
     /// How often it was opened.
     opens: u64,
@@ -160,6 +162,7 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
         written: Vec::new(),
         durable: 0,
         unsettled: Vec::new(),
+        durable_at_open: 0,
         failures: 0,
         opens: 0,
         syncs_before: 0,
@@ -222,7 +225,7 @@ impl<'a> Life<'a> {
         let env = Env { rng: Env::deterministic(self.env.vfs.clone(), self.opens).rng, ..self.env.clone() };
         let db = self.vector.builder(Path::new(HOME), &env).open()?;
         self.spaces = Some(Spaces::create(db)?);
-        self.unsettled = (0..self.written.len()).collect();
+        (self.unsettled, self.durable_at_open) = ((0..self.written.len()).collect(), self.durable);
         Ok(())
     }
 
@@ -307,8 +310,8 @@ impl<'a> Life<'a> {
     fn read(&mut self) -> Result<(), String> {
         self.settle()?;
         let Some(spaces) = &self.spaces else { return Ok(()) };
-        if !self.unsettled.is_empty() {
-            // What should be there is not known before a read of it succeeds.
+        // What should be there is not known before a read of what may be gone succeeds.
+        if self.unsettled.iter().any(|at| self.may_be_gone(*at)) {
             return Ok(());
         }
         let oracle = self.state_of(|_, status| status == Status::Acked);
@@ -332,18 +335,16 @@ impl<'a> Life<'a> {
     /// the next one that is compared.
     fn settle(&mut self) -> Result<(), String> {
         let Some(spaces) = &self.spaces else { return Ok(()) };
-        let loses_bytes = self.faults.iter().any(|fault| fault.loses_bytes());
         for at in std::mem::take(&mut self.unsettled) {
             let Ok(found) = spaces.db.contains_key(marker(at)) else {
                 self.failures += 1;
                 self.unsettled.push(at);
                 continue;
             };
-            let status = &mut self.written[at].1;
-            *status = match (*status, found) {
+            self.written[at].1 = match (self.written[at].1, found) {
                 (Status::Unknown, true) => Status::Acked,
                 (Status::Unknown, false) => Status::Rejected,
-                (Status::Acked, false) if loses_bytes && at >= self.durable => Status::Rejected,
+                (Status::Acked, false) if self.may_be_gone(at) => Status::Rejected,
                 (Status::Acked, false) => return Err(format!("acked write {at} is gone after a reopen")),
                 (Status::Rejected, true) => {
                     return Err(format!("rejected write {at} is there after a reopen"));
@@ -354,12 +355,24 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
+    /// Whether a write before the last open may be there or not.
+    fn may_be_gone(&self, at: usize) -> bool {
+        match self.written[at].1 {
+            Status::Unknown => true,
+            Status::Acked => self.loses_bytes() && at >= self.durable_at_open,
+            Status::Rejected => false,
+        }
+    }
+
     /// Nothing fails any more: reads, writes, a power cut, a kill and a reopen.
     fn aftermath(mut self) -> Result<(), String> {
         let must_resume =
             self.faults.iter().all(|fault| fault.is_full_disk()) && self.struck_where_space_returns();
         self.faulty.clear_rules();
         self.sim.forget_single_sync_failures();
+        if !self.syncs_still_fail() {
+            self.settle().map_err(|error| format!("open, after the fault is gone: {error}"))?;
+        }
         let power_cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
         self.power_cut(&power_cut).map_err(|error| format!("after a power cut: {error}"))?;
 

@@ -147,17 +147,21 @@ fn reached(row: &Row, tallies: &Tallies) -> Option<u64> {
 /// What a row should have come to and did not, in words; none where it is well, or nobody was asked.
 fn missed(row: &Row, tallies: &Tallies, of_steps: &OfSteps) -> Option<String> {
     let Row { measure, ci, on_demand, by, is_limit, .. } = row;
-    let count = match reached(row, tallies) {
-        Some(count) if *is_limit => {
-            let most = (*ci).max(*on_demand);
-            return (count > most).then(|| format!("{measure}: {count}, at most {most}"));
-        }
-        Some(count) => count,
-        None if *ci > 0 && !is_limit => return Some(format!("{measure}: not run, {ci} asked")),
-        None => 0,
-    };
+    let reached_by_all = reached(row, tallies);
+    if *is_limit {
+        let most = (*ci).max(*on_demand);
+        return match reached_by_all {
+            Some(count) if count > most => Some(format!("{measure}: {count}, at most {most}")),
+            None if *ci > 0 => Some(format!("{measure}: not run")),
+            _ => None,
+        };
+    }
+    let count = reached_by_all.unwrap_or(0);
     if count < *ci {
         return Some(format!("{measure}: {count} of {ci}"));
+    }
+    if by.is_empty() {
+        return None; // Nobody is there to go so far.
     }
     let of_step = reached(row, of_steps.get(*by)?).unwrap_or(0);
     (of_step < *on_demand).then(|| format!("{measure}: {of_step} of {on_demand} by {by}"))
@@ -284,6 +288,9 @@ mod tests {
             json(&tallies, &[]).contains(r#""measure":"operations against the oracle","ci_target":1000000"#)
         );
     }
+
+    const LIVES: &str = "lives with two faults";
+
     #[test]
     fn of_a_suite_that_ran_twice_the_longer_run_counts_and_a_step_answers_for_its_own() {
         let (short, long) =
@@ -299,10 +306,34 @@ mod tests {
         assert_eq!(missed(both), Some("lives with two faults: 99000 of 100000 by pairs".to_owned()));
         let elsewhere = of(&[("pairs", &Tallies::new()), ("suites", &long)]);
         assert_eq!(missed(elsewhere), Some("lives with two faults: 0 of 100000 by pairs".to_owned()));
-        assert!(missed(of(&[])).is_some_and(|missed| missed.contains("not run")), "CI asks 1,000");
+        assert!(missed(of(&[])).is_some_and(|missed| missed.ends_with("0 of 1000")), "CI asks 1,000");
     }
 
-    const LIVES: &str = "lives with two faults";
+    #[test]
+    fn a_run_that_reaches_what_ci_asks_has_missed_nothing() {
+        let directory = std::env::temp_dir().join(format!("shamba-reliability-{}", std::process::id()));
+        let suites = directory.join("suites");
+        std::fs::create_dir_all(&suites).expect("made");
+        let mut lines: BTreeMap<&str, String> = BTreeMap::new();
+        for row in ROWS.iter().filter(|row| row.ci > 0) {
+            let (suite, count) = row.counts[0];
+            *lines.entry(suite).or_default() += &format!("{}\t{}\n", row.ci, count.replace('*', "x"));
+        }
+        for (suite, lines) in lines {
+            std::fs::write(suites.join(suite), lines).expect("written");
+        }
+        let of_steps = read(&directory).expect("read");
+        let tallies = merged(&of_steps);
+        for row in ROWS {
+            assert_eq!(missed(row, &tallies, &of_steps), None);
+        }
+        std::fs::write(directory.join("overload-64MiB"), "70000\tmax KiB resident beyond the budget\n")
+            .expect("written");
+        let of_steps = read(&directory).expect("read");
+        let missed = ROWS.iter().filter_map(|row| missed(row, &merged(&of_steps), &of_steps));
+        assert_eq!(missed.count(), 1, "a limit holds for whoever measured it");
+        std::fs::remove_dir_all(&directory).expect("removed");
+    }
 
     #[test]
     fn every_step_that_a_row_names_is_there() {

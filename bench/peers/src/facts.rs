@@ -15,7 +15,7 @@ pub fn gather(dir: &Path) -> Vec<Stated> {
         stated("processor", here.processor),
         stated("cores", here.cores),
         stated("memory", format!("{} GiB", (here.memory_bytes + (1 << 29)) >> 30)),
-        stated("system", here.system),
+        stated("system", here.system.replacen("linux", "Linux", 1)),
         stated("file system", here.file_system),
         stated("instructions", instructions()),
         stated("allocator", "the system's, for all engines"),

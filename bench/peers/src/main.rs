@@ -99,7 +99,7 @@ struct RunArgs {
     #[arg(long, default_value = "results")]
     out: PathBuf,
     /// Adds to the results there what they lack of this run: repetitions, data sets, engines, or what a run that broke off did not
-    /// come to. They must be of this machine, this build and the same requests.
+    /// come to. They must be of this machine, and of situations that are measured again of this build and the same requests.
     #[arg(long)]
     add: bool,
     /// Keeps the page in docs/results/peers.md, with figures and rows.

@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 use crate::format::FEATURE_TAGGED_BLOCKS;
 use crate::format::header::Header;
 use crate::format::origin::Origin;
-use crate::format::placement;
+use crate::format::placement::Placement;
 use crate::format::properties::Properties;
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, IndexBuilder, separator};
@@ -174,8 +174,7 @@ pub struct TableWriter {
     /// Chunks were written without an entry that refers to them.
     is_torn: bool,
     origin: Option<Origin>,
-    #[cfg(test)]
-    start_after: fn(u64, usize) -> u64,
+    placement: Placement,
     keep: bool,
 }
 
@@ -236,8 +235,7 @@ impl TableWriter {
             has_values: false,
             is_torn: false,
             origin: None,
-            #[cfg(test)]
-            start_after: placement::start_after,
+            placement: Placement::default(),
             keep: false,
         })
     }
@@ -464,8 +462,10 @@ impl TableWriter {
         if self.block.is_empty() {
             return Ok(());
         }
-        let (entries, start) = (self.block.len() as u32, self.stored_start());
+        let entries = self.block.len() as u32;
         let (offset, bytes) = if self.options.compression == Compression::None {
+            let frame_bytes = || (self.block.payload_bytes() + FRAME_BYTES) as u64;
+            let start = self.placement.next(self.out.offset(), self.options.block_bytes, frame_bytes);
             self.out.pad_to(start);
             self.out.frame_of(&mut self.block)?
         } else {
@@ -475,6 +475,8 @@ impl TableWriter {
             let (stored, compression) =
                 compressed.map_err(|error| Error::io(&self.out.path, "compress", error))?;
             if compression == Compression::None {
+                let frame_bytes = || (stored.len() + FRAME_BYTES) as u64;
+                let start = self.placement.next(self.out.offset(), self.options.block_bytes, frame_bytes);
                 self.out.pad_to(start);
             }
             self.out.frame(stored, compression)?
@@ -488,19 +490,10 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Where the open block begins if it is stored as it is.
-    fn stored_start(&self) -> u64 {
-        let (end, block_bytes) = (self.out.offset(), self.options.block_bytes);
-        #[cfg(test)]
-        return (self.start_after)(end, block_bytes);
-        #[cfg(not(test))]
-        placement::start_after(end, block_bytes)
-    }
-
-    /// Begins such blocks by another rule: as writers of before did, or as none should.
+    /// Begins blocks that are stored as they are by another rule: as writers of before did, or as none should.
     #[cfg(test)]
-    pub(crate) fn begin_blocks_by(&mut self, start_after: fn(u64, usize) -> u64) {
-        self.start_after = start_after;
+    pub(crate) fn begin_blocks_by(&mut self, rule: fn(u64, usize) -> u64) {
+        self.placement.rule = Some(rule);
     }
 }
 

@@ -117,24 +117,41 @@ impl Step {
         let begun = Instant::now();
         let folder = tallies.join(self.name);
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-        match std::fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => std::fs::create_dir_all(&folder).map_err(failed)?,
-        }
+        emptied(&folder).map_err(failed)?;
+        // Until it has ended it has not: whoever kills it leaves that.
+        let keep = |how: &str| {
+            let line = format!("{}\t{}\t{how}\n", self.command(), begun.elapsed().as_secs());
+            std::fs::write(folder.join(ENDED), line).map_err(failed)
+        };
+        keep("begun")?;
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let mut command = Command::new(cargo);
         command.args(self.words).envs(self.variables.iter().copied()).env("SHAMBA_TALLIES", &folder);
         let status = command.current_dir(tidy::root()).status();
         let status = status.map_err(|error| format!("cargo did not start: {error}"))?;
-        let has_counts = std::fs::read_dir(&folder).map_err(failed)?.next().is_some();
+        let has_counts = std::fs::read_dir(&folder).map_err(failed)?.count() > 1;
         let how = match (status.success(), has_counts) {
             (true, true) => WELL,
             (true, false) => "without a count",
             (false, _) => "not well",
         };
-        let line = format!("{}\t{}\t{how}\n", self.command(), begun.elapsed().as_secs());
-        std::fs::write(folder.join(ENDED), line).map_err(failed)
+        keep(how)
     }
+}
+
+/// Makes the folder, or empties one that a step left; what is somebody else's is refused.
+fn emptied(folder: &Path) -> std::io::Result<()> {
+    if !folder.exists() {
+        return std::fs::create_dir_all(folder);
+    }
+    if !folder.join(ENDED).exists() {
+        let what = "it is there and no step left it: name another directory with --from";
+        return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, what));
+    }
+    for entry in std::fs::read_dir(folder)? {
+        std::fs::remove_file(entry?.path())?;
+    }
+    Ok(())
 }
 
 /// The steps that left their counts in `directory`, in order.

@@ -117,7 +117,7 @@ struct Load<'a> {
 /// A line that is no record, and what was loaded before it.
 fn malformed(name: &str, line: u64, reason: &str, before: u64, guessed: Option<Format>) -> Failure {
     let guess = guessed.map_or_else(String::new, |format| {
-        format!("; read as {}, as its name ends: --format says otherwise", format.name())
+        format!("; read as {}, for nobody named a format: --format does", format.name())
     });
     Failure::Data(format!(
         "{name}:{line}: {reason} (loaded before it: {}; --skip-bad skips such lines{guess})",

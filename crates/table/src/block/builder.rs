@@ -320,7 +320,6 @@ impl DataBlockBuilder {
     }
 
     /// The payload's length if it ended now.
-    #[cfg(test)]
     pub(crate) fn payload_bytes(&self) -> usize {
         self.whole_shape().payload_bytes(self.tags)
     }

@@ -7,10 +7,12 @@
 //! ```
 //!
 //! On the next page, so that one page is read for it, if at most an eighth of a page is zeros for that; else *packed*, on
-//! the next line of 64 bytes. So no block has more than that before it, whatever the entries' sizes. Writers of before began
-//! every block on a page, and their files are as good.
+//! the next line of 64 bytes. A block that fills a page goes *back* to one, though, as long as the zeros for that stay a small part
+//! of the file: otherwise one long entry, or a chunk of a large value, would leave all blocks behind it on two pages each. Writers of before
+//! began every block on a page, and their files are as good.
 //!
-//! Invariants: a start is at or after the end that it follows, on a multiple of [`LINE_BYTES`]; with the old rule, too.
+//! Invariants: a start is at or after the end that it follows, on a multiple of [`LINE_BYTES`], and is the next page or the packed
+//! place; with the old rule, too.
 //!
 //! Not here: compressed blocks, which begin where what is before them ends.
 
@@ -22,7 +24,47 @@ pub(crate) const LINE_BYTES: u64 = 64;
 /// Up to one part in so many of a page is left empty for the next block to begin on a page.
 const ZEROS_SHARE: u64 = 8;
 
-/// Where the next such block begins in a table with blocks of `block_bytes`, when what is before it ends at `end`.
+/// Going back to pages may take up to one byte in so many of what the file has.
+const BACK_SHARE: u64 = 32;
+
+/// Where the next such block begins, and what was spent on beginning blocks on pages that would else be packed.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Placement {
+    /// Zeros before blocks that went back to a page.
+    back_bytes: u64,
+    /// Another rule: tests write files of before, and such as nobody should.
+    #[cfg(test)]
+    pub rule: Option<fn(u64, usize) -> u64>,
+}
+
+impl Placement {
+    /// The place of a block of `block_bytes` at most that takes `frame_bytes`, asked only if that matters, when what is
+    /// before it ends at `end`.
+    pub fn next(&mut self, end: u64, block_bytes: usize, frame_bytes: impl FnOnce() -> u64) -> u64 {
+        #[cfg(test)]
+        if let Some(rule) = self.rule {
+            return rule(end, block_bytes);
+        }
+        let (packed, page) = (start_after(end, block_bytes), page_after(end, block_bytes));
+        let back_bytes = self.back_bytes.saturating_add(page - end);
+        // Before the first block there is nothing that moved it off a page.
+        let is_affordable = back_bytes.saturating_mul(BACK_SHARE) <= end;
+        if packed == page || !is_affordable || !fills_a_page(frame_bytes(), block_bytes) {
+            return packed;
+        }
+        self.back_bytes = back_bytes;
+        page
+    }
+}
+
+/// Whether blocks of such a length, one behind the other, lie on a page each by themselves.
+fn fills_a_page(frame_bytes: u64, block_bytes: usize) -> bool {
+    let page_bytes = page_bytes(block_bytes);
+    (page_bytes - page_bytes / ZEROS_SHARE..=page_bytes).contains(&frame_bytes)
+}
+
+/// Where the next such block begins in a table with blocks of `block_bytes`, when what is before it ends at `end`, and it does
+/// not go back to a page.
 pub(crate) fn start_after(end: u64, block_bytes: usize) -> u64 {
     let page_bytes = page_bytes(block_bytes);
     let zeros = zeros_to(end, page_bytes);
@@ -106,11 +148,33 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_fills_a_page_goes_back_to_one_where_that_costs_little() {
+        let place = |placement: &mut Placement, end, frame_bytes| placement.next(end, 4_096, || frame_bytes);
+        let mut placement = Placement::default();
+        assert_eq!(place(&mut placement, 8_100, 4_096), 8_192, "few zeros, as ever");
+        assert_eq!(placement.back_bytes, 0);
+        // 3,072 zeros are a 32nd of 98,304.
+        assert_eq!(place(&mut placement, 8_192 + 1_024, 4_090), 9_216, "too early in the file");
+        let end = 98_304 + 1_024;
+        for (frame_bytes, start) in [(3_583, end), (3_584, end + 3_072), (4_096, end + 3_072), (4_097, end)] {
+            let mut placement = Placement::default();
+            assert_eq!(place(&mut placement, end, frame_bytes), start, "a frame of {frame_bytes}");
+            assert!(is_start(end, 4_096, start));
+            assert_eq!(placement.back_bytes, start - end);
+        }
+        placement.back_bytes = 3_072;
+        assert_eq!(place(&mut placement, end, 4_096), end, "spent");
+        assert_eq!(place(&mut placement, 2 * end, 4_096), 2 * end + 2_048, "and more is allowed later");
+    }
+
+    #[test]
     fn nothing_overflows() {
         for end in [u64::MAX, u64::MAX - 1, u64::MAX - 5_000] {
             for block_bytes in [0, 1, 64, 4_096, usize::MAX] {
                 let start = start_after(end, block_bytes);
                 assert!(start >= end && is_start(end, block_bytes, start));
+                let next = Placement { back_bytes: u64::MAX, rule: None }.next(end, block_bytes, || u64::MAX);
+                assert_eq!(next, start);
             }
         }
     }

@@ -94,8 +94,17 @@ fn check_salvage(rig: &Rig, rows: &[Row]) {
     rig.replace(&whole);
 }
 
+/// How many tables of a test had what it is about.
+#[derive(Default, Debug)]
+struct TablesWith {
+    large_values: usize,
+    packed: usize,
+    way_back: usize,
+}
+
 #[test]
 fn blocks_of_any_entries_have_few_zeros_before_them_and_are_found() {
+    let mut tables_with = TablesWith::default();
     for seed in 0..120u64 {
         let dice = Dice::new(seed);
         let rows = random_rows(&dice);
@@ -111,20 +120,31 @@ fn blocks_of_any_entries_have_few_zeros_before_them_and_are_found() {
             rig.write(&rows, &[]);
             let described = describe(&rig.env, &rig.path(), None).expect("described");
             let most_zeros = (block_bytes.next_power_of_two().min(4_096) as u64 / 8).max(LINE_BYTES - 1);
-            let mut end = 4_096;
+            let (mut end, mut back_bytes) = (4_096, 0);
             for block in &described.blocks {
                 if described.large_values == 0 {
                     let expected = match block.compression {
                         Compression::None => start_after(end, block_bytes),
                         _ => end,
                     };
-                    assert!(block.offset == expected && expected - end <= most_zeros);
+                    if block.offset != expected {
+                        assert_eq!(block.offset, page_after(end, block_bytes));
+                        assert!(block.bytes <= 4_096, "a block that needs two pages goes back to none");
+                        back_bytes += block.offset - end;
+                        assert!(back_bytes <= end / 32, "{back_bytes} zeros of {end} bytes");
+                    }
+                    assert!(expected - end <= most_zeros);
                 }
                 end = block.offset + block.bytes;
             }
             let used: u64 = described.blocks.iter().map(|block| block.bytes).sum();
-            let zeros = section(&rig, SectionKind::Data).bytes - used - described.large_value_bytes;
-            assert!(zeros <= most_zeros * described.blocks.len() as u64, "{zeros} zeros");
+            let data_bytes = section(&rig, SectionKind::Data).bytes;
+            let zeros = data_bytes - used - described.large_value_bytes;
+            let most_zeros = most_zeros * described.blocks.len() as u64 + data_bytes / 32;
+            assert!(zeros <= most_zeros, "{zeros} zeros");
+            tables_with.large_values += usize::from(described.large_values > 0);
+            tables_with.packed += usize::from(described.blocks.iter().any(|block| block.offset % 4_096 != 0));
+            tables_with.way_back += usize::from(back_bytes > 0);
             check_reads(&mut rig, &rows);
             check_salvage(&rig, &rows);
             let mut rig = Rig::new(compression, block_bytes);
@@ -132,6 +152,67 @@ fn blocks_of_any_entries_have_few_zeros_before_them_and_are_found() {
             check_reads(&mut rig, &rows);
             check_salvage(&rig, &rows);
         }
+    }
+    let TablesWith { large_values, packed, way_back } = tables_with;
+    assert!(large_values > 5 && packed > 50 && way_back > 5, "{tables_with:?}");
+}
+
+/// One long entry, or several, must not put all small ones behind it on two pages each.
+#[test]
+fn small_entries_behind_a_long_one_go_back_to_pages() {
+    for (value_bytes, blocks_of_long_ones, most_percent) in
+        [(20, 250, 5), (20, 50, 10), (100, 50, 10), (300, 25, 30)]
+    {
+        let in_a_block = 4_096 / (value_bytes + 20);
+        let rows: Vec<Row> = (0..500 * in_a_block as u64)
+            .map(|i| {
+                let is_long = i % (blocks_of_long_ones * in_a_block as u64) == 99;
+                row(format!("key{i:013}"), i + 1, vec![i as u8; if is_long { 5_000 } else { value_bytes }])
+            })
+            .collect();
+        let rig = Rig::new(Compression::None, 4_096);
+        rig.write(&rows, &[]);
+        let described = describe(&rig.env, &rig.path(), None).expect("described");
+        let is_on_two = |block: &&crate::describe::BlockDescription| {
+            block.bytes <= 4_096 && block.offset / 4_096 != (block.offset + block.bytes - 1) / 4_096
+        };
+        let (on_two, all) = (described.blocks.iter().filter(is_on_two).count(), described.blocks.len());
+        assert!(all > 300 && (on_two > 0 || value_bytes > 100), "{on_two} of {all}");
+        assert!(
+            on_two * 100 <= most_percent * all,
+            "{on_two} of {all} blocks, {value_bytes} bytes, one in {blocks_of_long_ones}"
+        );
+        assert_eq!(rig.open().expect("opened").verify().len(), 0);
+    }
+}
+
+/// What is lost is what lies in the damage: blocks are found again behind it, wherever they begin.
+#[test]
+fn behind_damage_among_packed_blocks_all_others_are_found() {
+    for compression in Compression::ALL {
+        let rows: Vec<Row> = (0..200u64)
+            .map(|i| {
+                let fill: Vec<u8> = (0..1_100u64).map(|at| (i * 131 + at * at) as u8).collect();
+                let value = if i % 50 == 7 { fill.repeat(20) } else { fill };
+                row(format!("key{i:05}"), i + 1, value)
+            })
+            .collect();
+        let rig = Rig::new(compression, 4_096);
+        rig.write(&rows, &[]);
+        let (whole, described) = (rig.bytes(), describe(&rig.env, &rig.path(), None).expect("described"));
+        assert!(described.large_values > 0, "chunks among the blocks");
+        let top = section(&rig, SectionKind::IndexTop).offset as usize;
+        for (number, block) in described.blocks.iter().enumerate().skip(1) {
+            let mut bytes = whole.clone();
+            bytes[block.offset as usize + 40] ^= 0x55;
+            // The block size is known from the properties; where blocks are is not.
+            bytes[top] ^= 0xff;
+            rig.replace(&bytes);
+            let (left, ..) = salvaged(&rig, None).expect("something is left");
+            let lost = rows.len() - left.len();
+            assert_eq!(lost as u64, block.entries, "{compression}, block {number} at {}", block.offset);
+        }
+        rig.replace(&whole);
     }
 }
 

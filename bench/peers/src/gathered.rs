@@ -370,13 +370,14 @@ impl Gathered {
         if !metric.is_of(workload) {
             return None;
         }
-        // Of an engine without a budget, those of the situation itself, else those of the first that measured it: of one build.
+        // Of an engine without a budget, those of the situation itself, else of the first where it was measured: of one build.
         let is_alike = |row: &Situation| {
             engine.ignores_budget() && Situation { budget_bytes: at.budget_bytes, ..*row } == at
         };
         let of = |row: &&Row| row.engine == engine && row.workload == workload;
-        let places = || self.rows.iter().filter(of).map(|row| row.at);
-        let place = if places().any(|place| place == at) { Some(at) } else { places().find(is_alike) };
+        let places: Vec<Situation> = self.rows.iter().filter(of).map(|row| row.at).collect();
+        let place =
+            if places.contains(&at) { Some(at) } else { places.into_iter().find(|place| is_alike(place)) };
         let is_there = |row: &Situation| Some(*row) == place;
         let rows = self
             .rows

@@ -9,7 +9,7 @@ use crate::peer::{Stated, stated};
 
 /// Everything that is known, databases being in `dir`.
 pub fn gather(dir: &Path) -> Vec<Stated> {
-    let here = Facts::here(dir);
+    let here = Facts::here(dir, 0);
     let command = without_places(std::env::args().skip(1));
     vec![
         stated("processor", here.processor),

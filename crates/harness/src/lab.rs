@@ -24,7 +24,7 @@ mod tree;
 pub use device::Device;
 pub use experiment::{Experiment, Finding, Kind, Lab, Paper, Parameter, Role, Scale, Verdict};
 pub use experiments::{all, find};
-pub use facts::{Facts, release};
+pub use facts::Facts;
 pub use files::{Outcome, describe, run};
 pub use report::report;
 pub use table::{Cell, Table};

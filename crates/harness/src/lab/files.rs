@@ -55,7 +55,7 @@ fn carry_out(
     let since = Instant::now();
     let finding = (experiment.run)(lab).map_err(in_experiment)?.within_its_rows();
     let seconds = since.elapsed().as_secs_f64();
-    let facts = Facts::here(lab.dir(), lab.memory_read);
+    let facts = Facts::here(lab.dir(), lab.memory_read.ns().unwrap_or(0));
     let svg = shamba_figures::svg(&finding.chart).map_err(in_experiment)?;
     let csv = finding.table.csv(&head(experiment, lab, &facts)).map_err(in_experiment)?;
     let json = result(experiment, lab, &facts, &finding, seconds);

@@ -323,6 +323,10 @@ fn draw_panel(area: &Area<'_>, panel: &Panel, legend: &[Entry], panels: usize) -
                 chart.draw_series(dashes).map_err(said)?;
             }
             Style::Line | Style::Markers => {
+                let placed = match bars.iter().position(|bar| is_model_of(&series.name, &bar.name)) {
+                    Some(column) => over_column(placed, (column, columns)),
+                    None => placed,
+                };
                 if series.style == Style::Line {
                     let path = placed.iter().map(|point| (point.x, point.y));
                     chart.draw_series(LineSeries::new(path, colour.stroke_width(2))).map_err(said)?;
@@ -352,22 +356,47 @@ fn x_labels(axis: &Axis, places: &Range<f64>, panels: usize) -> impl Fn(f64) -> 
     }
 }
 
+/// Whether a series is the model of the one that is named first.
+fn is_model_of(name: &str, modelled: &str) -> bool {
+    name.strip_suffix(MODEL_SUFFIX) == Some(modelled)
+}
+
+/// The share of a place that its columns take.
+const COLUMNS_WIDTH: f64 = 0.84;
+
+/// The left edge of a column at a place, and its width.
+fn column_at(x: f64, (column, columns): (usize, usize)) -> (f64, f64) {
+    let width = COLUMNS_WIDTH / columns.max(1) as f64;
+    (x - COLUMNS_WIDTH / 2.0 + column as f64 * width, width)
+}
+
+/// Points in the middle of a column: a model's stand over the bars that it is of.
+fn over_column(points: Vec<Placed>, column: (usize, usize)) -> Vec<Placed> {
+    let moved = |point: Placed| {
+        let (left, width) = column_at(point.x, column);
+        Placed { x: left + width / 2.0, ..point }
+    };
+    points.into_iter().map(moved).collect()
+}
+
 /// Bars of one series, each in its column of the columns that stand around a place.
 fn draw_bars(
     chart: &mut Cartesian<'_, '_>,
     points: &[Placed],
-    (column, columns): (usize, usize),
+    column: (usize, usize),
     floor: f64,
     colour: RGBColor,
 ) -> Result<(), String> {
-    let width = 0.84 / columns.max(1) as f64;
-    let left = |point: &Placed| point.x - 0.42 + column as f64 * width;
     let bars = points.iter().map(|point| {
-        let corners = [(left(point) + width * 0.04, floor), (left(point) + width * 0.96, point.y)];
+        let (left, width) = column_at(point.x, column);
+        let corners = [(left + width * 0.04, floor), (left + width * 0.96, point.y)];
         Rectangle::new(corners, colour.filled())
     });
     chart.draw_series(bars).map_err(said)?;
-    let spreads = points.iter().map(|point| (left(point) + width / 2.0, point.spread));
+    let spreads = points.iter().map(|point| {
+        let (left, width) = column_at(point.x, column);
+        (left + width / 2.0, point.spread)
+    });
     draw_spread(chart, spreads, BLACK)
 }
 
@@ -438,6 +467,17 @@ mod tests {
         let colour = |name: &str| legend.iter().find(|entry| entry.name == name).expect("listed").colour;
         assert_eq!(colour("after, model"), colour("after"));
         assert_ne!(colour("before"), colour("after"));
+    }
+
+    #[test]
+    fn markers_of_a_model_stand_over_its_bars() {
+        let at = |x| Placed { x, y: 1.0, spread: None };
+        let places =
+            |column| over_column(vec![at(0.0), at(1.0)], (column, 2)).iter().map(|at| at.x).collect();
+        let (first, second): (Vec<f64>, Vec<f64>) = (places(0), places(1));
+        assert!(first[0] < 0.0 && second[0] > 0.0 && (first[0] + second[0]).abs() < 1e-9);
+        assert!((first[1] - first[0] - 1.0).abs() < 1e-9);
+        assert!(is_model_of("after, model", "after") && !is_model_of("after", "after"));
     }
 
     #[test]

@@ -398,12 +398,21 @@ impl Db {
     /// What writing or syncing the log failed with; the database is closed all the same.
     pub fn close(self) -> Result<()> {
         let core = self.core();
-        // Without a log nothing else could bring the memtables back.
+        // Without a log nothing else could bring the memtables back. Most of them go while writers go on.
         let flush_first = core.settings.no_wal && core.check_writable().is_ok();
         let flushed = if flush_first { core.flush_now() } else { Ok(()) };
-        if core.closed.swap(true, Ordering::AcqRel) {
-            return Err(Error::closed());
-        }
+        let flushed = {
+            // No write comes between what goes last and the close: what it acknowledged would be gone.
+            let mut writing = lock(&core.writing);
+            let flushed = flushed.and_then(|()| match flush_first {
+                true => core.flush_locked(&mut writing),
+                false => Ok(()),
+            });
+            if core.closed.swap(true, Ordering::AcqRel) {
+                return Err(Error::closed());
+            }
+            flushed
+        };
         self.handle.stop();
         core.save_statistics(true);
         let outcome = flushed.and(core.finish_log());

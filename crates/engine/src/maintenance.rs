@@ -55,6 +55,15 @@ impl Core {
         self.wait_until(|state| state.immutables.front().is_none_or(|oldest| oldest.last_seq > through))
     }
 
+    /// Brings all that is in memory into tables while nobody writes, for the caller holds the lock under which writes come.
+    pub(crate) fn flush_locked(&self, writing: &mut Writing) -> Result<()> {
+        self.check_writable()?;
+        if !self.active_is_empty() {
+            self.rotate(writing)?;
+        }
+        self.wait_until(|state| state.immutables.is_empty())
+    }
+
     fn active_is_empty(&self) -> bool {
         let keyspaces = self.keyspaces.load();
         keyspaces
@@ -246,10 +255,7 @@ impl Core {
         self.check_writable()?;
         keyspace.check_usable()?;
         // Whatever is in a memtable, sealed or not, is older than the pairs, and must be in an older run.
-        if !self.active_is_empty() {
-            self.rotate(&mut writing)?;
-        }
-        self.wait_until(|state| state.immutables.is_empty())?;
+        self.flush_locked(&mut writing)?;
         // What is new may not lie below what is old.
         check_nothing_above(&keyspace.load().version, level)?;
         let seq = self.reserve_seq(keyspace, &mut writing)?;

@@ -2,8 +2,8 @@
 //!
 //! A hang is a failure of the whole run, by the runner's time limit.
 
-use shamba::MergePolicy;
 use shamba::env::Effect;
+use shamba::{Durability, MergePolicy};
 use shamba_tests::stress;
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
@@ -39,6 +39,15 @@ fn everything_at_once_under_lazy_leveling() {
 fn close_under_load_leaves_every_acknowledged_write() {
     for round in 0..20 {
         stress::close_under_load(&vector(MergePolicy::Tiering), 50 + round * 40);
+    }
+}
+
+/// Without a log the memtables must go into tables, and no write may be acknowledged behind the last of them.
+#[test]
+fn close_under_load_without_a_log_leaves_every_acknowledged_write() {
+    for round in 0..20 {
+        let vector = Vector { no_wal: true, durability: Durability::NoSync, ..vector(MergePolicy::Tiering) };
+        stress::close_under_load(&vector, 50 + round * 40);
     }
 }
 

@@ -187,13 +187,14 @@ impl Core {
             let version: Arc<Version> = Arc::clone(&keyspace.load().version);
             let checked = version.check().and_then(|()| crate::version::deep_check(&version));
             let state = crate::core::lock(&self.background.state);
-            let shape = if self.settings.auto_compaction && self.is_idle(&state) {
-                version.check_shape(&self.rules(true))
-            } else {
-                Ok(())
-            };
+            let is_idle = self.settings.auto_compaction && self.is_idle(&state);
+            // Of the tree at rest: the one above may be of before the last merge.
+            let at_rest: Arc<Version> = Arc::clone(&keyspace.load().version);
+            let shape = if is_idle { at_rest.check_shape(&self.rules(true)) } else { Ok(()) };
             drop(state);
-            checked.and(shape).map_err(|detail| format!("{}: {detail}\n{version}", keyspace.name))?;
+            let of = |version: &Version, detail: String| format!("{}: {detail}\n{version}", keyspace.name);
+            checked.map_err(|detail| of(&version, detail))?;
+            shape.map_err(|detail| of(&at_rest, detail))?;
         }
         Ok(())
     }

@@ -391,7 +391,7 @@ impl Core {
         }
         let jobs = keyspaces.values().filter_map(|keyspace| {
             let view = keyspace.load();
-            let job = pick(&view.version, &rules)?;
+            let job = pick(&view.version, &keyspace.turns(rules))?;
             Some((view.version.level(0).len(), Arc::clone(keyspace), job))
         });
         let next = jobs.max_by_key(|(inbox_runs, ..)| *inbox_runs);
@@ -408,6 +408,7 @@ impl Core {
             inbox_soft_runs: inbox.soft_runs,
             is_draining,
             long_bytes: self.settings.table_bytes().saturating_mul(LONG_MERGE_TABLES),
+            owed_bytes: 0,
         }
     }
 

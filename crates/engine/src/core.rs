@@ -24,6 +24,7 @@ use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{BirthId, BlockCache, Charge, Ledger, OpenFiles, TableId};
 
 use crate::compaction::plan::MergePlan;
+use crate::compaction::policy::{MergeJob, Rules, owed_after};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::{Garbage, LogFile};
@@ -69,6 +70,8 @@ pub(crate) struct KeyspaceCore {
     closed: Arc<AtomicBool>,
     /// What sampled lookups saw here.
     pub statistics: TreeStatistics,
+    /// What levels beyond their bounds are owed before a crowded inbox goes; merges alone change it, one at a time.
+    owed_bytes: AtomicU64,
 }
 
 impl KeyspaceCore {
@@ -88,7 +91,19 @@ impl KeyspaceCore {
             dropped: AtomicBool::new(false),
             closed,
             statistics: TreeStatistics::default(),
+            owed_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// `rules` for this tree, in which inbox and levels take turns.
+    pub fn turns(&self, rules: Rules) -> Rules {
+        Rules { owed_bytes: self.owed_bytes.load(Ordering::Relaxed), ..rules }
+    }
+
+    /// Notes that so many bytes of `job` were merged: whose turn is next.
+    pub fn count_turn(&self, job: &MergeJob, merged_bytes: u64) {
+        let owed_bytes = self.owed_bytes.load(Ordering::Relaxed);
+        self.owed_bytes.store(owed_after(job, merged_bytes, owed_bytes), Ordering::Relaxed);
     }
 
     /// What stands for a keyspace of another database: it cannot be used, and says why.

@@ -118,6 +118,7 @@ impl Core {
         if let Some(before) = shared_before {
             self.share_merge(before);
         }
+        keyspace.count_turn(job, tally.bytes_read);
         self.garbage.doom_tables(plan.stop().into_iter().map(|table| table.meta));
         let ended = outcome?;
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
@@ -212,7 +213,7 @@ impl Core {
                 break;
             }
             let version = Arc::clone(&plan.keyspace.load().version);
-            let rules = self.rules(false);
+            let rules = plan.keyspace.turns(self.rules(false));
             let Some(job) = pick_beside(&version, &rules, &plan.job, done, before_bytes) else { break };
             drop(version);
             self.run_beside(&plan.keyspace, &job)?;
@@ -231,7 +232,8 @@ impl Core {
             if !has_turn || !rules.is_inbox_crowded(&version) {
                 continue;
             }
-            let job = pick(&version, &rules).filter(|job| job.input_bytes(&version) < rules.long_bytes);
+            let job = pick(&version, &keyspace.turns(rules))
+                .filter(|job| job.input_bytes(&version) < rules.long_bytes);
             drop(version);
             if let Some(Err(error)) = job.map(|job| self.run_beside(keyspace, &job)) {
                 self.report_background("merge", &error);

@@ -22,7 +22,7 @@ use shamba_table::{BirthId, TableId};
 use crate::allocation::{JobBits, Rule};
 
 use super::policy::{
-    MergeJob, Rules, bytes_beside, debt_bytes, move_edit, pick, pick_beside, slice_edit, slices,
+    MergeJob, Rules, bytes_beside, debt_bytes, move_edit, owed_after, pick, pick_beside, slice_edit, slices,
 };
 use crate::ids::{Age, KeyspaceId, RunId};
 use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
@@ -158,6 +158,7 @@ pub(crate) struct Simulation {
     last_id: u64,
     last_seq: u64,
     flushes_left: u32,
+    owed_bytes: u64,
 }
 
 impl Simulation {
@@ -174,6 +175,7 @@ impl Simulation {
             last_id: 0,
             last_seq: 0,
             flushes_left: 0,
+            owed_bytes: 0,
         }
     }
 
@@ -229,7 +231,7 @@ impl Simulation {
     /// # Errors
     /// A violation, in words.
     pub fn settle(&mut self) -> Result<(), String> {
-        self.settle_by(&self.rules(false))
+        self.settle_by(false)
     }
 
     /// As [`Self::settle`], and the inbox is empty after it.
@@ -238,7 +240,7 @@ impl Simulation {
     /// A violation, in words.
     #[cfg(test)]
     pub fn drain(&mut self) -> Result<(), String> {
-        self.settle_by(&self.rules(true))?;
+        self.settle_by(true)?;
         if self.settings.sizing == Sizing::Auto && !self.version.level(0).is_empty() {
             return Err(format!("the inbox is not drained:\n{}", self.version));
         }
@@ -247,14 +249,23 @@ impl Simulation {
 
     fn rules(&self, is_draining: bool) -> Rules {
         let Settings { design, sizing, inbox_trigger, long_bytes, .. } = self.settings;
-        Rules { design, sizing, inbox_trigger, inbox_soft_runs: u32::MAX, is_draining, long_bytes }
+        Rules {
+            design,
+            sizing,
+            inbox_trigger,
+            inbox_soft_runs: u32::MAX,
+            is_draining,
+            long_bytes,
+            owed_bytes: self.owed_bytes,
+        }
     }
 
-    fn settle_by(&mut self, rules: &Rules) -> Result<(), String> {
+    fn settle_by(&mut self, is_draining: bool) -> Result<(), String> {
         let mut jobs = 0;
         loop {
-            let job = pick(&self.version, rules);
-            let debt = debt_bytes(&self.version, rules);
+            let rules = self.rules(is_draining);
+            let job = pick(&self.version, &rules);
+            let debt = debt_bytes(&self.version, &rules);
             if job.is_some() != (debt > 0) {
                 return Err(format!("the debt is {debt} and the next job {job:?}"));
             }
@@ -265,7 +276,7 @@ impl Simulation {
                 return Err(format!("the policy does not end; last job: {job}"));
             }
         }
-        self.version.check_shape(rules)?;
+        self.version.check_shape(&self.rules(is_draining))?;
         self.report.history.push((self.version.deepest_level(), self.version.run_count()));
         Ok(())
     }
@@ -319,9 +330,12 @@ impl Simulation {
         };
         let before_bytes = bytes_beside(&self.version, &self.rules(false), job);
         let slices = slices(job, &self.version, self.settings.slice_bytes, &split_keys);
+        let mut merged_bytes = 0;
         for (number, slice) in slices.iter().enumerate() {
             let entries = self.merge(job, slice)?;
-            self.report.merged(job.target_level as usize, entries.len() as u64 * entry_bytes);
+            let bytes = entries.len() as u64 * entry_bytes;
+            self.report.merged(job.target_level as usize, bytes);
+            merged_bytes += bytes;
             let outputs = self.write(&entries, slice, bits.as_ref());
             let files = &self.files;
             let live = |table: &TableUse, range: &KeyRange| {
@@ -344,6 +358,7 @@ impl Simulation {
                 self.carry_out_beside(job, done, before_bytes)?;
             }
         }
+        self.owed_bytes = owed_after(job, merged_bytes, self.owed_bytes);
         self.check_some_keys()
     }
 

@@ -11,8 +11,8 @@
 //! (b) a tiered level over `C_i`, or with more than `K_i` runs, goes to level i + 1 as a whole. A leveled one with more
 //!     than one run, which only a change of the design leaves, is merged in place.
 //! (c) an inbox that is due ([`super::rules`]) goes to level 1, or past closed levels to the first open one, all of
-//!     it; if it is *crowded*, before (a) and (b), since writers wait for it, but after levels that have outgrown
-//!     their bounds twice.
+//!     it; if it is *crowded*, before (a) and (b), since writers wait for it, but in turns with levels that have
+//!     outgrown their bounds twice or have too many runs ([`super::turns`]).
 //! A closed level (`C_i` = 0, only with `Auto`) is over its capacity by all that it holds, and what arrives on it
 //! passes on, together with that.
 //!
@@ -108,21 +108,20 @@ impl Down<'_> {
             .or_else(|| rules.is_inbox_due(version, capacities).then(inbox))
     }
 
-    /// The job that brings levels nearer to their bounds that are so far beyond them that merging the inbox onto them costs
-    /// too much: they would grow and grow while it is crowded, and it would get no emptier. Of such levels from where the
-    /// inbox arrives the deepest. One that is even further beyond them was not brought there by the inbox but by another
-    /// design, and so was one with too many runs: that may take long, and writers must not wait for it.
+    /// The job that brings the deepest level nearer to its bounds that is so far beyond them that merging the inbox past it costs
+    /// too much, or has too many runs: if that is owed to it, or nothing of it has to be rewritten. A tree that gets another level has
+    /// T times what it may on the one above the last at once; all that moves down for free. What a closed level holds the inbox takes
+    /// along.
     fn relieve_outgrown(&self) -> Option<MergeJob> {
         let Self { version, rules, capacities, deepest } = *self;
         let is_outgrown = |level: &u32| {
-            let capacity = capacities.level_bytes(*level);
-            let most = capacity.saturating_mul(OUTGROWN_TIMES);
+            let most = capacities.level_bytes(*level).saturating_mul(OUTGROWN_TIMES);
             let runs_allowed = rules.design.runs_allowed(*level, deepest) as usize;
-            version.level(*level).len() <= runs_allowed
-                && (most.saturating_add(1)..=most.saturating_mul(2)).contains(&version.level_bytes(*level))
+            let is_over = version.level_bytes(*level) > most || version.level(*level).len() > runs_allowed;
+            is_over && !capacities.is_closed(*level)
         };
-        let arrival = rules.arrival_level(version, capacities);
-        (arrival..=deepest).take_while(is_outgrown).last().and_then(|level| self.relieve(level))
+        let job = (1..=deepest).rev().find(is_outgrown).and_then(|level| self.relieve(level))?;
+        (rules.owed_bytes > 0 || job.is_trivial_move(version)).then_some(job)
     }
 
     /// Whether `level`, merged with `arriving_bytes`, stays where it is: the last level of a tree that does not grow fills with

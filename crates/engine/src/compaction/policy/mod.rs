@@ -18,6 +18,7 @@ mod refit;
 mod rules;
 mod score;
 mod slices;
+mod turns;
 
 #[cfg(test)]
 mod tests;
@@ -29,3 +30,4 @@ pub(crate) use job::{MergeJob, OutputRun, Target};
 pub(crate) use refit::pick_refit;
 pub(crate) use rules::Rules;
 pub(crate) use slices::{move_edit, slice_edit, slices};
+pub(crate) use turns::owed_after;

@@ -33,6 +33,8 @@ pub(crate) struct Rules {
     pub is_draining: bool,
     /// A merge of so many bytes is *long*: the inbox must have its turns beside it ([`super::beside`]).
     pub long_bytes: u64,
+    /// What levels that have outgrown their bounds may still merge before a crowded inbox goes ([`super::turns`]).
+    pub owed_bytes: u64,
 }
 
 impl Rules {
@@ -46,6 +48,7 @@ impl Rules {
             inbox_soft_runs: u32::MAX,
             is_draining: false,
             long_bytes: u64::MAX,
+            owed_bytes: 0,
         }
     }
 

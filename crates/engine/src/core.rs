@@ -281,6 +281,8 @@ pub(crate) struct Core {
     pub residency: ResidencyCore,
     /// Memory of the trees as the newest views have them.
     pub tree_charge: Mutex<Charge>,
+    /// Tables written from now on are at least so large, whatever the settings say.
+    pub least_table_bytes: AtomicU64,
     pub files: Arc<OpenFiles>,
     pub keyspaces: ArcSwap<BTreeMap<KeyspaceId, Arc<KeyspaceCore>>>,
     /// The last sequence number that readers see.

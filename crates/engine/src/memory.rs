@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use shamba_table::{Charge, LedgerPart, Residency};
 
+use crate::compaction::table_size::{TableSize, least_table_bytes};
 use crate::core::{Core, Writing, lock};
 use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
@@ -41,8 +42,11 @@ const TABLES_PART: u64 = 2;
 
 /// What a table takes in memory as long as it is open, whatever gives way.
 fn table_bytes(meta: &TableMeta) -> u64 {
-    let bounds_bytes = meta.smallest.len() + meta.upper.as_ref().map_or(0, bytes::Bytes::len);
-    TABLE_BYTES + bounds_bytes as u64 + meta.file_bytes / INDEX_TOP_EVERY_BYTES * INDEX_TOP_ENTRY_BYTES
+    TABLE_BYTES + bounds_bytes_of(meta) + meta.file_bytes / INDEX_TOP_EVERY_BYTES * INDEX_TOP_ENTRY_BYTES
+}
+
+fn bounds_bytes_of(meta: &TableMeta) -> u64 {
+    (meta.smallest.len() + meta.upper.as_ref().map_or(0, bytes::Bytes::len)) as u64
 }
 
 /// The least budget under which the tables of `versions` can be open.
@@ -50,6 +54,18 @@ pub(crate) fn least_budget_bytes<'v>(versions: impl Iterator<Item = &'v Version>
     let of_version =
         |version: &Version| version.tables().map(|(_, _, table)| table_bytes(&table.meta)).sum::<u64>();
     (versions.map(of_version).sum::<u64>() * TABLES_PART).max(BUDGET_BYTES_LEAST)
+}
+
+/// The size from which on tables of `versions` take little of the budget ([`least_table_bytes`]).
+fn least_table_bytes_of<'v>(versions: impl Iterator<Item = &'v Version>, budget_bytes: u64) -> u64 {
+    let metas = versions.flat_map(|version| version.tables().map(|(_, _, table)| &table.meta));
+    let (mut tables, mut tree_bytes, mut bounds_bytes) = (0u64, 0u64, 0u64);
+    for meta in metas {
+        tables += 1;
+        tree_bytes += meta.file_bytes;
+        bounds_bytes += bounds_bytes_of(meta);
+    }
+    least_table_bytes(tree_bytes, tables, TABLE_BYTES + bounds_bytes / tables.max(1), budget_bytes)
 }
 
 /// Whether `budget_bytes` is enough for the tables of `versions`.
@@ -133,13 +149,21 @@ impl Core {
         self.charge_memory(&mut lock(&self.tree_charge), bytes);
         let budget_bytes = self.settings.memory_budget_bytes;
         let views: Vec<_> = keyspaces.values().map(|keyspace| keyspace.load_full()).collect();
-        let least_bytes = least_budget_bytes(views.iter().map(|view| view.version.as_ref()));
+        let versions = || views.iter().map(|view| view.version.as_ref());
+        self.least_table_bytes.store(least_table_bytes_of(versions(), budget_bytes), Ordering::Relaxed);
+        let least_bytes = least_budget_bytes(versions());
         if least_bytes > budget_bytes && !self.is_budget_outgrown.swap(true, Ordering::Relaxed) {
             self.warn(format!(
                 "the tables have outgrown the memory budget of {budget_bytes} bytes: the next open needs at least \
                  {least_bytes}"
             ));
         }
+    }
+
+    /// Where tables are cut now.
+    pub(crate) fn table_size(&self) -> TableSize {
+        let least_bytes = self.least_table_bytes.load(Ordering::Relaxed);
+        TableSize::new(self.settings.table_bytes(), least_bytes, self.settings.memory_budget_bytes)
     }
 
     /// Makes room in the cache for `bytes` that will be charged soon, by whoever opens a table.

@@ -191,3 +191,36 @@ fn a_budget_too_small_for_the_tables_is_refused_by_its_least() {
     let db = Db::builder(dir.path()).memory_budget(least_bytes).open().expect("enough");
     assert_eq!(db.iter().count(), 40);
 }
+
+/// Small tables were asked for, and there would be so many that what they take while they are open had no room: larger ones are
+/// written, whether keys come at random or in order, when nothing is ever merged.
+#[test]
+fn a_database_of_many_times_its_budget_opens_again() {
+    const TABLE_BYTES: u64 = 16 << 10;
+    for is_ascending in [false, true] {
+        let dir = TempDir::new().expect("a directory");
+        let open =
+            || Db::builder(dir.path()).memory_budget(4 << 20).file_size(TABLE_BYTES).open().expect("opens");
+        let key = |number: u64| if is_ascending { u128::from(number).to_be_bytes() } else { key(number) };
+        let db = open();
+        let entries = 160_000u64;
+        for number in 0..entries {
+            db.put(key(number), [number as u8; 400]).expect("put");
+        }
+        db.wait_idle().expect("idle");
+        let warned = |text: &str| db.warnings().iter().any(|warning| warning.contains(text));
+        assert!(!warned("outgrown"), "ascending: {is_ascending}: {:?}", db.warnings());
+        let data_bytes = entries * 400;
+        let budget_bytes = 4 << 20;
+        let files =
+            std::fs::read_dir(dir.path()).expect("a directory").map(|file| file.expect("a file").path());
+        let tables = files.filter(|path| path.extension().is_some_and(|kind| kind == "sst")).count() as u64;
+        assert!(data_bytes / TABLE_BYTES * 2_048 * 2 > budget_bytes, "too few tables to tell");
+        assert!(tables * 2_048 <= budget_bytes / 8 * 3, "{} tables, ascending: {is_ascending}", tables);
+        db.close().expect("close");
+        let db = open();
+        for number in (0..entries).step_by(997) {
+            assert_eq!(db.get(key(number)).expect("get").as_deref(), Some(&[number as u8; 400][..]));
+        }
+    }
+}

@@ -91,7 +91,7 @@ impl Core {
             .map_err(|detail| Error::invalid(format!("a merge would break the tree: {detail}")))?;
         let (run, age) = self.new_run();
         let output = job.output_run(&version, run, age).map_err(Error::invalid)?;
-        if job.is_trivial_move(&version) {
+        if job.is_trivial_move(&version) && !self.joins_small_tables(&version, job) {
             return self.move_table(keyspace, job, &version, output);
         }
         self.events.emit(&Event::MergeBegin {
@@ -104,7 +104,7 @@ impl Core {
             table.meta.reader.get().map_or_else(Vec::new, |reader| reader.split_keys(every_bytes))
         };
         let threads = self.merge_threads();
-        let slice_bytes = slice_bytes(self.settings.table_bytes(), job.input_bytes(&version), threads);
+        let slice_bytes = slice_bytes(self.table_size().full_bytes, job.input_bytes(&version), threads);
         let slices = slices(job, &version, slice_bytes, &split_keys);
         let bits = Arc::new(self.merge_bits(keyspace, &version, job));
         let plan =
@@ -136,6 +136,15 @@ impl Core {
             duration_us,
         });
         Ok(())
+    }
+
+    /// Whether tables that could be moved as they are become fewer and larger ones instead: where memory needs larger
+    /// tables than the settings ask for. Keys that come in order would never be merged, and each flush leave a table of its own.
+    fn joins_small_tables(&self, version: &Version, job: &MergeJob) -> bool {
+        let size = self.table_size();
+        let tables = job.uses(version).len() as u64;
+        let is_small = |bytes: u64| bytes / tables < size.full_bytes / 2;
+        size.is_beyond_settings() && tables > 1 && is_small(job.input_bytes(version))
     }
 
     /// Says which merge helpers may do slices of; gives the one before.
@@ -394,7 +403,8 @@ impl Core {
                     && !is_planted(Defect::MergeForgetsRangeDeletes)
             })
             .collect();
-        let options = self.output_options(&plan.keyspace, job.target_level, Arc::clone(&plan.bits));
+        let mut options = self.output_options(&plan.keyspace, job.target_level, Arc::clone(&plan.bits));
+        options.table_size = options.table_size.even(bytes_read);
         let mut output = Output::new(self, options, slice.clone(), kept_tombstones);
         let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
         let mut merged = MergeIter::new(sources);

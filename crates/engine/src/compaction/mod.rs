@@ -9,3 +9,4 @@ mod reading;
 pub(crate) mod retention;
 pub(crate) mod simulate;
 pub(crate) mod syncing;
+pub(crate) mod table_size;

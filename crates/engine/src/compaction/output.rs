@@ -1,6 +1,6 @@
 //! Writing sorted entries as the tables of a run: what flushes and merges share.
 //!
-//! Tables are cut at a size, never between two versions of a key. Range tombstones are clipped to the
+//! Tables are cut at a size ([`super::table_size`]), never between two versions of a key. Range tombstones are clipped to the
 //! stretch of keys that each table is responsible for, so that tables of a run stay disjoint. Every entry
 //! is hashed once on its way in; with [`OutputOptions::verify`] each finished table is read back and compared
 //! with what went in before anybody may delete an input.
@@ -19,6 +19,7 @@ use shamba_table::{
 
 use crate::allocation::JobBits;
 use crate::compaction::syncing::Syncing;
+use crate::compaction::table_size::TableSize;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
@@ -47,7 +48,7 @@ pub(crate) struct OutputOptions {
     pub filter_layout: FilterLayout,
     pub block_bytes: usize,
     pub block_tags: bool,
-    pub table_bytes: u64,
+    pub table_size: TableSize,
     pub verify: bool,
 }
 
@@ -126,10 +127,11 @@ impl<'a> Output<'a> {
 
     /// The writer of the table that `key`, the next one, belongs to.
     fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
-        let full_bytes = self.empty_bytes.saturating_add(self.options.table_bytes);
+        let (size, empty_bytes) = (self.options.table_size, self.empty_bytes);
         let is_full = |writer: &TableWriter| {
             let may_cut = writer.last_key() != Some(key) || is_planted(Defect::KeySplitOverTables);
-            writer.file_bytes() >= full_bytes && may_cut
+            let file_bytes = writer.file_bytes().saturating_sub(empty_bytes);
+            may_cut && size.is_reached(file_bytes, writer.memory_bytes())
         };
         if self.writer.as_ref().is_some_and(is_full) {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;

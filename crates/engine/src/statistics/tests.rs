@@ -116,10 +116,10 @@ fn merges_and_moves_keep_what_is_known() {
     let merged = probes(&db);
     assert!(db.stats().merges > merges && db.stats().runs == 1);
     // One run is left, to which every lookup comes once.
-    // Bytes are known by blocks; and of a table's few samples not each lay where a part of its bytes does.
+    // Bytes are known by blocks, of which a table has 16; and of its few samples not each lay where a part of its bytes does.
     let is_near = |figure: f64, wanted: f64, error: f64| (figure / wanted - 1.0).abs() < error;
     assert!(is_near(merged.found, known.found, 0.002), "{known:?} {merged:?}");
-    assert!(is_near(merged.lookups(), window_before.lookups, 0.05), "{window_before:?} {known:?} {merged:?}");
+    assert!(is_near(merged.lookups(), window_before.lookups, 0.08), "{window_before:?} {known:?} {merged:?}");
     // A flush begins with what will come to it.
     db.put(key(1), "value").expect("put");
     db.flush().expect("flush");

@@ -193,7 +193,7 @@ impl Core {
             filter_layout: self.filter_layout(),
             block_bytes: self.settings.block_bytes,
             block_tags: self.settings.block_tags,
-            table_bytes: self.settings.table_bytes(),
+            table_size: self.table_size(),
             verify: true,
         }
     }

@@ -48,8 +48,12 @@ pub(crate) fn slices(
     let mut slices: Vec<KeyRange> = Vec::new();
     let mut lower = hull.lower;
     let mut bytes = 0u64;
+    let mut left_bytes = pieces.iter().fold(0u64, |sum, piece| sum.saturating_add(piece.bytes));
     for piece in pieces {
-        let is_full = bytes >= target_slice_bytes.max(1);
+        // A small rest makes no slice, which would make a small table.
+        let is_full =
+            bytes >= target_slice_bytes.max(1) && left_bytes >= target_slice_bytes / PIECES_PER_SLICE;
+        left_bytes = left_bytes.saturating_sub(piece.bytes);
         if (is_full || piece.must_begin) && piece.lower > lower {
             slices.push(KeyRange { lower, upper: Some(piece.lower.clone()) });
             (lower, bytes) = (piece.lower, 0);

@@ -86,8 +86,8 @@ pub struct EngineOptions {
     /// buffer down as in the papers (default: auto)
     #[arg(long, value_name = "auto|manual", value_parser = parse::<Sizing>)]
     sizing: Option<Sizing>,
-    /// Size at which table files are cut (default: a sixteenth of the memory budget, from 2MiB to
-    /// 64MiB)
+    /// About the size of table files; larger where so many would take more than an eighth of the memory
+    /// budget (default: a sixteenth of the memory budget, from 2MiB to 64MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     file_size: Option<u64>,
     /// Threads that merge, at most one for every 32 MiB of the memory budget; not recorded (default: one a

@@ -407,7 +407,7 @@ impl Core {
             inbox_trigger: inbox.trigger_runs,
             inbox_soft_runs: inbox.soft_runs,
             is_draining,
-            long_bytes: self.table_size().full_bytes.saturating_mul(LONG_MERGE_TABLES),
+            long_bytes: self.settings.table_bytes().saturating_mul(LONG_MERGE_TABLES),
             owed_bytes: 0,
         }
     }

@@ -339,9 +339,9 @@ impl Builder {
         self.change(move |s| s.large_values = LargeValues { from_bytes, chunk_bytes })
     }
 
-    /// About the size of tables; a merge makes even ones, from three quarters to one and a half of it. Default: a sixteenth of the
-    /// memory budget, from 2 to 64 MiB. Where so many tables would take more than an eighth of the budget as long as
-    /// they are open (some 2 KiB each), larger ones are written.
+    /// Size from which on a table is full, unless little is left to be merged: the last of a merge may get half as large again. Default: a
+    /// sixteenth of the memory budget, from 2 to 64 MiB. Where so many tables would take more than an eighth of the budget as long
+    /// as they are open (some 2 KiB each), larger ones are written.
     #[must_use]
     pub fn file_size(self, bytes: u64) -> Self {
         self.change(move |s| s.file_bytes = Some(bytes))

@@ -25,6 +25,7 @@ use shamba_table::{BirthId, BlockCache, Charge, Ledger, OpenFiles, TableId};
 
 use crate::compaction::plan::MergePlan;
 use crate::compaction::policy::{MergeJob, Rules, owed_after};
+use crate::compaction::table_size::Tables;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::{Garbage, LogFile};
@@ -100,10 +101,10 @@ impl KeyspaceCore {
         Rules { owed_bytes: self.owed_bytes.load(Ordering::Relaxed), ..rules }
     }
 
-    /// Notes that so many bytes of `job` were merged: whose turn is next.
-    pub fn count_turn(&self, job: &MergeJob, merged_bytes: u64) {
-        let owed_bytes = self.owed_bytes.load(Ordering::Relaxed);
-        self.owed_bytes.store(owed_after(job, merged_bytes, owed_bytes), Ordering::Relaxed);
+    /// Notes that so many bytes of `job` were merged, which began when the inbox was crowded or was not: whose turn is next.
+    pub fn count_turn(&self, job: &MergeJob, merged_bytes: u64, was_crowded: bool) {
+        let owed_bytes = owed_after(job, merged_bytes, was_crowded, self.owed_bytes.load(Ordering::Relaxed));
+        self.owed_bytes.store(owed_bytes, Ordering::Relaxed);
     }
 
     /// What stands for a keyspace of another database: it cannot be used, and says why.
@@ -281,8 +282,8 @@ pub(crate) struct Core {
     pub residency: ResidencyCore,
     /// Memory of the trees as the newest views have them.
     pub tree_charge: Mutex<Charge>,
-    /// Tables written from now on are at least so large, whatever the settings say.
-    pub least_table_bytes: AtomicU64,
+    /// The tables of the newest trees.
+    pub tables: Mutex<Tables>,
     pub files: Arc<OpenFiles>,
     pub keyspaces: ArcSwap<BTreeMap<KeyspaceId, Arc<KeyspaceCore>>>,
     /// The last sequence number that readers see.

@@ -21,6 +21,9 @@ use crate::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 use crate::wal::{OpRef, WalWriter};
 use crate::write::batch::check_op;
 
+/// An ingest looks anew how large its tables must be with every so many pairs.
+const SIZED_EVERY_PAIRS: usize = 1024;
+
 impl Db {
     /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level 0 that merges bring down: a
     /// tree is laid down from its deepest level up, and every entry is written once. For experiments and tests, with
@@ -273,6 +276,10 @@ impl Core {
                 )));
             }
             check_op(OpRef::Put { key, value: value.as_ref() })?;
+            if number.is_multiple_of(SIZED_EVERY_PAIRS) {
+                let (tables, bytes) = output.finished();
+                output.set_table_size(self.table_size_beside(tables, bytes));
+            }
             output.add(key, None, seq, EntryKind::Put, value.as_ref())?;
             last_key = Some(key.to_vec());
             count += 1;

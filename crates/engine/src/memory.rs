@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use shamba_table::{Charge, LedgerPart, Residency};
 
-use crate::compaction::table_size::{TableSize, least_table_bytes};
+use crate::compaction::table_size::{TableSize, Tables};
 use crate::core::{Core, Writing, lock};
 use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
@@ -56,16 +56,13 @@ pub(crate) fn least_budget_bytes<'v>(versions: impl Iterator<Item = &'v Version>
     (versions.map(of_version).sum::<u64>() * TABLES_PART).max(BUDGET_BYTES_LEAST)
 }
 
-/// The size from which on tables of `versions` take little of the budget ([`least_table_bytes`]).
-fn least_table_bytes_of<'v>(versions: impl Iterator<Item = &'v Version>, budget_bytes: u64) -> u64 {
+/// The tables of `versions` together.
+fn tables_of<'v>(versions: impl Iterator<Item = &'v Version>) -> Tables {
     let metas = versions.flat_map(|version| version.tables().map(|(_, _, table)| &table.meta));
-    let (mut tables, mut tree_bytes, mut bounds_bytes) = (0u64, 0u64, 0u64);
-    for meta in metas {
-        tables += 1;
-        tree_bytes += meta.file_bytes;
-        bounds_bytes += bounds_bytes_of(meta);
-    }
-    least_table_bytes(tree_bytes, tables, TABLE_BYTES + bounds_bytes / tables.max(1), budget_bytes)
+    let (tables, bounds_bytes) = metas.fold((Tables::default(), 0), |(tables, bounds_bytes), meta| {
+        (tables.and(1, meta.file_bytes), bounds_bytes + bounds_bytes_of(meta))
+    });
+    Tables { fixed_bytes: TABLE_BYTES + bounds_bytes / tables.count.max(1), ..tables }
 }
 
 /// Whether `budget_bytes` is enough for the tables of `versions`.
@@ -150,7 +147,7 @@ impl Core {
         let budget_bytes = self.settings.memory_budget_bytes;
         let views: Vec<_> = keyspaces.values().map(|keyspace| keyspace.load_full()).collect();
         let versions = || views.iter().map(|view| view.version.as_ref());
-        self.least_table_bytes.store(least_table_bytes_of(versions(), budget_bytes), Ordering::Relaxed);
+        *lock(&self.tables) = tables_of(versions());
         let least_bytes = least_budget_bytes(versions());
         if least_bytes > budget_bytes && !self.is_budget_outgrown.swap(true, Ordering::Relaxed) {
             self.warn(format!(
@@ -162,8 +159,14 @@ impl Core {
 
     /// Where tables are cut now.
     pub(crate) fn table_size(&self) -> TableSize {
-        let least_bytes = self.least_table_bytes.load(Ordering::Relaxed);
-        TableSize::new(self.settings.table_bytes(), least_bytes, self.settings.memory_budget_bytes)
+        self.table_size_beside(0, 0)
+    }
+
+    /// Where tables are cut beside so many that are written, of `bytes` together, and not yet part of a tree.
+    pub(crate) fn table_size_beside(&self, count: u64, bytes: u64) -> TableSize {
+        let tables = lock(&self.tables).and(count, bytes);
+        let budget_bytes = self.settings.memory_budget_bytes;
+        TableSize::new(self.settings.table_bytes(), tables, budget_bytes, self.merge_threads())
     }
 
     /// Makes room in the cache for `bytes` that will be charged soon, by whoever opens a table.

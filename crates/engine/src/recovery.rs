@@ -326,7 +326,7 @@ fn build_core(
         background: Background::default(),
         inline_work: Mutex::new(()),
         garbage: Garbage::default(),
-        least_table_bytes: AtomicU64::new(0),
+        tables: Mutex::default(),
         is_budget_outgrown: AtomicBool::new(false),
         is_budget_used_up: AtomicBool::new(false),
         is_direct_io_refused: AtomicBool::new(false),

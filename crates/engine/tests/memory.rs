@@ -199,8 +199,14 @@ fn a_database_of_many_times_its_budget_opens_again() {
     const TABLE_BYTES: u64 = 16 << 10;
     for is_ascending in [false, true] {
         let dir = TempDir::new().expect("a directory");
-        let open =
-            || Db::builder(dir.path()).memory_budget(4 << 20).file_size(TABLE_BYTES).open().expect("opens");
+        let open = || {
+            Db::builder(dir.path())
+                .memory_budget(4 << 20)
+                .write_buffer(64 << 10)
+                .file_size(TABLE_BYTES)
+                .open()
+                .expect("opens")
+        };
         let key = |number: u64| if is_ascending { u128::from(number).to_be_bytes() } else { key(number) };
         let db = open();
         let entries = 160_000u64;

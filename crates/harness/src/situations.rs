@@ -3,7 +3,7 @@
 //! | situation | what is there |
 //! |---|---|
 //! | `entries` | a million small entries under a budget of 4 MiB |
-//! | `tables` | ten thousand small tables under 64 MiB |
+//! | `tables` | as many small tables as 64 MiB has room for before larger ones are written: some thousands |
 //! | `keys` | keys of 65,000 bytes under 8 MiB |
 //! | `iterators` | a thousand iterators both ways over a million entries under 16 MiB |
 //!

@@ -7,6 +7,7 @@ use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
 
 use super::*;
+use crate::compaction::policy::Reason;
 use crate::db::Db;
 use crate::event::EventListener;
 use crate::ids::{KeyspaceId, RunId};
@@ -60,6 +61,63 @@ fn flush(db: &Db, next: &mut u32, flushes: u64) {
             db.core().flush_oldest().expect("flushed");
         }
     }
+}
+
+/// A merge of a crowded inbox owes levels a turn, which their merges use up; one of an inbox with room owes them nothing.
+#[test]
+fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
+    let db = Db::builder(Path::new("/db"))
+        .env(Env::deterministic(Arc::new(MemFs::new()), 1))
+        .info_log(false)
+        .merge_policy(MergePolicy::Leveling)
+        .size_ratio(2.0)
+        .write_buffer(4 << 10)
+        .file_size(1 << 10)
+        .block_bytes(512)
+        .open()
+        .expect("opened");
+    let core = db.core();
+    let keyspace = core.keyspace(KeyspaceId::DEFAULT).expect("the default one");
+    let _by_hand = lock(&core.inline_work);
+    let owed_bytes = || keyspace.turns(core.rules(false)).owed_bytes;
+    let (mut next, mut owed, mut spent, mut with_room) = (0, 0, 0, 0);
+    for round in 0..60 {
+        // Every third time what there is to do is done, and then there is room.
+        flush(&db, &mut next, if round % 3 == 0 { 4 } else { 9 });
+        loop {
+            let rules = core.rules(false);
+            let version = Arc::clone(&keyspace.load().version);
+            let was_crowded = rules.is_inbox_crowded(&version);
+            let before_bytes = owed_bytes();
+            let Some(next) = core.next_merge(&lock(&core.background.state)) else { break };
+            let job = next.job.expect("a job");
+            let (is_free, bytes) = (job.is_trivial_move(&version), job.input_bytes(&version));
+            if was_crowded && before_bytes == 0 {
+                assert!(job.reason == Reason::Inbox || is_free, "{job}");
+            }
+            core.merge_once().expect("merged");
+            match job.reason {
+                _ if is_free => assert_eq!(owed_bytes(), before_bytes, "{job}"),
+                Reason::Inbox if was_crowded => {
+                    assert!((bytes..=4 * bytes).contains(&owed_bytes()), "{} of {bytes}", owed_bytes());
+                    owed += 1;
+                }
+                Reason::Inbox => {
+                    assert_eq!(owed_bytes(), 0);
+                    with_room += 1;
+                }
+                _ if before_bytes > 0 => {
+                    assert!(owed_bytes() < before_bytes, "{job}");
+                    spent += 1;
+                }
+                _ => assert!(!was_crowded, "{job}"),
+            }
+            if round % 3 > 0 && owed_bytes() == 0 {
+                break;
+            }
+        }
+    }
+    assert!(owed > 20 && spent > 10 && with_room > 0, "{owed} {spent} {with_room}");
 }
 
 /// Runs of a tiered last level that are merged where they are may be most of the database. Such a merge goes on to its end, slice

@@ -2,7 +2,8 @@
 //!
 //! The policy itself is asked, job after job, and each job is carried out on paper: its inputs' bytes come out in
 //! tables of the usual size, cut where inputs begin. What a merge would drop is not known and counts as written, so the
-//! figure is an upper bound, reached where no key is in two runs. Nothing is flushed meanwhile.
+//! figure is an upper bound, reached where no key is in two runs. Nothing is flushed meanwhile, and
+//! what leaves the inbox without being rewritten counts as nothing, also where memory makes larger tables of it.
 //!
 //! Not here: entries, and so what lookups would find ([`super::simulate`]).
 

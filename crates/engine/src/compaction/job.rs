@@ -16,7 +16,8 @@ use shamba_table::{EntryIter, RangeTombstone, Walk};
 use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
 use crate::compaction::policy::{
-    MergeJob, OutputRun, bytes_beside, may_wait, move_edit, pick, pick_beside, slice_edit, slices,
+    MergeJob, OutputRun, Reason, Target, bytes_beside, may_wait, move_edit, pick, pick_beside, pick_inbox,
+    slice_edit, slices,
 };
 use crate::compaction::reading::read_bytes;
 use crate::compaction::retention::Retention;
@@ -91,7 +92,7 @@ impl Core {
             .map_err(|detail| Error::invalid(format!("a merge would break the tree: {detail}")))?;
         let (run, age) = self.new_run();
         let output = job.output_run(&version, run, age).map_err(Error::invalid)?;
-        if job.is_trivial_move(&version) && !self.joins_small_tables(&version, job) {
+        if job.is_trivial_move(&version) && !self.joins_tables(&version, job) {
             return self.move_table(keyspace, job, &version, output);
         }
         self.events.emit(&Event::MergeBegin {
@@ -103,8 +104,10 @@ impl Core {
         let split_keys = |table: &TableUse, every_bytes: u64| {
             table.meta.reader.get().map_or_else(Vec::new, |reader| reader.split_keys(every_bytes))
         };
+        let was_crowded = self.rules(false).is_inbox_crowded(&version);
         let threads = self.merge_threads();
-        let slice_bytes = slice_bytes(self.table_size().full_bytes, job.input_bytes(&version), threads);
+        let (set_bytes, full_bytes) = (self.settings.table_bytes(), self.table_size().full_bytes);
+        let slice_bytes = slice_bytes(set_bytes, full_bytes, job.input_bytes(&version), threads);
         let slices = slices(job, &version, slice_bytes, &split_keys);
         let bits = Arc::new(self.merge_bits(keyspace, &version, job));
         let plan =
@@ -118,7 +121,7 @@ impl Core {
         if let Some(before) = shared_before {
             self.share_merge(before);
         }
-        keyspace.count_turn(job, tally.bytes_read);
+        keyspace.count_turn(job, tally.bytes_read, was_crowded);
         self.garbage.doom_tables(plan.stop().into_iter().map(|table| table.meta));
         let ended = outcome?;
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
@@ -138,13 +141,21 @@ impl Core {
         Ok(())
     }
 
-    /// Whether tables that could be moved as they are become fewer and larger ones instead: where memory needs larger
-    /// tables than the settings ask for. Keys that come in order would never be merged, and each flush leave a table of its own.
-    fn joins_small_tables(&self, version: &Version, job: &MergeJob) -> bool {
-        let size = self.table_size();
-        let tables = job.uses(version).len() as u64;
-        let is_small = |bytes: u64| bytes / tables < size.full_bytes / 2;
-        size.is_beyond_settings() && tables > 1 && is_small(job.input_bytes(version))
+    /// Whether flushed tables that could be moved as they are become fewer ones on their way ([`TableSize::joins`]). Not where tables of
+    /// the target run lie between them: no table may reach over those.
+    fn joins_tables(&self, version: &Version, job: &MergeJob) -> bool {
+        let uses = job.uses(version);
+        let hull =
+            uses.iter().map(|(_, _, table)| table.range.clone()).reduce(|hull, range| hull.hull(&range));
+        let Some(hull) = hull.filter(|_| job.reason == Reason::Inbox) else { return false };
+        let (bytes, entries) = uses.iter().fold((0u64, 0u64), |(bytes, entries), (_, _, table)| {
+            (bytes.saturating_add(table.live_bytes), entries.saturating_add(table.meta.entries))
+        });
+        let is_free = match job.target_run {
+            Target::New => true,
+            Target::Existing(id) => version.run(id).is_none_or(|(_, run)| run.overlapping(&hull).is_empty()),
+        };
+        is_free && self.table_size().joins(uses.len() as u64, bytes, entries)
     }
 
     /// Says which merge helpers may do slices of; gives the one before.
@@ -181,7 +192,7 @@ impl Core {
                 installed += 1;
                 self.count_time(plan, tally);
                 if installed < plan.slices().len() {
-                    if may_wait && self.gives_way(plan) {
+                    if may_wait && self.gives_way(plan, tally) {
                         return Ok(Ended::GaveWay);
                     }
                     if is_long {
@@ -241,8 +252,11 @@ impl Core {
             if !has_turn || !rules.is_inbox_crowded(&version) {
                 continue;
             }
-            let job = pick(&version, &keyspace.turns(rules))
-                .filter(|job| job.input_bytes(&version) < rules.long_bytes);
+            let is_short = |job: &MergeJob| {
+                job.input_bytes(&version) < rules.long_bytes || job.is_trivial_move(&version)
+            };
+            let job = pick(&version, &keyspace.turns(rules)).filter(is_short);
+            let job = job.or_else(|| Some(pick_inbox(&version, &rules)).filter(is_short));
             drop(version);
             if let Some(Err(error)) = job.map(|job| self.run_beside(keyspace, &job)) {
                 self.report_background("merge", &error);
@@ -258,13 +272,16 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the rest of a merge that [`may_wait`] does: while level 0 is crowded, and when the design has changed again, so
-    /// that it may not be wanted any more. The policy finds what is left of it.
-    fn gives_way(&self, plan: &MergePlan) -> bool {
+    /// Whether the rest of a merge that [`may_wait`] does: when the design has changed again, so that it may not be wanted any more, and
+    /// while a level 0 is crowded, if it is another keyspace's or this merge has had its turn. The policy finds what is left.
+    fn gives_way(&self, plan: &MergePlan, tally: &Tally) -> bool {
         let rules = self.rules(false);
         let deepest = plan.keyspace.load().version.deepest_level();
+        let has_turn = plan.keyspace.turns(rules).owed_bytes > tally.bytes_read;
+        let keyspaces = self.keyspaces.load();
+        let mut crowded = keyspaces.values().filter(|other| rules.is_inbox_crowded(&other.load().version));
         rules.design.runs_allowed(plan.job.target_level, deepest) > 1
-            || self.keyspaces.load().values().any(|other| rules.is_inbox_crowded(&other.load().version))
+            || crowded.any(|other| other.id != plan.keyspace.id || !has_turn)
     }
 
     /// Merges the slice of a claim and hands in what came of it.
@@ -356,6 +373,7 @@ impl Core {
     fn merge_slice(&self, plan: &MergePlan, slice: &KeyRange) -> Result<MergedSlice> {
         let MergePlan { version, job, .. } = plan;
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
+        let mut input_entries = 0.0;
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
         for input in &job.inputs {
             let Some((_, run)) = version.run(input.run) else { continue };
@@ -367,7 +385,10 @@ impl Core {
                 .collect();
             let mut input_bytes = 0;
             for table in &tables {
-                input_bytes += live_bytes_in(table, slice);
+                let bytes = live_bytes_in(table, slice);
+                input_bytes += bytes;
+                let all_bytes = level_bytes(table, table.meta.file_bytes);
+                input_entries += table.meta.entries as f64 * bytes as f64 / all_bytes as f64;
                 let Some(part) = table.range.intersection(slice) else { continue };
                 if let Some(reader) = table.meta.reader.get() {
                     tombstones.extend(
@@ -403,14 +424,15 @@ impl Core {
                     && !is_planted(Defect::MergeForgetsRangeDeletes)
             })
             .collect();
-        let mut options = self.output_options(&plan.keyspace, job.target_level, Arc::clone(&plan.bits));
-        options.table_size = options.table_size.even(bytes_read);
+        let options = self.output_options(&plan.keyspace, job.target_level, Arc::clone(&plan.bits));
         let mut output = Output::new(self, options, slice.clone(), kept_tombstones);
+        let input_entries = input_entries as u64;
         let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
         let mut merged = MergeIter::new(sources);
         merged.seek_to_first()?;
         while merged.valid() {
             let (key, seq, kind) = (merged.key(), merged.seq(), merged.kind());
+            output.note_input(input_entries, entries);
             if !retention.keeps(key, seq, kind) {
                 entries_dropped += 1; // The value of a large one is not even read.
             } else if merged.is_large() {
@@ -457,15 +479,16 @@ impl Core {
     }
 }
 
-/// How much input a slice has: so much that its tables are full ones, but each thread gets some of a small merge.
-fn slice_bytes(table_bytes: u64, input_bytes: u64, threads: usize) -> u64 {
-    let most = table_bytes.saturating_mul(SLICE_TABLES);
+/// How much input a slice has: so much that its tables are full ones, but each thread gets some of a small merge. Tables are
+/// cut at `full_bytes`, which may be more than what the settings say; slices do not get as many times as long.
+fn slice_bytes(set_bytes: u64, full_bytes: u64, input_bytes: u64, threads: usize) -> u64 {
+    let most = set_bytes.saturating_mul(SLICE_TABLES).max(full_bytes);
     if threads <= 1 {
         return most;
     }
     // A little more than its share, lest something is left for one slice more.
     let share = input_bytes / threads as u64;
-    (share + share / 16).clamp(table_bytes.min(most), most)
+    (share + share / 16).clamp(full_bytes.min(most), most)
 }
 
 /// About how many bytes of the table lie in `range`.

@@ -65,6 +65,8 @@ pub(crate) struct Output<'a> {
     /// Length of the current table's file before its first entry: its header page.
     empty_bytes: u64,
     expected: ContentDigest,
+    /// Entries that will be looked at, about, and those that were, if that is known.
+    input: Option<(u64, u64)>,
     finished: Vec<(TableSummary, WrittenBlocks)>,
     syncing: Vec<Syncing<()>>,
     installed: bool,
@@ -90,6 +92,7 @@ impl<'a> Output<'a> {
             writer: None,
             empty_bytes: 0,
             expected: ContentDigest::new(),
+            input: None,
             finished: Vec::new(),
             syncing: Vec::new(),
             installed: false,
@@ -128,10 +131,11 @@ impl<'a> Output<'a> {
     /// The writer of the table that `key`, the next one, belongs to.
     fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let (size, empty_bytes) = (self.options.table_size, self.empty_bytes);
+        let left_bytes = || self.left_bytes();
         let is_full = |writer: &TableWriter| {
             let may_cut = writer.last_key() != Some(key) || is_planted(Defect::KeySplitOverTables);
             let file_bytes = writer.file_bytes().saturating_sub(empty_bytes);
-            may_cut && size.is_reached(file_bytes, writer.memory_bytes())
+            may_cut && size.is_reached(file_bytes, writer.entries(), left_bytes)
         };
         if self.writer.as_ref().is_some_and(is_full) {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
@@ -149,6 +153,29 @@ impl<'a> Output<'a> {
             }
         }
         Ok(writer)
+    }
+
+    /// Notes that of about `entries` that the output is made from `done` were looked at, so that it leaves no tiny table.
+    pub fn note_input(&mut self, entries: u64, done: u64) {
+        self.input = Some((entries, done));
+    }
+
+    /// About how much is still to come: as much for each entry as was written for each so far, some of which were dropped.
+    fn left_bytes(&self) -> u64 {
+        let Some((entries, done)) = self.input else { return u64::MAX };
+        let left = entries.saturating_sub(done) as f64 / done.max(1) as f64;
+        (self.bytes() as f64 * left) as u64
+    }
+
+    /// Cuts tables at another size from here on.
+    pub fn set_table_size(&mut self, table_size: TableSize) {
+        self.options.table_size = table_size;
+    }
+
+    /// Tables finished so far, and their bytes.
+    pub fn finished(&self) -> (u64, u64) {
+        let bytes = self.finished.iter().map(|(summary, _)| summary.file_bytes).sum();
+        (self.finished.len() as u64, bytes)
     }
 
     /// Bytes written so far.

@@ -25,7 +25,7 @@ use super::policy::{
     MergeJob, Rules, bytes_beside, debt_bytes, move_edit, owed_after, pick, pick_beside, slice_edit, slices,
 };
 use crate::ids::{Age, KeyspaceId, RunId};
-use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
+use crate::version::{Change, KeyRange, Run, TableMeta, TableUse, Version, VersionEdit};
 
 /// No policy needs as many jobs after one flush; one that does runs in circles.
 const JOBS_PER_FLUSH_MAX: u64 = 100_000;
@@ -330,12 +330,16 @@ impl Simulation {
         };
         let before_bytes = bytes_beside(&self.version, &self.rules(false), job);
         let slices = slices(job, &self.version, self.settings.slice_bytes, &split_keys);
-        let mut merged_bytes = 0;
+        let was_crowded = self.rules(false).is_inbox_crowded(&self.version);
+        let mut read_bytes = 0;
         for (number, slice) in slices.iter().enumerate() {
             let entries = self.merge(job, slice)?;
-            let bytes = entries.len() as u64 * entry_bytes;
-            self.report.merged(job.target_level as usize, bytes);
-            merged_bytes += bytes;
+            self.report.merged(job.target_level as usize, entries.len() as u64 * entry_bytes);
+            let read = |(_, _, table): &(u32, &Arc<Run>, &TableUse)| {
+                let range = table.range.intersection(slice)?;
+                Some(entries_in(&self.files, table, &range).len() as u64)
+            };
+            read_bytes += job.uses(&self.version).iter().filter_map(read).sum::<u64>() * entry_bytes;
             let outputs = self.write(&entries, slice, bits.as_ref());
             let files = &self.files;
             let live = |table: &TableUse, range: &KeyRange| {
@@ -358,7 +362,7 @@ impl Simulation {
                 self.carry_out_beside(job, done, before_bytes)?;
             }
         }
-        self.owed_bytes = owed_after(job, merged_bytes, self.owed_bytes);
+        self.owed_bytes = owed_after(job, read_bytes, was_crowded, self.owed_bytes);
         self.check_some_keys()
     }
 

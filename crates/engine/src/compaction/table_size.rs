@@ -1,75 +1,96 @@
-//! How large tables are made: as the settings say, or larger where memory cannot carry so many; and even ones. Pure.
+//! How large tables are made: as the settings say, or larger where memory cannot carry so many; and no tiny ones. Pure.
 //!
 //! An open table takes some 2 KiB whatever its size ([`crate::memory`]), so a database of many times its budget must not be cut into
-//! small ones: it would fill its budget with what it knows of its tables and not open again. So tables are made so large that what they take
-//! is at most a part of the budget. A table being built takes memory, too, for the digests of its keys; a table that has
-//! outgrown what the settings say ends where that gets too much.
+//! small ones: it would fill its budget with what it knows of its tables and not open again. So tables are made so large that these 2 KiB
+//! are an eighth of the budget. A table being built takes memory, too, for the digests of its keys; one that has
+//! outgrown what the settings say ends where that gets too much. With entries so small that it always does, tables stay as many as memory
+//! for building them makes them.
 //!
-//! A merge is cut into tables of about equal size. Cut at the size alone, a little more than two tables' worth of entries would make two and a
-//! tiny one, and the tiny one would come out of each later merge again.
+//! A merge that has little left when a table is full goes on with it. Cut at the size alone, three full tables' worth of entries and one
+//! more would make a table of a single entry, which would come out of each later merge again.
 //!
 //! Not here: writing tables ([`super::output`]).
 
 /// What open tables take of the budget, at most, as long as large enough tables can be written.
-const TABLES_PART: u64 = 8;
-/// What one table being built may take of the budget beyond what the settings' table size needs.
+const CARRIED_PART: u64 = 8;
+/// Tables grow to at most so many times the size at which that holds: where they do not get as large as they may, or most are of
+/// another time, it would not help.
+const EXCESS_MOST: f64 = 4.0;
+/// What the digests of tables being built may take of the budget, all together.
 const BUILDING_PART: u64 = 8;
+/// What a key takes in a table being built, at most: its digest, in a list that has just grown.
+const BUILDING_BYTES_PER_KEY: u64 = 32;
 
-/// The least size of tables written from now on, for a database of `tree_bytes` in `tables`, each of which takes `fixed_bytes` beside
-/// what goes by its size: that at which they would take an eighth of the budget, and more where they take more. Keys that come
-/// in order are written once, so that most tables are of a time when there was less: with the square of their
-/// excess they get more only by the third root of the logarithm of the data.
-pub(crate) fn least_table_bytes(tree_bytes: u64, tables: u64, fixed_bytes: u64, budget_bytes: u64) -> u64 {
-    let carried_tables = (budget_bytes / TABLES_PART / fixed_bytes.max(1)).max(1) as f64;
-    let excess = (tables as f64 / carried_tables).max(1.0);
-    (tree_bytes as f64 / carried_tables * excess * excess).min(tree_bytes as f64) as u64
+/// The tables of a database and what they take.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Tables {
+    /// How many there are.
+    pub count: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// What one takes while it is open beside what goes by its size, on average.
+    pub fixed_bytes: u64,
+}
+
+impl Tables {
+    /// These, and as many more of `bytes` together.
+    pub fn and(self, count: u64, bytes: u64) -> Self {
+        Self { count: self.count.saturating_add(count), bytes: self.bytes.saturating_add(bytes), ..self }
+    }
+
+    /// The least size of tables written from now on: that at which the tables would take an eighth of the budget, and
+    /// more where they take more. Keys that come in order are written once, so that most tables are of a time when there was less.
+    fn least_bytes(self, budget_bytes: u64) -> u64 {
+        let carried = (budget_bytes / CARRIED_PART / self.fixed_bytes.max(1)).max(1) as f64;
+        let excess = (self.count as f64 / carried).max(1.0);
+        let least_bytes = self.bytes as f64 / carried * (excess * excess).min(EXCESS_MOST);
+        least_bytes.min(self.bytes as f64) as u64
+    }
 }
 
 /// Where tables are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TableSize {
-    /// At this size in any case.
+    /// From this size on, unless what is left would be less than half of it.
     pub full_bytes: u64,
-    /// If that is more than the settings say: from their size on as soon as the table being built takes so much memory.
+    /// If that is more than the settings say: from their size on as soon as a table has so many keys.
     beyond_settings: Option<BeyondSettings>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct BeyondSettings {
     set_bytes: u64,
-    building_bytes_most: u64,
+    entries_most: u64,
 }
 
 impl TableSize {
-    /// What the settings say, `set_bytes`, unless memory needs tables of `least_bytes`.
-    pub fn new(set_bytes: u64, least_bytes: u64, budget_bytes: u64) -> Self {
-        let beyond = BeyondSettings { set_bytes, building_bytes_most: budget_bytes / BUILDING_PART };
+    /// What the settings say, `set_bytes`, unless so many `tables` need larger ones. Up to `threads` write tables at once.
+    pub fn new(set_bytes: u64, tables: Tables, budget_bytes: u64, threads: usize) -> Self {
+        let building_bytes = budget_bytes / BUILDING_PART / threads.max(1) as u64;
+        let entries_most = building_bytes / BUILDING_BYTES_PER_KEY;
+        let least_bytes = tables.least_bytes(budget_bytes);
         Self {
             full_bytes: set_bytes.max(least_bytes),
-            beyond_settings: (least_bytes > set_bytes).then_some(beyond),
+            beyond_settings: (least_bytes > set_bytes).then_some(BeyondSettings { set_bytes, entries_most }),
         }
     }
 
-    /// Whether memory needs larger tables than the settings say.
-    pub fn is_beyond_settings(self) -> bool {
-        self.beyond_settings.is_some()
+    /// Whether a table of `bytes` and `entries` ends here. `left_bytes` gives about how much is still to come.
+    pub fn is_reached(self, bytes: u64, entries: u64, left_bytes: impl FnOnce() -> u64) -> bool {
+        let half_bytes = self.full_bytes / 2;
+        let is_full = bytes >= self.full_bytes
+            && (bytes >= self.full_bytes.saturating_add(half_bytes) || left_bytes() >= half_bytes);
+        let is_too_much =
+            |beyond: BeyondSettings| bytes >= beyond.set_bytes && entries >= beyond.entries_most;
+        is_full || self.beyond_settings.is_some_and(is_too_much)
     }
 
-    /// Tables of equal size from `input_bytes` of input: of three quarters to one and a half of the full size where that is so much.
-    pub fn even(self, input_bytes: u64) -> Self {
-        let tables = (input_bytes.saturating_add(self.full_bytes / 2) / self.full_bytes.max(1)).max(1);
-        let share = input_bytes / tables;
-        // The last one gets a little less than the others: a little too much would be one table more.
-        let full_bytes = share.saturating_add(share / 16).max(self.full_bytes / 2);
-        Self { full_bytes, ..self }
-    }
-
-    /// Whether a table of `file_bytes`, whose writer holds `building_bytes`, ends here.
-    pub fn is_reached(self, file_bytes: u64, building_bytes: u64) -> bool {
-        let is_too_much = |beyond: BeyondSettings| {
-            file_bytes >= beyond.set_bytes && building_bytes >= beyond.building_bytes_most
-        };
-        file_bytes >= self.full_bytes || self.beyond_settings.is_some_and(is_too_much)
+    /// Whether `tables`, which could be moved as they are, become fewer ones instead: where memory needs larger tables than
+    /// the settings say, and larger ones than these can be built. Keys that come in order would never be merged, and each flush leave a
+    /// table of its own.
+    pub fn joins(self, tables: u64, bytes: u64, entries: u64) -> bool {
+        let Some(beyond) = self.beyond_settings else { return false };
+        tables > 1 && bytes / tables < self.full_bytes / 2 && entries / tables < beyond.entries_most / 2
     }
 }
 
@@ -79,59 +100,81 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    #[test]
-    fn tables_grow_with_the_data_where_memory_is_short() {
-        let least = |tree_bytes| least_table_bytes(tree_bytes, 0, 3 << 10, 8 * MIB);
-        let size = |tree_bytes| TableSize::new(2 * MIB, least(tree_bytes), 8 * MIB).full_bytes;
-        assert_eq!(size(100 * MIB), 2 * MIB, "a hundred tables are few");
-        for tree_bytes in [2_000 * MIB, 20_000 * MIB] {
-            let tables_bytes = tree_bytes / size(tree_bytes) * (3 << 10);
-            assert!((MIB * 9 / 10..=MIB).contains(&tables_bytes), "{tables_bytes}");
-        }
-        assert_eq!(least_table_bytes(7, 1, u64::MAX, 8 * MIB), 7, "one table");
-        assert_eq!(least_table_bytes(7, 9, 0, 0), 7);
-        // Written once and never merged.
-        let (mut tables, mut tree_bytes) = (0, 0);
-        while tree_bytes < 20_000 * MIB {
-            let least_bytes = least_table_bytes(tree_bytes, tables, 3 << 10, 8 * MIB);
-            tree_bytes += TableSize::new(64 << 10, least_bytes, 8 * MIB).full_bytes;
-            tables += 1;
-        }
-        let tables_bytes = tables * (3 << 10);
-        assert!((2 * MIB..3 * MIB + MIB / 2).contains(&tables_bytes), "{tables_bytes}");
+    fn tables(count: u64, bytes: u64) -> Tables {
+        Tables { count, bytes, fixed_bytes: 3 << 10 }
+    }
+
+    fn size(set_bytes: u64, tables: Tables) -> TableSize {
+        TableSize::new(set_bytes, tables, 8 * MIB, 1)
     }
 
     #[test]
-    fn a_merge_makes_even_tables() {
-        let size = TableSize::new(100, 0, 1 << 30);
-        // Input, and the sizes of what is cut from that many bytes.
-        for (input_bytes, wanted) in [
-            (300, vec![106, 106, 88]),
-            (301, vec![106, 106, 89]),
-            (149, vec![149]),
-            (151, vec![79, 72]),
-            (40, vec![40]),
-            (1000, [vec![106; 9], vec![46]].concat()),
-        ] {
-            let size = size.even(input_bytes);
-            let mut tables = vec![0];
-            for _ in 0..input_bytes {
-                if size.is_reached(tables[tables.len() - 1], 0) {
-                    tables.push(0);
-                }
-                *tables.last_mut().expect("a table") += 1;
-            }
-            assert_eq!(tables, wanted, "{input_bytes}");
+    fn tables_grow_with_the_data_where_memory_is_short() {
+        let full_bytes = |bytes| size(2 * MIB, tables(0, bytes)).full_bytes;
+        assert_eq!(full_bytes(100 * MIB), 2 * MIB, "a hundred tables are few");
+        for bytes in [2_000 * MIB, 10_000 * MIB] {
+            let tables_bytes = bytes / full_bytes(bytes) * (3 << 10);
+            assert!((MIB * 9 / 10..=MIB).contains(&tables_bytes), "{tables_bytes}");
         }
+        assert_eq!(size(1, Tables { count: 1, bytes: 7, fixed_bytes: u64::MAX }).full_bytes, 7, "one table");
+        assert_eq!(size(1, Tables { count: 9, bytes: 7, fixed_bytes: 0 }).full_bytes, 1);
+        // Written once and never merged.
+        let mut all = tables(0, 0);
+        while all.bytes < 10_000 * MIB {
+            all = all.and(1, size(64 << 10, all).full_bytes);
+        }
+        let tables_bytes = all.count * all.fixed_bytes;
+        assert!((2 * MIB..3 * MIB + MIB / 2).contains(&tables_bytes), "{tables_bytes}");
+        // More of them than there should be do not make it grow without end.
+        let many = size(2 * MIB, tables(1_000_000, 2_000 * MIB)).full_bytes;
+        assert!((20 * MIB..30 * MIB).contains(&many), "{many}");
+    }
+
+    #[test]
+    fn no_merge_leaves_a_tiny_table() {
+        // Bytes to come, and the sizes of what is cut from that many.
+        for (bytes, wanted) in [
+            (300, vec![100, 100, 100]),
+            (301, vec![100, 100, 101]),
+            (149, vec![149]),
+            (150, vec![100, 50]),
+            (40, vec![40]),
+            (949, [vec![100; 8], vec![149]].concat()),
+        ] {
+            let size = size(100, tables(0, 0));
+            let mut cut = vec![0];
+            for done in 0..bytes {
+                let last = cut[cut.len() - 1];
+                if size.is_reached(last, u64::MAX, || bytes - done) {
+                    cut.push(0);
+                }
+                *cut.last_mut().expect("a table") += 1;
+            }
+            assert_eq!(cut, wanted, "{bytes}");
+        }
+        // What is to come was taken for less than it is.
+        assert!(size(100, tables(0, 0)).is_reached(150, 0, || 0));
     }
 
     #[test]
     fn a_table_beyond_the_settings_ends_where_it_takes_too_much_memory() {
-        let size = TableSize::new(2 * MIB, 10 * MIB, 8 * MIB);
-        assert!(!size.is_reached(2 * MIB - 1, 5 * MIB), "what the settings say is always had");
-        assert!(size.is_reached(2 * MIB, MIB) && !size.is_reached(2 * MIB, MIB - 1));
-        assert!(!size.is_reached(10 * MIB - 1, 0) && size.is_reached(10 * MIB, 0));
-        let as_set = TableSize::new(2 * MIB, 0, 8 * MIB).even(50 * MIB);
-        assert!(!as_set.is_reached(as_set.full_bytes - 1, 5 * MIB));
+        let size = size(2 * MIB, tables(0, 3_000 * MIB));
+        let ends = |bytes, entries| size.is_reached(bytes, entries, || u64::MAX);
+        assert!(!ends(2 * MIB - 1, u64::MAX), "what the settings say is always had");
+        assert!(ends(2 * MIB, 32 << 10) && !ends(2 * MIB, (32 << 10) - 1));
+        assert!(!ends(8 * MIB, 0) && ends(9 * MIB, 0));
+        let four = TableSize::new(2 * MIB, tables(0, 3_000 * MIB), 8 * MIB, 4);
+        assert!(four.is_reached(2 * MIB, 8 << 10, || u64::MAX));
+    }
+
+    #[test]
+    fn small_tables_are_joined_where_that_makes_larger_ones() {
+        let (few, many) = (size(64 << 10, tables(0, 0)), size(64 << 10, tables(0, 1_000 * MIB)));
+        let joins = |size: TableSize, tables, entries| size.joins(tables, tables * MIB, tables * entries);
+        assert!(joins(many, 4, 1_000));
+        assert!(!joins(few, 4, 1_000), "memory is not short");
+        assert!(!joins(many, 1, 1_000), "there is nothing to join it to");
+        assert!(!joins(many, 4, 20_000), "what is built cannot get larger");
+        assert!(!many.joins(4, 8 * MIB, 4_000), "they are no small ones");
     }
 }

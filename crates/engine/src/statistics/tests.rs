@@ -119,7 +119,7 @@ fn merges_and_moves_keep_what_is_known() {
     // Bytes are known by blocks, of which a table has 16; and of its few samples not each lay where a part of its bytes does.
     let is_near = |figure: f64, wanted: f64, error: f64| (figure / wanted - 1.0).abs() < error;
     assert!(is_near(merged.found, known.found, 0.002), "{known:?} {merged:?}");
-    assert!(is_near(merged.lookups(), window_before.lookups, 0.08), "{window_before:?} {known:?} {merged:?}");
+    assert!(is_near(merged.lookups(), window_before.lookups, 0.05), "{window_before:?} {known:?} {merged:?}");
     // A flush begins with what will come to it.
     db.put(key(1), "value").expect("put");
     db.flush().expect("flush");
@@ -178,6 +178,7 @@ fn figures_outlive_the_process_and_their_loss_is_harmless() {
     let db = open(&env);
     let known = probes(&db);
     let bytes = read_file(env.vfs.as_ref(), &path).expect("read");
+    fill(&db); // Else a table that shares no keys with others would stay what it is.
     db.compact().expect("compacted");
     let merged = probes(&db);
     db.close().expect("close");

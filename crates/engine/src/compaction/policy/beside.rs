@@ -34,7 +34,8 @@ fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
 }
 
 /// Whether the rest of `job` may be put off half-way: a leveled level that is merged in place, which only a change of the design asks
-/// for, may be most of the database, and nothing can be done beside it: writers must not wait for it behind a full level 0.
+/// for, may be most of the database, and nothing can be done beside it: writers must not wait for it behind a full level 0, but
+/// for as long as it has its turn.
 /// A tiered level that is merged in place has company.
 pub(crate) fn may_wait(job: &MergeJob, rules: &Rules, deepest: u32) -> bool {
     matches!(job.reason, Reason::Runs { level } if level == job.target_level)
@@ -72,8 +73,10 @@ pub(crate) fn pick_beside(
     }
     let above = above(version, job, top);
     let down = Down { version: &above, rules, capacities: &capacities, deepest: version.deepest_level() };
-    let beside = down.pick()?;
-    (beside.target_level <= top && beside.check(version).is_ok()).then_some(beside)
+    let fits = |beside: &MergeJob| beside.target_level <= top && beside.check(version).is_ok();
+    // Where the level of the long merge itself is the one beyond its bounds, the inbox still has its turn.
+    let inbox = || rules.is_inbox_crowded(&above).then(|| down.inbox());
+    down.pick().filter(fits).or_else(|| inbox().filter(fits))
 }
 
 #[cfg(test)]

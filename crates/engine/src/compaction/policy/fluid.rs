@@ -54,6 +54,12 @@ pub(crate) fn pick(version: &Version, rules: &Rules) -> Option<MergeJob> {
     Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.pick()
 }
 
+/// The merge that takes the inbox down, whatever else there is to do. The inbox must hold something.
+pub(crate) fn pick_inbox(version: &Version, rules: &Rules) -> MergeJob {
+    let capacities = rules.capacities(version);
+    Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.inbox()
+}
+
 /// About how many bytes the policy would still have to move: 0 exactly when [`pick`] finds nothing.
 pub(crate) fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
     let deepest = version.deepest_level();
@@ -94,24 +100,25 @@ impl Down<'_> {
     /// The next merge that the rules ask for.
     pub fn pick(&self) -> Option<MergeJob> {
         let Self { version, rules, capacities, .. } = *self;
-        let inbox = || {
-            let mut arrival = Arrival::default();
-            arrival.add_level(version, 0);
-            arrival.at(self, rules.arrival_level(version, capacities), Reason::Inbox)
-        };
         if rules.is_inbox_crowded(version) {
-            return self.relieve_outgrown().or_else(|| Some(inbox()));
+            return self.relieve_outgrown().or_else(|| Some(self.inbox()));
         }
         (1..=version.deepest_level())
             .rev()
             .find_map(|level| self.relieve(level))
-            .or_else(|| rules.is_inbox_due(version, capacities).then(inbox))
+            .or_else(|| rules.is_inbox_due(version, capacities).then(|| self.inbox()))
     }
 
-    /// The job that brings the deepest level nearer to its bounds that is so far beyond them that merging the inbox past it costs
-    /// too much, or has too many runs: if that is owed to it, or nothing of it has to be rewritten. A tree that gets another level has
-    /// T times what it may on the one above the last at once; all that moves down for free. What a closed level holds the inbox takes
-    /// along.
+    /// The job that takes the inbox down.
+    pub fn inbox(&self) -> MergeJob {
+        let mut arrival = Arrival::default();
+        arrival.add_level(self.version, 0);
+        arrival.at(self, self.rules.arrival_level(self.version, self.capacities), Reason::Inbox)
+    }
+
+    /// The job for a level that is so far beyond its bounds that merging the inbox past it costs too much, or has too many runs: one that
+    /// rewrites nothing, or that of the deepest one if anything is owed. A tree that gets another level has T times what it may on
+    /// the one above the last at once; all that moves down for free. What a closed level holds the inbox takes along.
     fn relieve_outgrown(&self) -> Option<MergeJob> {
         let Self { version, rules, capacities, deepest } = *self;
         let is_outgrown = |level: &u32| {
@@ -120,8 +127,9 @@ impl Down<'_> {
             let is_over = version.level_bytes(*level) > most || version.level(*level).len() > runs_allowed;
             is_over && !capacities.is_closed(*level)
         };
-        let job = (1..=deepest).rev().find(is_outgrown).and_then(|level| self.relieve(level))?;
-        (rules.owed_bytes > 0 || job.is_trivial_move(version)).then_some(job)
+        let jobs = || (1..=deepest).rev().filter(is_outgrown).filter_map(|level| self.relieve(level));
+        let free = jobs().find(|job| job.is_trivial_move(version));
+        free.or_else(|| jobs().next().filter(|_| rules.owed_bytes > 0))
     }
 
     /// Whether `level`, merged with `arriving_bytes`, stays where it is: the last level of a tree that does not grow fills with

@@ -24,9 +24,9 @@ mod turns;
 mod tests;
 
 pub(crate) use beside::{bytes_beside, may_wait, pick_beside};
-pub(crate) use fluid::{debt_bytes, pick};
+pub(crate) use fluid::{debt_bytes, pick, pick_inbox};
 pub(crate) use full::pick_full;
-pub(crate) use job::{MergeJob, OutputRun, Target};
+pub(crate) use job::{MergeJob, OutputRun, Reason, Target};
 pub(crate) use refit::pick_refit;
 pub(crate) use rules::Rules;
 pub(crate) use slices::{move_edit, slice_edit, slices};

@@ -79,7 +79,7 @@ impl Rules {
         }
     }
 
-    /// Whether writers soon have to wait for the inbox, so that it goes before levels that are over their bounds.
+    /// Whether writers soon have to wait for the inbox: then it takes turns with levels far beyond their bounds ([`super::turns`]).
     pub fn is_inbox_crowded(&self, version: &Version) -> bool {
         let trigger = self.inbox_trigger.max(1);
         let crowd = match self.sizing {

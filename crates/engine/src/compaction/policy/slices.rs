@@ -178,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn a_small_rest_makes_no_slice() {
+        let tree: Version = "L0: r2@2[2:a..z 80]\n".parse().expect("notation");
+        let job = job(&[(0, 2, &[2])], 1, Target::New);
+        let keys = &["c", "d", "e", "f", "g", "h", "i", "j", "k"];
+        assert_eq!(cut(&job, &tree, 48, keys), "a..h h..z");
+        assert_eq!(cut(&job, &tree, 64, keys), "a..j j..z");
+        assert_eq!(cut(&job, &tree, 70, keys), "a..z", "an eighth of a slice is left");
+    }
+
+    #[test]
     fn no_slice_reaches_over_a_table_that_stays() {
         let tree: Version =
             "L0: r2@2[2:a..c 1, 4:x..z 1]\nL1: r1@1[1:b..d 1, 3:m..n 1]\n".parse().expect("notation");

@@ -16,11 +16,14 @@ use super::job::{MergeJob, Reason};
 /// with 1 the inbox is merged onto larger levels, with more in smaller batches.
 const OWED_TIMES: u64 = 2;
 
-/// What is owed after `merged_bytes` of `job` were merged; before, it was `owed_bytes`.
-pub(crate) fn owed_after(job: &MergeJob, merged_bytes: u64, owed_bytes: u64) -> u64 {
+/// What is owed after `merged_bytes` of input of `job` were merged; before, it was `owed_bytes`. What an inbox that was not crowded
+/// had merged is no measure: nobody waited, and it may have been little, or onto most of the database.
+pub(crate) fn owed_after(job: &MergeJob, merged_bytes: u64, was_crowded: bool, owed_bytes: u64) -> u64 {
     match job.reason {
-        Reason::Inbox => merged_bytes.saturating_mul(OWED_TIMES),
-        _ => owed_bytes.saturating_sub(merged_bytes),
+        Reason::Inbox if was_crowded => merged_bytes.saturating_mul(OWED_TIMES),
+        Reason::Inbox => 0,
+        Reason::Overflow { .. } | Reason::Runs { .. } => owed_bytes.saturating_sub(merged_bytes),
+        Reason::Manual | Reason::Filters => owed_bytes,
     }
 }
 
@@ -66,7 +69,9 @@ mod tests {
             reason,
         };
         let (inbox, other) = (job(Reason::Inbox), job(Reason::Overflow { level: 1 }));
-        assert_eq!([owed_after(&inbox, 50, 0), owed_after(&inbox, 50, 70)], [100, 100]);
-        assert_eq!([owed_after(&other, 30, 100), owed_after(&other, 130, 100)], [70, 0]);
+        assert_eq!([owed_after(&inbox, 50, true, 0), owed_after(&inbox, 50, true, 70)], [100, 100]);
+        assert_eq!(owed_after(&inbox, 50, false, 70), 0, "nobody waited");
+        assert_eq!([owed_after(&other, 30, true, 100), owed_after(&other, 130, false, 100)], [70, 0]);
+        assert_eq!(owed_after(&job(Reason::Filters), 30, true, 100), 100);
     }
 }

@@ -121,12 +121,15 @@ fn every_call_fails_once() {
     }
 }
 
+/// In CI; `SHAMBA_STORMS` asks for another number.
+const STORMS: usize = 1_500;
+
 #[test]
 fn storms_of_faults() {
-    const STORMS: usize = 1_500;
+    let storms = seed::number("SHAMBA_STORMS").map_or(STORMS, |storms| storms as usize);
     let base = seed::base(0x5707);
     let effects = [Effect::Eio, Effect::Enospc, Effect::ShortWrite, Effect::Emfile, Effect::FlipBitOnRead];
-    let seen = pool::run(STORMS, |index| {
+    let seen = pool::run(storms, |index| {
         let seed = mixed(base, index as u64);
         let steps = fault::script(mixed(base, index as u64 / 50), 24);
         let storm = Fault::Storm { effect: effects[index % 5], one_in: [10, 40, 150][index / 5 % 3], seed };
@@ -135,9 +138,9 @@ fn storms_of_faults() {
     });
     let seen = seen.unwrap_or_else(|error| panic!("{error}"));
     let faults = seen.iter().map(|seen| seen.faults).sum::<u64>();
-    Tally::of(&[("storms", STORMS as u64), ("faults", faults)])
+    Tally::of(&[("storms", storms as u64), ("faults", faults)])
         .tell("storms", &format!("suite D, seed {base}"));
-    assert!(faults > 5_000, "{faults} faults are no storm");
+    assert!(faults > 3 * storms as u64, "{faults} faults are no storms");
 }
 
 /// A call of a script that fails, by its place and way.

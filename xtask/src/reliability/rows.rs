@@ -91,7 +91,7 @@ pub const ROWS: &[Row] = &[
         0,
         &[("fault-then-crash", "images"), ("fault-then-crash-no-wal", "images")],
     ),
-    row(4, "faults in storms", 5_000, 1_000_000, &[("storms", "faults"), ("stress", "faults")]),
+    row(4, "faults in storms", 5_000, 1_000_000, &[("storms", "faults"), ("stress", "faults")]).by("storms"),
     row(
         5,
         "bytes flipped, each file type, three masks",
@@ -111,7 +111,8 @@ pub const ROWS: &[Row] = &[
         1_000_000,
         100_000_000,
         &[("membership", "checks")],
-    ),
+    )
+    .by("membership"),
     row(
         8,
         "kill -9 cycles, a worker and the binary",

@@ -57,6 +57,18 @@ pub const STEPS: &[Step] = &[
         is_of_ci: false,
     },
     Step {
+        name: "storms",
+        words: &["test", "--package", "shamba-tests", "--test", "suites", "storms_of_faults"],
+        variables: &[("SHAMBA_STORMS", "200000")],
+        is_of_ci: false,
+    },
+    Step {
+        name: "membership",
+        words: &["test", "--package", "shamba-tests", "--test", "suites", "membership::"],
+        variables: &[("SHAMBA_MEMBERSHIP_CHECKS", "100000000")],
+        is_of_ci: false,
+    },
+    Step {
         name: "seeds",
         words: &["test", "--package", "shamba-tests", "--test", "suites", "equal_seeds"],
         variables: &[("SHAMBA_EQUAL_SEEDS", "1000")],

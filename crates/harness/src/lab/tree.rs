@@ -282,16 +282,24 @@ pub(super) fn refit_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64
         Ok(written)
     };
     let said = |error: shamba::Error| error.to_string();
-    let (mut asked, mut written) = (wanted, 0.0);
-    for _ in 0..REFITS_MOST {
+    let written_for = |asked: f64| {
         refit(builder().filter_allocation(Allocation::Uniform), MISFIT_BITS_PER_KEY).map_err(said)?;
-        written = refit(builder(), asked).map_err(said)?;
-        if written <= 0.0 || (written / wanted - 1.0).abs() <= NEAR {
+        refit(builder(), asked).map_err(said)
+    };
+    let is_off = |written: f64| (written / wanted - 1.0).abs();
+    let (mut asked, mut written) = (wanted, written_for(wanted)?);
+    let mut nearest = (asked, written);
+    for _ in 1..REFITS_MOST {
+        if written <= 0.0 || is_off(written) <= NEAR {
             break;
         }
         asked *= wanted / written;
+        written = written_for(asked)?;
+        if is_off(written) < is_off(nearest.1) {
+            nearest = (asked, written);
+        }
     }
-    Ok(written)
+    if is_off(nearest.1) < is_off(written) { written_for(nearest.0) } else { Ok(written) }
 }
 
 #[cfg(test)]

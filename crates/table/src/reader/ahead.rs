@@ -1,7 +1,9 @@
 //! Reading ahead: several blocks of a table in one read of the file.
 //!
 //! A walk that has left two blocks for the ones right after them, and found them not cached, is taken for a
-//! scan: what it reads next is read with what follows, twice as much each time, up to a limit. A merge, which
+//! scan: what it reads next is read with what follows, twice as much each time, up to a limit. Cached blocks between them do
+//! not end it, and are read along: past the page cache a read costs far more than its bytes. Where most of what was
+//! read ahead was cached, the next read takes half as much. A merge, which
 //! reads everything, begins with the limit. What was read ahead lies in a buffer of the walk's own and is
 //! checked and decoded block by block, when the walk gets there; a walk that turns elsewhere has read it in
 //! vain, at most twice what it used.
@@ -21,6 +23,10 @@ pub const AHEAD_BYTES: u64 = 256 << 10;
 const FIRST_BYTES: u64 = 16 << 10;
 /// Blocks read one after the other before more is read at once.
 const ROWS_BEFORE: u32 = 2;
+/// Where a smaller part than this of what was read ahead was used, less is read ahead: the rest was cached. Past the page cache a
+/// read of 256 KiB takes about as long as two or three of a block; through it as long as some twenty.
+const USED_PART_DIRECT: u64 = 16;
+const USED_PART_COPIED: u64 = 3;
 /// Blocks further apart than padding makes them are read apart: chunks of large values lie between them.
 const GAP_MAX_BYTES: u64 = 4 << 10;
 
@@ -53,7 +59,7 @@ pub(super) struct ReadAhead {
     fill_cache: bool,
     /// Whether everything will be read: then the limit is read at once, and no cache asked.
     whole: bool,
-    /// The block after the one that was last read from the file.
+    /// The block after the one that was last read from the file, or cached ones after that.
     next: Option<BlockNo>,
     /// How many blocks in a row were read from the file.
     in_a_row: u32,
@@ -62,6 +68,8 @@ pub(super) struct ReadAhead {
     /// Where in the file the buffer is from, and what it holds.
     start: u64,
     filled: usize,
+    /// How much of that was taken out.
+    used_bytes: u64,
     buffer: Vec<u8>,
     charge: Option<Charge>,
 }
@@ -93,6 +101,9 @@ impl ReadAhead {
         if !self.whole
             && let Some(block) = table.cached_block(number, io)
         {
+            if self.next == Some(number) {
+                self.next = Some(number.next());
+            }
             return Ok(block);
         }
         let follows = self.next.replace(number.next()) == Some(number);
@@ -105,6 +116,7 @@ impl ReadAhead {
             return table.read_pinned(number, handle, self.fill_cache, io);
         }
         io.data_reads += 1;
+        self.used_bytes += u64::from(handle.bytes);
         let taken = table.take_in(number, handle, self.held(handle).unwrap_or_default(), self.fill_cache);
         if taken.is_err() {
             // Whoever tries again reads again: the damage may be the read's.
@@ -136,6 +148,10 @@ impl ReadAhead {
         number: BlockNo,
         handle: Handle,
     ) -> Result<bool> {
+        let used_part = if table.is_direct() { USED_PART_DIRECT } else { USED_PART_COPIED };
+        if self.used_bytes * used_part < self.filled as u64 {
+            self.bytes = (self.bytes / 4).max(FIRST_BYTES);
+        }
         let (mut end, mut last) = (handle.end(), number);
         // As far as is known: no partition of the index is read ahead.
         while let Some(next) = index.known_handle(table, last.next())
@@ -164,7 +180,7 @@ impl ReadAhead {
         }
         self.bytes = (self.bytes * 2).min(self.limit_bytes);
         table.loaded.file.read_into(handle.offset, bytes, &mut self.buffer, DATA_BLOCK)?;
-        (self.start, self.filled) = (handle.offset, bytes);
+        (self.start, self.filled, self.used_bytes) = (handle.offset, bytes, 0);
         Ok(true)
     }
 }

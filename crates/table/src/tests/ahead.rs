@@ -50,6 +50,32 @@ fn a_scan_reads_less_and_less_often_and_a_merge_seldom_from_the_start() {
     }
 }
 
+/// A walk must not fall back to a read for each block because a cache that is half full has some of them.
+#[test]
+fn cached_blocks_do_not_end_a_scan() {
+    let rows = rows();
+    let scan = Walk::Parts { fill_cache: false, ahead_bytes: AHEAD_BYTES };
+    // One block of so many is not cached; so many times fewer reads than that, at least.
+    for (direct_io, one_of, fewer) in [(false, 2, 4), (true, 2, 8), (true, 10, 2)] {
+        let (mut rig, faults, _) = counted(&rows, Compression::None);
+        rig.direct_io = direct_io;
+        let table = rig.open().expect("opened");
+        let mut iter = table.iter(true);
+        let mut missing = 0;
+        // Thirteen entries fill a block.
+        for (number, row) in rows.iter().step_by(13).enumerate() {
+            if number % one_of == 0 {
+                missing += 1;
+            } else {
+                iter.seek(&row.key, SeqNo::MAX).expect("readable");
+            }
+        }
+        let read = reads(&faults, || check_all(table.walk(scan), &rows));
+        let what = format!("direct {direct_io}: {read} reads, {missing} blocks were not cached");
+        assert!(read >= 2 && read * fewer <= missing, "{what}");
+    }
+}
+
 #[test]
 fn lookups_here_and_there_and_what_is_cached_are_not_read_ahead_of() {
     let rows = rows();

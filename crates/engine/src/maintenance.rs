@@ -48,10 +48,7 @@ impl Core {
         let through = {
             let mut writing = lock(&self.writing);
             // A close may have come first: no log may be made after it.
-            self.check_writable()?;
-            if !self.active_is_empty() {
-                self.rotate(&mut writing)?;
-            }
+            self.seal_active(&mut writing)?;
             writing.last_seq
         };
         // Not for an empty queue: other writers may fill it for ever.
@@ -60,11 +57,14 @@ impl Core {
 
     /// Brings all that is in memory into tables while nobody writes, for the caller holds the lock under which writes come.
     pub(crate) fn flush_locked(&self, writing: &mut Writing) -> Result<()> {
-        self.check_writable()?;
-        if !self.active_is_empty() {
-            self.rotate(writing)?;
-        }
+        self.seal_active(writing)?;
         self.wait_until(|state| state.immutables.is_empty())
+    }
+
+    /// Seals the memtables that take writes, if any holds something and writes are allowed.
+    fn seal_active(&self, writing: &mut Writing) -> Result<()> {
+        self.check_writable()?;
+        if self.active_is_empty() { Ok(()) } else { self.rotate(writing) }
     }
 
     fn active_is_empty(&self) -> bool {

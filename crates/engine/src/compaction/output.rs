@@ -180,7 +180,7 @@ impl<'a> Output<'a> {
 
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
-        let finished: u64 = self.finished.iter().map(|(summary, _)| summary.file_bytes).sum();
+        let (_, finished) = self.finished();
         finished + self.writer.as_ref().map_or(0, TableWriter::file_bytes)
     }
 

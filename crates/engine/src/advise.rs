@@ -242,7 +242,7 @@ impl Core {
 
     /// How merges would take all trees to a design, and to what.
     pub(crate) fn way(&self, target: &TreeDesign, workload: &Workload) -> Way {
-        let rules = Rules { design: target.design, ..self.rules(true) };
+        let rules = self.rules_of(target.design, true);
         let table_bytes = self.table_size().full_bytes;
         let keyspaces = self.keyspaces.load();
         let ahead = |by: fn(&crate::version::Version, &Rules, u64) -> Forecast| -> Vec<_> {

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shamba_env::JoinHandle;
+use shamba_model::Design;
 use shamba_table::Residency;
 
 use crate::compaction::policy::{MergeJob, Rules, debt_bytes, pick, pick_full, pick_refit};
@@ -33,8 +34,10 @@ const IDLE_MS: u64 = 500;
 const HELPER_MS: u64 = 5;
 /// Threads that merge, unless told otherwise: with more the disk would be the limit.
 const MERGE_THREADS_MAX: usize = 4;
-/// One thread that merges for so much of the memory budget.
+/// One thread that merges for so much of the memory budget,
 const MERGE_THREAD_BUDGET_BYTES: u64 = 32 << 20;
+/// and a second from this much on: writers then hardly wait for merges, which take no more memory than a table each.
+const SECOND_THREAD_BUDGET_BYTES: u64 = 8 << 20;
 /// Level 0 is drained when nothing was flushed for this long,
 const QUIET_US: u64 = 1_000_000;
 /// and for as long as it takes to read the merge's inputs at this rate: a slow writer's every run must not
@@ -65,6 +68,12 @@ enum Asked {
     Whole,
     /// It is part of the refit with this number.
     Refit(u64),
+}
+
+/// How many threads a memory budget lets merge: each has tables to read and one to build in memory.
+fn affordable_merge_threads(budget_bytes: u64) -> usize {
+    let second = 1 + u64::from(budget_bytes >= SECOND_THREAD_BUDGET_BYTES);
+    usize::try_from(second.max(budget_bytes / MERGE_THREAD_BUDGET_BYTES)).unwrap_or(usize::MAX)
 }
 
 impl Core {
@@ -216,9 +225,7 @@ impl Core {
             || self.env.spawner.parallelism().min(MERGE_THREADS_MAX),
             |threads| threads as usize,
         );
-        // Each has tables to read and one to build in memory.
-        let affordable = self.settings.memory_budget_bytes / MERGE_THREAD_BUDGET_BYTES;
-        wanted.min(usize::try_from(affordable).unwrap_or(usize::MAX)).max(1)
+        wanted.min(affordable_merge_threads(self.settings.memory_budget_bytes))
     }
 
     fn wait_for_work<'a>(
@@ -400,9 +407,14 @@ impl Core {
 
     /// What the trees are held to now. When `is_draining`, no flushed run may wait for others.
     pub(crate) fn rules(&self, is_draining: bool) -> Rules {
-        let (design, inbox) = (self.settings.live.get().design, self.settings.inbox());
+        self.rules_of(self.settings.live.get().design, is_draining)
+    }
+
+    /// What the trees would be held to under `design`.
+    pub(crate) fn rules_of(&self, design: Design, is_draining: bool) -> Rules {
+        let inbox = self.settings.inbox();
         Rules {
-            design,
+            design: self.settings.as_flushed(design),
             sizing: self.settings.sizing,
             inbox_trigger: inbox.trigger_runs,
             inbox_soft_runs: inbox.soft_runs,

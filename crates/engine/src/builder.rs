@@ -160,7 +160,9 @@ impl Builder {
         })
     }
 
-    /// Size at which memtables are sealed and flushed, and the unit of all level capacities. Default 64 MiB.
+    /// Size at which memtables are sealed and flushed, and the unit of all level capacities. Default 64 MiB; where the memory
+    /// budget has no room for memtables of that size, they are sealed, and (but for [`Sizing::Manual`]) levels sized, as if it
+    /// were what there is room for: an eighth of the budget, a quarter from 128 MiB on.
     #[must_use]
     pub fn write_buffer(self, bytes: u64) -> Self {
         self.change_live(move |live| live.design.buffer_bytes = bytes)
@@ -403,7 +405,7 @@ impl Builder {
     }
 
     /// Threads that merge, in this open, from 1. Default: one for each core, at most 4. One at most for every
-    /// 32 MiB of the memory budget, whatever is asked for.
+    /// 32 MiB of the memory budget, two from 8 MiB on, whatever is asked for.
     #[must_use]
     pub fn background_threads(self, count: u32) -> Self {
         self.change(move |s| s.background_threads = Some(count))

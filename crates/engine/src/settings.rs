@@ -387,10 +387,21 @@ impl Settings {
     }
 
     /// Where memtables are sealed: the design's write buffer, unless the budget has no room for three of them
-    /// (one that takes writes, two that wait for their flush) beside everything else. Level capacities follow
-    /// the design all the same.
+    /// (one that takes writes, two that wait for their flush) beside everything else.
     pub fn memtable_bytes(&self) -> u64 {
         self.live.buffer_bytes().min(self.memtable_bytes_most())
+    }
+
+    /// The design whose write buffer is what is really flushed. Where the sizing is ours, level capacities begin with
+    /// that: a batch of four runs of 1 MiB, taken for one of 64 MiB, would be merged into a single level of any size. In the
+    /// manual sizing they follow the design to the letter.
+    pub fn as_flushed(&self, design: Design) -> Design {
+        match self.sizing {
+            Sizing::Auto => {
+                Design { buffer_bytes: design.buffer_bytes.min(self.memtable_bytes_most()), ..design }
+            }
+            Sizing::Manual => design,
+        }
     }
 
     /// The largest memtable that the budget has room for.

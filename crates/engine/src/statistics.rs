@@ -6,7 +6,7 @@
 //! countdown.
 //!
 //! Old figures fade by the number of sampled lookups of the keyspace, not by time ([`rates`]): a quiet night tells nothing
-//! about the next day. How many lookups come in a second is reckoned apart, by time; the rate of a table is the product.
+//! about the next day. When lookups end otherwise than all before them, they are restated at once ([`shift`]). How many lookups come in a second is reckoned apart, by time; the rate of a table is the product.
 //! The outputs of a merge take over what their inputs had ([`inherit`]). All of it outlives the process in a file of its
 //! own ([`file`]), best effort: to lose it is harmless.
 //!
@@ -17,7 +17,9 @@
 pub(crate) mod file;
 pub(crate) mod inherit;
 pub(crate) mod rates;
+mod shift;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,6 +36,7 @@ use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use crate::view::RunPlan;
 
 use self::inherit::{Input, inherited, share_left, stretches};
+use self::shift::Shift;
 
 pub(crate) use self::rates::{Probes, Window};
 
@@ -73,6 +76,12 @@ impl TableStatistics {
         self.fold(1.0, share);
     }
 
+    /// Puts others in the place of the figures up to the last fold.
+    fn restate(&self, restated: impl FnOnce(Probes) -> Probes) {
+        let mut folded = lock(&self.folded);
+        *folded = restated(*folded);
+    }
+
     /// Begins with these figures.
     pub(crate) fn begin_with(&self, probes: Probes) {
         *lock(&self.folded) = probes;
@@ -82,53 +91,113 @@ impl TableStatistics {
 /// What sampled lookups saw in a keyspace's tree as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct TreeStatistics {
-    /// All sampled lookups of this process.
-    sampled: AtomicU64,
-    /// Since the last fold: sampled lookups that no memtable answered.
+    /// Sampled lookups of this process that no memtable answered.
     lookups: AtomicU64,
     /// Those of them that a table answered.
     found: AtomicU64,
-    window: Mutex<Window>,
+    folded: Mutex<Folded>,
+}
+
+/// What was counted up to a moment.
+#[derive(Clone, Copy, Default, Debug)]
+struct Counted {
+    lookups: u64,
+    found: u64,
+}
+
+impl Counted {
+    /// Lookups, and those that found something, since `earlier`.
+    fn since(self, earlier: Self) -> (f64, f64) {
+        let since = |now: u64, earlier: u64| now.saturating_sub(earlier) as f64;
+        (since(self.lookups, earlier.lookups), since(self.found, earlier.found))
+    }
+}
+
+/// Decayed, up to the last fold.
+#[derive(Debug, Default)]
+struct Folded {
+    window: Window,
+    /// What had been counted at the last fold,
+    counted: Counted,
+    /// and when a shift was looked for.
+    looked: Counted,
 }
 
 impl TreeStatistics {
     /// Counts a sampled lookup that no memtable answered; true if it is time to fold.
     fn count(&self, found: bool) -> bool {
-        self.sampled.fetch_add(1, Ordering::Relaxed);
         self.found.fetch_add(u64::from(found), Ordering::Relaxed);
         (self.lookups.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FOLD_EVERY)
     }
 
     /// How many lookups were sampled since the open that no memtable answered.
     pub fn sampled(&self) -> u64 {
-        self.sampled.load(Ordering::Relaxed)
+        self.lookups.load(Ordering::Relaxed)
+    }
+
+    fn counted(&self) -> Counted {
+        let found = self.found.load(Ordering::Relaxed);
+        Counted { lookups: self.lookups.load(Ordering::Relaxed), found }
     }
 
     /// The figures as of now.
     pub fn window(&self, now_us: u64) -> Window {
-        let window = lock(&self.window);
-        let fresh = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        window.next(fresh(&self.lookups), fresh(&self.found), now_us)
+        let folded = lock(&self.folded);
+        let (lookups, found) = self.counted().since(folded.counted);
+        folded.window.next(lookups, found, now_us)
     }
 
     /// Goes on from figures of an earlier process.
     pub fn begin_with(&self, window: Window) {
-        *lock(&self.window) = window;
+        lock(&self.folded).window = window;
     }
 
     /// Lets old figures fade, here and at the tables of `version`, unless somebody is at it.
     fn fold(&self, version: &Version, now_us: u64) {
-        let mut window = match self.window.try_lock() {
-            Ok(window) => window,
-            Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        let lookups = self.lookups.swap(0, Ordering::Relaxed) as f64;
-        let found = self.found.swap(0, Ordering::Relaxed) as f64;
-        *window = window.next(lookups, found, now_us);
+        match self.folded.try_lock() {
+            Ok(mut folded) => self.fold_into(&mut folded, version, now_us),
+            Err(TryLockError::Poisoned(poison)) => self.fold_into(&mut poison.into_inner(), version, now_us),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    fn fold_into(&self, folded: &mut Folded, version: &Version, now_us: u64) {
+        let counted = self.counted();
+        let (lookups, found) = counted.since(folded.counted);
+        folded.window = folded.window.next(lookups, found, now_us);
+        folded.counted = counted;
         let fading = rates::fading(lookups);
         for (_, _, table) in version.tables() {
             table.meta.statistics.fold(fading, 1.0);
+        }
+    }
+
+    /// Restates the figures, here and at the tables of `version`, if the lookups since the last look end otherwise than those
+    /// before.
+    pub fn look_for_shift(&self, version: &Version, now_us: u64) {
+        let mut folded = lock(&self.folded);
+        let counted = self.counted();
+        let (lookups, found) = counted.since(folded.looked);
+        if lookups < shift::LEAST_SAMPLES {
+            return;
+        }
+        let (unfolded, unfolded_found) = counted.since(folded.counted);
+        let window = folded.window.next(unfolded, unfolded_found, now_us);
+        let seen = Shift::seen(window, lookups, found);
+        if seen.is_some() || lookups >= shift::LOOKED_AT_SAMPLES {
+            folded.looked = counted;
+        }
+        let Some(shift) = seen else { return };
+        self.fold_into(&mut folded, version, now_us);
+        folded.window = shift.of_window(folded.window);
+        let entries: u64 = version.tables().map(|(_, _, table)| table.meta.entries).sum();
+        let mut restated = HashSet::new();
+        for (_, _, table) in version.tables() {
+            // A file that several runs share has one set of figures.
+            if restated.insert(table.meta.id) {
+                let of_tree = table.meta.entries as f64 / entries.max(1) as f64;
+                table.meta.statistics.restate(|probes| shift.of_table(probes, of_tree));
+            }
         }
     }
 }

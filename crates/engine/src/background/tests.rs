@@ -230,3 +230,33 @@ fn tables_that_a_close_forestalls_are_removed() {
     core.release_stale_views();
     assert_eq!(files(), used);
 }
+
+#[test]
+fn memory_lets_so_many_threads_merge() {
+    for (budget_mib, threads) in [(4, 1), (7, 1), (8, 2), (64, 2), (95, 2), (96, 3), (1024, 32)] {
+        assert_eq!(affordable_merge_threads(budget_mib << 20), threads, "{budget_mib} MiB");
+    }
+}
+
+/// A budget without room for the design's write buffer flushes less at a time, and has the levels of what it flushes.
+#[test]
+fn levels_are_sized_by_what_memory_lets_be_flushed() {
+    let filled = |write_buffer: Option<u64>| {
+        let env = Env::deterministic(Arc::new(MemFs::new()), 3);
+        let builder = Db::builder("/db").env(env).digest_seed(5).memory_budget(4 << 20);
+        let builder = write_buffer.into_iter().fold(builder, crate::Builder::write_buffer);
+        let db = builder.open().expect("open");
+        for number in 0..100_000_u32 {
+            let key = number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+            db.put(key, [7; 200]).expect("put");
+        }
+        db.wait_idle().expect("idle");
+        let stats = db.stats();
+        let levels: Vec<_> = stats.levels.iter().map(|level| (level.level, level.bytes)).collect();
+        (stats.flushes, stats.bytes_merged, levels)
+    };
+    let (flushes, merged_bytes, levels) = filled(None);
+    let deepest = levels.iter().filter(|(_, bytes)| *bytes > 0).map(|(level, _)| *level).max();
+    assert!(flushes > 30 && deepest >= Some(2), "{flushes} flushes: {levels:?}");
+    assert_eq!((flushes, merged_bytes, levels), filled(Some(512 << 10)));
+}

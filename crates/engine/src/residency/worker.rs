@@ -79,6 +79,7 @@ impl MemoryWorker {
     pub fn look(&mut self, core: &Core, now_us: u64) {
         let is_due = now_us.saturating_sub(self.window_us) >= WINDOW_US;
         let may_settle = now_us.saturating_sub(self.last_us) >= self.took_us * TIME_PART;
+        core.look_for_shifts(now_us);
         let found = core.found_lately(now_us);
         let is_wanted = may_settle && (core.residency.take_wanted() || have_turned(&self.planned, &found));
         if !(is_wanted || is_due) {
@@ -136,6 +137,13 @@ impl Core {
         if !state.shutdown {
             let wait = std::time::Duration::from_micros(WINDOW_US / LOOKS_PER_WINDOW);
             drop(self.background.memory_wake.wait_timeout(state, wait));
+        }
+    }
+
+    /// Restates what is known of lookups where they end otherwise than before.
+    fn look_for_shifts(&self, now_us: u64) {
+        for keyspace in self.keyspaces.load().values() {
+            keyspace.statistics.look_for_shift(&keyspace.load().version, now_us);
         }
     }
 

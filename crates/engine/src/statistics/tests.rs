@@ -211,6 +211,38 @@ fn switched_off_nothing_is_sampled_read_or_written() {
 }
 
 #[test]
+fn lookups_that_end_otherwise_are_believed_soon() {
+    let db = open(&new_env());
+    fill(&db);
+    let keyspace = db.core().keyspace(crate::ids::KeyspaceId::DEFAULT).expect("the default one");
+    let look = || keyspace.statistics.look_for_shift(&keyspace.load().version, 0);
+    let ask = |lookups: u32, absent: u32| {
+        for number in 0..lookups {
+            let even = number.wrapping_mul(104_729) % KEYS * 2;
+            assert_eq!(db.get(key(even + absent)).expect("get").is_some(), absent == 0);
+        }
+    };
+    ask(200_000, 0);
+    look();
+    let (before, known) = (window(&db), probes(&db));
+    assert!(before.lookups > 3_000.0 && before.found == before.lookups, "{before:?}");
+    ask(10_000, 0);
+    look();
+    assert!(window(&db).lookups > before.lookups, "more of the same is no shift");
+    ask(8_000, 1);
+    look();
+    let (shifted, restated) = (window(&db), probes(&db));
+    assert!(shifted.found == 0.0 && (400.0..=600.0).contains(&shifted.lookups), "{shifted:?}");
+    let times = shifted.lookups / before.lookups;
+    assert!(restated.found == 0.0 && restated.lookups() < known.lookups() * times * 1.2, "{restated:?}");
+    assert!(restated.empty > shifted.lookups * 0.9, "every run is asked in vain: {restated:?}");
+    // What comes now weighs as much as what was known, and the same once more is no shift.
+    ask(32_000, 1);
+    look();
+    assert!((900.0..=1_100.0).contains(&window(&db).lookups), "{:?}", window(&db));
+}
+
+#[test]
 fn old_figures_fade() {
     let db = open(&new_env());
     fill(&db);

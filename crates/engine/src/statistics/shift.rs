@@ -1,0 +1,143 @@
+//! Shifts: lookups that end otherwise than those before them, and what is then believed of each table. Pure.
+//!
+//! Figures fade by the number of lookups ([`super::rates`]), so that a table's rest on enough samples. Where a lookup reads from
+//! a device, that is slow: at 10,000 lookups a second half is forgotten in a quarter of an hour. Whoever asks for absent
+//! keys, after an hour of keys that were there, would wait as long for filters. So the last few samples are compared with all
+//! before them, and when they contradict them by more than chance does, what is known is restated: *where* lookups come is
+//! kept, how they end is as of late, and all of it weighs little, so that what comes next is believed soon.
+//!
+//! Not here: keys that become hot or cold while as many lookups find something as before; that fades as it did.
+
+use super::rates::{Probes, Window};
+
+/// Fewer samples contradict nothing.
+pub(super) const LEAST_SAMPLES: f64 = 16.0;
+/// Samples that contradict nothing are looked at no more once there are so many: the next would have to outweigh them.
+pub(super) const LOOKED_AT_SAMPLES: f64 = 64.0;
+/// A smaller part of the lookups is no shift, however surely it is known: fading sees to that.
+const LEAST_PART: f64 = 1.0 / 16.0;
+/// How far, in standard deviations, chance is believed to stray: it is asked 16 times a second for years.
+const DEVIATIONS: f64 = 6.0;
+/// What was known before weighs so many times as much as the samples that contradicted it.
+const KEPT_TIMES: f64 = 4.0;
+
+/// Lookups have shifted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Shift {
+    /// The part that found its key, before and of late.
+    from: f64,
+    to: f64,
+    /// Sampled lookups known of before, decayed.
+    lookups: f64,
+    /// What part of all figures is kept.
+    keep: f64,
+}
+
+impl Shift {
+    /// Whether the last `lookups` samples of a keyspace, `found` of which found their key, contradict those before them.
+    /// `window` has all of them.
+    pub fn seen(window: Window, lookups: f64, found: f64) -> Option<Self> {
+        let before = (window.lookups - lookups).max(0.0);
+        // So few are outweighed soon.
+        if lookups < LEAST_SAMPLES || before <= lookups * KEPT_TIMES {
+            return None;
+        }
+        let from = ((window.found - found) / before).clamp(0.0, 1.0);
+        let to = (found / lookups).min(1.0);
+        // Half is the most that the deviation of one sample can be.
+        let scatter = DEVIATIONS * 0.5 * (1.0 / lookups + 1.0 / before).sqrt();
+        let is_shift = (from - to).abs() >= scatter.max(LEAST_PART);
+        is_shift.then(|| Self { from, to, lookups: before, keep: lookups * KEPT_TIMES / before })
+    }
+
+    /// The keyspace's lookups as they are believed to be now.
+    pub fn of_window(self, window: Window) -> Window {
+        let lookups = self.lookups * self.keep;
+        Window { lookups, found: lookups * self.to, ..window }
+    }
+
+    /// A table's probes as they are believed to be now. It has the share `of_tree` of the keyspace's entries.
+    ///
+    /// Where fewer lookups find their key, every table finds as many fewer. Where more do, each finds as many more as
+    /// it has entries, for nothing is known of keys that were not asked for. That a lookup which finds nothing in an upper
+    /// level goes on to those below is left for the samples to tell.
+    pub fn of_table(self, probes: Probes, of_tree: f64) -> Probes {
+        let lookups = probes.lookups();
+        let found = if self.to < self.from {
+            probes.found * self.to / self.from
+        } else {
+            (probes.found + (self.to - self.from) * self.lookups * of_tree).min(lookups)
+        };
+        let empty = lookups - found;
+        let let_through = if probes.empty > 0.0 { probes.false_positives / probes.empty } else { 0.0 };
+        Probes::new(empty, found, empty * let_through).scaled(self.keep)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(lookups: f64, found: f64) -> Window {
+        Window { lookups, found, lookups_per_second: 10_000.0, as_of_us: 9 }
+    }
+
+    /// What `Shift::seen` says of 100,000 lookups of which `share` found their key, and of `samples` more of which `late` did.
+    fn after(share: f64, samples: f64, late: f64) -> Option<Shift> {
+        let before = 100_000.0;
+        Shift::seen(window(before + samples, before * share + samples * late), samples, samples * late)
+    }
+
+    #[test]
+    fn a_few_samples_are_a_shift_if_they_contradict_all_before() {
+        assert!(after(1.0, 64.0, 0.0).is_some() && after(0.0, 64.0, 1.0).is_some());
+        assert!(
+            after(1.0, 16.0, 0.0).is_some() && after(0.9, 16.0, 0.2).is_none(),
+            "few tell only of great ones"
+        );
+        assert!(after(1.0, 15.0, 0.0).is_none(), "too few to say anything");
+        assert!(after(0.5, 64.0, 0.8).is_none() && after(0.5, 64.0, 0.9).is_some(), "few samples scatter");
+        assert!(after(0.5, 1e4, 0.55).is_none() && after(0.5, 1e4, 0.57).is_some(), "a small part is none");
+        assert!(Shift::seen(window(320.0, 256.0), 64.0, 0.0).is_none(), "256 before are outweighed soon");
+        assert!(Shift::seen(Window::default(), 64.0, 0.0).is_none());
+    }
+
+    #[test]
+    fn chance_is_no_shift() {
+        let mut state = 7_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            f64::from((state >> 33) as u32) / f64::from(1_u32 << 31)
+        };
+        // A day of looks at lookups half of which find their key, where chance is greatest.
+        for samples in [16, 64] {
+            for _ in 0..20_000 {
+                let found = (0..samples).filter(|_| next() < 0.5).count();
+                let late = found as f64 / f64::from(samples);
+                assert_eq!(after(0.5, f64::from(samples), late), None, "{found} of {samples}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_known_of_places_is_kept_and_how_lookups_end_is_as_of_late() {
+        let gone = after(1.0, 100.0, 0.0).expect("a shift");
+        let now = gone.of_window(window(100_100.0, 100_000.0));
+        assert_eq!((now.lookups, now.found), (400.0, 0.0));
+        assert_eq!((now.lookups_per_second, now.as_of_us), (10_000.0, 9), "rates go by time");
+        // A table that got a quarter of them, all found: as many come, and all in vain.
+        let table = gone.of_table(Probes::new(0.0, 25_000.0, 0.0), 0.5);
+        assert!((table.empty - 100.0).abs() < 1e-9 && table.found == 0.0, "{table:?}");
+        // The other way each table finds as many as it has entries, and no more than came to it.
+        let come = after(0.0, 100.0, 1.0).expect("a shift");
+        let table = come.of_table(Probes::new(100_000.0, 0.0, 1_000.0), 0.25);
+        assert!((table.found - 100.0).abs() < 1e-9 && (table.empty - 300.0).abs() < 1e-9, "{table:?}");
+        assert!((table.false_positives - 3.0).abs() < 1e-9, "the filter is as wrong as it was: {table:?}");
+        let cold = come.of_table(Probes::new(50.0, 0.0, 0.0), 0.25);
+        assert!(cold.empty == 0.0 && (cold.found - 50.0 * come.keep).abs() < 1e-9, "{cold:?}");
+        assert_eq!(come.of_table(Probes::ZERO, 0.25), Probes::ZERO);
+        // Half as many: half of what each found.
+        let half = after(0.8, 100.0, 0.4).expect("a shift").of_table(Probes::new(200.0, 800.0, 2.0), 0.1);
+        assert!((half.empty / half.lookups() - 0.6).abs() < 1e-9, "{half:?}");
+    }
+}

@@ -166,7 +166,7 @@ impl Spread {
 }
 
 /// The facts in which runs may differ whose rows stand in one cell.
-const OF_A_RUN: [&str; 3] = ["command", "day", "unix time"];
+const OF_A_RUN: [&str; 2] = ["command", "day"];
 /// Those in which runs may differ whose rows stand in one table.
 const OF_A_SITUATION: [&str; 2] = ["commit", "requests"];
 

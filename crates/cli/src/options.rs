@@ -46,7 +46,8 @@ pub struct EngineOptions {
     /// How runs are merged: leveling, tiering or lazy-leveling (default: leveling)
     #[arg(long, value_name = "POLICY", value_parser = parse::<MergePolicy>)]
     policy: Option<MergePolicy>,
-    /// Size at which the memtable is flushed, the unit of level capacities (default: 64MiB)
+    /// Size at which the memtable is flushed, the unit of level capacities; at most an eighth of the memory
+    /// budget, a quarter from 128MiB on (default: 64MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     write_buffer: Option<u64>,
     /// Filter bits per key, in the mean over the tree; 0 writes no filters (default: 10)
@@ -90,8 +91,8 @@ pub struct EngineOptions {
     /// budget (default: a sixteenth of the memory budget, from 2MiB to 64MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     file_size: Option<u64>,
-    /// Threads that merge, at most one for every 32 MiB of the memory budget; not recorded (default: one a
-    /// core, up to 4)
+    /// Threads that merge, at most one for every 32 MiB of the memory budget, or two from 8 MiB on; not
+    /// recorded (default: one a core, up to 4)
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=256))]
     background_threads: Option<u32>,
     /// When writes are synced to the device: with each one, never, or within MS milliseconds; buffered keeps them in the

@@ -169,8 +169,12 @@ impl Core {
         let now = scene.judge(&scene.in_force, &way_now.runs).map_err(Error::invalid)?;
         let mut candidates = scene.candidates().map_err(Error::invalid)?;
         candidates.extend(favourite);
+        // Beyond what memory lets be flushed a larger write buffer makes no other tree.
+        let flushed = |of: &TreeDesign| TreeDesign { design: self.settings.as_flushed(of.design), ..*of };
+        let are_alike = |a: &TreeDesign, b: &TreeDesign| is_alike(&flushed(a), &flushed(b));
         candidates.retain(|candidate| {
-            !is_alike(candidate, &scene.in_force) && !barred.iter().any(|barred| is_alike(candidate, barred))
+            !are_alike(candidate, &scene.in_force)
+                && !barred.iter().any(|barred| are_alike(candidate, barred))
         });
         let mut looked = Vec::new();
         for design in candidates {

@@ -72,8 +72,12 @@ enum Asked {
 
 /// How many threads a memory budget lets merge: each has tables to read and one to build in memory.
 fn affordable_merge_threads(budget_bytes: u64) -> usize {
-    let second = 1 + u64::from(budget_bytes >= SECOND_THREAD_BUDGET_BYTES);
-    usize::try_from(second.max(budget_bytes / MERGE_THREAD_BUDGET_BYTES)).unwrap_or(usize::MAX)
+    roomy_merge_threads(budget_bytes).max(1 + usize::from(budget_bytes >= SECOND_THREAD_BUDGET_BYTES))
+}
+
+/// How many may merge whatever they merge.
+pub(crate) fn roomy_merge_threads(budget_bytes: u64) -> usize {
+    usize::try_from(budget_bytes / MERGE_THREAD_BUDGET_BYTES).unwrap_or(usize::MAX).max(1)
 }
 
 impl Core {

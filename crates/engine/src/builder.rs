@@ -118,9 +118,9 @@ impl Builder {
 
     /// Bytes that what the engine counts is kept within: block cache, memtables, filters and indexes of open
     /// tables, tables being built, what walks read ahead. Each is charged to one ledger before it is allocated
-    /// ([`Db::memory`] shows it), and the budget holds as far as filters and indexes leave room: they do not give
-    /// way yet, in the next version they do. The process takes some 10 to 20 MiB more (allocator, stacks,
-    /// tables' metadata). Default 256 MiB, least 4 MiB, or twice what the
+    /// ([`Db::memory`] shows it), and the block cache, then filters and indexes give way to what needs memory. The
+    /// process takes some 10 to 20 MiB more (allocator, stacks). The budget bounds memtables, and by that the levels
+    /// ([`Self::write_buffer`]): another one at the next open may move data to other levels. Default 256 MiB, least 4 MiB, or twice what the
     /// metadata of all tables takes (2 KiB each and its first and last key): below it an open fails and names the least. Recorded.
     #[must_use]
     pub fn memory_budget(self, bytes: u64) -> Self {
@@ -268,7 +268,7 @@ impl Builder {
     }
 
     /// Weigh what is held in memory as the papers do, by reads: a search costs as many as it takes on average, and
-    /// computing nothing. Not recorded. Default: by the time that is saved.
+    /// computing nothing; and keep every block that is read, where otherwise one in 16 of those is kept that come quickly. Not recorded. Default: by the time that is saved.
     #[must_use]
     pub fn count_ios(self, on: bool) -> Self {
         self.change(move |s| s.count_ios = on)

@@ -285,9 +285,9 @@ impl Core {
             count += 1;
         }
         let uses = output.finish()?;
-        self.begin_statistics(keyspace, &uses);
         let (run, age) = self.new_run();
-        let new = uses.iter().map(|table| Arc::clone(&table.meta)).collect();
+        let new: Vec<_> = uses.iter().map(|table| Arc::clone(&table.meta)).collect();
+        let beginning = uses.clone();
         let changes = uses.into_iter().map(|table| Change::Add { level, run, age, table }).collect();
         let edit = VersionEdit { keyspace: keyspace.id, changes };
         // From the install on a merge may meet the pairs. Until they are visible it must keep what they hide,
@@ -298,6 +298,7 @@ impl Core {
             if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {
                 check_nothing_above(&keyspace.version, level)?;
             }
+            self.begin_statistics(keyspace, &beginning);
             Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
         })?;
         let noting = self.recorder.is_on().then(|| {

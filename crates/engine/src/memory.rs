@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use shamba_table::{Charge, LedgerPart, Residency};
 
+use crate::background::roomy_merge_threads;
 use crate::compaction::table_size::{TableSize, Tables};
 use crate::core::{Core, Writing, lock};
 use crate::error::{Error, Result};
@@ -25,8 +26,10 @@ use crate::version::{TableMeta, Version};
 
 /// Memtables are charged ahead in steps of this part of the budget, so that few writes move memory.
 const MEMTABLE_STEP_PART: u64 = 64;
-/// The cache's capacity is left alone while it is within this part of the budget below its share.
+/// The cache's capacity is left alone while it is within this part of the budget below its share,
 const SLACK_PART: u64 = 64;
+/// and within this part of the share, which may be little of the budget.
+const SLACK_SHARE_PART: u64 = 16;
 /// An entry may take this much in a memtable beside its key and value: header, index, order.
 const MEMTABLE_ENTRY_BYTES: u64 = 96;
 
@@ -166,7 +169,9 @@ impl Core {
     pub(crate) fn table_size_beside(&self, count: u64, bytes: u64) -> TableSize {
         let tables = lock(&self.tables).and(count, bytes);
         let budget_bytes = self.settings.memory_budget_bytes;
-        TableSize::new(self.settings.table_bytes(), tables, budget_bytes, self.merge_threads())
+        // A second thread that a small budget has does not make tables smaller: it helps where they leave it room.
+        let threads = self.merge_threads().min(roomy_merge_threads(budget_bytes));
+        TableSize::new(self.settings.table_bytes(), tables, budget_bytes, threads)
     }
 
     /// Makes room in the cache for `bytes` that will be charged soon, by whoever opens a table.
@@ -194,7 +199,8 @@ impl Core {
         let is_used_up = share_bytes == 0;
         let share_bytes = share_bytes.min(self.settings.cache_bytes_max.unwrap_or(u64::MAX));
         let capacity_bytes = self.cache.capacity_bytes();
-        if share_bytes < capacity_bytes || share_bytes > capacity_bytes + budget_bytes / SLACK_PART {
+        let slack_bytes = (budget_bytes / SLACK_PART).min(share_bytes / SLACK_SHARE_PART);
+        if share_bytes < capacity_bytes || share_bytes > capacity_bytes + slack_bytes {
             self.cache.set_capacity_bytes(share_bytes);
             // Blocks that iterators have pinned do not go: idle ones can do without.
             if self.cache.bytes() > share_bytes.saturating_add(budget_bytes / SLACK_PART) {

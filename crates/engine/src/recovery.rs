@@ -270,7 +270,8 @@ fn build_core(
     let iterators = IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes());
     let cache_bytes = cache_share_bytes(settings.memory_budget_bytes, 0, settings.work_bytes())
         .min(settings.cache_bytes_max.unwrap_or(u64::MAX));
-    let cache = Arc::new(BlockCache::new(cache_bytes, Arc::clone(&ledger)));
+    let cache = BlockCache::new(cache_bytes, Arc::clone(&ledger));
+    let cache = Arc::new(if settings.count_ios { cache.keeping_all() } else { cache });
     let closed = Arc::new(AtomicBool::new(false));
     let keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>> = state
         .keyspaces

@@ -6,7 +6,8 @@
 //! countdown.
 //!
 //! Old figures fade by the number of sampled lookups of the keyspace, not by time ([`rates`]): a quiet night tells nothing
-//! about the next day. When lookups end otherwise than all before them, they are restated at once ([`shift`]). How many lookups come in a second is reckoned apart, by time; the rate of a table is the product.
+//! about the next day. When lookups end otherwise than all before them, figures are restated ([`shift`]; by the memory worker, so not
+//! where there is none). How many lookups come in a second is reckoned apart, by time; the rate of a table is the product.
 //! The outputs of a merge take over what their inputs had ([`inherit`]). All of it outlives the process in a file of its
 //! own ([`file`]), best effort: to lose it is harmless.
 //!
@@ -36,7 +37,7 @@ use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use crate::view::RunPlan;
 
 use self::inherit::{Input, inherited, share_left, stretches};
-use self::shift::Shift;
+use self::shift::{Restated, Shift};
 
 pub(crate) use self::rates::{Probes, Window};
 
@@ -119,8 +120,10 @@ struct Folded {
     window: Window,
     /// What had been counted at the last fold,
     counted: Counted,
-    /// and when a shift was looked for.
+    /// and before the lookups in which a shift is looked for, and when that was.
     looked: Counted,
+    looked_us: u64,
+    restated: Restated,
 }
 
 impl TreeStatistics {
@@ -142,9 +145,14 @@ impl TreeStatistics {
 
     /// The figures as of now.
     pub fn window(&self, now_us: u64) -> Window {
+        self.window_and(now_us, || ()).0
+    }
+
+    /// The figures as of now, and what `also` says while they stay what they are.
+    pub fn window_and<T>(&self, now_us: u64, also: impl FnOnce() -> T) -> (Window, T) {
         let folded = lock(&self.folded);
         let (lookups, found) = self.counted().since(folded.counted);
-        folded.window.next(lookups, found, now_us)
+        (folded.window.next(lookups, found, now_us), also())
     }
 
     /// Goes on from figures of an earlier process.
@@ -183,11 +191,14 @@ impl TreeStatistics {
         }
         let (unfolded, unfolded_found) = counted.since(folded.counted);
         let window = folded.window.next(unfolded, unfolded_found, now_us);
-        let seen = Shift::seen(window, lookups, found);
-        if seen.is_some() || lookups >= shift::LOOKED_AT_SAMPLES {
-            folded.looked = counted;
+        let seen = Shift::seen(window, (lookups, found), folded.restated.weight(now_us));
+        // One that does not last is a burst.
+        let lasts = now_us.saturating_sub(folded.looked_us) >= shift::LASTING_US;
+        if (seen.is_some() && lasts) || (seen.is_none() && lookups >= shift::LOOKED_AT_SAMPLES) {
+            (folded.looked, folded.looked_us) = (counted, now_us);
         }
-        let Some(shift) = seen else { return };
+        let Some(shift) = seen.filter(|_| lasts) else { return };
+        folded.restated = folded.restated.again(now_us);
         self.fold_into(&mut folded, version, now_us);
         folded.window = shift.of_window(folded.window);
         let entries: u64 = version.tables().map(|(_, _, table)| table.meta.entries).sum();

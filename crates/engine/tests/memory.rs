@@ -15,6 +15,7 @@ fn peak_bytes(budget_bytes: u64, policy: MergePolicy, sizing: Sizing, entries: u
         .memory_budget(budget_bytes)
         .merge_policy(policy)
         .sizing(sizing)
+        .background_threads(2)
         .open()
         .expect("opens");
     let value = [7u8; 100];
@@ -82,6 +83,7 @@ fn without_a_block_cache_every_block_is_read() {
 fn what_is_counted_stays_within_the_budget() {
     for (budget_bytes, policy, sizing) in [
         (4 << 20, MergePolicy::Leveling, Sizing::Auto),
+        (8 << 20, MergePolicy::Leveling, Sizing::Auto),
         (16 << 20, MergePolicy::Tiering, Sizing::Manual),
         (16 << 20, MergePolicy::Leveling, Sizing::Auto),
         (64 << 20, MergePolicy::LazyLeveling, Sizing::Manual),

@@ -91,7 +91,7 @@ pub struct Design {
     /// Z: the most runs on the last level, 1 to 1024. More: cheaper writes, more dead versions kept.
     pub last_runs: u32,
     /// The write buffer, in bytes, 1 KiB to 1 TiB: a memtable of this size is flushed, and level i holds
-    /// T^i of it. Larger: fewer levels and merges, more memory and a longer recovery.
+    /// T^i of it. (The engine flushes no more than its budget has room for, and sizes levels by that: [`crate::Sizing::Auto`].) Larger: fewer levels and merges, more memory and a longer recovery.
     pub buffer_bytes: u64,
     /// Filter bits per key, 0 (no filters) to 64; fractions count. More: fewer false positives, more memory.
     pub bits_per_key: f64,

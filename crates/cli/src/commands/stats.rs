@@ -69,7 +69,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     facts.row(["keyspaces", &db.keyspaces().join(", ")]);
     facts.row(["merge policy", &policy]);
     facts.row(["size ratio", &design.size_ratio.to_string()]);
-    facts.row(["write buffer", &show_size(design.buffer_bytes)]);
+    facts.row(["write buffer", &write_buffer(design.buffer_bytes, json::memtable_bytes(&db))]);
     facts.row(["filter bits per key", &design.bits_per_key.to_string()]);
     facts.row(["runs a lookup may consult", &show_count(stats.runs)]);
     facts.row(["merging behind by", &show_size(stats.debt_bytes)]);
@@ -99,4 +99,13 @@ pub fn levels_table(stats: &shamba::Stats) -> Table {
         ]);
     }
     table
+}
+
+/// The design's write buffer, and what is flushed where memory has no room for it.
+fn write_buffer(design_bytes: u64, memtable_bytes: u64) -> String {
+    let stated = show_size(design_bytes);
+    if memtable_bytes < design_bytes {
+        return format!("{stated}, of which memory has room for {}", show_size(memtable_bytes));
+    }
+    stated
 }

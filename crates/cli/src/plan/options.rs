@@ -10,7 +10,7 @@ use clap::Args;
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload};
 use shamba_model::presets::Preset;
-use shamba_model::{Design, MAX_BITS_PER_KEY, MergePolicy};
+use shamba_model::{Design, MAX_BITS_PER_KEY, MergePolicy, memtable_bytes_most};
 
 use super::counting::Counting;
 use super::report::show_bytes;
@@ -95,7 +95,7 @@ pub struct DesignOptions {
     /// Z, the most runs on the last level (default: the policy's)
     #[arg(long, value_name = "Z")]
     pub last_runs: Option<u32>,
-    /// The write buffer (default: 64MiB)
+    /// The write buffer (default: 64MiB, or what --memory has room for: an eighth, a quarter from 128MiB on)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub buffer: Option<u64>,
     /// Filter bits per key, in the mean over the tree (default: 10)
@@ -233,7 +233,9 @@ impl DesignOptions {
         let base = preset.unwrap_or_default();
         let policy = self.policy.or(self.like.map(|like| like.policy)).unwrap_or_default();
         let size_ratio = self.size_ratio.unwrap_or(base.size_ratio);
-        let buffer_bytes = self.buffer.unwrap_or(base.buffer_bytes);
+        // As the engine does: what is not said is no more than what the memory has room for.
+        let room = self.memory.filter(|_| self.like.is_none()).map_or(u64::MAX, memtable_bytes_most);
+        let buffer_bytes = self.buffer.unwrap_or_else(|| base.buffer_bytes.min(room));
         let mut design = Design::new(policy, size_ratio, buffer_bytes, base.bits_per_key);
         if let Some(inner_runs) = self.inner_runs {
             design.inner_runs = inner_runs;

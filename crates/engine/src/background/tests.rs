@@ -246,7 +246,7 @@ fn levels_are_sized_by_what_memory_lets_be_flushed() {
         let builder = Db::builder("/db").env(env).digest_seed(5).memory_budget(4 << 20);
         let builder = write_buffer.into_iter().fold(builder, crate::Builder::write_buffer);
         let db = builder.open().expect("open");
-        for number in 0..100_000_u32 {
+        for number in 0..150_000_u32 {
             let key = number.wrapping_mul(0x9e37_79b9).to_be_bytes();
             db.put(key, [7; 200]).expect("put");
         }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use shamba_table::{EntryIter, RangeTombstone, Walk};
 
+use crate::allocation::live_entries;
 use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
 use crate::compaction::policy::{
@@ -105,8 +106,9 @@ impl Core {
             table.meta.reader.get().map_or_else(Vec::new, |reader| reader.split_keys(every_bytes))
         };
         let was_crowded = self.rules(false).is_inbox_crowded(&version);
-        let threads = self.merge_threads();
-        let (set_bytes, full_bytes) = (self.settings.table_bytes(), self.table_size().full_bytes);
+        let (size, budget_bytes) = (self.table_size(), self.settings.memory_budget_bytes);
+        let threads = size.threads_for(amount(job, &version), budget_bytes, self.merge_threads());
+        let (set_bytes, full_bytes) = (self.settings.table_bytes(), size.full_bytes);
         let slice_bytes = slice_bytes(set_bytes, full_bytes, job.input_bytes(&version), threads);
         let slices = slices(job, &version, slice_bytes, &split_keys);
         let bits = Arc::new(self.merge_bits(keyspace, &version, job));
@@ -307,7 +309,7 @@ impl Core {
         tally: &mut Tally,
     ) -> Result<bool> {
         let MergedSlice { tables, bytes_read, entries_dropped } = merged;
-        let handed = self.hand_over_statistics(plan, slice, &tables);
+        let mut handed = Vec::new();
         let new: Vec<Arc<TableMeta>> = tables.iter().map(|table| Arc::clone(&table.meta)).collect();
         let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
         let id = plan.keyspace.id;
@@ -317,6 +319,8 @@ impl Core {
                 is_dropped = true;
                 return Err(Error::invalid("the keyspace was dropped during a merge"));
             };
+            // Where nobody restates figures meanwhile: a table that is in no tree yet would be left out.
+            handed = self.hand_over_statistics(plan, slice, &tables);
             let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
             let edit = slice_edit(id, &current.version, &plan.job, slice, tables, output, &live);
             Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })
@@ -501,4 +505,12 @@ pub(crate) fn live_bytes(table: &TableUse, range: &KeyRange) -> u64 {
 
 fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {
     table.range.intersection(slice).map_or(0, |part| live_bytes(table, &part))
+}
+
+/// Bytes and entries that a job merges.
+fn amount(job: &MergeJob, version: &Version) -> (u64, u64) {
+    let of_table = |(bytes, entries): (u64, u64), table: &TableUse| {
+        (bytes.saturating_add(table.live_bytes), entries.saturating_add(live_entries(table)))
+    };
+    job.uses(version).into_iter().fold((0, 0), |sum, (_, _, table)| of_table(sum, table))
 }

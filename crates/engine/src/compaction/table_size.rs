@@ -18,6 +18,8 @@ const CARRIED_PART: u64 = 8;
 const EXCESS_MOST: f64 = 4.0;
 /// What the digests of tables being built may take of the budget, all together.
 const BUILDING_PART: u64 = 8;
+/// And what they may take where threads go beyond [`TableSize::new`]'s: as many merge as fit into this.
+const HELPED_BUILDING_PART: u64 = 4;
 /// What a key takes in a table being built, at most: its digest, in a list that has just grown.
 const BUILDING_BYTES_PER_KEY: u64 = 32;
 
@@ -75,6 +77,20 @@ impl TableSize {
         }
     }
 
+    /// How many of `threads` may write tables at once, of data of so many `bytes` and `entries`: as many as have memory for
+    /// the digests of a table each.
+    pub fn threads_for(self, (bytes, entries): (u64, u64), budget_bytes: u64, threads: usize) -> usize {
+        let entries_of =
+            |table_bytes: u64| (table_bytes as f64 * entries as f64 / bytes.max(1) as f64) as u64;
+        let most = self
+            .beyond_settings
+            .map_or(u64::MAX, |beyond| beyond.entries_most.max(entries_of(beyond.set_bytes)));
+        let table_entries = entries_of(self.full_bytes).min(most);
+        let building_bytes = table_entries.saturating_mul(BUILDING_BYTES_PER_KEY).max(1);
+        let at_once = budget_bytes / HELPED_BUILDING_PART / building_bytes;
+        threads.min(usize::try_from(at_once).unwrap_or(usize::MAX)).max(1)
+    }
+
     /// Whether a table of `bytes` and `entries` ends here. `left_bytes` gives about how much is still to come.
     pub fn is_reached(self, bytes: u64, entries: u64, left_bytes: impl FnOnce() -> u64) -> bool {
         let half_bytes = self.full_bytes / 2;
@@ -128,6 +144,22 @@ mod tests {
         // More of them than there should be do not make it grow without end.
         let many = size(2 * MIB, tables(1_000_000, 2_000 * MIB)).full_bytes;
         assert!((20 * MIB..30 * MIB).contains(&many), "{many}");
+    }
+
+    #[test]
+    fn as_many_threads_merge_as_have_memory_for_a_table_each() {
+        let threads = |set_bytes, data_mib: u64, entry_bytes: u64| {
+            let size = size(set_bytes, tables(0, data_mib * MIB));
+            size.threads_for((data_mib * MIB, data_mib * MIB / entry_bytes), 8 * MIB, 2)
+        };
+        assert_eq!(
+            [threads(2 * MIB, 100, 1024), threads(2 * MIB, 100, 100), threads(2 * MIB, 100, 30)],
+            [2, 2, 1]
+        );
+        // Tables of a large database have as many entries as one may have that is built alone.
+        assert_eq!([threads(2 * MIB, 8_000, 1024), threads(2 * MIB, 8_000, 20)], [2, 1]);
+        assert_eq!(size(2 * MIB, tables(0, 0)).threads_for((0, 0), 8 * MIB, 2), 2, "nothing to write");
+        assert_eq!(size(2 * MIB, tables(0, 0)).threads_for((1, 1 << 40), 0, 2), 1);
     }
 
     #[test]

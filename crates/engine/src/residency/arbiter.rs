@@ -7,8 +7,8 @@
 //! is worth shows in whole trees only; in between it stands still.
 //!
 //! What is divided are *rights*: what of the cache's share the others do not use goes to the cache anyway, and
-//! memtables take memory only while they hold something. Level capacities follow the design's buffer, whatever comes of it
-//! here, so that the arbiter cannot reshape the tree.
+//! memtables take memory only while they hold something. Level capacities follow the design's buffer, or the largest that the budget
+//! has room for, whatever comes of it here, so that the arbiter cannot reshape the tree.
 //!
 //! Not here: which modules and partitions are held ([`super`]).
 

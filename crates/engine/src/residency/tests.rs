@@ -180,11 +180,12 @@ fn filters_come_back_as_soon_as_lookups_turn() {
     let absent = || readers(&db)[0].filter().expect("a filter").absent_slices();
     let now_us = core.env.clock.now_us() + super::survey::WINDOW_US;
     let mut worker = super::worker::MemoryWorker::new(core, now_us);
-    lookups(0, 200_000);
+    lookups(0, 1_000_000);
     worker.look(core, now_us + super::survey::WINDOW_US);
     let absent_before = absent();
     assert!(absent_before > 0, "one run, and every key is there: the index comes first");
-    lookups(KEYS, 1_000_000);
-    worker.look(core, now_us + super::survey::WINDOW_US + super::survey::WINDOW_US / 16);
+    // A hundredth of all lookups so far, but all of late.
+    lookups(KEYS, 10_000);
+    worker.look(core, now_us + super::survey::WINDOW_US + super::survey::WINDOW_US / 4);
     assert!(absent() < absent_before, "not only when the window is over");
 }

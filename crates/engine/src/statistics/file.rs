@@ -208,11 +208,9 @@ impl Core {
         let trees = keyspaces.values().map(|keyspace| {
             let version = &keyspace.load().version;
             let tables = version.tables().map(|(_, _, table)| &table.meta);
-            TreeFigures {
-                keyspace: keyspace.id,
-                window: keyspace.statistics.window(now_us),
-                tables: tables.map(|meta| (meta.id, meta.birth, meta.statistics.probes())).collect(),
-            }
+            let of_tables = || tables.map(|meta| (meta.id, meta.birth, meta.statistics.probes())).collect();
+            let (window, tables) = keyspace.statistics.window_and(now_us, of_tables);
+            TreeFigures { keyspace: keyspace.id, window, tables }
         });
         let trees: Vec<TreeFigures> = trees.collect();
         let fingerprint = fingerprint(&trees);

@@ -6,6 +6,9 @@
 //! before them, and when they contradict them by more than chance does, what is known is restated: *where* lookups come is
 //! kept, how they end is as of late, and all of it weighs little, so that what comes next is believed soon.
 //!
+//! A burst is no shift: it has to last for [`LASTING_US`]. And lookups that go to and fro are one workload, not many: what was known
+//! weighs twice as much with each restatement that comes soon after another ([`Restated`]), until the mean of both is what is known.
+//!
 //! Not here: keys that become hot or cold while as many lookups find something as before; that fades as it did.
 
 use super::rates::{Probes, Window};
@@ -16,10 +19,44 @@ pub(super) const LEAST_SAMPLES: f64 = 16.0;
 pub(super) const LOOKED_AT_SAMPLES: f64 = 64.0;
 /// A smaller part of the lookups is no shift, however surely it is known: fading sees to that.
 const LEAST_PART: f64 = 1.0 / 16.0;
-/// How far, in standard deviations, chance is believed to stray: it is asked 16 times a second for years.
+/// How far, in standard deviations, chance is believed to stray: it is asked some 16 times a second for years.
 const DEVIATIONS: f64 = 6.0;
-/// What was known before weighs so many times as much as the samples that contradicted it.
+/// What was known before weighs so many times as much as the samples that contradicted it,
 const KEPT_TIMES: f64 = 4.0;
+/// and as much as this many: places of few samples would be forgotten for what is believed without any.
+const KEPT_LEAST: f64 = 1024.0;
+/// How long lookups end otherwise before it is believed.
+pub(super) const LASTING_US: u64 = 200_000;
+/// A restatement within this time after another is one to and fro.
+const TO_AND_FRO_US: u64 = 60_000_000;
+/// So often what was known weighs twice as much.
+const DOUBLED_MOST: u32 = 12;
+/// Where a smaller part of the lookups found something, nothing is known of where they do.
+const KNOWN_PART: f64 = 1.0 / 16.0;
+
+/// When figures were restated, and how often that came soon after another time.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Restated {
+    at_us: Option<u64>,
+    soon_after: u32,
+}
+
+impl Restated {
+    fn is_soon(self, now_us: u64) -> bool {
+        self.at_us.is_some_and(|at_us| now_us.saturating_sub(at_us) < TO_AND_FRO_US)
+    }
+
+    /// How many times as much as usual what was known before weighs now.
+    pub fn weight(self, now_us: u64) -> f64 {
+        if self.is_soon(now_us) { f64::from(1u32 << self.soon_after.min(DOUBLED_MOST)) } else { 1.0 }
+    }
+
+    /// With one more, now.
+    pub fn again(self, now_us: u64) -> Self {
+        let soon_after = if self.is_soon(now_us) { self.soon_after.saturating_add(1) } else { 0 };
+        Self { at_us: Some(now_us), soon_after }
+    }
+}
 
 /// Lookups have shifted.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -34,12 +71,13 @@ pub(super) struct Shift {
 }
 
 impl Shift {
-    /// Whether the last `lookups` samples of a keyspace, `found` of which found their key, contradict those before them.
-    /// `window` has all of them.
-    pub fn seen(window: Window, lookups: f64, found: f64) -> Option<Self> {
+    /// Whether the last `lookups` samples of a keyspace, `found` of which found their key, contradict those before them, which
+    /// weigh `weight` times as much as usual. `window` has all of them.
+    pub fn seen(window: Window, (lookups, found): (f64, f64), weight: f64) -> Option<Self> {
         let before = (window.lookups - lookups).max(0.0);
+        let kept = (lookups * KEPT_TIMES).max(KEPT_LEAST) * weight;
         // So few are outweighed soon.
-        if lookups < LEAST_SAMPLES || before <= lookups * KEPT_TIMES {
+        if lookups < LEAST_SAMPLES || before <= kept {
             return None;
         }
         let from = ((window.found - found) / before).clamp(0.0, 1.0);
@@ -47,7 +85,7 @@ impl Shift {
         // Half is the most that the deviation of one sample can be.
         let scatter = DEVIATIONS * 0.5 * (1.0 / lookups + 1.0 / before).sqrt();
         let is_shift = (from - to).abs() >= scatter.max(LEAST_PART);
-        is_shift.then(|| Self { from, to, lookups: before, keep: lookups * KEPT_TIMES / before })
+        is_shift.then(|| Self { from, to, lookups: before, keep: kept / before })
     }
 
     /// The keyspace's lookups as they are believed to be now.
@@ -58,13 +96,13 @@ impl Shift {
 
     /// A table's probes as they are believed to be now. It has the share `of_tree` of the keyspace's entries.
     ///
-    /// Where fewer lookups find their key, every table finds as many fewer. Where more do, each finds as many more as
-    /// it has entries, for nothing is known of keys that were not asked for. That a lookup which finds nothing in an upper
+    /// Where fewer lookups find their key, every table finds as many fewer; where more do, each as many more. If hardly any did,
+    /// each finds as many as it has entries, for nothing is known of keys that were not asked for. That a lookup which finds nothing in an upper
     /// level goes on to those below is left for the samples to tell.
     pub fn of_table(self, probes: Probes, of_tree: f64) -> Probes {
         let lookups = probes.lookups();
-        let found = if self.to < self.from {
-            probes.found * self.to / self.from
+        let found = if self.to < self.from || self.from >= KNOWN_PART {
+            (probes.found * self.to / self.from).min(lookups)
         } else {
             (probes.found + (self.to - self.from) * self.lookups * of_tree).min(lookups)
         };
@@ -82,10 +120,11 @@ mod tests {
         Window { lookups, found, lookups_per_second: 10_000.0, as_of_us: 9 }
     }
 
-    /// What `Shift::seen` says of 100,000 lookups of which `share` found their key, and of `samples` more of which `late` did.
+    /// What is seen in 100,000 lookups of which `share` found their key, and `samples` more of which `late` did.
     fn after(share: f64, samples: f64, late: f64) -> Option<Shift> {
         let before = 100_000.0;
-        Shift::seen(window(before + samples, before * share + samples * late), samples, samples * late)
+        let all = window(before + samples, before * share + samples * late);
+        Shift::seen(all, (samples, samples * late), 1.0)
     }
 
     #[test]
@@ -98,8 +137,10 @@ mod tests {
         assert!(after(1.0, 15.0, 0.0).is_none(), "too few to say anything");
         assert!(after(0.5, 64.0, 0.8).is_none() && after(0.5, 64.0, 0.9).is_some(), "few samples scatter");
         assert!(after(0.5, 1e4, 0.55).is_none() && after(0.5, 1e4, 0.57).is_some(), "a small part is none");
-        assert!(Shift::seen(window(320.0, 256.0), 64.0, 0.0).is_none(), "256 before are outweighed soon");
-        assert!(Shift::seen(Window::default(), 64.0, 0.0).is_none());
+        let few_before = |before: f64| Shift::seen(window(before + 64.0, before), (64.0, 0.0), 1.0);
+        assert!(few_before(1_024.0).is_none(), "so many are outweighed soon");
+        assert!(few_before(1_100.0).is_some());
+        assert!(Shift::seen(Window::default(), (64.0, 0.0), 1.0).is_none());
     }
 
     #[test]
@@ -109,35 +150,67 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             f64::from((state >> 33) as u32) / f64::from(1_u32 << 31)
         };
-        // A day of looks at lookups half of which find their key, where chance is greatest.
-        for samples in [16, 64] {
+        let mut far = 0;
+        // Half of the lookups find something: there chance is greatest.
+        for samples in [64, 1_024] {
             for _ in 0..20_000 {
                 let found = (0..samples).filter(|_| next() < 0.5).count();
                 let late = found as f64 / f64::from(samples);
                 assert_eq!(after(0.5, f64::from(samples), late), None, "{found} of {samples}");
+                far += u32::from((late - 0.5).abs() > 0.1);
             }
         }
+        assert!(far > 100, "chance strayed by a tenth {far} times: that is what was looked at");
+    }
+
+    #[test]
+    fn lookups_that_go_to_and_fro_become_one_workload() {
+        let second = 1_000_000;
+        let once = Restated::default().again(second);
+        assert_eq!([Restated::default().weight(0), once.weight(2 * second)], [1.0, 1.0]);
+        let often = (2..6).fold(once, |restated, at| restated.again(at * second));
+        assert_eq!(often.weight(7 * second), 16.0);
+        assert_eq!(often.weight(70 * second), 1.0, "that was long ago");
+        assert_eq!(often.again(70 * second).weight(71 * second), 1.0);
+        // Every second another half second of lookups, 10,000 a second: after a while they contradict nothing any more.
+        let (mut known, mut restated, mut shifts) =
+            (window(100_000.0, 100_000.0), Restated::default(), Vec::new());
+        for turn in 0..100 {
+            let now_us = turn * second / 2;
+            let found = if turn % 2 == 0 { 0.0 } else { 80.0 };
+            known = known.next(80.0, found, now_us);
+            if let Some(shift) = Shift::seen(known, (80.0, found), restated.weight(now_us)) {
+                restated = restated.again(now_us);
+                known = shift.of_window(known);
+                shifts.push(turn);
+            }
+        }
+        assert!(!shifts.is_empty() && shifts.len() < 8 && shifts.last() < Some(&50), "{shifts:?}");
     }
 
     #[test]
     fn what_was_known_of_places_is_kept_and_how_lookups_end_is_as_of_late() {
-        let gone = after(1.0, 100.0, 0.0).expect("a shift");
-        let now = gone.of_window(window(100_100.0, 100_000.0));
-        assert_eq!((now.lookups, now.found), (400.0, 0.0));
+        let gone = after(1.0, 1_000.0, 0.0).expect("a shift");
+        let now = gone.of_window(window(101_000.0, 100_000.0));
+        assert_eq!((now.lookups, now.found), (4_000.0, 0.0));
         assert_eq!((now.lookups_per_second, now.as_of_us), (10_000.0, 9), "rates go by time");
+        let few = after(1.0, 20.0, 0.0).expect("a shift").of_window(window(100_020.0, 100_000.0));
+        assert_eq!(few.lookups, 1_024.0);
         // A table that got a quarter of them, all found: as many come, and all in vain.
         let table = gone.of_table(Probes::new(0.0, 25_000.0, 0.0), 0.5);
-        assert!((table.empty - 100.0).abs() < 1e-9 && table.found == 0.0, "{table:?}");
+        assert!((table.empty - 1_000.0).abs() < 1e-9 && table.found == 0.0, "{table:?}");
         // The other way each table finds as many as it has entries, and no more than came to it.
-        let come = after(0.0, 100.0, 1.0).expect("a shift");
+        let come = after(0.0, 1_000.0, 1.0).expect("a shift");
         let table = come.of_table(Probes::new(100_000.0, 0.0, 1_000.0), 0.25);
-        assert!((table.found - 100.0).abs() < 1e-9 && (table.empty - 300.0).abs() < 1e-9, "{table:?}");
-        assert!((table.false_positives - 3.0).abs() < 1e-9, "the filter is as wrong as it was: {table:?}");
+        assert!((table.found - 1_000.0).abs() < 1e-9 && (table.empty - 3_000.0).abs() < 1e-9, "{table:?}");
+        assert!((table.false_positives - 30.0).abs() < 1e-9, "the filter is as wrong as it was: {table:?}");
         let cold = come.of_table(Probes::new(50.0, 0.0, 0.0), 0.25);
         assert!(cold.empty == 0.0 && (cold.found - 50.0 * come.keep).abs() < 1e-9, "{cold:?}");
         assert_eq!(come.of_table(Probes::ZERO, 0.25), Probes::ZERO);
-        // Half as many: half of what each found.
-        let half = after(0.8, 100.0, 0.4).expect("a shift").of_table(Probes::new(200.0, 800.0, 2.0), 0.1);
+        // Half as many: half of what each found. Twice as many: twice, where that is known.
+        let half = after(0.8, 1_000.0, 0.4).expect("a shift").of_table(Probes::new(200.0, 800.0, 2.0), 0.1);
         assert!((half.empty / half.lookups() - 0.6).abs() < 1e-9, "{half:?}");
+        let twice = after(0.4, 1_000.0, 0.8).expect("a shift").of_table(Probes::new(700.0, 300.0, 2.0), 0.9);
+        assert!((twice.found / twice.lookups() - 0.6).abs() < 1e-9, "{twice:?}");
     }
 }

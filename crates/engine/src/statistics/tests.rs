@@ -215,7 +215,7 @@ fn lookups_that_end_otherwise_are_believed_soon() {
     let db = open(&new_env());
     fill(&db);
     let keyspace = db.core().keyspace(crate::ids::KeyspaceId::DEFAULT).expect("the default one");
-    let look = || keyspace.statistics.look_for_shift(&keyspace.load().version, 0);
+    let look = |now_us| keyspace.statistics.look_for_shift(&keyspace.load().version, now_us);
     let ask = |lookups: u32, absent: u32| {
         for number in 0..lookups {
             let even = number.wrapping_mul(104_729) % KEYS * 2;
@@ -223,23 +223,34 @@ fn lookups_that_end_otherwise_are_believed_soon() {
         }
     };
     ask(200_000, 0);
-    look();
+    look(1_000_000);
     let (before, known) = (window(&db), probes(&db));
     assert!(before.lookups > 3_000.0 && before.found == before.lookups, "{before:?}");
     ask(10_000, 0);
-    look();
+    look(2_000_000);
     assert!(window(&db).lookups > before.lookups, "more of the same is no shift");
     ask(8_000, 1);
-    look();
+    look(2_100_000);
+    assert!(window(&db).lookups > before.lookups, "what does not last is none");
+    look(2_300_000);
     let (shifted, restated) = (window(&db), probes(&db));
-    assert!(shifted.found == 0.0 && (400.0..=600.0).contains(&shifted.lookups), "{shifted:?}");
+    assert!(shifted.found == 0.0 && (shifted.lookups - 1_024.0).abs() < 1.0, "{shifted:?}");
     let times = shifted.lookups / before.lookups;
     assert!(restated.found == 0.0 && restated.lookups() < known.lookups() * times * 1.2, "{restated:?}");
     assert!(restated.empty > shifted.lookups * 0.9, "every run is asked in vain: {restated:?}");
-    // What comes now weighs as much as what was known, and the same once more is no shift.
-    ask(32_000, 1);
-    look();
-    assert!((900.0..=1_100.0).contains(&window(&db).lookups), "{:?}", window(&db));
+    // Back again at once: what is known weighs as much as it did, and more the next time.
+    ask(80_000, 1);
+    look(3_000_000);
+    assert!((window(&db).lookups - 2_274.0).abs() < 100.0 && window(&db).found == 0.0, "{:?}", window(&db));
+    ask(8_000, 0);
+    look(3_500_000);
+    assert!((window(&db).found_share() - 1.0).abs() < 1e-9, "{:?}", window(&db));
+    ask(80_000, 0);
+    look(4_000_000);
+    ask(8_000, 1);
+    look(4_500_000);
+    let again = window(&db);
+    assert!((again.lookups - 2_048.0).abs() < 1.0, "to and fro weighs twice as much: {again:?}");
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! reads take long, every block gets its frame. Where they are copies out of the system's page cache, that
 //! would cost half as much again as the read itself, so only one block in [`KEPT_IN`] gets one, picked
 //! without a pattern: who reads all blocks alike loses nothing, what is read often comes in after a few reads,
-//! and what is read once mostly leaves the cache as it was.
+//! and what is read once mostly leaves the cache as it was. Who counts reads instead of time has every block kept
+//! ([`BlockCache::keeping_all`]).
 //!
 //! Not here: which block goes ([`super::hand`]).
 
@@ -32,6 +33,8 @@ pub(super) struct Admission {
     misses: AtomicU64,
     /// How long reads take, a moving average; 0: none was timed.
     read_ns: AtomicU64,
+    /// Time does not count, reads do.
+    pub(super) keeps_all: bool,
 }
 
 impl Admission {
@@ -75,7 +78,7 @@ impl BlockCache {
         let admission = &self.shelf.admission;
         let number = admission.misses.fetch_add(1, Ordering::Relaxed);
         let crowded = admission.crowded.load(Ordering::Relaxed);
-        let keep = !crowded || is_kept(number, self.read_ns());
+        let keep = !crowded || admission.keeps_all || is_kept(number, self.read_ns());
         if let Some(key) = key {
             self.shelf.ghosts.missed(key);
             if !keep {

@@ -30,7 +30,7 @@ const BATCH_FRAMES_MAX: usize = 32;
 /// How far the hand goes for one batch before it stops caring about marks: some microseconds.
 const STEPS_MAX: usize = 1_024;
 /// A large block is at most this part of the capacity, so that one cannot flush the cache.
-const LARGE_PART_MAX: u64 = 8;
+const LARGE_PART_MAX: u64 = 4;
 
 /// What the lock does not guard: shared by all parts of the cache.
 pub(super) struct Shelf {
@@ -134,7 +134,10 @@ impl Hand {
         let slab_bytes = shelf.slabs.slab_bytes(SlabKind::Small) as u64;
         let short = shelf.held().saturating_add(slab_bytes).saturating_sub(shelf.capacity());
         let over_share = self.large_bytes > self.large_share(shelf).saturating_add(slab_bytes);
-        if short > 0 && self.large_bytes > 0 && (over_share || self.kind(SlabKind::Small).slabs == 0) {
+        let is_first = self.kind(SlabKind::Small).slabs == 0;
+        // A capacity without room for a single slab is all for large blocks: none of them would make enough room.
+        let has_room = slab_bytes <= shelf.capacity();
+        if short > 0 && self.large_bytes > 0 && has_room && (over_share || is_first) {
             self.evict(shelf, SlabKind::Large, short as usize);
             self.reclaim(shelf);
         }

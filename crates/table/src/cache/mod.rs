@@ -60,8 +60,11 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 const SLAB_FRAMES_MIN: u64 = 4;
 /// Blocks of a closed table that are looked at without letting others go on.
 const CLOSED_AT_ONCE: usize = 256;
-/// A slab is about this part of the capacity: what does not fill a slab is not used.
-const SLAB_PART: u64 = 16;
+/// A slab is about this part of the capacity that a cache begins with: what does not fill a slab is not used, and memory may
+/// leave the cache little of what it began with.
+const SLAB_PART: u64 = 128;
+/// From this capacity on a slab is a large page of the memory.
+const LARGE_PAGES_FROM_BYTES: u64 = 64 << 20;
 
 /// What an open table is to the cache; never given twice. Its blocks' keys are made of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -98,8 +101,7 @@ impl BlockCache {
     /// ([`Self::set_capacity_bytes`]), the size of the pieces in which memory is taken is chosen here, for a
     /// capacity of this magnitude.
     pub fn new(capacity_bytes: u64, ledger: Arc<Ledger>) -> Self {
-        let frames = capacity_bytes / FRAME_SIZE as u64 / SLAB_PART;
-        let shift = frames.clamp(SLAB_FRAMES_MIN, NUMBERS_MAX as u64).ilog2();
+        let shift = slab_numbers(capacity_bytes).ilog2();
         let shelf = Shelf {
             epoch: Epoch::default(),
             slabs: Slabs::new(shift),
@@ -111,6 +113,13 @@ impl BlockCache {
             ledger,
         };
         Self { shelf, hand: Mutex::default(), next_table: AtomicU32::new(1), tables: Mutex::default() }
+    }
+
+    /// Keeps every block that is missed, however quickly it was read: for those who count reads, not time.
+    #[must_use]
+    pub fn keeping_all(mut self) -> Self {
+        self.shelf.admission.keeps_all = true;
+        self
     }
 
     /// The most that it holds.
@@ -212,6 +221,15 @@ impl Drop for BlockCache {
         let bytes = self.bytes();
         self.shelf.release(bytes);
     }
+}
+
+/// How many frame numbers a slab has, about, in a cache that begins with `capacity_bytes`.
+fn slab_numbers(capacity_bytes: u64) -> u64 {
+    let most = NUMBERS_MAX as u64;
+    if capacity_bytes >= LARGE_PAGES_FROM_BYTES {
+        return most;
+    }
+    (capacity_bytes / FRAME_SIZE as u64 / SLAB_PART).clamp(SLAB_FRAMES_MIN, most)
 }
 
 /// What is behind these locks is consistent between any two statements that can panic, so a poisoned one is

@@ -4,8 +4,8 @@
 
 use super::approaches::{Approach, EQ, EQ_F, PLANNED, STATE_OF_THE_ART, names};
 use super::figure::{
-    MEMORY_NOTE, NOT_SURE, if_sure, memory_chart, surely_times_the_memory, table, times_the_memory,
-    told_times,
+    MEMORY_NOTE, NOT_SURE, Saved, if_sure, memory_chart, percent, saved, surely_times_the_memory, table,
+    times_the_memory, told_times,
 };
 use super::measure::Comparison;
 use super::trees::Extent;
@@ -62,7 +62,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             told(PLANNED.name, &ours)
         ),
         verdict,
-        why: why(verdict, is_sure, &ours),
+        why: why(verdict, is_sure, saved(&readings, STATE_OF_THE_ART.name, DECISIVE.name, Some(1.0)), &ours),
         table: table(&readings),
         chart: memory_chart(
             "Memory for the same I/Os",
@@ -79,7 +79,7 @@ fn told(name: &str, times: &[Ratio]) -> String {
 }
 
 /// The cause, and what the same modules need where a plan and not the cache holds them, where the claim is not confirmed.
-fn why(verdict: Verdict, is_sure: bool, held_by_plan: &[Ratio]) -> String {
+fn why(verdict: Verdict, is_sure: bool, absent: Saved, held_by_plan: &[Ratio]) -> String {
     if verdict == Verdict::Confirmed {
         return String::new();
     }
@@ -87,9 +87,12 @@ fn why(verdict: Verdict, is_sure: bool, held_by_plan: &[Ratio]) -> String {
     let (least, most) =
         of_plan.fold((f64::INFINITY, 0.0f64), |(least, most), mean| (least.min(mean), most.max(mean)));
     let cause = format!(
-        "The state of the art here reads a filter in slices of 4 KiB and an index in partitions of 4 KiB, where the slides' RocksDB reads a whole filter block of some 80 KB \
-         and an index block of 32 KB: modules have less to save. Held by a plan, and not by the cache, they save more: the state of the art needs {least:.1} to {most:.1} times \
-         the memory."
+        "Where all keys are absent and the cache has room for first modules, modules save up to {} of the I/Os. A key that is there passes both modules of its \
+         level, which is a read more than of one filter; and with the least memory the cache holds neither, so that two modules are two reads where one \
+         filter is one ({} at worst). Held by a plan, and not by the cache, they save at every point: the state of the art needs {least:.1} to {most:.1} times \
+         the memory.",
+        percent(absent.most),
+        percent(absent.least)
     );
     if is_sure { cause } else { format!("{NOT_SURE} {cause}") }
 }
@@ -150,10 +153,12 @@ mod tests {
     #[test]
     fn what_is_not_confirmed_has_its_cause() {
         let held = times(&[(3.21, 7.0), (2.5, 4.0), (2.2, 6.0)]);
-        assert_eq!(why(Verdict::Confirmed, true, &held), "");
-        let sure = why(Verdict::Partly, true, &held);
-        assert!(sure.contains("80 KB") && sure.contains("2.2 to 3.2 times"), "{sure}");
-        let unsure = why(Verdict::NotHere, false, &held);
+        let absent = Saved { mean: 0.1, least: -0.09, most: 0.45 };
+        assert_eq!(why(Verdict::Confirmed, true, absent, &held), "");
+        let sure = why(Verdict::Partly, true, absent, &held);
+        assert!(sure.contains("up to 45 %") && sure.contains("-9 % at worst"), "{sure}");
+        assert!(sure.contains("2.2 to 3.2 times"), "{sure}");
+        let unsure = why(Verdict::NotHere, false, absent, &held);
         assert!(unsure.starts_with(NOT_SURE) && unsure.ends_with(&sure), "{unsure}");
     }
 }

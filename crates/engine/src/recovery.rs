@@ -268,9 +268,13 @@ fn build_core(
     // Reading ahead is the first that a walk does without.
     ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
     let iterators = IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes());
-    let cache_bytes = cache_share_bytes(settings.memory_budget_bytes, 0, settings.work_bytes())
-        .min(settings.cache_bytes_max.unwrap_or(u64::MAX));
-    let cache = BlockCache::new(cache_bytes, Arc::clone(&ledger));
+    let cache_bytes = |kept_bytes| {
+        cache_share_bytes(settings.memory_budget_bytes, 0, kept_bytes)
+            .min(settings.cache_bytes_max.unwrap_or(u64::MAX))
+    };
+    // Made for the most that it may become.
+    let cache = BlockCache::new(cache_bytes(0), Arc::clone(&ledger));
+    cache.set_capacity_bytes(cache_bytes(settings.work_bytes()));
     let cache = Arc::new(if settings.count_ios { cache.keeping_all() } else { cache });
     let closed = Arc::new(AtomicBool::new(false));
     let keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>> = state

@@ -120,9 +120,10 @@ struct Folded {
     window: Window,
     /// What had been counted at the last fold,
     counted: Counted,
-    /// and before the lookups in which a shift is looked for, and when that was.
+    /// and before the lookups in which a shift is looked for.
     looked: Counted,
-    looked_us: u64,
+    /// Since when these contradict those before.
+    contradicted_since_us: Option<u64>,
     restated: Restated,
 }
 
@@ -180,25 +181,39 @@ impl TreeStatistics {
         }
     }
 
-    /// Restates the figures, here and at the tables of `version`, if the lookups since the last look end otherwise than those
-    /// before.
-    pub fn look_for_shift(&self, version: &Version, now_us: u64) {
+    /// Whether the lookups since the last look end otherwise than those before, and have done so for a while.
+    pub fn look_for_shift(&self, now_us: u64) -> Option<Shift> {
         let mut folded = lock(&self.folded);
         let counted = self.counted();
         let (lookups, found) = counted.since(folded.looked);
         if lookups < shift::LEAST_SAMPLES {
-            return;
+            return None;
         }
         let (unfolded, unfolded_found) = counted.since(folded.counted);
         let window = folded.window.next(unfolded, unfolded_found, now_us);
-        let seen = Shift::seen(window, (lookups, found), folded.restated.weight(now_us));
+        let seen = |weight| Shift::seen(window, (lookups, found), weight);
+        let Some(shift) = seen(folded.restated.weight(now_us)) else {
+            if seen(1.0).is_some() {
+                folded.restated = folded.restated.still(now_us);
+            }
+            folded.contradicted_since_us = None;
+            if lookups >= shift::LOOKED_AT_SAMPLES {
+                folded.looked = counted;
+            }
+            return None;
+        };
         // One that does not last is a burst.
-        let lasts = now_us.saturating_sub(folded.looked_us) >= shift::LASTING_US;
-        if (seen.is_some() && lasts) || (seen.is_none() && lookups >= shift::LOOKED_AT_SAMPLES) {
-            (folded.looked, folded.looked_us) = (counted, now_us);
-        }
-        let Some(shift) = seen.filter(|_| lasts) else { return };
+        let since_us = *folded.contradicted_since_us.get_or_insert(now_us);
+        (now_us.saturating_sub(since_us) >= shift::LASTING_US).then_some(shift)
+    }
+
+    /// Restates the figures, here and at the tables of `version`, after a shift. Nobody gives figures to tables meanwhile that
+    /// are not in `version` yet.
+    pub fn restate(&self, shift: Shift, version: &Version, now_us: u64) {
+        let mut folded = lock(&self.folded);
         folded.restated = folded.restated.again(now_us);
+        folded.looked = self.counted();
+        folded.contradicted_since_us = None;
         self.fold_into(&mut folded, version, now_us);
         folded.window = shift.of_window(folded.window);
         let entries: u64 = version.tables().map(|(_, _, table)| table.meta.entries).sum();

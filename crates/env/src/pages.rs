@@ -4,7 +4,7 @@
 //! one heap for each thread, each up to twice the largest piece that was ever freed. A store that promises a
 //! budget for its memory cannot have that. So large pieces are anonymous maps of their own: the system backs a page
 //! when it is first touched and has it back when the piece is dropped, and the allocator never learns of them. Pieces
-//! of less than 64 KiB come from the allocator: a map and its page faults cost more than they would.
+//! of less than 32 KiB come from the allocator: a map and its page faults cost more than they would.
 //!
 //! A system that gives no map (there are as many as it allows, or it knows none) gets a request to the allocator.
 //!
@@ -16,7 +16,7 @@ use std::ops::{Deref, DerefMut};
 use memmap2::MmapMut;
 
 /// From this size on a piece is a map of its own.
-const MAPPED_FROM_BYTES: usize = 64 << 10;
+const MAPPED_FROM_BYTES: usize = 32 << 10;
 
 /// A piece of memory, zeroed at first. Its bytes never move, also when the value does.
 pub struct Pages {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use shamba_table::{EntryIter, RangeTombstone, Walk};
 
 use crate::allocation::live_entries;
+use crate::background::roomy_merge_threads;
 use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
 use crate::compaction::policy::{
@@ -107,7 +108,10 @@ impl Core {
         };
         let was_crowded = self.rules(false).is_inbox_crowded(&version);
         let (size, budget_bytes) = (self.table_size(), self.settings.memory_budget_bytes);
-        let threads = size.threads_for(amount(job, &version), budget_bytes, self.merge_threads());
+        let threads = match self.merge_threads() {
+            roomy if roomy <= roomy_merge_threads(budget_bytes) => roomy,
+            affordable => size.threads_for(amount(job, &version), budget_bytes, affordable),
+        };
         let (set_bytes, full_bytes) = (self.settings.table_bytes(), size.full_bytes);
         let slice_bytes = slice_bytes(set_bytes, full_bytes, job.input_bytes(&version), threads);
         let slices = slices(job, &version, slice_bytes, &split_keys);
@@ -218,7 +222,7 @@ impl Core {
     /// Adds the time since the last slice to the time that merging took, but for what was slept at a rate limit.
     fn count_time(&self, plan: &MergePlan, tally: &mut Tally) {
         let now_us = self.env.clock.now_us();
-        let slept_us = plan.slept_us.load(Ordering::Relaxed) / self.merge_threads() as u64;
+        let slept_us = plan.slept_us.load(Ordering::Relaxed) / plan.threads() as u64;
         let slept_lately_us = slept_us.saturating_sub(tally.slept_us);
         let worked_us = now_us.saturating_sub(tally.since_us).saturating_sub(slept_lately_us);
         WorkCounters::add(&self.work.merge_us, worked_us);

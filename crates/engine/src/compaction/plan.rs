@@ -41,7 +41,8 @@ pub(crate) struct MergePlan {
     /// How many filter bits its tables get.
     pub bits: Arc<JobBits>,
     slices: Vec<KeyRange>,
-    ahead: usize,
+    /// So many merge at once, at most.
+    threads: usize,
     /// When the merge began, for its rate.
     pub begin_us: u64,
     /// Bytes written so far, by all.
@@ -85,7 +86,7 @@ impl MergePlan {
             job,
             bits,
             slices,
-            ahead: threads.max(1).saturating_mul(AHEAD_PER_THREAD),
+            threads: threads.max(1),
             begin_us,
             bytes_written: AtomicU64::new(0),
             slept_us: AtomicU64::new(0),
@@ -93,6 +94,11 @@ impl MergePlan {
             progress: Mutex::default(),
             changed: Condvar::new(),
         }
+    }
+
+    /// How many threads do it, at most: as many as there are slices.
+    pub fn threads(&self) -> usize {
+        self.threads.min(self.slices.len()).max(1)
     }
 
     /// The slices, ascending.
@@ -109,7 +115,14 @@ impl MergePlan {
     pub fn claim(&self) -> Option<Claim<'_>> {
         let mut progress = lock(&self.progress);
         let number = progress.claimed;
-        if self.is_stopped() || number >= self.slices.len() || number >= progress.taken + self.ahead {
+        if self.is_stopped()
+            || number >= self.slices.len()
+            || number >= progress.taken + self.threads.saturating_mul(AHEAD_PER_THREAD)
+        {
+            return None;
+        }
+        // Each builds a table: no more than memory was found for.
+        if progress.working >= self.threads {
             return None;
         }
         progress.claimed += 1;
@@ -207,7 +220,7 @@ mod tests {
 
     #[test]
     fn results_come_in_order_whoever_finishes_first() {
-        let plan = plan(4);
+        let plan = plan(5);
         let claims: Vec<_> = std::iter::from_fn(|| plan.claim()).collect();
         assert_eq!(claims.len(), 5);
         let mut taken = Vec::new();
@@ -224,14 +237,17 @@ mod tests {
 
     #[test]
     fn nobody_runs_far_ahead_of_what_is_installed() {
-        let plan = plan(1);
+        let plan = plan(2);
         let (first, second) = (plan.claim().expect("a slice"), plan.claim().expect("a slice"));
-        assert!(plan.claim().is_none());
+        assert!(plan.claim().is_none(), "two are at it");
         second.finish(merged(1));
+        for number in [2, 3] {
+            plan.claim().expect("a slice").finish(merged(number));
+        }
         assert!(plan.claim().is_none(), "the first slice is not done");
         first.finish(merged(0));
         assert!(plan.take_next().is_some());
-        plan.claim().expect("a slice").finish(merged(2));
+        plan.claim().expect("a slice").finish(merged(4));
     }
 
     #[test]

@@ -80,6 +80,9 @@ impl TableSize {
     /// How many of `threads` may write tables at once, of data of so many `bytes` and `entries`: as many as have memory for
     /// the digests of a table each.
     pub fn threads_for(self, (bytes, entries): (u64, u64), budget_bytes: u64, threads: usize) -> usize {
+        if bytes == 0 {
+            return threads;
+        }
         let entries_of =
             |table_bytes: u64| (table_bytes as f64 * entries as f64 / bytes.max(1) as f64) as u64;
         let most = self

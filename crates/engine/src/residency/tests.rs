@@ -186,6 +186,7 @@ fn filters_come_back_as_soon_as_lookups_turn() {
     assert!(absent_before > 0, "one run, and every key is there: the index comes first");
     // A hundredth of all lookups so far, but all of late.
     lookups(KEYS, 10_000);
-    worker.look(core, now_us + super::survey::WINDOW_US + super::survey::WINDOW_US / 4);
+    worker.look(core, now_us + super::survey::WINDOW_US * 17 / 16);
+    worker.look(core, now_us + super::survey::WINDOW_US * 21 / 16);
     assert!(absent() < absent_before, "not only when the window is over");
 }

@@ -143,9 +143,10 @@ impl Core {
     /// Restates what is known of lookups where they end otherwise than before. Not while somebody installs tables: they have
     /// their figures already and are in no tree yet.
     fn look_for_shifts(&self, now_us: u64) {
-        let Ok(_installing) = self.installing.try_lock() else { return };
         for keyspace in self.keyspaces.load().values() {
-            keyspace.statistics.look_for_shift(&keyspace.load().version, now_us);
+            let Some(shift) = keyspace.statistics.look_for_shift(now_us) else { continue };
+            let Ok(_installing) = self.installing.try_lock() else { continue };
+            keyspace.statistics.restate(shift, &keyspace.load().version, now_us);
         }
     }
 

@@ -29,8 +29,13 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 const BATCH_FRAMES_MAX: usize = 32;
 /// How far the hand goes for one batch before it stops caring about marks: some microseconds.
 const STEPS_MAX: usize = 1_024;
-/// A large block is at most this part of the capacity, so that one cannot flush the cache.
-const LARGE_PART_MAX: u64 = 4;
+/// A large block is at most this part of the capacity, so that one cannot flush the cache,
+const LARGE_PART_MAX: u64 = 8;
+/// or this part of it, as long as it is no larger than a filter's largest slice: a small cache could not keep any.
+const SLICE_PART_MAX: u64 = 4;
+const SLICE_BYTES_MAX: u64 = 64 << 10;
+/// Small and large blocks do not push each other to and fro for less than this part of the capacity.
+const HYSTERESIS_PART: u64 = 16;
 
 /// What the lock does not guard: shared by all parts of the cache.
 pub(super) struct Shelf {
@@ -133,11 +138,11 @@ impl Hand {
         }
         let slab_bytes = shelf.slabs.slab_bytes(SlabKind::Small) as u64;
         let short = shelf.held().saturating_add(slab_bytes).saturating_sub(shelf.capacity());
-        let over_share = self.large_bytes > self.large_share(shelf).saturating_add(slab_bytes);
+        let slack_bytes = slab_bytes.max(shelf.capacity() / HYSTERESIS_PART);
+        let over_share = self.large_bytes > self.large_share(shelf).saturating_add(slack_bytes);
         let is_first = self.kind(SlabKind::Small).slabs == 0;
-        // A capacity without room for a single slab is all for large blocks: none of them would make enough room.
-        let has_room = slab_bytes <= shelf.capacity();
-        if short > 0 && self.large_bytes > 0 && has_room && (over_share || is_first) {
+        // Where all of the large blocks do not make room for a slab, as in a capacity of less than one, none of them goes.
+        if short > 0 && short <= self.large_bytes && (over_share || is_first) {
             self.evict(shelf, SlabKind::Large, short as usize);
             self.reclaim(shelf);
         }
@@ -152,7 +157,9 @@ impl Hand {
 
     /// A large frame, without its bytes but with the right to allocate `bytes`, if it can be had now.
     pub(super) fn take_large(&mut self, shelf: &Shelf, bytes: u64) -> Option<Taken> {
-        let stored = u32::try_from(bytes).ok().filter(|_| bytes <= shelf.capacity() / LARGE_PART_MAX)?;
+        let slice_bytes = (shelf.capacity() / SLICE_PART_MAX).min(SLICE_BYTES_MAX);
+        let most_bytes = slice_bytes.max(shelf.capacity() / LARGE_PART_MAX);
+        let stored = u32::try_from(bytes).ok().filter(|_| bytes <= most_bytes)?;
         self.missed(shelf, SlabKind::Large, bytes);
         let frame = self.take_large_record(shelf)?;
         if !self.make_room(shelf, bytes) || !shelf.charge(bytes) {
@@ -193,8 +200,8 @@ impl Hand {
         }
         self.reclaim(shelf);
         let slab_bytes = shelf.slabs.slab_bytes(SlabKind::Small) as u64;
-        // A slab's worth at least: else few large blocks would never find room.
-        let share = self.large_share(shelf).max(slab_bytes);
+        // Some room at least: else few large blocks would never find any.
+        let share = self.large_share(shelf).max(slab_bytes).max(shelf.capacity() / HYSTERESIS_PART);
         while short(shelf) > self.leaving_bytes
             && self.large_bytes.saturating_add(slab_bytes) <= share
             && self.drain_last(shelf, SlabKind::Small)

@@ -56,15 +56,15 @@ use crate::ledger::Ledger;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Frames of a slab, at least: in a cache too small to be of use.
-const SLAB_FRAMES_MIN: u64 = 4;
+/// Frames of a slab, at least: so many are memory of their own ([`shamba_env::Pages`]), which goes back to the system.
+const SLAB_FRAMES_MIN: u64 = 8;
 /// Blocks of a closed table that are looked at without letting others go on.
 const CLOSED_AT_ONCE: usize = 256;
 /// A slab is about this part of the capacity that a cache begins with: what does not fill a slab is not used, and memory may
 /// leave the cache little of what it began with.
 const SLAB_PART: u64 = 128;
 /// From this capacity on a slab is a large page of the memory.
-const LARGE_PAGES_FROM_BYTES: u64 = 64 << 20;
+const LARGE_PAGES_FROM_BYTES: u64 = 32 << 20;
 
 /// What an open table is to the cache; never given twice. Its blocks' keys are made of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -9,7 +9,7 @@
 //!
 //! A frame is a cache line longer than the page that it holds: frames a page apart would have their headers,
 //! which every hit reads, in the same few sets of the processor's caches. For direct I/O, which needs pages,
-//! a copy of a page costs nothing beside the device. A slab's data fits 2 MiB, and asks for one large page where
+//! a copy of a page costs nothing beside the device. A large cache's slab fits 2 MiB, and asks for one large page where
 //! the system has them: a hit then finds the address of a frame without a walk of page tables.
 //!
 //! A slab of *small* frames has the bytes of its frames; in a slab of *large* ones each record points to an

@@ -86,13 +86,16 @@ fn why(verdict: Verdict, is_sure: bool, absent: Saved, held_by_plan: &[Ratio]) -
     let of_plan = held_by_plan.iter().map(|ratio| ratio.mean);
     let (least, most) =
         of_plan.fold((f64::INFINITY, 0.0f64), |(least, most), mean| (least.min(mean), most.max(mean)));
+    let loss = if absent.least < 0.0 {
+        format!(", and lose {} where it has not", percent(-absent.least))
+    } else {
+        String::new()
+    };
     let cause = format!(
-        "Where all keys are absent and the cache has room for first modules, modules save up to {} of the I/Os. A key that is there passes both modules of its \
-         level, which is a read more than of one filter; and with the least memory the cache holds neither, so that two modules are two reads where one \
-         filter is one ({} at worst). Held by a plan, and not by the cache, they save at every point: the state of the art needs {least:.1} to {most:.1} times \
-         the memory.",
-        percent(absent.most),
-        percent(absent.least)
+        "Where all keys are absent and the cache has room for first modules, modules save up to {} of the I/Os{loss}. Where half are there, those \
+         pass both modules of their level, a read more than of one filter, and their data blocks compete for the cache. Held by a plan, and not by \
+         the cache, the state of the art needs {least:.1} to {most:.1} times the memory.",
+        percent(absent.most)
     );
     if is_sure { cause } else { format!("{NOT_SURE} {cause}") }
 }
@@ -156,7 +159,7 @@ mod tests {
         let absent = Saved { mean: 0.1, least: -0.09, most: 0.45 };
         assert_eq!(why(Verdict::Confirmed, true, absent, &held), "");
         let sure = why(Verdict::Partly, true, absent, &held);
-        assert!(sure.contains("up to 45 %") && sure.contains("-9 % at worst"), "{sure}");
+        assert!(sure.contains("up to 45 %") && sure.contains("lose 9 %"), "{sure}");
         assert!(sure.contains("2.2 to 3.2 times"), "{sure}");
         let unsure = why(Verdict::NotHere, false, absent, &held);
         assert!(unsure.starts_with(NOT_SURE) && unsure.ends_with(&sure), "{unsure}");

@@ -54,10 +54,11 @@ use crate::id::TableId;
 use crate::index::FrameSlot;
 use crate::ledger::Ledger;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{IS_EXPLORED, Mutex, MutexGuard, PoisonError};
 
 /// Frames of a slab, at least: so many are memory of their own ([`shamba_env::Pages`]), which goes back to the system.
-const SLAB_FRAMES_MIN: u64 = 8;
+/// A model of all schedules has fewer, for each is a step of its own.
+const SLAB_FRAMES_MIN: u64 = if IS_EXPLORED { 4 } else { 8 };
 /// Blocks of a closed table that are looked at without letting others go on.
 const CLOSED_AT_ONCE: usize = 256;
 /// A slab is about this part of the capacity that a cache begins with: what does not fill a slab is not used, and memory may

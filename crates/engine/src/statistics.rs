@@ -127,6 +127,14 @@ struct Folded {
     restated: Restated,
 }
 
+impl Folded {
+    /// The figures when so much is counted.
+    fn window_at(&self, counted: Counted, now_us: u64) -> Window {
+        let (lookups, found) = counted.since(self.counted);
+        self.window.next(lookups, found, now_us)
+    }
+}
+
 impl TreeStatistics {
     /// Counts a sampled lookup that no memtable answered; true if it is time to fold.
     fn count(&self, found: bool) -> bool {
@@ -152,8 +160,7 @@ impl TreeStatistics {
     /// The figures as of now, and what `also` says while they stay what they are.
     pub fn window_and<T>(&self, now_us: u64, also: impl FnOnce() -> T) -> (Window, T) {
         let folded = lock(&self.folded);
-        let (lookups, found) = self.counted().since(folded.counted);
-        (folded.window.next(lookups, found, now_us), also())
+        (folded.window_at(self.counted(), now_us), also())
     }
 
     /// Goes on from figures of an earlier process.
@@ -172,10 +179,9 @@ impl TreeStatistics {
 
     fn fold_into(&self, folded: &mut Folded, version: &Version, now_us: u64) {
         let counted = self.counted();
-        let (lookups, found) = counted.since(folded.counted);
-        folded.window = folded.window.next(lookups, found, now_us);
+        let fading = rates::fading(counted.since(folded.counted).0);
+        folded.window = folded.window_at(counted, now_us);
         folded.counted = counted;
-        let fading = rates::fading(lookups);
         for (_, _, table) in version.tables() {
             table.meta.statistics.fold(fading, 1.0);
         }
@@ -189,8 +195,7 @@ impl TreeStatistics {
         if lookups < shift::LEAST_SAMPLES {
             return None;
         }
-        let (unfolded, unfolded_found) = counted.since(folded.counted);
-        let window = folded.window.next(unfolded, unfolded_found, now_us);
+        let window = folded.window_at(counted, now_us);
         let seen = |weight| Shift::seen(window, (lookups, found), weight);
         let Some(shift) = seen(folded.restated.weight(now_us)) else {
             if seen(1.0).is_some() {

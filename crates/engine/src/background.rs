@@ -310,6 +310,9 @@ impl Core {
             let mut state = lock(&self.background.state);
             let picked = self.next_merge(&state);
             state.merging = picked.is_some();
+            if picked.is_none() {
+                state.merge_error = None; // What failed is not wanted any more.
+            }
             state.was_refit = picked.as_ref().is_some_and(|next| matches!(next.asked, Some(Asked::Refit(_))));
             picked
         };

@@ -236,7 +236,7 @@ pub(crate) struct BackgroundState {
     pub shutdown: bool,
     /// The last flush failed with this; cleared by the next success.
     pub flush_error: Option<Error>,
-    /// The last merge failed with this; cleared by the next success.
+    /// The last merge failed with this; cleared by the next success, and when there is nothing to merge.
     pub merge_error: Option<Error>,
     /// Failures in a row, for the back-off.
     pub failures: u32,

@@ -22,8 +22,11 @@ use crate::victim::script::{Ask, Mix, Script};
 /// Size of the disk.
 const DISK_BYTES: u64 = 8 << 20;
 
-/// Writes must resume by themselves this soon after space has come back: the longest back-off, twice.
-const RESUMES_WITHIN: Duration = Duration::from_secs(5);
+/// Between two tries of a write when space has come back.
+const TRY_EVERY: Duration = Duration::from_millis(20);
+/// So many tries fail at most until writes have resumed by themselves: the longest back-off, twice. Counted and not timed:
+/// while the machine stands still nobody tries.
+const TRIES_MOST: u32 = 250;
 
 /// A small disk. It goes with this value.
 #[derive(Debug)]
@@ -146,6 +149,8 @@ impl Talk {
 struct Puts {
     sent: Vec<Sent>,
     value_bytes: usize,
+    /// What the last refused one was told.
+    refusal: String,
 }
 
 impl Puts {
@@ -159,6 +164,9 @@ impl Puts {
         let is_done = reply == "ok";
         if !is_done && !reply.starts_with("err NoSpace ") {
             return Err(format!("put {key} gave {reply:?}"));
+        }
+        if !is_done {
+            self.refusal = reply;
         }
         let outcome = if is_done { Outcome::Acked } else { Outcome::Unknown };
         let change = Change::Put { space: 0, key: key.into_bytes(), value: value.into_bytes() };
@@ -222,7 +230,7 @@ fn full_once(
     let _ = fs::remove_file(disk.path("ballast"));
     let victim = Victim { binary: binary.to_path_buf(), db: db.clone(), through: Vec::new() };
     let mut talk = Talk::begin(&victim, way)?;
-    let mut puts = Puts { sent: Vec::new(), value_bytes: 300 };
+    let mut puts = Puts { sent: Vec::new(), value_bytes: 300, refusal: String::new() };
     for _ in 0..200 * (round + 1) {
         puts.put(&mut talk)?;
     }
@@ -247,17 +255,20 @@ fn full_once(
         disk.relieve()?;
         let relieved = Instant::now();
         // The first writes may go on before the flush that waits to be tried again, and the next fail for it.
-        let mut in_a_row = 0;
+        let (mut in_a_row, mut failed) = (0, 0);
         while in_a_row < 300 {
             if puts.put(&mut talk)? {
                 in_a_row += 1;
                 continue;
             }
             in_a_row = 0;
-            if relieved.elapsed() > RESUMES_WITHIN {
-                return Err(format!("there is space for {RESUMES_WITHIN:?} and writes still fail"));
+            failed += 1;
+            if failed > TRIES_MOST {
+                let (waited, told) = (relieved.elapsed(), &puts.refusal);
+                let state = state_of(&db);
+                return Err(format!("there is space for {waited:?} and writes still fail: {told}; {state}"));
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(TRY_EVERY);
         }
         tally.raise("max ms until writes resumed", relieved.elapsed().as_millis() as u64);
         tally.add("reads after writes resumed", puts.read(&mut talk, 53)?);
@@ -281,6 +292,18 @@ fn full_once(
     tally.add("commits acknowledged", acked as u64);
     tally.add("rounds on a full disk", 1);
     fs::remove_dir_all(&db).map_err(|error| format!("{}: {error}", db.display()))
+}
+
+/// Files and last events of a database that does not get on, for whoever reads of it.
+fn state_of(db: &Path) -> String {
+    let files = fs::read_dir(db).into_iter().flatten().flatten().map(|file| {
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        format!("{} {bytes}", file.file_name().to_string_lossy())
+    });
+    let events = fs::read_to_string(db.join("LOG")).unwrap_or_default();
+    let first = events.lines().count().saturating_sub(40);
+    let events: Vec<&str> = events.lines().skip(first).collect();
+    format!("files: {}; last events:\n{}", files.collect::<Vec<_>>().join(", "), events.join("\n"))
 }
 
 /// A tree of many more tables than the process may have files open.

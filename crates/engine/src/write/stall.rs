@@ -31,6 +31,30 @@ pub(crate) struct Limits {
     pub inbox_hard_runs: u32,
 }
 
+/// What a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Flush,
+    Merge,
+}
+
+impl Wait {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Flush => "sealed memtables wait for their flush",
+            Self::Merge => "level 0 is full",
+        }
+    }
+
+    /// Why it takes so long, if that is known: a merge that failed is no reason to refuse a write that waits for a flush.
+    fn failure(self, state: &BackgroundState) -> Option<&Error> {
+        match self {
+            Self::Flush => state.flush_error.as_ref(),
+            Self::Merge => state.merge_error.as_ref(),
+        }
+    }
+}
+
 /// What a writer should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
@@ -39,7 +63,7 @@ pub(crate) enum Pressure {
     /// Take so much more time for each byte.
     Slow { ns_per_byte: u16 },
     /// Wait until something is done.
-    Stop { reason: &'static str },
+    Stop(Wait),
 }
 
 /// What a byte costs half-way between the soft and the hard limit: a write of 100 bytes then takes 2 us more.
@@ -53,10 +77,10 @@ const SLEEP_US_MAX: u64 = 100_000;
 /// nothing beyond all bounds, so that writers come to be as slow as merges are instead of hitting a wall.
 pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.immutables >= limits.immutables {
-        return Pressure::Stop { reason: "sealed memtables wait for their flush" };
+        return Pressure::Stop(Wait::Flush);
     }
     if backlog.inbox_runs >= limits.inbox_hard_runs {
-        return Pressure::Stop { reason: "level 0 is full" };
+        return Pressure::Stop(Wait::Merge);
     }
     if backlog.inbox_runs <= limits.inbox_soft_runs {
         return Pressure::None;
@@ -110,10 +134,10 @@ impl Core {
                 self.slow_down(u64::from(ns_per_byte), bytes, deadline_ms);
                 return Ok(());
             }
-            Pressure::Stop { reason } => {
+            Pressure::Stop(wait) => {
                 drop(state); // A listener may ask for statistics, which take this lock.
                 WorkCounters::add(&self.work.stalls, 1);
-                self.events.emit(&Event::StallBegin { reason: reason.into() });
+                self.events.emit(&Event::StallBegin { reason: wait.reason().into() });
                 state = lock(&self.background.state);
             }
         }
@@ -129,10 +153,10 @@ impl Core {
             if let Err(error) = self.check_writable() {
                 break Err(error);
             }
-            let Pressure::Stop { reason } = pressure(self.backlog(&state), self.limits()) else {
+            let Pressure::Stop(wait) = pressure(self.backlog(&state), self.limits()) else {
                 break Ok(());
             };
-            let failed = state.flush_error.clone().or_else(|| state.merge_error.clone());
+            let (reason, failed) = (wait.reason(), wait.failure(&state).cloned());
             let now_us = self.env.clock.now_us();
             let over = deadline_us.is_some_and(|deadline_us| now_us >= deadline_us);
             match failed {
@@ -197,11 +221,18 @@ mod tests {
             assert!(ns_per_byte > last);
             last = ns_per_byte;
         }
-        assert!(matches!(at(0, 8), Pressure::Stop { .. }));
-        assert!(matches!(at(2, 0), Pressure::Stop { .. }));
+        assert_eq!(at(0, 8), Pressure::Stop(Wait::Merge));
+        assert_eq!(at(2, 0), Pressure::Stop(Wait::Flush));
         let wide = Limits { inbox_soft_runs: 1, inbox_hard_runs: u32::MAX, ..LIMITS };
         let at = |inbox_runs| pressure(Backlog { immutables: 0, inbox_runs }, wide);
         assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });
         assert_eq!(at(u32::MAX - 1), Pressure::Slow { ns_per_byte: u16::MAX });
+    }
+    #[test]
+    fn a_write_is_refused_for_the_work_it_waits_for_alone() {
+        let merge_error = Some(Error::new(ErrorKind::NoSpace, "a merge found no space"));
+        let state = BackgroundState { merge_error, ..BackgroundState::default() };
+        assert!(Wait::Flush.failure(&state).is_none());
+        assert!(Wait::Merge.failure(&state).is_some());
     }
 }

@@ -79,7 +79,14 @@ impl Rule {
         allocation: Allocation::Monkey,
         budget: Budget::BitsPerKey(10.0),
         layout: FilterLayout::Blocked,
-        window: Window { lookups: 0.0, found: 0.0, lookups_per_second: 0.0, as_of_us: 0 },
+        window: Window {
+            lookups: 0.0,
+            found: 0.0,
+            lookups_per_second: 0.0,
+            seeks: 0.0,
+            seeks_per_second: 0.0,
+            as_of_us: 0,
+        },
     };
 }
 

@@ -149,6 +149,10 @@ impl ViewSource for KeyspaceCore {
         self.check_usable()?;
         Ok(self.load_full())
     }
+
+    fn note_seek(&self) {
+        self.statistics.count_seek();
+    }
 }
 
 /// Memtables that were sealed together, with the log that holds their entries.

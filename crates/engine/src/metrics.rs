@@ -7,7 +7,7 @@
 
 mod lookups;
 
-pub(crate) use self::lookups::{LookupCounters, LookupCounts};
+pub(crate) use self::lookups::{Countdown, LookupCounters, LookupCounts};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

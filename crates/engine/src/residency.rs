@@ -496,7 +496,11 @@ impl Core {
         let keyspaces = self.keyspaces.load();
         let views: Vec<(Arc<View>, Window)> = keyspaces
             .values()
-            .map(|keyspace| (keyspace.load_full(), keyspace.statistics.window(now_us)))
+            .map(|keyspace| {
+                let view = keyspace.load_full();
+                keyspace.statistics.fold_in_time(&view.version, now_us);
+                (view, keyspace.statistics.window(now_us))
+            })
             .collect();
         Survey::of(&views, (survey::Prices::of(self), self.settings.module_skipping), known)
     }

@@ -5,6 +5,9 @@
 //! lives as long as the file and is shared by every version that has it. What a lookup that is not sampled pays is the
 //! countdown.
 //!
+//! Seeks are sampled as rarely, by each scan's own countdown: every table that one comes to counts it. No filter is asked then, but an
+//! index is.
+//!
 //! Old figures fade by the number of sampled lookups of the keyspace, not by time ([`rates`]): a quiet night tells nothing
 //! about the next day. When lookups end otherwise than all before them, figures are restated ([`shift`]; by the memory worker, so not
 //! where there is none). How many lookups come in a second is reckoned apart, by time; the rate of a table is the product.
@@ -37,6 +40,7 @@ use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use crate::view::RunPlan;
 
 use self::inherit::{Input, inherited, share_left, stretches};
+use self::rates::{Fading, Samples};
 use self::shift::{Restated, Shift};
 
 pub(crate) use self::rates::{Probes, Window};
@@ -44,6 +48,8 @@ pub(crate) use self::rates::{Probes, Window};
 /// Sampled lookups after which old figures fade a step: often enough that the steps are small, seldom enough that
 /// walking all tables costs nothing that could be measured.
 const FOLD_EVERY: u64 = 1 << 12;
+/// Whoever reckons with what comes in a second has it done after so long, however few lookups and seeks there were.
+const FOLD_AFTER_US: u64 = 1_000_000;
 
 /// What sampled lookups saw at one table.
 #[derive(Debug, Default)]
@@ -52,6 +58,7 @@ pub struct TableStatistics {
     empty: AtomicU64,
     found: AtomicU64,
     false_positives: AtomicU64,
+    seeks: AtomicU64,
     /// Decayed, up to the last fold.
     folded: Mutex<Probes>,
 }
@@ -61,20 +68,26 @@ impl TableStatistics {
     pub(crate) fn probes(&self) -> Probes {
         let folded = lock(&self.folded);
         let fresh = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        *folded + Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives))
+        let lookups = Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives));
+        *folded + lookups.with_seeks(fresh(&self.seeks))
+    }
+
+    /// Counts a sampled seek.
+    pub(crate) fn note_seek(&self) {
+        add_one(&self.seeks);
     }
 
     /// Lets everything before the last fold fade, and all of it to `share` of what it is.
-    fn fold(&self, fading: f64, share: f64) {
+    fn fold(&self, fading: Fading, share: f64) {
         let mut folded = lock(&self.folded);
         let fresh = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed) as f64;
-        let fresh = Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives));
-        *folded = (folded.scaled(fading) + fresh).scaled(share);
+        let lookups = Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives));
+        *folded = (folded.faded(fading) + lookups.with_seeks(fresh(&self.seeks))).scaled(share);
     }
 
     /// Keeps this share of the figures: the rest went to another table.
     pub(crate) fn keep(&self, share: f64) {
-        self.fold(1.0, share);
+        self.fold(Fading::NONE, share);
     }
 
     /// Puts others in the place of the figures up to the last fold.
@@ -96,6 +109,8 @@ pub(crate) struct TreeStatistics {
     lookups: AtomicU64,
     /// Those of them that a table answered.
     found: AtomicU64,
+    /// Sampled seeks of this process.
+    seeks: AtomicU64,
     folded: Mutex<Folded>,
 }
 
@@ -104,13 +119,18 @@ pub(crate) struct TreeStatistics {
 struct Counted {
     lookups: u64,
     found: u64,
+    seeks: u64,
 }
 
 impl Counted {
-    /// Lookups, and those that found something, since `earlier`.
-    fn since(self, earlier: Self) -> (f64, f64) {
+    /// What came since `earlier`.
+    fn since(self, earlier: Self) -> Samples {
         let since = |now: u64, earlier: u64| now.saturating_sub(earlier) as f64;
-        (since(self.lookups, earlier.lookups), since(self.found, earlier.found))
+        Samples {
+            lookups: since(self.lookups, earlier.lookups),
+            found: since(self.found, earlier.found),
+            seeks: since(self.seeks, earlier.seeks),
+        }
     }
 }
 
@@ -130,8 +150,7 @@ struct Folded {
 impl Folded {
     /// The figures when so much is counted.
     fn window_at(&self, counted: Counted, now_us: u64) -> Window {
-        let (lookups, found) = counted.since(self.counted);
-        self.window.next(lookups, found, now_us)
+        self.window.next(counted.since(self.counted), now_us)
     }
 }
 
@@ -142,6 +161,19 @@ impl TreeStatistics {
         (self.lookups.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FOLD_EVERY)
     }
 
+    /// Counts a sampled seek.
+    pub fn count_seek(&self) {
+        add_one(&self.seeks);
+    }
+
+    /// Lets old figures fade if that was last done a while ago: what comes in a second is of all the time since.
+    pub fn fold_in_time(&self, version: &Version, now_us: u64) {
+        let folded_us = lock(&self.folded).window.as_of_us;
+        if now_us.saturating_sub(folded_us) >= FOLD_AFTER_US {
+            self.fold(version, now_us);
+        }
+    }
+
     /// How many lookups were sampled since the open that no memtable answered.
     pub fn sampled(&self) -> u64 {
         self.lookups.load(Ordering::Relaxed)
@@ -149,7 +181,8 @@ impl TreeStatistics {
 
     fn counted(&self) -> Counted {
         let found = self.found.load(Ordering::Relaxed);
-        Counted { lookups: self.lookups.load(Ordering::Relaxed), found }
+        let seeks = self.seeks.load(Ordering::Relaxed);
+        Counted { lookups: self.lookups.load(Ordering::Relaxed), found, seeks }
     }
 
     /// The figures as of now.
@@ -179,7 +212,7 @@ impl TreeStatistics {
 
     fn fold_into(&self, folded: &mut Folded, version: &Version, now_us: u64) {
         let counted = self.counted();
-        let fading = rates::fading(counted.since(folded.counted).0);
+        let fading = Fading::after(counted.since(folded.counted));
         folded.window = folded.window_at(counted, now_us);
         folded.counted = counted;
         for (_, _, table) in version.tables() {
@@ -191,7 +224,7 @@ impl TreeStatistics {
     pub fn look_for_shift(&self, now_us: u64) -> Option<Shift> {
         let mut folded = lock(&self.folded);
         let counted = self.counted();
-        let (lookups, found) = counted.since(folded.looked);
+        let Samples { lookups, found, .. } = counted.since(folded.looked);
         if lookups < shift::LEAST_SAMPLES {
             return None;
         }

@@ -188,4 +188,7 @@ pub(crate) trait ViewSource: Send + Sync {
     /// # Errors
     /// `Closed` after the database was closed; `Invalid` when the keyspace was dropped.
     fn view(&self) -> Result<Arc<View>>;
+
+    /// A seek was sampled.
+    fn note_seek(&self) {}
 }

@@ -2,10 +2,10 @@
 //!
 //! A search of a file costs more where its index partition has to be read first, so a filter module saves more there;
 //! and a file whose filter says no to nearly everything is searched seldom, so its index is worth less. With `w` empty
-//! and `v` other probes a second, modules 1 to d in memory and the share x of the index:
+//! and `v` other probes a second, `s` searches that ask no filter (seeks), modules 1 to d in memory and the share x of the index:
 //!
 //! ```text
-//! searches a second             S = v + w * f_1 ... f_d
+//! searches a second             S = s + v + w * f_1 ... f_d
 //! what they cost a second       S * (data_ns + (1 - x) * index_ns)
 //! the next module saves         w * f_1 ... f_d * (1 - f_{d+1}) * (data_ns + (1 - x) * index_ns)
 //! the rest of the index saves   (1 - x) * S * index_ns
@@ -15,7 +15,7 @@
 //! r >= d fetched, the file costs
 //!
 //! ```text
-//! sum over j from d to r - 1 of (v + w * f_1 ... f_j) * fetch_ns + (v + w * f_1 ... f_r) * (data_ns + (1 - x) * index_ns)
+//! sum over j from d to r - 1 of (v + w * f_1 ... f_j) * fetch_ns + (s + v + w * f_1 ... f_r) * (data_ns + (1 - x) * index_ns)
 //! ```
 //!
 //! and r is what makes that least, but never less than the modules that may not be passed over (`Skipping::None`, `Partial`).
@@ -53,6 +53,8 @@ pub struct FileIndex {
 pub struct FileMemory {
     /// The probes that reach the file.
     pub probes: FileProbes,
+    /// Searches that ask no filter: those of seeks.
+    pub seeks_per_second: f64,
     /// What a search costs once the index is in memory.
     pub data_ns: f64,
     /// What it costs more if its index partition is not.
@@ -93,7 +95,7 @@ pub struct JointPlan {
     pub fetched: Vec<usize>,
     /// The bytes of all of them.
     pub bytes: u64,
-    /// What lookups cost with them, in nanoseconds per second: searches and probes.
+    /// What lookups and seeks cost with them, in nanoseconds per second: searches and probes.
     pub cost_ns_per_second: f64,
     /// What the next bytes would save, in nanoseconds per second per byte: the price of memory here (margin included). 0
     /// when nothing is left out that saves anything.
@@ -263,11 +265,13 @@ struct Rates {
     /// With the first 0, 1, 2 ... modules: empty probes that pass them.
     empty: Vec<f64>,
     found: f64,
+    seeks: f64,
 }
 
 impl Rates {
     fn of(file: &FileMemory) -> Result<Self, String> {
         file.probes.validate()?;
+        input::not_negative("seeks per second", file.seeks_per_second)?;
         input::not_negative("the cost of a search", file.data_ns)?;
         input::not_negative("the cost of an index read", file.index_ns)?;
         input::not_negative("the cost of fetching a module", file.fetch_ns)?;
@@ -286,12 +290,17 @@ impl Rates {
         if partitions > 0 && bytes < u64::from(partitions) {
             return Err(format!("an index of {bytes} bytes in {partitions} partitions"));
         }
-        Ok(Self { empty, found: file.probes.found_per_second })
+        Ok(Self { empty, found: file.probes.found_per_second, seeks: file.seeks_per_second })
     }
 
     /// Probes that pass the first modules.
     fn reaching(&self, modules: usize) -> f64 {
         self.found + self.empty[modules]
+    }
+
+    /// Searches with the first modules asked.
+    fn searches(&self, modules: usize) -> f64 {
+        self.seeks + self.reaching(modules)
     }
 
     /// What the file costs with its first `modules` in memory and this share of its index, fetching included and probes not.
@@ -300,7 +309,7 @@ impl Rates {
         let (mut fetching, mut least) = (0.0, f64::INFINITY);
         for end in modules..=file.modules.len() {
             if end >= file.asked_modules.min(file.modules.len()) {
-                least = least.min(fetching + self.reaching(end) * search_ns);
+                least = least.min(fetching + self.searches(end) * search_ns);
             }
             if end < file.modules.len() {
                 fetching += self.reaching(end) * file.fetch_ns;
@@ -328,7 +337,7 @@ impl Rates {
             cost += reaching * (asked * probe_ns + (asked - held) * file.fetch_ns);
             empty *= 1.0 - asked * (1.0 - module.fpr);
         }
-        cost + (empty + self.found) * search_ns
+        cost + (empty + self.found + self.seeks) * search_ns
     }
 
     /// The least that the file costs with these slices and this share of its index, and how many modules are fetched then.

@@ -55,6 +55,41 @@ const OFTEN: usize = 5;
 const LEAST_DISTANCE: u64 = 33;
 const DISTANCES: u64 = 63;
 
+/// From 33 to 95, 64 on average.
+fn distance(state: &mut u64) -> u64 {
+    // SplitMix64.
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    LEAST_DISTANCE + (((mixed >> 32) * DISTANCES) >> 32)
+}
+
+/// A countdown of its own to what is sampled next, for whoever counts alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Countdown {
+    left: u64,
+    random: u64,
+}
+
+impl Countdown {
+    /// From the seed follows what is sampled.
+    pub fn new(seed: u64) -> Self {
+        let mut random = seed;
+        Self { left: distance(&mut random), random }
+    }
+
+    /// Whether the next one is sampled.
+    #[inline]
+    pub fn is_sampled(&mut self) -> bool {
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = distance(&mut self.random);
+            return true;
+        }
+        false
+    }
+}
+
 impl LookupCounts {
     /// What a search of a table cost.
     pub fn add_reads(&mut self, io: &ReadCounters) {
@@ -114,12 +149,10 @@ impl Shard {
 
     /// From 33 to 95, 64 on average.
     fn next_distance(&self) -> u64 {
-        // SplitMix64.
-        let state = self.random.load(Ordering::Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut state = self.random.load(Ordering::Relaxed);
+        let distance = distance(&mut state);
         self.random.store(state, Ordering::Relaxed);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        LEAST_DISTANCE + (((mixed >> 32) * DISTANCES) >> 32)
+        distance
     }
 
     /// Adds one lookup's figures. Only the owner calls this, so nothing is lost between load and store.
@@ -282,6 +315,19 @@ mod tests {
                 assert!(counters.shards().len() <= 4, "shards of threads that ended are used again");
             }
         }
+    }
+
+    #[test]
+    fn a_countdown_samples_one_in_64() {
+        let sampled = |seed| {
+            let mut countdown = Countdown::new(seed);
+            (0..64_000).filter(|_| countdown.is_sampled()).collect::<Vec<_>>()
+        };
+        let seen = sampled(1);
+        assert!((950..1050).contains(&seen.len()), "{}", seen.len());
+        assert!(seen.windows(2).all(|pair| (33..=95).contains(&(pair[1] - pair[0]))));
+        assert_eq!(seen, sampled(1));
+        assert_ne!(seen, sampled(2));
     }
 
     #[test]

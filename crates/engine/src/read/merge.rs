@@ -103,6 +103,11 @@ impl MergeIter {
         Ok(())
     }
 
+    /// The sources, by their numbers as given.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.children.iter().map(|child| &child.iter)
+    }
+
     /// Lets `each` change the sources, by their numbers as given. Afterwards the merge stands nowhere, until it is
     /// sought.
     pub fn restart(&mut self, mut each: impl FnMut(usize, &mut Source)) {

@@ -282,6 +282,7 @@ impl ReadAt<'_> {
             registry: Arc::clone(&self.core.iterators),
             seq,
             walk: self.options.walk(self.core.settings.memory_budget_bytes),
+            samples: self.core.settings.statistics,
             notes: if self.core.recorder.is_on() { self.core.scan_notes(self.keyspace) } else { None },
         }
     }

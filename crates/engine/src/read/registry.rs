@@ -18,6 +18,7 @@ use shamba_table::{Charge, Ledger, LedgerPart};
 use super::batch::Batch;
 use super::slot;
 use super::visible::VisibleIter;
+use crate::metrics::Countdown;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::view::View;
 
@@ -49,6 +50,8 @@ pub(crate) struct IterRegistry {
     /// What room was made for.
     room_bytes: AtomicU64,
     make_room: OnceLock<MakeRoom>,
+    /// How many slots there have been.
+    slots_made: AtomicU64,
     /// Where the next relief begins: no iterator is always the first to lose its view.
     next_relieved: AtomicUsize,
 }
@@ -81,6 +84,8 @@ pub(super) struct Spare {
     pub(super) found: Batch,
     /// Memory of `found`.
     pub(super) charge: Charge,
+    /// To the next seek that is sampled. It goes from scan to scan: most are too short for one of their own.
+    pub(super) countdown: Countdown,
 }
 
 /// Where a scan keeps what can be taken from it.
@@ -116,6 +121,7 @@ impl IterRegistry {
             live_bytes: Arc::default(),
             room_bytes: AtomicU64::new(0),
             make_room: OnceLock::new(),
+            slots_made: AtomicU64::new(0),
             next_relieved: AtomicUsize::new(0),
         })
     }
@@ -235,7 +241,8 @@ impl IterRegistry {
             shard.sweep_at = 2 * shard.slots.len();
         }
         shard.slots.push(Arc::downgrade(&slot));
-        Spare { slot, found: Batch::default(), charge: self.charge() }
+        let countdown = Countdown::new(self.slots_made.fetch_add(1, Ordering::Relaxed));
+        Spare { slot, found: Batch::default(), charge: self.charge(), countdown }
     }
 
     /// Takes back what a scan has no more use for.

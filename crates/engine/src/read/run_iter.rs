@@ -85,6 +85,15 @@ impl<L: TableList> RunIter<L> {
         }
     }
 
+    /// Counts the seek that has brought the walk to the table that it is in.
+    pub fn note_seek(&self) {
+        let Some(open) = &self.open else { return };
+        if let Some(table) = self.tables.tables().get(open.index) {
+            table.meta.statistics.note_seek();
+            open.iter.note_index_search();
+        }
+    }
+
     /// Table `index`, opened unless it is the one at hand.
     fn enter(&mut self, index: usize) -> Result<&mut Open> {
         if self.open.as_ref().is_none_or(|open| open.index != index) {

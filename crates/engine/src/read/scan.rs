@@ -29,6 +29,7 @@ use super::batch::Batch;
 use super::registry::{IterRegistry, Live, Slot, Spare, Walked};
 use super::visible::VisibleIter;
 use crate::error::Result;
+use crate::metrics::Countdown;
 use crate::planted::{Defect, is_planted};
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
@@ -58,6 +59,8 @@ pub(crate) struct ScanSource {
     pub seq: Arc<SnapshotGuard>,
     /// How tables are walked.
     pub walk: Walk,
+    /// Whether some of its seeks are sampled.
+    pub samples: bool,
     /// Where what it does is noted, if a trace is recorded.
     pub notes: Option<Arc<ScanNotes>>,
 }
@@ -80,6 +83,8 @@ pub(crate) struct Scan {
     /// Whether the iterator in the slot, if there is one, is this scan's, and not left by another.
     begun: bool,
     walked: Walked,
+    /// To the next seek that is sampled.
+    countdown: Countdown,
     note: Option<ScanNote>,
 }
 
@@ -114,7 +119,7 @@ enum Move<'k> {
 impl Scan {
     /// A scan of `range` that stands nowhere and holds nothing yet.
     pub fn new(source: ScanSource, range: KeyRange) -> Self {
-        let Spare { slot, found, charge } = source.registry.take();
+        let Spare { slot, found, charge, countdown } = source.registry.take();
         let note = source.notes.as_ref().map(ScanNote::new);
         Self {
             source,
@@ -128,6 +133,7 @@ impl Scan {
             wanted: 1,
             begun: false,
             walked: Walked::default(),
+            countdown,
             note,
         }
     }
@@ -301,6 +307,8 @@ impl Scan {
                 }
                 self.begun = true;
                 let out = &mut self.found;
+                // Not of a scan that goes on elsewhere: its index was read before.
+                let is_sampled = !on && self.source.samples && self.countdown.is_sampled();
                 let moved = match step {
                     Move::Seek(key) => iter.seek(key, out),
                     Move::SeekForPrev(key) => iter.seek_for_prev(key, out),
@@ -309,6 +317,10 @@ impl Scan {
                     Move::On if direction == Direction::Forward => iter.seek_after(&key, out),
                     Move::On => iter.seek_before(&key, out),
                 };
+                if is_sampled {
+                    iter.note_seek();
+                    self.source.views.note_seek();
+                }
                 outcome(moved, &self.found)
             }
         };
@@ -330,7 +342,8 @@ impl Drop for Scan {
         let registry = &self.source.registry;
         let charge = std::mem::replace(&mut self.charge, registry.charge());
         let found = std::mem::take(&mut self.found);
-        registry.leave(Spare { slot: Arc::clone(&self.slot), found, charge }, self.walked);
+        let countdown = self.countdown;
+        registry.leave(Spare { slot: Arc::clone(&self.slot), found, charge, countdown }, self.walked);
     }
 }
 

@@ -325,7 +325,14 @@ impl Store {
 
     pub fn scan_source(self: &Arc<Self>, seq: Arc<SnapshotGuard>) -> ScanSource {
         let views = Arc::clone(self) as Arc<dyn ViewSource>;
-        ScanSource { views, registry: Arc::clone(&self.registry), seq, walk: WALK, notes: None }
+        ScanSource {
+            views,
+            registry: Arc::clone(&self.registry),
+            seq,
+            walk: WALK,
+            samples: true,
+            notes: None,
+        }
     }
 
     fn id(&self) -> u64 {

@@ -113,6 +113,15 @@ impl VisibleIter {
         size_of::<Self>() + self.merge.memory_bytes()
     }
 
+    /// Counts the seek that has brought the iterator where it stands at the tables that it came to.
+    pub fn note_seek(&self) {
+        for source in self.merge.sources() {
+            if let Source::Run(run) = source {
+                run.note_seek();
+            }
+        }
+    }
+
     /// The view that the iterator keeps alive.
     pub fn view(&self) -> &Arc<View> {
         &self.view

@@ -1,6 +1,6 @@
 //! What there is to hold in memory, and what each piece of it saves.
 //!
-//! Every table of every keyspace, once: the probes that reach it, what a search of it costs, its filter's modules with
+//! Every table of every keyspace, once: the probes and seeks that reach it, what a search of it costs, its filter's modules with
 //! their measured false-positive rates, and its index.
 //!
 //! Not here: the plan that is made of it ([`shamba_model::joint`]); carrying it out ([`super`]).
@@ -43,6 +43,8 @@ const KEEP_SEARCHES: u32 = 4;
 const SEARCHES_KEPT: u64 = 32;
 /// As many sampled lookups as this count for as much as what is believed without any.
 const PRIOR_LOOKUPS: f64 = 256.0;
+/// The same of seeks.
+const PRIOR_SEEKS: f64 = 256.0;
 
 /// What things cost now.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +139,9 @@ impl Survey {
                     let modules = known_before
                         .get(&reader.id())
                         .map_or_else(|| modules_of(reader, table.meta.entries).into(), Arc::clone);
-                    survey.files.push(file_memory(reader, &modules, probes, (prices, skipping)));
+                    let seeks_per_second = seeks_per_second(measured, *window, part_of(run_entries));
+                    let reads = (probes, seeks_per_second);
+                    survey.files.push(file_memory(reader, &modules, reads, (prices, skipping)));
                     known.insert(reader.id(), modules);
                     survey.readers.push(Arc::clone(reader));
                 }
@@ -165,12 +169,13 @@ impl Survey {
         self.reads_per_lookup(&plan.slices, &plan.partitions, &plan.fetched)
     }
 
-    /// The same files, a read being what costs.
+    /// The same files, a read of a lookup being what costs.
     fn counting_reads(&self) -> Vec<FileMemory> {
         let counting = |file: &FileMemory| FileMemory {
             data_ns: self.prices.read_share,
             index_ns: 1.0,
             fetch_ns: self.prices.read_share,
+            seeks_per_second: 0.0,
             ..file.clone()
         };
         self.files.iter().map(counting).collect()
@@ -203,6 +208,12 @@ fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FilePr
     }
 }
 
+/// The seeks that come to a table in a second: as sampled, and as many again as [`PRIOR_SEEKS`] would be that come to all
+/// keys alike. Each comes to every run; the table has the share `of_run` of its run's entries.
+fn seeks_per_second(measured: Probes, window: Window, of_run: f64) -> f64 {
+    (measured.seeks + PRIOR_SEEKS * of_run) / (window.seeks + PRIOR_SEEKS) * window.seeks_per_second
+}
+
 /// The modules of a table's filter.
 fn modules_of(reader: &TableReader, entries: u64) -> Vec<Module> {
     let bytes = reader.filter_module_bytes();
@@ -213,13 +224,14 @@ fn modules_of(reader: &TableReader, entries: u64) -> Vec<Module> {
 fn file_memory(
     reader: &TableReader,
     modules: &[Module],
-    probes: FileProbes,
+    (probes, seeks_per_second): (FileProbes, f64),
     (prices, skipping): (Prices, Skipping),
 ) -> FileMemory {
     let held = held_slices_of(reader);
     let held_modules = held.iter().zip(modules).take_while(|(held, module)| **held == module.slices).count();
     FileMemory {
         probes,
+        seeks_per_second,
         data_ns: prices.data_ns,
         index_ns: prices.index_ns,
         modules: modules.to_vec(),
@@ -373,6 +385,7 @@ mod tests {
         let module = Module { bytes: 1000, slices: 1, fpr: 0.1 };
         FileMemory {
             probes: FileProbes { empty_per_second, found_per_second: 1.0 },
+            seeks_per_second: 0.0,
             data_ns: 500.0,
             index_ns: 500.0,
             modules: vec![module; 3],
@@ -402,13 +415,21 @@ mod tests {
         assert!((unknown.found_per_second - 0.025).abs() < 1e-12, "{unknown:?}");
         assert!(unknown.empty_per_second > unknown.found_per_second && unknown.empty_per_second < 0.1);
         // A million samples, all of them in vain, a quarter of them here, 1,000 lookups a second.
-        let window = Window { lookups: 1e6, found: 0.0, lookups_per_second: 1000.0, as_of_us: 1 };
+        let window = Window { lookups: 1e6, lookups_per_second: 1000.0, as_of_us: 1, ..Window::default() };
         let known = probes(Probes::new(250_000.0, 0.0, 2_000.0), window, 0.1, 0.05);
         assert!((known.empty_per_second / 250.0 - 1.0).abs() < 1e-3, "{known:?}");
         assert_eq!(known.found_per_second, 0.0);
         // No samples came here at all: next to nothing, but not nothing.
         let quiet = probes(Probes::ZERO, window, 0.1, 0.05);
         assert!(quiet.empty_per_second > 0.0 && quiet.empty_per_second < 0.1, "{quiet:?}");
+        // Seeks: none at all are none here; a million sampled ones, half of them here, are half of what comes.
+        assert_eq!(seeks_per_second(Probes::ZERO, window, 0.1), 0.0);
+        let window = Window { seeks: 1e6, seeks_per_second: 1000.0, ..window };
+        let seeks = seeks_per_second(Probes::ZERO.with_seeks(500_000.0), window, 0.1);
+        assert!((seeks / 500.0 - 1.0).abs() < 1e-3, "{seeks}");
+        // Few say little: they are believed to come to all keys alike.
+        let seeks = seeks_per_second(Probes::ZERO, Window { seeks: 1.0, ..window }, 0.1);
+        assert!((seeks / 100.0 - 1.0).abs() < 0.01, "{seeks}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
+use shamba_env::{Clock, Effect, Env, FaultFs, FaultRule, ManualClock, MemFs, OpKind, Vfs};
 use shamba_table::{Charge, LedgerPart, TableReader};
 
 use crate::{Builder, Db, Event, EventListener};
@@ -189,4 +189,45 @@ fn filters_come_back_as_soon_as_lookups_turn() {
     worker.look(core, now_us + super::survey::WINDOW_US * 17 / 16);
     worker.look(core, now_us + super::survey::WINDOW_US * 21 / 16);
     assert!(absent() < absent_before, "not only when the window is over");
+}
+
+#[test]
+fn index_partitions_come_back_when_seeks_come_and_go_when_lookups_of_absent_keys_do() {
+    const KEYS: u32 = 12_000;
+    let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    let clock = Arc::new(ManualClock::new());
+    let env =
+        Env { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
+    let builder = || {
+        let builder = Db::builder("/db").env(env.clone()).auto_compaction(false).info_log(false);
+        builder.write_buffer(8 << 20).bits_per_key(5.0)
+    };
+    let db = builder().open().expect("open");
+    (0..KEYS).for_each(|number| db.put(key(number), [1; 100]).expect("put"));
+    db.flush().expect("flushed");
+    let [reader] = &readers(&db)[..] else { panic!("one table") };
+    // Room for the filter or for the index.
+    let filter_bytes = super::survey::filter_bytes(reader);
+    let index_bytes = super::survey::whole_bytes(reader) - filter_bytes;
+    let room_bytes = filter_bytes.max(index_bytes) + reader.index_base_bytes();
+    db.close().expect("close");
+
+    let db = builder().resident_limit(room_bytes).open().expect("open");
+    let core = db.core();
+    let mut worker = super::worker::MemoryWorker::new(core, clock.now_us());
+    let mut windows = |count: u32, each: &dyn Fn(u32)| {
+        for _ in 0..count {
+            (0..2_000).for_each(each);
+            clock.advance_us(super::survey::WINDOW_US);
+            worker.look(core, clock.now_us());
+        }
+        let [reader] = &readers(&db)[..] else { panic!("one table") };
+        let absent = reader.filter().expect("a filter").absent_slices();
+        (absent == 0, super::survey::held_partitions(reader) == reader.index_partitions())
+    };
+    let absent = |number: u32| assert!(!db.contains_key(key(KEYS + number)).expect("a lookup"));
+    let seek = |number: u32| assert!(db.range(key(number)..).next().is_some());
+    assert_eq!(windows(10, &absent), (true, false), "filters spare every search");
+    assert_eq!(windows(60, &seek), (false, true), "no filter spares a seek anything");
+    assert_eq!(windows(60, &absent), (true, false));
 }

@@ -1,6 +1,6 @@
 //! The memory worker: when memory is looked at again.
 //!
-//! Once in a window while lookups go on; soon after an install; and at once when lookups *turn*: when the share of
+//! Once in a window while lookups or seeks go on; soon after an install; and at once when lookups *turn*: when the share of
 //! them that find their key is another than the one that the last plan was made for. In a tree of one run filters are
 //! worth much to lookups of absent keys and nothing to others, and a window of a second is a million lookups.
 //!
@@ -50,7 +50,8 @@ pub(super) struct MemoryWorker {
     window_us: u64,
     last_us: u64,
     took_us: u64,
-    lookups: u64,
+    /// Lookups and seeks.
+    reads: u64,
     /// Read, and found in the cache.
     blocks: (u64, u64),
     slices: (u64, u64),
@@ -66,7 +67,7 @@ impl MemoryWorker {
             window_us: now_us,
             last_us: 0,
             took_us: 0,
-            lookups: 0,
+            reads: 0,
             blocks: (0, 0),
             slices: (0, 0),
             seq: core.visible(),
@@ -88,14 +89,14 @@ impl MemoryWorker {
         if is_due {
             self.end_window(core, now_us);
         }
-        // Without lookups nothing has become worth more or less; but what was taken may have come back.
-        let lookups = core.lookups.total().lookups;
-        if is_wanted || lookups != self.lookups || core.pool_room_bytes() > 0 {
+        // Without reads nothing has become worth more or less; but what was taken may have come back.
+        let reads = core.lookups.total().lookups + core.iterators.walked().ranges;
+        if is_wanted || reads != self.reads || core.pool_room_bytes() > 0 {
             core.settle();
             self.planned = found;
         }
         self.last_us = core.env.clock.now_us();
-        (self.lookups, self.took_us) = (lookups, self.last_us.saturating_sub(now_us));
+        (self.reads, self.took_us) = (reads, self.last_us.saturating_sub(now_us));
     }
 
     fn end_window(&mut self, core: &Core, now_us: u64) {

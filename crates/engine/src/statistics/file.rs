@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Figures are IEEE 754 doubles, in sampled lookups and probes. A table is known again by number and birth id; figures of
-//! others are ignored, as are those of tables that came since.
+//! others are ignored, as are those of tables that came since. Seeks are not among them: where they come is seen anew.
 //!
 //! It is written to another name and renamed, at close and now and then after a flush or merge, and never by a read-only
 //! open. The rename is not made durable: to lose it is harmless, as is damage, of which an open and a check warn. Nothing
@@ -77,7 +77,7 @@ fn encode(trees: &[TreeFigures], birth: BirthId) -> Vec<u8> {
         bytes.extend_from_slice(&tree.keyspace.0.to_le_bytes());
         put_figures(&mut bytes, [lookups, found, lookups_per_second]);
         bytes.extend_from_slice(&(tree.tables.len() as u32).to_le_bytes());
-        for (id, birth, Probes { empty, found, false_positives }) in &tree.tables {
+        for (id, birth, Probes { empty, found, false_positives, .. }) in &tree.tables {
             bytes.extend_from_slice(&id.0.to_le_bytes());
             bytes.extend_from_slice(&birth.0.to_le_bytes());
             put_figures(&mut bytes, [*empty, *found, *false_positives]);
@@ -105,12 +105,12 @@ fn decode_body(birth: BirthId, bytes: &[u8]) -> Decoded<Vec<TreeFigures>> {
     for _ in 0..keyspaces {
         let keyspace = KeyspaceId(decoder.u32()?);
         let [lookups, found, lookups_per_second] = figures(&mut decoder)?;
-        let window = Window { lookups, found, lookups_per_second, as_of_us: 0 };
+        let window = Window { lookups, found, lookups_per_second, ..Window::default() };
         let mut tree = TreeFigures { keyspace, window, tables: Vec::new() };
         for _ in 0..decoder.u32()? {
             let (id, birth) = (TableId(decoder.u64()?), BirthId(decoder.u64()?));
             let [empty, found, false_positives] = figures(&mut decoder)?;
-            tree.tables.push((id, birth, Probes { empty, found, false_positives }));
+            tree.tables.push((id, birth, Probes::new(empty, found, false_positives)));
         }
         trees.push(tree);
     }
@@ -234,7 +234,8 @@ mod tests {
     use crate::log::tests::{HEADER_FIELDS, annotated};
 
     fn trees() -> Vec<TreeFigures> {
-        let window = Window { lookups: 1_000.0, found: 250.0, lookups_per_second: 64_000.0, as_of_us: 0 };
+        let window =
+            Window { lookups: 1_000.0, found: 250.0, lookups_per_second: 64_000.0, ..Window::default() };
         let probes = Probes::new(600.0, 150.0, 6.5);
         vec![TreeFigures {
             keyspace: KeyspaceId(0),

@@ -1,6 +1,7 @@
 //! The arithmetic of statistics: how figures fade, add up over a merge, and begin. Pure.
 //!
-//! Figures fade by half with every [`HALF_LIFE`] sampled lookups of the keyspace. Of the lookups per second, which tell
+//! Figures fade by half with every [`HALF_LIFE`] sampled lookups of the keyspace, those of seeks with every
+//! [`SEEK_HALF_LIFE`] sampled seeks. Of the lookups and seeks per second, which tell
 //! what a share is worth, half is forgotten with every [`RATE_HALF_LIFE_US`].
 
 use std::ops::{Add, AddAssign};
@@ -9,15 +10,43 @@ use std::ops::{Add, AddAssign};
 /// tables, each figure then rests on some 200 samples, so it is known within 7 %.
 const HALF_LIFE: f64 = (1u64 << 17) as f64;
 
+/// The same of seeks, which are fewer and slower: about a million of them.
+const SEEK_HALF_LIFE: f64 = (1u64 << 14) as f64;
+
 /// Microseconds in which the lookups per second forget half: as long as an arbiter of memory looks back.
 const RATE_HALF_LIFE_US: f64 = 10e6;
 
 /// A sampled lookup stands for this many.
 pub(crate) const SAMPLED_ONE_IN: f64 = 64.0;
 
-/// What the part of old figures that is left after `lookups` more sampled ones.
-pub(crate) fn fading(lookups: f64) -> f64 {
-    (-lookups / HALF_LIFE).exp2()
+/// The part of old figures that is left.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Fading {
+    lookups: f64,
+    seeks: f64,
+}
+
+impl Fading {
+    /// Nothing fades.
+    pub const NONE: Self = Self { lookups: 1.0, seeks: 1.0 };
+
+    /// After so many more sampled lookups and seeks.
+    pub fn after(samples: Samples) -> Self {
+        Self {
+            lookups: (-samples.lookups / HALF_LIFE).exp2(),
+            seeks: (-samples.seeks / SEEK_HALF_LIFE).exp2(),
+        }
+    }
+}
+
+/// What was sampled in a while.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub(crate) struct Samples {
+    /// Lookups that no memtable answered.
+    pub lookups: f64,
+    /// Those of them that a table answered.
+    pub found: f64,
+    pub seeks: f64,
 }
 
 /// Probes of a table, or of a part of one, by sampled lookups; decayed.
@@ -29,19 +58,35 @@ pub(crate) struct Probes {
     pub found: f64,
     /// Those of the empty ones that its filter let through.
     pub false_positives: f64,
+    /// Seeks that came to it: they ask no filter.
+    pub seeks: f64,
 }
 
 impl Probes {
     pub const ZERO: Self = Self::new(0.0, 0.0, 0.0);
 
     pub const fn new(empty: f64, found: f64, false_positives: f64) -> Self {
-        Self { empty, found, false_positives }
+        Self { empty, found, false_positives, seeks: 0.0 }
+    }
+
+    /// The same lookups, with so many seeks.
+    #[must_use]
+    pub const fn with_seeks(self, seeks: f64) -> Self {
+        Self { seeks, ..self }
     }
 
     /// This share of them.
     #[must_use]
     pub fn scaled(self, share: f64) -> Self {
-        Self::new(self.empty * share, self.found * share, self.false_positives * share)
+        self.faded(Fading { lookups: share, seeks: share })
+    }
+
+    /// What is left of them.
+    #[must_use]
+    pub fn faded(self, fading: Fading) -> Self {
+        let lookups = |figure: f64| figure * fading.lookups;
+        Self::new(lookups(self.empty), lookups(self.found), lookups(self.false_positives))
+            .with_seeks(self.seeks * fading.seeks)
     }
 
     /// Lookups that came.
@@ -54,14 +99,15 @@ impl Probes {
     ///
     /// A lookup came to each of the runs until it found its key; it comes to their merge once. So what is found adds up,
     /// and the lookups that come are those that came to the newest. Adding the empty probes up instead would count a
-    /// lookup once more with every merge on the way down. What of them is let through stays the same part.
+    /// lookup once more with every merge on the way down. What of them is let through stays the same part. A seek comes to
+    /// all of the runs.
     pub fn merged(of_runs: impl IntoIterator<Item = Self>) -> Self {
         let mut of_runs = of_runs.into_iter();
         let newest = of_runs.next().unwrap_or(Self::ZERO);
         let (lookups, sum) = (newest.lookups(), of_runs.fold(newest, Add::add));
         let empty = (lookups - sum.found).max(0.0);
         let let_through = if sum.empty > 0.0 { sum.false_positives / sum.empty } else { 0.0 };
-        Self::new(empty, sum.found, empty * let_through)
+        Self::new(empty, sum.found, empty * let_through).with_seeks(newest.seeks)
     }
 }
 
@@ -73,6 +119,7 @@ impl Add for Probes {
             self.found + other.found,
             self.false_positives + other.false_positives,
         )
+        .with_seeks(self.seeks + other.seeks)
     }
 }
 
@@ -88,7 +135,7 @@ impl std::iter::Sum for Probes {
     }
 }
 
-/// Sampled lookups of a keyspace that no memtable answered.
+/// Sampled lookups of a keyspace that no memtable answered, and its sampled seeks.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(crate) struct Window {
     /// How many; decayed.
@@ -97,6 +144,10 @@ pub(crate) struct Window {
     pub found: f64,
     /// How many of all lookups, sampled or not, came to the tree in a second.
     pub lookups_per_second: f64,
+    /// Seeks; decayed.
+    pub seeks: f64,
+    /// How many of all seeks, sampled or not, came in a second.
+    pub seeks_per_second: f64,
     /// When this was so; 0: never.
     pub as_of_us: u64,
 }
@@ -107,18 +158,25 @@ impl Window {
         if self.lookups > 0.0 { (self.found / self.lookups).min(1.0) } else { 0.5 }
     }
 
-    /// With so many more sampled lookups, `found` of which found something, by now.
+    /// With so many more samples, by now.
     #[must_use]
-    pub fn next(self, lookups: f64, found: f64, now_us: u64) -> Self {
-        let fading = fading(lookups);
-        let mut next =
-            Self { lookups: self.lookups * fading + lookups, found: self.found * fading + found, ..self };
+    pub fn next(self, samples: Samples, now_us: u64) -> Self {
+        let fading = Fading::after(samples);
+        let mut next = Self {
+            lookups: self.lookups * fading.lookups + samples.lookups,
+            found: self.found * fading.lookups + samples.found,
+            seeks: self.seeks * fading.seeks + samples.seeks,
+            ..self
+        };
         let passed_us = now_us.saturating_sub(self.as_of_us) as f64;
         if passed_us > 0.0 {
-            let rate = lookups * SAMPLED_ONE_IN / (passed_us / 1e6);
             // What came before the first look is all there is.
             let old = if self.as_of_us == 0 { 0.0 } else { (-passed_us / RATE_HALF_LIFE_US).exp2() };
-            next.lookups_per_second = self.lookups_per_second * old + rate * (1.0 - old);
+            let rate = |before: f64, sampled: f64| {
+                before * old + sampled * SAMPLED_ONE_IN / (passed_us / 1e6) * (1.0 - old)
+            };
+            next.lookups_per_second = rate(self.lookups_per_second, samples.lookups);
+            next.seeks_per_second = rate(self.seeks_per_second, samples.seeks);
             next.as_of_us = now_us;
         }
         next
@@ -130,12 +188,12 @@ impl Window {
     }
 
     /// What a table begins with that a flush made: every lookup of its keys will come to it, and find them there as
-    /// often as the keyspace's entries are found on average. `entries` of the table, of the flush, and of the tree with it.
+    /// often as the keyspace's entries are found on average; so will every seek. `entries` of the table, of the flush, and of the tree with it.
     pub fn of_flush(self, entries: u64, flush_entries: u64, tree_entries: u64) -> Probes {
         let part = |of: u64| entries as f64 / of.max(entries).max(1) as f64;
         let lookups = self.lookups * part(flush_entries);
         let found = (self.found * part(tree_entries)).min(lookups);
-        Probes::new(lookups - found, found, 0.0)
+        Probes::new(lookups - found, found, 0.0).with_seeks(self.seeks * part(flush_entries))
     }
 }
 
@@ -145,29 +203,40 @@ mod tests {
 
     #[test]
     fn half_is_forgotten_in_a_half_life_however_often_figures_are_folded() {
-        assert_eq!(fading(HALF_LIFE), 0.5);
         for steps in [1, 7, 64] {
-            let step = HALF_LIFE / f64::from(steps);
-            let left = (0..steps).fold(1.0, |left, _| left * fading(step));
-            assert!((left - 0.5).abs() < 1e-12, "{steps} steps: {left}");
+            let part = 1.0 / f64::from(steps);
+            let samples =
+                Samples { lookups: HALF_LIFE * part, seeks: SEEK_HALF_LIFE * part, ..Samples::default() };
+            let all = Probes::new(1.0, 2.0, 0.5).with_seeks(4.0);
+            let left = (0..steps).fold(all, |left, _| left.faded(Fading::after(samples)));
+            let half = all.scaled(0.5);
+            assert!((left.found - half.found).abs() < 1e-12, "{steps} steps: {left:?}");
+            assert!((left.seeks - half.seeks).abs() < 1e-12, "{steps} steps: {left:?}");
         }
+        // Each by its own.
+        let seeks = Samples { seeks: SEEK_HALF_LIFE, ..Samples::default() };
+        let left = Probes::new(1.0, 1.0, 1.0).with_seeks(1.0).faded(Fading::after(seeks));
+        assert_eq!(left, Probes::new(1.0, 1.0, 1.0).with_seeks(0.5));
     }
 
     #[test]
     fn a_window_knows_shares_by_lookups_and_rates_by_time() {
         let mut window = Window { as_of_us: 1, ..Window::default() };
         for second in 1..=60 {
-            window = window.next(1_000.0, 250.0, 1 + second * 1_000_000);
+            let samples = Samples { lookups: 1_000.0, found: 250.0, seeks: 10.0 };
+            window = window.next(samples, 1 + second * 1_000_000);
         }
         assert!((window.found / window.lookups - 0.25).abs() < 1e-12, "{window:?}");
         assert!((window.lookups_per_second / 64_000.0 - 1.0).abs() < 0.02, "{window:?}");
+        assert!((window.seeks_per_second / 640.0 - 1.0).abs() < 0.02, "{window:?}");
         assert!((window.per_second(window.lookups / 2.0) / 32_000.0 - 1.0).abs() < 0.02, "{window:?}");
         // A night without lookups takes the rate away, and nothing of what is known of them.
-        let morning = window.next(0.0, 0.0, window.as_of_us + 8 * 3_600_000_000);
+        let morning = window.next(Samples::default(), window.as_of_us + 8 * 3_600_000_000);
         assert_eq!((morning.lookups, morning.found), (window.lookups, window.found));
         assert!(morning.lookups_per_second < 1e-3, "{morning:?}");
         // Without time passing, as when nobody moves the clock, nothing is divided by it.
-        assert!(morning.next(5.0, 1.0, morning.as_of_us).lookups_per_second.is_finite());
+        let more = Samples { lookups: 5.0, found: 1.0, seeks: 1.0 };
+        assert!(morning.next(more, morning.as_of_us).lookups_per_second.is_finite());
         assert_eq!(Window::default().per_second(3.0), 0.0);
     }
 
@@ -176,6 +245,9 @@ mod tests {
         // 100 lookups came to the newer run; 30 found their key there, 70 went on, 20 of them found it below.
         let (newer, older) = (Probes::new(70.0, 30.0, 7.0), Probes::new(50.0, 20.0, 5.0));
         assert_eq!(Probes::merged([newer, older]), Probes::new(50.0, 50.0, 5.0));
+        // A seek came to both.
+        let merged = Probes::merged([newer.with_seeks(40.0), older.with_seeks(40.0)]);
+        assert_eq!(merged, Probes::new(50.0, 50.0, 5.0).with_seeks(40.0));
         // One run alone keeps everything.
         assert_eq!(Probes::merged([newer]), newer);
         assert_eq!(Probes::merged([newer, Probes::ZERO]), newer);
@@ -186,9 +258,9 @@ mod tests {
 
     #[test]
     fn a_flush_begins_with_what_all_of_the_tree_gets() {
-        let window = Window { lookups: 1_000.0, found: 400.0, ..Window::default() };
+        let window = Window { lookups: 1_000.0, found: 400.0, seeks: 8.0, ..Window::default() };
         // Half of a flush of 100 entries onto 900.
-        assert_eq!(window.of_flush(50, 100, 1_000), Probes::new(480.0, 20.0, 0.0));
+        assert_eq!(window.of_flush(50, 100, 1_000), Probes::new(480.0, 20.0, 0.0).with_seeks(4.0));
         let parts: Probes = [30, 70].into_iter().map(|part| window.of_flush(part, 100, 1_000)).sum();
         assert!((parts.lookups() - 1_000.0).abs() < 1e-9 && (parts.found - 40.0).abs() < 1e-9, "{parts:?}");
         assert_eq!(Window::default().of_flush(1, 0, 0), Probes::ZERO);

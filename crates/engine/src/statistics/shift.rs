@@ -113,16 +113,17 @@ impl Shift {
         };
         let empty = lookups - found;
         let let_through = if probes.empty > 0.0 { probes.false_positives / probes.empty } else { 0.0 };
-        Probes::new(empty, found, empty * let_through).scaled(self.keep)
+        Probes::new(empty, found, empty * let_through).scaled(self.keep).with_seeks(probes.seeks)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::rates::Samples;
 
     fn window(lookups: f64, found: f64) -> Window {
-        Window { lookups, found, lookups_per_second: 10_000.0, as_of_us: 9 }
+        Window { lookups, found, lookups_per_second: 10_000.0, as_of_us: 9, ..Window::default() }
     }
 
     /// What is seen in 100,000 lookups of which `share` found their key, and `samples` more of which `late` did.
@@ -183,7 +184,7 @@ mod tests {
         for turn in 0..6_000 {
             let now_us = turn * second / 2;
             let found = if turn % 2 == 0 { 0.0 } else { 80.0 };
-            known = known.next(80.0, found, now_us);
+            known = known.next(Samples { lookups: 80.0, found, seeks: 0.0 }, now_us);
             if let Some(shift) = Shift::seen(known, (80.0, found), restated.weight(now_us)) {
                 restated = restated.again(now_us);
                 known = shift.of_window(known);

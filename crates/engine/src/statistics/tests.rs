@@ -94,6 +94,45 @@ fn samples_estimate_what_all_lookups_did_one_by_one_and_together() {
 }
 
 #[test]
+fn samples_estimate_the_seeks_that_come_to_each_run_by_cursors_and_short_scans() {
+    const SEEKS: u32 = 40_000;
+    let env = new_env();
+    let builder = Db::builder(DIR).env(env).auto_compaction(false).write_buffer(8 << 20);
+    let db = builder.open().expect("open");
+    for run in 0..3u32 {
+        (0..KEYS).for_each(|number| db.put(key(number), [run as u8; 20]).expect("put"));
+        db.flush().expect("flush");
+    }
+    let mut cursor = db.cursor();
+    for number in 0..SEEKS / 2 {
+        let key = key(number.wrapping_mul(7_919) % KEYS);
+        assert!(cursor.seek(&key).expect("seek") && cursor.next().is_ok());
+        assert!(db.range(key..).next().is_some_and(|entry| entry.is_ok()));
+    }
+    drop(cursor);
+    let window = window(&db);
+    assert!(is_estimate(window.seeks, u64::from(SEEKS)) && window.lookups == 0.0, "{window:?}");
+    let keyspace = db.core().keyspace(crate::ids::KeyspaceId::DEFAULT).expect("the default one");
+    let version = Arc::clone(&keyspace.load().version);
+    assert_eq!(version.tables().count(), 3);
+    for (_, _, table) in version.tables() {
+        let probes = table.meta.statistics.probes();
+        assert!(is_estimate(probes.seeks, u64::from(SEEKS)) && probes.lookups() == 0.0, "{probes:?}");
+        // The partitions that list the blocks, by keys.
+        let reader = table.meta.reader.get().expect("open");
+        let searches = (0..reader.index_partitions()).map(|number| u64::from(reader.index_searches(number)));
+        assert_eq!(searches.sum::<u64>() as f64, probes.seeks);
+    }
+    drop(version);
+    db.compact().expect("compact");
+    let merged = probes(&db).seeks;
+    assert!(
+        is_estimate(merged, u64::from(SEEKS)),
+        "each seek came to all runs, and comes once now: {merged}"
+    );
+}
+
+#[test]
 fn what_memtables_answer_says_nothing_of_tables() {
     let db = open(&new_env());
     for number in 0..100 {
@@ -201,7 +240,8 @@ fn switched_off_nothing_is_sampled_read_or_written() {
     fill(&db);
     look_up(&db, 10_000, 1);
     look_up(&db, 10_000, 32);
-    assert_eq!((probes(&db), window(&db).lookups), (Probes::ZERO, 0.0));
+    (0..1_000).for_each(|number| assert!(db.range(key(number)..).next().is_some()));
+    assert_eq!((probes(&db), window(&db).lookups, window(&db).seeks), (Probes::ZERO, 0.0, 0.0));
     db.close().expect("close");
     assert!(!env.vfs.exists(&Path::new(DIR).join(STATISTICS)).expect("asked"));
     // It is recorded.

@@ -93,6 +93,15 @@ impl TableIter {
         self.charge.resize(WINDOW_BYTES as u64);
     }
 
+    /// Counts the partition of the index that lists the block at hand as one that was searched
+    /// ([`TableReader::note_index_search`]).
+    pub fn note_index_search(&self) {
+        let index = &self.table.loaded.index;
+        if let Some((partition, _)) = self.block.as_ref().and_then(|held| index.partition_of(held.number)) {
+            self.table.note_index_search(partition);
+        }
+    }
+
     /// The table that it walks.
     pub fn table(&self) -> &Arc<TableReader> {
         &self.table

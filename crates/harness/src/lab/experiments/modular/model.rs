@@ -71,6 +71,7 @@ fn file(
     };
     FileMemory {
         probes,
+        seeks_per_second: 0.0,
         data_ns: 1.0,
         index_ns: 1.0,
         modules,

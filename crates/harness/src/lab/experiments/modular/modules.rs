@@ -109,9 +109,15 @@ pub(super) fn first_gain(gains: &[f64; EMPTY_SHARES.len()]) -> Option<f64> {
     EMPTY_SHARES.get(last_loss.map_or(0, |at| at + 1)).copied()
 }
 
-/// Whether the more and smaller modules save the more.
+/// A smaller part of the I/Os is no difference: repeats stray by as much.
+const NO_DIFFERENCE: f64 = 0.01;
+
+/// Whether the more and smaller modules save the more: none less than the larger ones before it, and the smallest more than the largest.
 pub(super) fn order(saved: &[Saved]) -> bool {
-    saved.windows(2).all(|pair| matches!(pair, [fewer, more] if more.mean >= fewer.mean))
+    let never_less =
+        saved.windows(2).all(|pair| matches!(pair, [fewer, more] if more.mean >= fewer.mean - NO_DIFFERENCE));
+    let more_in_the_end = matches!(saved, [first, .., last] if last.mean >= first.mean + NO_DIFFERENCE);
+    never_less && more_in_the_end
 }
 
 /// Modules help, and smaller ones more.
@@ -166,6 +172,8 @@ mod tests {
         let saved = |mean| Saved { mean, least: mean, most: mean };
         assert_eq!(verdict(&[saved(0.1), saved(0.2), saved(0.3)]), Verdict::Confirmed);
         assert_eq!(verdict(&[saved(0.1), saved(0.05), saved(0.3)]), Verdict::Partly);
+        assert_eq!(verdict(&[saved(0.1), saved(0.095), saved(0.3)]), Verdict::Confirmed, "chance");
+        assert_eq!(verdict(&[saved(0.2), saved(0.2), saved(0.205)]), Verdict::Partly, "all alike");
         assert_eq!(verdict(&[saved(0.0), saved(0.05)]), Verdict::NotHere);
         assert_eq!(first_gain(&[-0.1, 0.0, 0.1, 0.2, 0.3]), Some(0.5));
         assert_eq!((first_gain(&[0.1; 5]), first_gain(&[-0.1; 5])), (Some(0.0), None));

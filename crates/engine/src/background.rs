@@ -17,7 +17,7 @@ use shamba_model::Design;
 use shamba_table::Residency;
 
 use crate::compaction::policy::{MergeJob, Rules, debt_bytes, pick, pick_full, pick_refit};
-use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, lock};
+use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Trouble, Work, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
@@ -28,6 +28,8 @@ use crate::sync::MutexGuard;
 const BACK_OFF_MS: u64 = 20;
 /// Longest wait between tries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
+/// Who waits for work gives up when it has failed more often than this, one time after the other.
+const FAILURES_WAITED: u32 = 3;
 /// A worker without anything to do looks again after this long, should a wake-up be lost.
 const IDLE_MS: u64 = 500;
 /// A helper that is ahead of the merge looks again after this long.
@@ -156,7 +158,7 @@ impl Core {
                 continue;
             }
             drop(state);
-            let wait_ms = self.flush_oldest().err().map(|_| self.back_off_ms());
+            let wait_ms = self.flush_oldest().err().map(|_| self.back_off_ms(Work::Flush));
             state = lock(&self.background.state);
             if let Some(wait_ms) = wait_ms
                 && !state.shutdown
@@ -193,7 +195,7 @@ impl Core {
             let wait_ms = match merged {
                 Ok(true) => continue,
                 Ok(false) => IDLE_MS,
-                Err(_) => self.back_off_ms(),
+                Err(_) => self.back_off_ms(Work::Merge),
             };
             let state = lock(&self.background.state);
             // Looked at again under the lock: an install wakes after it published.
@@ -241,8 +243,8 @@ impl Core {
         waited.map_or_else(|poison| poison.into_inner().0, |(state, _)| state)
     }
 
-    fn back_off_ms(&self) -> u64 {
-        let failures = lock(&self.background.state).failures.min(10);
+    fn back_off_ms(&self, work: Work) -> u64 {
+        let failures = lock(&self.background.state).trouble(work, false).failures.min(10);
         (BACK_OFF_MS << failures).min(BACK_OFF_MS_MAX)
     }
 
@@ -281,13 +283,9 @@ impl Core {
         match &outcome {
             Ok(()) => {
                 state.quiet_since_us = self.env.clock.now_us();
-                state.flush_error = None;
-                state.failures = 0;
+                state.flush_trouble = Trouble::default();
             }
-            Err(error) => {
-                state.flush_error = Some(error.clone());
-                state.failures += 1;
-            }
+            Err(error) => state.flush_trouble.add(error.clone()),
         }
         drop(state);
         self.balance_memory(); // The memtables' memory goes to the cache until writes need it again.
@@ -311,7 +309,7 @@ impl Core {
             let picked = self.next_merge(&state);
             state.merging = picked.is_some();
             if picked.is_none() {
-                state.merge_error = None; // What failed is not wanted any more.
+                state.merge_trouble = Trouble::default(); // What failed is not wanted any more.
             }
             state.was_refit = picked.as_ref().is_some_and(|next| matches!(next.asked, Some(Asked::Refit(_))));
             picked
@@ -325,8 +323,7 @@ impl Core {
         state.merging = false;
         match &outcome {
             Ok(()) => {
-                state.merge_error = None;
-                state.failures = 0;
+                state.merge_trouble = Trouble::default();
                 if next.asked == Some(Asked::Whole)
                     && let Some(at) = state.full_merges.iter().position(|id| *id == next.keyspace.id)
                 {
@@ -339,8 +336,7 @@ impl Core {
             }
             Err(_) if stopped => {}
             Err(error) => {
-                state.merge_error = Some(error.clone());
-                state.failures += 1;
+                state.merge_trouble.add(error.clone());
                 // One that nobody waits for comes back if it is still worth it.
                 let failed = |refit: &Refit| next.asked == Some(Asked::Refit(refit.number));
                 state.refits.retain(|refit| refit.is_awaited || !failed(refit));
@@ -459,11 +455,12 @@ impl Core {
         }
     }
 
-    /// Waits until `done`; runs the work itself where there are no threads.
+    /// Waits until `done`, by work of these kinds; runs it itself where there are no threads.
     ///
     /// # Errors
     /// The failure that keeps it from being done.
-    pub(crate) fn wait_until(&self, done: impl Fn(&BackgroundState) -> bool) -> Result<()> {
+    pub(crate) fn wait_until(&self, by: &[Work], done: impl Fn(&BackgroundState) -> bool) -> Result<()> {
+        let is_inline = self.is_inline();
         loop {
             if self.is_inline() {
                 self.run_background_inline();
@@ -473,13 +470,12 @@ impl Core {
                 return Ok(());
             }
             self.check_writable()?;
-            let failed = state.flush_error.clone().or_else(|| state.merge_error.clone());
-            if let Some(error) = failed
-                && (self.is_inline() || state.failures > 3)
-            {
+            let troubles = by.iter().map(|work| state.trouble(*work, is_inline));
+            let mut failed = troubles.filter(|trouble| is_inline || trouble.failures > FAILURES_WAITED);
+            if let Some(error) = failed.find_map(|trouble| trouble.error.clone()) {
                 return Err(error);
             }
-            if self.is_inline() {
+            if is_inline {
                 return Err(Error::new(ErrorKind::Stalled, "background work does not get on"));
             }
             drop(self.background.progress.wait_timeout(state, Duration::from_millis(50)));
@@ -493,7 +489,7 @@ impl Core {
     pub(crate) fn wait_idle(&self) -> Result<()> {
         lock(&self.background.state).drainers += 1;
         self.background.wake.notify_all();
-        let idle = self.wait_until(|state| self.is_idle(state));
+        let idle = self.wait_until(&[Work::Flush, Work::Merge], |state| self.is_idle(state));
         lock(&self.background.state).drainers -= 1;
         idle
     }

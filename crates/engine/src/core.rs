@@ -69,7 +69,7 @@ pub(crate) struct KeyspaceCore {
     view: Published<View>,
     pub dropped: AtomicBool,
     closed: Arc<AtomicBool>,
-    /// What sampled lookups saw here.
+    /// What sampled lookups and seeks saw here.
     pub statistics: TreeStatistics,
     /// What levels beyond their bounds are owed before a crowded inbox goes; merges alone change it, one at a time.
     owed_bytes: AtomicU64,
@@ -216,6 +216,30 @@ pub(crate) struct Refit {
     pub is_awaited: bool,
 }
 
+/// What somebody may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Flush,
+    Merge,
+}
+
+/// How work of a kind goes that did not succeed last time.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Trouble {
+    /// What it failed with; `None` after a success, and when there is nothing of it to do.
+    pub error: Option<Error>,
+    /// Failures in a row, for the back-off.
+    pub failures: u32,
+}
+
+impl Trouble {
+    /// It failed once more.
+    pub fn add(&mut self, error: Error) {
+        self.error = Some(error);
+        self.failures = self.failures.saturating_add(1);
+    }
+}
+
 /// What background workers have to do and how it goes.
 #[derive(Default)]
 pub(crate) struct BackgroundState {
@@ -238,12 +262,19 @@ pub(crate) struct BackgroundState {
     /// How many refits there have been.
     pub refits_numbered: u64,
     pub shutdown: bool,
-    /// The last flush failed with this; cleared by the next success.
-    pub flush_error: Option<Error>,
-    /// The last merge failed with this; cleared by the next success, and when there is nothing to merge.
-    pub merge_error: Option<Error>,
-    /// Failures in a row, for the back-off.
-    pub failures: u32,
+    pub flush_trouble: Trouble,
+    pub merge_trouble: Trouble,
+}
+
+impl BackgroundState {
+    /// Why `work` does not get on, if it does not: a merge that failed is no reason to give up a flush, nor the other way
+    /// round, but where one thread does both, flushes first.
+    pub fn trouble(&self, work: Work, is_inline: bool) -> &Trouble {
+        match work {
+            Work::Merge if !(is_inline && self.flush_trouble.error.is_some()) => &self.merge_trouble,
+            Work::Flush | Work::Merge => &self.flush_trouble,
+        }
+    }
 }
 
 /// Work for the background, and the two ways to wait for it.

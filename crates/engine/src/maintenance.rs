@@ -9,7 +9,7 @@ use shamba_model::MAX_LEVELS;
 use shamba_table::table_file_name;
 
 use crate::compaction::output::Output;
-use crate::core::{Core, KeyspaceCore, Writing, lock};
+use crate::core::{Core, KeyspaceCore, Work, Writing, lock};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo, check_keyspace_name};
@@ -52,13 +52,15 @@ impl Core {
             writing.last_seq
         };
         // Not for an empty queue: other writers may fill it for ever.
-        self.wait_until(|state| state.immutables.front().is_none_or(|oldest| oldest.last_seq > through))
+        self.wait_until(&[Work::Flush], |state| {
+            state.immutables.front().is_none_or(|oldest| oldest.last_seq > through)
+        })
     }
 
     /// Brings all that is in memory into tables while nobody writes, for the caller holds the lock under which writes come.
     pub(crate) fn flush_locked(&self, writing: &mut Writing) -> Result<()> {
         self.seal_active(writing)?;
-        self.wait_until(|state| state.immutables.is_empty())
+        self.wait_until(&[Work::Flush], |state| state.immutables.is_empty())
     }
 
     /// Seals the memtables that take writes, if any holds something and writes are allowed.
@@ -85,8 +87,9 @@ impl Core {
             ids
         };
         self.background.wake.notify_all();
-        let done =
-            self.wait_until(|state| !state.merging && ids.iter().all(|id| !state.full_merges.contains(id)));
+        let done = self.wait_until(&[Work::Merge], |state| {
+            !state.merging && ids.iter().all(|id| !state.full_merges.contains(id))
+        });
         if done.is_err() {
             // Nobody waits any more: what cannot be merged must not keep other merges from running.
             lock(&self.background.state).full_merges.retain(|id| !ids.contains(id));

@@ -19,7 +19,7 @@ use shamba_filter::measured;
 use shamba_table::TableId;
 
 use crate::allocation::{self, is_misfit};
-use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, lock};
+use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work, lock};
 use crate::error::Result;
 use crate::ids::KeyspaceId;
 
@@ -71,7 +71,7 @@ impl Core {
             self.ask_refits(&mut state, wanted, true)
         };
         self.background.wake.notify_all();
-        let done = self.wait_until(|state| {
+        let done = self.wait_until(&[Work::Merge], |state| {
             !state.merging && !state.refits.iter().any(|refit| numbers.contains(&refit.number))
         });
         if done.is_err() {

@@ -232,6 +232,35 @@ fn tables_that_a_close_forestalls_are_removed() {
 }
 
 #[test]
+fn who_waits_for_flushes_hears_nothing_of_merges_that_fail() {
+    let error = |text: &str| Error::new(ErrorKind::NoSpace, text.to_owned());
+    let text = |state: &BackgroundState, work, is_inline| {
+        state.trouble(work, is_inline).error.as_ref().map(ToString::to_string)
+    };
+    let mut state = BackgroundState::default();
+    (0..9).for_each(|_| state.merge_trouble.add(error("a merge")));
+    for is_inline in [false, true] {
+        assert_eq!(text(&state, Work::Flush, is_inline), None);
+        assert_eq!(text(&state, Work::Merge, is_inline).as_deref(), Some("a merge"));
+    }
+    assert_eq!((state.merge_trouble.failures, state.flush_trouble.failures), (9, 0), "each has its own");
+    // One thread that does both comes to no merge before the flush.
+    state.flush_trouble.add(error("a flush"));
+    assert_eq!(text(&state, Work::Merge, false).as_deref(), Some("a merge"));
+    assert_eq!(text(&state, Work::Merge, true).as_deref(), Some("a flush"));
+}
+
+#[test]
+fn what_a_merge_failed_with_is_forgotten_when_there_is_nothing_to_merge() {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let db = Db::builder("/db").env(env).info_log(false).open().expect("opened");
+    let trouble = || lock(&db.core().background.state).merge_trouble.clone();
+    lock(&db.core().background.state).merge_trouble.add(Error::new(ErrorKind::NoSpace, "a merge"));
+    assert!(!db.core().merge_once().expect("nothing to do"));
+    assert!(trouble().error.is_none() && trouble().failures == 0);
+}
+
+#[test]
 fn memory_lets_so_many_threads_merge() {
     for (budget_mib, threads) in [(4, 1), (7, 1), (8, 2), (64, 2), (95, 2), (96, 3), (1024, 32)] {
         assert_eq!(affordable_merge_threads(budget_mib << 20), threads, "{budget_mib} MiB");

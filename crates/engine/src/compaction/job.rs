@@ -266,7 +266,7 @@ impl Core {
             drop(version);
             if let Some(Err(error)) = job.map(|job| self.run_beside(keyspace, &job)) {
                 self.report_background("merge", &error);
-                lock(&self.background.state).merge_error = Some(error);
+                lock(&self.background.state).merge_trouble.add(error);
             }
         }
     }

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::core::{BackgroundState, Core, lock};
+use crate::core::{BackgroundState, Core, Work, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
@@ -31,27 +31,11 @@ pub(crate) struct Limits {
     pub inbox_hard_runs: u32,
 }
 
-/// What a write waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    Flush,
-    Merge,
-}
-
-impl Wait {
-    fn reason(self) -> &'static str {
-        match self {
-            Self::Flush => "sealed memtables wait for their flush",
-            Self::Merge => "level 0 is full",
-        }
-    }
-
-    /// Why it takes so long, if that is known: a merge that failed is no reason to refuse a write that waits for a flush.
-    fn failure(self, state: &BackgroundState) -> Option<&Error> {
-        match self {
-            Self::Flush => state.flush_error.as_ref(),
-            Self::Merge => state.merge_error.as_ref(),
-        }
+/// What writers are told who wait for `work`.
+fn reason(work: Work) -> &'static str {
+    match work {
+        Work::Flush => "sealed memtables wait for their flush",
+        Work::Merge => "level 0 is full",
     }
 }
 
@@ -62,8 +46,8 @@ pub(crate) enum Pressure {
     None,
     /// Take so much more time for each byte.
     Slow { ns_per_byte: u16 },
-    /// Wait until something is done.
-    Stop(Wait),
+    /// Wait until some of this is done.
+    Stop(Work),
 }
 
 /// What a byte costs half-way between the soft and the hard limit: a write of 100 bytes then takes 2 us more.
@@ -77,10 +61,10 @@ const SLEEP_US_MAX: u64 = 100_000;
 /// nothing beyond all bounds, so that writers come to be as slow as merges are instead of hitting a wall.
 pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.immutables >= limits.immutables {
-        return Pressure::Stop(Wait::Flush);
+        return Pressure::Stop(Work::Flush);
     }
     if backlog.inbox_runs >= limits.inbox_hard_runs {
-        return Pressure::Stop(Wait::Merge);
+        return Pressure::Stop(Work::Merge);
     }
     if backlog.inbox_runs <= limits.inbox_soft_runs {
         return Pressure::None;
@@ -111,7 +95,7 @@ impl Core {
     /// Waits until a write of `bytes` may go on.
     ///
     /// # Errors
-    /// `Stalled` after the deadline; `NoSpace` when flushes fail for lack of space and no deadline was set or
+    /// `Stalled` after the deadline; `NoSpace` when what it waits for fails for lack of space and no deadline was set or
     /// it has passed; `ReadOnly` or `Closed` when the database became so while waiting.
     pub fn make_room(&self, bytes: usize, deadline_ms: Option<u64>) -> Result<()> {
         let room = &self.background.room;
@@ -134,10 +118,10 @@ impl Core {
                 self.slow_down(u64::from(ns_per_byte), bytes, deadline_ms);
                 return Ok(());
             }
-            Pressure::Stop(wait) => {
+            Pressure::Stop(work) => {
                 drop(state); // A listener may ask for statistics, which take this lock.
                 WorkCounters::add(&self.work.stalls, 1);
-                self.events.emit(&Event::StallBegin { reason: wait.reason().into() });
+                self.events.emit(&Event::StallBegin { reason: reason(work).into() });
                 state = lock(&self.background.state);
             }
         }
@@ -153,10 +137,10 @@ impl Core {
             if let Err(error) = self.check_writable() {
                 break Err(error);
             }
-            let Pressure::Stop(wait) = pressure(self.backlog(&state), self.limits()) else {
+            let Pressure::Stop(work) = pressure(self.backlog(&state), self.limits()) else {
                 break Ok(());
             };
-            let (reason, failed) = (wait.reason(), wait.failure(&state).cloned());
+            let (reason, failed) = (reason(work), state.trouble(work, self.is_inline()).error.clone());
             let now_us = self.env.clock.now_us();
             let over = deadline_us.is_some_and(|deadline_us| now_us >= deadline_us);
             match failed {
@@ -221,18 +205,11 @@ mod tests {
             assert!(ns_per_byte > last);
             last = ns_per_byte;
         }
-        assert_eq!(at(0, 8), Pressure::Stop(Wait::Merge));
-        assert_eq!(at(2, 0), Pressure::Stop(Wait::Flush));
+        assert_eq!(at(0, 8), Pressure::Stop(Work::Merge));
+        assert_eq!(at(2, 0), Pressure::Stop(Work::Flush));
         let wide = Limits { inbox_soft_runs: 1, inbox_hard_runs: u32::MAX, ..LIMITS };
         let at = |inbox_runs| pressure(Backlog { immutables: 0, inbox_runs }, wide);
         assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });
         assert_eq!(at(u32::MAX - 1), Pressure::Slow { ns_per_byte: u16::MAX });
-    }
-    #[test]
-    fn a_write_is_refused_for_the_work_it_waits_for_alone() {
-        let merge_error = Some(Error::new(ErrorKind::NoSpace, "a merge found no space"));
-        let state = BackgroundState { merge_error, ..BackgroundState::default() };
-        assert!(Wait::Flush.failure(&state).is_none());
-        assert!(Wait::Merge.failure(&state).is_some());
     }
 }

@@ -20,14 +20,9 @@ pub fn design(db: &Db) -> Value {
         "inner_runs": design.inner_runs,
         "last_runs": design.last_runs,
         "write_buffer_bytes": design.buffer_bytes,
-        "memtable_bytes": memtable_bytes(db),
+        "memtable_bytes": db.memory().memtable_bytes,
         "bits_per_key": design.bits_per_key,
     })
-}
-
-/// Where memtables are sealed: the design's write buffer, or what the memory budget has room for.
-pub fn memtable_bytes(db: &Db) -> u64 {
-    db.design().buffer_bytes.min(shamba_model::memtable_bytes_most(db.memory().budget_bytes))
 }
 
 /// The levels of the tree.

@@ -93,6 +93,8 @@ pub(crate) fn check_budget<'v>(
 pub struct MemoryReport {
     /// The budget that was set.
     pub budget_bytes: u64,
+    /// What a flush writes: the design's write buffer, or what the budget has room for.
+    pub memtable_bytes: u64,
     /// Parts and their bytes.
     pub parts: Vec<(String, u64)>,
     /// Their sum.
@@ -238,6 +240,7 @@ impl Core {
         let ledger_bytes = parts.iter().map(|(_, bytes)| bytes).sum();
         MemoryReport {
             budget_bytes: self.settings.memory_budget_bytes,
+            memtable_bytes: self.settings.memtable_bytes(),
             parts,
             ledger_bytes,
             peak_bytes: self.ledger.peak(),

@@ -69,7 +69,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     facts.row(["keyspaces", &db.keyspaces().join(", ")]);
     facts.row(["merge policy", &policy]);
     facts.row(["size ratio", &design.size_ratio.to_string()]);
-    facts.row(["write buffer", &write_buffer(design.buffer_bytes, json::memtable_bytes(&db))]);
+    facts.row(["write buffer", &write_buffer(design.buffer_bytes, db.memory().memtable_bytes)]);
     facts.row(["filter bits per key", &design.bits_per_key.to_string()]);
     facts.row(["runs a lookup may consult", &show_count(stats.runs)]);
     facts.row(["merging behind by", &show_size(stats.debt_bytes)]);

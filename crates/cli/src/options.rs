@@ -137,7 +137,7 @@ pub struct ReaderOptions {
     /// Memtables answer lookups by an index of digests, or (off) the baseline: by their order (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     memtable_index: Option<Switch>,
-    /// Sample one lookup in 64 for what is known of each table's lookups (default: on)
+    /// Sample one lookup and one seek in 64 for what is known of each table's reads (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     statistics: Option<Switch>,
     /// Read tables past the system's page cache; not recorded (default: off)

@@ -299,7 +299,7 @@ impl Builder {
         self.change(move |s| s.memtable_index = on)
     }
 
-    /// Sample one lookup in 64 for what is known of each table: how often lookups come to it, in vain or not (default),
+    /// Sample one lookup and one seek in 64 for what is known of each table: how often they come to it, in vain or not (default),
     /// or none. What filter bits and memory follow from is then the sizes of the tables alone.
     #[must_use]
     pub fn statistics(self, on: bool) -> Self {

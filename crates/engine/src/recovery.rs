@@ -267,7 +267,7 @@ fn build_core(
     let ledger = Arc::new(Ledger::new());
     // Reading ahead is the first that a walk does without.
     ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
-    let iterators = IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes());
+    let iterators = IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes(), settings.digest_seed);
     let cache_bytes = |kept_bytes| {
         cache_share_bytes(settings.memory_budget_bytes, 0, kept_bytes)
             .min(settings.cache_bytes_max.unwrap_or(u64::MAX))

@@ -8,7 +8,7 @@
 //! 2. lets go of what the plan leaves out, and publishes views without it;
 //! 3. reads what the plan adds, as long as there is room, and publishes that.
 //!
-//! It comes after every install, about once a second while lookups go on and sooner when they turn ([`worker`]), and,
+//! It comes after every install, about once a second while lookups or seeks go on and sooner when they turn ([`worker`]), and,
 //! with nothing but its first two steps, whenever somebody needs memory that the block cache cannot give ([`Core::shed`]). Tables that are opened
 //! while there is room hold everything at once ([`Core::hold_early`]).
 //!
@@ -78,7 +78,7 @@ pub(crate) struct PlanPrices {
     pub loss_per_byte: f64,
     /// What all that saves anything would take.
     pub useful_bytes: u64,
-    /// What lookups cost with it.
+    /// What lookups and seeks cost with it.
     pub cost_ns_per_second: f64,
 }
 
@@ -308,6 +308,9 @@ impl Core {
             self.residency.wanted.store(true, Ordering::Release);
             return false;
         };
+        if mode == Mode::Settle {
+            self.fold_statistics();
+        }
         let survey = self.survey(&mut state.known);
         self.residency.fixed_bytes.store(survey.fixed_bytes, Ordering::Relaxed);
         if self.settings.filter_residency == Residency::Cached {
@@ -496,11 +499,7 @@ impl Core {
         let keyspaces = self.keyspaces.load();
         let views: Vec<(Arc<View>, Window)> = keyspaces
             .values()
-            .map(|keyspace| {
-                let view = keyspace.load_full();
-                keyspace.statistics.fold_in_time(&view.version, now_us);
-                (view, keyspace.statistics.window(now_us))
-            })
+            .map(|keyspace| (keyspace.load_full(), keyspace.statistics.window(now_us)))
             .collect();
         Survey::of(&views, (survey::Prices::of(self), self.settings.module_skipping), known)
     }

@@ -132,7 +132,7 @@ pub(crate) struct Settings {
     pub module_skipping: Skipping,
     /// Recorded: memtables answer lookups by their digest index, or by their order (the baseline).
     pub memtable_index: bool,
-    /// Recorded: one lookup in 64 is sampled for statistics.
+    /// Recorded: one lookup and one seek in 64 are sampled for statistics.
     pub statistics: bool,
     /// Recorded: what the database does about its own design.
     pub tuning: Tuning,

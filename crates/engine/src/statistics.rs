@@ -1,11 +1,11 @@
-//! Statistics per table: how often lookups come to it, in vain or not, and how often its filter was wrong.
+//! Statistics per table: how often lookups come to it, in vain or not, how often its filter was wrong, and how often seeks come.
 //!
 //! One lookup in about 64 is *sampled* (a countdown of the thread, [`crate::metrics`]). It runs the same code as any
 //! other, with a recorder ([`Sampler`]) that adds what each table answered to the table's [`TableStatistics`], which
 //! lives as long as the file and is shared by every version that has it. What a lookup that is not sampled pays is the
 //! countdown.
 //!
-//! Seeks are sampled as rarely, by each scan's own countdown: every table that one comes to counts it. No filter is asked then, but an
+//! Seeks are sampled as rarely, by each scan's own countdown: of each run the first table that one searches counts it. No filter is asked then, but an
 //! index is.
 //!
 //! Old figures fade by the number of sampled lookups of the keyspace, not by time ([`rates`]): a quiet night tells nothing
@@ -51,7 +51,7 @@ const FOLD_EVERY: u64 = 1 << 12;
 /// Whoever reckons with what comes in a second has it done after so long, however few lookups and seeks there were.
 const FOLD_AFTER_US: u64 = 1_000_000;
 
-/// What sampled lookups saw at one table.
+/// What sampled lookups and seeks saw at one table.
 #[derive(Debug, Default)]
 pub struct TableStatistics {
     /// Since the last fold.
@@ -102,7 +102,7 @@ impl TableStatistics {
     }
 }
 
-/// What sampled lookups saw in a keyspace's tree as a whole.
+/// What sampled lookups and seeks saw in a keyspace's tree as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct TreeStatistics {
     /// Sampled lookups of this process that no memtable answered.
@@ -215,9 +215,7 @@ impl TreeStatistics {
         let fading = Fading::after(counted.since(folded.counted));
         folded.window = folded.window_at(counted, now_us);
         folded.counted = counted;
-        for (_, _, table) in version.tables() {
-            table.meta.statistics.fold(fading, 1.0);
-        }
+        distinct_tables(version).for_each(|table| table.meta.statistics.fold(fading, 1.0));
     }
 
     /// Whether the lookups since the last look end otherwise than those before, and have done so for a while.
@@ -255,18 +253,30 @@ impl TreeStatistics {
         self.fold_into(&mut folded, version, now_us);
         folded.window = shift.of_window(folded.window);
         let entries: u64 = version.tables().map(|(_, _, table)| table.meta.entries).sum();
-        let mut restated = HashSet::new();
-        for (_, _, table) in version.tables() {
-            // A file that several runs share has one set of figures.
-            if restated.insert(table.meta.id) {
-                let of_tree = table.meta.entries as f64 / entries.max(1) as f64;
-                table.meta.statistics.restate(|probes| shift.of_table(probes, of_tree));
-            }
+        for table in distinct_tables(version) {
+            let of_tree = table.meta.entries as f64 / entries.max(1) as f64;
+            table.meta.statistics.restate(|probes| shift.of_table(probes, of_tree));
         }
     }
 }
 
+/// The tables, one with each file: one that several runs share has one set of figures.
+fn distinct_tables(version: &Version) -> impl Iterator<Item = &TableUse> {
+    let mut seen = HashSet::new();
+    version.tables().map(|(_, _, table)| table).filter(move |table| seen.insert(table.meta.id))
+}
+
 impl Core {
+    /// Has old figures fade where that was last done a while ago. Not while somebody installs tables: they have their figures already and are in no
+    /// tree yet.
+    pub(crate) fn fold_statistics(&self) {
+        let Ok(_installing) = self.installing.try_lock() else { return };
+        let now_us = self.env.clock.now_us();
+        for keyspace in self.keyspaces.load().values() {
+            keyspace.statistics.fold_in_time(&keyspace.load().version, now_us);
+        }
+    }
+
     /// Gives the tables of a flush, or of an ingest, what they begin with.
     pub(crate) fn begin_statistics(&self, keyspace: &KeyspaceCore, tables: &[TableUse]) {
         let window = keyspace.statistics.window(self.env.clock.now_us());

@@ -232,7 +232,7 @@ pub fn plan_jointly(
     Ok(plan)
 }
 
-/// What lookups cost when so much is in memory, in nanoseconds per second, and of each file the first `fetched` modules are
+/// What lookups and seeks cost when so much is in memory, in nanoseconds per second, and of each file the first `fetched` modules are
 /// fetched where they are not.
 ///
 /// # Errors

@@ -55,13 +55,18 @@ const OFTEN: usize = 5;
 const LEAST_DISTANCE: u64 = 33;
 const DISTANCES: u64 = 63;
 
-/// From 33 to 95, 64 on average.
-fn distance(state: &mut u64) -> u64 {
+/// A number below `most`.
+fn below(most: u64, state: &mut u64) -> u64 {
     // SplitMix64.
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    LEAST_DISTANCE + (((mixed >> 32) * DISTANCES) >> 32)
+    ((mixed >> 32) * most) >> 32
+}
+
+/// From 33 to 95, 64 on average.
+fn distance(state: &mut u64) -> u64 {
+    LEAST_DISTANCE + below(DISTANCES, state)
 }
 
 /// A countdown of its own to what is sampled next, for whoever counts alone.
@@ -72,10 +77,16 @@ pub(crate) struct Countdown {
 }
 
 impl Countdown {
-    /// From the seed follows what is sampled.
+    /// From the seed follows what is sampled. It begins as if it had gone on for ever: each of the first is sampled as often as
+    /// any other, so that many countdowns that soon end sample as much as one that does not.
     pub fn new(seed: u64) -> Self {
         let mut random = seed;
-        Self { left: distance(&mut random), random }
+        loop {
+            let left = 1 + below(LEAST_DISTANCE + DISTANCES - 1, &mut random);
+            if left <= distance(&mut random) {
+                return Self { left, random };
+            }
+        }
     }
 
     /// Whether the next one is sampled.
@@ -328,6 +339,17 @@ mod tests {
         assert!(seen.windows(2).all(|pair| (33..=95).contains(&(pair[1] - pair[0]))));
         assert_eq!(seen, sampled(1));
         assert_ne!(seen, sampled(2));
+        // However soon they end.
+        for lifetime in [1, 5, 40, 100] {
+            let countdowns = 640_000 / lifetime;
+            let sampled: usize = (0..countdowns)
+                .map(|seed| {
+                    let mut countdown = Countdown::new(seed * 0x1234_5677);
+                    (0..lifetime).filter(|_| countdown.is_sampled()).count()
+                })
+                .sum();
+            assert!((9_500..10_500).contains(&sampled), "{lifetime}: {sampled}");
+        }
     }
 
     #[test]

@@ -103,9 +103,9 @@ impl MergeIter {
         Ok(())
     }
 
-    /// The sources, by their numbers as given.
-    pub fn sources(&self) -> impl Iterator<Item = &Source> {
-        self.children.iter().map(|child| &child.iter)
+    /// The sources, by their numbers as given; whoever moves one must seek the merge before its next step.
+    pub fn sources(&mut self) -> impl Iterator<Item = &mut Source> {
+        self.children.iter_mut().map(|child| &mut child.iter)
     }
 
     /// Lets `each` change the sources, by their numbers as given. Afterwards the merge stands nowhere, until it is

@@ -50,8 +50,8 @@ pub(crate) struct IterRegistry {
     /// What room was made for.
     room_bytes: AtomicU64,
     make_room: OnceLock<MakeRoom>,
-    /// How many slots there have been.
-    slots_made: AtomicU64,
+    /// From which the countdown of the next slot follows.
+    next_seed: AtomicU64,
     /// Where the next relief begins: no iterator is always the first to lose its view.
     next_relieved: AtomicUsize,
 }
@@ -84,7 +84,7 @@ pub(super) struct Spare {
     pub(super) found: Batch,
     /// Memory of `found`.
     pub(super) charge: Charge,
-    /// To the next seek that is sampled. It goes from scan to scan: most are too short for one of their own.
+    /// To the next seek that is sampled. It goes from scan to scan.
     pub(super) countdown: Countdown,
 }
 
@@ -111,8 +111,8 @@ impl Drop for Held {
 }
 
 impl IterRegistry {
-    /// A registry without iterators, which together may take about `limit_bytes`.
-    pub fn new(ledger: Arc<Ledger>, limit_bytes: u64) -> Arc<Self> {
+    /// A registry without iterators, which together may take about `limit_bytes`. From the seed follows which seeks are sampled.
+    pub fn new(ledger: Arc<Ledger>, limit_bytes: u64, seed: u64) -> Arc<Self> {
         Arc::new(Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             revoked: AtomicU64::new(0),
@@ -121,7 +121,7 @@ impl IterRegistry {
             live_bytes: Arc::default(),
             room_bytes: AtomicU64::new(0),
             make_room: OnceLock::new(),
-            slots_made: AtomicU64::new(0),
+            next_seed: AtomicU64::new(seed),
             next_relieved: AtomicUsize::new(0),
         })
     }
@@ -241,7 +241,7 @@ impl IterRegistry {
             shard.sweep_at = 2 * shard.slots.len();
         }
         shard.slots.push(Arc::downgrade(&slot));
-        let countdown = Countdown::new(self.slots_made.fetch_add(1, Ordering::Relaxed));
+        let countdown = Countdown::new(self.next_seed.fetch_add(1, Ordering::Relaxed));
         Spare { slot, found: Batch::default(), charge: self.charge(), countdown }
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct RunIter<L: TableList> {
     open: Option<Open>,
     /// Whether the walk stands at an entry of it.
     valid: bool,
+    /// Whether the next table that is searched counts it.
+    notes_seek: bool,
 }
 
 /// The table that the walk is in.
@@ -64,7 +66,7 @@ struct Open {
 impl<L: TableList> RunIter<L> {
     /// An iterator over the entries of `tables` whose keys lie in `limit`, each walked by `walk`.
     pub fn new(tables: L, limit: KeyRange, walk: Walk) -> Self {
-        Self { tables, limit, walk, open: None, valid: false }
+        Self { tables, limit, walk, open: None, valid: false, notes_seek: false }
     }
 
     /// Starts over with other limits: as new, but for the memory that it has.
@@ -85,8 +87,15 @@ impl<L: TableList> RunIter<L> {
         }
     }
 
-    /// Counts the seek that has brought the walk to the table that it is in.
-    pub fn note_seek(&self) {
+    /// Whether the next table that is searched counts it, whatever is found there: one, if any.
+    pub fn note_seek(&mut self, notes: bool) {
+        self.notes_seek = notes;
+    }
+
+    /// The table at hand was searched.
+    #[cold]
+    fn noted(&mut self) {
+        self.notes_seek = false;
         let Some(open) = &self.open else { return };
         if let Some(table) = self.tables.tables().get(open.index) {
             table.meta.statistics.note_seek();
@@ -135,7 +144,11 @@ impl<L: TableList> RunIter<L> {
                 (_, Some(lower)) => open.iter.seek(lower, SeqNo::MAX)?,
                 (_, None) => open.iter.seek_to_first()?,
             }
-            if open.holds_up_to_here() {
+            let is_there = open.holds_up_to_here();
+            if self.notes_seek {
+                self.noted();
+            }
+            if is_there {
                 self.valid = true;
                 return Ok(());
             }
@@ -161,7 +174,11 @@ impl<L: TableList> RunIter<L> {
                 (_, Some(upper)) => open.iter.seek_for_prev(upper, SeqNo::MAX)?,
                 (_, None) => open.iter.seek_to_last()?,
             }
-            if open.holds_down_to_here() {
+            let is_there = open.holds_down_to_here();
+            if self.notes_seek {
+                self.noted();
+            }
+            if is_there {
                 self.valid = true;
                 return Ok(());
             }

@@ -307,8 +307,13 @@ impl Scan {
                 }
                 self.begun = true;
                 let out = &mut self.found;
-                // Not of a scan that goes on elsewhere: its index was read before.
-                let is_sampled = !on && self.source.samples && self.countdown.is_sampled();
+                // A scan that only turns round has its index at hand.
+                let seeks = !on || is_revoked;
+                let is_sampled = seeks && self.source.samples && self.countdown.is_sampled();
+                if is_sampled {
+                    iter.note_seek(true);
+                    self.source.views.note_seek();
+                }
                 let moved = match step {
                     Move::Seek(key) => iter.seek(key, out),
                     Move::SeekForPrev(key) => iter.seek_for_prev(key, out),
@@ -318,8 +323,7 @@ impl Scan {
                     Move::On => iter.seek_before(&key, out),
                 };
                 if is_sampled {
-                    iter.note_seek();
-                    self.source.views.note_seek();
+                    iter.note_seek(false); // A run without a table there has not counted it.
                 }
                 outcome(moved, &self.found)
             }

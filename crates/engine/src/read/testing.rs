@@ -262,7 +262,7 @@ impl Store {
         Arc::new(Self {
             env,
             cache: Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger))),
-            registry: IterRegistry::new(Arc::clone(&ledger), iterator_bytes),
+            registry: IterRegistry::new(Arc::clone(&ledger), iterator_bytes, 1),
             ledger,
             view: Mutex::new(Arc::new(view)),
             history: Mutex::default(),

@@ -113,11 +113,11 @@ impl VisibleIter {
         size_of::<Self>() + self.merge.memory_bytes()
     }
 
-    /// Counts the seek that has brought the iterator where it stands at the tables that it came to.
-    pub fn note_seek(&self) {
+    /// Whether the next seek is counted at the table of each run that it searches first.
+    pub fn note_seek(&mut self, notes: bool) {
         for source in self.merge.sources() {
             if let Source::Run(run) = source {
-                run.note_seek();
+                run.note_seek(notes);
             }
         }
     }

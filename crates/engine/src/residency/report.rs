@@ -39,12 +39,12 @@ pub struct MemoryPrices {
     pub filter_loss_per_byte: f64,
     /// What all filters and indexes that save anything would take.
     pub filter_useful_bytes: u64,
-    /// What lookups cost beyond memtables, in nanoseconds per second, by the model.
+    /// What lookups and seeks cost beyond memtables, in nanoseconds per second, by the model.
     pub model_cost_ns_per_second: f64,
     /// Filter slices, index partitions and data blocks that a lookup reads with what is held now, by the model: from the lookups that were
     /// sampled, the measured false-positive rates, and the share of blocks that the cache has.
     pub model_reads_per_lookup: f64,
-    /// Those with the choice of filter modules and index partitions that takes the least time, in all of the budget that
+    /// Those with the choice of filter modules and index partitions by which lookups alone take the least time, in all of the budget that
     /// memtables and tables' own data leave, by the model.
     pub fewest_reads_per_lookup: f64,
 }

@@ -18,7 +18,7 @@ use crate::core::Core;
 use crate::statistics::{Probes, Window};
 use crate::view::View;
 
-/// How often what is held is looked at again while lookups go on.
+/// How often what is held is looked at again while lookups or seeks go on.
 pub(super) const WINDOW_US: u64 = 1_000_000;
 /// A read before any was timed: out of the system's page cache.
 const READ_NS: f64 = 1_000.0;
@@ -45,6 +45,8 @@ const SEARCHES_KEPT: u64 = 32;
 const PRIOR_LOOKUPS: f64 = 256.0;
 /// The same of seeks.
 const PRIOR_SEEKS: f64 = 256.0;
+/// For each seek there is believed to be so much of a lookup: filters that have room are held, too.
+const LOOKUPS_TO_SEEKS_LEAST: f64 = 1.0 / 256.0;
 
 /// What things cost now.
 #[derive(Clone, Copy, Debug)]
@@ -162,23 +164,27 @@ impl Survey {
         Ok(reads / self.lookups_per_second.max(f64::MIN_POSITIVE))
     }
 
-    /// The reads of a lookup if so much memory were used as well as can be: for the least time, as things cost now.
+    /// The reads of a lookup if so much memory were used as well as can be for lookups alone: for the least time, as things cost now.
     pub fn best_reads_per_lookup(&self, bytes: u64) -> Result<f64, String> {
         let weighing = Weighing { probe_ns: self.prices.probe_ns, margin: 0.0 };
-        let plan = plan_jointly(&self.files, weighing, bytes)?;
+        let plan = plan_jointly(&self.without_seeks(), weighing, bytes)?;
         self.reads_per_lookup(&plan.slices, &plan.partitions, &plan.fetched)
+    }
+
+    fn without_seeks(&self) -> Vec<FileMemory> {
+        let files = self.files.iter().cloned();
+        files.map(|file| FileMemory { seeks_per_second: 0.0, ..file }).collect()
     }
 
     /// The same files, a read of a lookup being what costs.
     fn counting_reads(&self) -> Vec<FileMemory> {
-        let counting = |file: &FileMemory| FileMemory {
+        let counting = |file: FileMemory| FileMemory {
             data_ns: self.prices.read_share,
             index_ns: 1.0,
             fetch_ns: self.prices.read_share,
-            seeks_per_second: 0.0,
-            ..file.clone()
+            ..file
         };
-        self.files.iter().map(counting).collect()
+        self.without_seeks().into_iter().map(counting).collect()
     }
 
     /// What all of it takes.
@@ -188,9 +194,11 @@ impl Survey {
     }
 }
 
-/// How many lookups come in a second. Before the first any rate will do: only what is worth more than what matters.
+/// How many lookups come in a second. Before the first any rate will do, but where there are seeks it is a small part of theirs: only what
+/// is worth more than what matters.
 fn per_second(window: Window) -> f64 {
-    if window.lookups_per_second > 0.0 { window.lookups_per_second } else { 1.0 }
+    let least = window.seeks_per_second * LOOKUPS_TO_SEEKS_LEAST;
+    if window.lookups_per_second + least > 0.0 { window.lookups_per_second.max(least) } else { 1.0 }
 }
 
 /// The probes that reach a table in a second: as sampled, and as many again as [`PRIOR_LOOKUPS`] lookups would be that
@@ -427,6 +435,12 @@ mod tests {
         let window = Window { seeks: 1e6, seeks_per_second: 1000.0, ..window };
         let seeks = seeks_per_second(Probes::ZERO.with_seeks(500_000.0), window, 0.1);
         assert!((seeks / 500.0 - 1.0).abs() < 1e-3, "{seeks}");
+        // Where there are only seeks filters count for something, and for no more when all of it rests.
+        let seeking = Window { lookups_per_second: 0.0, ..window };
+        let rested = Window { seeks_per_second: 1e-9, ..seeking };
+        assert!(per_second(seeking) > 0.0 && per_second(seeking) < seeking.seeks_per_second / 100.0);
+        assert!(per_second(rested) > 0.0 && per_second(rested) < rested.seeks_per_second / 100.0);
+        assert_eq!(per_second(Window::default()), 1.0);
         // Few say little: they are believed to come to all keys alike.
         let seeks = seeks_per_second(Probes::ZERO, Window { seeks: 1.0, ..window }, 0.1);
         assert!((seeks / 100.0 - 1.0).abs() < 0.01, "{seeks}");

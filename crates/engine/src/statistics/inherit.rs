@@ -94,20 +94,25 @@ mod tests {
         near(left.empty, right.empty)
             && near(left.found, right.found)
             && near(left.false_positives, right.false_positives)
+            && near(left.seeks, right.seeks)
     }
 
     #[test]
     fn an_output_takes_the_part_of_the_keys_that_it_takes() {
         let (newer, older) = (table(100, 300), table(0, 400));
         let inputs = [
-            Input { run: 2, table: &newer, probes: Probes::new(180.0, 20.0, 18.0) },
-            Input { run: 1, table: &older, probes: Probes::new(360.0, 40.0, 36.0) },
+            Input { run: 2, table: &newer, probes: Probes::new(180.0, 20.0, 18.0).with_seeks(50.0) },
+            Input { run: 1, table: &older, probes: Probes::new(360.0, 40.0, 36.0).with_seeks(100.0) },
         ];
         let of = |lower, upper| inherited(&inputs, &range(lower, upper), &bytes_in);
         // Where only the older one is, its figures; where both are, as many lookups as came to the newer.
-        assert!(close(of(0, 100), Probes::new(90.0, 10.0, 9.0)), "{:?}", of(0, 100));
-        assert!(close(of(100, 300), Probes::new(160.0, 40.0, 16.0)), "{:?}", of(100, 300));
-        assert!(close(of(50, 150), Probes::new(45.0 + 40.0, 5.0 + 10.0, 4.5 + 4.0)), "{:?}", of(50, 150));
+        assert!(close(of(0, 100), Probes::new(90.0, 10.0, 9.0).with_seeks(25.0)), "{:?}", of(0, 100));
+        assert!(close(of(100, 300), Probes::new(160.0, 40.0, 16.0).with_seeks(50.0)), "{:?}", of(100, 300));
+        assert!(
+            close(of(50, 150), Probes::new(45.0 + 40.0, 5.0 + 10.0, 4.5 + 4.0).with_seeks(25.0)),
+            "{:?}",
+            of(50, 150)
+        );
         assert_eq!(of(400, 900), Probes::ZERO);
     }
 
@@ -177,7 +182,8 @@ mod tests {
     #[test]
     fn a_run_merged_alone_loses_nothing() {
         let tables = [table(0, 250), table(300, 900)];
-        let probes = [Probes::new(50.0, 3.0, 1.0), Probes::new(7.0, 70.0, 0.5)];
+        let probes =
+            [Probes::new(50.0, 3.0, 1.0).with_seeks(9.0), Probes::new(7.0, 70.0, 0.5).with_seeks(2.0)];
         let inputs: Vec<Input<'_>> =
             tables.iter().zip(probes).map(|(table, probes)| Input { run: 1, table, probes }).collect();
         let lowers = ["000", "100", "270", "640"].map(|key| Bytes::from_static(key.as_bytes()));

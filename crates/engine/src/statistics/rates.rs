@@ -49,7 +49,7 @@ pub(crate) struct Samples {
     pub seeks: f64,
 }
 
-/// Probes of a table, or of a part of one, by sampled lookups; decayed.
+/// Probes of a table, or of a part of one, by sampled lookups, and sampled seeks that came to it; decayed.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(crate) struct Probes {
     /// Those for keys that it does not hold.

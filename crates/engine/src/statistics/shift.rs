@@ -206,7 +206,8 @@ mod tests {
         let few = after(1.0, 20.0, 0.0).expect("a shift").of_window(window(100_020.0, 100_000.0));
         assert_eq!(few.lookups, 1_024.0);
         // A table that got a quarter of them, all found: as many come, and all in vain.
-        let table = gone.of_table(Probes::new(0.0, 25_000.0, 0.0), 0.5);
+        let table = gone.of_table(Probes::new(0.0, 25_000.0, 0.0).with_seeks(70.0), 0.5);
+        assert_eq!(table.seeks, 70.0, "no news of seeks");
         assert!((table.empty - 1_000.0).abs() < 1e-9 && table.found == 0.0, "{table:?}");
         // The other way each table finds as many as it has entries, and no more than came to it.
         let come = after(0.0, 1_000.0, 1.0).expect("a shift");

@@ -124,11 +124,29 @@ fn samples_estimate_the_seeks_that_come_to_each_run_by_cursors_and_short_scans()
         assert_eq!(searches.sum::<u64>() as f64, probes.seeks);
     }
     drop(version);
+    // Nothing lies between these bounds, which each run has to be searched for.
+    let before = probes(&db).seeks;
+    for number in 0..SEEKS / 2 {
+        let (from, to) = (key(number % KEYS), key(number % KEYS + 1));
+        let from = [from, b"x".to_vec()].concat();
+        assert!(db.range(from.clone()..to.clone()).next().is_none());
+        assert!(db.range(from..to).next_back().is_none());
+    }
+    let scanned = probes(&db).seeks - before;
+    assert!(is_estimate(scanned / 3.0, u64::from(SEEKS)), "{scanned}");
+    let before = probes(&db).seeks / 3.0;
+    // Scans that are open all at once, and end after a seek each.
+    for number in 0..SEEKS / 64 {
+        let mut scans: Vec<_> = (0..64).map(|scan| db.range(key((number + scan) % KEYS)..)).collect();
+        assert!(scans.iter_mut().all(|scan| scan.next().is_some()));
+    }
+    let all = probes(&db).seeks / 3.0;
+    assert!(is_estimate(all - before, u64::from(SEEKS)), "{before} {all}");
     db.compact().expect("compact");
     let merged = probes(&db).seeks;
     assert!(
-        is_estimate(merged, u64::from(SEEKS)),
-        "each seek came to all runs, and comes once now: {merged}"
+        (merged / all - 1.0).abs() < 0.01,
+        "each seek came to all runs, and comes once now: {all} {merged}"
     );
 }
 

@@ -71,7 +71,7 @@ pub struct TableMeta {
     pub bits_per_key: f64,
     /// The open file; empty in trees that exist only on paper (tests, simulation).
     pub reader: OnceLock<Arc<TableReader>>,
-    /// What sampled lookups saw there.
+    /// What sampled lookups and seeks saw there.
     pub statistics: TableStatistics,
 }
 

@@ -74,8 +74,8 @@ impl TableReader {
         (0..self.index_partitions()).for_each(|number| self.drop_partition(number));
     }
 
-    /// Counts a lookup that searched partition `number` ([`crate::Located::partition`]), resident or not. Whoever
-    /// samples lookups says it of those only.
+    /// Counts a lookup or seek that searched partition `number` ([`crate::Located::partition`]), resident or not. Whoever
+    /// samples them says it of those only.
     #[inline]
     pub fn note_index_search(&self, number: usize) {
         self.loaded.index.note_search(number);

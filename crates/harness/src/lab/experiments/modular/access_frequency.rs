@@ -32,7 +32,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     paper: Paper::ModularFilters,
     kind: Kind::Measured,
     place: "slide \"Access Frequency Patterns\"",
-    title: "how evenly spread lookups spread over files",
+    title: "how lookups that are spread evenly over keys spread over files",
     claim: "Even in a perfectly uniform workload, 80 % of the lookups are directed to 44 to 46 % of the files.",
     parameters,
     run,
@@ -138,7 +138,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         why: why(share, &found),
         table,
         chart: Chart {
-            title: "How evenly spread lookups spread over files".to_owned(),
+            title: "How lookups of all keys alike spread over files".to_owned(),
             claim: EXPERIMENT.claim.to_owned(),
             note: "Files in the order of the lookups that look at their filter; every level is asked until the key is found. T = 4, a run a level, some 256 files.".to_owned(),
             panels: vec![Panel {

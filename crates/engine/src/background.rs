@@ -17,7 +17,7 @@ use shamba_model::Design;
 use shamba_table::Residency;
 
 use crate::compaction::policy::{MergeJob, Rules, debt_bytes, pick, pick_full, pick_refit};
-use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Trouble, Work, lock};
+use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
@@ -28,7 +28,7 @@ use crate::sync::MutexGuard;
 const BACK_OFF_MS: u64 = 20;
 /// Longest wait between tries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
-/// Who waits for work gives up when it has failed more often than this, one time after the other.
+/// Who waits for work gives up when it has failed more often than this meanwhile, one time after the other.
 const FAILURES_WAITED: u32 = 3;
 /// A worker without anything to do looks again after this long, should a wake-up be lost.
 const IDLE_MS: u64 = 500;
@@ -283,7 +283,7 @@ impl Core {
         match &outcome {
             Ok(()) => {
                 state.quiet_since_us = self.env.clock.now_us();
-                state.flush_trouble = Trouble::default();
+                state.flush_trouble.end();
             }
             Err(error) => state.flush_trouble.add(error.clone()),
         }
@@ -309,7 +309,7 @@ impl Core {
             let picked = self.next_merge(&state);
             state.merging = picked.is_some();
             if picked.is_none() {
-                state.merge_trouble = Trouble::default(); // What failed is not wanted any more.
+                state.merge_trouble.end(); // What failed is not wanted any more.
             }
             state.was_refit = picked.as_ref().is_some_and(|next| matches!(next.asked, Some(Asked::Refit(_))));
             picked
@@ -323,7 +323,7 @@ impl Core {
         state.merging = false;
         match &outcome {
             Ok(()) => {
-                state.merge_trouble = Trouble::default();
+                state.merge_trouble.end();
                 if next.asked == Some(Asked::Whole)
                     && let Some(at) = state.full_merges.iter().position(|id| *id == next.keyspace.id)
                 {
@@ -461,8 +461,13 @@ impl Core {
     /// The failure that keeps it from being done.
     pub(crate) fn wait_until(&self, by: &[Work], done: impl Fn(&BackgroundState) -> bool) -> Result<()> {
         let is_inline = self.is_inline();
+        // What failed before may succeed now.
+        let failed_before: Vec<(Work, u32)> = {
+            let state = lock(&self.background.state);
+            by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_ever)).collect()
+        };
         loop {
-            if self.is_inline() {
+            if is_inline {
                 self.run_background_inline();
             }
             let state = lock(&self.background.state);
@@ -470,9 +475,12 @@ impl Core {
                 return Ok(());
             }
             self.check_writable()?;
-            let troubles = by.iter().map(|work| state.trouble(*work, is_inline));
-            let mut failed = troubles.filter(|trouble| is_inline || trouble.failures > FAILURES_WAITED);
-            if let Some(error) = failed.find_map(|trouble| trouble.error.clone()) {
+            let failed = failed_before.iter().find_map(|(work, before)| {
+                let trouble = state.trouble(*work, is_inline);
+                let gives_up = is_inline || trouble.failures_since(*before) > FAILURES_WAITED;
+                trouble.error.clone().filter(|_| gives_up)
+            });
+            if let Some(error) = failed {
                 return Err(error);
             }
             if is_inline {

@@ -230,6 +230,8 @@ pub(crate) struct Trouble {
     pub error: Option<Error>,
     /// Failures in a row, for the back-off.
     pub failures: u32,
+    /// Failures in all.
+    pub failures_ever: u32,
 }
 
 impl Trouble {
@@ -237,6 +239,17 @@ impl Trouble {
     pub fn add(&mut self, error: Error) {
         self.error = Some(error);
         self.failures = self.failures.saturating_add(1);
+        self.failures_ever = self.failures_ever.saturating_add(1);
+    }
+
+    /// It succeeded, or is not wanted any more.
+    pub fn end(&mut self) {
+        (self.error, self.failures) = (None, 0);
+    }
+
+    /// Failures in a row since there had been so many in all.
+    pub fn failures_since(&self, failures_ever: u32) -> u32 {
+        self.failures.min(self.failures_ever.saturating_sub(failures_ever))
     }
 }
 

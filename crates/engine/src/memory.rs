@@ -93,7 +93,8 @@ pub(crate) fn check_budget<'v>(
 pub struct MemoryReport {
     /// The budget that was set.
     pub budget_bytes: u64,
-    /// What a flush writes: the design's write buffer, or what the budget has room for.
+    /// Where memtables are sealed by the settings: at the design's write buffer, or at what the budget has room for. In the end the arbiter
+    /// has between a quarter and twice as much, as writes and reads need it.
     pub memtable_bytes: u64,
     /// Parts and their bytes.
     pub parts: Vec<(String, u64)>,

@@ -268,9 +268,13 @@ fn distinct_tables(version: &Version) -> impl Iterator<Item = &TableUse> {
 
 impl Core {
     /// Has old figures fade where that was last done a while ago. Not while somebody installs tables: they have their figures already and are in no
-    /// tree yet.
+    /// tree yet. (Samplers fold whenever it is time: a step so small that a table which misses it is hardly wrong.)
     pub(crate) fn fold_statistics(&self) {
-        let Ok(_installing) = self.installing.try_lock() else { return };
+        let _installing = match self.installing.try_lock() {
+            Ok(installing) => installing,
+            Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let now_us = self.env.clock.now_us();
         for keyspace in self.keyspaces.load().values() {
             keyspace.statistics.fold_in_time(&keyspace.load().version, now_us);

@@ -67,7 +67,7 @@ pub struct BenchResult {
     pub ledger_bytes: u64,
     /// Index partitions and data blocks that a lookup reads with what is held in memory at the end, by the model.
     pub model_reads_per_get: f64,
-    /// With the best choice that the memory budget allows, by the model.
+    /// With the best choice for lookups alone that the memory budget allows, by the model.
     pub fewest_reads_per_get: f64,
     /// The deepest level that is not empty.
     pub levels: u32,

@@ -244,10 +244,38 @@ fn who_waits_for_flushes_hears_nothing_of_merges_that_fail() {
         assert_eq!(text(&state, Work::Merge, is_inline).as_deref(), Some("a merge"));
     }
     assert_eq!((state.merge_trouble.failures, state.flush_trouble.failures), (9, 0), "each has its own");
+    // Of those in a row who waits counts the ones that it saw.
+    assert_eq!([0, 7, 9].map(|before| state.merge_trouble.failures_since(before)), [9, 2, 0]);
+    let mut ended = state.merge_trouble.clone();
+    ended.end();
+    ended.add(error("once more"));
+    assert_eq!((ended.failures, ended.failures_since(0), ended.failures_since(9)), (1, 1, 1));
     // One thread that does both comes to no merge before the flush.
     state.flush_trouble.add(error("a flush"));
     assert_eq!(text(&state, Work::Merge, false).as_deref(), Some("a merge"));
     assert_eq!(text(&state, Work::Merge, true).as_deref(), Some("a flush"));
+}
+
+#[test]
+fn waits_begin_without_the_failures_of_the_past() {
+    let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
+    let db = Db::builder("/db").env(env).info_log(false).auto_compaction(false).open().expect("opened");
+    for number in 0..20u32 {
+        db.put(number.to_be_bytes(), [1; 100]).expect("put");
+        {
+            let mut state = lock(&db.core().background.state);
+            for _ in 0..9 {
+                state.merge_trouble.add(Error::new(ErrorKind::NoSpace, "long ago"));
+            }
+        }
+        if number % 2 == 0 {
+            db.flush().expect("a flush waits for no merge");
+        } else {
+            db.compact().expect("what failed before succeeds now");
+        }
+    }
+    assert_eq!(db.stats().runs, 1);
+    db.close().expect("closed");
 }
 
 #[test]

@@ -266,13 +266,15 @@ impl Core {
             drop(version);
             if let Some(Err(error)) = job.map(|job| self.run_beside(keyspace, &job)) {
                 self.report_background("merge", &error);
-                lock(&self.background.state).merge_trouble.add(error);
+                // For writers to see; not a failure of the merge that others wait for.
+                lock(&self.background.state).merge_trouble.error = Some(error);
             }
         }
     }
 
     fn run_beside(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
         self.run_merge_as(keyspace, job, Turn::Beside)?;
+        lock(&self.background.state).merge_trouble.error = None;
         self.collect_garbage();
         self.background.progress.notify_all();
         Ok(())

@@ -92,14 +92,15 @@ impl<L: TableList> RunIter<L> {
         self.notes_seek = notes;
     }
 
-    /// The table at hand was searched.
+    /// The table at hand was searched, if a partition of its index was.
     #[cold]
     fn noted(&mut self) {
-        self.notes_seek = false;
         let Some(open) = &self.open else { return };
-        if let Some(table) = self.tables.tables().get(open.index) {
+        if let Some(table) = self.tables.tables().get(open.index)
+            && open.iter.note_index_search()
+        {
             table.meta.statistics.note_seek();
-            open.iter.note_index_search();
+            self.notes_seek = false;
         }
     }
 

@@ -123,7 +123,6 @@ fn samples_estimate_the_seeks_that_come_to_each_run_by_cursors_and_short_scans()
         let searches = (0..reader.index_partitions()).map(|number| u64::from(reader.index_searches(number)));
         assert_eq!(searches.sum::<u64>() as f64, probes.seeks);
     }
-    drop(version);
     // Nothing lies between these bounds, which each run has to be searched for.
     let before = probes(&db).seeks;
     for number in 0..SEEKS / 2 {
@@ -132,6 +131,12 @@ fn samples_estimate_the_seeks_that_come_to_each_run_by_cursors_and_short_scans()
         assert!(db.range(from.clone()..to.clone()).next().is_none());
         assert!(db.range(from..to).next_back().is_none());
     }
+    for (_, _, table) in version.tables() {
+        let reader = table.meta.reader.get().expect("open");
+        let searches = (0..reader.index_partitions()).map(|number| u64::from(reader.index_searches(number)));
+        assert_eq!(searches.sum::<u64>() as f64, table.meta.statistics.probes().seeks);
+    }
+    drop(version);
     let scanned = probes(&db).seeks - before;
     assert!(is_estimate(scanned / 3.0, u64::from(SEEKS)), "{scanned}");
     let before = probes(&db).seeks / 3.0;

@@ -94,12 +94,11 @@ impl TableIter {
     }
 
     /// Counts the partition of the index that lists the block at hand as one that was searched
-    /// ([`TableReader::note_index_search`]).
-    pub fn note_index_search(&self) {
+    /// ([`TableReader::note_index_search`]). Says whether there is one: past the table's last key none was.
+    pub fn note_index_search(&self) -> bool {
         let index = &self.table.loaded.index;
-        if let Some((partition, _)) = self.block.as_ref().and_then(|held| index.partition_of(held.number)) {
-            self.table.note_index_search(partition);
-        }
+        let partition = self.block.as_ref().and_then(|held| index.partition_of(held.number));
+        partition.map(|(partition, _)| self.table.note_index_search(partition)).is_some()
     }
 
     /// The table that it walks.
@@ -130,6 +129,7 @@ impl TableIter {
         let fill_cache = self.ahead.fills_cache();
         let found = self.index.find(&self.table, key, seq, fill_cache, &mut self.counters)?;
         let Some((number, handle)) = found else {
+            self.block = None;
             return Ok(None);
         };
         if let Some(held) = &self.block

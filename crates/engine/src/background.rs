@@ -28,7 +28,7 @@ use crate::sync::MutexGuard;
 const BACK_OFF_MS: u64 = 20;
 /// Longest wait between tries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
-/// Who waits for work gives up when it has failed more often than this meanwhile, one time after the other.
+/// Who waits for work gives up when it fails and has failed more often than this, one time after the other.
 const FAILURES_WAITED: u32 = 3;
 /// A worker without anything to do looks again after this long, should a wake-up be lost.
 const IDLE_MS: u64 = 500;
@@ -461,11 +461,12 @@ impl Core {
     /// The failure that keeps it from being done.
     pub(crate) fn wait_until(&self, by: &[Work], done: impl Fn(&BackgroundState) -> bool) -> Result<()> {
         let is_inline = self.is_inline();
-        // What failed before may succeed now.
+        // What failed before may succeed now, and is tried at once, however long it was to back off.
         let failed_before: Vec<(Work, u32)> = {
             let state = lock(&self.background.state);
             by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_ever)).collect()
         };
+        self.background.wake.notify_all();
         loop {
             if is_inline {
                 self.run_background_inline();
@@ -477,7 +478,7 @@ impl Core {
             self.check_writable()?;
             let failed = failed_before.iter().find_map(|(work, before)| {
                 let trouble = state.trouble(*work, is_inline);
-                let gives_up = is_inline || trouble.failures_since(*before) > FAILURES_WAITED;
+                let gives_up = is_inline || trouble.is_hopeless(*before, FAILURES_WAITED);
                 trouble.error.clone().filter(|_| gives_up)
             });
             if let Some(error) = failed {

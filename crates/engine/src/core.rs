@@ -247,9 +247,10 @@ impl Trouble {
         (self.error, self.failures) = (None, 0);
     }
 
-    /// Failures in a row since there had been so many in all.
-    pub fn failures_since(&self, failures_ever: u32) -> u32 {
-        self.failures.min(self.failures_ever.saturating_sub(failures_ever))
+    /// Whether who has waited since there had been so many failures in all may give up: there is a row of more than `most`, the last of
+    /// which they saw. An older one says nothing: space may have come back.
+    pub fn is_hopeless(&self, failures_before: u32, most: u32) -> bool {
+        self.failures > most && self.failures_ever > failures_before
     }
 }
 

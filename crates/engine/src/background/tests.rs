@@ -244,12 +244,12 @@ fn who_waits_for_flushes_hears_nothing_of_merges_that_fail() {
         assert_eq!(text(&state, Work::Merge, is_inline).as_deref(), Some("a merge"));
     }
     assert_eq!((state.merge_trouble.failures, state.flush_trouble.failures), (9, 0), "each has its own");
-    // Of those in a row who waits counts the ones that it saw.
-    assert_eq!([0, 7, 9].map(|before| state.merge_trouble.failures_since(before)), [9, 2, 0]);
+    // Who waits gives up on a row of failures of which it saw one.
+    assert_eq!([0, 8, 9].map(|before| state.merge_trouble.is_hopeless(before, 3)), [true, true, false]);
     let mut ended = state.merge_trouble.clone();
     ended.end();
     ended.add(error("once more"));
-    assert_eq!((ended.failures, ended.failures_since(0), ended.failures_since(9)), (1, 1, 1));
+    assert!(ended.failures == 1 && !ended.is_hopeless(9, 3) && ended.is_hopeless(9, 0));
     // One thread that does both comes to no merge before the flush.
     state.flush_trouble.add(error("a flush"));
     assert_eq!(text(&state, Work::Merge, false).as_deref(), Some("a merge"));

@@ -455,7 +455,7 @@ impl Core {
         }
     }
 
-    /// Waits until `done`, by work of these kinds; runs it itself where there are no threads.
+    /// Waits until `done`, by work of these kinds, whose workers it wakes; runs it itself where there are no threads.
     ///
     /// # Errors
     /// The failure that keeps it from being done.
@@ -497,7 +497,6 @@ impl Core {
     /// The failure that keeps it from being done.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         lock(&self.background.state).drainers += 1;
-        self.background.wake.notify_all();
         let idle = self.wait_until(&[Work::Flush, Work::Merge], |state| self.is_idle(state));
         lock(&self.background.state).drainers -= 1;
         idle

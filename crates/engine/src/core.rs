@@ -42,7 +42,7 @@ use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::TreeStatistics;
 use crate::statistics::file::Saved;
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use crate::trace::Recorder;
 use crate::version::Version;
 use crate::version::manifest::{ManifestState, ManifestWriter};
@@ -60,6 +60,15 @@ const WARNINGS_MAX: usize = 1_000;
 /// Locks a mutex whose data stays valid at every step, so that a panic elsewhere does not spread.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`], unless somebody has it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// One keyspace: its name and the view that its readers load.

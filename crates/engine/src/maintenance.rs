@@ -86,7 +86,6 @@ impl Core {
             state.full_merges.extend(&ids);
             ids
         };
-        self.background.wake.notify_all();
         let done = self.wait_until(&[Work::Merge], |state| {
             !state.merging && ids.iter().all(|id| !state.full_merges.contains(id))
         });

@@ -70,7 +70,6 @@ impl Core {
             let mut state = lock(&self.background.state);
             self.ask_refits(&mut state, wanted, true)
         };
-        self.background.wake.notify_all();
         let done = self.wait_until(&[Work::Merge], |state| {
             !state.merging && !state.refits.iter().any(|refit| numbers.contains(&refit.number))
         });

@@ -36,11 +36,11 @@ use self::arbiter::{Arbiter, BUFFER_LEAST_PART, BUFFER_MOST_TIMES};
 pub use self::report::{LevelMemory, MemoryPrices};
 pub(crate) use self::survey::module_rates;
 use self::survey::{KnownTables, Survey, mask_of};
-use crate::core::{Core, lock};
+use crate::core::{Core, lock, try_lock};
 use crate::error::{Error, Result};
 use crate::memory::cache_share_bytes;
 use crate::statistics::Window;
-use crate::sync::{Mutex, MutexGuard, TryLockError};
+use crate::sync::{Mutex, MutexGuard};
 use crate::version::TableMeta;
 use crate::view::View;
 
@@ -111,11 +111,7 @@ pub(crate) struct ResidencyCore {
 
 impl ResidencyCore {
     fn try_state(&self) -> Option<MutexGuard<'_, ResidencyState>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        try_lock(&self.state)
     }
 
     /// Takes the request for a settlement, if there is one.

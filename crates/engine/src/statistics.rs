@@ -32,10 +32,10 @@ use shamba_table::TableReader;
 
 use crate::compaction::job::live_bytes;
 use crate::compaction::plan::MergePlan;
-use crate::core::{Core, KeyspaceCore, lock};
+use crate::core::{Core, KeyspaceCore, lock, try_lock};
 use crate::read::explain::{ModuleStep, Recorder, Step};
 use crate::read::get::Verdict;
-use crate::sync::{Mutex, TryLockError};
+use crate::sync::Mutex;
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use crate::view::RunPlan;
 
@@ -203,10 +203,8 @@ impl TreeStatistics {
 
     /// Lets old figures fade, here and at the tables of `version`, unless somebody is at it.
     fn fold(&self, version: &Version, now_us: u64) {
-        match self.folded.try_lock() {
-            Ok(mut folded) => self.fold_into(&mut folded, version, now_us),
-            Err(TryLockError::Poisoned(poison)) => self.fold_into(&mut poison.into_inner(), version, now_us),
-            Err(TryLockError::WouldBlock) => {}
+        if let Some(mut folded) = try_lock(&self.folded) {
+            self.fold_into(&mut folded, version, now_us);
         }
     }
 
@@ -270,11 +268,7 @@ impl Core {
     /// Has old figures fade where that was last done a while ago. Not while somebody installs tables: they have their figures already and are in no
     /// tree yet. (Samplers fold whenever it is time: a step so small that a table which misses it is hardly wrong.)
     pub(crate) fn fold_statistics(&self) {
-        let _installing = match self.installing.try_lock() {
-            Ok(installing) => installing,
-            Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(_installing) = try_lock(&self.installing) else { return };
         let now_us = self.env.clock.now_us();
         for keyspace in self.keyspaces.load().values() {
             keyspace.statistics.fold_in_time(&keyspace.load().version, now_us);

@@ -146,10 +146,27 @@ fn the_share_of_blocks_that_are_read_follows_the_last_windows() {
     assert!(core.read_share() > 0.85, "{}", core.read_share());
 }
 
+const KEYS: u32 = 12_000;
+
+fn key(number: u32) -> [u8; 4] {
+    number.wrapping_mul(0x9e37_79b9).to_be_bytes()
+}
+
+/// Makes a database of one table, with all of [`KEYS`]; gives the room for its filter or for its index.
+fn make_one_table(builder: Builder) -> u64 {
+    let db = builder.open().expect("open");
+    (0..KEYS).for_each(|number| db.put(key(number), [1; 100]).expect("put"));
+    db.flush().expect("flushed");
+    let [reader] = &readers(&db)[..] else { panic!("one table") };
+    let filter_bytes = super::survey::filter_bytes(reader);
+    let index_bytes = super::survey::whole_bytes(reader) - filter_bytes;
+    let room_bytes = filter_bytes.max(index_bytes) + reader.index_base_bytes();
+    db.close().expect("close");
+    room_bytes
+}
+
 #[test]
 fn filters_come_back_as_soon_as_lookups_turn() {
-    const KEYS: u32 = 12_000;
-    let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let builder = || {
         Db::builder("/db")
@@ -159,15 +176,8 @@ fn filters_come_back_as_soon_as_lookups_turn() {
             .info_log(false)
             .bits_per_key(3.0)
     };
-    let db = builder().open().expect("open");
-    (0..KEYS).for_each(|number| db.put(key(number), [1; 100]).expect("put"));
-    db.flush().expect("flushed");
-    let [reader] = &readers(&db)[..] else { panic!("one table") };
-    // Room for the filter or for the index: what is worth more comes first.
-    let filter_bytes = super::survey::filter_bytes(reader);
-    let index_bytes = super::survey::whole_bytes(reader) - filter_bytes;
-    let room_bytes = filter_bytes.max(index_bytes) + reader.index_base_bytes();
-    db.close().expect("close");
+    // What is worth more comes first.
+    let room_bytes = make_one_table(builder());
 
     let db = builder().resident_limit(room_bytes).open().expect("open");
     let core = db.core();
@@ -193,8 +203,6 @@ fn filters_come_back_as_soon_as_lookups_turn() {
 
 #[test]
 fn index_partitions_come_back_when_seeks_come_and_go_when_lookups_of_absent_keys_do() {
-    const KEYS: u32 = 12_000;
-    let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
     let clock = Arc::new(ManualClock::new());
     let env =
         Env { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
@@ -202,15 +210,7 @@ fn index_partitions_come_back_when_seeks_come_and_go_when_lookups_of_absent_keys
         let builder = Db::builder("/db").env(env.clone()).auto_compaction(false).info_log(false);
         builder.write_buffer(8 << 20).bits_per_key(5.0)
     };
-    let db = builder().open().expect("open");
-    (0..KEYS).for_each(|number| db.put(key(number), [1; 100]).expect("put"));
-    db.flush().expect("flushed");
-    let [reader] = &readers(&db)[..] else { panic!("one table") };
-    // Room for the filter or for the index.
-    let filter_bytes = super::survey::filter_bytes(reader);
-    let index_bytes = super::survey::whole_bytes(reader) - filter_bytes;
-    let room_bytes = filter_bytes.max(index_bytes) + reader.index_base_bytes();
-    db.close().expect("close");
+    let room_bytes = make_one_table(builder());
 
     let db = builder().resident_limit(room_bytes).open().expect("open");
     let core = db.core();

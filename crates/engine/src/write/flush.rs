@@ -13,14 +13,13 @@ use crate::allocation::JobBits;
 use crate::compaction::output::{Output, OutputOptions};
 use crate::compaction::retention::Retention;
 use crate::compaction::syncing::Syncing;
-use crate::core::{Core, Generation, KeyspaceCore, lock};
+use crate::core::{Core, Generation, KeyspaceCore, lock, try_lock};
 use crate::error::Result;
 use crate::event::Event;
 use crate::ids::{KeyspaceId, LogNo};
 use crate::memtable::Memtable;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
-use crate::sync::TryLockError;
 use crate::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
 
 impl Core {
@@ -110,11 +109,7 @@ impl Core {
     /// How much of the active log is durable, if any of it is and nobody is busy with it: whoever holds it
     /// may be waiting for this very flush, as an ingest does.
     fn active_log_promise(&self) -> Option<(LogNo, u64)> {
-        let writing = match self.writing.try_lock() {
-            Ok(writing) => writing,
-            Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let writing = try_lock(&self.writing)?;
         writing.wal.as_ref().map(|wal| (wal.number(), wal.synced())).filter(|(_, synced)| *synced > 0)
     }
 

@@ -97,6 +97,7 @@ fn level_memory(level: &LevelMemory) -> Value {
         "level": level.level,
         "tables": level.tables,
         "filter_held_bytes": level.filter_held_bytes,
+        "filter_resting_bytes": level.filter_resting_bytes,
         "filter_bytes": level.filter_bytes,
         "modules": level.modules.iter().map(module).collect::<Vec<_>>(),
         "index_held_bytes": level.index_held_bytes,

@@ -5,7 +5,8 @@
 //! each saves, [`shamba_model::joint`] who comes next). A settlement
 //!
 //! 1. looks at every table and makes the plan;
-//! 2. lets go of what the plan leaves out, and publishes views without it;
+//! 2. lets go of what the plan leaves out, and publishes views without it. Filters that only cost their probes are kept
+//!    as long as the block cache has no use for their memory, at rest where searches are cheap: lookups that turn find them there;
 //! 3. reads what the plan adds, as long as there is room, and publishes that.
 //!
 //! It comes after every install, about once a second while lookups or seeks go on and sooner when they turn ([`worker`]), and,
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
-use shamba_table::{LedgerPart, Residency, ResidentFilter, TableId, TableReader};
+use shamba_table::{LedgerPart, Residency, ResidentFilter, TableId, TableReader, Unasked};
 
 use self::arbiter::{Arbiter, BUFFER_LEAST_PART, BUFFER_MOST_TIMES};
 pub use self::report::{LevelMemory, MemoryPrices};
@@ -46,6 +47,9 @@ use crate::view::View;
 
 /// What is held is exchanged only for what saves so much more.
 const KEEP_MARGIN: f64 = 0.1;
+/// Lookups that turn are noticed after a quarter of a second ([`worker`]), and may do so about as often as a step of the arbiter must pay for
+/// itself: of those that find their key this part may find none unnoticed.
+const TURNING_PART: f64 = 0.25 / arbiter::PAYBACK_SECONDS;
 /// Of what is left beside memtables and work, the part that the block cache is left at first.
 const CACHE_PART: u64 = 8;
 /// Shedding makes room for this part of the budget more than was asked for, so that it is rare.
@@ -172,6 +176,13 @@ enum Mode {
     Settle,
     /// Only let go, so that so many bytes more are free.
     Shed(u64),
+}
+
+/// What lookups do by the plan with the modules of the filter of table `at` that they do not ask.
+fn unasked_of(plan: &JointPlan, at: usize) -> Unasked {
+    let fetched = plan.fetched.get(at).map_or(0, |fetched| mask_of(*fetched));
+    let resting = plan.resting.get(at).map_or(0, |resting| mask_of(resting.end) & !mask_of(resting.start));
+    Unasked { fetched, resting }
 }
 
 impl Core {
@@ -317,7 +328,12 @@ impl Core {
             Mode::Settle => self.pool_bytes(),
             Mode::Shed(bytes) => self.pool_held_bytes().saturating_sub(bytes),
         };
-        let weighing = Weighing { probe_ns: survey.prices.probe_ns, margin: KEEP_MARGIN };
+        let weighing = Weighing {
+            probe_ns: survey.prices.probe_ns,
+            margin: KEEP_MARGIN,
+            keeps: !state.arbiter.cache_has_use_for_more(),
+            turning_part: TURNING_PART,
+        };
         let plan = match plan_jointly(&survey.files, weighing, may_have.saturating_sub(survey.fixed_bytes)) {
             Ok(plan) => plan,
             Err(detail) => {
@@ -341,15 +357,15 @@ impl Core {
         let mut changed = BTreeSet::new();
         for (at, reader) in survey.readers.iter().enumerate() {
             self.let_partitions_go(reader, plan.partitions.get(at).map_or(0, |count| *count as usize));
-            let fetched = plan.fetched.get(at).map_or(0, |fetched| mask_of(*fetched));
+            let unasked = unasked_of(plan, at);
             let Some(filter) = reader.filter() else { continue };
             let held = survey::held_slices(&filter);
-            if held == wanted(at) && filter.fetched() == fetched {
+            if held == wanted(at) && filter.unasked() == unasked {
                 continue;
             }
             let kept: Vec<u32> =
                 held.iter().zip(wanted(at)).map(|(held, wanted)| *held.min(wanted)).collect();
-            match reader.hold_filter(&kept, fetched) {
+            match reader.hold_filter(&kept, unasked) {
                 Ok(held) if held.changed => _ = changed.insert(reader.id()),
                 Ok(_) => {}
                 Err(error) => self.note_unreadable(reader, &error.into(), unreadable),
@@ -407,11 +423,11 @@ impl Core {
         unreadable.retain(|table| survey.readers.iter().any(|reader| reader.id() == *table));
         // Slices first, of which the sizes are known: partitions that turn out larger than they were taken for leave out
         // partitions then, and not the filter of the last table. What cannot be read of one keeps nothing else out.
-        for (reader, (slices, fetched)) in survey.readers.iter().zip(plan.slices.iter().zip(&plan.fetched)) {
+        for (at, (reader, slices)) in survey.readers.iter().zip(&plan.slices).enumerate() {
             if self.is_stopping() {
                 return; // Who closes waits for this.
             }
-            if let Err(error) = self.read_slices(reader, (slices, mask_of(*fetched)), changed) {
+            if let Err(error) = self.read_slices(reader, (slices, unasked_of(plan, at)), changed) {
                 self.note_unreadable(reader, &error, unreadable);
             }
         }
@@ -429,7 +445,7 @@ impl Core {
     fn read_slices(
         &self,
         reader: &TableReader,
-        (wanted, fetched): (&[u32], u8),
+        (wanted, unasked): (&[u32], Unasked),
         changed: &mut BTreeSet<TableId>,
     ) -> Result<()> {
         let Some(filter) = reader.filter() else { return Ok(()) };
@@ -439,7 +455,7 @@ impl Core {
             return Ok(());
         }
         self.make_memory(bytes);
-        let held = reader.hold_filter(wanted, fetched)?;
+        let held = reader.hold_filter(wanted, unasked)?;
         held.warnings.into_iter().for_each(|warning| self.warn(warning));
         if held.changed {
             changed.insert(reader.id());
@@ -457,7 +473,7 @@ impl Core {
                 file,
                 (self.residency.slices_read(), state.arbiter.cache_gain_per_byte()),
             );
-            match reader.hold_filter(&[], fetched) {
+            match reader.hold_filter(&[], Unasked { fetched, resting: 0 }) {
                 Ok(held) if held.changed => _ = changed.insert(reader.id()),
                 Ok(_) | Err(_) => {} // Nothing is read for it.
             }

@@ -27,13 +27,24 @@
 //!
 //! A module and an index are cut in equal pieces, and the last thing that fits only in part is taken in part.
 //!
-//! Invariants: never more bytes than the budget; a module has slices only if the modules before it are whole; the
-//! answer depends on nothing but the arguments.
+//! A module that saves less than its probes cost is not taken, however much memory is left. If it is in memory already and nobody
+//! else has use for that memory, it may stay there ([`Weighing::keeps`]), where lookups that turn find it. Of the lookups that find their
+//! key the part u may find none before anybody notices, so it is asked while
+//!
+//! ```text
+//! (w + u * v) * f_1 ... f_d * (1 - f_{d+1}) * (data_ns + (1 - x) * index_ns)  >  (v + w * f_1 ... f_d) * probe_ns
+//! ```
+//!
+//! and else *rests*: in memory, and not asked.
+//!
+//! Invariants: never more bytes than the budget; a module has slices only if the modules before it are whole; what is kept
+//! was in memory before, and takes nothing from what saves; the answer depends on nothing but the arguments.
 //!
 //! Not here: who moves slices in and out, and what is measured (package `shamba`).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use crate::input;
 use crate::residency::Module;
@@ -82,6 +93,10 @@ pub struct Weighing {
     /// that waver do not exchange things of about the same worth again and again. A plan then saves at least
     /// 1 / (1 + margin) of the best one.
     pub margin: f64,
+    /// Whether modules that are in memory and save nothing may stay there, in what is left of the budget.
+    pub keeps: bool,
+    /// Of those: how many of the lookups that find their key may find none before anybody notices that lookups have turned.
+    pub turning_part: f64,
 }
 
 /// What is to be in memory.
@@ -89,6 +104,8 @@ pub struct Weighing {
 pub struct JointPlan {
     /// Of each file, of each module: how many slices.
     pub slices: Vec<Vec<u32>>,
+    /// Of each file: the modules of these that rest, in memory and not asked.
+    pub resting: Vec<Range<usize>>,
     /// Of each file: how many partitions.
     pub partitions: Vec<u32>,
     /// Of each file: so many modules, from the first on, are fetched where they are not in memory; the others are passed over.
@@ -150,6 +167,7 @@ pub fn plan_jointly(
 ) -> Result<JointPlan, String> {
     input::not_negative("the cost of a probe", weighing.probe_ns)?;
     input::not_negative("the margin", weighing.margin)?;
+    input::share("the part of lookups that may turn", weighing.turning_part)?;
     let mut rates = Vec::with_capacity(files.len());
     for (at, file) in files.iter().enumerate() {
         rates.push(Rates::of(file).map_err(|error| format!("file {at}: {error}"))?);
@@ -222,14 +240,37 @@ pub fn plan_jointly(
         }
     }
     plan.loss_per_byte = if plan.loss_per_byte.is_finite() { plan.loss_per_byte } else { 0.0 };
-    plan.bytes = budget_bytes - left;
     for (at, file) in files.iter().enumerate() {
         let index_held = part(plan.partitions[at], file.index.partitions);
-        let (cost, fetched) = rates[at].cost(file, &plan.slices[at], index_held, weighing.probe_ns);
+        let slices = &mut plan.slices[at];
+        let kept = if weighing.keeps { kept(file, slices, left) } else { 0..0 };
+        let asked = rates[at].doubted(file, kept.clone(), index_held, weighing);
+        take_whole(file, kept.start..asked, slices);
+        let (cost, fetched) = rates[at].cost(file, slices, index_held, weighing.probe_ns);
         plan.fetched.push(fetched);
         plan.cost_ns_per_second += cost;
+        // What is fetched is asked, and so it is where it is in memory.
+        let resting = asked.max(fetched).min(kept.end)..kept.end;
+        take_whole(file, asked..kept.end, slices);
+        left -= bytes_of(&file.modules[kept]);
+        plan.resting.push(resting);
     }
+    plan.bytes = budget_bytes - left;
     Ok(plan)
+}
+
+/// The modules of a file that are in memory, that were not taken, and for which there is room.
+fn kept(file: &FileMemory, slices: &[u32], left: u64) -> Range<usize> {
+    let first = slices.iter().take_while(|slices| **slices > 0).count();
+    let held = first..file.held_modules.min(file.modules.len());
+    let fitting = held.rev().find(|last| bytes_of(&file.modules[first..=*last]) <= left);
+    first..fitting.map_or(first, |last| last + 1)
+}
+
+fn take_whole(file: &FileMemory, modules: Range<usize>, slices: &mut [u32]) {
+    for (slices, module) in slices[modules.clone()].iter_mut().zip(&file.modules[modules]) {
+        *slices = module.slices;
+    }
 }
 
 /// What lookups and seeks cost when so much is in memory, in nanoseconds per second, and of each file the first `fetched` modules are
@@ -303,6 +344,18 @@ impl Rates {
         self.seeks + self.reaching(modules)
     }
 
+    /// Where asking the `kept` modules ends: at the first of them that would save less than its probes cost even if lookups turned.
+    fn doubted(&self, file: &FileMemory, kept: Range<usize>, index_held: f64, weighing: Weighing) -> usize {
+        let search_ns = file.data_ns + (1.0 - index_held) * file.index_ns;
+        let pass = |module: usize| file.modules[..module].iter().map(|module| module.fpr).product::<f64>();
+        let saves = |module: &usize| {
+            let empty = (file.probes.empty_per_second + weighing.turning_part * self.found) * pass(*module);
+            let saved = empty * (1.0 - file.modules[*module].fpr) * search_ns;
+            saved > self.reaching(*module) * weighing.probe_ns
+        };
+        kept.start + kept.take_while(saves).count()
+    }
+
     /// What the file costs with its first `modules` in memory and this share of its index, fetching included and probes not.
     fn whole_cost(&self, file: &FileMemory, modules: usize, index_held: f64) -> f64 {
         let search_ns = file.data_ns + (1.0 - index_held) * file.index_ns;
@@ -350,6 +403,7 @@ impl Rates {
     }
 }
 
+/// What modules take, all slices of one being as large.
 fn bytes_of(modules: &[Module]) -> u64 {
     modules
         .iter()

@@ -91,7 +91,7 @@ pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
     AHEAD_BYTES, Held, LoadedBlock, ReadCounters, ReaderOptions, Residency, ResidentFilter, TableIter,
-    TableReader, ValueMode, Walk, WrittenBlocks,
+    TableReader, Unasked, ValueMode, Walk, WrittenBlocks,
 };
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};

@@ -55,7 +55,10 @@ fn level_table(report: &shamba::MemoryReport) -> Table {
         table.row([
             format!("{keyspace}{}", level.level),
             level.tables.to_string(),
-            show_size(level.filter_held_bytes),
+            match level.filter_resting_bytes {
+                0 => show_size(level.filter_held_bytes),
+                resting => format!("{}, {} at rest", show_size(level.filter_held_bytes), show_size(resting)),
+            },
             show_size(level.filter_bytes),
             modules.join(" "),
             show_size(level.index_held_bytes),

@@ -182,6 +182,8 @@ pub enum SkipReason {
     NotResident,
     /// Memory holds other slices of it, but not the key's.
     SliceNotResident,
+    /// Memory holds it, but so many lookups find their key here that asking costs more than it saves.
+    Resting,
 }
 
 impl ModuleStep {
@@ -194,8 +196,12 @@ impl ModuleStep {
     }
 
     pub(crate) fn skipped(module: usize, filter: &ResidentFilter) -> Self {
-        let is_held = filter.held() >> module & 1 == 1;
-        let why = if is_held { SkipReason::SliceNotResident } else { SkipReason::NotResident };
+        let is_in = |mask: u8| mask >> module & 1 == 1;
+        let why = match (is_in(filter.asked()), is_in(filter.unasked().resting)) {
+            (true, _) => SkipReason::SliceNotResident,
+            (false, true) => SkipReason::Resting,
+            (false, false) => SkipReason::NotResident,
+        };
         Self::Skipped { module, why }
     }
 }
@@ -219,6 +225,7 @@ impl fmt::Display for SkipReason {
         f.write_str(match self {
             Self::NotResident => "not in memory, where other things save more",
             Self::SliceNotResident => "the key's slice of it is not in memory",
+            Self::Resting => "in memory, but asking it costs more than it saves: most lookups find their key",
         })
     }
 }
@@ -326,7 +333,7 @@ pub struct Explanation {
     pub index_reads: u64,
     /// Data blocks read from files.
     pub data_reads: u64,
-    /// Filter modules passed over: memory does not hold them.
+    /// Filter modules passed over: memory does not hold them, or they rest.
     pub modules_skipped: u64,
     /// Nanoseconds in all, the recording included.
     pub total_ns: u64,

@@ -289,7 +289,7 @@ impl<'a> Lookup<'a> {
                     recorder.module(|| ModuleStep::held(module, maybe));
                     maybe
                 }
-                None if filter.fetched() >> module & 1 == 1 => {
+                None if filter.fetches(module) => {
                     let mut io = ReadCounters::default();
                     let maybe = candidate.reader.fetch_module(digest, module, &mut io)?;
                     recorder.module(|| ModuleStep::fetched(module, maybe, &io));

@@ -27,7 +27,7 @@ const STEP_PART: u64 = 32;
 const CACHE_FLOOR_PART: u64 = 256;
 /// Reading a byte in again, and driving another out.
 const MOVING_NS_PER_BYTE: f64 = 1.0;
-const PAYBACK_SECONDS: f64 = 30.0;
+pub(super) const PAYBACK_SECONDS: f64 = 30.0;
 /// Below this difference it is noise.
 const MARGIN: f64 = 0.25;
 /// The write buffer is weighed every so many windows.
@@ -54,6 +54,11 @@ impl Arbiter {
     /// What more memory for the block cache would save, in nanoseconds per second per byte, as of the last window.
     pub(super) fn cache_gain_per_byte(&self) -> f64 {
         self.cache_gain_per_byte
+    }
+
+    /// Whether memory in which filters rest would pay for reading them back within the time in which a step pays back.
+    pub(super) fn cache_has_use_for_more(&self) -> bool {
+        self.cache_gain_per_byte * PAYBACK_SECONDS > MOVING_NS_PER_BYTE
     }
 }
 
@@ -300,6 +305,15 @@ mod tests {
         // Everything that pays is held: the cache has it.
         let end = run(|_| 0.0, |_| 1.0, 200);
         assert!(end.pool_bytes <= BUDGET / STEP_PART);
+    }
+
+    #[test]
+    fn filters_rest_until_the_cache_would_read_as_much_again_as_they_take() {
+        let of = |cache_gain_per_byte| Arbiter { cache_gain_per_byte, ..Arbiter::default() };
+        assert!(!of(0.0).cache_has_use_for_more());
+        // A read of 1,000 ns for each 4 KiB more, once in half a minute, and once in five seconds.
+        assert!(!of(1_000.0 / 4096.0 / 30.0).cache_has_use_for_more());
+        assert!(of(1_000.0 / 4096.0 / 5.0).cache_has_use_for_more());
     }
 
     #[test]

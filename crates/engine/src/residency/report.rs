@@ -3,7 +3,7 @@
 use shamba_table::{Residency, TableReader};
 
 use super::PlanPrices;
-use super::survey::{KnownTables, fetched_of, held_partitions, held_slices_of};
+use super::survey::{KnownTables, asked_slices_of, fetched_of, held_partitions};
 use crate::core::Core;
 
 /// What memory holds of one level of one keyspace.
@@ -18,6 +18,8 @@ pub struct LevelMemory {
     pub tables: u64,
     /// Bytes of the filters' slices that memory holds.
     pub filter_held_bytes: u64,
+    /// Those of them that rest: memory that nobody else has use for keeps them, and lookups, which would find their key, do not ask them.
+    pub filter_resting_bytes: u64,
     /// Bytes of all slices.
     pub filter_bytes: u64,
     /// For each module in the order in which they are asked: slices held, and slices in all.
@@ -61,6 +63,7 @@ impl LevelMemory {
         self.partitions = (self.partitions.0 + held, self.partitions.1 + partitions);
         if let Some(filter) = reader.filter() {
             self.filter_held_bytes += filter.held_bytes();
+            self.filter_resting_bytes += filter.resting_bytes();
             self.filter_bytes += filter.geometry().total_bytes();
             for (number, module) in filter.geometry().modules().iter().enumerate() {
                 if self.modules.len() <= number {
@@ -114,7 +117,7 @@ impl Core {
     /// The reads of a lookup with what is held now, and with the best, by the model.
     fn model_reads(&self) -> Result<(f64, f64), String> {
         let survey = self.survey(&mut KnownTables::new());
-        let slices: Vec<Vec<u32>> = survey.readers.iter().map(|reader| held_slices_of(reader)).collect();
+        let slices: Vec<Vec<u32>> = survey.readers.iter().map(|reader| asked_slices_of(reader)).collect();
         let partitions: Vec<u32> =
             survey.readers.iter().map(|reader| held_partitions(reader) as u32).collect();
         let others_bytes = self.others_bytes() + survey.fixed_bytes;

@@ -166,7 +166,7 @@ impl Survey {
 
     /// The reads of a lookup if so much memory were used as well as can be for lookups alone: for the least time, as things cost now.
     pub fn best_reads_per_lookup(&self, bytes: u64) -> Result<f64, String> {
-        let weighing = Weighing { probe_ns: self.prices.probe_ns, margin: 0.0 };
+        let weighing = Weighing { probe_ns: self.prices.probe_ns, ..Weighing::default() };
         let plan = plan_jointly(&self.without_seeks(), weighing, bytes)?;
         self.reads_per_lookup(&plan.slices, &plan.partitions, &plan.fetched)
     }
@@ -320,9 +320,16 @@ pub(super) fn held_slices_of(reader: &TableReader) -> Vec<u32> {
     reader.filter().map_or_else(Vec::new, |filter| held_slices(&filter))
 }
 
+/// How many slices of each module of a table's filter are held and asked.
+pub(super) fn asked_slices_of(reader: &TableReader) -> Vec<u32> {
+    let Some(filter) = reader.filter() else { return Vec::new() };
+    let asked = |(held, module): (u32, usize)| if filter.asked() >> module & 1 == 1 { held } else { 0 };
+    held_slices(&filter).into_iter().zip(0..).map(asked).collect()
+}
+
 /// How many modules of a table's filter, from the first on, are fetched where they are not held.
 pub(super) fn fetched_of(reader: &TableReader) -> usize {
-    reader.filter().map_or(0, |filter| filter.fetched().trailing_ones() as usize)
+    reader.filter().map_or(0, |filter| filter.unasked().fetched.trailing_ones() as usize)
 }
 
 /// What holding all of a table takes.

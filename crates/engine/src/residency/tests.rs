@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Clock, Effect, Env, FaultFs, FaultRule, ManualClock, MemFs, OpKind, Vfs};
-use shamba_table::{Charge, LedgerPart, TableReader};
+use shamba_table::{Charge, LedgerPart, TableReader, Unasked};
 
 use crate::{Builder, Db, Event, EventListener};
 
@@ -40,7 +40,7 @@ fn is_whole(reader: &TableReader) -> bool {
 fn let_all_go(readers: &[Arc<TableReader>]) {
     for reader in readers {
         (0..reader.index_partitions()).for_each(|number| reader.drop_partition(number));
-        reader.hold_filter(&[], 0).expect("reads nothing");
+        reader.hold_filter(&[], Unasked::default()).expect("reads nothing");
     }
 }
 
@@ -230,4 +230,48 @@ fn index_partitions_come_back_when_seeks_come_and_go_when_lookups_of_absent_keys
     assert_eq!(windows(10, &absent), (true, false), "filters spare every search");
     assert_eq!(windows(60, &seek), (false, true), "no filter spares a seek anything");
     assert_eq!(windows(60, &absent), (true, false));
+}
+
+#[test]
+fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_without_a_read() {
+    let faults = Arc::new(FaultFs::new(Arc::new(MemFs::new()), 1));
+    let clock = Arc::new(ManualClock::new());
+    let env = Env {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        ..Env::deterministic(Arc::clone(&faults) as Arc<dyn Vfs>, 1)
+    };
+    let builder = || {
+        let builder = Db::builder("/db").env(env.clone()).auto_compaction(false).info_log(false);
+        builder.write_buffer(8 << 20).bits_per_key(5.0)
+    };
+    make_one_table(builder());
+
+    let db = builder().open().expect("open");
+    let core = db.core();
+    let mut worker = super::worker::MemoryWorker::new(core, clock.now_us());
+    let mut windows = |count: u32, lookups: u32, from: u32| {
+        for _ in 0..count {
+            for number in 0..lookups {
+                let is_found = db.contains_key(key(from + number % KEYS)).expect("a lookup");
+                assert_eq!(is_found, from == 0);
+            }
+            clock.advance_us(super::survey::WINDOW_US);
+            worker.look(core, clock.now_us());
+        }
+        let [reader] = &readers(&db)[..] else { panic!("one table") };
+        assert!(is_whole(reader), "nothing was let go");
+        (reader.filter().expect("a filter").asked() != 0, db.memory().levels[0].filter_resting_bytes > 0)
+    };
+    assert_eq!(windows(2, 2_000, KEYS), (true, false));
+    assert_eq!(
+        windows(10, 40_000, 0),
+        (false, true),
+        "one run, and every key is there: filters only cost their probes"
+    );
+    let explained = db.explain(key(5)).expect("a lookup").to_string();
+    assert!(explained.contains("in memory, but asking it costs more"), "{explained}");
+    // Every block is in the cache by now: whatever is read from here on is read for the filter, and fails.
+    faults.add_rule(FaultRule::storm(1.0, Effect::Eio).on(&[OpKind::Read]));
+    assert_eq!(windows(60, 2_000, KEYS), (true, false), "lookups have turned");
+    assert_eq!(db.warnings(), [] as [&str; 0]);
 }

@@ -23,7 +23,7 @@ impl Dice {
 const NEVER: f64 = 1e15;
 
 fn plain(probe_ns: f64) -> Weighing {
-    Weighing { probe_ns, margin: 0.0 }
+    Weighing { probe_ns, ..Weighing::default() }
 }
 
 fn random_file(dice: &mut Dice, pieces: u32) -> FileMemory {
@@ -255,7 +255,7 @@ fn what_is_held_stays_unless_something_saves_clearly_more() {
             file.probes.empty_per_second *= 0.99 + 0.02 * dice.share();
         }
         let margin = 0.1;
-        let kept = plan_jointly(&files, Weighing { probe_ns: 0.0, margin }, all / 2).unwrap();
+        let kept = plan_jointly(&files, Weighing { margin, ..Weighing::default() }, all / 2).unwrap();
         let anew = plan_jointly(&files, plain(0.0), all / 2).unwrap();
         let moved =
             |plan: &JointPlan| (0..files.len()).filter(|at| plan.slices[*at] != first.slices[*at]).count();
@@ -348,4 +348,89 @@ fn a_module_is_fetched_where_that_costs_less_than_the_search_that_it_spares() {
     assert_eq!(plan(&FileMemory { asked_modules: 2, fetch_ns: 1e9, ..file.clone() }, 0).fetched, [2]);
     let all = plan(&file, 1200);
     assert_eq!((&all.slices[0][..], all.fetched[0]), (&[1, 1][..], 0));
+}
+
+#[test]
+fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory() {
+    // All keys are found: each probe of a filter is in vain.
+    let file = FileMemory {
+        probes: FileProbes { empty_per_second: 0.0, found_per_second: 100.0 },
+        seeks_per_second: 0.0,
+        data_ns: 1000.0,
+        index_ns: 200.0,
+        modules: vec![Module { bytes: 100, slices: 4, fpr: 0.1 }; 3],
+        asked_modules: 0,
+        fetch_ns: NEVER,
+        index: FileIndex { bytes: 1000, partitions: 1 },
+        held_modules: 2,
+        holds_index: true,
+    };
+    let weighing = Weighing { keeps: true, ..plain(8.0) };
+    let of = |file: &FileMemory, budget| {
+        let plan = plan_jointly(std::slice::from_ref(file), weighing, budget).unwrap();
+        assert!(plan.bytes <= budget);
+        (plan.slices[0].clone(), plan.resting[0].clone(), plan.partitions[0])
+    };
+    assert_eq!(
+        of(&file, 5000),
+        (vec![4, 4, 0], 0..2, 1),
+        "the third was not in memory: nothing is read in to rest"
+    );
+    assert_eq!(of(&file, 1199), (vec![4, 0, 0], 0..1, 1), "the index comes first");
+    assert_eq!(of(&file, 1099), (vec![0, 0, 0], 0..0, 1));
+    // It costs what it costs without, and nothing stays without being told to.
+    let [resting, gone] = [weighing, plain(8.0)]
+        .map(|weighing| plan_jointly(std::slice::from_ref(&file), weighing, 5000).unwrap());
+    assert_eq!(resting.cost_ns_per_second, gone.cost_ns_per_second);
+    assert_eq!((&gone.slices[0][..], gone.bytes), (&[0, 0, 0][..], 1000));
+    // Some are absent: the first is asked, the second rests behind it.
+    let mixed = FileMemory { probes: FileProbes { empty_per_second: 4.0, ..file.probes }, ..file.clone() };
+    assert_eq!(of(&mixed, 5000), (vec![4, 4, 0], 1..2, 1));
+    // A hundredth of the lookups may turn: where a search costs so much that it outweighs the probes they are asked.
+    let doubting = |data_ns| {
+        let weighing = Weighing { turning_part: 0.01, ..weighing };
+        let file = FileMemory { data_ns, ..file.clone() };
+        let plan = plan_jointly(&[file], weighing, 5000).unwrap();
+        (plan.slices[0].clone(), plan.resting[0].clone())
+    };
+    assert_eq!(doubting(800.0), (vec![4, 4, 0], 0..2), "0.9 * 8 < 8");
+    assert_eq!(doubting(900.0), (vec![4, 4, 0], 1..2));
+    assert_eq!(doubting(9_000.0), (vec![4, 4, 0], 2..2));
+    // What may not be passed over does not rest.
+    let asked = FileMemory { asked_modules: 1, fetch_ns: 2000.0, ..file };
+    assert_eq!(of(&asked, 5000), (vec![4, 4, 0], 1..2, 1));
+}
+
+#[test]
+fn what_is_kept_takes_nothing_from_what_saves() {
+    for seed in 0..500 {
+        let mut dice = Dice(seed);
+        let mut files: Vec<FileMemory> = (0..3).map(|_| random_file(&mut dice, 3)).collect();
+        for file in &mut files {
+            file.held_modules = dice.below(file.modules.len() as u64 + 1) as usize;
+            file.fetch_ns = if dice.below(2) == 0 { NEVER } else { 300.0 };
+        }
+        let budget = dice.below(600);
+        let weighing = Weighing { probe_ns: 200.0, margin: 0.1, ..Weighing::default() };
+        let without = plan_jointly(&files, weighing, budget).unwrap();
+        let kept = plan_jointly(&files, Weighing { keeps: true, ..weighing }, budget).unwrap();
+        let doubting = Weighing { keeps: true, turning_part: 0.1, ..weighing };
+        let doubting = plan_jointly(&files, doubting, budget).unwrap();
+        assert!(kept.cost_ns_per_second <= without.cost_ns_per_second * (1.0 + 1e-9), "seed {seed}");
+        assert_eq!((&kept.slices, &kept.partitions), (&doubting.slices, &without.partitions), "seed {seed}");
+        for with in [&kept, &doubting] {
+            assert!(with.bytes <= budget && with.bytes >= without.bytes, "seed {seed}");
+            assert_eq!(with.gain_per_byte, without.gain_per_byte, "seed {seed}");
+        }
+        for (at, file) in files.iter().enumerate() {
+            for (number, module) in file.modules.iter().enumerate() {
+                let (with, without) = (kept.slices[at][number], without.slices[at][number]);
+                let stays = number < file.held_modules && (with, without) == (module.slices, 0);
+                assert!(with == without || stays, "seed {seed}: in whole, where it was, or not at all");
+            }
+            let (resting, less) = (&kept.resting[at], &doubting.resting[at]);
+            assert!(less.start >= resting.start && less.end == resting.end, "seed {seed}");
+            assert!(resting.end <= file.held_modules || resting.is_empty(), "seed {seed}");
+        }
+    }
 }

@@ -1,12 +1,11 @@
-//! The filter of an open table: which of its slices memory holds, and asking them.
+//! The filter of an open table: which of its slices memory holds, and fetching the others.
 //!
-//! What is held at a moment is a [`ResidentFilter`], a value that never changes: lookups ask the one that their view
-//! was made with and touch no lock and no count. [`TableReader::hold_filter`] makes the next one; memory of slices
-//! that it lets go is given back (and its charge released) when the last holder of an earlier value is gone.
+//! What is held at a moment is a [`ResidentFilter`], a value that never changes. [`TableReader::hold_filter`] makes the next one;
+//! memory of slices that it lets go is given back (and its charge released) when the last holder of an earlier value is gone.
 //!
 //! A module that is not held is *skipped*, which is always right, or *fetched*: its slice is found in the block cache
-//! or read from the file for this one lookup ([`TableReader::fetch_module`]). Which of the two is part of the value
-//! ([`ResidentFilter::fetched`]).
+//! or read from the file for this one lookup ([`TableReader::fetch_module`]). A module that is held may *rest*: lookups skip it as if
+//! it were not, and once it is to be asked again nothing is read for it. Which of these is part of the value ([`Unasked`]).
 //!
 //! Invariant: whatever is held, damaged or fetched, no key of the table is denied.
 //!
@@ -17,10 +16,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_filter::{FilterGeometry, Line, MAX_MODULES, Question};
+use shamba_filter::{FilterGeometry, Line, MAX_MODULES};
 use shamba_key::KeyDigest;
 use shamba_key::planted::{Defect, is_planted};
 
+use super::resident::{ResidentFilter, Slice, Unasked, held_modules};
 use super::{ReadCounters, TableReader};
 use crate::cache::{BlockCache, CachedTable};
 use crate::error::{Error, Result};
@@ -73,146 +73,6 @@ impl std::str::FromStr for Residency {
     }
 }
 
-/// A slice in memory, for as long as somebody holds it.
-#[derive(Clone, Debug)]
-struct Slice {
-    lines: Arc<[Line]>,
-    _charge: Arc<Charge>,
-}
-
-/// What memory holds of a table's filter at one moment, and what is done about the rest.
-#[derive(Clone)]
-pub struct ResidentFilter {
-    geometry: FilterGeometry,
-    /// As many as the geometry says.
-    slices: Arc<[Option<Slice>]>,
-    /// Modules of which a slice is held, the first one in the lowest bit.
-    held: u8,
-    /// Modules that are fetched where they are not held.
-    fetched: u8,
-    /// The first module is held and asked in the short way: neither standard nor absent.
-    first_is_quick: bool,
-    /// There is more to do than to ask the first module.
-    has_more: bool,
-}
-
-// With the reader beside it, on one cache line.
-const _: () = assert!(size_of::<ResidentFilter>() <= 56);
-
-impl ResidentFilter {
-    fn new(geometry: FilterGeometry, slices: Arc<[Option<Slice>]>, fetched: u8) -> Self {
-        let mut held = 0;
-        for module in 0..geometry.modules().len() {
-            let of_module = slices.get(geometry.slices_of(module)).unwrap_or_default();
-            held |= u8::from(of_module.iter().any(Option::is_some)) << module;
-        }
-        let first_is_quick = held & 1 == 1 && !geometry.is_standard();
-        let has_more = geometry.modules().len() > 1 || fetched != 0 || !first_is_quick;
-        Self { geometry, slices, held, fetched, first_is_quick, has_more }
-    }
-
-    /// What the filter was built as.
-    pub fn geometry(&self) -> &FilterGeometry {
-        &self.geometry
-    }
-
-    /// The modules of which memory holds any slice, the first one in the lowest bit.
-    pub fn held(&self) -> u8 {
-        self.held
-    }
-
-    /// The modules that a lookup fetches where they are not held; all others are skipped then.
-    pub fn fetched(&self) -> u8 {
-        self.fetched
-    }
-
-    /// How many slices of `module` are held.
-    pub fn held_slices(&self, module: usize) -> usize {
-        self.slices.get(self.geometry.slices_of(module)).unwrap_or_default().iter().flatten().count()
-    }
-
-    /// How many slices are not held.
-    pub fn absent_slices(&self) -> usize {
-        self.slices.iter().filter(|slice| slice.is_none()).count()
-    }
-
-    /// The bytes of the slices that are held.
-    pub fn held_bytes(&self) -> u64 {
-        self.slices.iter().flatten().map(|slice| size_of_val(&*slice.lines) as u64).sum()
-    }
-
-    /// The question to the first module; its line, and those of the other modules that are held, are asked for if
-    /// `prefetch`. Without a line the question is not answerable; [`Self::has_more`] says whether to go on.
-    #[inline(always)]
-    pub fn ask(&self, digest: KeyDigest, prefetch: bool) -> Question<'_> {
-        if !self.first_is_quick {
-            return self.ask_later(digest, prefetch);
-        }
-        let site = self.geometry.first_site(digest);
-        let question = site.question(self.lines(site.slice()));
-        if prefetch {
-            question.prefetch();
-            if self.held > 1 {
-                self.prefetch_others(digest);
-            }
-        }
-        question
-    }
-
-    /// Whether a "maybe" of the first module leaves others: to ask with [`Self::module`], to fetch, or to skip.
-    #[inline(always)]
-    pub fn has_more(&self) -> bool {
-        self.has_more
-    }
-
-    /// Without a first module: nothing to ask there.
-    #[cold]
-    fn ask_later(&self, digest: KeyDigest, prefetch: bool) -> Question<'_> {
-        if prefetch {
-            self.prefetch_others(digest);
-        }
-        Question::unanswerable()
-    }
-
-    fn prefetch_others(&self, digest: KeyDigest) {
-        for site in self.geometry.sites(digest, self.held & !1) {
-            site.question(self.lines(site.slice())).prefetch();
-        }
-    }
-
-    /// What module `module` says; `None` if memory does not hold the slice.
-    #[inline]
-    pub fn module(&self, digest: KeyDigest, module: usize) -> Option<bool> {
-        if self.held >> module & 1 == 0 {
-            return is_planted(Defect::AbsentModuleDenies).then_some(false);
-        }
-        if let Some(site) = self.geometry.standard_site(digest) {
-            return self.lines(site.slice()).map(|lines| site.maybe(Some(lines)));
-        }
-        let site = self.geometry.site(digest, module)?;
-        let question = site.question(self.lines(site.slice()));
-        question.is_answerable().then(|| question.maybe())
-    }
-
-    /// Whether the key of `digest` may be in the table, as far as memory can tell.
-    pub fn may_contain(&self, digest: KeyDigest) -> bool {
-        (0..self.geometry.modules().len()).all(|module| self.module(digest, module).unwrap_or(true))
-    }
-
-    #[inline(always)]
-    fn lines(&self, slice: usize) -> Option<&[Line]> {
-        self.slices.get(slice)?.as_ref().map(|slice| &*slice.lines)
-    }
-}
-
-impl fmt::Debug for ResidentFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut filter = f.debug_struct("ResidentFilter");
-        filter.field("geometry", &self.geometry).field("absent_slices", &self.absent_slices());
-        filter.field("fetched", &self.fetched).finish()
-    }
-}
-
 /// The filter of an open table.
 #[derive(Debug)]
 pub(crate) struct TableFilter {
@@ -254,7 +114,8 @@ impl TableFilter {
         let count = geometry.slices();
         let is_cached = residency == Residency::Cached;
         let fetched = if is_cached { all_modules(&geometry) } else { 0 };
-        let resident = ResidentFilter::new(geometry, vec![None; count].into(), fetched);
+        let unasked = Unasked { fetched, resting: 0 };
+        let resident = ResidentFilter::new(geometry, vec![None; count].into(), unasked);
         let slots = if is_cached { (0..count).map(|_| FrameSlot::new()).collect() } else { Box::default() };
         let cached = if is_cached { cache.add_table(id) } else { None };
         let state = Mutex::new(State { resident, damaged: BTreeSet::new() });
@@ -305,18 +166,18 @@ impl TableReader {
         modules.map(|m| (bytes(m.slices(), m.slice_bytes()), m.slices() as u32)).collect()
     }
 
-    /// Holds the first `wanted[d]` slices of each module d and no others, and has lookups fetch the modules of the
-    /// mask `fetched` where they are not held. What is missing is read from the file, what is damaged stays absent.
+    /// Holds the first `wanted[d]` slices of each module d and no others, and has lookups do with modules as `unasked` says. What
+    /// is missing is read from the file, what is damaged stays absent.
     ///
     /// # Errors
     /// `Io` when reading fails; nothing has changed then.
-    pub fn hold_filter(&self, wanted: &[u32], fetched: u8) -> Result<Held> {
+    pub fn hold_filter(&self, wanted: &[u32], unasked: Unasked) -> Result<Held> {
         let mut held = Held::default();
         let Some(filter) = &self.filter else { return Ok(held) };
         let mut state = filter.state();
         let geometry = filter.stored.geometry;
-        let mut slices = state.resident.slices.to_vec();
-        let mut changed = state.resident.fetched != fetched;
+        let mut slices = state.resident.slices();
+        let mut changed = false;
         let mut found_damaged = Vec::new();
         let is_released = self.is_released.load(Ordering::Acquire);
         for module in 0..geometry.modules().len() {
@@ -342,8 +203,10 @@ impl TableReader {
         }
         state.damaged.extend(found_damaged);
         held.warnings.iter().for_each(|warning| self.note_filter_damage(warning.clone()));
+        let resting = unasked.resting & held_modules(&geometry, &slices);
+        changed |= state.resident.unasked() != Unasked { resting, ..unasked };
         if changed {
-            state.resident = ResidentFilter::new(geometry, slices.into(), fetched);
+            state.resident = ResidentFilter::new(geometry, slices.into(), unasked);
         }
         held.changed = changed;
         Ok(held)
@@ -354,7 +217,7 @@ impl TableReader {
     /// # Errors
     /// As [`Self::hold_filter`].
     pub fn hold_whole_filter(&self) -> Result<Held> {
-        self.hold_filter(&[u32::MAX; MAX_MODULES], 0)
+        self.hold_filter(&[u32::MAX; MAX_MODULES], Unasked::default())
     }
 
     /// What module `module` says of the key of `digest`, from the block cache or from the file; a damaged slice says
@@ -449,5 +312,5 @@ fn read(file: &super::TableFile, place: SlicePlace, ledger: &Arc<Ledger>) -> Res
         bytes = 0;
     }
     let charge = Charge::new(ledger, LedgerPart::Filters, bytes);
-    Ok(Slice { lines: StoredFilter::read_lines(file, place)?, _charge: Arc::new(charge) })
+    Ok(Slice::new(StoredFilter::read_lines(file, place)?, charge))
 }

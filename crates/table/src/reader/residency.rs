@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Residency, TableReader};
+use super::{Residency, TableReader, Unasked};
 use crate::error::Result;
 
 impl TableReader {
@@ -70,7 +70,7 @@ impl TableReader {
     pub fn release(&self) {
         self.is_released.store(true, Ordering::Release);
         // Nothing is read where nothing is wanted, so nothing fails.
-        let _ = self.hold_filter(&[], 0);
+        let _ = self.hold_filter(&[], Unasked::default());
         (0..self.index_partitions()).for_each(|number| self.drop_partition(number));
     }
 

@@ -49,7 +49,7 @@ pub(super) fn ios(
             file(table, layout, (skipping, probes, index_bytes))
         })
         .collect();
-    plan_jointly(&files, Weighing { probe_ns: 0.0, margin: 0.0 }, bytes).map(|plan| plan.cost_ns_per_second)
+    plan_jointly(&files, Weighing::default(), bytes).map(|plan| plan.cost_ns_per_second)
 }
 
 /// A table as the model sees it; a read costs 1.

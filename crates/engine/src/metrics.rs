@@ -44,7 +44,7 @@ macro_rules! work_counters {
             pub filter_reads: u64,
             /// Filter slices that lookups found in the block cache.
             pub filter_hits: u64,
-            /// Filter modules passed over by lookups because memory does not hold them.
+            /// Filter modules passed over by lookups because memory does not hold them, or because they rest.
             pub modules_skipped: u64,
             /// Index partitions read from files by lookups.
             pub index_reads: u64,

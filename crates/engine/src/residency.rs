@@ -78,8 +78,10 @@ pub(crate) struct ResidencyState {
 pub(crate) struct PlanPrices {
     /// What more memory would save.
     pub gain_per_byte: f64,
-    /// What the least worthy of what is held saves.
+    /// What the least worthy saves of what is held for what it saves.
     pub loss_per_byte: f64,
+    /// What is held beside that: filters that lookups that turn would ask.
+    pub kept_bytes: u64,
     /// What all that saves anything would take.
     pub useful_bytes: u64,
     /// What lookups and seeks cost with it.
@@ -230,6 +232,11 @@ impl Core {
             return Ok(());
         }
         let (filter_bytes, whole_bytes) = (survey::filter_bytes(reader), survey::whole_bytes(reader));
+        let missing_bytes = whole_bytes.saturating_sub(self.pool_room_bytes());
+        if missing_bytes > 0 && missing_bytes <= self.plan_prices().kept_bytes {
+            // What is only kept makes room for what is new.
+            self.settle_with(Mode::Shed(missing_bytes));
+        }
         let is_room_for_all = whole_bytes <= self.pool_room_bytes();
         let margin_bytes = self.settings.memory_budget_bytes / EARLY_PART;
         // Beyond what filters and indexes may have, until the next plan finds what saves less: the filter of a new run
@@ -309,6 +316,11 @@ impl Core {
         self.pool_bytes().saturating_sub(self.pool_held_bytes())
     }
 
+    /// Whether the block cache could have more memory than it has: nobody said how large it may be at most, or it is smaller.
+    fn may_cache_grow(&self) -> bool {
+        self.settings.cache_bytes_max.is_none_or(|bytes| self.cache.capacity_bytes() < bytes)
+    }
+
     /// False if another thread is at it.
     fn settle_with(&self, mode: Mode) -> bool {
         let Some(mut state) = self.residency.try_state() else {
@@ -331,7 +343,7 @@ impl Core {
         let weighing = Weighing {
             probe_ns: survey.prices.probe_ns,
             margin: KEEP_MARGIN,
-            keeps: !state.arbiter.cache_has_use_for_more(),
+            keeps: !(state.arbiter.cache_has_use_for_more() && self.may_cache_grow()),
             turning_part: TURNING_PART,
         };
         let plan = match plan_jointly(&survey.files, weighing, may_have.saturating_sub(survey.fixed_bytes)) {
@@ -345,6 +357,7 @@ impl Core {
         *lock(&self.residency.plan) = PlanPrices {
             gain_per_byte: plan.gain_per_byte,
             loss_per_byte: plan.loss_per_byte,
+            kept_bytes: plan.kept_bytes,
             useful_bytes: survey.useful_bytes(),
             cost_ns_per_second: plan.cost_ns_per_second,
         };
@@ -354,7 +367,7 @@ impl Core {
 
     fn carry_out(&self, survey: &Survey, plan: &JointPlan, mode: Mode, unreadable: &mut BTreeSet<TableId>) {
         let wanted = |at: usize| plan.slices.get(at).map_or(&[][..], |slices| slices);
-        let mut changed = BTreeSet::new();
+        let (mut changed, mut freed) = (BTreeSet::new(), false);
         for (at, reader) in survey.readers.iter().enumerate() {
             self.let_partitions_go(reader, plan.partitions.get(at).map_or(0, |count| *count as usize));
             let unasked = unasked_of(plan, at);
@@ -366,12 +379,19 @@ impl Core {
             let kept: Vec<u32> =
                 held.iter().zip(wanted(at)).map(|(held, wanted)| *held.min(wanted)).collect();
             match reader.hold_filter(&kept, unasked) {
-                Ok(held) if held.changed => _ = changed.insert(reader.id()),
+                Ok(held) if held.changed => {
+                    changed.insert(reader.id());
+                    freed |= held.freed;
+                }
                 Ok(_) => {}
                 Err(error) => self.note_unreadable(reader, &error.into(), unreadable),
             }
         }
         self.publish_filters(&changed);
+        if freed {
+            // Idle iterators would keep what was let go.
+            self.release_stale_views();
+        }
         if mode != Mode::Settle {
             return;
         }
@@ -493,8 +513,6 @@ impl Core {
                 keyspace.publish(|view| view.with_filters_of(changed));
             }
         }
-        // Idle iterators would keep what was let go.
-        self.release_stale_views();
     }
 
     /// What a search costs now that a filter could have spared.

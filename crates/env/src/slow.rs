@@ -2,8 +2,8 @@
 //!
 //! For experiments with devices that a machine does not have. Each read of a file takes so long more, whatever its
 //! length, and so does each append and each sync: a latency, not a bandwidth. The bytes still come from where the
-//! inner file system has them, so an emulated device should be given data that the page cache holds, and a time well
-//! above what that takes.
+//! inner file system has them, so an emulated device should be given data that memory holds. [`SlowFs::lasting`] makes
+//! reads take a time in all, what the inner file system takes of it included; where that takes longer, so does the read.
 //!
 //! Delays are exact ([`Clock::wait_ns`]) and partly cost processor time, which figures of an emulated device should
 //! not be read for. [`Vfs::is_emulated`] says so to whoever reports.
@@ -23,11 +23,17 @@ struct Delay {
     clock: Arc<dyn Clock>,
     read_ns: u64,
     write_ns: u64,
+    /// What a read takes of itself is part of its time.
+    in_all: bool,
 }
 
 impl Delay {
-    fn read(&self) {
-        self.wait(self.read_ns);
+    fn read<T>(&self, read: impl FnOnce() -> T) -> T {
+        let since_ns = if self.in_all { self.clock.now_ns() } else { 0 };
+        let result = read();
+        let took_ns = if self.in_all { self.clock.now_ns().saturating_sub(since_ns) } else { 0 };
+        self.wait(self.read_ns.saturating_sub(took_ns));
+        result
     }
 
     fn write(&self) {
@@ -52,7 +58,12 @@ impl SlowFs {
     /// `inner` with `read_ns` more for each read, and `write_ns` more for each append and sync; nanoseconds by
     /// `clock`.
     pub fn new(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64, write_ns: u64) -> Self {
-        Self { inner, delay: Delay { clock, read_ns, write_ns } }
+        Self { inner, delay: Delay { clock, read_ns, write_ns, in_all: false } }
+    }
+
+    /// `inner` with reads that take `read_ns` in all, or as long as they take there if that is longer.
+    pub fn lasting(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64) -> Self {
+        Self { inner, delay: Delay { clock, read_ns, write_ns: 0, in_all: true } }
     }
 }
 
@@ -64,8 +75,7 @@ struct SlowRandomFile {
 
 impl RandomFile for SlowRandomFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.delay.read();
-        self.inner.read_at(offset, buf)
+        self.delay.read(|| self.inner.read_at(offset, buf))
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -132,6 +142,22 @@ mod tests {
 
     use super::*;
     use crate::{ManualClock, MemFs, append_all, read_file};
+
+    #[test]
+    fn reads_last_as_long_as_they_should_or_as_they_do() {
+        for (own_ns, wanted_ns, ns) in [(3_000, 5_000, 5_000), (3_000, 2_000, 3_000)] {
+            let (clock, inner) = (Arc::new(ManualClock::new()), Arc::new(MemFs::new()));
+            let path = Path::new("/f");
+            append_all(inner.create(path).expect("created").as_mut(), b"abc").expect("written");
+            let slow = SlowFs::new(inner, clock.clone(), own_ns, 0);
+            let lasting = SlowFs::lasting(Arc::new(slow), clock.clone(), wanted_ns);
+            assert!(lasting.is_emulated());
+            let file = lasting.open_read(path).expect("opened");
+            let before_ns = clock.now_ns();
+            assert_eq!(file.read_at(1, &mut [0; 2]).expect("read"), 2);
+            assert_eq!(clock.now_ns() - before_ns, ns);
+        }
+    }
 
     #[test]
     fn reads_and_writes_take_their_time_and_nothing_else_does() {

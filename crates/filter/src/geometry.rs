@@ -194,7 +194,7 @@ impl FilterGeometry {
     }
 
     /// Where the bits of `digest` are, in each module whose bit (the lowest for the first) is set in `asked`: the
-    /// mask of those that memory holds any of. The key is certainly absent when any of the sites says so. Nothing
+    /// mask of those of which memory holds any and that do not rest. The key is certainly absent when any of the sites says so. Nothing
     /// comes from a standard filter: see [`Self::standard_site`].
     #[inline(always)]
     pub fn sites(&self, digest: KeyDigest, asked: u8) -> impl Iterator<Item = Site> {

@@ -80,6 +80,8 @@ pub struct FileMemory {
     pub index: FileIndex,
     /// How many of the modules are in memory now, from the first on.
     pub held_modules: usize,
+    /// How many of these are asked; the others rest.
+    pub asked_now: usize,
     /// Whether the index is.
     pub holds_index: bool,
 }
@@ -91,11 +93,11 @@ pub struct Weighing {
     pub probe_ns: f64,
     /// What is in memory stays unless something saves more than `1 + margin` times as much per byte: so measurements
     /// that waver do not exchange things of about the same worth again and again. A plan then saves at least
-    /// 1 / (1 + margin) of the best one.
+    /// 1 / (1 + margin) of the best one. What is kept is asked as before within the same margin.
     pub margin: f64,
     /// Whether modules that are in memory and save nothing may stay there, in what is left of the budget.
     pub keeps: bool,
-    /// Of those: how many of the lookups that find their key may find none before anybody notices that lookups have turned.
+    /// For those: the part of the lookups that find their key which may find none before anybody notices that lookups have turned.
     pub turning_part: f64,
 }
 
@@ -106,6 +108,8 @@ pub struct JointPlan {
     pub slices: Vec<Vec<u32>>,
     /// Of each file: the modules of these that rest, in memory and not asked.
     pub resting: Vec<Range<usize>>,
+    /// The bytes of those that are only kept, asked or not: nothing saves less.
+    pub kept_bytes: u64,
     /// Of each file: how many partitions.
     pub partitions: Vec<u32>,
     /// Of each file: so many modules, from the first on, are fetched where they are not in memory; the others are passed over.
@@ -117,7 +121,7 @@ pub struct JointPlan {
     /// What the next bytes would save, in nanoseconds per second per byte: the price of memory here (margin included). 0
     /// when nothing is left out that saves anything.
     pub gain_per_byte: f64,
-    /// What the last bytes save.
+    /// What the last bytes save of those that were taken for what they save.
     pub loss_per_byte: f64,
 }
 
@@ -243,25 +247,30 @@ pub fn plan_jointly(
     for (at, file) in files.iter().enumerate() {
         let index_held = part(plan.partitions[at], file.index.partitions);
         let slices = &mut plan.slices[at];
-        let kept = if weighing.keeps { kept(file, slices, left) } else { 0..0 };
+        let kept = if weighing.keeps { kept(file, slices, left - plan.kept_bytes) } else { 0..0 };
         let asked = rates[at].doubted(file, kept.clone(), index_held, weighing);
         take_whole(file, kept.start..asked, slices);
-        let (cost, fetched) = rates[at].cost(file, slices, index_held, weighing.probe_ns);
-        plan.fetched.push(fetched);
-        plan.cost_ns_per_second += cost;
-        // What is fetched is asked, and so it is where it is in memory.
+        let fetched = rates[at].fetched(file, slices, index_held, weighing.probe_ns);
+        // What would be fetched is asked where it is in memory.
         let resting = asked.max(fetched).min(kept.end)..kept.end;
-        take_whole(file, asked..kept.end, slices);
-        left -= bytes_of(&file.modules[kept]);
+        take_whole(file, asked..resting.start, slices);
+        plan.cost_ns_per_second +=
+            rates[at].cost_fetching(file, slices, index_held, fetched, weighing.probe_ns);
+        take_whole(file, resting.clone(), slices);
+        plan.kept_bytes += bytes_of(&file.modules[kept]);
+        plan.fetched.push(fetched);
         plan.resting.push(resting);
     }
-    plan.bytes = budget_bytes - left;
+    plan.bytes = budget_bytes - left + plan.kept_bytes;
     Ok(plan)
 }
 
 /// The modules of a file that are in memory, that were not taken, and for which there is room.
 fn kept(file: &FileMemory, slices: &[u32], left: u64) -> Range<usize> {
     let first = slices.iter().take_while(|slices| **slices > 0).count();
+    if first > 0 && slices[first - 1] < file.modules[first - 1].slices {
+        return first..first; // There was memory for a part of it, and none for more.
+    }
     let held = first..file.held_modules.min(file.modules.len());
     let fitting = held.rev().find(|last| bytes_of(&file.modules[first..=*last]) <= left);
     first..fitting.map_or(first, |last| last + 1)
@@ -351,7 +360,9 @@ impl Rates {
         let saves = |module: &usize| {
             let empty = (file.probes.empty_per_second + weighing.turning_part * self.found) * pass(*module);
             let saved = empty * (1.0 - file.modules[*module].fpr) * search_ns;
-            saved > self.reaching(*module) * weighing.probe_ns
+            let bias = 1.0 + weighing.margin;
+            let bias = if *module < file.asked_now { bias } else { 1.0 / bias };
+            bias * saved > self.reaching(*module) * weighing.probe_ns
         };
         kept.start + kept.take_while(saves).count()
     }
@@ -393,13 +404,14 @@ impl Rates {
         cost + (empty + self.found + self.seeks) * search_ns
     }
 
-    /// The least that the file costs with these slices and this share of its index, and how many modules are fetched then.
-    fn cost(&self, file: &FileMemory, slices: &[u32], index_held: f64, probe_ns: f64) -> (f64, usize) {
+    /// How many modules are fetched, where they are not in memory, when the file costs the least with these slices and this share
+    /// of its index.
+    fn fetched(&self, file: &FileMemory, slices: &[u32], index_held: f64, probe_ns: f64) -> usize {
         let least = file.asked_modules.min(file.modules.len());
         let costs = (least..=file.modules.len())
             .map(|fetched| (self.cost_fetching(file, slices, index_held, fetched, probe_ns), fetched));
         // Among equals the fewest: nothing is fetched that saves nothing.
-        costs.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
+        costs.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |(_, fetched)| fetched)
     }
 }
 

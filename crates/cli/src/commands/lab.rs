@@ -189,7 +189,11 @@ fn carry_out(experiments: &[&Experiment], how: &HowArgs, out: &mut Out) -> Resul
             Ok(result) if how.json => bar.suspend(|| out.json(&result).and_then(|()| out.flush()))?,
             Ok(result) => {
                 let text = |name: &str| result[name].as_str().unwrap_or_default().to_owned();
-                let line = format!("{}: {}. {}", experiment.id, text("verdict"), text("ours"));
+                let emulated = match result["emulated_rows"].as_u64() {
+                    None | Some(0) => "",
+                    Some(_) => " (devices emulated)",
+                };
+                let line = format!("{}: {}{emulated}. {}", experiment.id, text("verdict"), text("ours"));
                 bar.suspend(|| out.line(&line).and_then(|()| out.flush()))?;
             }
         }

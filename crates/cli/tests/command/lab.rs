@@ -11,6 +11,7 @@ const QUICK: &str = "hash-sharing-fig6";
 fn the_list_names_every_experiment_with_its_claim() {
     let list: Value = serde_json::from_str(&run(["lab", "list", "--json"]).ok()).expect("JSON");
     let list = list.as_array().expect("an array");
+    assert!(list.len() >= 45, "every figure and table of the papers: {}", list.len());
     for experiment in list {
         for field in ["id", "claim", "title", "paper", "place"] {
             assert!(experiment[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {experiment}");

@@ -271,7 +271,7 @@ impl<'a> Lookup<'a> {
         Ok(tested)
     }
 
-    /// The modules that the first one leaves: asked where memory holds them, fetched if that is the plan, else skipped.
+    /// The modules that the first one leaves: asked where memory holds them and they do not rest, fetched if that is the plan, else skipped.
     #[inline(never)] // Some nine of ten absent keys end at the first module.
     fn test_more<R: Recorder>(
         &self,

@@ -47,18 +47,20 @@ pub(super) struct Arbiter {
     last_us: u64,
     ghost_hits: u64,
     written_bytes: u64,
-    cache_gain_per_byte: f64,
+    /// In the last window, and in the one before.
+    cache_gains_per_byte: [f64; 2],
 }
 
 impl Arbiter {
     /// What more memory for the block cache would save, in nanoseconds per second per byte, as of the last window.
     pub(super) fn cache_gain_per_byte(&self) -> f64 {
-        self.cache_gain_per_byte
+        self.cache_gains_per_byte[0]
     }
 
-    /// Whether memory in which filters rest would pay for reading them back within the time in which a step pays back.
+    /// Whether the cache would pay for memory in which filters are only kept, as it would for a step: in two windows running it saves
+    /// more than moving a byte costs within the time in which that pays back.
     pub(super) fn cache_has_use_for_more(&self) -> bool {
-        self.cache_gain_per_byte * PAYBACK_SECONDS > MOVING_NS_PER_BYTE
+        self.cache_gains_per_byte.iter().all(|gain| gain * PAYBACK_SECONDS > MOVING_NS_PER_BYTE)
     }
 }
 
@@ -105,7 +107,9 @@ fn consumers(
         reserved_bytes: 0,
         most_bytes: plan.useful_bytes.max(holdings.pool_bytes),
         gain_per_byte: plan.gain_per_byte,
-        loss_per_byte: plan.loss_per_byte,
+        // Of the step that would go first, what is only kept saves nothing.
+        loss_per_byte: plan.loss_per_byte
+            * (1.0 - plan.kept_bytes as f64 / step_bytes.max(1) as f64).max(0.0),
     };
     let gain_per_byte = cache_gain(measured);
     let floor_bytes = holdings.budget_bytes / CACHE_FLOOR_PART;
@@ -167,7 +171,8 @@ impl Core {
     pub(super) fn arbitrate(&self, now_us: u64) {
         let Some(mut state) = self.residency.try_state() else { return };
         let (measured, is_first) = self.measure(&mut state, now_us);
-        state.arbiter.cache_gain_per_byte = cache_gain(&measured);
+        let before = state.arbiter.cache_gain_per_byte();
+        state.arbiter.cache_gains_per_byte = [cache_gain(&measured), before];
         if is_first || self.settings.filter_residency != Residency::Budgeted {
             return;
         }
@@ -274,7 +279,7 @@ mod tests {
                 gain_per_byte: pool(holdings.pool_bytes),
                 loss_per_byte: pool(holdings.pool_bytes),
                 useful_bytes: u64::MAX / 2,
-                cost_ns_per_second: 0.0,
+                ..PlanPrices::default()
             };
             let measured = Measured {
                 seconds: 1.0,
@@ -309,11 +314,39 @@ mod tests {
 
     #[test]
     fn filters_rest_until_the_cache_would_read_as_much_again_as_they_take() {
-        let of = |cache_gain_per_byte| Arbiter { cache_gain_per_byte, ..Arbiter::default() };
-        assert!(!of(0.0).cache_has_use_for_more());
+        let of = |cache_gains_per_byte| Arbiter { cache_gains_per_byte, ..Arbiter::default() };
         // A read of 1,000 ns for each 4 KiB more, once in half a minute, and once in five seconds.
-        assert!(!of(1_000.0 / 4096.0 / 30.0).cache_has_use_for_more());
-        assert!(of(1_000.0 / 4096.0 / 5.0).cache_has_use_for_more());
+        let [seldom, often] = [30.0, 5.0].map(|seconds| 1_000.0 / 4096.0 / seconds);
+        assert!(
+            ![[0.0, 0.0], [seldom; 2], [often, seldom], [seldom, often]]
+                .iter()
+                .any(|gains| of(*gains).cache_has_use_for_more())
+        );
+        assert!(of([often; 2]).cache_has_use_for_more());
+    }
+
+    #[test]
+    fn memory_in_which_filters_are_only_kept_is_worth_nothing_to_the_pool() {
+        let buffer_after = |kept_bytes| {
+            // The cache has nothing to give.
+            let mut holdings = Holdings { cache_bytes: BUDGET / CACHE_FLOOR_PART, ..EVEN };
+            let plan = PlanPrices {
+                loss_per_byte: 1e9,
+                useful_bytes: u64::MAX / 2,
+                kept_bytes,
+                ..PlanPrices::default()
+            };
+            let measured = Measured { seconds: 1.0, read_ns: 1000.0, ..Measured::default() };
+            let mut last = None;
+            for _ in 0..10 {
+                let now = consumers(&holdings, &plan, &measured, buffer(100_000.0));
+                holdings.memtable_bytes = divided(&holdings, last, now).unwrap().1;
+                last = Some(now);
+            }
+            holdings.memtable_bytes
+        };
+        assert_eq!(buffer_after(0), EVEN.memtable_bytes);
+        assert!(buffer_after(BUDGET / STEP_PART) > EVEN.memtable_bytes);
     }
 
     #[test]

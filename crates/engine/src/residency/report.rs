@@ -37,7 +37,7 @@ pub struct LevelMemory {
 pub struct MemoryPrices {
     /// What one byte more would save.
     pub filter_gain_per_byte: f64,
-    /// What the least worthy byte of what is held saves.
+    /// What the least worthy byte saves of what is held for what it saves; filters that only rest are not among it.
     pub filter_loss_per_byte: f64,
     /// What all filters and indexes that save anything would take.
     pub filter_useful_bytes: u64,
@@ -98,7 +98,7 @@ impl Core {
     }
 
     pub(crate) fn memory_prices(&self) -> MemoryPrices {
-        let PlanPrices { gain_per_byte, loss_per_byte, useful_bytes, cost_ns_per_second } =
+        let PlanPrices { gain_per_byte, loss_per_byte, useful_bytes, cost_ns_per_second, .. } =
             self.plan_prices();
         let (model_reads, fewest_reads) = match self.settings.filter_residency {
             Residency::Budgeted => self.model_reads().unwrap_or_default(),

@@ -235,8 +235,8 @@ fn file_memory(
     (probes, seeks_per_second): (FileProbes, f64),
     (prices, skipping): (Prices, Skipping),
 ) -> FileMemory {
-    let held = held_slices_of(reader);
-    let held_modules = held.iter().zip(modules).take_while(|(held, module)| **held == module.slices).count();
+    let whole =
+        |held: &[u32]| held.iter().zip(modules).take_while(|(held, all)| **held == all.slices).count();
     FileMemory {
         probes,
         seeks_per_second,
@@ -246,7 +246,8 @@ fn file_memory(
         asked_modules: must_be_asked(skipping, modules.len()),
         fetch_ns: prices.fetch_ns(modules),
         index: index_of(reader),
-        held_modules,
+        held_modules: whole(&held_slices_of(reader)),
+        asked_now: whole(&asked_slices_of(reader)),
         holds_index: held_partitions(reader) == reader.index_partitions(),
     }
 }
@@ -408,6 +409,7 @@ mod tests {
             fetch_ns: 0.0,
             index: FileIndex::default(),
             held_modules: 0,
+            asked_now: 0,
             holds_index: false,
         }
     }

@@ -64,6 +64,11 @@ impl Kind {
         }
     }
 
+    /// Whether something was counted or timed here.
+    pub fn is_run(self) -> bool {
+        matches!(self, Self::Measured | Self::Ours)
+    }
+
     /// The kind of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
@@ -272,6 +277,27 @@ impl Finding {
             );
             self.why = if self.why.is_empty() { text } else { format!("{text} {}", self.why) };
         }
+        self
+    }
+}
+
+impl Finding {
+    /// The finding with a picture that says what every picture must: whether devices are emulated, and what bars are.
+    #[must_use]
+    pub fn marked(mut self) -> Self {
+        let has_spread = {
+            let series = self.chart.panels.iter().flat_map(|panel| &panel.series);
+            series.flat_map(|series| &series.points).any(|point| point.spread.is_some())
+        };
+        let mut add = |is_wanted: bool, mark: &str, text: &str| {
+            let note = &mut self.chart.note;
+            if is_wanted && !note.to_lowercase().contains(mark) {
+                *note = format!("{note} {text}").trim_start().to_owned();
+            }
+        };
+        let emulated = self.table.flagged("emulated", true);
+        add(emulated > 0, "emulated", "Devices with a latency are emulated.");
+        add(has_spread, "bars:", "Bars: the least and the most of the repeats.");
         self
     }
 }

@@ -53,7 +53,7 @@ fn carry_out(
 ) -> Result<Outcome, String> {
     let in_experiment = |error: String| format!("{}: {error}", experiment.id);
     let since = Instant::now();
-    let finding = (experiment.run)(lab).map_err(in_experiment)?.within_its_rows();
+    let finding = (experiment.run)(lab).map_err(in_experiment)?.within_its_rows().marked();
     let seconds = since.elapsed().as_secs_f64();
     let facts = Facts::here(lab.dir(), lab.memory_read.ns().unwrap_or(0));
     let svg = shamba_figures::svg(&finding.chart).map_err(in_experiment)?;
@@ -96,9 +96,10 @@ fn head(experiment: &Experiment, lab: &Lab<'_>, facts: &Facts) -> Vec<(String, S
         ("claim", experiment.claim.to_owned()),
         ("scale", lab.scale.to_string()),
         ("seed", lab.seed.to_string()),
-        ("repeats", lab.repeats.to_string()),
     ]
     .into_iter()
+    // What is computed is so once.
+    .chain(experiment.kind.is_run().then(|| ("repeats", lab.repeats.to_string())))
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
     for Parameter { name, role, value } in (experiment.parameters)(lab.scale) {

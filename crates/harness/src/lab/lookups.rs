@@ -43,12 +43,15 @@ pub(super) struct Questions {
     pub among: Vec<u64>,
     /// Lookups of a repeat, on each side.
     pub lookups: u64,
+    /// The side, if there is one, that is asked for so many keys in a call.
+    pub in_one_call: Option<(usize, usize)>,
 }
 
 impl Questions {
     /// Uniform over all keys.
     pub fn uniform(empty_fraction: f64, lookups: u64) -> Self {
-        Self { empty_fraction, distribution: Distribution::Uniform, among: Vec::new(), lookups }
+        let (distribution, among) = (Distribution::Uniform, Vec::new());
+        Self { empty_fraction, distribution, among, lookups, in_one_call: None }
     }
 }
 
@@ -321,7 +324,10 @@ impl<'a> Asker<'a> {
             let mut ns = vec![0; sides.len()];
             for turn in 0..sides.len() {
                 let side = (self.turn + turn) % sides.len();
-                ns[side] = self.look_up(sides[side], batch)?;
+                ns[side] = match self.questions.in_one_call {
+                    Some((many, keys)) if many == side => self.look_many_up(sides[side], batch, keys)?,
+                    _ => self.look_up(sides[side], batch)?,
+                };
             }
             let is_quiet = waiting.ns().saturating_sub(waited_before_ns) <= WAITED_MOST_NS;
             if is_quiet { &mut quiet } else { &mut disturbed }.add(batch as u64, &ns);
@@ -343,6 +349,23 @@ impl<'a> Asker<'a> {
             let found = db.get_with(key, number).map_err(|error| error.to_string())?.flatten();
             if found != *expected {
                 return Err(format!("a wrong answer: {found:?} for the key of {expected:?}"));
+            }
+        }
+        Ok(since.elapsed().as_nanos() as u64)
+    }
+
+    /// The same, for so many keys in each call.
+    fn look_many_up(&self, db: &Db, lookups: usize, in_one_call: usize) -> Result<u64, String> {
+        let number = |value: &[u8]| value.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
+        let (keys, expected) = (&self.keys[..lookups], &self.expected[..lookups]);
+        let since = Instant::now();
+        for (keys, expected) in keys.chunks(in_one_call).zip(expected.chunks(in_one_call)) {
+            let found = db.multi_get(keys).map_err(|error| error.to_string())?;
+            for (found, expected) in found.iter().zip(expected) {
+                let found = found.as_ref().and_then(|value| number(value));
+                if found != *expected {
+                    return Err(format!("a wrong answer: {found:?} for the key of {expected:?}"));
+                }
             }
         }
         Ok(since.elapsed().as_nanos() as u64)
@@ -384,6 +407,9 @@ mod tests {
         let before = shared.stats().lookups;
         warm(&lab, &tree, &[&shared], &questions).expect("right answers");
         assert_eq!(shared.stats().lookups - before, questions.lookups);
+        let many = Questions { in_one_call: Some((1, 32)), ..Questions::uniform(0.5, 2_000) };
+        let sides = compare(&mut lab, &tree, &[&shared, &shared], &many).expect("right answers");
+        assert!(sides.iter().all(|side| side.ns.least > 0.0));
         let found = Questions { among: tree.items_of(1, 5), ..Questions::uniform(0.0, 500) };
         let sides = compare(&mut lab, &tree, &[&shared], &found).expect("right answers");
         assert_eq!(sides[0].stats.found, sides[0].stats.lookups);

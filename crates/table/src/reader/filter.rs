@@ -96,6 +96,8 @@ struct State {
 pub struct Held {
     /// Whether another [`ResidentFilter`] took the place of the last.
     pub changed: bool,
+    /// Whether slices were let go.
+    pub freed: bool,
     /// Slices that were read.
     pub slices_read: u64,
     /// What was found to be damaged; the answers are right all the same.
@@ -185,7 +187,7 @@ impl TableReader {
             for (within, number) in geometry.slices_of(module).enumerate() {
                 let Some(slice) = slices.get_mut(number) else { continue };
                 if within >= wanted {
-                    changed |= slice.take().is_some();
+                    held.freed |= slice.take().is_some();
                 } else if slice.is_none() && !state.damaged.contains(&number) {
                     let Some(place) = filter.stored.place_of(number) else { continue };
                     held.slices_read += 1;
@@ -204,7 +206,7 @@ impl TableReader {
         state.damaged.extend(found_damaged);
         held.warnings.iter().for_each(|warning| self.note_filter_damage(warning.clone()));
         let resting = unasked.resting & held_modules(&geometry, &slices);
-        changed |= state.resident.unasked() != Unasked { resting, ..unasked };
+        changed |= held.freed || state.resident.unasked() != Unasked { resting, ..unasked };
         if changed {
             state.resident = ResidentFilter::new(geometry, slices.into(), unasked);
         }

@@ -388,3 +388,70 @@ fn a_partition_resident_when_its_file_was_damaged_still_answers() {
     }
     assert_eq!(table.verify().len(), table.index_partitions(), "every partition of the file, and no data");
 }
+
+#[test]
+fn modules_that_rest_are_held_and_not_asked_and_nothing_is_read_for_it() {
+    let rows = rows();
+    let mut rig = rig(Residency::Budgeted);
+    for layout in ["blocked", "modular:3"] {
+        rig.options.filter_layout = layout.parse().expect("a layout");
+        rig.cache.set_capacity_bytes(1 << 20);
+        if rig.env.vfs.exists(&rig.path()).expect("asked") {
+            rig.env.vfs.unlink(&rig.path()).expect("unlinked");
+        }
+        rig.write(&rows, &[]);
+        let table = rig.open().expect("opened");
+        let modules = table.filter_module_bytes().len();
+        let digest = |key: &[u8]| rig.options.digest.digest(key);
+        table.hold_filter(&[], Unasked::default()).expect("nothing is read");
+        let held = |wanted: &[u32], unasked| table.hold_filter(wanted, unasked).expect("held");
+        let all = [u32::MAX; 8];
+        assert!(held(&all, Unasked::default()).slices_read > 0);
+        let charged = rig.ledger.bytes(LedgerPart::Filters);
+        for resting in 0..1u8 << modules {
+            let unasked = Unasked { fetched: 0, resting };
+            let before = table.filter().expect("a filter");
+            let change = held(&all, unasked);
+            let is_same = before.unasked() == unasked;
+            assert_eq!(
+                (change.changed, change.freed, change.slices_read),
+                (!is_same, false, 0),
+                "{resting:b}"
+            );
+            assert!(!held(&all, unasked).changed, "{resting:b}: it is so already");
+            assert_eq!(rig.ledger.bytes(LedgerPart::Filters), charged);
+            let filter = table.filter().expect("a filter");
+            assert_eq!((filter.unasked(), filter.absent_slices()), (unasked, 0));
+            let bytes: u64 = (0..modules)
+                .filter(|module| resting >> module & 1 == 1)
+                .map(|module| filter.geometry().modules()[module].total_bytes())
+                .sum();
+            assert_eq!(filter.resting_bytes(), bytes);
+            let rows = rows.iter().step_by(97);
+            for key in
+                rows.clone().map(|row| row.key.clone()).chain(rows.map(|row| [&row.key, &b"x"[..]].concat()))
+            {
+                let digest = digest(&key);
+                let whole = |module| in_file(&table, digest, module);
+                for module in 0..modules {
+                    let said = (resting >> module & 1 == 0).then(|| whole(module));
+                    assert_eq!(filter.module(digest, module), said, "{resting:b}, module {module}");
+                }
+                let is_asked = resting & 1 == 0;
+                assert_eq!(filter.ask(digest, true).is_answerable(), is_asked);
+                if !key.ends_with(b"x") {
+                    assert!(filter.may_contain(digest), "{resting:b}: no key is denied");
+                }
+            }
+        }
+        // Bits of modules of which nothing is held say nothing.
+        let gone = held(&[], Unasked::default());
+        assert!(gone.changed && gone.freed);
+        assert!(!held(&[], Unasked { fetched: 0, resting: 0xff }).changed);
+    }
+}
+
+/// What a module of the table's filter says, from the file.
+fn in_file(table: &TableReader, digest: shamba_key::KeyDigest, module: usize) -> bool {
+    table.fetch_module(digest, module, &mut ReadCounters::default()).expect("read")
+}

@@ -22,6 +22,7 @@ mod fig9;
 mod gains;
 mod hashes;
 mod levels;
+mod memtable;
 mod over_keys;
 mod parts;
 mod raw_fpr;
@@ -53,6 +54,7 @@ pub(super) const ALL: &[Experiment] = &[
     levels::EXPERIMENT,
     runs::EXPERIMENT,
     parts::EXPERIMENT,
+    memtable::EXPERIMENT,
 ];
 
 /// By which its claims are judged.

@@ -108,13 +108,18 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let model = |gain: &Gain| gain.model_as_measured.map_or_else(|| "nothing".to_owned(), percent);
     let (verdict, why) = judge(&claims(&spreads), || {
         format!(
-            "With {} levels {:.2} % of the filters' answers are false positives, with {} {:.2} %: by Equation 8 with these rates the gain goes from {} to {}. {}",
+            "With {} levels {:.2} % of the filters' answers are false positives, with {} {:.2} %: by Equation 8 with these rates the gain goes from {} to {}. Of a lookup hashing takes \
+             {} and {}, blocks that are read in vain {} and {}: all of the larger tree but its hashes lies in no cache of the processor. {}",
             first.x_value,
             rate(first),
             last.x_value,
             rate(last),
             model(first),
             model(last),
+            percent(first.parts.hash),
+            percent(last.parts.hash),
+            percent(first.parts.data),
+            percent(last.parts.data),
             last.because()
         )
     });

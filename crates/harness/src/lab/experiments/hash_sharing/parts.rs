@@ -1,8 +1,9 @@
 //! Ours: what one digest makes possible, beside what it saves.
 //!
 //! With XXH3 and short keys hashing is next to nothing of a lookup. A digest that is there before anything else is looked at allows more: the
-//! filters of all runs are asked for in memory before the first is tested, and tags in data blocks find an entry without comparing
-//! keys. Each is switched on by itself here, on trees that are otherwise the same.
+//! filters of all runs are asked for in memory before the first is tested, tags in data blocks find an entry without comparing
+//! keys, and a call for many keys asks for the lines of all of them before it tests one. Each is switched on by itself here, on trees that are
+//! otherwise the same. What the digest does in the memtable is [`super::memtable`].
 
 use shamba::DigestKind;
 use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
@@ -26,17 +27,20 @@ const BUDGET_BYTES: u64 = 2 << 30;
 type OnStep = (&'static str, &'static [(&'static str, &'static str)], bool);
 
 /// What is switched on besides what the ones before have.
-const STEPS: [OnStep; 4] = [
+const STEPS: [OnStep; 5] = [
     ("nothing", &[("hash-sharing", "off"), ("prefetch", "off")], false),
     ("one digest", &[("prefetch", "off")], false),
     ("and prefetch", &[], false),
     ("and block tags", &[], true),
+    ("and 32 keys a call", &[], true),
 ];
 
 /// Their places.
 const ONE_DIGEST: usize = 1;
 const PREFETCH: usize = 2;
 const TAGS: usize = 3;
+const MANY: usize = 4;
+const KEYS_A_CALL: usize = 32;
 
 /// What is next to nothing of a lookup's time.
 const NEXT_TO_NOTHING: f64 = 0.05;
@@ -47,7 +51,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     kind: Kind::Ours,
     place: "ours",
     title: "what one digest saves, and what it makes possible, with short keys",
-    claim: "(Ours) With XXH3 and keys of 16 bytes hashing itself is next to nothing; the gain of one digest is what it makes possible: prefetched filters and tags in blocks.",
+    claim: "(Ours) With XXH3 and keys of 16 bytes hashing itself is next to nothing; the gain of one digest is what it makes possible: prefetched filters, tags in blocks, many keys a call.",
     parameters,
     run,
 };
@@ -98,6 +102,7 @@ fn claims(empty: &[[Spread; 2]], found: &[[Spread; 2]]) -> Vec<Claim> {
     vec![
         more("prefetch and tags save lookups that find", at(found, TAGS)),
         more("prefetch saves empty lookups", at(empty, PREFETCH)),
+        more("many keys a call save empty lookups", at(empty, MANY)),
         next_to_nothing,
     ]
 }
@@ -134,7 +139,8 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         let dbs = STEPS.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let sides: Vec<&shamba::Db> = dbs.iter().collect();
         let lookups = lab.scale.count(60_000, 400_000, 2_000_000);
-        let questions = Questions::uniform(empty_fraction, lookups);
+        let in_one_call = Some((MANY, KEYS_A_CALL));
+        let questions = Questions { in_one_call, ..Questions::uniform(empty_fraction, lookups) };
         // Once over, so that blocks are where they will be.
         let warm = Questions { lookups: 2 * lookups, ..questions.clone() };
         compare(lab, &tagged, &sides, &warm)?;
@@ -185,12 +191,15 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     };
     Ok(Finding {
         ours: format!(
-            "Empty lookups: {} saved by one digest alone, {} with prefetch. Lookups that find: {} and {}, {} with tags.",
+            "Empty lookups: {} saved by one digest alone, {} with prefetch, {} with {KEYS_A_CALL} keys a call. Lookups that find: {} and {}, {} with tags, {} with \
+             {KEYS_A_CALL} keys a call.",
             of(empty, ONE_DIGEST),
             of(empty, PREFETCH),
+            of(empty, MANY),
             of(found, ONE_DIGEST),
             of(found, PREFETCH),
-            of(found, TAGS)
+            of(found, TAGS),
+            of(found, MANY)
         ),
         verdict,
         why,
@@ -219,7 +228,8 @@ mod tests {
         let spread = |median: f64| Spread { median, least: median - 0.01, most: median + 0.01 };
         let verdict = |hashing: f64, prefetch: f64, tags: f64| {
             let steps = |last: f64| {
-                [[0.0, 0.0], [hashing, 0.0], [hashing + prefetch, prefetch], [hashing + last, last]]
+                let last = [hashing + last, last];
+                [[0.0, 0.0], [hashing, 0.0], [hashing + prefetch, prefetch], last, last]
             };
             let savings = |last: f64| steps(last).map(|step| step.map(spread));
             judge(&claims(&savings(prefetch), &savings(tags)), String::new).0

@@ -5,7 +5,7 @@
 
 use shamba::{Allocation, Stats};
 
-use super::store::{ALLOCATIONS, ENTRIES_LEAST, Queries, SIZE_RATIO, Store, name, unnecessary};
+use super::store::{ALLOCATIONS, Queries, SIZE_RATIO, Store, file_bytes, levels_for, name, unnecessary};
 use crate::dist::Distribution;
 use crate::items::Items;
 use crate::lab::table::row;
@@ -23,7 +23,7 @@ pub(super) struct Grid {
     pub empty_fractions: &'static [f64],
     pub entries: u64,
     pub entry_bytes: u64,
-    /// Write buffers of data, and tables; fewer where these would have too few entries.
+    /// Write buffers of data: as many at every scale, so that trees have as many levels.
     pub buffers: u64,
     /// That are counted; of a trial if there are several.
     pub queries: u64,
@@ -37,7 +37,7 @@ impl Grid {
     }
 
     fn buffer_bytes(self) -> u64 {
-        (self.entries / self.buffers).max(ENTRIES_LEAST) * self.entry_bytes
+        self.entries / self.buffers * self.entry_bytes
     }
 
     /// Every place, (bits per key, queries), in the order of results.
@@ -63,7 +63,9 @@ impl Grid {
             Parameter::fixed("entries", self.entries),
             Parameter::fixed("entry bytes", self.entry_bytes),
             Parameter::fixed("size ratio", SIZE_RATIO),
-            Parameter::fixed("buffer and file bytes", self.buffer_bytes()),
+            Parameter::fixed("levels", levels_for(self.entries * self.entry_bytes, self.buffer_bytes())),
+            Parameter::fixed("buffer bytes", self.buffer_bytes()),
+            Parameter::fixed("file bytes", file_bytes(self.buffer_bytes(), self.entry_bytes)),
             Parameter::fixed("queries, of each trial", self.queries),
             Parameter::fixed("queries seen before", self.seen),
             Parameter::fixed("standard deviation of normal, part of the keys", 0.1),
@@ -125,9 +127,12 @@ impl Point {
 
     /// Of a store that was refitted for these queries: comparable if it has its levels and the bits that were asked for.
     pub fn of_refitted(store: &Store, queries: Queries, stats: &Stats) -> Self {
-        let point = Self::new(store, queries, stats, store.levels);
-        let comparable = point.comparable && point.off() <= OFF_MOST;
-        Self { comparable, ..point }
+        Self::new(store, queries, stats, store.levels).with_bits_as_asked()
+    }
+
+    /// Comparable only with about as many bits as were asked for.
+    pub fn with_bits_as_asked(self) -> Self {
+        Self { comparable: self.comparable && self.off() <= OFF_MOST, ..self }
     }
 
     /// Of no store, for tests.

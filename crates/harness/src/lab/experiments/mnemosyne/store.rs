@@ -25,13 +25,27 @@ const TREE: &str = "/tree";
 const BUDGET_BYTES: u64 = 96 << 20;
 /// No table is cut shorter than so many entries: filters come in lines of 512 bits, and with two bits
 /// per key a line more or less must be no more than some percent.
-pub(super) const ENTRIES_LEAST: u64 = 2_048;
+const ENTRIES_LEAST: u64 = 2_048;
 /// Queries between two looks at the clock.
 const BATCH: u64 = 64;
 
 /// The allocations, in the order of results.
 pub(super) const ALLOCATIONS: [Allocation; 3] =
     [Allocation::Uniform, Allocation::Monkey, Allocation::Workload];
+
+/// The levels that so many bytes fill over such a buffer.
+pub(super) fn levels_for(bytes: u64, buffer_bytes: u64) -> u32 {
+    design(buffer_bytes, 10.0).levels_for(bytes)
+}
+
+fn design(buffer_bytes: u64, bits_per_key: f64) -> Design {
+    Design::new(MergePolicy::Leveling, SIZE_RATIO, buffer_bytes, bits_per_key)
+}
+
+/// How long tables are.
+pub(super) fn file_bytes(buffer_bytes: u64, entry_bytes: u64) -> u64 {
+    buffer_bytes.max(ENTRIES_LEAST * entry_bytes)
+}
 
 /// As the pictures have it.
 pub(super) fn name(allocation: Allocation) -> &'static str {
@@ -68,7 +82,7 @@ impl Store {
         items: Items,
         (buffer_bytes, bits_per_key): (u64, f64),
     ) -> Self {
-        let design = Design::new(MergePolicy::Leveling, SIZE_RATIO, buffer_bytes, bits_per_key);
+        let design = design(buffer_bytes, bits_per_key);
         let levels = design.levels_for(items.bytes());
         let files = Arc::new(MemFs::new());
         Self { allocation, items, levels, design, files, memory_read: lab.memory_read }
@@ -119,7 +133,7 @@ impl Store {
             .filter_layout(FilterLayout::Blocked)
             .filter_residency(Residency::Pinned)
             .filter_allocation(self.allocation)
-            .file_size(self.design.buffer_bytes.max(ENTRIES_LEAST * self.items.entry_bytes))
+            .file_size(file_bytes(self.design.buffer_bytes, self.items.entry_bytes))
             .digest_seed(self.items.seed)
             .background_threads(1)
             .no_wal(true)

@@ -5,7 +5,7 @@
 use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
 
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART, names};
-use super::figure::{percent, table, time_saved};
+use super::figure::{FASTER, percent, table, time_saved};
 use super::measure::{Comparison, Effort, Reading, Setting};
 use super::modules::MEMORY_SHARE;
 use super::trees::Extent;
@@ -18,7 +18,6 @@ const APPROACHES: [Approach; 5] = [STATE_OF_THE_ART, EQ, EQ_P, EQ_F, PLANNED];
 const DECISIVE: Approach = EQ_F;
 const EMPTY: f64 = 0.5;
 /// Time that is spared counts from here on, if it is spared in every repeat.
-const FASTER: f64 = 0.05;
 /// From so long a read on, a lookup takes as long as its reads do.
 const SLOW_NS: u64 = 5_000;
 

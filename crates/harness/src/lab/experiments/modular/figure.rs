@@ -12,7 +12,11 @@ use crate::lab::{Table, Verdict};
 /// Where memory is short: shares of what all filters and indexes take.
 pub(super) const SHARES: [f64; 6] = [0.1, 0.2, 0.35, 0.5, 0.75, 1.2];
 /// Above this share there is no pressure.
-const PRESSURE_MOST: f64 = 0.75;
+pub(super) const PRESSURE_MOST: f64 = 0.75;
+/// Up to this share it is severe.
+pub(super) const SEVERE_MOST: f64 = 0.35;
+/// Time that is spared counts from here on.
+pub(super) const FASTER: f64 = 0.05;
 /// What is saved counts as something from here on, and as what the slides mean from there on.
 pub(super) const SAVES_SOMETHING: f64 = 0.02;
 pub(super) const SAVES: f64 = 0.1;

@@ -82,6 +82,7 @@ fn file(
             partitions: index_bytes.div_ceil(PARTITION_BYTES).max(1) as u32,
         },
         held_modules: 0,
+        asked_now: 0,
         holds_index: false,
     }
 }

@@ -1,6 +1,7 @@
 //! The slide "SHaMBa with Monkey": bits that follow Monkey, with modules and without.
 
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART};
+use super::figure::PRESSURE_MOST;
 use super::trees::Extent;
 use super::variants::{EMPTY, Variants};
 use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
@@ -28,6 +29,7 @@ fn variants(scale: Scale) -> Variants {
         experiment: &EXPERIMENT,
         title: "Monkey with modules",
         approaches: APPROACHES.to_vec(),
+        pressure_most: PRESSURE_MOST,
         ours: Some(PLANNED.with_monkey().named("Monkey + eq-F held by plan (ours)")),
         extent: Extent::at(scale),
         timed: &[],

@@ -4,6 +4,7 @@
 //! other experiments, which makes several slices of a filter.
 
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, STATE_OF_THE_ART};
+use super::figure::SEVERE_MOST;
 use super::trees::Extent;
 use super::variants::{EMPTY, Variants};
 use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
@@ -36,6 +37,7 @@ fn variants(scale: Scale) -> Variants {
         experiment: &EXPERIMENT,
         title: "Partitioned filters with modules",
         approaches: APPROACHES.to_vec(),
+        pressure_most: SEVERE_MOST,
         ours: None,
         extent: extent(scale),
         timed: &[],

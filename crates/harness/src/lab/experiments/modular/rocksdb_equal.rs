@@ -1,6 +1,7 @@
 //! The slide "SHaMBa-eq with RocksDB", on this engine: two equal modules, over memory and over the share of empty lookups.
 
 use super::approaches::{Approach, EQ, EQ_F, EQ_P, PLANNED, STATE_OF_THE_ART};
+use super::figure::PRESSURE_MOST;
 use super::trees::Extent;
 use super::variants::{EMPTY, Variants};
 use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
@@ -23,6 +24,7 @@ fn variants(scale: Scale) -> Variants {
         experiment: &EXPERIMENT,
         title: "Two equal modules",
         approaches: APPROACHES.to_vec(),
+        pressure_most: PRESSURE_MOST,
         ours: Some(PLANNED),
         extent: Extent::at(scale),
         timed: &[0.0, EMPTY, 1.0],

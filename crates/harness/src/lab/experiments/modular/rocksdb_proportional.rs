@@ -1,6 +1,7 @@
 //! The slide "SHaMBa-prop with RocksDB", on this engine: a small first module and a large second one, over memory.
 
 use super::approaches::{Approach, PROP, PROP_F, PROP_P, STATE_OF_THE_ART};
+use super::figure::PRESSURE_MOST;
 use super::trees::Extent;
 use super::variants::{EMPTY, Variants};
 use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale};
@@ -24,6 +25,7 @@ fn variants(scale: Scale) -> Variants {
         experiment: &EXPERIMENT,
         title: "A small and a large module",
         approaches: APPROACHES.to_vec(),
+        pressure_most: PRESSURE_MOST,
         ours: None,
         extent: Extent::at(scale),
         timed: &[EMPTY, 1.0],

@@ -1,5 +1,6 @@
 //! The slide "SHaMBa-prop with RocksDB", on this engine: a small first module and a large second one, over the share of empty lookups.
 
+use super::figure::PRESSURE_MOST;
 use super::rocksdb_proportional::{APPROACHES, NOTE};
 use super::trees::Extent;
 use super::variants::Variants;
@@ -21,6 +22,7 @@ fn variants(scale: Scale) -> Variants {
         experiment: &EXPERIMENT,
         title: "A small and a large module over the share of empty lookups",
         approaches: APPROACHES.to_vec(),
+        pressure_most: PRESSURE_MOST,
         ours: None,
         extent: Extent::at(scale),
         timed: &[0.0, 0.5, 1.0],

@@ -76,6 +76,10 @@ impl Extent {
             Parameter::fixed("key bytes", KEY_BYTES),
             Parameter::fixed("entries", self.entries),
             Parameter::fixed("file bytes", self.file_bytes),
+            Parameter::fixed(
+                "bytes of a file's filter, about (80 KB on the slides)",
+                (self.file_bytes as f64 / self.entry_bytes as f64 * BITS_PER_KEY / 8.0) as u64,
+            ),
             Parameter::fixed("size ratio", SIZE_RATIO),
             Parameter::fixed("levels", LEVELS),
             Parameter::fixed("bits per key", BITS_PER_KEY),

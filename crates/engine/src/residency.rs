@@ -47,9 +47,9 @@ use crate::view::View;
 
 /// What is held is exchanged only for what saves so much more.
 const KEEP_MARGIN: f64 = 0.1;
-/// Lookups that turn are noticed after a quarter of a second ([`worker`]), and may do so about as often as a step of the arbiter must pay for
-/// itself: of those that find their key this part may find none unnoticed.
-const TURNING_PART: f64 = 0.25 / arbiter::PAYBACK_SECONDS;
+/// Lookups that turn are noticed after a quarter of a second ([`worker`]), and filters that were let go are there again within another half. They may
+/// turn about as often as a step of the arbiter must pay for itself: this part of those that find their key is believed to find none.
+const TURNING_PART: f64 = 0.75 / arbiter::PAYBACK_SECONDS;
 /// Of what is left beside memtables and work, the part that the block cache is left at first.
 const CACHE_PART: u64 = 8;
 /// Shedding makes room for this part of the budget more than was asked for, so that it is rare.

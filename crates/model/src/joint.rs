@@ -27,15 +27,12 @@
 //!
 //! A module and an index are cut in equal pieces, and the last thing that fits only in part is taken in part.
 //!
-//! A module that saves less than its probes cost is not taken, however much memory is left. If it is in memory already and nobody
-//! else has use for that memory, it may stay there ([`Weighing::keeps`]), where lookups that turn find it. Of the lookups that find their
-//! key the part u may find none before anybody notices, so it is asked while
+//! Lookups *turn*: where all found their key, all may find none the next moment, and until somebody notices and modules that were let go
+//! are there again each of these is a search. So of the lookups that find their key the part u is believed to find none
+//! ([`Weighing::turning_part`]): what modules save is reckoned with w + u * v for w and (1 - u) * v for v.
 //!
-//! ```text
-//! (w + u * v) * f_1 ... f_d * (1 - f_{d+1}) * (data_ns + (1 - x) * index_ns)  >  (v + w * f_1 ... f_d) * probe_ns
-//! ```
-//!
-//! and else *rests*: in memory, and not asked.
+//! A module that saves less than its probes cost even so is not taken, however much memory is left. If it is in memory already and
+//! nobody else has use for that memory, it may stay there and *rest*: held, and not asked ([`Weighing::keeps`]).
 //!
 //! Invariants: never more bytes than the budget; a module has slices only if the modules before it are whole; what is kept
 //! was in memory before, and takes nothing from what saves; the answer depends on nothing but the arguments.
@@ -93,11 +90,12 @@ pub struct Weighing {
     pub probe_ns: f64,
     /// What is in memory stays unless something saves more than `1 + margin` times as much per byte: so measurements
     /// that waver do not exchange things of about the same worth again and again. A plan then saves at least
-    /// 1 / (1 + margin) of the best one. What is kept is asked as before within the same margin.
+    /// 1 / (1 + margin) of the best one. Within the same margin what is asked stays so, and what rests.
     pub margin: f64,
     /// Whether modules that are in memory and save nothing may stay there, in what is left of the budget.
     pub keeps: bool,
-    /// For those: the part of the lookups that find their key which may find none before anybody notices that lookups have turned.
+    /// The part of the lookups that find their key which is believed to find none: what comes of lookups that turn until the modules that
+    /// they want are there.
     pub turning_part: f64,
 }
 
@@ -108,7 +106,7 @@ pub struct JointPlan {
     pub slices: Vec<Vec<u32>>,
     /// Of each file: the modules of these that rest, in memory and not asked.
     pub resting: Vec<Range<usize>>,
-    /// The bytes of those that are only kept, asked or not: nothing saves less.
+    /// The bytes of those that are only kept: they save nothing.
     pub kept_bytes: u64,
     /// Of each file: how many partitions.
     pub partitions: Vec<u32>,
@@ -174,7 +172,7 @@ pub fn plan_jointly(
     input::share("the part of lookups that may turn", weighing.turning_part)?;
     let mut rates = Vec::with_capacity(files.len());
     for (at, file) in files.iter().enumerate() {
-        rates.push(Rates::of(file).map_err(|error| format!("file {at}: {error}"))?);
+        rates.push(Rates::of(file, weighing.turning_part).map_err(|error| format!("file {at}: {error}"))?);
     }
     let mut taken = vec![Taken::default(); files.len()];
     let mut plan = JointPlan {
@@ -248,14 +246,12 @@ pub fn plan_jointly(
         let index_held = part(plan.partitions[at], file.index.partitions);
         let slices = &mut plan.slices[at];
         let kept = if weighing.keeps { kept(file, slices, left - plan.kept_bytes) } else { 0..0 };
-        let asked = rates[at].doubted(file, kept.clone(), index_held, weighing);
-        take_whole(file, kept.start..asked, slices);
         let fetched = rates[at].fetched(file, slices, index_held, weighing.probe_ns);
         // What would be fetched is asked where it is in memory.
-        let resting = asked.max(fetched).min(kept.end)..kept.end;
-        take_whole(file, asked..resting.start, slices);
+        let resting = kept.start.max(fetched).min(kept.end)..kept.end;
+        take_whole(file, kept.start..resting.start, slices);
         plan.cost_ns_per_second +=
-            rates[at].cost_fetching(file, slices, index_held, fetched, weighing.probe_ns);
+            Rates::of(file, 0.0)?.cost_fetching(file, slices, index_held, fetched, weighing.probe_ns);
         take_whole(file, resting.clone(), slices);
         plan.kept_bytes += bytes_of(&file.modules[kept]);
         plan.fetched.push(fetched);
@@ -300,7 +296,7 @@ pub fn cost_ns_per_second(
     let mut sum = 0.0;
     for (((file, slices), partitions), fetched) in files.iter().zip(slices).zip(partitions).zip(fetched) {
         let index_held = part(*partitions, file.index.partitions);
-        sum += Rates::of(file)?.cost_fetching(file, slices, index_held, *fetched, probe_ns);
+        sum += Rates::of(file, 0.0)?.cost_fetching(file, slices, index_held, *fetched, probe_ns);
     }
     Ok(sum)
 }
@@ -319,13 +315,15 @@ struct Rates {
 }
 
 impl Rates {
-    fn of(file: &FileMemory) -> Result<Self, String> {
+    /// If this part of the lookups that find their key found none.
+    fn of(file: &FileMemory, turning_part: f64) -> Result<Self, String> {
         file.probes.validate()?;
         input::not_negative("seeks per second", file.seeks_per_second)?;
         input::not_negative("the cost of a search", file.data_ns)?;
         input::not_negative("the cost of an index read", file.index_ns)?;
         input::not_negative("the cost of fetching a module", file.fetch_ns)?;
-        let mut empty = vec![file.probes.empty_per_second];
+        let turning = turning_part * file.probes.found_per_second;
+        let mut empty = vec![file.probes.empty_per_second + turning];
         for (number, module) in file.modules.iter().enumerate() {
             if module.bytes == 0 || module.slices == 0 || u64::from(module.slices) > module.bytes {
                 return Err(format!(
@@ -340,7 +338,7 @@ impl Rates {
         if partitions > 0 && bytes < u64::from(partitions) {
             return Err(format!("an index of {bytes} bytes in {partitions} partitions"));
         }
-        Ok(Self { empty, found: file.probes.found_per_second, seeks: file.seeks_per_second })
+        Ok(Self { empty, found: file.probes.found_per_second - turning, seeks: file.seeks_per_second })
     }
 
     /// Probes that pass the first modules.
@@ -351,20 +349,6 @@ impl Rates {
     /// Searches with the first modules asked.
     fn searches(&self, modules: usize) -> f64 {
         self.seeks + self.reaching(modules)
-    }
-
-    /// Where asking the `kept` modules ends: at the first of them that would save less than its probes cost even if lookups turned.
-    fn doubted(&self, file: &FileMemory, kept: Range<usize>, index_held: f64, weighing: Weighing) -> usize {
-        let search_ns = file.data_ns + (1.0 - index_held) * file.index_ns;
-        let pass = |module: usize| file.modules[..module].iter().map(|module| module.fpr).product::<f64>();
-        let saves = |module: &usize| {
-            let empty = (file.probes.empty_per_second + weighing.turning_part * self.found) * pass(*module);
-            let saved = empty * (1.0 - file.modules[*module].fpr) * search_ns;
-            let bias = 1.0 + weighing.margin;
-            let bias = if *module < file.asked_now { bias } else { 1.0 / bias };
-            bias * saved > self.reaching(*module) * weighing.probe_ns
-        };
-        kept.start + kept.take_while(saves).count()
     }
 
     /// What the file costs with its first `modules` in memory and this share of its index, fetching included and probes not.
@@ -393,7 +377,7 @@ impl Rates {
         probe_ns: f64,
     ) -> f64 {
         let search_ns = file.data_ns + (1.0 - index_held) * file.index_ns;
-        let (mut cost, mut empty) = (0.0, file.probes.empty_per_second);
+        let (mut cost, mut empty) = (0.0, self.empty[0]);
         for (at, (module, slices)) in file.modules.iter().zip(slices).enumerate() {
             let held = part(*slices, module.slices);
             let asked = if at < fetched { 1.0 } else { held };
@@ -443,9 +427,15 @@ fn next_modules(
         if end > file.asked_modules {
             probes += rates.reaching(end - 1); // The others are asked anyway.
         }
-        let saved = before - rates.whole_cost(file, end, index_held) - probes * weighing.probe_ns;
-        let kept = if end <= file.held_modules { 1.0 + weighing.margin } else { 1.0 };
-        let per_byte = kept * saved / bytes as f64;
+        let (spared, probed) = (before - rates.whole_cost(file, end, index_held), probes * weighing.probe_ns);
+        let more = 1.0 + weighing.margin;
+        let saved = match end {
+            end if end <= file.asked_now => more * spared - probed,
+            // It rests: it must be worth more to be asked again.
+            end if end <= file.held_modules => spared - more * probed,
+            _ => spared - probed,
+        };
+        let per_byte = saved / bytes as f64;
         if per_byte > best.map_or(0.0, |best| best.per_byte) {
             best = Some(Offer { per_byte, file: at, end: Some(end) });
         }

@@ -252,6 +252,7 @@ fn what_is_held_stays_unless_something_saves_clearly_more() {
         let first = plan_jointly(&files, plain(0.0), all / 2).unwrap();
         for (at, file) in files.iter_mut().enumerate() {
             file.held_modules = first.slices[at].iter().take_while(|slices| **slices > 0).count();
+            file.asked_now = file.held_modules;
             file.holds_index = first.partitions[at] > 0;
             // Measured a little differently.
             file.probes.empty_per_second *= 0.99 + 0.02 * dice.share();
@@ -432,13 +433,11 @@ fn what_is_kept_takes_nothing_from_what_saves() {
         let kept = plan_jointly(&files, Weighing { keeps: true, ..weighing }, budget).unwrap();
         let doubting = Weighing { keeps: true, turning_part: 0.1, ..weighing };
         let doubting = plan_jointly(&files, doubting, budget).unwrap();
-        // What is asked now stays so where that costs hardly more.
-        assert!(kept.cost_ns_per_second <= without.cost_ns_per_second * 1.1, "seed {seed}");
-        assert_eq!((&kept.slices, &kept.partitions), (&doubting.slices, &without.partitions), "seed {seed}");
-        for with in [&kept, &doubting] {
-            assert!(with.bytes <= budget && with.bytes == without.bytes + with.kept_bytes, "seed {seed}");
-            assert_eq!(with.gain_per_byte, without.gain_per_byte, "seed {seed}");
-        }
+        assert!(kept.cost_ns_per_second <= without.cost_ns_per_second * (1.0 + 1e-9), "seed {seed}");
+        assert_eq!((&kept.partitions, &kept.fetched), (&without.partitions, &without.fetched), "seed {seed}");
+        assert!(kept.bytes <= budget && kept.bytes == without.bytes + kept.kept_bytes, "seed {seed}");
+        assert_eq!(kept.gain_per_byte, without.gain_per_byte, "seed {seed}");
+        assert!(doubting.bytes <= budget, "seed {seed}");
         for (at, file) in files.iter().enumerate() {
             for (number, module) in file.modules.iter().enumerate() {
                 let (with, without) = (kept.slices[at][number], without.slices[at][number]);
@@ -446,9 +445,9 @@ fn what_is_kept_takes_nothing_from_what_saves() {
                 let stays = number < file.held_modules && is_prefix && (with, without) == (module.slices, 0);
                 assert!(with == without || stays, "seed {seed}: in whole, where it was, or not at all");
             }
-            let (resting, less) = (&kept.resting[at], &doubting.resting[at]);
-            assert!(less.start >= resting.start && less.end == resting.end, "seed {seed}");
-            assert!(resting.end <= file.held_modules || resting.is_empty(), "seed {seed}");
+            for resting in [&kept.resting[at], &doubting.resting[at]] {
+                assert!(resting.end <= file.held_modules || resting.is_empty(), "seed {seed}");
+            }
         }
     }
 }

@@ -1,22 +1,38 @@
-//! Tells the crate which commit it is built from, for the head of results, with `-dirty` where files that the repository
-//! has under `crates` are not as there; `unknown` outside a repository.
+//! Tells the crate which commit it is built from, for the head of results, with `-dirty` where what is measured is not as in the
+//! repository; `unknown` outside of one.
 
 use std::process::Command;
 
 /// All that results are measured with.
-const CRATES: &str = "..";
+const MEASURED: [&str; 10] = [
+    "../engine/src",
+    "../env/src",
+    "../figures/src",
+    "../filter/src",
+    "../key/src",
+    "../model/src",
+    "../table/src",
+    "src",
+    "../../Cargo.lock",
+    "../../Cargo.toml",
+];
 
 fn main() {
     let git = |arguments: &[&str]| {
-        let output =
-            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
-        String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned())
+        // Whoever commits meanwhile is not kept waiting.
+        let mut command = Command::new("git");
+        let output = command.arg("--no-optional-locks").args(arguments).output().ok()?;
+        let text = output.status.success().then(|| String::from_utf8(output.stdout))?;
+        text.ok().map(|text| text.trim().to_owned())
     };
-    let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
-    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", CRATES]).unwrap_or_default();
+    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        println!("cargo::rustc-env=SHAMBA_COMMIT=unknown");
+        return;
+    };
+    let changed = git(&[&["status", "--porcelain", "--"][..], &MEASURED].concat()).unwrap_or_default();
     let dirty = if changed.is_empty() { "" } else { "-dirty" };
     println!("cargo::rustc-env=SHAMBA_COMMIT={commit}{dirty}");
-    println!("cargo::rerun-if-changed={CRATES}");
+    MEASURED.iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
     for name in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", name]) {
             println!("cargo::rerun-if-changed={path}");

@@ -142,7 +142,7 @@ impl Losses {
         let mut text = String::from(
             "Where another engine beats Shamba, its cell says which, how many times, and why (▼ and the reason's number); `≈` where \
              the spreads overlap or the loss is below 3 %. Of one repetition nobody knows the spread: ▽ says who was better then, \
-             and by how much. Where there is a `–` the engine was not run.\n\n",
+             and by how much. Where there is a `–` the engine was not run, or did too little for this percentile.\n\n",
         );
         for (number, reason) in &self.used {
             let _ = writeln!(text, "- ▼{number}: {reason}");

@@ -27,7 +27,7 @@ use crate::version::{TableMeta, Version};
 /// Memtables are charged ahead in steps of this part of the budget, so that few writes move memory.
 const MEMTABLE_STEP_PART: u64 = 64;
 /// The cache's capacity is left alone while it is within this part of the budget below its share,
-const SLACK_PART: u64 = 64;
+pub(crate) const SLACK_PART: u64 = 64;
 /// and within this part of the share, which may be little of the budget.
 const SLACK_SHARE_PART: u64 = 16;
 /// An entry may take this much in a memtable beside its key and value: header, index, order.

@@ -39,7 +39,7 @@ pub(crate) use self::survey::module_rates;
 use self::survey::{KnownTables, Survey, mask_of};
 use crate::core::{Core, lock, try_lock};
 use crate::error::{Error, Result};
-use crate::memory::cache_share_bytes;
+use crate::memory::{SLACK_PART, cache_share_bytes};
 use crate::statistics::Window;
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::TableMeta;
@@ -233,9 +233,10 @@ impl Core {
         }
         let (filter_bytes, whole_bytes) = (survey::filter_bytes(reader), survey::whole_bytes(reader));
         let missing_bytes = whole_bytes.saturating_sub(self.pool_room_bytes());
-        if missing_bytes > 0 && missing_bytes <= self.plan_prices().kept_bytes {
+        let kept_bytes = missing_bytes.min(self.plan_prices().kept_bytes);
+        if kept_bytes > 0 {
             // What is only kept makes room for what is new.
-            self.settle_with(Mode::Shed(missing_bytes));
+            self.settle_with(Mode::Shed(kept_bytes));
         }
         let is_room_for_all = whole_bytes <= self.pool_room_bytes();
         let margin_bytes = self.settings.memory_budget_bytes / EARLY_PART;
@@ -316,9 +317,11 @@ impl Core {
         self.pool_bytes().saturating_sub(self.pool_held_bytes())
     }
 
-    /// Whether the block cache could have more memory than it has: nobody said how large it may be at most, or it is smaller.
+    /// Whether the block cache could have more memory than it has: nobody said how large it may be at most, or it is smaller by more than
+    /// it is left alone for.
     fn may_cache_grow(&self) -> bool {
-        self.settings.cache_bytes_max.is_none_or(|bytes| self.cache.capacity_bytes() < bytes)
+        let slack_bytes = self.settings.memory_budget_bytes / SLACK_PART;
+        self.settings.cache_bytes_max.is_none_or(|bytes| self.cache.capacity_bytes() + slack_bytes < bytes)
     }
 
     /// False if another thread is at it.

@@ -24,6 +24,10 @@ pub trait Clock: Send + Sync + Debug {
     /// Waits for `ns` nanoseconds and hardly longer, at the price of processor time: what a sleep would overrun is spent
     /// looking at the clock.
     fn wait_ns(&self, ns: u64);
+    /// Waits in the same way until [`Self::now_ns`] is `until_ns`, with no look at the clock more than that takes.
+    fn wait_until_ns(&self, until_ns: u64) {
+        self.wait_ns(until_ns.saturating_sub(self.now_ns()));
+    }
 }
 
 /// How much later than asked a sleep may end, about.
@@ -74,6 +78,19 @@ impl Clock for RealClock {
         }
         while start.elapsed() < wanted {
             std::hint::spin_loop();
+        }
+    }
+
+    fn wait_until_ns(&self, until_ns: u64) {
+        let mut now_ns = self.now_ns();
+        let left = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+        if let Some(sleep) = left.checked_sub(SLEEP_LATE) {
+            std::thread::sleep(sleep);
+            now_ns = self.now_ns();
+        }
+        while now_ns < until_ns {
+            std::hint::spin_loop();
+            now_ns = self.now_ns();
         }
     }
 }

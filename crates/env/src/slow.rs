@@ -29,10 +29,13 @@ struct Delay {
 
 impl Delay {
     fn read<T>(&self, read: impl FnOnce() -> T) -> T {
-        let since_ns = if self.in_all { self.clock.now_ns() } else { 0 };
+        if !self.in_all {
+            self.wait(self.read_ns);
+            return read();
+        }
+        let until_ns = self.clock.now_ns().saturating_add(self.read_ns);
         let result = read();
-        let took_ns = if self.in_all { self.clock.now_ns().saturating_sub(since_ns) } else { 0 };
-        self.wait(self.read_ns.saturating_sub(took_ns));
+        self.clock.wait_until_ns(until_ns);
         result
     }
 

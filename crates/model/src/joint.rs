@@ -90,7 +90,7 @@ pub struct Weighing {
     pub probe_ns: f64,
     /// What is in memory stays unless something saves more than `1 + margin` times as much per byte: so measurements
     /// that waver do not exchange things of about the same worth again and again. A plan then saves at least
-    /// 1 / (1 + margin) of the best one. Within the same margin what is asked stays so, and what rests.
+    /// 1 / (1 + margin) of the best one, what probes cost aside: within the same margin what is asked stays so, and what rests.
     pub margin: f64,
     /// Whether modules that are in memory and save nothing may stay there, in what is left of the budget.
     pub keeps: bool,
@@ -430,9 +430,11 @@ fn next_modules(
         let (spared, probed) = (before - rates.whole_cost(file, end, index_held), probes * weighing.probe_ns);
         let more = 1.0 + weighing.margin;
         let saved = match end {
-            end if end <= file.asked_now => more * spared - probed,
-            // It rests: it must be worth more to be asked again.
-            end if end <= file.held_modules => spared - more * probed,
+            // It rests, and may go on to: it must be worth more to be asked again.
+            end if end > file.asked_now && end <= file.held_modules && weighing.keeps => {
+                more * (spared - more * probed)
+            }
+            end if end <= file.held_modules => more * spared - probed,
             _ => spared - probed,
         };
         let per_byte = saved / bytes as f64;

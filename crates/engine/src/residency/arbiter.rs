@@ -82,6 +82,8 @@ pub(super) struct Holdings {
     budget_bytes: u64,
     pool_bytes: u64,
     pub(super) cache_bytes: u64,
+    /// The most that the cache may have.
+    cache_most_bytes: u64,
     memtable_bytes: u64,
     /// What the settings say of it.
     memtable_design_bytes: u64,
@@ -117,7 +119,7 @@ fn consumers(
         bytes: holdings.cache_bytes,
         floor_bytes,
         reserved_bytes: 0,
-        most_bytes: u64::MAX,
+        most_bytes: holdings.cache_most_bytes.max(floor_bytes),
         gain_per_byte,
         // Frames that are driven out next are hardly worth more than those that just were.
         loss_per_byte: gain_per_byte,
@@ -228,6 +230,7 @@ impl Core {
             pool_bytes,
             // Of the same sum: what others took lately is nobody's here, or the cache would be given it once a window.
             cache_bytes: self.shared_lately_bytes().saturating_sub(pool_bytes),
+            cache_most_bytes: self.settings.cache_bytes_max.unwrap_or(u64::MAX),
             memtable_bytes: self.memtable_limit_bytes(),
             memtable_design_bytes: self.settings.memtable_bytes(),
         }
@@ -257,6 +260,7 @@ mod tests {
         budget_bytes: BUDGET,
         pool_bytes: 24 << 20,
         cache_bytes: 24 << 20,
+        cache_most_bytes: u64::MAX,
         memtable_bytes: 8 << 20,
         memtable_design_bytes: 8 << 20,
     };
@@ -347,6 +351,21 @@ mod tests {
         };
         assert_eq!(buffer_after(0), EVEN.memtable_bytes);
         assert!(buffer_after(BUDGET / STEP_PART) > EVEN.memtable_bytes);
+    }
+
+    #[test]
+    fn a_cache_takes_no_more_than_it_may_have() {
+        let mut holdings = Holdings { cache_most_bytes: 26 << 20, ..EVEN };
+        let measured =
+            Measured { seconds: 1.0, read_ns: 1e6, ghost_hits: 1_000_000, ghost_bytes: 1, written_bytes: 0 };
+        let plan = PlanPrices { useful_bytes: u64::MAX / 2, kept_bytes: 24 << 20, ..PlanPrices::default() };
+        let mut last = None;
+        for _ in 0..20 {
+            let now = standing_still(consumers(&holdings, &plan, &measured, buffer(0.0)));
+            holdings.cache_bytes = divided(&holdings, last, now).unwrap().0;
+            last = Some(now);
+        }
+        assert_eq!(holdings.cache_bytes, 26 << 20);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The devices that experiments run on: this machine's, and emulated ones.
 //!
 //! An emulated device is a file system in memory behind a latency layer ([`SlowFs`]): each read takes as long as the
-//! device's, what memory takes for it included, and longer only where memory takes longer: Table 1 of hash sharing says what reads
-//! really take. Below some 60 µs the layer spins on the clock, it never sleeps. Everything that is measured on one is marked as emulated. Latencies are those of the hash-sharing paper, Table 1; papers with devices of
+//! device's, what memory takes for it included, and longer only where memory and two looks at the clock take longer: Table 1 of hash sharing says
+//! what reads really take. Below some 60 µs the layer spins on the clock, it never sleeps. Everything that is measured on one is marked as emulated. Latencies are those of the hash-sharing paper, Table 1; papers with devices of
 //! their own name them ([`Device::Other`]). Where reading from memory takes as long as a device, it cannot be emulated: experiments leave it out and say so
 //! ([`Device::why_not_emulated`]).
 //!
@@ -175,7 +175,7 @@ impl MemoryRead {
 }
 
 /// By a quick look, over a file of 4 MiB: a larger one would take longer to write than all reads. Many of its pages lie in the processor's caches: reads of large
-/// trees take some two hundred nanoseconds more, which the fastest emulated device cannot hide.
+/// trees take some two hundred nanoseconds more, which the fastest emulated device cannot hide, nor what two looks at the clock take.
 fn measure_memory_ns() -> Result<u64, String> {
     const PAGE: usize = 4096;
     const PAGES: u64 = 1_024;

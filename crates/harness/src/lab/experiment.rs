@@ -64,11 +64,6 @@ impl Kind {
         }
     }
 
-    /// Whether something was counted or timed here.
-    pub fn is_run(self) -> bool {
-        matches!(self, Self::Measured | Self::Ours)
-    }
-
     /// The kind of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
@@ -416,6 +411,27 @@ mod tests {
             let without = finding(verdict, [true; 2]).without(&missing);
             assert_eq!((without.verdict, without.why.as_str()), (capped, "NVM is left out. b."));
         }
+    }
+
+    #[test]
+    fn pictures_say_what_is_emulated_and_what_bars_are() {
+        use shamba_figures::{Axis, Panel, Point, Series, Style};
+        let with = |note: &str, point: Point| {
+            let mut finding = finding(Verdict::Partly, [true; 2]);
+            let series = vec![Series::new("a series", Style::Line, vec![point])];
+            let (x, y) = (Axis::linear("x"), Axis::linear("y"));
+            finding.chart.panels = vec![Panel { title: String::new(), x, y, series }];
+            finding.chart.note = note.to_owned();
+            finding.marked().chart.note
+        };
+        let (plain, spread) = (Point::new(0.0, 1.0), Point::between(0.0, 1.0, 0.5, 2.0));
+        assert_eq!(with("", plain), "Devices with a latency are emulated.");
+        let both =
+            "A note. Devices with a latency are emulated. Bars: the least and the most of the repeats.";
+        assert_eq!(with("A note.", spread), both);
+        assert_eq!(with(both, spread), both);
+        let own = "Emulated. Bars: one standard deviation.";
+        assert_eq!(with(own, spread), own);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct Facts {
     pub system: String,
     /// The type of the file system below which trees lie that are not in memory.
     pub file_system: String,
-    /// What a read from memory takes, in nanoseconds: reads of an emulated device are held up for as much less than it takes; 0 if it could not be measured.
+    /// What a read from memory takes, in nanoseconds: devices that are no slower cannot be emulated; 0 if it could not be measured.
     pub memory_read_ns: u64,
     /// The day, as `YYYY-MM-DD`.
     pub day: String,

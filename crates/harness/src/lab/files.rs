@@ -96,10 +96,9 @@ fn head(experiment: &Experiment, lab: &Lab<'_>, facts: &Facts) -> Vec<(String, S
         ("claim", experiment.claim.to_owned()),
         ("scale", lab.scale.to_string()),
         ("seed", lab.seed.to_string()),
+        ("repeats of what is measured", lab.repeats.to_string()),
     ]
     .into_iter()
-    // What is computed is so once.
-    .chain(experiment.kind.is_run().then(|| ("repeats", lab.repeats.to_string())))
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
     for Parameter { name, role, value } in (experiment.parameters)(lab.scale) {

@@ -428,7 +428,7 @@ fn what_is_kept_takes_nothing_from_what_saves() {
             file.fetch_ns = if dice.below(2) == 0 { NEVER } else { 300.0 };
         }
         let budget = dice.below(600);
-        let weighing = Weighing { probe_ns: 200.0, margin: 0.1, ..Weighing::default() };
+        let weighing = plain(200.0);
         let without = plan_jointly(&files, weighing, budget).unwrap();
         let kept = plan_jointly(&files, Weighing { keeps: true, ..weighing }, budget).unwrap();
         let doubting = Weighing { keeps: true, turning_part: 0.1, ..weighing };

@@ -109,7 +109,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let (verdict, why) = judge(&claims(&spreads), || {
         format!(
             "With {} levels {:.2} % of the filters' answers are false positives, with {} {:.2} %: by Equation 8 with these rates the gain goes from {} to {}. Of a lookup hashing takes \
-             {} and {}, blocks that are read in vain {} and {}: all of the larger tree but its hashes lies in no cache of the processor. {}",
+             {} and {}, blocks that are read in vain {} and {}. {}",
             first.x_value,
             rate(first),
             last.x_value,

@@ -29,8 +29,6 @@ const IDEAS: [Allocation; 2] = [Allocation::Monkey, Allocation::Workload];
 const ENTRY_BYTES: u64 = 128;
 const DEVICE: Device = Device::Pcie;
 const WINDOWS: u64 = 10;
-/// Bits may be off what was asked for by so much, in part.
-const NEAR: f64 = 0.25;
 /// Times that differ by no more than this part are as long.
 const TIE: f64 = 0.02;
 
@@ -264,7 +262,7 @@ impl Found {
     }
 
     fn keeps_to_memory(&self) -> bool {
-        self.off <= NEAR
+        self.off <= OFF_MOST
     }
 
     /// Whether there is a window with equal memory for each.

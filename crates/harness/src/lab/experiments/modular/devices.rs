@@ -17,7 +17,6 @@ const APPROACHES: [Approach; 5] = [STATE_OF_THE_ART, EQ, EQ_P, EQ_F, PLANNED];
 /// Decides the verdict; the others are shown.
 const DECISIVE: Approach = EQ_F;
 const EMPTY: f64 = 0.5;
-/// Time that is spared counts from here on, if it is spared in every repeat.
 /// From so long a read on, a lookup takes as long as its reads do.
 const SLOW_NS: u64 = 5_000;
 

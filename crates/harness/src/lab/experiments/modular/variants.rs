@@ -189,7 +189,7 @@ impl Variants {
             });
             let noise = if surely > 0.0 { String::new() } else { format!(" {NOT_SURE}") };
             told.push(format!(
-                "Under {pressure}, {}, of the I/Os of {baseline} are saved: {}; for as few as {decisive} {baseline} needs {} times the memory.{noise}{ours}",
+                "Under {pressure}, {}, of the I/Os of {baseline} are saved: {}; over all amounts of memory {baseline} needs {} times that of {decisive} for as few.{noise}{ours}",
                 empty_title(*share),
                 each.join(", "),
                 told_times(&times)
@@ -224,7 +224,9 @@ impl Variants {
     /// Where it saves most and least, and what makes the difference there.
     fn why(&self, readings: &[Reading]) -> String {
         let counted = readings.iter().filter(|reading| {
-            reading.setting.device == Device::Memory && reading.approach.name == self.decisive()
+            reading.setting.device == Device::Memory
+                && reading.approach.name == self.decisive()
+                && reading.setting.memory_share <= self.pressure_most
         });
         let mut saved: Vec<(Setting, f64)> = counted
             .filter_map(|idea| {

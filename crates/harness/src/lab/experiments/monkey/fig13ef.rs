@@ -409,7 +409,7 @@ fn chart(points: &[Point], stores: &[Store], of_ranges: bool, note: &str) -> Cha
     Chart {
         title: format!("Throughput of chosen designs, {reads} with inserts"),
         claim: claim.to_owned(),
-        note: note.to_owned(),
+        note: format!("{note} Bars: one standard deviation."),
         panels: vec![Panel {
             title: String::new(),
             x: Axis::linear(format!("{reads} [% of operations]")),

@@ -208,9 +208,7 @@ pub fn plan_jointly(
             Some(end) => {
                 let modules = &file.modules[taken[at].modules..end];
                 if fits {
-                    for (slices, module) in plan.slices[at][taken[at].modules..end].iter_mut().zip(modules) {
-                        *slices = module.slices;
-                    }
+                    take_whole(file, taken[at].modules..end, &mut plan.slices[at]);
                     taken[at].modules = end;
                     left -= bytes;
                     queue.extend(next_modules(at, file, &rates[at], taken[at], weighing));

@@ -1,9 +1,11 @@
 //! What memory holds of each level's filters and indexes: for people.
 
+use std::sync::Arc;
+
 use shamba_table::{Residency, TableReader};
 
 use super::PlanPrices;
-use super::survey::{KnownTables, asked_slices_of, fetched_of, held_partitions};
+use super::survey::{KnownTables, asked_slices, fetched_of, held_partitions};
 use crate::core::Core;
 
 /// What memory holds of one level of one keyspace.
@@ -117,7 +119,8 @@ impl Core {
     /// The reads of a lookup with what is held now, and with the best, by the model.
     fn model_reads(&self) -> Result<(f64, f64), String> {
         let survey = self.survey(&mut KnownTables::new());
-        let slices: Vec<Vec<u32>> = survey.readers.iter().map(|reader| asked_slices_of(reader)).collect();
+        let asked = |reader: &Arc<TableReader>| reader.filter().as_ref().map_or_else(Vec::new, asked_slices);
+        let slices: Vec<Vec<u32>> = survey.readers.iter().map(asked).collect();
         let partitions: Vec<u32> =
             survey.readers.iter().map(|reader| held_partitions(reader) as u32).collect();
         let others_bytes = self.others_bytes() + survey.fixed_bytes;

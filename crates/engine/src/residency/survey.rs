@@ -235,6 +235,7 @@ fn file_memory(
     (probes, seeks_per_second): (FileProbes, f64),
     (prices, skipping): (Prices, Skipping),
 ) -> FileMemory {
+    let filter = reader.filter();
     let whole =
         |held: &[u32]| held.iter().zip(modules).take_while(|(held, all)| **held == all.slices).count();
     FileMemory {
@@ -246,8 +247,8 @@ fn file_memory(
         asked_modules: must_be_asked(skipping, modules.len()),
         fetch_ns: prices.fetch_ns(modules),
         index: index_of(reader),
-        held_modules: whole(&held_slices_of(reader)),
-        asked_now: whole(&asked_slices_of(reader)),
+        held_modules: filter.as_ref().map_or(0, |filter| whole(&held_slices(filter))),
+        asked_now: filter.as_ref().map_or(0, |filter| whole(&asked_slices(filter))),
         holds_index: held_partitions(reader) == reader.index_partitions(),
     }
 }
@@ -316,16 +317,10 @@ pub(super) fn held_slices(filter: &ResidentFilter) -> Vec<u32> {
     (0..filter.geometry().modules().len()).map(|module| filter.held_slices(module) as u32).collect()
 }
 
-/// How many slices of each module of a table's filter are held.
-pub(super) fn held_slices_of(reader: &TableReader) -> Vec<u32> {
-    reader.filter().map_or_else(Vec::new, |filter| held_slices(&filter))
-}
-
-/// How many slices of each module of a table's filter are held and asked.
-pub(super) fn asked_slices_of(reader: &TableReader) -> Vec<u32> {
-    let Some(filter) = reader.filter() else { return Vec::new() };
+/// How many slices of each module are held and asked.
+pub(super) fn asked_slices(filter: &ResidentFilter) -> Vec<u32> {
     let asked = |(held, module): (u32, usize)| if filter.asked() >> module & 1 == 1 { held } else { 0 };
-    held_slices(&filter).into_iter().zip(0..).map(asked).collect()
+    held_slices(filter).into_iter().zip(0..).map(asked).collect()
 }
 
 /// How many modules of a table's filter, from the first on, are fetched where they are not held.

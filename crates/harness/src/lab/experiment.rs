@@ -274,12 +274,11 @@ impl Finding {
         }
         self
     }
-}
 
-impl Finding {
     /// The finding with a picture that says what every picture must: whether devices are emulated, and what bars are.
     #[must_use]
     pub fn marked(mut self) -> Self {
+        let is_emulated = self.emulated_rows() > 0;
         let has_spread = {
             let series = self.chart.panels.iter().flat_map(|panel| &panel.series);
             series.flat_map(|series| &series.points).any(|point| point.spread.is_some())
@@ -290,8 +289,7 @@ impl Finding {
                 *note = format!("{note} {text}").trim_start().to_owned();
             }
         };
-        let emulated = self.table.flagged("emulated", true);
-        add(emulated > 0, "emulated", "Devices with a latency are emulated.");
+        add(is_emulated, "emulated", "Devices with a latency are emulated.");
         add(has_spread, "bars:", "Bars: the least and the most of the repeats.");
         self
     }

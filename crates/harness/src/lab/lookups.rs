@@ -20,6 +20,7 @@ use super::experiment::{Lab, Scale};
 use super::table::Cell;
 use super::tree::Tree;
 use crate::dist::{Distribution, Picker};
+use crate::items::Items;
 
 /// Keys that are made, and looked up, at a time.
 const BATCH: usize = 128;
@@ -91,6 +92,35 @@ impl Spread {
     }
 }
 
+/// What can be asked for. The value of an item begins with its number.
+pub(super) trait Keys {
+    /// How many items there are.
+    fn count(&self) -> u64;
+    /// The key of an item, or the absent one behind it.
+    fn key(&self, item: u64, absent: bool, key: &mut Vec<u8>);
+}
+
+impl Keys for Tree {
+    fn count(&self) -> u64 {
+        self.spec.entries
+    }
+
+    fn key(&self, item: u64, absent: bool, key: &mut Vec<u8>) {
+        self.key(item, absent, key);
+    }
+}
+
+impl Keys for Items {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn key(&self, item: u64, absent: bool, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(&(*self).key(item, absent));
+    }
+}
+
 /// What lookups on one side took.
 #[derive(Clone, Debug)]
 pub(super) struct Side {
@@ -140,11 +170,11 @@ pub(super) struct Parts {
 /// What the engine says, and a wrong answer.
 pub(super) fn compare(
     lab: &mut Lab<'_>,
-    tree: &Tree,
+    keys: &dyn Keys,
     sides: &[&Db],
     questions: &Questions,
 ) -> Result<Vec<Side>, String> {
-    let mut asker = Asker::new(tree, questions, lab.seed, repeat_most(lab.scale));
+    let mut asker = Asker::new(keys, questions, lab.seed, repeat_most(lab.scale));
     let warm = (questions.lookups / 10).clamp(1, 4 * BATCH as u64);
     asker.rounds(sides, warm)?;
     let before: Vec<Stats> = sides.iter().map(|db| db.stats()).collect();
@@ -271,7 +301,7 @@ impl Waiting {
 
 /// Draws items and makes batches of their keys.
 struct Asker<'a> {
-    tree: &'a Tree,
+    of: &'a dyn Keys,
     questions: &'a Questions,
     picker: Picker,
     /// How many items are drawn from.
@@ -284,11 +314,11 @@ struct Asker<'a> {
 }
 
 impl<'a> Asker<'a> {
-    fn new(tree: &'a Tree, questions: &'a Questions, seed: u64, repeat_most: Duration) -> Self {
+    fn new(of: &'a dyn Keys, questions: &'a Questions, seed: u64, repeat_most: Duration) -> Self {
         let among = questions.among.len() as u64;
-        let items = if among > 0 { among } else { tree.spec.entries };
+        let items = if among > 0 { among } else { of.count() };
         Self {
-            tree,
+            of,
             questions,
             picker: Picker::new(questions.distribution, items, seed ^ 0x61_736b, seed),
             items,
@@ -305,7 +335,7 @@ impl<'a> Asker<'a> {
             let drawn = self.picker.pick(self.items);
             let item = self.questions.among.get(drawn as usize).copied().unwrap_or(drawn);
             let absent = empty_fraction >= 1.0 || self.picker.rng().f64() < empty_fraction;
-            self.tree.key(item, absent, key);
+            self.of.key(item, absent, key);
             *expected = (!absent).then_some(item);
         }
     }

@@ -7,7 +7,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use shamba::Db;
 use shamba::env::{Env, MemFs, Vfs};
@@ -16,7 +15,7 @@ use shamba_figures::{Axis, Chart, Panel, Point, Series, Style};
 use super::claims::{Claim, Held, judge};
 use super::gains::percent;
 use crate::items::{Items, KEY_BYTES};
-use crate::lab::lookups::{Spread, WAITED_MOST_NS, Waiting};
+use crate::lab::lookups::{Questions, Spread, compare};
 use crate::lab::table::row;
 use crate::lab::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Table};
 use crate::permute::Permutation;
@@ -27,8 +26,6 @@ const PARTS: [u64; 3] = [64, 8, 1];
 /// How entries are found.
 const SIDES: [(&str, bool); 2] = [("the order", false), ("the index of digests", true)];
 const EMPTY: [f64; 2] = [1.0, 0.0];
-/// Keys that are made before the clock starts.
-const BATCH: u64 = 128;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "hash-sharing-memtable",
@@ -83,50 +80,6 @@ fn store(items: Items, memtable_index: bool) -> Result<Db, String> {
     }
 }
 
-/// What a lookup takes on each side, in nanoseconds, in each repeat. Batches in which the thread waited for a processor are left out on both.
-fn measure(lab: &Lab<'_>, dbs: &[Db], items: Items, empty_fraction: f64) -> Result<Vec<Vec<f64>>, String> {
-    let mut rng = fastrand::Rng::with_seed(lab.seed ^ empty_fraction.to_bits());
-    let number = |value: &[u8]| value.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
-    let waiting = Waiting::of_this_thread();
-    let mut repeats_ns = vec![Vec::new(); dbs.len()];
-    for _ in 0..lab.repeats.max(1) {
-        let (mut quiet, mut all) = (vec![0u64; dbs.len()], vec![0u64; dbs.len()]);
-        let (mut quiet_lookups, mut done) = (0, 0);
-        while done < lookups(lab.scale) {
-            let draw = || {
-                let item = rng.u64(..items.count);
-                let absent = rng.f64() < empty_fraction;
-                (items.key(item, absent), (!absent).then_some(item))
-            };
-            let batch: Vec<_> = std::iter::repeat_with(draw).take(BATCH as usize).collect();
-            let (waited_before_ns, mut ns) = (waiting.ns(), vec![0; dbs.len()]);
-            for turn in 0..dbs.len() {
-                let side = (turn + (done / BATCH) as usize) % dbs.len();
-                let since = Instant::now();
-                for (key, expected) in &batch {
-                    let found = dbs[side].get_with(key, number).map_err(|error| error.to_string())?.flatten();
-                    if found != *expected {
-                        return Err(format!("a wrong answer: {found:?} for the key of {expected:?}"));
-                    }
-                }
-                ns[side] = since.elapsed().as_nanos() as u64;
-            }
-            done += BATCH;
-            let is_quiet = waiting.ns().saturating_sub(waited_before_ns) <= WAITED_MOST_NS;
-            quiet_lookups += if is_quiet { BATCH } else { 0 };
-            for (side, ns) in ns.into_iter().enumerate() {
-                all[side] += ns;
-                quiet[side] += if is_quiet { ns } else { 0 };
-            }
-        }
-        let (counted, ns) = if 2 * quiet_lookups >= done { (quiet_lookups, quiet) } else { (done, all) };
-        for (repeats, ns) in repeats_ns.iter_mut().zip(ns) {
-            repeats.push(ns as f64 / counted as f64);
-        }
-    }
-    Ok(repeats_ns)
-}
-
 fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
     let mut table = Table::new(&[
         "entries",
@@ -146,11 +99,11 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
         lab.at(format_args!("{} entries", items.count));
         let dbs = SIDES.map(|(_, index)| store(items, index)).into_iter().collect::<Result<Vec<_>, _>>()?;
         for (place, empty_fraction) in EMPTY.into_iter().enumerate() {
-            let repeats_ns = measure(lab, &dbs, items, empty_fraction)?;
-            saved[place].push(Spread::of_gains(&repeats_ns[1], &repeats_ns[0]));
+            let questions = Questions::uniform(empty_fraction, lookups(lab.scale));
+            let sides = compare(lab, &items, &dbs.iter().collect::<Vec<_>>(), &questions)?;
+            saved[place].push(sides[1].gain_over(&sides[0]));
             for (side, (name, _)) in SIDES.into_iter().enumerate() {
-                let ns = Spread::of(repeats_ns[side].clone());
-                let gain = Spread::of_gains(&repeats_ns[side], &repeats_ns[0]);
+                let (ns, gain) = (sides[side].ns, sides[side].gain_over(&sides[0]));
                 table
                     .row(row![items.count, name, empty_fraction, ns.median, ns.least, ns.most, gain.median,]);
                 let point = Point::between(items.count as f64, ns.median, ns.least, ns.most);

@@ -156,6 +156,9 @@ killers! {
     RecycledRecord: "shamba" "log::frame::tests::a_frame_round_trips_only_at_its_place_and_every_flip_is_noticed";
     LogNumberUnchecked: "shamba" "log::header::tests::a_header_round_trips_and_knows_its_file";
     JointUnchecked: "shamba" "wal::tests::damage::every_length";
+    TailCopyPromises: "suites" "crash::every_crash_leaves_a_legal_state";
+    TailCopyUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
+    TailCopyShort: "small_tables" "two_thousand_sessions_of_one_small_key_leave_few_tables";
     SequenceGap: "shamba" "wal::tests::chain::a_gap_in_the_sequence_needs_an_explanation";
     ReadErrorEndsLog: "shamba" "wal::tests::chain::a_read_error_is_never_the_end_of_the_log";
     BatchSplitInLog: "suites" "crash::every_crash_leaves_a_legal_state";

@@ -48,6 +48,12 @@ const QUIET_BYTES_PER_US: u64 = 64;
 
 /// A merge of so many full tables is long: writers would have to wait for it.
 const LONG_MERGE_TABLES: u64 = 32;
+/// Tables below this are small: at this size the 2 to 3 KiB of memory that an open table takes are half a
+/// percent of its data, less than its filter. Twice the longest log tail that an open does not flush
+/// (`recovery::rebuild`): what a session of few writes leaves is small.
+const SMALL_TABLE_BYTES: u64 = 512 << 10;
+/// Tables of at least this part of a full one are never small: a merge may leave one of half a full one.
+const SMALL_TABLE_PART: u64 = 4;
 
 /// A job of a refit has so many bytes, or one table: what writers need merged waits for no more than that.
 const REFIT_JOB_BYTES: u64 = 16 << 20;
@@ -424,6 +430,7 @@ impl Core {
             is_draining,
             long_bytes: self.settings.table_bytes().saturating_mul(LONG_MERGE_TABLES),
             owed_bytes: 0,
+            small_bytes: (self.settings.table_bytes() / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES),
         }
     }
 

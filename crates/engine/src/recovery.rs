@@ -1,9 +1,9 @@
 //! Opening: from whatever a process left behind to a database that can promise again.
 //!
 //! In order: the lock; the manifest, or a new database; the options, checked against what is fixed and
-//! adopted over what is recorded; the tables; the logs, replayed into memtables and, unless read-only, from
-//! there into tables ([`rebuild`]). Then a new log is made and synced, and a new manifest with all of it is put
-//! in force by one rename. Only then may anything be acknowledged. So a crash at any point of an open
+//! adopted over what is recorded; the tables; the logs, replayed into memtables and, unless read-only or
+//! short, from there into tables ([`rebuild`]). Then a new log is made, which begins with a copy of a short
+//! log tail, and synced, and a new manifest with all of it is put in force by one rename. Only then may anything be acknowledged. So a crash at any point of an open
 //! leaves either the state before, which recovers alike, or the state after; nothing is ever appended to
 //! an old log, and a dropped tail cannot come back.
 //!
@@ -55,7 +55,7 @@ use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
 use crate::write::side::parse_side_file_name;
 
-use self::rebuild::Rebuilt;
+use self::rebuild::{Rebuilt, Tail};
 
 /// The file that is locked.
 pub(crate) const LOCK: &str = "LOCK";
@@ -432,7 +432,7 @@ fn begin(
     }
     let edit =
         ManifestEdit { settings: core.settings.to_pairs(), last_seq: Some(last_seq), ..Default::default() };
-    let mut edit = replayed.into_edit(last_seq, edit)?;
+    let (mut edit, tail) = replayed.settle(last_seq, edit)?;
     let log = core.new_log_no();
     edit.first_log = Some(log);
     let wal = if is_new {
@@ -449,8 +449,15 @@ fn begin(
         }
         wal
     } else {
-        let mut wal = create_log(core, log, last_seq)?;
-        wal.sync()?;
+        let mut wal = match tail {
+            Some(tail) => create_log_with(core, log, state.first_log, &tail)?,
+            None => create_log(core, log, last_seq)?,
+        };
+        match () {
+            () if is_planted(Defect::TailCopyPromises) => wal.sync()?,
+            () if is_planted(Defect::TailCopyUnsynced) => {}
+            () => wal.sync_unpromised()?,
+        }
         edit.log_promise = Some((log, wal.synced()));
         put_in_force(core, &mut state, edit)?;
         wal
@@ -474,6 +481,20 @@ fn begin(
 
 fn create_log(core: &Core, log: LogNo, base_seq: SeqNo) -> Result<WalWriter> {
     WalWriter::create(&core.env, &core.dir, log, None, base_seq)
+}
+
+/// Creates a log that begins with a copy of the batches that the logs from `copy_of` on still count for.
+fn create_log_with(core: &Core, log: LogNo, copy_of: LogNo, tail: &Tail) -> Result<WalWriter> {
+    let base_seq = tail.base_seq().unwrap_or_default();
+    let mut wal = WalWriter::create_copy(&core.env, &core.dir, log, copy_of, base_seq)?;
+    match tail.append_to(&mut wal) {
+        Ok(()) => Ok(wal),
+        Err(error) => {
+            // Best effort: replay ignores a copy that the manifest does not name.
+            let _ = core.env.vfs.unlink(wal.path());
+            Err(error)
+        }
+    }
 }
 
 /// Applies the recovery's edit and puts a new manifest with the result in force.

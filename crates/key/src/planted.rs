@@ -72,6 +72,9 @@ defects! {
     RecycledRecord, "recycled-record", "Records of another life of a log file are replayed.";
     LogNumberUnchecked, "log-number-unchecked", "A log under another log's name is read.";
     JointUnchecked, "joint-unchecked", "A log cut at a record's end is not missed when the next one is replayed.";
+    TailCopyPromises, "tail-copy-promises", "The copy of a log tail promises itself before the manifest names it.";
+    TailCopyUnsynced, "tail-copy-unsynced", "The manifest names the copy of a log tail that is not synced.";
+    TailCopyShort, "tail-copy-short", "The last batch of a log tail is not copied to the new log.";
     SequenceGap, "sequence-gap", "Replay goes on over missing sequence numbers.";
     ReadErrorEndsLog, "read-error-ends-log", "A read error during replay is taken for the end of the log.";
     BatchSplitInLog, "batch-split-in-log", "A batch is logged as two records.";

@@ -38,6 +38,8 @@ pub(crate) struct Forecast {
 
 /// What merges will write until the policy leaves `version` alone. Tables are cut at about `table_bytes`.
 pub(crate) fn forecast(version: &Version, rules: &Rules, table_bytes: u64) -> Forecast {
+    // Merges of small tables write little, and paper does not know where the outputs would be cut.
+    let rules = &Rules { small_bytes: 0, ..*rules };
     let mut paper = Paper::of(version);
     let last_id = paper.last_id;
     let mut written_bytes = 0u64;
@@ -59,7 +61,7 @@ pub(crate) fn forecast(version: &Version, rules: &Rules, table_bytes: u64) -> Fo
 pub(crate) fn forecast_full(version: &Version, rules: &Rules, table_bytes: u64) -> Forecast {
     let mut paper = Paper::of(version);
     let last_id = paper.last_id;
-    let done = match pick_full(version, rules) {
+    let done = match pick_full(version, &Rules { small_bytes: 0, ..*rules }) {
         Some(job) => paper.carry_out(&job, table_bytes),
         None => Ok(0),
     };

@@ -18,7 +18,7 @@ use crate::background::roomy_merge_threads;
 use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
 use crate::compaction::policy::{
-    MergeJob, OutputRun, Reason, Target, bytes_beside, may_wait, move_edit, pick, pick_beside, pick_inbox,
+    MergeJob, OutputRun, Reason, Target, bytes_beside, may_wait, move_edit, pick, pick_beside, pick_full, pick_inbox,
     slice_edit, slices,
 };
 use crate::compaction::reading::read_bytes;
@@ -95,7 +95,8 @@ impl Core {
         let (run, age) = self.new_run();
         let output = job.output_run(&version, run, age).map_err(Error::invalid)?;
         if job.is_trivial_move(&version) && !self.joins_tables(&version, job) {
-            return self.move_table(keyspace, job, &version, output);
+            self.move_table(keyspace, job, &version, output)?;
+            return if job.reason == Reason::Manual { self.merge_moved(keyspace, turn) } else { Ok(()) };
         }
         self.events.emit(&Event::MergeBegin {
             keyspace: keyspace.name.clone(),
@@ -145,6 +146,14 @@ impl Core {
             duration_us,
         });
         Ok(())
+    }
+
+    /// Merges the small tables that a caller's `compact` has just moved into one run.
+    fn merge_moved(&self, keyspace: &Arc<KeyspaceCore>, turn: Turn) -> Result<()> {
+        let version = Arc::clone(&keyspace.load().version);
+        let job = pick_full(&version, &self.rules(false)).filter(|job| !job.is_trivial_move(&version));
+        drop(version); // The merge would keep the tables of the version from being removed.
+        job.map_or(Ok(()), |job| self.run_merge_as(keyspace, &job, turn))
     }
 
     /// Whether flushed tables that could be moved as they are become fewer ones on their way ([`TableSize::joins`]). Not where tables of

@@ -257,6 +257,7 @@ impl Simulation {
             is_draining,
             long_bytes,
             owed_bytes: self.owed_bytes,
+            small_bytes: 0,
         }
     }
 

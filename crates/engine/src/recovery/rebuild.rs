@@ -1,9 +1,13 @@
-//! What the logs say, as memtables; and those as tables, as soon as they fill the write buffer.
+//! Replay of the logs into memtables, and what becomes of these.
 //!
-//! A log may hold more than this open may keep in memory: it was written under a larger budget, or by several opens
-//! that crashed. So when what was replayed fills the write buffer it is written to tables, which no manifest names
-//! until the whole replay is over and all of them come into force in one edit. An open for reading may write
-//! nothing: it keeps everything in memtables, counted in the ledger, whatever that takes.
+//! A short tail stays in the log: it is copied, batch by batch, to the beginning of the new log, and
+//! its memtables become the active ones ([`Tail`]). So a process that writes a little and closes, over
+//! and over, makes no table each time. A longer tail is written to tables: a log may hold more than
+//! this open may keep in memory, since it was written under a larger budget, or by several opens that
+//! crashed. So whenever the replayed entries fill the write buffer they go to tables. No manifest names
+//! these until the whole replay is over; then all of them come into force in one edit. An open for
+//! reading may write nothing: it keeps all entries in memtables, charged to the ledger, whatever their
+//! size.
 //!
 //! Not here: which records count ([`crate::wal::replay`]), the edit that makes it all count ([`super`]).
 
@@ -17,13 +21,69 @@ use crate::core::{Core, lock};
 use crate::error::{Error, Result};
 use crate::ids::{KeyspaceId, LogNo};
 use crate::memtable::{ChunkedMemtable, Memtable};
+use crate::planted::{Defect, is_planted};
 use crate::version::manifest::ManifestState;
 use crate::version::{Change, ManifestEdit, VersionEdit};
-use crate::wal::{Recovery, ReplayOptions, ReplayReport, ReplayedOp, parse_log_file_name, replay};
+use crate::wal::record::BatchView;
+use crate::wal::{
+    Recovery, ReplayOptions, ReplayReport, Replayed, ReplayedOp, WalWriter, parse_log_file_name, replay,
+};
 use crate::write::commit::apply_op;
 
 /// The charge is ahead of what memtables take by this part of the write buffer.
 const STEP_PART: u64 = 16;
+
+/// Longest tail, in bytes of its operations, that is copied to the new log and not written to tables.
+/// Each open copies it again, so it is bounded by what an open costs anyway: writing 256 KiB takes
+/// about as long as the two syncs of an open.
+const TAIL_BYTES_MAX: usize = 256 << 10;
+/// A tail is copied only while its memtables take at most this part of the write buffer: else the next
+/// writes would flush it at once.
+const TAIL_MEMTABLE_PART: u64 = 2;
+
+/// The batches of a short log tail, in order, to be copied to the new log with the same sequence numbers.
+#[derive(Default)]
+pub(super) struct Tail {
+    /// The operations of all batches, as the log holds them.
+    operations: Vec<u8>,
+    batches: Vec<TailBatch>,
+}
+
+struct TailBatch {
+    first_seq: SeqNo,
+    count: u32,
+    /// Where in [`Tail::operations`] it ends.
+    end: usize,
+}
+
+impl Tail {
+    /// Appends a batch; `None` when the tail is too long then.
+    fn with(mut self, batch: &BatchView<'_>) -> Option<Self> {
+        self.operations.extend_from_slice(batch.encoded());
+        let (first_seq, count, end) = (batch.first_seq(), batch.count(), self.operations.len());
+        self.batches.push(TailBatch { first_seq, count, end });
+        (end <= TAIL_BYTES_MAX).then_some(self)
+    }
+
+    /// The sequence number before the first batch; `None` if there is none.
+    pub(super) fn base_seq(&self) -> Option<SeqNo> {
+        self.batches.first().map(|batch| SeqNo(batch.first_seq.0 - 1))
+    }
+
+    /// Appends all batches to `wal`, without a sync.
+    ///
+    /// # Errors
+    /// What appending says.
+    pub(super) fn append_to(&self, wal: &mut WalWriter) -> Result<()> {
+        let mut begin = 0;
+        let copied = self.batches.len() - usize::from(is_planted(Defect::TailCopyShort));
+        for TailBatch { first_seq, count, end } in &self.batches[..copied] {
+            wal.append_batch(*first_seq, *count, &self.operations[begin..*end])?;
+            begin = *end;
+        }
+        wal.flush()
+    }
+}
 
 /// What a replay has made so far.
 pub(super) struct Rebuilt<'a> {
@@ -36,6 +96,10 @@ pub(super) struct Rebuilt<'a> {
     /// The tables written so far, each in a run of its own, and the keyspaces that they are of.
     written: Vec<VersionEdit>,
     flushed: BTreeSet<KeyspaceId>,
+    /// Operations applied so far.
+    applied: u64,
+    /// Everything replayed so far, while it is short enough to stay in the log.
+    tail: Option<Tail>,
 }
 
 /// Replays the logs among `files`.
@@ -62,15 +126,26 @@ pub(super) fn replay_logs<'a>(
         charge: Charge::new(&core.ledger, LedgerPart::Memtables, 0),
         written: Vec::new(),
         flushed: BTreeSet::new(),
+        applied: 0,
+        tail: (!core.read_only && !core.settings.no_wal).then(Tail::default),
     };
     let report = replay(&core.env, &core.dir, &logs, &options, &mut |batch| {
+        let held = match &batch {
+            Replayed::Held(batch) => Some(*batch),
+            Replayed::Streamed(_) => None,
+        };
+        let applied_before = rebuilt.applied;
         batch.for_each(&mut |seq, id, op| {
             // A dropped keyspace's operations may still be in the log; what is in tables must not come twice.
             if state.keyspaces.get(&id).is_none_or(|keyspace| seq <= keyspace.flushed) {
                 return Ok(());
             }
             rebuilt.apply(seq, id, op)
-        })
+        })?;
+        if rebuilt.applied > applied_before {
+            rebuilt.extend_tail(held);
+        }
+        Ok(())
     });
     match report {
         Ok(report) => Ok((rebuilt, report)),
@@ -92,8 +167,14 @@ fn abandon(core: &Core, written: Vec<VersionEdit>) {
 }
 
 impl Rebuilt<'_> {
+    /// Notes a batch that was applied. `None`: one too long to be held.
+    fn extend_tail(&mut self, batch: Option<BatchView<'_>>) {
+        self.tail = self.tail.take().and_then(|tail| tail.with(&batch?));
+    }
+
     fn apply(&mut self, seq: SeqNo, id: KeyspaceId, op: ReplayedOp<'_>) -> Result<()> {
         let core = self.core;
+        self.applied += 1;
         let memtables = self.memtables.entry(id).or_default();
         let is_full = |memtable: &dyn Memtable| {
             memtable.is_full() || memtable.bytes() >= core.settings.memtable_bytes()
@@ -132,6 +213,7 @@ impl Rebuilt<'_> {
 
     /// Writes all memtables as runs of level 0, older ones first, and lets go of them.
     fn write(&mut self) -> Result<()> {
+        self.tail = None;
         for (id, memtables) in std::mem::take(&mut self.memtables) {
             let keyspace = self.core.keyspace(id);
             let keyspace = keyspace.ok_or_else(|| Error::invalid(format!("there is no keyspace {id}")))?;
@@ -149,27 +231,43 @@ impl Rebuilt<'_> {
         Ok(())
     }
 
-    /// Writes what is left, and adds everything to `edit`: all that was replayed, up to `last_seq`, is in tables.
+    /// Brings all that was replayed, up to `last_seq`, to where it stays: in memtables that take writes
+    /// from now on, and the returned tail must begin the new log; or in tables, which `edit` then adds.
     ///
     /// # Errors
     /// What writing says; then no table stays behind.
-    pub(super) fn into_edit(mut self, last_seq: SeqNo, mut edit: ManifestEdit) -> Result<ManifestEdit> {
+    pub(super) fn settle(
+        mut self,
+        last_seq: SeqNo,
+        mut edit: ManifestEdit,
+    ) -> Result<(ManifestEdit, Option<Tail>)> {
+        if let Some(tail) = self.take_short_tail() {
+            self.show();
+            return Ok((edit, Some(tail)));
+        }
         if let Err(error) = self.write() {
             abandon(self.core, self.written);
             return Err(error);
         }
         edit.versions.append(&mut self.written);
         edit.flushed.extend(self.flushed.into_iter().map(|id| (id, last_seq)));
-        Ok(edit)
+        Ok((edit, None))
     }
 
-    /// Shows what was replayed as it is, in memory, to an open that only reads.
+    /// The tail, if it is short enough to stay in the log and there is one.
+    fn take_short_tail(&mut self) -> Option<Tail> {
+        let bytes: u64 = self.memtables.values().flatten().map(|memtable| memtable.bytes()).sum();
+        let is_small = bytes <= self.core.settings.memtable_bytes() / TAIL_MEMTABLE_PART
+            && self.memtables.values().all(|memtables| memtables.len() == 1);
+        self.tail.take().filter(|tail| is_small && !tail.batches.is_empty())
+    }
+
+    /// Publishes the memtables as they are. The newest of a keyspace takes writes, if there are any.
     pub(super) fn show(self) {
         let core = self.core;
         for (id, memtables) in self.memtables {
             let Some(keyspace) = core.keyspace(id) else { continue };
             keyspace.publish(|view| {
-                // Nothing will ever be written.
                 view.next(memtables.into_iter().rev().collect(), Arc::clone(&view.version))
             });
         }

@@ -128,10 +128,10 @@ impl<'a> LogContent<'a> {
             held_bytes_max: Settings::default().held_value_bytes_max().min(most_bytes as u64 / 4),
         };
         if !found.is_whole {
-            options.first_log = first_of_chain(env, dir, &numbers);
-            options.promise = None;
             // Numbers up to there may have gone to writes that only tables have.
             options.known_seq = found.largest_seq();
+            options.first_log = first_of_chain(env, dir, &numbers, options.known_seq);
+            options.promise = None;
         }
         if let Err(error) = replay(env, dir, &numbers, &options, &mut |_| Ok(())) {
             broken.get_or_insert((dir.to_path_buf(), error));
@@ -320,15 +320,31 @@ fn readable(
     Ok((good, broken))
 }
 
-/// Where the newest chain of logs begins, as far as the logs themselves say: a recovery begins one once everything before
-/// is in tables, and a log that has no more than its head may be one that did not come as far.
-fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo]) -> LogNo {
+/// First log of the newest chain, as far as the logs themselves say. A recovery begins a chain once
+/// everything before is in tables or copied to the first log of the chain. A log that has no more than
+/// its head may belong to a recovery that did not end, and so may an unpromised copy: of a copy and the
+/// logs that it was made from, those count that reach further.
+fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) -> LogNo {
+    let survey = |number: LogNo| SurveyedLog::survey(env, dir, number).ok();
     let begins = |number: &&LogNo| {
-        let surveyed = SurveyedLog::survey(env, dir, **number);
-        surveyed.is_ok_and(|log| log.head.is_ok() && log.follows().is_none() && log.has_more_than_head())
+        survey(**number)
+            .is_some_and(|log| log.head.is_ok() && log.follows().is_none() && log.has_more_than_head())
     };
     let begun = numbers.iter().rev().find(begins);
-    begun.or(numbers.first()).copied().unwrap_or_default()
+    let mut first = begun.or(numbers.first()).copied().unwrap_or_default();
+    let reach = |first_log: LogNo| {
+        let recovery = Recovery::PointInTime;
+        let options = ReplayOptions { first_log, known_seq, recovery, ..ReplayOptions::default() };
+        replay(env, dir, numbers, &options, &mut |_| Ok(())).map_or(SeqNo::ZERO, |report| report.last_seq)
+    };
+    // Ends: a copy is made from earlier logs.
+    while let Some(SurveyedLog { head: Ok((head, _)), promise: 0, .. }) = survey(first)
+        && let Some(origin) = head.copy_of.filter(|origin| numbers.contains(origin))
+        && reach(origin) > reach(first)
+    {
+        first = origin;
+    }
+    first
 }
 
 #[cfg(test)]

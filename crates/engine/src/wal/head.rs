@@ -2,12 +2,16 @@
 //!
 //! ```text
 //!  0  8  number of the log before this one; 0: none
-//!  8  8  its length in bytes
+//!  8  8  its length in bytes; without a log before this one: the first log whose batches are
+//!        copied to the beginning of this one, 0: none
 //! 16  8  the last sequence number when it ended
 //! 24  4  the checksum of its last frame
 //! 28  8  how much of it was synced: a promise
 //! 36  8  the sequence number before this log's first batch
 //! ```
+//!
+//! An open copies a short log tail into the new log (`recovery::rebuild`). Until the manifest names the
+//! new log, the log that the copy was made from stays the one that counts: see [`super::replay`].
 //!
 //! The length, the sequence number and the checksum show a log that was cut exactly between two records,
 //! which frames alone cannot. The last field may be above the predecessor's last sequence number when
@@ -35,16 +39,25 @@ pub(crate) struct Predecessor {
 /// The content of a head record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
-    /// `None`: everything before this log is in tables.
+    /// `None`: everything before this log is in tables or copied to its beginning.
     pub(crate) predecessor: Option<Predecessor>,
+    /// The first of the logs whose batches this log begins with; only without a predecessor.
+    pub(crate) copy_of: Option<LogNo>,
     /// The first batch carries on from here.
     pub(crate) base_seq: SeqNo,
 }
 
 impl Head {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let none =
-            Predecessor { number: LogNo(0), bytes: 0, last_seq: SeqNo::ZERO, last_checksum: 0, synced: 0 };
+        debug_assert!(self.predecessor.is_none() || self.copy_of.is_none(), "{self:?}");
+        let copy_of = self.copy_of.map_or(0, |log| log.0);
+        let none = Predecessor {
+            number: LogNo(0),
+            bytes: copy_of,
+            last_seq: SeqNo::ZERO,
+            last_checksum: 0,
+            synced: 0,
+        };
         let before = self.predecessor.unwrap_or(none);
         let mut out = Vec::with_capacity(44);
         out.extend_from_slice(&before.number.0.to_le_bytes());
@@ -74,6 +87,13 @@ impl Head {
         if before.synced > before.bytes || before.last_seq > base_seq || base_seq > SeqNo::MAX {
             return Err("the fields of the head contradict each other".to_owned());
         }
-        Ok(Self { predecessor: (before.number.0 != 0).then_some(before), base_seq })
+        if before.number.0 != 0 {
+            return Ok(Self { predecessor: Some(before), copy_of: None, base_seq });
+        }
+        let copy_of = LogNo(before.bytes);
+        if copy_of >= number {
+            return Err(format!("log {number} cannot begin with a copy of log {copy_of}"));
+        }
+        Ok(Self { predecessor: None, copy_of: (copy_of.0 != 0).then_some(copy_of), base_seq })
     }
 }

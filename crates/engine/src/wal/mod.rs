@@ -26,7 +26,7 @@ pub(crate) mod writer;
 pub(crate) use head::Predecessor;
 pub(crate) use record::{OpRef, RecordView, encode_op, encoded_ops, encoded_ops_and_ends};
 pub(crate) use replay::{Recovery, ReplayOptions, replay};
-pub(crate) use replayed::ReplayedOp;
+pub(crate) use replayed::{Replayed, ReplayedOp};
 pub(crate) use report::ReplayReport;
 pub(crate) use value::{ValueLog, ValueLogs, ValuePlace};
 pub(crate) use writer::{LargeRecord, SHARED_BYTES_MAX, WalWriter};

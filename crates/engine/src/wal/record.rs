@@ -250,6 +250,16 @@ impl<'a> BatchView<'a> {
         self.count
     }
 
+    /// Sequence number of the first operation.
+    pub(crate) fn first_seq(&self) -> SeqNo {
+        self.first_seq
+    }
+
+    /// The operations as the log holds them.
+    pub(crate) fn encoded(&self) -> &'a [u8] {
+        self.ops
+    }
+
     /// The operations in order.
     pub(crate) fn ops(&self) -> impl Iterator<Item = (SeqNo, KeyspaceId, OpRef<'a>)> {
         (self.first_seq.0..)

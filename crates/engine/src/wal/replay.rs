@@ -8,15 +8,18 @@
 //!
 //! What the caller must do, so that a tail once left out never comes back and no recovery needs another's
 //! luck. Nothing here writes, and no log is ever appended to again; then, in this order:
-//! 1. put everything replayed into tables, all keyspaces, synced;
-//! 2. create a log *without predecessor* whose base is the last sequence number
-//!    of tables and logs, and sync it;
+//! 1. put everything replayed into tables, all keyspaces, synced; or, if it is little, keep it for step 2;
+//! 2. create a log *without predecessor*, and sync it. Its base is the last sequence number of tables and
+//!    logs, and it is empty; or it begins with a copy of what was replayed, its head names the first log
+//!    that the copy was made from (`copy_of`), and none of its frames promises anything yet;
 //! 3. append one manifest edit that adds the tables, moves `first_log` to that log exactly and promises its
 //!    length (`log_promise`), so that even its loss is noticed;
 //! 4. only then append to the log and acknowledge; unlink the old logs when convenient.
 //!
-//! A crash before 3 leaves a log without predecessor and with nothing but a head, which replay ignores; a
-//! crash after it leaves the old logs dead. A new database does the same with a manifest whose `first_log` is
+//! A crash before 3 leaves a log without predecessor that replay ignores: it has nothing but a head, or it
+//! is an unpromised copy of the logs that still count. A crash after 3 leaves the old logs obsolete. The
+//! promises continue with the new log: the manifest promises the copy, and the first sync of a later write
+//! promises all of the log, which by then is the only one. A new database does the same with a manifest whose `first_log` is
 //! the log that it is about to create. Later, a log follows another with [`WalWriter::predecessor`] and
 //! `first_log` moves to a log whose name is durable; a flush is installed after the log is synced through it,
 //! with the promise in the same edit.
@@ -213,7 +216,8 @@ impl Replay<'_> {
         if log.number == self.options.first_log {
             return Ok(true);
         }
-        if log.promise == 0 && !log.has_more_than_head() {
+        let is_copy = matches!(&log.head, Ok((head, _)) if head.copy_of == Some(self.options.first_log));
+        if log.promise == 0 && (is_copy || !log.has_more_than_head()) {
             return Ok(false);
         }
         let first = self.options.first_log;

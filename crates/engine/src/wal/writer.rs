@@ -71,9 +71,29 @@ impl WalWriter {
         predecessor: Option<Predecessor>,
         base_seq: SeqNo,
     ) -> Result<Self> {
-        let path = dir.join(log_file_name(number));
         let base_seq = predecessor.map_or(base_seq, |before| base_seq.max(before.last_seq));
-        let head = Head { predecessor, base_seq };
+        Self::begin(env, dir, number, Head { predecessor, copy_of: None, base_seq })
+    }
+
+    /// Creates a log that begins with a copy of the batches of the logs from `copy_of` on, which the
+    /// caller appends next. Everything up to `base_seq` must be in tables. Until the manifest names this
+    /// log it must not promise anything: use [`Self::sync_unpromised`].
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub(crate) fn create_copy(
+        env: &Env,
+        dir: &Path,
+        number: LogNo,
+        copy_of: LogNo,
+        base_seq: SeqNo,
+    ) -> Result<Self> {
+        Self::begin(env, dir, number, Head { predecessor: None, copy_of: Some(copy_of), base_seq })
+    }
+
+    fn begin(env: &Env, dir: &Path, number: LogNo, head: Head) -> Result<Self> {
+        let path = dir.join(log_file_name(number));
+        let Head { predecessor, base_seq, .. } = head;
         let mut frames = FrameWriter::create(env, &path, FileKind::Wal, number.0)?;
         let written = frames.append_special(FrameKind::Head, &head.encode()).and_then(|()| frames.flush());
         if let Err(error) = written {
@@ -234,6 +254,15 @@ impl WalWriter {
             let _ = self.frames.append_promise().and_then(|()| self.flush());
         }
         Ok(())
+    }
+
+    /// As [`Self::sync`], but no later frame promises it: for a log that the manifest does not name yet. A
+    /// promise would cover all earlier logs, whose unsynced tail may be damaged.
+    ///
+    /// # Errors
+    /// As [`Self::sync`].
+    pub(crate) fn sync_unpromised(&mut self) -> Result<()> {
+        self.sync_records()
     }
 
     fn sync_records(&mut self) -> Result<()> {

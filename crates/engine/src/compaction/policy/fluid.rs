@@ -25,7 +25,9 @@
 //! a run beyond the bounds instead, and (b) takes the level down by itself: what is flushed meanwhile can be merged onto
 //! the levels above ([`super::beside`]).
 //!
-//! Every job moves bytes down or makes runs fewer, and what arrives on an empty level beyond the last fits
+//! (d) where nothing else is to be done, small adjacent tables of a run are merged where they are ([`super::small`]).
+//!
+//! Every job moves bytes down or makes runs or tables fewer, and what arrives on an empty level beyond the last fits
 //! there or passes on to one `T` times larger: so a tree at rest is reached from any tree.
 //!
 //! Not here: when the inbox is due ([`super::rules`]), cutting jobs into slices ([`super::slices`]).
@@ -39,6 +41,7 @@ use shamba_table::TableId;
 use super::job::{MergeInput, MergeJob, Reason, Target};
 use super::rules::Rules;
 use super::score;
+use super::small::pick_small;
 use crate::version::{KeyRange, Run, TableUse, Version};
 
 /// A level that holds so many times what it may has *outgrown* its bounds.
@@ -84,7 +87,10 @@ pub(crate) fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
         };
         debt = debt.saturating_add(arriving);
     }
-    debt
+    match pick_small(version, rules) {
+        Some(job) if debt == 0 => job.input_bytes(version).max(1),
+        _ => debt,
+    }
 }
 
 /// A tree, or the upper part of one, and what it is held to.
@@ -107,6 +113,7 @@ impl Down<'_> {
             .rev()
             .find_map(|level| self.relieve(level))
             .or_else(|| rules.is_inbox_due(version, capacities).then(|| self.inbox()))
+            .or_else(|| pick_small(version, rules))
     }
 
     /// The job that takes the inbox down.

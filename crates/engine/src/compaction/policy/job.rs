@@ -54,6 +54,8 @@ pub(crate) enum Reason {
     Manual,
     /// Filters of tables have other bits than they should.
     Filters,
+    /// Many adjacent tables of a run are small.
+    SmallTables,
 }
 
 impl fmt::Display for Reason {
@@ -64,6 +66,7 @@ impl fmt::Display for Reason {
             Self::Runs { level } => write!(f, "level {level} has too many runs"),
             Self::Manual => f.write_str("asked for"),
             Self::Filters => f.write_str("filters get other bits"),
+            Self::SmallTables => f.write_str("small tables are merged"),
         }
     }
 }

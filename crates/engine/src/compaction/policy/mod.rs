@@ -1,7 +1,7 @@
 //! Policy: what to merge next. Pure functions of a version and [`Rules`]; no I/O, no clock, no state.
 //!
 //! [`pick`] is the fluid LSM ([`fluid`]); which file leaves a leveled level is [`score`]'s to say;
-//! [`pick_full`] is a caller's `compact`, [`pick_refit`] writes tables again where they are. All answer with a [`MergeJob`] ([`job`]), which is carried out a
+//! small tables that pile up are merged last ([`small`]); [`pick_full`] is a caller's `compact`, [`pick_refit`] writes tables again where they are. All answer with a [`MergeJob`] ([`job`]), which is carried out a
 //! key range at a time: [`slices`] cuts it, [`slice_edit`] records one finished slice. A crash may leave any
 //! prefix of the slices done; such a tree is valid, and the policy goes on from it like from any other.
 //!
@@ -18,6 +18,7 @@ mod refit;
 mod rules;
 mod score;
 mod slices;
+mod small;
 mod turns;
 
 #[cfg(test)]

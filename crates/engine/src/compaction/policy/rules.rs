@@ -10,7 +10,7 @@
 
 use shamba_model::{Capacities, Design, Sizing};
 
-use crate::version::Version;
+use crate::version::{TableUse, Version};
 
 /// A manual inbox of this many triggers is crowded. With more, a large debt on the levels (a changed design)
 /// would hold up writers until it is paid; with fewer, level 1 would be merged while it is over its capacity.
@@ -35,6 +35,8 @@ pub(crate) struct Rules {
     pub long_bytes: u64,
     /// What levels that have outgrown their bounds may still merge before a crowded inbox goes ([`super::turns`]).
     pub owed_bytes: u64,
+    /// Tables of fewer bytes are small: many adjacent ones are merged where they are ([`super::small`]).
+    pub small_bytes: u64,
 }
 
 impl Rules {
@@ -49,7 +51,13 @@ impl Rules {
             is_draining: false,
             long_bytes: u64::MAX,
             owed_bytes: 0,
+            small_bytes: 0,
         }
+    }
+
+    /// Whether the table is small.
+    pub fn is_small(&self, table: &TableUse) -> bool {
+        table.live_bytes < self.small_bytes
     }
 
     /// What the levels of the tree may hold now.

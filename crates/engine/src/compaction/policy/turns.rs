@@ -23,7 +23,7 @@ pub(crate) fn owed_after(job: &MergeJob, merged_bytes: u64, was_crowded: bool, o
         Reason::Inbox if was_crowded => merged_bytes.saturating_mul(OWED_TIMES),
         Reason::Inbox => 0,
         Reason::Overflow { .. } | Reason::Runs { .. } => owed_bytes.saturating_sub(merged_bytes),
-        Reason::Manual | Reason::Filters => owed_bytes,
+        Reason::Manual | Reason::Filters | Reason::SmallTables => owed_bytes,
     }
 }
 

@@ -70,6 +70,53 @@ fn a_log_that_a_recovery_left_behind_is_ignored_while_it_is_empty() {
 }
 
 #[test]
+fn a_copy_of_the_tail_counts_once_the_manifest_names_it() {
+    let env = new_env(1);
+    let mut old = create(&env, 3, None, 0);
+    (1..=3).for_each(|seq| put(&mut old, seq));
+    old.flush().expect("flushed");
+    // Numbers 1 and 2 are in tables; the copy begins behind them.
+    let mut copy =
+        WalWriter::create_copy(&env, Path::new(DIR), LogNo(6), LogNo(3), SeqNo(2)).expect("a log");
+    put(&mut copy, 3);
+    copy.sync_unpromised().expect("synced");
+    let (report, got) = replay_all(&env, &options(3)).expect("an open crashed before it renamed CURRENT");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 2, 3], 0));
+    // A damaged copy that nothing names is ignored as well.
+    let path = Path::new(DIR).join(log_file_name(LogNo(6)));
+    let whole = shamba_env::read_file(env.vfs.as_ref(), &path).expect("read");
+    env.vfs.unlink(&path).expect("removed");
+    shamba_env::write_file_synced(env.vfs.as_ref(), &path, &whole[..whole.len() - 1]).expect("cut");
+    assert_eq!(sequences(&replay_all(&env, &options(3)).expect("replayed").1), [1, 2, 3]);
+    env.vfs.unlink(&path).expect("removed");
+    shamba_env::write_file_synced(env.vfs.as_ref(), &path, &whole).expect("written");
+    // In force: the old log is obsolete, and the copy is promised by the manifest.
+    let promise = Some((LogNo(6), whole.len() as u64));
+    let in_force = ReplayOptions { promise, known_seq: SeqNo(2), ..options(6) };
+    let (report, got) = replay_all(&env, &in_force).expect("replayed");
+    assert_eq!((sequences(&got), report.last_seq, report.warnings.len()), (vec![3], SeqNo(3), 0));
+    // A copy of another chain than the one that the manifest names means that the manifest is too old.
+    let error = replay_all(&env, &options(2)).expect_err("the manifest disagrees");
+    assert!(damaged_file(&error).ends_with("000003.log"), "{error}");
+}
+
+#[test]
+fn a_copy_that_promises_more_is_not_ignored() {
+    let env = new_env(1);
+    let mut old = create(&env, 3, None, 0);
+    put(&mut old, 1);
+    old.flush().expect("flushed");
+    let mut copy =
+        WalWriter::create_copy(&env, Path::new(DIR), LogNo(6), LogNo(3), SeqNo(0)).expect("a log");
+    put(&mut copy, 1);
+    copy.sync_unpromised().expect("synced");
+    put(&mut copy, 2);
+    copy.sync().expect("synced"); // Only a log that is in force takes writes.
+    let error = replay_all(&env, &options(3)).expect_err("the manifest disagrees");
+    assert!(damaged_file(&error).ends_with("000006.log"), "{error}");
+}
+
+#[test]
 fn a_log_whose_creation_failed_is_passed_over() {
     let env = new_env(1);
     let mut first = create(&env, 3, None, 0);

@@ -1,0 +1,202 @@
+//! Sessions that write little: their tables do not pile up, and opening stays cheap.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shamba::{Builder, Db};
+use shamba_env::{Env, Layer, MemFs, RandomFile, Vfs};
+
+/// Tables below this many bytes are small, those of this many full, under the smallest budget.
+const SMALL_BYTES: u64 = 512 << 10;
+const FULL_BYTES: u64 = 2 << 20;
+
+/// Counts what is read.
+#[derive(Debug)]
+struct Counted {
+    below: MemFs,
+    reads: Arc<Reads>,
+}
+
+#[derive(Debug, Default)]
+struct Reads {
+    calls: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Layer for Counted {
+    fn below(&self) -> &dyn Vfs {
+        &self.below
+    }
+
+    fn over_reads(&self, file: Arc<dyn RandomFile>) -> Arc<dyn RandomFile> {
+        Arc::new(CountedFile { file, reads: Arc::clone(&self.reads) })
+    }
+}
+
+#[derive(Debug)]
+struct CountedFile {
+    file: Arc<dyn RandomFile>,
+    reads: Arc<Reads>,
+}
+
+impl RandomFile for CountedFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.file.read_at(offset, buf)?;
+        self.reads.calls.fetch_add(1, Ordering::Relaxed);
+        self.reads.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+}
+
+impl Reads {
+    /// Calls and bytes since the last time.
+    fn take(&self) -> (u64, u64) {
+        (self.calls.swap(0, Ordering::Relaxed), self.bytes.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// An environment in memory, and what is read in it.
+fn counted() -> (Env, Arc<Reads>) {
+    let reads = Arc::<Reads>::default();
+    let below = MemFs::new();
+    (Env::deterministic(Arc::new(Counted { below, reads: Arc::clone(&reads) }), 5), reads)
+}
+
+fn builder(env: &Env) -> Builder {
+    Db::builder("/db").env(env.clone()).memory_budget(4 << 20).info_log(false)
+}
+
+fn tables(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|level| level.tables).sum()
+}
+
+fn check(db: &Db, model: &BTreeMap<String, Vec<u8>>) -> shamba::Result<()> {
+    for (key, value) in model {
+        assert_eq!(db.get(key)?.as_deref(), Some(&value[..]), "{key}");
+    }
+    let all = db.iter().collect::<shamba::Result<Vec<_>>>()?;
+    assert!(
+        all.iter()
+            .map(|(key, value)| (&key[..], &value[..]))
+            .eq(model.iter().map(|(key, value)| (key.as_bytes(), value.as_slice())))
+    );
+    Ok(())
+}
+
+/// One key a session: in order, so that no merge for overlapping keys would ever join the tables.
+///
+/// An open may make `opens.0` reads of `opens.1` bytes: here merges are done inside of it.
+fn sessions(count: u32, value_bytes: usize, flushes: bool, opens: (u64, u64)) -> shamba::Result<()> {
+    let (env, reads) = counted();
+    let mut model = BTreeMap::new();
+    let mut most = (0, 0);
+    for session in 0..count {
+        reads.take();
+        let db = builder(&env).open()?;
+        let opened = reads.take();
+        most = (opened.0.max(most.0), opened.1.max(most.1));
+        let (key, value) = (format!("key{session:08}"), vec![session as u8; value_bytes]);
+        db.put(&key, &value)?;
+        model.insert(key, value);
+        if flushes {
+            db.flush()?;
+        }
+        if session % 97 == 0 {
+            check(&db, &model)?;
+        }
+        // Every third session ends as a kill would.
+        if session % 3 > 0 {
+            db.close()?;
+        }
+    }
+    let db = builder(&env).open()?;
+    check(&db, &model)?;
+    let data_bytes = u64::from(count) * value_bytes as u64;
+    assert!(tables(&db) < 10 + data_bytes / SMALL_BYTES, "{} tables after {count} sessions", tables(&db));
+    assert!(most.0 <= opens.0 && most.1 <= opens.1, "{most:?} reads and bytes at an open");
+    db.compact()?;
+    assert!(tables(&db) <= 1 + data_bytes / FULL_BYTES, "{} tables after a compaction", tables(&db));
+    check(&db, &model)?;
+    db.close()
+}
+
+#[test]
+fn two_thousand_sessions_of_one_small_key_leave_few_tables() -> shamba::Result<()> {
+    sessions(2_000, 10, false, (60, 512 << 10))
+}
+
+#[test]
+fn two_thousand_sessions_that_flush_leave_few_tables() -> shamba::Result<()> {
+    sessions(2_000, 10, true, (200, 1 << 20))
+}
+
+#[test]
+fn sessions_that_outgrow_the_copied_log_tail_leave_few_tables() -> shamba::Result<()> {
+    // A job has up to sixteen small tables, and reads them again when they are written.
+    sessions(300, 20_000, false, (600, 2 * 16 * SMALL_BYTES))
+}
+
+#[test]
+fn many_keyspaces_that_each_session_writes_to_keep_the_database_open() -> shamba::Result<()> {
+    let (env, _) = counted();
+    let mut model = BTreeMap::new();
+    for session in 0..8 {
+        let db = builder(&env).open()?;
+        for keyspace in 0..200 {
+            let key = format!("key{session}");
+            db.keyspace(&format!("keyspace{keyspace}"))?.put(&key, format!("{session}-{keyspace}"))?;
+            model.insert((keyspace, key), format!("{session}-{keyspace}"));
+        }
+        db.close()?;
+    }
+    let db = builder(&env).open()?;
+    assert!(tables(&db) <= 200, "{} tables", tables(&db));
+    for ((keyspace, key), value) in &model {
+        let found = db.keyspace(&format!("keyspace{keyspace}"))?.get(key)?;
+        assert_eq!(found.as_deref(), Some(value.as_bytes()), "{keyspace} {key}");
+    }
+    db.close()
+}
+
+#[test]
+fn compact_joins_tables_that_an_older_build_left() -> shamba::Result<()> {
+    let (env, _) = counted();
+    let open = |merges| builder(&env).memory_budget(64 << 20).auto_compaction(merges).open();
+    let mut model = BTreeMap::new();
+    let db = open(false)?;
+    for number in 0..300 {
+        let (key, value) = (format!("key{number:08}"), vec![7; 10]);
+        db.put(&key, &value)?;
+        model.insert(key, value);
+        db.flush()?;
+    }
+    assert_eq!(tables(&db), 300);
+    db.compact()?;
+    assert_eq!(tables(&db), 1);
+    check(&db, &model)?;
+    db.close()
+}
+
+#[test]
+fn a_database_without_a_log_keeps_what_it_replays_in_tables() -> shamba::Result<()> {
+    let (env, _) = counted();
+    let db = builder(&env).open()?;
+    db.put("a", "1")?;
+    drop(db);
+    let db = builder(&env).no_wal(true).open()?;
+    assert_eq!(tables(&db), 1, "nothing else could bring it back");
+    db.put("b", "2")?;
+    drop(db);
+    let db = builder(&env).open()?;
+    assert_eq!(db.get("a")?.as_deref(), Some(&b"1"[..]));
+    assert_eq!(db.get("b")?, None, "it was in memory only");
+    db.close()
+}
+

@@ -199,4 +199,3 @@ fn a_database_without_a_log_keeps_what_it_replays_in_tables() -> shamba::Result<
     assert_eq!(db.get("b")?, None, "it was in memory only");
     db.close()
 }
-

@@ -18,8 +18,8 @@ use crate::background::roomy_merge_threads;
 use crate::compaction::output::{Output, level_bytes};
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
 use crate::compaction::policy::{
-    MergeJob, OutputRun, Reason, Target, bytes_beside, may_wait, move_edit, pick, pick_beside, pick_full, pick_inbox,
-    slice_edit, slices,
+    MergeJob, OutputRun, Reason, Target, bytes_beside, may_wait, move_edit, pick, pick_beside, pick_full,
+    pick_inbox, slice_edit, slices,
 };
 use crate::compaction::reading::read_bytes;
 use crate::compaction::retention::Retention;

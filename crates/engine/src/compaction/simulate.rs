@@ -63,6 +63,8 @@ pub(crate) struct Settings {
     pub inbox_runs_most: usize,
     /// A merge of so many bytes is long.
     pub long_bytes: u64,
+    /// Tables of fewer bytes are small: many adjacent ones are merged.
+    pub small_bytes: u64,
     /// How filter bits are shared out; `None`: not at all.
     pub rule: Option<Rule>,
     /// Seed of keys, tombstones and crashes.
@@ -89,6 +91,7 @@ impl Settings {
             flushes_between: 3,
             inbox_runs_most: 24,
             long_bytes: u64::MAX,
+            small_bytes: 0,
             rule: None,
             seed,
         }
@@ -248,7 +251,7 @@ impl Simulation {
     }
 
     fn rules(&self, is_draining: bool) -> Rules {
-        let Settings { design, sizing, inbox_trigger, long_bytes, .. } = self.settings;
+        let Settings { design, sizing, inbox_trigger, long_bytes, small_bytes, .. } = self.settings;
         Rules {
             design,
             sizing,
@@ -257,7 +260,7 @@ impl Simulation {
             is_draining,
             long_bytes,
             owed_bytes: self.owed_bytes,
-            small_bytes: 0,
+            small_bytes,
         }
     }
 

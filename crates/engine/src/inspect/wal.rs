@@ -126,7 +126,9 @@ fn describe(record: &Record, number: LogNo, last_seq: &mut SeqNo) -> Described {
                     before.number, before.bytes, before.synced, before.last_seq, before.last_checksum
                 ),
             };
-            Ok(("head", vec![("predecessor", before), ("base", head.base_seq.to_string())]))
+            let mut fields = vec![("predecessor", before), ("base", head.base_seq.to_string())];
+            fields.extend(head.copy_of.map(|log| ("copy_of", log.to_string())));
+            Ok(("head", fields))
         }
         RecordKind::Data => {
             let batches = RecordView::decode(&record.payload, *last_seq)?;

@@ -267,9 +267,8 @@ impl Rebuilt<'_> {
         let core = self.core;
         for (id, memtables) in self.memtables {
             let Some(keyspace) = core.keyspace(id) else { continue };
-            keyspace.publish(|view| {
-                view.next(memtables.into_iter().rev().collect(), Arc::clone(&view.version))
-            });
+            keyspace
+                .publish(|view| view.next(memtables.into_iter().rev().collect(), Arc::clone(&view.version)));
         }
         lock(&core.writing).memtable_charge = self.charge;
     }

@@ -46,7 +46,9 @@ pub(super) fn is_in_stretch(run: &Run, number: usize, rules: &Rules) -> bool {
 
 /// The longest stretches of adjacent small tables, in key order.
 fn stretches<'r>(run: &'r Run, rules: &'r Rules) -> impl Iterator<Item = &'r [TableUse]> {
-    run.tables().chunk_by(|a, b| rules.is_small(a) == rules.is_small(b)).filter(|tables| rules.is_small(&tables[0]))
+    run.tables()
+        .chunk_by(|a, b| rules.is_small(a) == rules.is_small(b))
+        .filter(|tables| rules.is_small(&tables[0]))
 }
 
 fn job(level: u32, run: &Arc<Run>, stretch: &[TableUse]) -> MergeJob {

@@ -192,6 +192,7 @@ fn lives(seed: u64) -> Report {
         crash_one_in: [2 + seed % 4, 40][(seed / 7 % 2) as usize],
         flush_one_in: [0, 1, 3][(seed / 2 % 3) as usize],
         long_bytes: [u64::MAX, 4_000, 12_000][(seed / 3 % 3) as usize],
+        small_bytes: [0, 300, 600][(seed / 5 % 3) as usize],
         ..Settings::new(design(MergePolicy::ALL[(seed % 3) as usize], 3.0), seed)
     };
     let mut simulation = Simulation::new(settings);

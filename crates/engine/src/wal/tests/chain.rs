@@ -76,8 +76,7 @@ fn a_copy_of_the_tail_counts_once_the_manifest_names_it() {
     (1..=3).for_each(|seq| put(&mut old, seq));
     old.flush().expect("flushed");
     // Numbers 1 and 2 are in tables; the copy begins behind them.
-    let mut copy =
-        WalWriter::create_copy(&env, Path::new(DIR), LogNo(6), LogNo(3), SeqNo(2)).expect("a log");
+    let mut copy = WalWriter::create_copy(&env, Path::new(DIR), LogNo(6), LogNo(3), SeqNo(2)).expect("a log");
     put(&mut copy, 3);
     copy.sync_unpromised().expect("synced");
     let (report, got) = replay_all(&env, &options(3)).expect("an open crashed before it renamed CURRENT");
@@ -106,8 +105,7 @@ fn a_copy_that_promises_more_is_not_ignored() {
     let mut old = create(&env, 3, None, 0);
     put(&mut old, 1);
     old.flush().expect("flushed");
-    let mut copy =
-        WalWriter::create_copy(&env, Path::new(DIR), LogNo(6), LogNo(3), SeqNo(0)).expect("a log");
+    let mut copy = WalWriter::create_copy(&env, Path::new(DIR), LogNo(6), LogNo(3), SeqNo(0)).expect("a log");
     put(&mut copy, 1);
     copy.sync_unpromised().expect("synced");
     put(&mut copy, 2);

@@ -37,9 +37,8 @@ const STEP_PART: u64 = 16;
 /// Each open copies it again, so it is bounded by what an open costs anyway: writing 256 KiB takes
 /// about as long as the two syncs of an open.
 const TAIL_BYTES_MAX: usize = 256 << 10;
-/// A tail is copied only while its memtables take at most this part of the write buffer: else the next
-/// writes would flush it at once.
-const TAIL_MEMTABLE_PART: u64 = 2;
+/// A tail of more than this part of the write buffer goes to tables: soon the next writes would flush it.
+const TAIL_BUFFER_PART: u64 = 2;
 
 /// The batches of a short log tail, in order, to be copied to the new log with the same sequence numbers.
 #[derive(Default)]
@@ -256,10 +255,11 @@ impl Rebuilt<'_> {
 
     /// The tail, if it is short enough to stay in the log and there is one.
     fn take_short_tail(&mut self) -> Option<Tail> {
-        let bytes: u64 = self.memtables.values().flatten().map(|memtable| memtable.bytes()).sum();
-        let is_small = bytes <= self.core.settings.memtable_bytes() / TAIL_MEMTABLE_PART
-            && self.memtables.values().all(|memtables| memtables.len() == 1);
-        self.tail.take().filter(|tail| is_small && !tail.batches.is_empty())
+        let most_bytes = self.core.settings.memtable_bytes() / TAIL_BUFFER_PART;
+        let is_one_memtable = self.memtables.values().all(|memtables| memtables.len() == 1);
+        self.tail.take().filter(|tail| {
+            is_one_memtable && !tail.batches.is_empty() && tail.operations.len() as u64 <= most_bytes
+        })
     }
 
     /// Publishes the memtables as they are. The newest of a keyspace takes writes, if there are any.

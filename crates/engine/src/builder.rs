@@ -120,8 +120,9 @@ impl Builder {
     /// tables, tables being built, what walks read ahead. Each is charged to one ledger before it is allocated
     /// ([`Db::memory`] shows it), and the block cache, then filters and indexes give way to what needs memory. The
     /// process takes some 10 to 20 MiB more (allocator, stacks). The budget bounds memtables, and by that the levels
-    /// ([`Self::write_buffer`]): another one at the next open may move data to other levels. Default 256 MiB, least 4 MiB, or twice what the
-    /// metadata of all tables takes (2 KiB each and its first and last key): below it an open fails and names the least. Recorded.
+    /// ([`Self::write_buffer`]): another one at the next open may move data to other levels. Default 256 MiB, least 4 MiB. Open tables take some 2 KiB
+    /// each, beside their first and last keys; where that is more than half of the budget, some stay closed and each use
+    /// opens them ([`crate::Stats::tables_closed`]).
     #[must_use]
     pub fn memory_budget(self, bytes: u64) -> Self {
         self.change(move |s| s.memory_budget_bytes = bytes)

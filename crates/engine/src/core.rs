@@ -15,14 +15,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use shamba_env::{Env, FileLock};
 use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{BirthId, BlockCache, Charge, Ledger, OpenFiles, TableId};
 
+use crate::compaction::output::Opener;
 use crate::compaction::plan::MergePlan;
 use crate::compaction::policy::{MergeJob, Rules, owed_after};
 use crate::compaction::table_size::Tables;
@@ -343,6 +344,8 @@ pub(crate) struct Core {
     /// The tables of the newest trees.
     pub tables: Mutex<Tables>,
     pub files: Arc<OpenFiles>,
+    /// Opens tables for one use, where the memory budget keeps some closed.
+    pub opener: OnceLock<Arc<Opener>>,
     pub keyspaces: ArcSwap<BTreeMap<KeyspaceId, Arc<KeyspaceCore>>>,
     /// The last sequence number that readers see.
     pub visible_seq: AtomicU64,

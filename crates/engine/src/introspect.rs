@@ -100,16 +100,27 @@ impl Core {
         let walked = self.iterators.walked();
         (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);
         stats.dead_files = self.garbage.waiting() as u64;
+        if let Some(opener) = self.opener.get() {
+            stats.table_opens = opener.opened();
+            stats.tables_closed = self.closed_tables();
+        }
         stats
     }
 
-    /// The open tables of `keyspace`, newest run first.
+    /// Tables that the memory budget keeps closed.
+    fn closed_tables(&self) -> u64 {
+        let views: Vec<_> = self.keyspaces.load().values().map(|keyspace| keyspace.load_full()).collect();
+        let tables = views.iter().flat_map(|view| view.version.tables());
+        tables.filter(|(_, _, table)| table.meta.reader.get().is_none()).count() as u64
+    }
+
+    /// The tables of `keyspace`, newest run first.
     pub(crate) fn tables(keyspace: &Arc<KeyspaceCore>) -> Vec<TableStats> {
         let view = keyspace.load_full();
         let mut tables = Vec::new();
         for (run, (level, of_run)) in (0..).zip(view.version.runs()) {
             for table in of_run.tables() {
-                let Some(reader) = table.meta.reader.get() else { continue };
+                let Ok(reader) = table.meta.open() else { continue };
                 let entries = table.meta.entries;
                 tables.push(TableStats {
                     level,
@@ -121,7 +132,7 @@ impl Core {
                         (of_use, of_table) => of_use.as_ref().or(of_table.as_ref()).map(|key| key.to_vec()),
                     },
                     bits_per_key: table.meta.bits_per_key,
-                    false_positive_rate: residency::module_rates(reader, entries).into_iter().product(),
+                    false_positive_rate: residency::module_rates(&reader, entries).into_iter().product(),
                 });
             }
         }

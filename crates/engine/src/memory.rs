@@ -4,7 +4,8 @@
 //! walks take what they need, within limits that the settings derive from the budget; the block cache has
 //! the rest, and gives way *before* something else is charged ([`Core::charge_memory`]). So the ledger's sum
 //! stays within the budget as long as filters and indexes of all open tables fit into it beside the memtables;
-//! where they do not, the cache keeps nothing, a warning says so, and reads go on uncached.
+//! where they do not, the cache keeps nothing, a warning says so, and reads go on uncached. An open whose tables
+//! would take more than half of the budget keeps some closed ([`tables_to_open`]).
 //!
 //! Memory for one flush and one merge is kept free at all times ([`crate::settings::Settings::work_bytes`]):
 //! a flush never waits for memory that only a flush frees.
@@ -19,7 +20,6 @@ use shamba_table::{Charge, LedgerPart, Residency};
 use crate::background::roomy_merge_threads;
 use crate::compaction::table_size::{TableSize, Tables};
 use crate::core::{Core, Writing, lock};
-use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
 use crate::residency::{LevelMemory, MemoryPrices};
 use crate::version::{TableMeta, Version};
@@ -68,23 +68,25 @@ fn tables_of<'v>(versions: impl Iterator<Item = &'v Version>) -> Tables {
     Tables { fixed_bytes: TABLE_BYTES + bounds_bytes / tables.count.max(1), ..tables }
 }
 
-/// Whether `budget_bytes` is enough for the tables of `versions`.
-///
-/// # Errors
-/// `Invalid` naming the least budget.
-pub(crate) fn check_budget<'v>(
-    budget_bytes: u64,
-    versions: impl Iterator<Item = &'v Version> + Clone,
-) -> Result<()> {
-    let tables = versions.clone().map(|version| version.tables().count()).sum::<usize>();
-    let least_bytes = least_budget_bytes(versions);
-    if budget_bytes >= least_bytes {
-        return Ok(());
+/// Which of `tables` stay open under `budget_bytes`, by their numbers: all of them where they take no more
+/// than half of the budget, else as many as fit into that. Those with range tombstones come first, whatever
+/// they take, since readers need the tombstones in memory; then the larger files, which hold more keys for
+/// the memory of a reader.
+pub(crate) fn tables_to_open(budget_bytes: u64, tables: &[&TableMeta]) -> Vec<bool> {
+    let mut left_bytes = budget_bytes / TABLES_PART;
+    let mut by_worth: Vec<usize> = (0..tables.len()).collect();
+    by_worth.sort_by_key(|number| {
+        let table = tables[*number];
+        (table.range_deletes == 0, std::cmp::Reverse(table.file_bytes))
+    });
+    let mut open = vec![false; tables.len()];
+    for number in by_worth {
+        let bytes = table_bytes(tables[number]);
+        let fits = bytes <= left_bytes;
+        open[number] = fits || tables[number].range_deletes > 0;
+        left_bytes = if fits { left_bytes - bytes } else { 0 };
     }
-    Err(Error::invalid(format!(
-        "memory-budget must be at least {least_bytes} bytes, not {budget_bytes}: the {tables} tables of this \
-         database take half of that as long as they are open"
-    )))
+    open
 }
 
 /// Counted bytes by part.
@@ -157,8 +159,8 @@ impl Core {
         let least_bytes = least_budget_bytes(versions());
         if least_bytes > budget_bytes && !self.is_budget_outgrown.swap(true, Ordering::Relaxed) {
             self.warn(format!(
-                "the tables have outgrown the memory budget of {budget_bytes} bytes: the next open needs at least \
-                 {least_bytes}"
+                "the tables have outgrown the memory budget of {budget_bytes} bytes: the next open keeps some of \
+                 them closed, whose lookups open them each time; with {least_bytes} bytes all stay open"
             ));
         }
     }
@@ -281,10 +283,44 @@ mod tests {
         assert_eq!(least_budget_bytes([&few].into_iter()), BUDGET_BYTES_LEAST);
         let least_bytes = least_budget_bytes([&few, &many].into_iter());
         assert!((39 << 20..44 << 20).contains(&least_bytes), "{least_bytes}");
-        assert!(check_budget(least_bytes, [&few, &many].into_iter()).is_ok());
-        let error = check_budget(least_bytes - 1, [&few, &many].into_iter()).expect_err("too little");
-        assert_eq!(error.kind(), crate::ErrorKind::Invalid);
-        assert!(error.to_string().contains(&least_bytes.to_string()), "{error}");
+        let metas: Vec<&TableMeta> = [&few, &many]
+            .into_iter()
+            .flat_map(|version| version.tables())
+            .map(|(_, _, table)| table.meta.as_ref())
+            .collect();
+        let open = |budget_bytes| tables_to_open(budget_bytes, &metas).iter().filter(|open| **open).count();
+        assert_eq!(open(least_bytes), metas.len());
+        assert_eq!(open(least_bytes - 1), metas.len() - 1);
+        assert!((900..1_100).contains(&open(BUDGET_BYTES_LEAST)), "{}", open(BUDGET_BYTES_LEAST));
+    }
+
+    #[test]
+    fn tables_with_range_tombstones_and_large_ones_stay_open() {
+        let table = |n: u64, file_bytes: u64, range_deletes: u64| {
+            let version: Version = format!("L1: r1@1[{n:06}:a..b 1]\n").parse().expect("notation");
+            let meta = &version.level(1)[0].tables()[0].meta;
+            TableMeta {
+                id: meta.id,
+                birth: meta.birth,
+                file_bytes,
+                entries: 1,
+                deletes: 0,
+                range_deletes,
+                smallest: meta.smallest.clone(),
+                upper: meta.upper.clone(),
+                smallest_seq: meta.smallest_seq,
+                largest_seq: meta.largest_seq,
+                bits_per_key: 0.0,
+                reader: Default::default(),
+                statistics: Default::default(),
+            }
+        };
+        let tables = [table(1, 10, 0), table(2, 30, 0), table(3, 1, 1), table(4, 20, 0)];
+        let tables: Vec<&TableMeta> = tables.iter().collect();
+        let each = table_bytes(tables[0]);
+        assert_eq!(tables_to_open(2 * 4 * each, &tables), [true; 4]);
+        assert_eq!(tables_to_open(2 * 2 * each, &tables), [false, true, true, false]);
+        assert_eq!(tables_to_open(0, &tables), [false, false, true, false]);
     }
 
     #[test]

@@ -76,6 +76,10 @@ macro_rules! work_counters {
             pub unsynced_bytes: u64,
             /// Files that wait for their last reader to be removed.
             pub dead_files: u64,
+            /// Tables, of all keyspaces, that the memory budget keeps closed: each use opens them.
+            pub tables_closed: u64,
+            /// How often a closed table was opened for one use.
+            pub table_opens: u64,
             /// Iterators whose idle view was taken back.
             pub iterators_revoked: u64,
             /// Levels of the default keyspace, level 0 first.
@@ -117,6 +121,7 @@ macro_rules! work_counters {
                 lookup_fields!(index_ns);
                 lookup_fields!(data_ns);
                 lookup_fields!(other_ns);
+                lookup_fields!(table_opens);
                 lookup_fields!(iterators_revoked);
                 stats
             }

@@ -15,24 +15,24 @@ mod rebuild;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use shamba_env::{DirEntry, Env, FileLock, LockKind};
 use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{
-    BlockCache, Charge, Ledger, LedgerPart, OpenFiles, open_files_within, parse_table_file_name,
+    BlockCache, Charge, Ledger, LedgerPart, OpenFiles, TableId, open_files_within, parse_table_file_name,
 };
 
 use crate::builder::Builder;
-use crate::compaction::output::open_reader;
+use crate::compaction::output::{Opener, open_reader};
 use crate::core::{Background, Core, Installing, KeyspaceCore, Writing, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
 use crate::ids::{KeyspaceId, LogNo};
-use crate::memory::{cache_share_bytes, check_budget};
+use crate::memory::{cache_share_bytes, tables_to_open};
 use crate::memtable::ChunkedMemtable;
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::planted::{Defect, is_planted};
@@ -45,11 +45,11 @@ use crate::snapshot::SnapshotList;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::sync::Mutex;
 use crate::trace::Recorder;
-use crate::version::ManifestEdit;
 use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
 use crate::version::manifest::{
     ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
 };
+use crate::version::{ManifestEdit, TableMeta};
 use crate::wal::{ReplayReport, WalWriter, parse_log_file_name};
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
@@ -90,8 +90,6 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
         }
     };
     let settings = adopt(&builder, &state)?;
-    let versions = state.keyspaces.values().map(|keyspace| &keyspace.version);
-    check_budget(settings.memory_budget_bytes, versions)?;
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
     open_tables(&core, &state)?;
@@ -315,6 +313,7 @@ fn build_core(
         residency: crate::residency::ResidencyCore::default(),
         balancing: Mutex::new(()),
         tree_charge,
+        opener: OnceLock::new(),
         files: Arc::new(OpenFiles::new(open_files_within(
             settings.max_open_files as usize,
             env.vfs.open_files_max(),
@@ -360,25 +359,30 @@ fn build_core(
     Ok(core)
 }
 
-/// Opens every table that the manifest names.
+/// Opens every table that the manifest names, and closes again those that the memory budget has no room
+/// for. So a table that is missing or damaged is found here, whether it stays open or not.
 fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
-    for keyspace in state.keyspaces.values() {
-        for (_, _, table) in keyspace.version.tables() {
-            let meta = &table.meta;
-            if meta.reader.get().is_some() {
-                continue; // Runs may share a file.
-            }
-            let reader = open_reader(core, meta.id, meta.birth, (&meta.smallest, meta.upper.as_ref()));
-            let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
-            let summary = reader.summary();
-            if summary.entries != meta.entries || summary.file_bytes != meta.file_bytes {
-                let detail = format!(
-                    "the manifest says {} entries in {} bytes, the file {} in {}",
-                    meta.entries, meta.file_bytes, summary.entries, summary.file_bytes
-                );
-                return Err(Error::corruption(reader.path(), 0, "table", detail));
-            }
-            let _ = meta.reader.set(reader);
+    let versions = state.keyspaces.values().map(|keyspace| &keyspace.version);
+    // Runs may share a file.
+    let metas: BTreeMap<TableId, &TableMeta> = versions
+        .flat_map(|version| version.tables().map(|(_, _, table)| (table.meta.id, table.meta.as_ref())))
+        .collect();
+    let metas: Vec<&TableMeta> = metas.into_values().collect();
+    let open = tables_to_open(core.settings.memory_budget_bytes, &metas);
+    for (meta, stays_open) in metas.iter().zip(open) {
+        let reader = open_reader(core, meta.id, meta.birth, (&meta.smallest, meta.upper.as_ref()));
+        let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
+        let summary = reader.summary();
+        if summary.entries != meta.entries || summary.file_bytes != meta.file_bytes {
+            let detail = format!(
+                "the manifest says {} entries in {} bytes, the file {} in {}",
+                meta.entries, meta.file_bytes, summary.entries, summary.file_bytes
+            );
+            return Err(Error::corruption(reader.path(), 0, "table", detail));
+        }
+        match stays_open {
+            true => meta.reader.set(reader),
+            false => meta.reader.set_opener(core.opener.get_or_init(|| Opener::new(core)).clone()),
         }
     }
     core.balance_memory(); // Filters and indexes have come.

@@ -133,7 +133,6 @@ impl Core {
             }
             let version = Arc::clone(&keyspace.load().version);
             for (level, _, table) in version.tables() {
-                let Some(reader) = table.meta.reader.get() else { continue };
                 report.tables += 1;
                 report.entries += table.meta.entries;
                 report.bytes_checked += table.meta.file_bytes;
@@ -142,7 +141,13 @@ impl Core {
                     keyspace.name.escape_default(),
                     table.range.lower.escape_ascii()
                 );
-                verify_table(reader, &affected, &mut report);
+                match table.meta.open() {
+                    Ok(reader) => verify_table(&reader, &affected, &mut report),
+                    Err(error) => {
+                        let path = self.dir.join(shamba_table::table_file_name(table.meta.id));
+                        report.add(&path, &Error::from(error), affected);
+                    }
+                }
             }
             // Order between runs can be walked only where tables can be read.
             let tables_are_whole = report.problems.is_empty();

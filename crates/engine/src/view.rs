@@ -55,7 +55,7 @@ pub(crate) struct RunPlan {
 pub(crate) struct Probe {
     /// `None`: every key may be contained.
     pub filter: Option<ResidentFilter>,
-    /// `None` in trees that exist only on paper, or whose tables are not open yet.
+    /// `None` in trees that exist only on paper, and of tables that are not open (yet).
     pub reader: Option<Arc<TableReader>>,
 }
 
@@ -173,12 +173,15 @@ impl RunPlan {
     }
 }
 
+impl Probe {
+    /// The probe of a table that is open, or not.
+    pub fn of(reader: Option<&Arc<TableReader>>) -> Self {
+        Self { filter: reader.and_then(|reader| reader.filter()), reader: reader.cloned() }
+    }
+}
+
 fn probes(run: &Run) -> Arc<[Probe]> {
-    let probe = |reader: Option<&Arc<TableReader>>| Probe {
-        filter: reader.and_then(|reader| reader.filter()),
-        reader: reader.cloned(),
-    };
-    run.tables().iter().map(|table| probe(table.meta.reader.get())).collect()
+    run.tables().iter().map(|table| Probe::of(table.meta.reader.get())).collect()
 }
 
 /// Where iterators get a fresh view after theirs was taken away.

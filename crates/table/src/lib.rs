@@ -35,7 +35,7 @@
 //! let files = Arc::new(OpenFiles::new(1_000));
 //! let (filter, index) = (Residency::Pinned, Residency::Pinned);
 //! let options =
-//!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index, bounds: None };
+//!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index, keeps_blocks: true, bounds: None };
 //! let table = TableReader::open(&env, Path::new("/"), options)?;
 //! let (digest, mut cost) = (digest.digest(b"apple"), ReadCounters::default());
 //! let found = table.get(b"apple", SeqNo::MAX, digest, ValueMode::Copy, &mut cost)?;

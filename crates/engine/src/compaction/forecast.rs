@@ -7,7 +7,7 @@
 //!
 //! Not here: entries, and so what lookups would find ([`super::simulate`]).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::SeqNo;
@@ -140,7 +140,7 @@ impl Paper {
             smallest_seq: SeqNo::ZERO,
             largest_seq: SeqNo::ZERO,
             bits_per_key: 0.0,
-            reader: OnceLock::new(),
+            reader: Default::default(),
             statistics: Default::default(),
         }))
     }

@@ -105,7 +105,8 @@ impl Core {
             target_level: job.target_level,
         });
         let split_keys = |table: &TableUse, every_bytes: u64| {
-            table.meta.reader.get().map_or_else(Vec::new, |reader| reader.split_keys(every_bytes))
+            // Without them slices end where tables do.
+            table.meta.open().map_or_else(|_| Vec::new(), |reader| reader.split_keys(every_bytes))
         };
         let was_crowded = self.rules(false).is_inbox_crowded(&version);
         let (size, budget_bytes) = (self.table_size(), self.settings.memory_budget_bytes);
@@ -512,9 +513,9 @@ fn slice_bytes(set_bytes: u64, full_bytes: u64, input_bytes: u64, threads: usize
 
 /// About how many bytes of the table lie in `range`.
 pub(crate) fn live_bytes(table: &TableUse, range: &KeyRange) -> u64 {
-    match table.meta.reader.get() {
-        Some(reader) => level_bytes(table, reader.bytes_between(&range.lower, range.upper.as_deref())),
-        None => table.live_bytes,
+    match table.meta.open() {
+        Ok(reader) => level_bytes(table, reader.bytes_between(&range.lower, range.upper.as_deref())),
+        Err(_) => table.live_bytes, // On paper; of a damaged table the merge says what is wrong.
     }
 }
 

@@ -6,16 +6,8 @@
 //! with what went in before anybody may delete an input.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
-
-use bytes::Bytes;
-use shamba_filter::FilterLayout;
-use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
-use shamba_table::{
-    Compression, ContentDigest, EntryIter, Origin, RangeTombstone, ReaderOptions, TableReader, TableSummary,
-    TableWriter, WriterOptions, WrittenBlocks, table_file_name,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::allocation::JobBits;
 use crate::compaction::syncing::Syncing;
@@ -24,7 +16,16 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
 use crate::range_delete::clip;
-use crate::version::{KeyRange, TableMeta, TableUse};
+use crate::version::{KeyRange, OpenTables, TableMeta, TableUse};
+use bytes::Bytes;
+use shamba_env::Env;
+use shamba_filter::FilterLayout;
+use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
+use shamba_table::{
+    BlockCache, Compression, ContentDigest, EntryIter, Ledger, OpenFiles, Origin, RangeTombstone,
+    ReaderOptions, Residency, TableReader, TableSummary, TableWriter, WriterOptions, WrittenBlocks,
+    table_file_name,
+};
 
 /// What an open table takes beside filter and index, about.
 const OPEN_TABLE_BYTES: u64 = 8 << 10;
@@ -322,6 +323,7 @@ pub(crate) fn open_reader(
         direct_io: core.settings.direct_io,
         filter: core.settings.filter_residency,
         index: core.settings.filter_residency,
+        keeps_blocks: true,
         bounds: Some((smallest.clone(), upper.cloned())),
     };
     let reader = TableReader::open(&core.env, &core.dir, options)?;
@@ -333,6 +335,69 @@ pub(crate) fn open_reader(
         core.warn(format!("direct I/O is refused for {path}: tables are read through the page cache"));
     }
     Ok(reader)
+}
+
+/// Opens tables of a database for one use each: readers that hold nothing in memory but what every reader
+/// needs, and keep no blocks in the cache.
+pub(crate) struct Opener {
+    env: Env,
+    dir: PathBuf,
+    digest: DigestFn,
+    cache: Arc<BlockCache>,
+    ledger: Arc<Ledger>,
+    files: Arc<OpenFiles>,
+    direct_io: bool,
+    opened: AtomicU64,
+}
+
+impl Opener {
+    /// The opener of a database.
+    pub fn new(core: &Core) -> Arc<Self> {
+        Arc::new(Self {
+            env: core.env.clone(),
+            dir: core.dir.clone(),
+            digest: core.digest,
+            cache: Arc::clone(&core.cache),
+            ledger: Arc::clone(&core.ledger),
+            files: Arc::clone(&core.files),
+            direct_io: core.settings.direct_io,
+            opened: AtomicU64::new(0),
+        })
+    }
+
+    /// How often a table was opened for one use.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+impl OpenTables for Opener {
+    fn open(&self, meta: &TableMeta) -> shamba_table::Result<Arc<TableReader>> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let options = ReaderOptions {
+            id: meta.id,
+            birth: meta.birth,
+            digest: self.digest,
+            cache: Arc::clone(&self.cache),
+            ledger: Arc::clone(&self.ledger),
+            files: Arc::clone(&self.files),
+            direct_io: self.direct_io,
+            filter: Residency::Budgeted,
+            index: Residency::Budgeted,
+            keeps_blocks: false,
+            bounds: Some((meta.smallest.clone(), meta.upper.clone())),
+        };
+        let path = self.dir.join(table_file_name(meta.id));
+        TableReader::open(&self.env, &self.dir, options).map_err(|error| match self.env.vfs.exists(&path) {
+            Ok(false) => shamba_table::Error::Corruption {
+                file: path,
+                offset: 0,
+                structure: "table",
+                detail: "the file is missing, and the manifest names it".to_owned(),
+            },
+            _ => error,
+        })
+    }
 }
 
 /// What the manifest says of a table just written.
@@ -349,10 +414,10 @@ pub(crate) fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<T
         smallest_seq: summary.smallest_seq,
         largest_seq: summary.largest_seq,
         bits_per_key: summary.bits_per_key,
-        reader: OnceLock::new(),
+        reader: Default::default(),
         statistics: Default::default(),
     };
-    let _ = meta.reader.set(reader); // Empty until now.
+    meta.reader.set(reader);
     Arc::new(meta)
 }
 

@@ -11,7 +11,7 @@
 pub mod fill;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::{Rng, SeededRng};
@@ -428,7 +428,7 @@ impl Simulation {
                 smallest_seq: seqs().min().unwrap_or_default(),
                 largest_seq: seqs().max().unwrap_or_default(),
                 bits_per_key,
-                reader: OnceLock::new(),
+                reader: Default::default(),
                 statistics: Default::default(),
             };
             self.files.insert(meta.id, entries.into());

@@ -24,6 +24,7 @@ use shamba_table::{
 };
 
 use super::explain::{ModuleStep, Recorder, Step};
+use super::opened::OpenedTables;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::metrics::LookupCounts;
@@ -38,6 +39,8 @@ pub(crate) struct LookupSettings<'a> {
     pub prefetch: bool,
     /// With a clock, the parts of a lookup are timed.
     pub clock: Option<&'a dyn Clock>,
+    /// Where tables are kept that are opened for this lookup.
+    pub opened: &'a OpenedTables,
 }
 
 impl LookupSettings<'_> {
@@ -194,6 +197,20 @@ impl<'a> Lookup<'a> {
         Ok(gathered)
     }
 
+    /// Table `number` of the run, which is closed, opened for this lookup.
+    #[cold]
+    #[inline(never)]
+    fn open_closed(
+        &self,
+        plan: &RunPlan,
+        number: usize,
+    ) -> Result<(&'a Option<ResidentFilter>, &'a Arc<TableReader>)> {
+        let missing = || Error::invalid(format!("table {number} of run {} is not there", plan.run.id));
+        let table = plan.run.tables().get(number).ok_or_else(missing)?;
+        let Probe { filter, reader } = self.settings.opened.open(&table.meta)?;
+        Ok((filter, reader.as_ref().ok_or_else(missing)?))
+    }
+
     /// Table `number` of the run, whose range holds the key, its filter line asked for.
     #[inline(always)] // A candidate that came back through memory would be copied, and the copy waits for it.
     pub(super) fn candidate<R: Recorder>(
@@ -206,8 +223,9 @@ impl<'a> Lookup<'a> {
             recorder.step(|| Step::outside(plan.level, &plan.run));
             return Ok(None);
         };
-        let Some(Probe { filter, reader: Some(reader) }) = plan.probes.get(number) else {
-            return Err(Error::invalid(format!("table {number} of run {} is not open", plan.run.id)));
+        let (filter, reader) = match plan.probes.get(number) {
+            Some(Probe { filter, reader: Some(reader) }) => (filter, reader),
+            _ => self.open_closed(plan, number)?,
         };
         let filter = filter.as_ref();
         let question = filter.map(|filter| filter.ask(self.digest, self.settings.prefetch));

@@ -6,6 +6,7 @@ pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod merge;
 mod multi_get;
+pub(crate) mod opened;
 pub(crate) mod pool;
 pub(crate) mod reader;
 pub(crate) mod registry;

@@ -14,6 +14,7 @@ use super::cursor::{Cursor, Iter};
 use super::explain::{Action, Explanation, Outcome, Silent, Trace};
 use super::get::{Lookup, LookupSettings};
 use super::multi_get::{Samples, multi_get};
+use super::opened::OpenedTables;
 use super::scan::ScanSource;
 use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, Result};
@@ -107,7 +108,8 @@ impl ReadAt<'_> {
         self.keyspace.check_usable()?;
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
-        let settings = self.core.lookup_settings(self.core.timers.load(Ordering::Relaxed));
+        let opened = OpenedTables::default();
+        let settings = self.core.lookup_settings(self.core.timers.load(Ordering::Relaxed), &opened);
         let mut counts = LookupCounts::default();
         let begin_ns = settings.now_ns();
         let hashes_before = hashes_on_this_thread();
@@ -233,7 +235,8 @@ impl ReadAt<'_> {
         self.keyspace.check_usable()?;
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
-        let settings = self.core.lookup_settings(true);
+        let opened = OpenedTables::default();
+        let settings = self.core.lookup_settings(true, &opened);
         let mut counts = LookupCounts::default();
         let mut trace = Trace::default();
         let begin_ns = settings.now_ns();
@@ -312,8 +315,9 @@ impl ReadAt<'_> {
 }
 
 impl Core {
-    pub(crate) fn lookup_settings(&self, timed: bool) -> LookupSettings<'_> {
+    pub(crate) fn lookup_settings<'a>(&'a self, timed: bool, opened: &'a OpenedTables) -> LookupSettings<'a> {
         LookupSettings {
+            opened,
             digest: self.digest,
             hash_sharing: self.settings.hash_sharing,
             prefetch: self.settings.prefetch,

@@ -114,8 +114,7 @@ impl<L: TableList> RunIter<L> {
 
     fn open_table(&mut self, index: usize) -> Result<()> {
         let table = &self.tables.tables()[index];
-        let reader = table.meta.reader.get();
-        let reader = reader.ok_or_else(|| Error::Invalid(format!("table {} is not open", table.meta.id)))?;
+        let reader = &table.meta.open()?;
         let lower = (&table.range.lower).max(&self.limit.lower);
         let lower = (*lower > table.meta.smallest).then(|| lower.clone());
         let upper = tighter(table.range.upper.as_ref(), self.limit.upper.as_ref());

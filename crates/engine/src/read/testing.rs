@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::sync::Mutex;
@@ -462,10 +462,11 @@ impl Store {
             direct_io: false,
             filter: Residency::Pinned,
             index: Residency::Pinned,
+            keeps_blocks: true,
             bounds: None,
         };
         let reader = TableReader::open(&self.env, Path::new(DIR), options).expect("just written");
-        TableUse::whole(Arc::new(TableMeta {
+        let meta = TableMeta {
             id,
             birth,
             file_bytes: summary.file_bytes,
@@ -477,9 +478,11 @@ impl Store {
             smallest_seq: summary.smallest_seq,
             largest_seq: summary.largest_seq,
             bits_per_key: summary.bits_per_key,
-            reader: OnceLock::from(reader),
+            reader: Default::default(),
             statistics: Default::default(),
-        }))
+        };
+        meta.reader.set(reader);
+        TableUse::whole(Arc::new(meta))
     }
 }
 

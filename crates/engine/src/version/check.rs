@@ -220,8 +220,7 @@ impl Walk<'_> {
             let iter = match &mut self.iter {
                 Some(iter) => iter,
                 None => {
-                    let reader = table.meta.reader.get();
-                    let reader = reader.ok_or_else(|| format!("table {} is not open", table.meta.id))?;
+                    let reader = table.meta.open().map_err(|error| error.to_string())?;
                     let iter = self.iter.insert(Box::new(reader.iter(false)));
                     iter.seek(&table.range.lower, SeqNo::MAX).map_err(|error| error.to_string())?;
                     iter

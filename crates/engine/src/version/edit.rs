@@ -4,12 +4,13 @@
 //! the whole database: tree changes of any number of keyspaces together with the counters, log numbers
 //! and settings that must change with them. Bytes: [`super::manifest`]. Applying: [`super::version`].
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::SeqNo;
-use shamba_table::{BirthId, TableId, TableReader};
+use shamba_table::{BirthId, TableId};
 
+use super::slot::ReaderSlot;
 use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::statistics::TableStatistics;
 
@@ -44,7 +45,7 @@ impl KeyRange {
     }
 }
 
-/// What the manifest knows of one table file. The reader is filled in when the file is opened.
+/// What the manifest knows of one table file, and its reader.
 #[derive(Debug)]
 pub struct TableMeta {
     /// The file.
@@ -69,8 +70,8 @@ pub struct TableMeta {
     pub largest_seq: SeqNo,
     /// Filter bits per key that were written.
     pub bits_per_key: f64,
-    /// The open file; empty in trees that exist only on paper (tests, simulation).
-    pub reader: OnceLock<Arc<TableReader>>,
+    /// The open file.
+    pub reader: ReaderSlot,
     /// What sampled lookups and seeks saw there.
     pub statistics: TableStatistics,
 }

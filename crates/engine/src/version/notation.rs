@@ -18,7 +18,7 @@
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::SeqNo;
@@ -188,7 +188,7 @@ impl FromStr for TableUse {
             smallest_seq: SeqNo::ZERO,
             largest_seq: SeqNo::ZERO,
             bits_per_key: 0.0,
-            reader: OnceLock::new(),
+            reader: Default::default(),
             statistics: Default::default(),
         };
         for word in words {

@@ -88,6 +88,8 @@ pub struct ReaderOptions {
     pub filter: Residency,
     /// How the index is held. A budgeted one holds no partition until it is told to.
     pub index: Residency,
+    /// Whether blocks that are read may be kept in the cache. Not for a reader of one use.
+    pub keeps_blocks: bool,
     /// The first key and the bound behind the last one, if the caller keeps them: the table then has no copies of its
     /// own. Others than the file's are ignored.
     pub bounds: Option<(Bytes, Option<Bytes>)>,
@@ -183,7 +185,7 @@ impl TableReader {
             digest: options.digest,
             filter,
             warnings,
-            cached: options.cache.add_table(options.id),
+            cached: if options.keeps_blocks { options.cache.add_table(options.id) } else { None },
             cache: options.cache,
             clock: Arc::clone(&env.clock),
             ledger: options.ledger,

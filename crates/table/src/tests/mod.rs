@@ -113,8 +113,19 @@ impl Rig {
         let (files, direct_io) = (Arc::clone(&self.files), self.direct_io);
         self.cache.remove_table(id);
         let (filter, index, bounds) = (Residency::Pinned, self.hold, None);
-        let options =
-            ReaderOptions { id, birth, digest, cache, ledger, files, direct_io, filter, index, bounds };
+        let options = ReaderOptions {
+            id,
+            birth,
+            digest,
+            cache,
+            ledger,
+            files,
+            direct_io,
+            filter,
+            index,
+            keeps_blocks: true,
+            bounds,
+        };
         TableReader::open(&self.env, dir, options)
     }
 

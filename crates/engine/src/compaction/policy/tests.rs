@@ -15,7 +15,7 @@
 //! On paper a merge keeps every byte, and half of a table is left when less of it counts.
 
 use std::fmt::Write;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use expect_test::{ExpectFile, expect_file};
@@ -221,7 +221,7 @@ impl World {
             smallest_seq: SeqNo::ZERO,
             largest_seq: SeqNo::ZERO,
             bits_per_key: 0.0,
-            reader: OnceLock::new(),
+            reader: Default::default(),
             statistics: Default::default(),
         };
         TableUse::whole(Arc::new(meta))

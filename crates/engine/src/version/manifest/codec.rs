@@ -29,7 +29,7 @@
 //! the manifest as unsupported otherwise. Fields apply together, whatever their order; changes of a tree
 //! keep theirs.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{MAX_KEY_BYTES, SeqNo};
@@ -346,7 +346,7 @@ fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {
         smallest_seq: SeqNo(decoder.varint()?),
         largest_seq: SeqNo(decoder.varint()?),
         bits_per_key: f64::from_bits(decoder.u64()?),
-        reader: OnceLock::new(),
+        reader: Default::default(),
         statistics: Default::default(),
     };
     if !meta.bits_per_key.is_finite() || meta.bits_per_key < 0.0 {

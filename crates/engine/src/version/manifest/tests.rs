@@ -6,7 +6,7 @@ mod files;
 mod format;
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::{Env, MemFs, append_all, read_file};
@@ -42,7 +42,7 @@ pub(super) fn table(id: u64, lower: &str, upper: Option<&str>) -> TableUse {
         smallest_seq: SeqNo(id),
         largest_seq: SeqNo(id + 400),
         bits_per_key: 10.5,
-        reader: OnceLock::new(),
+        reader: Default::default(),
         statistics: Default::default(),
     };
     TableUse { meta: Arc::new(meta), range: KeyRange { lower: smallest, upper }, live_bytes: 9_000 + id }

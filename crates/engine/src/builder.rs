@@ -1,11 +1,11 @@
 //! The builder: every option of a database, set by name, then opened.
 //!
-//! An option that is given is adopted and recorded; one that is not keeps its recorded value, or its
-//! default in a new database. So the builder remembers *changes*, which recovery applies over what the
-//! manifest holds.
+//! An option that is given holds for the open; one that is not has its recorded value, or its default. So
+//! the builder remembers *changes*, which recovery applies over what the manifest holds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use shamba_env::{Env, SlowFs};
 use shamba_filter::{FilterLayout, MAX_MODULES, Modules};
@@ -27,10 +27,16 @@ type Change = Box<dyn Fn(&mut Settings) + Send>;
 ///
 /// Every method returns the builder; see the crate's front page for an example.
 ///
-/// Options are *recorded*: one that is given to an open that writes is kept in the database and holds for every
-/// later open that does not give it, so a memory budget, a merge policy or a durability need be given once. The
-/// digest and its seed are fixed at creation. Not recorded is what says "in this open" (direct I/O, open files,
-/// threads, no log), when merges run, how to open, and whom to tell.
+/// An option holds for the open that it is given to. What the database *records* holds for every open that
+/// does not give the option:
+/// - Creation records the options of the tree and its format: size ratio, merge policy, runs, write buffer,
+///   sizing, filter bits, their allocation and layout, compression, sizes of tables and blocks, block tags.
+///   The digest and its seed are fixed at creation.
+/// - [`Db::redesign`] records the design that it moves to, and so does a tuner.
+/// - [`Self::record`] records all options that this open is given: budget, durability and limits too.
+///
+/// So a service and an operator's command may open the same database with budgets and durabilities of their
+/// own. Databases that builds before version 0.1 have written may have more recorded; it holds as well.
 pub struct Builder {
     pub(crate) path: PathBuf,
     pub(crate) env: Env,
@@ -43,6 +49,10 @@ pub struct Builder {
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
     pub(crate) read_only: bool,
+    /// Whether the options that are given are recorded.
+    pub(crate) record: bool,
+    /// How long to wait for the lock.
+    pub(crate) open_timeout_ms: u64,
     pub(crate) point_in_time: bool,
     pub(crate) info_log: bool,
     pub(crate) timers: bool,
@@ -67,6 +77,8 @@ impl Builder {
             create_if_missing: true,
             error_if_exists: false,
             read_only: false,
+            record: false,
+            open_timeout_ms: 0,
             point_in_time: false,
             info_log: true,
             timers: false,
@@ -262,14 +274,14 @@ impl Builder {
     }
 
     /// The block cache holds at most so many bytes, however much of the memory budget is free: for experiments without one, as
-    /// the papers have them. Not recorded. Default: what the others leave.
+    /// the papers have them. Default: what the others leave.
     #[must_use]
     pub fn cache_limit(self, bytes: u64) -> Self {
         self.change(move |s| s.cache_bytes_max = Some(bytes))
     }
 
     /// Weigh what is held in memory as the papers do, by reads: a search costs as many as it takes on average, and
-    /// computing nothing; and keep every block that is read, where otherwise one in 16 of those is kept that come quickly. Not recorded. Default: by the time that is saved.
+    /// computing nothing; and keep every block that is read, where otherwise one in 16 of those is kept that come quickly. Default: by the time that is saved.
     #[must_use]
     pub fn count_ios(self, on: bool) -> Self {
         self.change(move |s| s.count_ios = on)
@@ -356,7 +368,7 @@ impl Builder {
         self.change(move |s| s.block_bytes = bytes)
     }
 
-    /// What a write's acknowledgement means unless it says otherwise. Default [`Durability::NoSync`]; recorded.
+    /// What a write's acknowledgement means unless it says otherwise. Default [`Durability::NoSync`].
     #[must_use]
     pub fn durability(self, durability: Durability) -> Self {
         self.change(move |s| s.durability = durability)
@@ -439,6 +451,24 @@ impl Builder {
         self
     }
 
+    /// Records the options that this builder is given in the database, so that they hold for every later open
+    /// that does not give them. Default off: they hold for this open. Not recorded are what says how to open
+    /// (this one, [`Self::read_only`], [`Self::create_if_missing`] ...), limits of the process (threads, open
+    /// files, direct I/O) and experiments. A read-only open records nothing.
+    #[must_use]
+    pub fn record(mut self) -> Self {
+        self.record = true;
+        self
+    }
+
+    /// Waits at most so long, in whole milliseconds, while another handle or process has the database open. Default 0: the
+    /// open fails with `Locked` at once.
+    #[must_use]
+    pub fn open_timeout(mut self, timeout: Duration) -> Self {
+        self.open_timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        self
+    }
+
     /// At damage inside what a log promised to hold, recover everything before it instead of failing.
     #[must_use]
     pub fn recovery_point_in_time(mut self, on: bool) -> Self {
@@ -516,6 +546,7 @@ impl Builder {
                 let on = switch(name, value)?;
                 self.direct_io(on)
             }
+            "open-timeout" => self.open_timeout(Duration::from_millis(number(name, value)?)),
             "max-open-files" => self.max_open_files(number(name, value)?),
             "background-threads" => self.background_threads(number(name, value)?),
             "tuning" => self.tuning(value.parse().map_err(parsed)?),
@@ -540,7 +571,8 @@ impl Builder {
         })
     }
 
-    /// Opens the database.
+    /// Opens the database. The options that were given hold for this open; which are recorded is said at
+    /// [`Builder`].
     ///
     /// # Errors
     /// `Locked` if another holder has it; `Invalid` for a wrong option; `Corruption`, `Unsupported`, `Io`

@@ -1,19 +1,20 @@
 //! The public face: databases, keyspaces, snapshots. Thin: every method is one call of something below.
 //!
-//! Handles are cheap to clone and shared freely. The last handle's drop stops the workers and frees the
-//! lock without flushing, as a kill would; [`Db::close`] ends in order. Handles that outlive `close` answer
-//! `Closed`.
+//! Handles are cheap to clone and shared freely. Each keeps the database open ([`Handle`]): databases,
+//! keyspaces, snapshots, readers, batches, iterators and cursors. [`Db::close`] ends in order, whatever
+//! handles there are, and those answer `Closed` from then on.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_env::{FileLock, JoinHandle};
+use shamba_env::FileLock;
 
 use crate::builder::Builder;
 use crate::core::{Core, KeyspaceCore, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::handle::Handle;
 use crate::key_range::KeyRange;
 use crate::metrics::Stats;
 use crate::read::cursor::{Cursor, Iter};
@@ -22,39 +23,22 @@ use crate::read::reader::{HashedKey, ReadAt, ReadOptions};
 use crate::settings::Settings;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
-use crate::sync::Mutex;
 use crate::verify::CheckReport;
 use crate::version::current::CURRENT;
 use crate::wal::OpRef;
 use crate::write::batch::{Batch, Operations, WriteOptions, with_range_delete};
 
 /// An open database: its default keyspace, and everything that concerns the whole. `Clone + Send + Sync`.
+///
+/// Every handle keeps the database open and its directory locked: the clones of this one, [`Keyspace`],
+/// [`Snapshot`], [`Reader`], [`Batch`], [`Iter`] and [`Cursor`]. When the last one is dropped the
+/// workers stop and the lock is free. Nothing is flushed or synced then, as if the process had been
+/// killed: what survives is what the durability of each write promises. [`Db::close`] ends in order at
+/// once; handles that are left answer [`ErrorKind::Closed`].
 #[derive(Clone)]
 pub struct Db {
     handle: Arc<Handle>,
     pub(crate) keyspace: Arc<KeyspaceCore>,
-}
-
-struct Handle {
-    core: Arc<Core>,
-    workers: Mutex<Vec<JoinHandle>>,
-}
-
-impl Handle {
-    /// Stops the workers and waits for them.
-    fn stop(&self) {
-        let workers: Vec<JoinHandle> = lock(&self.workers).drain(..).collect();
-        self.core.stop_workers(workers);
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.stop();
-        self.core.closed.store(true, Ordering::Release);
-        // Iterators may outlive the handle; the lock must not.
-        lock(&self.core.file_lock).take();
-    }
 }
 
 impl std::fmt::Debug for Db {
@@ -249,7 +233,7 @@ impl Db {
             .keyspace(crate::ids::KeyspaceId(0))
             .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;
         let workers = core.start_workers()?;
-        let handle = Arc::new(Handle { core, workers: Mutex::new(workers) });
+        let handle = Arc::new(Handle::new(core, workers));
         if handle.core.is_inline() && !handle.core.read_only {
             handle.core.run_background_inline();
         }
@@ -266,7 +250,13 @@ impl Db {
 
     fn read_at(&self) -> ReadAt<'_> {
         let keyspace = &self.keyspace;
-        ReadAt { core: self.core(), keyspace, snapshot: None, options: &ReadOptions::DEFAULT }
+        ReadAt {
+            core: self.core(),
+            handle: &self.handle,
+            keyspace,
+            snapshot: None,
+            options: &ReadOptions::DEFAULT,
+        }
     }
 
     read_methods!();

@@ -2,8 +2,8 @@
 //!
 //! Every flush, merge, move, stall, warning and background failure is one typed [`Event`]. A listener gets
 //! them on the thread where they happen and must be quick; a panic in it is caught and counted. The info
-//! log is one more listener: a line an event in the file `LOG`, rotated at open and at 4 MiB, three old
-//! ones kept, best effort (its failures never fail an operation).
+//! log is one more listener: a line an event in the file `LOG`, which each open goes on with, rotated at
+//! 4 MiB, three old ones kept, best effort (its failures never fail an operation).
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -227,7 +227,10 @@ struct InfoLog {
 
 impl InfoLog {
     fn write(&mut self, event: &Event) {
-        if self.file.is_none() || self.bytes > INFO_LOG_BYTES {
+        if self.file.is_none() {
+            self.open();
+        }
+        if self.bytes > INFO_LOG_BYTES {
             self.rotate();
         }
         let Some(file) = &mut self.file else { return };
@@ -238,6 +241,14 @@ impl InfoLog {
             self.file = None;
             self.bytes = 0;
         }
+    }
+
+    /// Goes on with the file that an earlier open has left, or begins one.
+    fn open(&mut self) {
+        let path = self.dir.join("LOG");
+        self.bytes = self.env.vfs.open_read(&path).and_then(|file| file.len()).unwrap_or(0);
+        let appended = self.env.vfs.open_append(&path);
+        self.file = appended.or_else(|_| self.env.vfs.create(&path)).ok();
     }
 
     fn rotate(&mut self) {
@@ -272,16 +283,32 @@ mod tests {
         assert_eq!(events.listener_panics(), 2);
     }
 
+    fn names(env: &Env, dir: &Path) -> Vec<String> {
+        env.vfs.list(dir).unwrap().into_iter().map(|entry| entry.name).collect()
+    }
+
     #[test]
-    fn the_info_log_rotates_and_keeps_three() {
+    fn an_open_goes_on_with_the_info_log() {
         let env = Env::deterministic(Arc::new(shamba_env::MemFs::new()), 1);
         let dir = Path::new("db");
         env.vfs.create_dir_all(dir).unwrap();
         for _ in 0..6 {
-            let events = Events::new(&env, dir, None, true);
-            events.emit(&Event::Closed);
+            Events::new(&env, dir, None, true).emit(&Event::Closed);
         }
-        let names: Vec<String> = env.vfs.list(dir).unwrap().into_iter().map(|entry| entry.name).collect();
-        assert_eq!(names, ["LOG", "LOG.1", "LOG.2", "LOG.3"]);
+        assert_eq!(names(&env, dir), ["LOG"]);
+        let text = shamba_env::read_file(env.vfs.as_ref(), &dir.join("LOG")).unwrap();
+        assert_eq!(text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(), 6);
+    }
+
+    #[test]
+    fn a_long_info_log_rotates_and_three_old_ones_stay() {
+        let env = Env::deterministic(Arc::new(shamba_env::MemFs::new()), 1);
+        let dir = Path::new("db");
+        env.vfs.create_dir_all(dir).unwrap();
+        let long = Event::Warning("x".repeat(INFO_LOG_BYTES as usize));
+        for _ in 0..6 {
+            Events::new(&env, dir, None, true).emit(&long);
+        }
+        assert_eq!(names(&env, dir), ["LOG", "LOG.1", "LOG.2", "LOG.3"]);
     }
 }

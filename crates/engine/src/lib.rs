@@ -46,6 +46,7 @@ mod db;
 mod error;
 mod event;
 mod garbage;
+mod handle;
 mod ids;
 pub mod inspect;
 mod install;

@@ -1,9 +1,10 @@
 //! Opening: from whatever a process left behind to a database that can promise again.
 //!
 //! In order: the lock; the manifest, or a new database; the options, checked against what is fixed and
-//! adopted over what is recorded; the tables; the logs, replayed into memtables and, unless read-only or
+//! put over what is recorded; the tables; the logs, replayed into memtables and, unless read-only or
 //! short, from there into tables ([`rebuild`]). Then a new log is made, which begins with a copy of a short
-//! log tail, and synced, and a new manifest with all of it is put in force by one rename. Only then may anything be acknowledged. So a crash at any point of an open
+//! log tail, and synced, and a new manifest with all of it is put in force by one rename. Only then may
+//! anything be acknowledged. So a crash at any point of an open
 //! leaves either the state before, which recovers alike, or the state after; nothing is ever appended to
 //! an old log, and a dropped tail cannot come back.
 //!
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use shamba_env::{DirEntry, Env, FileLock, LockKind};
+use shamba_env::{DirEntry, Env, FileLock, LockHeld, LockKind};
 use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{
     BlockCache, Charge, Ledger, LedgerPart, OpenFiles, TableId, open_files_within, parse_table_file_name,
@@ -49,7 +50,7 @@ use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
 use crate::version::manifest::{
     ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
 };
-use crate::version::{ManifestEdit, TableMeta};
+use crate::version::{ManifestEdit, Pairs, TableMeta};
 use crate::wal::{ReplayReport, WalWriter, parse_log_file_name};
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
@@ -59,6 +60,8 @@ use self::rebuild::{Rebuilt, Tail};
 
 /// The file that is locked.
 pub(crate) const LOCK: &str = "LOCK";
+/// Between two tries to take a lock that another holder has: short beside what an open takes.
+const LOCK_RETRY_US: u64 = 10_000;
 /// The name of the keyspace that `Db`'s own methods use.
 pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
@@ -89,7 +92,10 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
             (new_state(&env, &builder)?, true)
         }
     };
-    let settings = adopt(&builder, &state)?;
+    let recorded = Settings::from_pairs(&state.settings)?;
+    let settings = settings_of(&builder, &recorded)?;
+    // A new database has recorded what it always records; the rest was given as it is to a later open.
+    let given = if builder.record { settings.given_over(&recorded) } else { Vec::new() };
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
     open_tables(&core, &state)?;
@@ -98,7 +104,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let (replayed, report) = rebuild::replay_logs(&core, &state, &files)?;
     warnings.extend(report.warnings.iter().map(ToString::to_string));
     let tables: u64 = state.keyspaces.values().map(|keyspace| keyspace.version.tables().count() as u64).sum();
-    begin(&core, state, replayed, &report, &files, is_new)?;
+    begin(&core, state, given, replayed, &report, &files, is_new)?;
     for warning in warnings {
         core.warn(warning);
     }
@@ -132,26 +138,56 @@ fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn Fi
         }
     }
     let is_shared = builder.read_only || is_planted(Defect::SecondOpener);
-    let lock = take_lock(env, dir, if is_shared { LockKind::Shared } else { LockKind::Exclusive })?;
+    let kind = if is_shared { LockKind::Shared } else { LockKind::Exclusive };
+    let lock = take_lock(env, dir, kind, builder.open_timeout_ms)?;
     // A repair may have begun since, and ended half-way: only who has the lock knows that none does.
     if is_unfinished(env, dir)? { Err(unfinished(dir)) } else { Ok(lock) }
 }
 
-/// Locks the database in `dir`.
+/// Locks the database in `dir`; tries again for `timeout_ms` while another holder has it.
 ///
 /// # Errors
 /// `Locked` when another holder is in the way, `ReadOnly` where none can be taken, `Io`.
-pub(crate) fn take_lock(env: &Env, dir: &Path, kind: LockKind) -> Result<Box<dyn FileLock>> {
+pub(crate) fn take_lock(env: &Env, dir: &Path, kind: LockKind, timeout_ms: u64) -> Result<Box<dyn FileLock>> {
     let path = dir.join(LOCK);
-    env.vfs.lock(&path, kind).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            Error::new(ErrorKind::Locked, format!("{} is in use by another handle or process", dir.display()))
+    let until_us = env.clock.now_us().saturating_add(timeout_ms.saturating_mul(1_000));
+    loop {
+        let error = match env.vfs.lock(&path, kind) {
+            Ok(lock) => return Ok(lock),
+            Err(error) => error,
+        };
+        match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                let left_us = until_us.saturating_sub(env.clock.now_us());
+                if left_us == 0 {
+                    return Err(locked(dir, &error, timeout_ms));
+                }
+                env.clock.sleep_us(left_us.min(LOCK_RETRY_US));
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                return Err(Error::with_source(
+                    ErrorKind::ReadOnly,
+                    format!("lock {}", path.display()),
+                    error,
+                ));
+            }
+            _ => return Err(Error::io("lock", &path, error)),
         }
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            Error::with_source(ErrorKind::ReadOnly, format!("lock {}", path.display()), error)
+    }
+}
+
+/// Says who has the lock of `dir`, as `error` has it, and what frees it.
+pub(crate) fn locked(dir: &Path, error: &io::Error, waited_ms: u64) -> Error {
+    let is_own = LockHeld::of(error).is_some_and(|held| held.by_this_process);
+    let holder = match is_own {
+        true => {
+            "open in this process already: close that database, or drop every handle of it (clones, keyspaces, \
+             snapshots, batches, iterators, cursors)"
         }
-        _ => Error::io("lock", &path, error),
-    })
+        false => "in use by another process: wait until it closes the database, or stop it",
+    };
+    let waited = if waited_ms > 0 { format!("; waited {waited_ms} ms") } else { String::new() };
+    Error::new(ErrorKind::Locked, format!("{} is {holder}{waited}", dir.display()))
 }
 
 /// Makes the name of `dir`, and of every directory above it, durable.
@@ -207,7 +243,7 @@ fn new_state(env: &Env, builder: &Builder) -> Result<ManifestState> {
     settings.validate()?;
     let mut state = ManifestState { next_id: 1, ..ManifestState::default() };
     let edit = ManifestEdit {
-        settings: settings.to_pairs(),
+        settings: settings.created_pairs(),
         keyspaces_created: vec![(KeyspaceId(0), DEFAULT_KEYSPACE.to_owned(), Vec::new())],
         ..ManifestEdit::default()
     };
@@ -215,9 +251,8 @@ fn new_state(env: &Env, builder: &Builder) -> Result<ManifestState> {
     Ok(state)
 }
 
-/// The settings of this open: what is fixed must agree, what is given is adopted.
-fn adopt(builder: &Builder, state: &ManifestState) -> Result<Settings> {
-    let recorded = Settings::from_pairs(&state.settings)?;
+/// The settings of this open: what is fixed must agree, what is given overrules what is recorded.
+fn settings_of(builder: &Builder, recorded: &Settings) -> Result<Settings> {
     if let Some(digest) = builder.digest.filter(|digest| *digest != recorded.digest) {
         return Err(Error::invalid(format!(
             "the database was created with digest {}, which is fixed; {digest} was asked for",
@@ -230,7 +265,7 @@ fn adopt(builder: &Builder, state: &ManifestState) -> Result<Settings> {
             recorded.digest_seed
         )));
     }
-    let settings = builder.settings_over(recorded);
+    let settings = builder.settings_over(recorded.clone());
     settings.validate()?;
     Ok(settings)
 }
@@ -415,10 +450,11 @@ fn warn_of_filters(core: &Core) {
     }
 }
 
-/// Makes the recovered state the one in force; read-only, only shows it.
+/// Makes the recovered state the one in force, with the options `given` recorded; read-only, only shows it.
 fn begin(
     core: &Arc<Core>,
     mut state: ManifestState,
+    given: Pairs,
     replayed: Rebuilt<'_>,
     report: &ReplayReport,
     files: &[String],
@@ -434,8 +470,7 @@ fn begin(
         replayed.show();
         return Ok(());
     }
-    let edit =
-        ManifestEdit { settings: core.settings.to_pairs(), last_seq: Some(last_seq), ..Default::default() };
+    let edit = ManifestEdit { settings: given, last_seq: Some(last_seq), ..Default::default() };
     let (mut edit, tail) = replayed.settle(last_seq, edit)?;
     let log = core.new_log_no();
     edit.first_log = Some(log);

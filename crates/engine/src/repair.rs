@@ -147,7 +147,7 @@ fn left_overs(env: &Env, target: &Path) -> Result<Vec<DirEntry>> {
 
 /// Keeps writers out, as an open for reading does.
 fn share(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
-    match take_lock(env, dir, LockKind::Shared) {
+    match take_lock(env, dir, LockKind::Shared, 0) {
         Ok(lock) => Ok(Some(lock)),
         Err(error) if error.kind() == ErrorKind::Locked => Err(error),
         // A lock file that cannot be opened is one more thing that is damaged.
@@ -162,7 +162,7 @@ fn begin(env: &Env, target: &Path) -> Result<Box<dyn FileLock>> {
     let failed = |what: &'static str| move |error| Error::io(what, target, error);
     vfs.create_dir_all(target).map_err(failed("create directory"))?;
     sync_names_above(env, target)?;
-    let lock = take_lock(env, target, LockKind::Exclusive)?;
+    let lock = take_lock(env, target, LockKind::Exclusive, 0)?;
     let left_overs = left_overs(env, target)?;
     if !left_overs.iter().any(|entry| entry.name == REPAIRING) {
         write_file_synced(vfs.as_ref(), &target.join(REPAIRING), b"").map_err(failed("mark"))?;
@@ -184,7 +184,7 @@ fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut
     let read = Settings::from_pairs(&state.settings).and_then(|settings| settings.validate());
     if read.is_err() || state.settings.is_empty() {
         let settings = Settings { digest_seed: env.rng.next_u64(), ..Settings::default() };
-        state.settings = settings.to_pairs().into_iter().collect();
+        state.settings = settings.created_pairs().into_iter().collect();
         report.warnings.push("the settings are lost: the new database has the default ones".to_owned());
     }
     for (id, space) in &found.spaces {

@@ -1,9 +1,12 @@
 //! Settings: everything about a database that is plain data.
 //!
 //! Three kinds. *Fixed at creation*: digest kind and seed; given otherwise at a later open, they are
-//! `Invalid`. *Recorded*: adopted at open for what is built from then on, and written to the manifest; one
-//! that is not given keeps its recorded value. *Of this open only*: limits of the running process, never
-//! recorded. Some of the recorded ones are *live*: they may change while the database is open ([`live`]).
+//! `Invalid`. *Of tree and format* ([`RECORDED_AT_CREATION`]): recorded in the manifest when the database is
+//! created. *Of an open*: budget, durability, limits, baselines. Any option that an open is given holds for
+//! that open. Only a redesign, and an open that asks for it ([`Settings::given_over`]), changes what is
+//! recorded. A value of any kind that is recorded holds for opens that do not give it: builds before
+//! version 0.1 recorded nearly all that an open was given. Some settings are *live*: they may change while
+//! the database is open ([`live`]).
 //!
 //! Not here: parts such as the environment and the listener ([`crate::builder`]).
 
@@ -170,6 +173,22 @@ pub(crate) struct Settings {
     pub auto_compaction: bool,
 }
 
+/// Options of the tree and of its format, by their recorded names: what the creation of a database records.
+const RECORDED_AT_CREATION: &[&str] = &[
+    "comparator",
+    "digest",
+    "digest-seed",
+    "policy",
+    "allocation",
+    "filter-memory",
+    "filter-layout",
+    "compression",
+    "file-size",
+    "block-size",
+    "block-tags",
+    "sizing",
+];
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -246,6 +265,21 @@ impl Settings {
             ("rate-limit".into(), self.rate_limit_bytes_per_s.to_string()),
         ];
         pairs.extend(self.live.get().to_pairs());
+        pairs
+    }
+
+    /// What the creation of a database with these settings records.
+    pub fn created_pairs(&self) -> Vec<(String, String)> {
+        let mut pairs = self.to_pairs();
+        pairs.retain(|(name, _)| RECORDED_AT_CREATION.contains(&name.as_str()) || Design::is_key(name));
+        pairs
+    }
+
+    /// What differs from `recorded`: the options that an open was given and that change something.
+    pub fn given_over(&self, recorded: &Self) -> Vec<(String, String)> {
+        let before: BTreeMap<String, String> = recorded.to_pairs().into_iter().collect();
+        let mut pairs = self.to_pairs();
+        pairs.retain(|(name, text)| before.get(name) != Some(text));
         pairs
     }
 

@@ -9,11 +9,11 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::direct;
-use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+use crate::vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
 
 /// The real file system. It has no state; copies are the same.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,10 +61,20 @@ impl WriteFile for RealWriteFile {
     }
 }
 
+/// Locked files of this process, by their canonical paths, each as often as it is locked.
+static HELD: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn held() -> MutexGuard<'static, Vec<PathBuf>> {
+    // Consistent between any two statements that can panic.
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The open file is the lock; `None` where there was no file to lock.
 #[derive(Debug)]
 struct RealLock {
     file: Option<File>,
+    /// Its path in [`HELD`].
+    path: PathBuf,
     /// The process that took it: a copy of it in a forked one must not end it.
     process: u32,
 }
@@ -78,6 +88,10 @@ impl Drop for RealLock {
         if let Some(file) = &self.file
             && std::process::id() == self.process
         {
+            let mut held = held();
+            if let Some(at) = held.iter().position(|path| *path == self.path) {
+                held.swap_remove(at);
+            }
             let _ = file.unlock();
         }
     }
@@ -165,6 +179,8 @@ impl Vfs for RealFs {
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>> {
+        // So that nobody sees a lock of this process that is not listed yet.
+        let mut held = held();
         let (file, locked) = match kind {
             LockKind::Exclusive => {
                 let file =
@@ -179,14 +195,21 @@ impl Vfs for RealFs {
                 }
                 // A reader must not create the file; without one, no writer can be in the way.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Ok(Box::new(RealLock { file: None, process: 0 }));
+                    return Ok(Box::new(RealLock { file: None, path: PathBuf::new(), process: 0 }));
                 }
                 Err(error) => return Err(error),
             },
         };
         match locked {
-            Ok(()) => Ok(Box::new(RealLock { file: Some(file), process: std::process::id() })),
-            Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
+            Ok(()) => {
+                let path = fs::canonicalize(path)?;
+                held.push(path.clone());
+                Ok(Box::new(RealLock { file: Some(file), path, process: std::process::id() }))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let path = fs::canonicalize(path)?;
+                Err(LockHeld { by_this_process: held.contains(&path) }.into())
+            }
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
@@ -214,7 +237,7 @@ mod tests {
         file.try_lock().expect("free");
         // As a child has one between its birth and the start of its program.
         let copy = file.try_clone().expect("copied");
-        let held = RealLock { file: Some(file), process: std::process::id() };
+        let held = RealLock { file: Some(file), path: path.clone(), process: std::process::id() };
         let again = RealFs.lock(&path, LockKind::Exclusive).map(drop);
         assert_eq!(again.expect_err("held").kind(), io::ErrorKind::WouldBlock);
         drop(held);

@@ -55,6 +55,37 @@ pub trait RandomFile: Send + Sync + Debug {
     }
 }
 
+/// Why a lock was not taken: another holder has it. Inside of the `WouldBlock` that [`Vfs::lock`] returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockHeld {
+    /// Whether the holder is this process.
+    pub by_this_process: bool,
+}
+
+impl LockHeld {
+    /// What `error` says of the holder, if it is such an error.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref::<Self>().copied()
+    }
+}
+
+impl From<LockHeld> for io::Error {
+    fn from(held: LockHeld) -> Self {
+        Self::new(io::ErrorKind::WouldBlock, held)
+    }
+}
+
+impl std::fmt::Display for LockHeld {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.by_this_process {
+            true => "locked by this process",
+            false => "locked by another process",
+        })
+    }
+}
+
+impl std::error::Error for LockHeld {}
+
 /// A file open for appending.
 pub trait WriteFile: Send + Sync + Debug {
     /// Appends up to `bytes.len()` bytes and says how many. May be short or `Interrupted`.
@@ -97,7 +128,7 @@ pub trait Vfs: Send + Sync + Debug {
     /// Makes the names in a directory durable: creations, renames, removals.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Locks a file, creating it if need be (a `Shared` lock never creates: where there is no file it succeeds
-    /// and holds nothing). `WouldBlock` at once when another holder is in the way, in this process or another.
+    /// and holds nothing). `WouldBlock` at once, with a [`LockHeld`] inside, when another holder is in the way.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>>;
     /// Bytes free for this directory's files.
     fn disk_free_bytes(&self, path: &Path) -> io::Result<u64>;

@@ -191,6 +191,11 @@ impl Design {
         .collect()
     }
 
+    /// Whether a text pair of this name is one of [`Self::to_pairs`].
+    pub fn is_key(name: &str) -> bool {
+        KEYS.contains(&name)
+    }
+
     /// The design that text pairs hold. Pairs of other names, which later versions may add, are passed over.
     ///
     /// # Errors

@@ -15,9 +15,11 @@ use super::explain::{Action, Explanation, Outcome, Silent, Trace};
 use super::get::{Lookup, LookupSettings};
 use super::multi_get::{Samples, multi_get};
 use super::opened::OpenedTables;
+use super::registry::Owner;
 use super::scan::ScanSource;
 use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, Result};
+use crate::handle::Handle;
 use crate::key_range::{KeyRange, half_open, prefix_range};
 use crate::metrics::LookupCounts;
 use crate::slice::Slice;
@@ -89,7 +91,9 @@ impl HashedKey {
 /// that other threads touch.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadAt<'a> {
-    pub core: &'a Arc<Core>,
+    pub core: &'a Core,
+    /// What scans hold, so that the database stays open while they live.
+    pub handle: &'a Arc<Handle>,
     pub keyspace: &'a Arc<KeyspaceCore>,
     /// `None`: the newest state at each call.
     pub snapshot: Option<&'a Arc<SnapshotGuard>>,
@@ -282,11 +286,11 @@ impl ReadAt<'_> {
         };
         ScanSource {
             views: Arc::clone(self.keyspace) as Arc<dyn ViewSource>,
-            registry: Arc::clone(&self.core.iterators),
+            owner: Arc::clone(self.handle) as Arc<dyn Owner>,
             seq,
             walk: self.options.walk(self.core.settings.memory_budget_bytes),
             samples: self.core.settings.statistics,
-            notes: if self.core.recorder.is_on() { self.core.scan_notes(self.keyspace) } else { None },
+            notes: if self.core.recorder.is_on() { self.handle.core.scan_notes(self.keyspace) } else { None },
         }
     }
 

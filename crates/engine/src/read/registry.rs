@@ -35,6 +35,20 @@ const OF_RUN_BYTES: u64 = (4 << 10) + 1536;
 /// seldom made, and in time.
 const AHEAD_PARTS: (u64, u64) = (2, 16);
 
+/// Keeps the database open and locked: every scan holds one.
+pub(crate) trait Owner: Send + Sync {
+    /// The registry of all scans of the database.
+    fn iterators(&self) -> &IterRegistry;
+}
+
+/// Scans without a database, in tests.
+#[cfg(test)]
+impl Owner for IterRegistry {
+    fn iterators(&self) -> &IterRegistry {
+        self
+    }
+}
+
 /// Takes memory from the cache, as far as iterators and the others need it.
 type MakeRoom = Box<dyn Fn() + Send + Sync>;
 

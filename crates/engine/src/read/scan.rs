@@ -26,7 +26,7 @@ use shamba_key::SeqNo;
 use shamba_table::{Charge, Walk};
 
 use super::batch::Batch;
-use super::registry::{IterRegistry, Live, Slot, Spare, Walked};
+use super::registry::{Live, Owner, Slot, Spare, Walked};
 use super::visible::VisibleIter;
 use crate::error::Result;
 use crate::metrics::Countdown;
@@ -53,8 +53,8 @@ const ENTRIES_UNTOLD: u64 = 4096;
 pub(crate) struct ScanSource {
     /// Where views come from.
     pub views: Arc<dyn ViewSource>,
-    /// Where the scan's slot is listed.
-    pub registry: Arc<IterRegistry>,
+    /// Keeps the database open, and knows the registry that lists the scan's slot.
+    pub owner: Arc<dyn Owner>,
     /// The sequence number to read at; keeps merges from dropping what it sees.
     pub seq: Arc<SnapshotGuard>,
     /// How tables are walked.
@@ -119,7 +119,7 @@ enum Move<'k> {
 impl Scan {
     /// A scan of `range` that stands nowhere and holds nothing yet.
     pub fn new(source: ScanSource, range: KeyRange) -> Self {
-        let Spare { slot, found, charge, countdown } = source.registry.take();
+        let Spare { slot, found, charge, countdown } = source.owner.iterators().take();
         let note = source.notes.as_ref().map(ScanNote::new);
         Self {
             source,
@@ -221,11 +221,11 @@ impl Scan {
         if found_bytes != self.charge.bytes() {
             self.charge.resize(found_bytes);
         }
-        self.source.registry.relieve(&self.slot);
+        self.source.owner.iterators().relieve(&self.slot);
         self.walked.ranges += u64::from(!matches!(step, Move::On));
         self.walked.entries += if matches!(moved, Ok(true)) { self.found.len() as u64 } else { 0 };
         if self.walked.ranges >= RANGES_UNTOLD || self.walked.entries >= ENTRIES_UNTOLD {
-            self.source.registry.note_walked(std::mem::take(&mut self.walked));
+            self.source.owner.iterators().note_walked(std::mem::take(&mut self.walked));
         }
         self.place = match (&moved, direction) {
             (Err(_), _) => Place::Nowhere,
@@ -274,7 +274,7 @@ impl Scan {
         } else {
             1
         };
-        let crowded = self.source.registry.is_crowded();
+        let crowded = self.source.owner.iterators().is_crowded();
         let mut live = self.slot.enter();
         let (moved, failed) = match live.as_mut() {
             // The iterator stands at the last key found.
@@ -343,7 +343,7 @@ impl Drop for Scan {
         if let Some(note) = &mut self.note {
             note.read(walked_over);
         }
-        let registry = &self.source.registry;
+        let registry = self.source.owner.iterators();
         let charge = std::mem::replace(&mut self.charge, registry.charge());
         let found = std::mem::take(&mut self.found);
         let countdown = self.countdown;
@@ -374,7 +374,7 @@ fn begin<'l>(
         }
         _ => {
             let iter = VisibleIter::new(view, seq, range.clone(), source.walk);
-            Ok(&mut live.insert(source.registry.live(iter)).iter)
+            Ok(&mut live.insert(source.owner.iterators().live(iter)).iter)
         }
     }
 }

@@ -327,7 +327,7 @@ impl Store {
         let views = Arc::clone(self) as Arc<dyn ViewSource>;
         ScanSource {
             views,
-            registry: Arc::clone(&self.registry),
+            owner: Arc::clone(&self.registry) as Arc<dyn super::registry::Owner>,
             seq,
             walk: WALK,
             samples: true,

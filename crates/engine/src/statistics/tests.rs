@@ -259,7 +259,7 @@ fn figures_outlive_the_process_and_their_loss_is_harmless() {
 fn switched_off_nothing_is_sampled_read_or_written() {
     let env = new_env();
     let builder = Db::builder(DIR).env(env.clone()).digest_seed(5).write_buffer(64 << 10);
-    let db = builder.statistics(false).open().expect("open");
+    let db = builder.statistics(false).record().open().expect("open");
     fill(&db);
     look_up(&db, 10_000, 1);
     look_up(&db, 10_000, 32);

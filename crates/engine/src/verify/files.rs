@@ -15,7 +15,7 @@ use super::{CheckReport, replay_strictly};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::LogNo;
 use crate::inspect::{Ending, wal_file};
-use crate::recovery::{LOCK, file_number};
+use crate::recovery::{LOCK, file_number, locked};
 use crate::settings::Settings;
 use crate::version::current::CURRENT;
 use crate::version::manifest::{ManifestReader, ManifestState};
@@ -31,8 +31,7 @@ pub fn check_files(env: &Env, dir: &Path) -> Result<CheckReport> {
     let _no_writer = match env.vfs.lock(&dir.join(LOCK), LockKind::Shared) {
         Ok(lock) => Some(lock),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-            let detail = format!("{} is in use by another handle or process", dir.display());
-            return Err(Error::new(ErrorKind::Locked, detail));
+            return Err(locked(dir, &error, 0));
         }
         Err(_) => None,
     };

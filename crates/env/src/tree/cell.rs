@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::aligned::DIRECT_ALIGNMENT_BYTES;
 use crate::sync::{Mutex, MutexGuard, PoisonError, RwLock};
-use crate::vfs::{FileLock, LockKind, RandomFile};
+use crate::vfs::{FileLock, LockHeld, LockKind, RandomFile};
 
 /// Names a file for as long as its tree lives; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,7 +157,7 @@ impl CellLock {
             let mut holders = cell.holders();
             let taken = holders.exclusive || (kind == LockKind::Exclusive && holders.shared > 0);
             if taken {
-                return Err(io::Error::from(ErrorKind::WouldBlock));
+                return Err(LockHeld { by_this_process: true }.into());
             }
             match kind {
                 LockKind::Exclusive => holders.exclusive = true,

@@ -433,7 +433,7 @@ impl Core {
             return;
         }
         WorkCounters::add(&self.work.background_errors, 1);
-        self.events.emit(&Event::BackgroundError(format!("{what}: {error}")));
+        self.events.emit(&Event::BackgroundError(format!("{what}: {}", error.chain())));
     }
 
     /// Syncs the log when an interval write has waited long enough.

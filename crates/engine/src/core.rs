@@ -447,7 +447,8 @@ impl Core {
             *failure = Some(cause.clone());
             self.has_failed.store(true, Ordering::Release);
             drop(failure);
-            self.events.emit(&Event::BackgroundError(format!("writes are off until reopen: {cause}")));
+            self.events
+                .emit(&Event::BackgroundError(format!("writes are off until reopen: {}", cause.chain())));
         }
         self.background.wake.notify_all();
         self.background.progress.notify_all();

@@ -223,7 +223,7 @@ impl Db {
     /// Opens an existing database without writing a byte, also from a read-only mount.
     ///
     /// # Errors
-    /// As [`Builder::open`]; `Io` if there is none.
+    /// As [`Builder::open`]; `NotFound` if there is none.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder(path).read_only(true).open()
     }
@@ -438,7 +438,9 @@ fn look_before_making(builder: &Builder) -> Result<()> {
     if !is_missing(dir) {
         match crate::recovery::open(Builder::new(dir).env(env.clone()).read_only(true)) {
             // That there is none is what was expected; what else cannot be read, making one tells.
-            Err(error) if error.kind() == ErrorKind::Io && builder.create_if_missing => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io)
+                    && builder.create_if_missing => {}
             looked => drop(looked?), // Another process has made one since.
         }
     }

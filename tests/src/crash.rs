@@ -277,7 +277,7 @@ impl Explorer {
         let written = match vector.no_wal {
             true => spaces.db.put(key, value).and_then(|()| spaces.db.flush()),
             false => {
-                let sync = WriteOptions { durability: Some(Durability::Sync), ..WriteOptions::default() };
+                let sync = WriteOptions::new().durability(Durability::Sync);
                 spaces.db.put_with(key, value, &sync)
             }
         };

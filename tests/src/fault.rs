@@ -278,7 +278,7 @@ impl<'a> Life<'a> {
 
     fn write(&mut self, changes: &'a [Change], sync: bool) {
         let Some(spaces) = &self.spaces else { return };
-        let options = WriteOptions { durability: sync.then_some(Durability::Sync), deadline_ms: Some(20) };
+        let options = if sync { synced() } else { WriteOptions::new() }.deadline_ms(20);
         let status = match commit(spaces, changes, options) {
             Ok(()) => Status::Acked,
             Err(error) => {
@@ -526,7 +526,7 @@ impl<'a> Life<'a> {
 }
 
 fn synced() -> WriteOptions {
-    WriteOptions { durability: Some(Durability::Sync), ..WriteOptions::default() }
+    WriteOptions::new().durability(Durability::Sync)
 }
 
 fn commit(spaces: &Spaces, changes: &[Change], options: WriteOptions) -> shamba::Result<()> {

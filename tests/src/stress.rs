@@ -220,7 +220,8 @@ fn write_through_storm(db: &Db, writer: u64, seed: u64) -> Vec<Ended> {
     let mut rng = fastrand::Rng::with_seed(seed ^ writer);
     let write = |number: u64| {
         let sync = rng.u8(..10) == 0;
-        let options = WriteOptions { durability: sync.then_some(Durability::Sync), deadline_ms: Some(50) };
+        let durability = if sync { Durability::Sync.into() } else { WriteOptions::new() };
+        let options = durability.deadline_ms(50);
         match db.put_with(format!("{writer}/{number:04}"), [1; 90], &options) {
             Ok(()) => Ended::Acked { sync },
             Err(error) => match error.kind() {

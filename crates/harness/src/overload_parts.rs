@@ -174,7 +174,7 @@ fn write_value(seed: u64, item: u64, version: u32, value: &mut Vec<u8>) {
 pub(crate) fn write(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> Part {
     let mut part = Part::default();
     let mut rng = Rng::with_seed(items.seed ^ number << 8);
-    let options = WriteOptions { deadline_ms: Some(DEADLINE_MS), ..WriteOptions::default() };
+    let options = WriteOptions::new().deadline_ms(DEADLINE_MS);
     let mut value = Vec::new();
     while !part.is_over(stop) {
         let item = rng.u64(..items.count() / WRITERS) * WRITERS + number;

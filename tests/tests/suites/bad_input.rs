@@ -127,7 +127,7 @@ fn options_by_name_do_what_their_methods_do() {
 fn no_log_and_a_promise_do_not_mix() {
     let (_, env) = world();
     let db = builder(&env).no_wal(true).open().expect("open");
-    let sync = WriteOptions { durability: Some(Durability::Sync), ..WriteOptions::default() };
+    let sync = WriteOptions::new().durability(Durability::Sync);
     refused(db.put_with("k", "v", &sync), ErrorKind::Invalid, &[]);
     let mut batch = db.batch();
     batch.put("k", "v");

@@ -102,7 +102,7 @@ fn with_several_logs() -> (MemFs, u64) {
     faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Create]).at_path(".sst").sticky());
     let mut acked = 0;
     for number in 1..=60 {
-        let options = WriteOptions { deadline_ms: Some(0), ..Durability::Sync.into() };
+        let options = WriteOptions::from(Durability::Sync).deadline_ms(0);
         match write(&db, number, options) {
             Ok(()) => acked = number,
             Err(_) => break,

@@ -54,7 +54,7 @@ fn a_slow_disk_stalls_writes_and_nothing_else() {
                     reads.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            let hasty = WriteOptions { deadline_ms: Some(5), ..WriteOptions::default() };
+            let hasty = WriteOptions::new().deadline_ms(5);
             let (mut stalled, mut number) = (0, 0);
             while stalled < 20 && number < 4_000 {
                 match db.put_with(key(number), value(number), &hasty) {

@@ -379,11 +379,11 @@ fn look_without_writing(vector: &Vector, image: &SimFs, state: &State) -> Result
     let opened = vector.builder(Path::new(HOME), &env).read_only(true).open();
     let checked = match opened {
         // No database was made yet.
-        Err(error) if error.kind() == ErrorKind::Io && state.is_empty() => Ok(()),
-        Err(error) => Err(format!("open failed: {}: {error}", error.kind())),
+        Err(error) if error.kind() == ErrorKind::NotFound && state.is_empty() => Ok(()),
+        Err(error) => Err(format!("open failed: {error:?}")),
         Ok(db) => Spaces::existing(db)
             .and_then(|spaces| spaces.dump())
-            .map_err(|error| format!("a read failed: {error}"))
+            .map_err(|error| format!("a read failed: {error:?}"))
             .and_then(|got| compare::same_state(&got, state)),
     };
     checked.map_err(|error| format!("read-only: {error}"))?;

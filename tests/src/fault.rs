@@ -389,7 +389,7 @@ impl<'a> Life<'a> {
         if self.syncs_still_fail() {
             return Ok(());
         }
-        self.open().map_err(|error| format!("reopen after the fault is gone: {}: {error}", error.kind()))?;
+        self.open().map_err(|error| format!("reopen after the fault is gone: {error:?}"))?;
         self.settle().map_err(|error| format!("after a kill: {error}"))?;
         if let Some(at) = self.unsettled.first() {
             return Err(format!("after a kill: nothing fails any more, and write {at} cannot be read"));
@@ -484,7 +484,7 @@ impl<'a> Life<'a> {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::ReadOnly && !must => Ok(()),
-            Err(error) => Err(format!("writes do not resume: {}: {error}", error.kind())),
+            Err(error) => Err(format!("writes do not resume: {error:?}")),
         }
     }
 

@@ -183,7 +183,7 @@ pub fn close_under_load(vector: &Vector, after_puts: u64) {
                     match db.put(format!("{writer}/{number:06}"), [0; 80]) {
                         Ok(()) => {}
                         Err(error) => {
-                            assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                            assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
                             return number;
                         }
                     }

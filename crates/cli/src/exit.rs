@@ -82,6 +82,7 @@ pub fn code_of(error: &shamba::Error) -> u8 {
         ErrorKind::ReadOnly => 7,
         ErrorKind::Stalled => 8,
         ErrorKind::Invalid => 64,
+        ErrorKind::Io | ErrorKind::NotFound => 3,
         // `Closed` cannot reach the command; kinds of later versions count as failures of the system.
         _ => 3,
     }
@@ -98,7 +99,7 @@ fn code_of_io(kind: io::ErrorKind) -> u8 {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Engine(error) => error.fmt(f),
+            Self::Engine(error) => error.chain().fmt(f),
             Self::Usage(text) | Self::Data(text) | Self::Missing(text) => f.write_str(text),
             Self::Io(what, error) => write!(f, "{what}: {error}"),
             Self::Reported(_) | Self::PipeClosed => Ok(()),

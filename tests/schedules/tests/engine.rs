@@ -124,7 +124,7 @@ fn write(db: &Db, writer: usize, writes: usize) -> usize {
         match db.put_with(key(writer, number), [writer as u8; 150], &options) {
             Ok(()) => {}
             Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
                 return number;
             }
         }

@@ -290,7 +290,7 @@ fn a_full_disk_stops_writes_and_space_lets_them_go_on() {
             }
             assert!(acked < 10_000, "writes never fail on a full disk");
         };
-        assert!(matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Stalled), "{path}: {error}");
+        assert!(matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Stalled), "{path}: {error:?}");
         assert_eq!(db.get("before").expect("reads go on").as_deref(), Some(b"1".as_slice()));
         faulty.clear_rules();
         // The next try of the flush comes after a back-off, for which this write waits.

@@ -65,7 +65,7 @@ fn a_slow_disk_stalls_writes_and_nothing_else() {
                         // Without a deadline it waits, and then goes on.
                         db.put(key(number), value(number)).expect("a write that waits");
                     }
-                    Err(error) => panic!("{policy}: {}: {error}", error.kind()),
+                    Err(error) => panic!("{policy}: {error:?}"),
                 }
                 stored.push(number);
                 number += 1;

@@ -293,7 +293,7 @@ mod tests {
         bytes[8] = 99;
         put(&bytes);
         let error = read(&env, dir).expect_err("a newer version");
-        assert_eq!(error.kind(), crate::ErrorKind::Unsupported, "{error}");
+        assert_eq!(error.kind(), crate::ErrorKind::Unsupported, "{error:?}");
     }
 
     #[test]

@@ -159,7 +159,9 @@ macro_rules! write_methods {
         ///
         /// # Errors
         /// `Invalid` for a key over 65,535 bytes or a value over 256 MiB; `NoSpace`, `Io`: the log could not
-        /// be written, the write is not visible; `ReadOnly` after such a failure; `Closed` after `close`.
+        /// be written, the write is not visible; `ReadOnly` after such a failure; `Closed` after `close`. A write
+        /// that waits for flushes or compactions which fail three times in a row gets their error, and is not
+        /// done; later writes succeed once that work does.
         pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
             self.put_with(key, value, WriteOptions::new())
         }

@@ -295,7 +295,8 @@ impl Batch {
     ///
     /// # Errors
     /// The first wrong operation (`Invalid`; nothing is done, and every further commit says the same until
-    /// [`Batch::clear`]), or as [`Db::put`].
+    /// [`Batch::clear`]), or as [`Db::put`]. Nothing of a failed commit is visible; after a failed sync writes
+    /// are off, and whether the batch is there after a reopen is unknown.
     pub fn commit(&mut self) -> Result<()> {
         self.commit_with(WriteOptions::default())
     }

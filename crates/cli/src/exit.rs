@@ -150,4 +150,19 @@ mod tests {
         assert_eq!(Failure::missing(Path::new("/x")).code(), 3);
         assert_eq!(Failure::missing(Path::new("/x")).to_string(), "no database at /x");
     }
+
+    #[test]
+    fn errors_of_the_engine_are_told_with_their_causes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let refused = |path: &Path| Failure::from(shamba::Db::open_read_only(path).expect_err("no database"));
+        let missing = refused(dir.path());
+        assert_eq!(missing.code(), 3);
+        assert!(missing.to_string().contains("no database at"), "{missing}");
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").expect("written");
+        let not_a_directory = refused(&file);
+        let cause = std::fs::read_dir(&file).expect_err("a file").to_string();
+        assert_eq!(not_a_directory.code(), 3);
+        assert!(not_a_directory.to_string().ends_with(&format!(": {cause}")), "{not_a_directory}");
+    }
 }

@@ -18,7 +18,7 @@ pub struct Shamba {
 }
 
 fn failed(call: &'static str) -> impl Fn(shamba::Error) -> String {
-    move |error| Setup::failure(Engine::Shamba, call, error)
+    move |error| Setup::failure(Engine::Shamba, call, error.chain())
 }
 
 impl Read for Shamba {

@@ -278,7 +278,7 @@ impl Explorer {
             true => spaces.db.put(key, value).and_then(|()| spaces.db.flush()),
             false => {
                 let sync = WriteOptions::new().durability(Durability::Sync);
-                spaces.db.put_with(key, value, &sync)
+                spaces.db.put_with(key, value, sync)
             }
         };
         written.map_err(failed("a write after recovery"))?;

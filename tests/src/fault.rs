@@ -396,7 +396,7 @@ impl<'a> Life<'a> {
         }
         self.holds_exactly_acked().map_err(|error| format!("after a kill: {error}"))?;
         let spaces = self.spaces.as_ref().ok_or("not open")?;
-        spaces.db.put_with("m/last", "1", &synced()).map_err(failed("a write after the reopen"))?;
+        spaces.db.put_with("m/last", "1", synced()).map_err(failed("a write after the reopen"))?;
         let cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
         self.spaces = None;
         let env = Env::deterministic(Arc::new(cut), 99);

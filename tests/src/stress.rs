@@ -222,7 +222,7 @@ fn write_through_storm(db: &Db, writer: u64, seed: u64) -> Vec<Ended> {
         let sync = rng.u8(..10) == 0;
         let durability = if sync { Durability::Sync.into() } else { WriteOptions::new() };
         let options = durability.deadline_ms(50);
-        match db.put_with(format!("{writer}/{number:04}"), [1; 90], &options) {
+        match db.put_with(format!("{writer}/{number:04}"), [1; 90], options) {
             Ok(()) => Ended::Acked { sync },
             Err(error) => match error.kind() {
                 ErrorKind::ReadOnly | ErrorKind::Stalled => Ended::Rejected,

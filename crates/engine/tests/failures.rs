@@ -188,12 +188,12 @@ fn an_interval_of_one_write_is_kept() -> Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let db = builder(&env).open()?;
     let interval: WriteOptions = Durability::Interval { ms: 10, bytes: 1 << 20 }.into();
-    db.put_with("a", "1", &interval)?;
+    db.put_with("a", "1", interval)?;
     env.clock.sleep_us(9_999);
     db.put_with("b", "2", Durability::Interval { ms: 50, bytes: 1 << 20 })?;
     assert!(db.stats().unsynced_bytes > 0, "9 ms are not 10");
     env.clock.sleep_us(1);
-    db.put_with("c", "3", &interval)?;
+    db.put_with("c", "3", interval)?;
     assert_eq!(db.stats().unsynced_bytes, 0);
     Ok(())
 }

@@ -207,7 +207,8 @@ fn every_write_takes_a_durability_or_options() -> Result<()> {
     assert_eq!(db.stats().unsynced_bytes, 0);
     db.delete_with("a", Durability::NoSync)?;
     assert!(db.stats().unsynced_bytes > 0);
-    db.delete_range_with("b".."c", &options)?;
+    let by_reference: &WriteOptions = &options;
+    db.delete_range_with("b".."c", by_reference)?;
     assert_eq!((db.stats().unsynced_bytes, db.iter().count()), (0, 0));
     Ok(())
 }

@@ -181,7 +181,7 @@ pub(crate) fn write(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> P
         let version = items.begun[item as usize].fetch_add(1, Ordering::SeqCst) + 1;
         write_value(items.seed, item, version, &mut value);
         let since = Instant::now();
-        match db.put_with(key_of(item), &value, &options) {
+        match db.put_with(key_of(item), &value, options) {
             Ok(()) => {
                 items.acknowledged[item as usize].store(version, Ordering::SeqCst);
                 part.took(since);

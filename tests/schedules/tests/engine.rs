@@ -121,7 +121,7 @@ fn write(db: &Db, writer: usize, writes: usize) -> usize {
     for number in 0..writes {
         let durability = [Durability::NoSync, Durability::Sync][(writer + number) % 2];
         let options = WriteOptions::new().durability(durability);
-        match db.put_with(key(writer, number), [writer as u8; 150], &options) {
+        match db.put_with(key(writer, number), [writer as u8; 150], options) {
             Ok(()) => {}
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");

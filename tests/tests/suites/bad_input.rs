@@ -128,7 +128,7 @@ fn no_log_and_a_promise_do_not_mix() {
     let (_, env) = world();
     let db = builder(&env).no_wal(true).open().expect("open");
     let sync = WriteOptions::new().durability(Durability::Sync);
-    refused(db.put_with("k", "v", &sync), ErrorKind::Invalid, &[]);
+    refused(db.put_with("k", "v", sync), ErrorKind::Invalid, &[]);
     let mut batch = db.batch();
     batch.put("k", "v");
     refused(batch.commit_with(Durability::Sync), ErrorKind::Invalid, &[]);

@@ -155,7 +155,7 @@ fn group_commit_keeps_each_callers_promise() {
             scope.spawn(move || {
                 for number in 0..50 {
                     let sync = WriteOptions::new().durability(Durability::Sync);
-                    db.put_with(format!("{writer}/{number:03}"), "value", &sync).expect("put");
+                    db.put_with(format!("{writer}/{number:03}"), "value", sync).expect("put");
                 }
             });
         }
@@ -252,7 +252,7 @@ fn a_stalled_write_gives_up_at_its_deadline() {
     let options = WriteOptions::new().deadline_ms(30);
     let mut acked = 0u32;
     let error = loop {
-        match db.put_with(format!("{acked:06}"), [0; 200], &options) {
+        match db.put_with(format!("{acked:06}"), [0; 200], options) {
             Ok(()) => acked += 1,
             Err(error) => break error,
         }
@@ -284,7 +284,7 @@ fn a_full_disk_stops_writes_and_space_lets_them_go_on() {
         let options = WriteOptions::new().deadline_ms(30);
         let mut acked = 0u32;
         let error = loop {
-            match db.put_with(format!("{acked:06}"), [0; 200], &options) {
+            match db.put_with(format!("{acked:06}"), [0; 200], options) {
                 Ok(()) => acked += 1,
                 Err(error) => break error,
             }
@@ -295,7 +295,7 @@ fn a_full_disk_stops_writes_and_space_lets_them_go_on() {
         faulty.clear_rules();
         // The next try of the flush comes after a back-off, for which this write waits.
         let patient = WriteOptions::new().deadline_ms(60_000);
-        db.put_with("after", "2", &patient)
+        db.put_with("after", "2", patient)
             .unwrap_or_else(|error| panic!("{path}: writes do not resume: {error}"));
         db.flush().expect("flush");
         drop(db);

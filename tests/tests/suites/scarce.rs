@@ -57,7 +57,7 @@ fn a_slow_disk_stalls_writes_and_nothing_else() {
             let hasty = WriteOptions::new().deadline_ms(5);
             let (mut stalled, mut number) = (0, 0);
             while stalled < 20 && number < 4_000 {
-                match db.put_with(key(number), value(number), &hasty) {
+                match db.put_with(key(number), value(number), hasty) {
                     Ok(()) => {}
                     Err(error) if error.kind() == ErrorKind::Stalled => {
                         stalled += 1;

@@ -91,7 +91,7 @@ impl Peer for Shamba {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         if sync {
             let options = WriteOptions::from(Durability::Sync);
-            return self.db.put_with(key, value, &options).map_err(failed("put"));
+            return self.db.put_with(key, value, options).map_err(failed("put"));
         }
         self.db.put(key, value).map_err(failed("put"))
     }

@@ -55,7 +55,7 @@ surface!(Db, Keyspace, Snapshot);
 
 /// A failed call, in words.
 pub fn failed(what: &str) -> impl Fn(shamba::Error) -> String + '_ {
-    move |error| format!("{what} failed: {}: {error}", error.kind())
+    move |error| format!("{what} failed: {error:?}")
 }
 
 fn value_shown(value: Option<&[u8]>) -> String {

@@ -277,8 +277,8 @@ impl Explorer {
         let written = match vector.no_wal {
             true => spaces.db.put(key, value).and_then(|()| spaces.db.flush()),
             false => {
-                let sync = WriteOptions { durability: Some(Durability::Sync), ..WriteOptions::default() };
-                spaces.db.put_with(key, value, &sync)
+                let sync = WriteOptions::new().durability(Durability::Sync);
+                spaces.db.put_with(key, value, sync)
             }
         };
         written.map_err(failed("a write after recovery"))?;
@@ -379,11 +379,11 @@ fn look_without_writing(vector: &Vector, image: &SimFs, state: &State) -> Result
     let opened = vector.builder(Path::new(HOME), &env).read_only(true).open();
     let checked = match opened {
         // No database was made yet.
-        Err(error) if error.kind() == ErrorKind::Io && state.is_empty() => Ok(()),
-        Err(error) => Err(format!("open failed: {}: {error}", error.kind())),
+        Err(error) if error.kind() == ErrorKind::NotFound && state.is_empty() => Ok(()),
+        Err(error) => Err(format!("open failed: {error:?}")),
         Ok(db) => Spaces::existing(db)
             .and_then(|spaces| spaces.dump())
-            .map_err(|error| format!("a read failed: {error}"))
+            .map_err(|error| format!("a read failed: {error:?}"))
             .and_then(|got| compare::same_state(&got, state)),
     };
     checked.map_err(|error| format!("read-only: {error}"))?;

@@ -278,7 +278,7 @@ impl<'a> Life<'a> {
 
     fn write(&mut self, changes: &'a [Change], sync: bool) {
         let Some(spaces) = &self.spaces else { return };
-        let options = WriteOptions { durability: sync.then_some(Durability::Sync), deadline_ms: Some(20) };
+        let options = if sync { synced() } else { WriteOptions::new() }.deadline_ms(20);
         let status = match commit(spaces, changes, options) {
             Ok(()) => Status::Acked,
             Err(error) => {
@@ -389,14 +389,14 @@ impl<'a> Life<'a> {
         if self.syncs_still_fail() {
             return Ok(());
         }
-        self.open().map_err(|error| format!("reopen after the fault is gone: {}: {error}", error.kind()))?;
+        self.open().map_err(|error| format!("reopen after the fault is gone: {error:?}"))?;
         self.settle().map_err(|error| format!("after a kill: {error}"))?;
         if let Some(at) = self.unsettled.first() {
             return Err(format!("after a kill: nothing fails any more, and write {at} cannot be read"));
         }
         self.holds_exactly_acked().map_err(|error| format!("after a kill: {error}"))?;
         let spaces = self.spaces.as_ref().ok_or("not open")?;
-        spaces.db.put_with("m/last", "1", &synced()).map_err(failed("a write after the reopen"))?;
+        spaces.db.put_with("m/last", "1", synced()).map_err(failed("a write after the reopen"))?;
         let cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
         self.spaces = None;
         let env = Env::deterministic(Arc::new(cut), 99);
@@ -484,7 +484,7 @@ impl<'a> Life<'a> {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::ReadOnly && !must => Ok(()),
-            Err(error) => Err(format!("writes do not resume: {}: {error}", error.kind())),
+            Err(error) => Err(format!("writes do not resume: {error:?}")),
         }
     }
 
@@ -526,7 +526,7 @@ impl<'a> Life<'a> {
 }
 
 fn synced() -> WriteOptions {
-    WriteOptions { durability: Some(Durability::Sync), ..WriteOptions::default() }
+    WriteOptions::new().durability(Durability::Sync)
 }
 
 fn commit(spaces: &Spaces, changes: &[Change], options: WriteOptions) -> shamba::Result<()> {

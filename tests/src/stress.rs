@@ -183,7 +183,7 @@ pub fn close_under_load(vector: &Vector, after_puts: u64) {
                     match db.put(format!("{writer}/{number:06}"), [0; 80]) {
                         Ok(()) => {}
                         Err(error) => {
-                            assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                            assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
                             return number;
                         }
                     }
@@ -220,8 +220,9 @@ fn write_through_storm(db: &Db, writer: u64, seed: u64) -> Vec<Ended> {
     let mut rng = fastrand::Rng::with_seed(seed ^ writer);
     let write = |number: u64| {
         let sync = rng.u8(..10) == 0;
-        let options = WriteOptions { durability: sync.then_some(Durability::Sync), deadline_ms: Some(50) };
-        match db.put_with(format!("{writer}/{number:04}"), [1; 90], &options) {
+        let durability = if sync { Durability::Sync.into() } else { WriteOptions::new() };
+        let options = durability.deadline_ms(50);
+        match db.put_with(format!("{writer}/{number:04}"), [1; 90], options) {
             Ok(()) => Ended::Acked { sync },
             Err(error) => match error.kind() {
                 ErrorKind::ReadOnly | ErrorKind::Stalled => Ended::Rejected,

@@ -82,6 +82,7 @@ pub fn code_of(error: &shamba::Error) -> u8 {
         ErrorKind::ReadOnly => 7,
         ErrorKind::Stalled => 8,
         ErrorKind::Invalid => 64,
+        ErrorKind::Io | ErrorKind::NotFound => 3,
         // `Closed` cannot reach the command; kinds of later versions count as failures of the system.
         _ => 3,
     }
@@ -98,7 +99,7 @@ fn code_of_io(kind: io::ErrorKind) -> u8 {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Engine(error) => error.fmt(f),
+            Self::Engine(error) => error.chain().fmt(f),
             Self::Usage(text) | Self::Data(text) | Self::Missing(text) => f.write_str(text),
             Self::Io(what, error) => write!(f, "{what}: {error}"),
             Self::Reported(_) | Self::PipeClosed => Ok(()),
@@ -148,5 +149,20 @@ mod tests {
         assert_eq!(Failure::Data(String::new()).code(), 65);
         assert_eq!(Failure::missing(Path::new("/x")).code(), 3);
         assert_eq!(Failure::missing(Path::new("/x")).to_string(), "no database at /x");
+    }
+
+    #[test]
+    fn errors_of_the_engine_are_told_with_their_causes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let refused = |path: &Path| Failure::from(shamba::Db::open_read_only(path).expect_err("no database"));
+        let missing = refused(dir.path());
+        assert_eq!(missing.code(), 3);
+        assert!(missing.to_string().contains("no database at"), "{missing}");
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").expect("written");
+        let not_a_directory = refused(&file);
+        let cause = std::fs::read_dir(&file).expect_err("a file").to_string();
+        assert_eq!(not_a_directory.code(), 3);
+        assert!(not_a_directory.to_string().ends_with(&format!(": {cause}")), "{not_a_directory}");
     }
 }

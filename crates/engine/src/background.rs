@@ -28,8 +28,8 @@ use crate::sync::MutexGuard;
 const BACK_OFF_MS: u64 = 20;
 /// Longest wait between tries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
-/// Who waits for work gives up when it fails and has failed more often than this, one time after the other.
-const FAILURES_WAITED: u32 = 3;
+/// Consecutive failures of flushes or compactions after which whoever waits for them gets the error.
+pub(crate) const FAILURES_WAITED: u32 = 3;
 /// A worker without anything to do looks again after this long, should a wake-up be lost.
 const IDLE_MS: u64 = 500;
 /// A helper that is ahead of the merge looks again after this long.
@@ -440,7 +440,7 @@ impl Core {
             return;
         }
         WorkCounters::add(&self.work.background_errors, 1);
-        self.events.emit(&Event::BackgroundError(format!("{what}: {error}")));
+        self.events.emit(&Event::BackgroundError(format!("{what}: {}", error.chain())));
     }
 
     /// Syncs the log when an interval write has waited long enough.

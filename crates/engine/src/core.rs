@@ -257,10 +257,10 @@ impl Trouble {
         (self.error, self.failures) = (None, 0);
     }
 
-    /// Whether who has waited since there had been so many failures in all may give up: there is a row of more than `most`, the last of
-    /// which they saw. An older one says nothing: space may have come back.
-    pub fn is_hopeless(&self, failures_before: u32, most: u32) -> bool {
-        self.failures > most && self.failures_ever > failures_before
+    /// Whether a waiter should give up: the last `max` tries failed, at least one of them since it began to wait, when
+    /// there had been `failures_before` in all. A failure from before says nothing: the disk may have recovered.
+    pub fn is_hopeless(&self, failures_before: u32, max: u32) -> bool {
+        self.failures >= max && self.failures_ever > failures_before
     }
 }
 
@@ -450,7 +450,8 @@ impl Core {
             *failure = Some(cause.clone());
             self.has_failed.store(true, Ordering::Release);
             drop(failure);
-            self.events.emit(&Event::BackgroundError(format!("writes are off until reopen: {cause}")));
+            self.events
+                .emit(&Event::BackgroundError(format!("writes are off until reopen: {}", cause.chain())));
         }
         self.background.wake.notify_all();
         self.background.progress.notify_all();

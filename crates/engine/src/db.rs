@@ -53,7 +53,8 @@ macro_rules! read_methods {
         /// The value of `key`, if it has one.
         ///
         /// # Errors
-        /// `Corruption` or `Io` when a file cannot be read as written; `Closed` after `close`.
+        /// `Invalid` for a key over 65,535 bytes, which none has; `Corruption` or `Io` when a file cannot be read
+        /// as written; `Closed` after `close`.
         pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
             self.read_at().get(key.as_ref())
         }
@@ -102,7 +103,8 @@ macro_rules! read_methods {
             self.read_at().get_hashed(key)
         }
 
-        /// The entries of a range, in key order, from both ends; frozen at this moment.
+        /// The entries of a range, in key order, from both ends; frozen at this moment. A bound need not be a
+        /// key: it may be longer than any.
         pub fn range(&self, range: impl KeyRange) -> Iter {
             self.read_at().range(range)
         }
@@ -139,12 +141,15 @@ macro_rules! write_methods {
         ///
         /// # Errors
         /// `Invalid` for a key over 65,535 bytes or a value over 256 MiB; `NoSpace`, `Io`: the log could not
-        /// be written, the write is not visible; `ReadOnly` after such a failure; `Closed` after `close`.
+        /// be written, the write is not visible; `ReadOnly` after such a failure; `Closed` after `close`. A write
+        /// that waits for flushes or compactions which fail three times in a row gets their error, and is not
+        /// done; later writes succeed once that work does.
         pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-            self.put_with(key, value, &WriteOptions::default())
+            self.put_with(key, value, WriteOptions::new())
         }
 
-        /// `put` with a durability and a deadline of its own.
+        /// `put` with a durability and a deadline of its own: a [`Durability`](crate::Durability) or
+        /// [`WriteOptions`].
         ///
         /// # Errors
         /// As `put`; `Stalled` when the deadline passed while flushes or merges were behind.
@@ -152,10 +157,10 @@ macro_rules! write_methods {
             &self,
             key: impl AsRef<[u8]>,
             value: impl AsRef<[u8]>,
-            options: &WriteOptions,
+            options: impl Into<WriteOptions>,
         ) -> Result<()> {
             let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
-            self.database().commit_op(&self.keyspace, op, *options)
+            self.database().commit_op(&self.keyspace, op, options.into())
         }
 
         /// Removes `key`; fine if it has no value.
@@ -163,15 +168,15 @@ macro_rules! write_methods {
         /// # Errors
         /// As `put`.
         pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-            self.delete_with(key, &WriteOptions::default())
+            self.delete_with(key, WriteOptions::new())
         }
 
         /// `delete` with a durability and a deadline of its own.
         ///
         /// # Errors
         /// As `put_with`.
-        pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
-            self.database().commit_op(&self.keyspace, OpRef::Delete { key: key.as_ref() }, *options)
+        pub fn delete_with(&self, key: impl AsRef<[u8]>, options: impl Into<WriteOptions>) -> Result<()> {
+            self.database().commit_op(&self.keyspace, OpRef::Delete { key: key.as_ref() }, options.into())
         }
 
         /// Removes every key of a range by one small entry. An empty or reversed range removes nothing.
@@ -179,18 +184,22 @@ macro_rules! write_methods {
         /// # Errors
         /// As `put`.
         pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
-            self.delete_range_with(range, &WriteOptions::default())
+            self.delete_range_with(range, WriteOptions::new())
         }
 
         /// `delete_range` with a durability and a deadline of its own.
         ///
         /// # Errors
         /// As `put_with`.
-        pub fn delete_range_with(&self, range: impl KeyRange, options: &WriteOptions) -> Result<()> {
+        pub fn delete_range_with(
+            &self,
+            range: impl KeyRange,
+            options: impl Into<WriteOptions>,
+        ) -> Result<()> {
             self.keyspace.check_usable()?;
             let mut operations = Operations::EMPTY;
             with_range_delete(&range, |op| operations.push(self.keyspace.id, op))?;
-            self.database().commit(&mut operations, *options)
+            self.database().commit(&mut operations, options.into())
         }
     };
 }
@@ -207,7 +216,7 @@ impl Db {
     /// Opens an existing database without writing a byte, also from a read-only mount.
     ///
     /// # Errors
-    /// As [`Builder::open`]; `Io` if there is none.
+    /// As [`Builder::open`]; `NotFound` if there is none.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder(path).read_only(true).open()
     }
@@ -267,13 +276,15 @@ impl Db {
         Reader { db: self.clone(), options: options.clone() }
     }
 
-    /// The digest of `key`, to look it up in several keyspaces with one hash.
+    /// The digest of `key`, to look it up in several keyspaces with one hash. Of a key that is too long the
+    /// lookup says so.
     pub fn hash_key(&self, key: impl AsRef<[u8]>) -> HashedKey {
         let digest = self.core().digest;
         HashedKey { key: key.as_ref().to_vec(), digest: digest.digest(key.as_ref()), made_by: digest }
     }
 
     /// An empty batch.
+    #[must_use = "a batch does nothing until it is committed"]
     pub fn batch(&self) -> Batch {
         Batch::new(self.clone())
     }
@@ -285,12 +296,32 @@ impl Db {
         Snapshot { db: self.clone(), keyspace: Arc::clone(&self.keyspace), guard }
     }
 
-    /// The keyspace of this name, made if there is none. `default` is the one that `Db`'s own methods use.
+    /// Opens the keyspace of this name, and creates it, durably, if there is none: [`Db::get_keyspace`] does
+    /// not. `default` is the one that `Db`'s own methods use.
     ///
     /// # Errors
-    /// `Invalid` for an empty name or one over 255 bytes; as [`Db::put`] when it must be made.
+    /// `Invalid` for an empty name or one over 255 bytes; as [`Db::put`] when it must be created, `ReadOnly` in a
+    /// database that is open read-only.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let keyspace = self.core().keyspace_by_name(name)?;
+        let keyspace = self.core().make_keyspace(name, false)?;
+        Ok(Keyspace { db: self.clone(), keyspace })
+    }
+
+    /// Opens the keyspace of this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty name or one over 255 bytes; `Closed` after `close`.
+    pub fn get_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
+        let found = self.core().find_keyspace(name)?;
+        Ok(found.map(|keyspace| Keyspace { db: self.clone(), keyspace }))
+    }
+
+    /// Creates a keyspace, durably, and opens it.
+    ///
+    /// # Errors
+    /// `Invalid` if there is one of this name, and as [`Db::keyspace`].
+    pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let keyspace = self.core().make_keyspace(name, true)?;
         Ok(Keyspace { db: self.clone(), keyspace })
     }
 
@@ -428,7 +459,9 @@ fn look_before_making(builder: &Builder) -> Result<()> {
     if !is_missing(dir) {
         match crate::recovery::open(Builder::new(dir).env(env.clone()).read_only(true)) {
             // That there is none is what was expected; what else cannot be read, making one tells.
-            Err(error) if error.kind() == ErrorKind::Io && builder.create_if_missing => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io)
+                    && builder.create_if_missing => {}
             looked => drop(looked?), // Another process has made one since.
         }
     }

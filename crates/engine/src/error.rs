@@ -1,7 +1,8 @@
 //! The one public error: a kind that says what the caller should do, a context that says what and where.
 //!
-//! Many internal causes, nine public kinds. A corruption always names file, offset and structure. The
-//! cause, where there is one, is in `source()` and is never printed twice.
+//! Many internal causes, ten public kinds. A corruption always names file, offset and structure. The
+//! cause, where there is one, is `source()`: `Display` prints the context alone, so a printer of error chains
+//! prints nothing twice; [`Error::chain`] and `Debug` print the context and all causes.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -15,8 +16,10 @@ use std::sync::Arc;
 pub enum ErrorKind {
     /// Bytes on disk are not what was written. Run `check`; restore or repair.
     Corruption,
-    /// The operating system failed a call, or a file is missing.
+    /// The operating system failed a call, or a file of the database is missing.
     Io,
+    /// There is no database at the path: the directory does not exist, or holds no database.
+    NotFound,
     /// Another process, or this one, holds the database.
     Locked,
     /// The file or the operation is of a version or feature that this build does not know.
@@ -39,6 +42,7 @@ impl ErrorKind {
         match self {
             Self::Corruption => "Corruption",
             Self::Io => "Io",
+            Self::NotFound => "NotFound",
             Self::Locked => "Locked",
             Self::Unsupported => "Unsupported",
             Self::NoSpace => "NoSpace",
@@ -68,17 +72,22 @@ pub struct Damage {
 }
 
 /// Why a call failed. Cheap to clone: a failure of the background is given to every later writer.
-#[derive(Clone, Debug)]
+///
+/// `Display` prints what failed and where. The cause is [`source`](StdError::source): the [`io::Error`] of a
+/// failed system call, or the earlier error after which writes are off. [`Error::chain`] prints both, and so
+/// does `Debug`, after the kind, since `unwrap` and `main` print that.
+///
+/// It converts into an [`io::Error`], which keeps it as its inner error.
+#[derive(Clone)]
 pub struct Error {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     kind: ErrorKind,
     context: String,
     damage: Option<Damage>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// The result of every fallible call.
@@ -97,26 +106,35 @@ impl Error {
         Self::new(ErrorKind::Closed, "the database is closed")
     }
 
+    /// No database at `path`; `why` says what is missing.
+    pub(crate) fn no_database(path: &Path, why: &str) -> Self {
+        Self::new(ErrorKind::NotFound, format!("no database at {}: {why}", path.display()))
+    }
+
     /// An operating-system error while doing `what` to `path`. No space becomes [`ErrorKind::NoSpace`]; a
     /// file or directory that may not be created, [`ErrorKind::ReadOnly`] (one that may not be read stays
     /// [`ErrorKind::Io`]).
-    pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(what: &str, path: &Path, source: impl Into<Arc<io::Error>>) -> Self {
+        let source: Arc<io::Error> = source.into();
         let kind = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
             io::ErrorKind::PermissionDenied if what.starts_with("create") => ErrorKind::ReadOnly,
             _ => ErrorKind::Io,
         };
-        Self::with_source(kind, format!("{what} {}", path.display()), source)
+        Self::with_shared_source(kind, format!("{what} {}", path.display()), source)
     }
 
     pub(crate) fn with_source(
         kind: ErrorKind,
         context: impl Into<String>,
-        source: impl Into<Box<dyn StdError + Send + Sync>>,
+        source: impl StdError + Send + Sync + 'static,
     ) -> Self {
-        let inner = Inner { kind, context: context.into(), damage: None, source: Some(source.into()) };
-        Self { inner: Arc::new(inner) }
+        Self::with_shared_source(kind, context.into(), Arc::new(source))
+    }
+
+    fn with_shared_source(kind: ErrorKind, context: String, source: Arc<dyn StdError + Send + Sync>) -> Self {
+        Self { inner: Arc::new(Inner { kind, context, damage: None, source: Some(source) }) }
     }
 
     pub(crate) fn corruption(
@@ -140,43 +158,76 @@ impl Error {
         &self.inner.context
     }
 
+    /// The context and every cause below it, joined by `": "`: one line for people to read.
+    pub fn chain(&self) -> impl fmt::Display {
+        Chain(self)
+    }
+
     /// The damaged place, for [`ErrorKind::Corruption`].
     pub fn damage(&self) -> Option<&Damage> {
         self.inner.damage.as_ref()
     }
 }
 
+/// An error with its causes.
+struct Chain<'a>(&'a Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.0, f)?;
+        causes(self.0).try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}
+
+/// The causes of `error`, the nearest first.
+fn causes(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    let mut next = error.source();
+    std::iter::from_fn(move || {
+        let cause = next?;
+        next = cause.source();
+        Some(cause)
+    })
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.inner.context)?;
-        // The cause is part of the line because most callers print only the top; `source` still has it.
-        match &self.inner.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
+        f.write_str(&self.inner.context)
+    }
+}
+
+/// The kind and the whole chain in one line: `Io: sync db/000007.log: Input/output error (os error 5)`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind(), self.chain())
     }
 }
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.inner.source.as_ref().and_then(|source| source.source())
+        let source = self.inner.source.as_ref()?;
+        Some(source.as_ref())
     }
 }
 
-impl Error {
-    /// As the conversion, of an error that somebody else keeps; its cause is told in words.
-    pub(crate) fn from_table(error: &shamba_table::Error) -> Self {
-        use shamba_table::Error as Table;
-        match error {
-            Table::Corruption { file, offset, structure, detail } => {
-                Self::corruption(file, *offset, structure, detail)
-            }
-            Table::Unsupported { file, detail } => {
-                Self::new(ErrorKind::Unsupported, format!("{}: {detail}", file.display()))
-            }
-            Table::Io { source, .. } => Self::new(ErrorKind::Io, format!("{error}: {source}")),
-            Table::Invalid(detail) => Self::invalid(detail),
-        }
+/// For callers whose errors are those of the standard library. The kind is the nearest one; the error itself
+/// is the [`io::Error::get_ref`] of the new one, its cause the `source`.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::Corruption => io::ErrorKind::InvalidData,
+            ErrorKind::Io => causes(&error)
+                .find_map(|cause| cause.downcast_ref::<io::Error>())
+                .map_or(io::ErrorKind::Other, io::Error::kind),
+            ErrorKind::NotFound => io::ErrorKind::NotFound,
+            ErrorKind::Locked => io::ErrorKind::WouldBlock,
+            ErrorKind::Unsupported => io::ErrorKind::Unsupported,
+            ErrorKind::NoSpace => io::ErrorKind::StorageFull,
+            ErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+            ErrorKind::Stalled => io::ErrorKind::TimedOut,
+            ErrorKind::Invalid => io::ErrorKind::InvalidInput,
+            ErrorKind::Closed => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
     }
 }
 
@@ -193,5 +244,69 @@ impl From<shamba_table::Error> for Error {
             }
             Table::Invalid(detail) => Self::invalid(detail),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eio() -> io::Error {
+        io::Error::from_raw_os_error(5)
+    }
+
+    #[test]
+    fn the_cause_is_the_source_and_is_printed_once() {
+        let cause = Error::io("sync", Path::new("db/000007.log"), eio());
+        let io_error = cause.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(io_error.and_then(io::Error::raw_os_error), Some(5));
+        assert_eq!(cause.to_string(), "sync db/000007.log");
+        let top = Error::with_source(ErrorKind::ReadOnly, "writes are off", cause);
+        assert_eq!(top.to_string(), "writes are off");
+        let chain = format!("writes are off: sync db/000007.log: {}", eio());
+        assert_eq!(top.chain().to_string(), chain);
+        assert_eq!(format!("{top:?}"), format!("ReadOnly: {chain}"));
+        let below = top.source().and_then(|source| source.downcast_ref::<Error>()).map(Error::kind);
+        assert_eq!(below, Some(ErrorKind::Io));
+        assert!(Error::invalid("a reason").source().is_none());
+    }
+
+    #[test]
+    fn errors_of_tables_that_somebody_keeps_keep_their_cause() {
+        let kept =
+            shamba_table::Error::Io { file: "db/000009.sst".into(), op: "read", source: Arc::new(eio()) };
+        let error = Error::from(kept.clone());
+        let io_error = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!((error.kind(), io_error.and_then(io::Error::raw_os_error)), (ErrorKind::Io, Some(5)));
+        assert_eq!(error.chain().to_string(), format!("read db/000009.sst: {}", eio()));
+        assert!(matches!(kept, shamba_table::Error::Io { source, .. } if source.raw_os_error() == Some(5)));
+    }
+
+    #[test]
+    fn errors_become_those_of_the_standard_library() {
+        let path = Path::new("db");
+        let kinds = [
+            (Error::corruption(path, 1, "footer", "zeros"), io::ErrorKind::InvalidData),
+            (Error::io("read", path, io::Error::from(io::ErrorKind::TimedOut)), io::ErrorKind::TimedOut),
+            (Error::new(ErrorKind::Io, "no cause"), io::ErrorKind::Other),
+            (Error::no_database(path, "there is none"), io::ErrorKind::NotFound),
+            (Error::new(ErrorKind::Locked, ""), io::ErrorKind::WouldBlock),
+            (
+                Error::io("write", path, io::Error::from(io::ErrorKind::StorageFull)),
+                io::ErrorKind::StorageFull,
+            ),
+            (Error::new(ErrorKind::Stalled, ""), io::ErrorKind::TimedOut),
+            (Error::invalid(""), io::ErrorKind::InvalidInput),
+        ];
+        for (error, kind) in kinds {
+            let (own, text) = (error.kind(), error.to_string());
+            let converted = io::Error::from(error);
+            assert_eq!((converted.kind(), converted.to_string()), (kind, text));
+            let inner = converted.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+            assert_eq!(inner.map(Error::kind), Some(own));
+        }
+        let converted = io::Error::from(Error::io("read", path, eio()));
+        let source = StdError::source(&converted).and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.and_then(io::Error::raw_os_error), Some(5), "what `io::Error` shows is the cause");
     }
 }

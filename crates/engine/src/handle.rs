@@ -42,7 +42,9 @@ impl Owner for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.stop();
-        self.core.closed.store(true, Ordering::Release);
+        if !self.core.closed.swap(true, Ordering::AcqRel) {
+            self.core.warn_of_unwritten();
+        }
         // Blocks that a caller still has of a value keep parts of the core; the lock must not wait for them.
         lock(&self.core.file_lock).take();
     }

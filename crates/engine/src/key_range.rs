@@ -13,8 +13,25 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 use bytes::Bytes;
 use shamba_key::MAX_KEY_BYTES;
 
+use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
 use crate::version::edit::KeyRange as HalfOpen;
+
+/// Whether `key` is short enough for a key. Bounds of reads may be longer.
+///
+/// # Errors
+/// `Invalid`, naming the length.
+#[inline]
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() <= MAX_KEY_BYTES { Ok(()) } else { Err(too_long(key)) }
+}
+
+#[cold]
+#[inline(never)]
+fn too_long(key: &[u8]) -> Error {
+    let (bytes, most) = (key.len(), MAX_KEY_BYTES);
+    Error::invalid(format!("the key has {bytes} bytes; the most is {most}"))
+}
 
 /// A range of keys: every range type of the standard library over `AsRef<[u8]>`, and pairs of [`Bound`]s.
 ///

@@ -11,7 +11,7 @@ use shamba_table::table_file_name;
 use crate::compaction::output::Output;
 use crate::core::{Core, KeyspaceCore, Work, Writing, lock};
 use crate::db::Db;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{KeyspaceId, LogNo, check_keyspace_name};
 use crate::memtable::ChunkedMemtable;
 use crate::planted::{Defect, is_planted};
@@ -96,18 +96,37 @@ impl Core {
         done
     }
 
-    /// The keyspace of this name, made if need be.
-    pub(crate) fn keyspace_by_name(&self, name: &str) -> Result<Arc<KeyspaceCore>> {
+    /// The keyspace of this name, if there is one.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that no keyspace can have; `Closed`.
+    pub(crate) fn find_keyspace(&self, name: &str) -> Result<Option<Arc<KeyspaceCore>>> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::closed());
         }
         check_keyspace_name(name)?;
-        let find = || self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned();
-        if let Some(keyspace) = find() {
+        Ok(self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned())
+    }
+
+    /// The keyspace of this name, made if need be; with `must_be_new` one that exists is `Invalid`.
+    pub(crate) fn make_keyspace(&self, name: &str, must_be_new: bool) -> Result<Arc<KeyspaceCore>> {
+        let find = || match self.find_keyspace(name) {
+            Ok(Some(_)) if must_be_new => Err(Error::invalid(format!("keyspace {name:?} exists already"))),
+            found => found,
+        };
+        if let Some(keyspace) = find()? {
             return Ok(keyspace);
         }
-        let mut writing = lock(&self.writing); // One maker at a time, and no rotation beside it.
-        if let Some(keyspace) = find() {
+        if self.read_only {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                format!(
+                    "there is no keyspace {name:?}, and a database that is open read-only cannot create it"
+                ),
+            ));
+        }
+        let mut writing = lock(&self.writing); // One maker at a time, and no rotation at the same time.
+        if let Some(keyspace) = find()? {
             return Ok(keyspace);
         }
         let id = u32::try_from(self.new_id()).map_err(|_| Error::invalid("no keyspace number is left"))?;

@@ -85,7 +85,9 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
             warnings.extend(loaded.warnings);
             (loaded.state, false)
         }
-        None if builder.read_only || !builder.create_if_missing => return Err(missing(&dir)),
+        None if builder.read_only || !builder.create_if_missing => {
+            return Err(Error::no_database(&dir, "the directory holds none"));
+        }
         None => {
             // Also when the directory is there: an earlier try may have made it and failed after that.
             sync_names_above(&env, &dir)?;
@@ -114,17 +116,13 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     Ok(core)
 }
 
-fn missing(dir: &Path) -> Error {
-    Error::io("open", dir, io::Error::new(io::ErrorKind::NotFound, "there is no database"))
-}
-
 /// Takes the lock, making the directory if that is wanted.
 fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn FileLock>> {
     let exists = env.vfs.exists(dir).map_err(|error| Error::io("open", dir, error))?;
     let may_create = !builder.read_only && builder.create_if_missing;
     if !exists {
         if !may_create {
-            return Err(missing(dir));
+            return Err(Error::no_database(dir, "the directory does not exist"));
         }
         env.vfs.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
     } else {

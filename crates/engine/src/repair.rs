@@ -116,8 +116,7 @@ fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
     let vfs = &env.vfs;
     let exists = |path: &Path| vfs.exists(path).map_err(|error| Error::io("look at", path, error));
     if !exists(dir)? {
-        let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no database");
-        return Err(Error::io("open", dir, source));
+        return Err(Error::no_database(dir, "the directory does not exist"));
     }
     // Links are the caller's affair: names are all that a file system of any kind has.
     let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io("look at", path, error));

@@ -268,7 +268,11 @@ impl Core {
             let before = absent(reader);
             if let Err(error) = self.hold_early(reader) {
                 // The table is installed: its lookups go on without.
-                self.warn(format!("filter and index of table {} stay as they are: {error}", reader.id()));
+                self.warn(format!(
+                    "filter and index of table {} stay as they are: {}",
+                    reader.id(),
+                    error.chain()
+                ));
             }
             if absent(reader) < before {
                 changed.insert(reader.id());
@@ -406,7 +410,11 @@ impl Core {
     /// Lookups of a table of which something cannot be read go on without it, and so does everything else.
     fn note_unreadable(&self, reader: &TableReader, error: &Error, unreadable: &mut BTreeSet<TableId>) {
         if unreadable.insert(reader.id()) {
-            self.warn(format!("filter and index of table {} stay as they are: {error}", reader.id()));
+            self.warn(format!(
+                "filter and index of table {} stay as they are: {}",
+                reader.id(),
+                error.chain()
+            ));
         }
     }
 

@@ -42,7 +42,9 @@ pub enum Durability {
     /// With the operating system: survives the process, not a power loss.
     #[default]
     NoSync,
-    /// In this process's memory only, until 64 KiB have gathered, a stronger write, `sync` or `close`.
+    /// In this process's memory only, until 64 KiB have gathered, a stronger write, `sync` or `close`. Dropping
+    /// the last handle without [`Db::close`](crate::Db::close) loses them, as a kill would, and emits an
+    /// [`Event::Warning`](crate::Event::Warning) that says how many bytes.
     Buffered,
 }
 

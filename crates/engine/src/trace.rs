@@ -160,7 +160,7 @@ impl Drop for Noting<'_> {
         // A listener may want to end the recording.
         self.open = None;
         if was_on {
-            self.core.warn(format!("the recording has ended: {failure}"));
+            self.core.warn(format!("the recording has ended: {}", failure.chain()));
         }
     }
 }
@@ -332,7 +332,7 @@ impl Drop for Recording {
         if !self.is_finished
             && let Err(error) = self.end()
         {
-            self.core.warn(format!("the recording could not be finished: {error}"));
+            self.core.warn(format!("the recording could not be finished: {}", error.chain()));
         }
     }
 }

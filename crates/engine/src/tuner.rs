@@ -249,7 +249,7 @@ impl Core {
         }
         let advice = match self.advise(tuner.favourite(), &kept_off(history.list(), now_ms)) {
             Ok(advice) => advice,
-            Err(error) => return self.say(tuner, format!("none: {error}")),
+            Err(error) => return self.say(tuner, format!("none: {}", error.chain())),
         };
         // Steps of the policy can be left at any time for those to another design; a merge of everything cannot.
         let is_moving = !lock(&self.background.state).full_merges.is_empty();
@@ -264,7 +264,9 @@ impl Core {
             Decision::Move(better) => {
                 match self.redesign(&better.design, RedesignedBy::Tuner, &advice.reason) {
                     Ok(()) => tuner.moved(workload, now_us),
-                    Err(error) => self.say(tuner, format!("{} could not be: {error}", better.design)),
+                    Err(error) => {
+                        self.say(tuner, format!("{} could not be: {}", better.design, error.chain()))
+                    }
                 }
             }
         }

@@ -51,7 +51,7 @@ impl Problem {
             None => (path.to_path_buf(), 0, "file".to_owned()),
         };
         let is_unsupported = error.kind() == ErrorKind::Unsupported;
-        Self { file, offset, structure, detail: error.to_string(), affected, is_unsupported }
+        Self { file, offset, structure, detail: error.chain().to_string(), affected, is_unsupported }
     }
 }
 
@@ -235,7 +235,7 @@ fn verify_table(reader: &Arc<TableReader>, affected: &str, report: &mut CheckRep
         let error = Error::from(error);
         match error.damage() {
             Some(damage) if damage.structure.contains("filter") => {
-                let text = error.to_string();
+                let text = error.chain().to_string();
                 // What loading the filter found has the consequence beside it, and may have been told at the open.
                 let loaded = reader.filter_warnings().into_iter().find(|warning| warning.starts_with(&text));
                 report.warn(loaded.unwrap_or(text));

@@ -141,10 +141,10 @@ fn no_write_is_taken_after_a_failed_sync() -> Result<()> {
     let (faults, env) = faulty(Arc::new(MemFs::new()));
     let db = builder(&env).open()?;
     faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncData]).at_path(".log"));
-    assert_eq!(kind(db.put_with("unknown", "1", &Durability::Sync.into())), Err(ErrorKind::Io));
+    assert_eq!(kind(db.put_with("unknown", "1", Durability::Sync)), Err(ErrorKind::Io));
     assert_eq!((kind(db.flush()), kind(db.sync())), (Err(ErrorKind::ReadOnly), Err(ErrorKind::ReadOnly)));
     for durability in [Durability::Sync, Durability::NoSync, Durability::Buffered] {
-        assert_eq!(kind(db.put_with("refused", "2", &durability.into())), Err(ErrorKind::ReadOnly));
+        assert_eq!(kind(db.put_with("refused", "2", durability)), Err(ErrorKind::ReadOnly));
     }
     assert!(!db.contains_key("unknown")? && !db.contains_key("refused")?);
     Ok(())
@@ -173,7 +173,7 @@ fn a_dropped_keyspace_takes_no_earlier_write_along() -> Result<()> {
     let env = Env::deterministic(Arc::new(disk.clone()), 1);
     let db = builder(&env).open()?;
     db.keyspace("doomed")?.put("k", "1")?;
-    db.put_with("before", "1", &Durability::Buffered.into())?;
+    db.put_with("before", "1", Durability::Buffered)?;
     db.drop_keyspace("doomed")?;
     let env = Env::deterministic(Arc::new(disk.crash(disk.op_count(), &CrashPolicy::None)), 2);
     let db = builder(&env).open()?;
@@ -188,12 +188,12 @@ fn an_interval_of_one_write_is_kept() -> Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let db = builder(&env).open()?;
     let interval: WriteOptions = Durability::Interval { ms: 10, bytes: 1 << 20 }.into();
-    db.put_with("a", "1", &interval)?;
+    db.put_with("a", "1", interval)?;
     env.clock.sleep_us(9_999);
-    db.put_with("b", "2", &Durability::Interval { ms: 50, bytes: 1 << 20 }.into())?;
+    db.put_with("b", "2", Durability::Interval { ms: 50, bytes: 1 << 20 })?;
     assert!(db.stats().unsynced_bytes > 0, "9 ms are not 10");
     env.clock.sleep_us(1);
-    db.put_with("c", "3", &interval)?;
+    db.put_with("c", "3", interval)?;
     assert_eq!(db.stats().unsynced_bytes, 0);
     Ok(())
 }
@@ -329,7 +329,7 @@ fn verify_reads_logs_and_manifest_again() -> Result<()> {
     for (suffix, structure) in [(".log", "log head"), ("MANIFEST", "manifest frame")] {
         let env = Env::deterministic(Arc::new(MemFs::new()), 1);
         let db = builder(&env).open()?;
-        db.put_with("a", "1", &Durability::Sync.into())?;
+        db.put_with("a", "1", Durability::Sync)?;
         db.put("b", "2")?;
         let report = db.verify()?;
         assert!(report.is_clean() && report.bytes_checked > 100, "{report:?}");
@@ -370,7 +370,7 @@ fn no_space_for_the_first_write_and_a_power_loss_leave_a_database() -> Result<()
     let (faults, env) = faulty(Arc::new(disk.clone()));
     let open = || builder(&env).durability(Durability::NoSync).open();
     let db = open()?;
-    db.put_with("kept", "1", &Durability::Sync.into())?;
+    db.put_with("kept", "1", Durability::Sync)?;
     db.close()?;
     let db = open()?;
     faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".log"));

@@ -98,7 +98,7 @@ fn an_emulated_device_takes_its_time_and_changes_no_answer() -> shamba::Result<(
     };
     let get = || db.get(5u32.to_be_bytes()).map(|value| assert_eq!(value.as_deref(), Some(&[7; 100][..])));
     assert_eq!((took(&get)?, took(&get)?), (300, 0), "read once, then cached");
-    let synced_us = took(&|| db.put_with("new", "1", &shamba::Durability::Sync.into()))?;
+    let synced_us = took(&|| db.put_with("new", "1", shamba::Durability::Sync))?;
     assert!(
         synced_us >= 4_000 && synced_us.is_multiple_of(2_000),
         "{synced_us}: an append or two and a sync"

@@ -97,7 +97,7 @@ fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<(
             check(&db)?;
             assert_eq!(db.stats().runs, 1, "{}", db.describe());
             assert!(db.verify()?.is_clean());
-            db.put_with("last", "one", &Durability::Sync.into())?;
+            db.put_with("last", "one", Durability::Sync)?;
         }
     }
     Ok(())

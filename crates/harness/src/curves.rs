@@ -300,7 +300,7 @@ fn builder(
     pairs
         .copied()
         .try_fold(builder, |builder, (name, value)| builder.set_option(name, value))
-        .map_err(|error| error.to_string())
+        .map_err(|error| error.chain().to_string())
 }
 
 /// The workloads that are measured.
@@ -326,7 +326,7 @@ fn fill(dir: &Path, items: Items, size_ratio: u32, configuration: &Configuration
 /// Has the tree see lookups of the workload, and its filters written again with the bits that they deserve then.
 fn refit(dir: &Path, place: Place<'_>) -> Result<(), String> {
     let Place { items, size_ratio, configuration, workload, .. } = place;
-    let said = |error: Error| error.to_string();
+    let said = |error: Error| error.chain().to_string();
     // What was seen of another workload would count for a while.
     match std::fs::remove_file(dir.join(STATISTICS_FILE)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -357,7 +357,7 @@ fn measure(
     print: &mut dyn FnMut(&str),
 ) -> Result<Point, String> {
     let Place { items, size_ratio, configuration, workload, warm } = place;
-    let said = |error: Error| error.to_string();
+    let said = |error: Error| error.chain().to_string();
     let env = Env { clock: Arc::new(PacedClock::new(QUICK_TIMES)), ..Env::real() };
     let builder = builder(dir, items, size_ratio, configuration)?.env(env);
     let db = builder.memory_budget(budget_bytes).read_only(true).open().map_err(said)?;
@@ -416,7 +416,7 @@ fn ask(
             .get_with(items.key(item, absent), |value| {
                 value.first_chunk::<8>().map(|word| u64::from_le_bytes(*word))
             })
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| error.chain().to_string())?;
         if found.flatten() != expected {
             return Err(format!("item {item}, absent {absent}: found {found:?}"));
         }

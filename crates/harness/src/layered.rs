@@ -141,7 +141,7 @@ impl Layers {
     ) -> Result<(), String> {
         let runs: Vec<u16> = (0..self.count).map(|item| self.run_of(item) as u16).collect();
         for (run, layer) in self.runs.iter().enumerate().rev() {
-            let said = |error: shamba::Error| error.to_string();
+            let said = |error: shamba::Error| error.chain().to_string();
             let builder = builder()?
                 .auto_compaction(false)
                 .filter_allocation(Allocation::Uniform)

@@ -256,7 +256,7 @@ fn of_flush(case: &Case, dir: &Path, seed: u64) -> Result<(u64, f64), Error> {
 }
 
 fn check(case: &Case, dir: &Path, seed: u64) -> Result<Outcome, String> {
-    let said = |error: Error| error.to_string();
+    let said = |error: Error| error.chain().to_string();
     let probe = dir.with_extension("probe");
     let (flush_entries, flush_bytes) = of_flush(case, &probe, seed).map_err(said)?;
     std::fs::remove_dir_all(&probe).map_err(|error| format!("{}: {error}", probe.display()))?;
@@ -293,7 +293,8 @@ fn ask(db: &Db, items: Items, picker: &mut Picker, absent: bool) -> Result<Stats
     loop {
         for _ in 0..ROUND {
             let item = picker.pick(items.count);
-            if db.contains_key(items.key(item, absent)).map_err(|error| error.to_string())? == absent {
+            if db.contains_key(items.key(item, absent)).map_err(|error| error.chain().to_string())? == absent
+            {
                 return Err(format!(
                     "item {item}, {}, is not answered so",
                     if absent { "absent" } else { "present" }

@@ -90,7 +90,7 @@ pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String>
                 layers.lay(&builder, &|item| items.pair(item))?;
             } else {
                 let builder = builder().memory_budget(FILL_BUDGET_BYTES);
-                fill(builder, items).map_err(|error| error.to_string())?;
+                fill(builder, items).map_err(|error| error.chain().to_string())?;
             }
             let found = tree(options, items, &builder, (name, bits_per_key), print)?;
             std::fs::remove_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
@@ -142,7 +142,7 @@ fn tree(
     (name, bits_per_key): (&str, f64),
     print: &mut dyn FnMut(&str),
 ) -> Result<Found, String> {
-    let said = |error: Error| error.to_string();
+    let said = |error: Error| error.chain().to_string();
     let mut picker = Picker::new(Distribution::Uniform, items.count, items.seed ^ 1, items.seed);
 
     let db = builder().auto_compaction(false).open().map_err(said)?;
@@ -208,7 +208,7 @@ fn fill(builder: Builder, items: Items) -> Result<(), Error> {
 fn ask(db: &Db, items: Items, picker: &mut Picker, lookups: u64) -> Result<(), String> {
     for _ in 0..lookups {
         let item = picker.pick(items.count);
-        if db.contains_key(items.key(item, true)).map_err(|error| error.to_string())? {
+        if db.contains_key(items.key(item, true)).map_err(|error| error.chain().to_string())? {
             return Err(format!("absent item {item} is found"));
         }
     }

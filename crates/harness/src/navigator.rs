@@ -113,7 +113,7 @@ pub fn fill(
     setting: &Setting,
     copies: &[std::path::PathBuf],
 ) -> Result<(), String> {
-    let said = |error: Error| format!("{}: {error}", entrant.name);
+    let said = |error: Error| format!("{}: {}", entrant.name, error.chain());
     let items = setting.items();
     // Tables as the run will write them.
     let file_bytes = (setting.memory_bytes() / 16).max(2 << 20);
@@ -149,7 +149,7 @@ pub fn fill(
 /// # Errors
 /// What the engine says, or a wrong answer.
 pub fn run(dir: &Path, entrant: &Entrant, mix: &Mix, setting: &Setting) -> Result<String, String> {
-    let said = |error: Error| format!("{}, {}: {error}", mix.name, entrant.name);
+    let said = |error: Error| format!("{}, {}: {}", mix.name, entrant.name, error.chain());
     let db = builder(dir, entrant, setting)
         .memory_budget(setting.memory_bytes().max(4 << 20))
         .device_latency_us(DEVICE_US, DEVICE_US)
@@ -226,7 +226,7 @@ impl<'d> Client<'d> {
     }
 
     fn operation(&mut self, done: &mut Done) -> Result<(), String> {
-        let said = |error: Error| error.to_string();
+        let said = |error: Error| error.chain().to_string();
         let item = self.picker.pick(self.items.count);
         self.drawn += 1;
         let draw = mix2(self.drawn, self.items.seed ^ 2) as f64 / u64::MAX as f64;

@@ -112,7 +112,7 @@ impl EventListener for Stalls {
 /// # Errors
 /// What keeps it from being run at all; what it finds wrong is in the outcome.
 pub fn run(options: Options) -> Result<Outcome, String> {
-    let said = |error: Error| error.to_string();
+    let said = |error: Error| error.chain().to_string();
     let items = Arc::new(Items::new(options.items, options.seed));
     let builder = || Db::builder(&options.dir).memory_budget(options.budget_bytes);
     // A write buffer with which level 0 is full soon, whatever the budget.

@@ -135,7 +135,7 @@ impl Items {
         for item in 0..self.count() {
             let (key, value) = match entries.next() {
                 Some(Ok(entry)) => entry,
-                Some(Err(error)) => return Err(error.to_string()),
+                Some(Err(error)) => return Err(error.chain().to_string()),
                 None => return Err(format!("nothing from item {item} on")),
             };
             if key.as_ref() != key_of(item) {
@@ -174,14 +174,14 @@ fn write_value(seed: u64, item: u64, version: u32, value: &mut Vec<u8>) {
 pub(crate) fn write(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> Part {
     let mut part = Part::default();
     let mut rng = Rng::with_seed(items.seed ^ number << 8);
-    let options = WriteOptions { deadline_ms: Some(DEADLINE_MS), ..WriteOptions::default() };
+    let options = WriteOptions::new().deadline_ms(DEADLINE_MS);
     let mut value = Vec::new();
     while !part.is_over(stop) {
         let item = rng.u64(..items.count() / WRITERS) * WRITERS + number;
         let version = items.begun[item as usize].fetch_add(1, Ordering::SeqCst) + 1;
         write_value(items.seed, item, version, &mut value);
         let since = Instant::now();
-        match db.put_with(key_of(item), &value, &options) {
+        match db.put_with(key_of(item), &value, options) {
             Ok(()) => {
                 items.acknowledged[item as usize].store(version, Ordering::SeqCst);
                 part.took(since);
@@ -190,7 +190,7 @@ pub(crate) fn write(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> P
                 part.failed += 1;
                 part.first_failure.get_or_insert_with(Instant::now);
             }
-            Err(error) => part.judge(Err(format!("a write: {error}"))),
+            Err(error) => part.judge(Err(format!("a write: {}", error.chain()))),
         }
     }
     part
@@ -209,7 +209,7 @@ pub(crate) fn read(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> Pa
         part.judge(match found {
             Ok(Some(value)) => items.judge(item, &value, oldest),
             Ok(None) => Err(format!("item {item} is not found")),
-            Err(error) => Err(format!("a read: {error}")),
+            Err(error) => Err(format!("a read: {}", error.chain())),
         });
     }
     part
@@ -225,7 +225,7 @@ pub(crate) fn scan(db: &Db, items: &Items, _number: u64, stop: &AtomicBool) -> P
             let judged = match entry {
                 Ok((key, value)) if item_of(&key) == Some(expected) => items.judge(expected, &value, 0),
                 Ok(_) => Err(format!("a scan does not meet item {expected}")),
-                Err(error) => Err(format!("a scan: {error}")),
+                Err(error) => Err(format!("a scan: {}", error.chain())),
             };
             let ends = judged.is_err() || part.is_over(stop);
             part.judge(judged);
@@ -255,7 +255,7 @@ impl Placed {
         match cursor.seek(key_of(item)) {
             Ok(true) => Ok(Self { cursor, item, forward }),
             Ok(false) => Err(format!("an iterator finds nothing at item {item}")),
-            Err(error) => Err(format!("a seek: {error}")),
+            Err(error) => Err(format!("a seek: {}", error.chain())),
         }
     }
 
@@ -273,7 +273,7 @@ impl Placed {
             (false, 0) => last,
             (false, item) => item - 1,
         };
-        moved.map_err(|error| format!("a step: {error}"))?;
+        moved.map_err(|error| format!("a step: {}", error.chain()))?;
         let (Some(key), Some(value)) = (self.cursor.key(), self.cursor.value()) else {
             return Err(format!("an iterator ends before item {}", self.item));
         };

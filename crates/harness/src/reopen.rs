@@ -69,7 +69,7 @@ pub struct Outcome {
 /// # Errors
 /// What the database says; a wrong answer.
 pub fn run(options: Options) -> Result<Outcome, String> {
-    let said = |error: Error| error.to_string();
+    let said = |error: Error| error.chain().to_string();
     let entries = (options.bytes / (KEY_BYTES + VALUE_BYTES) as u64).max(1);
     let logged = STEPS[STEPS.len() - 1] * LOG_BYTES / VALUE_BYTES as u64;
     let keys = Keys::new(KeyShape::Random, KEY_BYTES, entries + logged)?;

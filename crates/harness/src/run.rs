@@ -168,7 +168,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Options(text) => f.write_str(text),
-            Self::Engine(error) => error.fmt(f),
+            Self::Engine(error) => error.chain().fmt(f),
             Self::Trace(error) => error.fmt(f),
             Self::File(what, error) => write!(f, "{what}: {error}"),
         }
@@ -178,8 +178,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Options(_) | Self::Trace(_) => None,
-            Self::Engine(error) => error.source(),
+            // Their texts say the causes.
+            Self::Options(_) | Self::Trace(_) | Self::Engine(_) => None,
             Self::File(_, error) => Some(error),
         }
     }

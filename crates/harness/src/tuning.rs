@@ -189,7 +189,7 @@ fn statics(write_buffer_bytes: u64) -> Vec<Design> {
 /// # Errors
 /// What keeps it from being run at all; what it finds wrong is in the outcome.
 pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Outcome, String> {
-    let said = |error: Error| error.to_string();
+    let said = |error: Error| error.chain().to_string();
     let work = Work::new(options)?;
     let write_buffer_bytes = options.budget_bytes / 16;
     let open = |dir: &Path| -> Builder {

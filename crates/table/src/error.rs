@@ -6,12 +6,13 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a call on a table failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Error {
     /// A call of the file system failed.
     Io {
@@ -20,7 +21,7 @@ pub enum Error {
         /// What was being done to it, as a verb: "open", "read", "write".
         op: &'static str,
         /// What the file system said.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// Bytes are not what was written, or the file is another one than expected.
     Corruption {
@@ -46,7 +47,7 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn io(file: &Path, op: &'static str, source: io::Error) -> Self {
-        Self::Io { file: file.to_path_buf(), op, source }
+        Self::Io { file: file.to_path_buf(), op, source: Arc::new(source) }
     }
 
     pub(crate) fn corruption(
@@ -84,7 +85,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } => Some(source.as_ref()),
             _ => None,
         }
     }

@@ -120,11 +120,11 @@ fn key(writer: usize, number: usize) -> String {
 fn write(db: &Db, writer: usize, writes: usize) -> usize {
     for number in 0..writes {
         let durability = [Durability::NoSync, Durability::Sync][(writer + number) % 2];
-        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
-        match db.put_with(key(writer, number), [writer as u8; 150], &options) {
+        let options = WriteOptions::new().durability(durability);
+        match db.put_with(key(writer, number), [writer as u8; 150], options) {
             Ok(()) => {}
             Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
                 return number;
             }
         }

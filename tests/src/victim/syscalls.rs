@@ -340,8 +340,9 @@ fn hit(trace: &Path) -> Option<&'static str> {
 /// After a recovery and a clean close no dead file is there.
 fn nothing_left_over(db: &Path) -> Result<(), String> {
     let env_files = RealFs::new().list(db).map_err(|error| format!("list: {error}"))?;
-    let opened = shamba::Db::builder(db).read_only(true).open().map_err(|error| format!("open: {error}"))?;
-    let report = opened.verify().map_err(|error| format!("verify: {error}"))?;
+    let opened =
+        shamba::Db::builder(db).read_only(true).open().map_err(|error| format!("open: {error:?}"))?;
+    let report = opened.verify().map_err(|error| format!("verify: {error:?}"))?;
     orphans(&env_files, report.tables)
 }
 

@@ -124,7 +124,7 @@ enum Verdict {
 
 /// An error is fit if it is a corruption that says where, or names a version or feature that is not known.
 fn fit(error: &shamba::Error) -> Result<(), String> {
-    let says = || format!("{}: {error}", error.kind());
+    let says = || format!("{error:?}");
     match error.kind() {
         ErrorKind::Corruption => match error.damage() {
             Some(damage) if error.to_string().contains(damage.structure) => Ok(()),

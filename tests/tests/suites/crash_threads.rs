@@ -115,7 +115,7 @@ impl Life {
         let hash = image.image_hash();
         let env = Env::deterministic(Arc::new(image), 3);
         let opened = self.vector.builder(Path::new(HOME), &env).open();
-        let db: Db = opened.map_err(|error| format!("recovery: {}: {error}", error.kind()))?;
+        let db: Db = opened.map_err(|error| format!("recovery: {error:?}"))?;
         let failed = |error: shamba::Error| format!("a read failed: {error}");
         for (writer, durable) in self.durable(k).into_iter().enumerate() {
             let mut count = 0;

@@ -212,7 +212,7 @@ struct Cramped {
 
 /// Everything in a database.
 fn contents(db: &Db) -> Result<BTreeMap<(String, String), String>, String> {
-    let failed = |error: shamba::Error| format!("reading: {}: {error}", error.kind());
+    let failed = |error: shamba::Error| format!("reading: {error:?}");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut found = BTreeMap::new();
     for name in db.keyspaces() {
@@ -239,7 +239,7 @@ impl Cramped {
     fn open(env: &Env) -> Result<Db, String> {
         let builder = Db::builder(HOME).env(env.clone()).info_log(false).write_buffer(16 << 10);
         let opened = builder.size_ratio(2.0).open();
-        opened.map_err(|error| format!("open: {}: {error}", error.kind()))
+        opened.map_err(|error| format!("open: {error:?}"))
     }
 
     /// Notes a call that may find no space, and fail in no other way.
@@ -312,7 +312,7 @@ impl Cramped {
 
     fn end(self) -> Result<u64, String> {
         let Self { sim, env, db, written, refused, .. } = self;
-        db.close().map_err(|error| format!("close: {}: {error}", error.kind()))?;
+        db.close().map_err(|error| format!("close: {error:?}"))?;
         let db = Self::open(&env)?;
         if contents(&db)? != written {
             return Err("after a reopen it holds something else than was written".to_owned());

@@ -202,7 +202,7 @@ fn files_that_say_they_are_newer_are_refused_and_left_alone() {
                     let kind = kind.split('-').next().unwrap_or(kind);
                     *refused.entry(kind.to_owned()).or_insert(0) += 1;
                 }
-                Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{name}, byte {at}: {error}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{name}, byte {at}: {error:?}"),
                 Ok(_) => {} // A byte that says nothing about what is needed.
             }
         }

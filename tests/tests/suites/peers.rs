@@ -102,7 +102,7 @@ fn with_several_logs() -> (MemFs, u64) {
     faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Create]).at_path(".sst").sticky());
     let mut acked = 0;
     for number in 1..=60 {
-        let options = WriteOptions { deadline_ms: Some(0), ..Durability::Sync.into() };
+        let options = WriteOptions::from(Durability::Sync).deadline_ms(0);
         match write(&db, number, options) {
             Ok(()) => acked = number,
             Err(_) => break,
@@ -156,7 +156,7 @@ fn rocksdb_7701_an_older_log_cut_between_records_is_damage() {
                 assert_eq!(found, Ok(acked), "{} cut at {}", log.display(), record.offset);
                 continue;
             };
-            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error:?}");
             assert!(error.to_string().contains(".log"), "{error}");
             cuts += 1;
         }
@@ -178,7 +178,7 @@ fn rocksdb_6288_a_read_error_in_recovery_is_not_the_end_of_the_log() {
             break;
         }
         let error = opened.map(|_| ()).expect_err("an open that could not read a log");
-        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error:?}");
         failed += 1;
         assert_eq!(reopened(Arc::new(disk)), Ok(acked), "after read {nth} had failed");
     }
@@ -241,7 +241,7 @@ fn rocksdb_12918_a_log_in_anothers_place_is_not_replayed() {
             for bytes in [&stale, &tail] {
                 rewrite(&disk, to, bytes);
                 match builder(Arc::new(copy(&disk))).open() {
-                    Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{error}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{error:?}"),
                     // The newest log's promises are its own. Without them a stale one looks as what a crash leaves of a
                     // file that was never synced: it is dropped, and that is said.
                     Ok(db) => {
@@ -316,7 +316,7 @@ fn leveldb_251_rot_below_a_promise_is_damage_and_zeros_above_it_are_a_tail() {
         }
         match refuses(&damaged) {
             Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                assert_eq!(error.kind(), ErrorKind::Corruption, "{error:?}");
                 assert!(at < synced_bytes, "zeros at {at}, above the {synced_bytes} synced bytes: {error}");
                 refused += 1;
             }
@@ -435,7 +435,7 @@ fn rocksdb_format_6_a_block_in_anothers_place_is_damage() {
                 match db.get(format!("key/{number:06}")) {
                     Ok(value) => assert_eq!(value.as_deref(), Some(&[number as u8; 120][..])),
                     Err(error) => {
-                        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                        assert_eq!(error.kind(), ErrorKind::Corruption, "{error:?}");
                         refused += 1;
                     }
                 }
@@ -454,6 +454,6 @@ fn rocksdb_format_6_a_block_in_anothers_place_is_damage() {
             Err(error) => error,
             Ok(db) => db.iter().find_map(Result::err).expect("tables that changed places"),
         };
-        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error:?}");
     }
 }

@@ -222,12 +222,11 @@ fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
         let fs = disk_of(files);
         let env = Env::deterministic(Arc::new(fs.clone()), 2);
         let report = shamba::repair_within(&env, Path::new(HOME), Path::new(OUT), memory_bytes)
-            .map_err(|error| format!("repair: {}: {error}", error.kind()))?;
+            .map_err(|error| format!("repair: {error:?}"))?;
         if files_of(&fs) != *files {
             return Err("the original was changed".to_owned());
         }
-        let (state, check) =
-            contents(&env).map_err(|error| format!("the repaired database: {}: {error}", error.kind()))?;
+        let (state, check) = contents(&env).map_err(|error| format!("the repaired database: {error:?}"))?;
         if !check.is_clean() || !check.warnings.is_empty() {
             return Err(format!("the repaired database does not check clean: {check:?}"));
         }
@@ -514,7 +513,7 @@ fn a_repair_needs_an_empty_directory_of_its_own() {
     let env = Env::deterministic(Arc::new(fs.clone()), 2);
     let refused = |target: &str| {
         let error = shamba::repair(&env, Path::new(HOME), Path::new(target)).expect_err("refused");
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
         error.to_string()
     };
     fs.create_dir_all(Path::new("/full")).expect("mkdir");
@@ -526,6 +525,6 @@ fn a_repair_needs_an_empty_directory_of_its_own() {
     assert!(refused("/db/inside").contains("lies in /db"));
     assert!(refused(HOME).contains("lies in"));
     let error = shamba::repair(&env, Path::new("/nowhere"), Path::new(OUT)).expect_err("nothing is there");
-    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
     assert_eq!(files_of(&fs), subject.files);
 }

@@ -54,10 +54,10 @@ fn a_slow_disk_stalls_writes_and_nothing_else() {
                     reads.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            let hasty = WriteOptions { deadline_ms: Some(5), ..WriteOptions::default() };
+            let hasty = WriteOptions::new().deadline_ms(5);
             let (mut stalled, mut number) = (0, 0);
             while stalled < 20 && number < 4_000 {
-                match db.put_with(key(number), value(number), &hasty) {
+                match db.put_with(key(number), value(number), hasty) {
                     Ok(()) => {}
                     Err(error) if error.kind() == ErrorKind::Stalled => {
                         stalled += 1;
@@ -65,7 +65,7 @@ fn a_slow_disk_stalls_writes_and_nothing_else() {
                         // Without a deadline it waits, and then goes on.
                         db.put(key(number), value(number)).expect("a write that waits");
                     }
-                    Err(error) => panic!("{policy}: {}: {error}", error.kind()),
+                    Err(error) => panic!("{policy}: {error:?}"),
                 }
                 stored.push(number);
                 number += 1;

@@ -85,8 +85,8 @@ impl Writer<'_> {
         let key = key(number);
         let options = WriteOptions::from(durability);
         match space {
-            0 => self.db.put_with(&key, &value, &options),
-            _ => self.others[space - 1].as_ref().expect("created").put_with(&key, &value, &options),
+            0 => self.db.put_with(&key, &value, options),
+            _ => self.others[space - 1].as_ref().expect("created").put_with(&key, &value, options),
         }
         .expect("put");
         self.oracle.commit(&[Change::Put { space, key, value }]);

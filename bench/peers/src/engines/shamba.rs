@@ -18,7 +18,7 @@ pub struct Shamba {
 }
 
 fn failed(call: &'static str) -> impl Fn(shamba::Error) -> String {
-    move |error| Setup::failure(Engine::Shamba, call, error)
+    move |error| Setup::failure(Engine::Shamba, call, error.chain())
 }
 
 impl Read for Shamba {
@@ -91,7 +91,7 @@ impl Peer for Shamba {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         if sync {
             let options = WriteOptions::from(Durability::Sync);
-            return self.db.put_with(key, value, &options).map_err(failed("put"));
+            return self.db.put_with(key, value, options).map_err(failed("put"));
         }
         self.db.put(key, value).map_err(failed("put"))
     }

@@ -85,7 +85,7 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
         (Some(code), closed) => {
             // The code stays that of the first error.
             if let Err(error) = closed {
-                note(format!("shamba: {error}"));
+                note(format!("shamba: {}", error.chain()));
             }
             Err(Failure::Reported(code))
         }
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
                 Err(refusal) => {
                     let (kind, message, code) = match refusal {
                         Refusal::Line(reason) => (ErrorKind::Invalid, reason, BAD_INPUT),
-                        Refusal::Engine(error) => (error.kind(), error.to_string(), code_of(&error)),
+                        Refusal::Engine(error) => (error.kind(), error.chain().to_string(), code_of(&error)),
                     };
                     self.first_error.get_or_insert(code);
                     // One reply a line, whatever a message holds.

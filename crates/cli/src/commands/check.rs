@@ -165,7 +165,10 @@ fn layout(dir: &Path) -> Result<Vec<Layout>, Failure> {
                     );
                     ("table", json::table(&table), text)
                 }
-                Err(error) => ("table", json!({ "error": error.to_string() }), error.to_string()),
+                Err(error) => {
+                    let text = error.chain().to_string();
+                    ("table", json!({ "error": text }), text)
+                }
             },
             Kind::Log | Kind::Manifest => {
                 let (word, read): (_, fn(&Env, &Path) -> _) =
@@ -177,7 +180,10 @@ fn layout(dir: &Path) -> Result<Vec<Layout>, Failure> {
                         let object = json!({ "records": log.records.len(), "promise": log.promise });
                         (word, object, text)
                     }
-                    Err(error) => (word, json!({ "error": error.to_string() }), error.to_string()),
+                    Err(error) => {
+                        let text = error.chain().to_string();
+                        (word, json!({ "error": text }), text)
+                    }
                 }
             }
             Kind::Other => ("other", json!({}), String::new()),

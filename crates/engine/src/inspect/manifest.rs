@@ -18,7 +18,7 @@ use crate::version::{Change, KeyRange, ManifestEdit};
 /// # Errors
 /// `Corruption` when `CURRENT` or the file header is damaged, or a database has no `CURRENT` or not the
 /// manifest that it names (later damage is in [`LogDescription::ending`]), `Unsupported` for a newer version,
-/// `Io` when there is no database, what reading says.
+/// `NotFound` when there is no database, what reading says.
 pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
     // A path that can be listed is a directory.
     if env.vfs.list(path).is_err() {
@@ -26,7 +26,7 @@ pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
     }
     let Some(current) = read_current(env, path)? else {
         no_database_without_current(env, path)?;
-        return Err(Error::new(ErrorKind::Io, format!("{}: no database here", path.display())));
+        return Err(Error::no_database(path, "the directory holds none"));
     };
     let file = path.join(manifest_file_name(current.number));
     if let Ok(false) = env.vfs.exists(&file) {

@@ -71,7 +71,10 @@ fn damaged_and_foreign_headers_are_errors() {
     assert_eq!(described(b"").expect_err("empty").kind(), ErrorKind::Corruption);
     let nothing = manifest_file(&new_env(1), Path::new("/nothing")).expect_err("no such file");
     assert_eq!(nothing.kind(), ErrorKind::Io);
-    assert_eq!(manifest_file(&new_env(1), Path::new("/")).expect_err("no database").kind(), ErrorKind::Io);
+    assert_eq!(
+        manifest_file(&new_env(1), Path::new("/")).expect_err("no database").kind(),
+        ErrorKind::NotFound
+    );
 }
 
 #[test]

@@ -108,7 +108,7 @@ impl Cursor {
         Self { scan: Scan::new(source, range) }
     }
 
-    /// Goes to the first key at or after `key`; whether there is one.
+    /// Goes to the first key at or after `key`, which may be longer than any key; whether there is one.
     ///
     /// # Errors
     /// What reading the tables says: `Io`, `Corruption`, `Unsupported`; `Closed` after the database was

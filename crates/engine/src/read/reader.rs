@@ -20,7 +20,7 @@ use super::scan::ScanSource;
 use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::handle::Handle;
-use crate::key_range::{KeyRange, half_open, prefix_range};
+use crate::key_range::{KeyRange, check_key, half_open, prefix_range};
 use crate::metrics::LookupCounts;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
@@ -35,7 +35,14 @@ const AHEAD_BYTES_MAX: u64 = 4 << 20;
 /// Where nobody asks for more, a scan reads ahead this part of the memory budget in each run at most.
 const AHEAD_PART: u64 = 128;
 
-/// How reads are done.
+/// How reads are done. Used by [`crate::Db::with`].
+///
+/// ```
+/// use shamba::ReadOptions;
+///
+/// let options = ReadOptions::new().fill_cache(false).lower_bound("a").upper_bound("b");
+/// assert_eq!(options.upper_bound.as_deref(), Some(&b"b"[..]));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadOptions {
@@ -57,6 +64,39 @@ impl ReadOptions {
     /// What handles without options of their own read with.
     pub(crate) const DEFAULT: Self =
         Self { fill_cache: true, lower_bound: None, upper_bound: None, readahead_bytes: None };
+
+    /// The options that reads have without any.
+    pub fn new() -> Self {
+        Self::DEFAULT
+    }
+
+    /// Sets whether blocks that a scan reads go into the block cache.
+    #[must_use]
+    pub fn fill_cache(mut self, fill_cache: bool) -> Self {
+        self.fill_cache = fill_cache;
+        self
+    }
+
+    /// Sets the first key that scans may see.
+    #[must_use]
+    pub fn lower_bound(mut self, key: impl Into<Vec<u8>>) -> Self {
+        self.lower_bound = Some(key.into());
+        self
+    }
+
+    /// Sets the first key that scans may not see any more.
+    #[must_use]
+    pub fn upper_bound(mut self, key: impl Into<Vec<u8>>) -> Self {
+        self.upper_bound = Some(key.into());
+        self
+    }
+
+    /// Sets the most bytes that a scan reads from a table at once.
+    #[must_use]
+    pub fn readahead_bytes(mut self, bytes: usize) -> Self {
+        self.readahead_bytes = Some(bytes);
+        self
+    }
 
     /// How scans walk tables, within a memory budget.
     fn walk(&self, budget_bytes: u64) -> Walk {
@@ -151,6 +191,7 @@ impl ReadAt<'_> {
 
     #[inline]
     fn find_value(&self, key: &[u8], mode: ValueMode) -> Result<Option<Value>> {
+        check_key(key)?;
         self.look_up(true, |view, seq, settings, counts| {
             let begin_ns = settings.now_ns();
             let digest = settings.digest.digest(key); // The only hash of this lookup.
@@ -206,6 +247,7 @@ impl ReadAt<'_> {
         if key.made_by != self.core.digest {
             return Err(Error::invalid("the hashed key was made by a database with another digest or seed"));
         }
+        check_key(&key.key)?;
         let look_up = || {
             self.look_up(true, |view, seq, settings, counts| {
                 let HashedKey { key, digest, .. } = key;
@@ -219,6 +261,7 @@ impl ReadAt<'_> {
     /// All lookups read at one moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<K> = keys.into_iter().collect();
+        keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
         let noted = self.core.recorder.is_on().then(|| self.asked());
         let values = self.look_up(false, |view, seq, settings, counts| {
             let reads = &self.core.reads;
@@ -237,6 +280,7 @@ impl ReadAt<'_> {
 
     pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
         self.keyspace.check_usable()?;
+        check_key(key)?;
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
         let opened = OpenedTables::default();

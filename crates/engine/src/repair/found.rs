@@ -64,8 +64,7 @@ impl Found {
     pub(super) fn look(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<Self> {
         let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
         if !entries.iter().any(is_ours) {
-            let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no database");
-            return Err(Error::io("open", dir, source));
+            return Err(Error::no_database(dir, "the directory holds no file of one"));
         }
         let (state, is_whole) = read_state(env, dir, &entries, report)?;
         report.manifest = is_whole;
@@ -108,7 +107,7 @@ impl Found {
                         if let Some(error) = table.lost_tombstones()
                             && used.meta.range_deletes > 0
                         {
-                            let error = Error::from_table(error);
+                            let error = Error::from(error.clone());
                             report.damaged(table.path(), &error, affected(&keyspace.name));
                             let name = Some(keyspace.name.as_str());
                             report.lose(name, counts, Loss::Deletions, table.path(), &error);
@@ -162,7 +161,7 @@ impl Found {
                 report.lose(None, Some(keys.clone()), Loss::Entries, &path, &error);
             }
             if let Some(error) = table.lost_tombstones() {
-                let error = Error::from_table(error);
+                let error = Error::from(error.clone());
                 report.damaged(&path, &error, affected(&name));
                 report.lose(Some(&name), Some(keys), Loss::Deletions, &path, &error);
             }
@@ -343,9 +342,11 @@ impl<'a> Tables<'a> {
             Ok(table) => {
                 report.tables += 1;
                 for damage in table.damage() {
-                    let error = Error::from_table(damage);
+                    let error = Error::from(damage.clone());
                     match error.damage() {
-                        Some(damage) if damage.structure.contains("filter") => report.warn(error.to_string()),
+                        Some(damage) if damage.structure.contains("filter") => {
+                            report.warn(error.chain().to_string())
+                        }
                         _ => report.damaged(path, &error, "nothing: it can be done without"),
                     }
                 }

@@ -138,7 +138,7 @@ impl RepairReport {
             loss,
             file,
             offset,
-            detail: error.to_string(),
+            detail: error.chain().to_string(),
         };
         self.lost.push(lost);
     }

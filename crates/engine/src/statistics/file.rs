@@ -152,6 +152,7 @@ pub(crate) fn read(env: &Env, dir: &Path) -> Result<Option<(Vec<TreeFigures>, u6
 
 /// What an unreadable file means.
 pub(crate) fn warning(error: &Error) -> String {
+    let error = error.chain();
     format!("{error}; lookups are counted afresh, and answers do not depend on it")
 }
 
@@ -292,7 +293,7 @@ mod tests {
         bytes[8] = 99;
         put(&bytes);
         let error = read(&env, dir).expect_err("a newer version");
-        assert_eq!(error.kind(), crate::ErrorKind::Unsupported, "{error}");
+        assert_eq!(error.kind(), crate::ErrorKind::Unsupported, "{error:?}");
     }
 
     #[test]

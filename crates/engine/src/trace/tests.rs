@@ -60,7 +60,7 @@ fn one_recording_at_a_time_and_never_over_a_file() {
     let db = builder(vfs.clone()).open().expect("opened");
     let recording = db.record_trace(TRACE).expect("begun");
     let error = db.record_trace("/other").expect_err("one is being recorded");
-    assert_eq!((error.kind(), error.to_string().contains(TRACE)), (ErrorKind::Invalid, true), "{error}");
+    assert_eq!((error.kind(), error.to_string().contains(TRACE)), (ErrorKind::Invalid, true), "{error:?}");
     drop(recording);
     let whole = text(vfs.as_ref());
     assert_eq!(whole, "# shamba trace 1\n# end 0\n");
@@ -108,10 +108,10 @@ fn a_trace_that_cannot_be_written_fails_no_operation() {
         assert!(said.iter().all(|text| text.contains(TRACE)), "{said:?}");
         let error = recording.finish().expect_err("it is not whole");
         let expected = if effect == Effect::Enospc { ErrorKind::NoSpace } else { ErrorKind::Io };
-        assert_eq!(error.kind(), expected, "case {number}: {error}");
+        assert_eq!(error.kind(), expected, "case {number}: {error:?}");
         assert!(faults.faults_injected() > 0);
         let error = db.record_trace("/no/such/folder/trace").expect_err("cannot be made");
-        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error:?}");
         let dropped = db.record_trace("/another").expect("a recording that failed is over");
         faults.clear_rules();
         drop(dropped);

@@ -138,7 +138,7 @@ impl FileCheck<'_> {
                 for error in damage {
                     match error.damage() {
                         Some(damage) if damage.structure.contains("filter") => {
-                            self.report.warn(error.to_string());
+                            self.report.warn(error.chain().to_string());
                         }
                         _ => self.add(&path, &error, affected),
                     }

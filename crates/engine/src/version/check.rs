@@ -208,7 +208,7 @@ impl Walk<'_> {
     fn step(&mut self) -> Result<SeqNo, String> {
         let Some(iter) = &mut self.iter else { return Err("the walk is over".to_owned()) };
         let seq = iter.seq();
-        iter.next().map_err(|error| error.to_string())?;
+        iter.next().map_err(|error| crate::Error::from(error).chain().to_string())?;
         self.settle()?;
         Ok(seq)
     }
@@ -222,7 +222,8 @@ impl Walk<'_> {
                 None => {
                     let reader = table.meta.open().map_err(|error| error.to_string())?;
                     let iter = self.iter.insert(Box::new(reader.iter(false)));
-                    iter.seek(&table.range.lower, SeqNo::MAX).map_err(|error| error.to_string())?;
+                    iter.seek(&table.range.lower, SeqNo::MAX)
+                        .map_err(|error| crate::Error::from(error).chain().to_string())?;
                     iter
                 }
             };

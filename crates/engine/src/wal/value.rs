@@ -139,7 +139,7 @@ impl ValueLog {
     fn fill(&self, file: &dyn RandomFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
         read_exact_at(file, offset, buffer).map_err(|source| match source.kind() {
             std::io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file ends in a value".to_owned()),
-            _ => Error::Io { file: self.path.clone(), op: "read", source },
+            _ => Error::Io { file: self.path.clone(), op: "read", source: Arc::new(source) },
         })
     }
 
@@ -148,7 +148,11 @@ impl ValueLog {
             return Ok(Arc::clone(&open.0));
         }
         let opened = self.env.vfs.open_read(&self.path);
-        let file = opened.map_err(|source| Error::Io { file: self.path.clone(), op: "open", source })?;
+        let file = opened.map_err(|source| Error::Io {
+            file: self.path.clone(),
+            op: "open",
+            source: Arc::new(source),
+        })?;
         self.file.store(Some(Arc::new(OpenFile(Arc::clone(&file)))));
         Ok(file)
     }

@@ -2,21 +2,33 @@
 //!
 //! Operations are encoded as they are added, in the form that the log stores, so a commit copies them once,
 //! into the log's frame. A wrong operation (a key too long, a dropped keyspace) is remembered and reported by
-//! `commit`, which then does nothing. A batch keeps its memory for the next round.
+//! each `commit`, which then does nothing, until `clear`. A commit that fails leaves the batch as it was; one
+//! that succeeds empties it and keeps its memory for the next round.
 
 use std::ops::Bound;
+use std::time::Duration;
 
-use shamba_key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use shamba_key::MAX_VALUE_BYTES;
 
 use crate::db::{Db, Keyspace};
 use crate::error::{Error, Result};
 use crate::ids::KeyspaceId;
-use crate::key_range::{KeyRange, half_open};
+use crate::key_range::{KeyRange, check_key, half_open};
 use crate::settings::Durability;
 use crate::wal::{OpRef, encode_op};
 
 /// How one write is to be done; what is not set is as the database was opened.
+///
+/// Every `*_with` write takes it by value or by reference, and a [`Durability`] alone as well.
+///
+/// ```
+/// use shamba::{Durability, WriteOptions};
+///
+/// let options = WriteOptions::new().durability(Durability::Sync).deadline_ms(50);
+/// assert_eq!(options.deadline_ms, Some(50));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WriteOptions {
     /// What the acknowledgement means.
     pub durability: Option<Durability>,
@@ -24,9 +36,36 @@ pub struct WriteOptions {
     pub deadline_ms: Option<u64>,
 }
 
+impl WriteOptions {
+    /// No options: the durability of the database, and no deadline.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the meaning of the acknowledgement.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// Sets the longest wait behind flushes and merges, in milliseconds.
+    #[must_use]
+    pub fn deadline_ms(mut self, ms: u64) -> Self {
+        self.deadline_ms = Some(ms);
+        self
+    }
+
+    /// Sets the longest wait behind flushes and merges; less than a millisecond counts as none.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        self.deadline_ms(u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 impl From<Durability> for WriteOptions {
     fn from(durability: Durability) -> Self {
-        Self { durability: Some(durability), deadline_ms: None }
+        Self::new().durability(durability)
     }
 }
 
@@ -135,14 +174,6 @@ pub(crate) fn check_op(op: OpRef<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_key(key: &[u8]) -> Result<()> {
-    if key.len() > MAX_KEY_BYTES {
-        let (bytes, most) = (key.len(), MAX_KEY_BYTES);
-        return Err(Error::invalid(format!("the key has {bytes} bytes; the most is {most}")));
-    }
-    Ok(())
-}
-
 /// Calls `apply` with the range delete of `range`; an empty or reversed range deletes nothing.
 ///
 /// # Errors
@@ -164,6 +195,14 @@ pub(crate) fn with_range_delete(
 }
 
 /// Operations that are committed together. Made by [`Db::batch`].
+///
+/// Operations take effect in the order in which they were added: of several on one key the last one counts,
+/// and a range delete removes what was written before the batch and by earlier operations of the batch, not
+/// what later operations put. No reader sees a part of a batch.
+///
+/// A batch that is dropped without a commit does nothing. A commit that succeeds empties the batch; one that
+/// fails leaves it as it was, to be tried again.
+#[must_use = "a batch does nothing until it is committed"]
 pub struct Batch {
     db: Db,
     operations: Operations,
@@ -239,7 +278,8 @@ impl Batch {
         self.operations.tally.count == 0
     }
 
-    /// What is wrong with the first operation that cannot be done, if one cannot: a commit will say it and do nothing.
+    /// What is wrong with the first operation that cannot be done, if one cannot: every commit will say it and
+    /// do nothing, until [`Batch::clear`].
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
@@ -250,25 +290,28 @@ impl Batch {
         self.error = None;
     }
 
-    /// Makes all operations visible and durable together, with the database's default durability.
+    /// Makes all operations visible and durable together, with the database's default durability. The batch is
+    /// empty afterwards; after an error it is as it was, to be tried again.
     ///
     /// # Errors
-    /// The first wrong operation (`Invalid`; nothing is done), or as [`Db::put`].
+    /// The first wrong operation (`Invalid`; nothing is done, and every further commit says the same until
+    /// [`Batch::clear`]), or as [`Db::put`]. Nothing of a failed commit is visible; after a failed sync writes
+    /// are off, and whether the batch is there after a reopen is unknown.
     pub fn commit(&mut self) -> Result<()> {
         self.commit_with(WriteOptions::default())
     }
 
-    /// [`Batch::commit`] with a durability or with full options. The batch is empty afterwards.
+    /// [`Batch::commit`] with a durability or with full options.
     ///
     /// # Errors
-    /// As [`Batch::commit`].
+    /// As [`Batch::commit`]; `Stalled` when the deadline passed while flushes or merges were behind.
     pub fn commit_with(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
-        let outcome = match self.error.take() {
-            Some(error) => Err(error),
-            None => self.db.core().commit(&mut self.operations, options.into()),
-        };
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        self.db.core().commit(&mut self.operations, options.into())?;
         self.operations.clear();
-        outcome
+        Ok(())
     }
 
     fn check(&self, keyspace: &Keyspace) -> Result<()> {

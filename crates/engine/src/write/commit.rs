@@ -22,14 +22,14 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::RangeTombstone;
 
-use crate::core::{Core, KeyspaceCore, Writing, lock};
+use crate::core::{Core, KeyspaceCore, Writing, lock, try_lock};
 use crate::error::{Error, Result};
 use crate::ids::KeyspaceId;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::settings::Durability;
 use crate::trace::Noting;
-use crate::wal::{OpRef, encoded_ops};
+use crate::wal::{OpRef, WalWriter, encoded_ops};
 use crate::write::batch::{Operations, Tally, WriteOptions, check_op};
 use crate::write::in_log::InLog;
 use crate::write::queue::Own;
@@ -80,7 +80,8 @@ impl Core {
         self.commit_own(Own::One(keyspace.id, op), durability)
     }
 
-    /// [`Self::commit_op`] for a batch, whose operations may be gone afterwards.
+    /// [`Self::commit_op`] for a batch. Its operations are lent to a leader meanwhile; whatever the outcome, they
+    /// are back afterwards.
     ///
     /// # Errors
     /// See [`crate::Db::put`].
@@ -300,6 +301,18 @@ impl Core {
         WorkCounters::add_alone(&self.work.bytes_user, user_bytes);
         WorkCounters::add_alone(&self.work.batches, batches);
         WorkCounters::add_alone(&self.work.commit_groups, 1);
+    }
+
+    /// Warns of `Buffered` writes that a drop without `close` loses.
+    pub(crate) fn warn_of_unwritten(&self) {
+        let Some(writing) = try_lock(&self.writing) else { return };
+        let bytes = writing.wal.as_ref().map_or(0, WalWriter::buffered);
+        drop(writing);
+        if bytes > 0 {
+            self.warn(format!(
+                "the database was dropped without close: {bytes} bytes of Buffered writes are lost; call close or sync"
+            ));
+        }
     }
 
     /// Syncs everything that is in the logs, whatever its option was.

@@ -331,6 +331,41 @@ mod tests {
     }
 
     #[test]
+    fn batches_of_a_group_that_failed_are_kept_and_can_be_tried_again() {
+        const WRITERS: usize = 4;
+        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+        let env = Env { vfs: Arc::new(faults.clone()), ..Env::real() };
+        let db = Db::builder(Path::new("/db")).env(env).durability(Durability::Sync).open().expect("opened");
+        let core = db.core();
+        let before = db.stats();
+        std::thread::scope(|scope| {
+            let busy = lock(&core.writing);
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let db = &db;
+                    scope.spawn(move || {
+                        let mut batch = db.batch();
+                        batch.put(format!("k{writer}"), "v").put(format!("l{writer}"), "v");
+                        let outcome = batch.commit().map_err(|error| error.kind());
+                        (outcome, batch)
+                    })
+                })
+                .collect();
+            wait_for(core, WRITERS - 1);
+            faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".log"));
+            drop(busy);
+            for writer in writers {
+                let (outcome, mut batch) = writer.join().expect("no panic");
+                assert_eq!((outcome, batch.len()), (Err(ErrorKind::NoSpace), 2));
+                batch.commit().expect("there is space again");
+                assert!(batch.is_empty());
+            }
+        });
+        assert_eq!((faults.faults_injected(), db.stats().since(&before).batches), (1, WRITERS as u64));
+        assert_eq!(db.iter().count(), 2 * WRITERS);
+    }
+
+    #[test]
     fn a_batch_beyond_a_frame_is_a_group_by_itself() {
         let db = db();
         let core = db.core();

@@ -168,7 +168,7 @@ impl Core {
     /// A rotation after an acknowledged write failed: the memtables stay and the next write tries again.
     pub(crate) fn rotation_failed(&self, error: &Error) {
         WorkCounters::add(&self.work.background_errors, 1);
-        self.events.emit(&Event::BackgroundError(format!("rotating the log: {error}")));
+        self.events.emit(&Event::BackgroundError(format!("rotating the log: {}", error.chain())));
     }
 }
 

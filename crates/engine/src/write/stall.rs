@@ -4,11 +4,15 @@
 //! commit group: between the soft and the hard limit of level 0 each byte costs time, above it a write waits, and
 //! `Stalled` is the answer when the caller's deadline passes. Reads never wait.
 //!
+//! A writer that waits for a flush or a compaction that fails three times in a row gets the error with its cause. The
+//! background goes on trying, so writes resume by themselves.
+//!
 //! Time owed is slept off a millisecond at once: a thread that sleeps for less sleeps longer than it asked for, so
 //! that a short sleep for each write would slow writers by steps of 50 microseconds and more, whatever is meant.
 
 use std::time::Duration;
 
+use crate::background::FAILURES_WAITED;
 use crate::core::{BackgroundState, Core, Work, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -96,7 +100,8 @@ impl Core {
     ///
     /// # Errors
     /// `Stalled` after the deadline; `NoSpace` when what it waits for fails for lack of space and no deadline was set or
-    /// it has passed; `ReadOnly` or `Closed` when the database became so while waiting.
+    /// it has passed; the error of what it waits for when that has failed [`FAILURES_WAITED`] times in a row, the last time
+    /// while this write waited; `ReadOnly` or `Closed` when the database became so while waiting.
     pub fn make_room(&self, bytes: usize, deadline_ms: Option<u64>) -> Result<()> {
         let room = &self.background.room;
         if let Some(ns_per_byte) = room.ns_per_byte() {
@@ -123,8 +128,13 @@ impl Core {
                 WorkCounters::add(&self.work.stalls, 1);
                 self.events.emit(&Event::StallBegin { reason: reason(work).into() });
                 state = lock(&self.background.state);
+                if state.trouble(work, self.is_inline()).failures >= FAILURES_WAITED {
+                    // Tried again at once: the answer is that of one try, without the back-off before it.
+                    self.background.wake.notify_all();
+                }
             }
         }
+        let failures_before = (state.flush_trouble.failures_ever, state.merge_trouble.failures_ever);
         let begin_us = self.env.clock.now_us();
         let deadline_us = deadline_ms.map(|ms| begin_us.saturating_add(ms.saturating_mul(1_000)));
         let outcome = loop {
@@ -140,23 +150,33 @@ impl Core {
             let Pressure::Stop(work) = pressure(self.backlog(&state), self.limits()) else {
                 break Ok(());
             };
-            let (reason, failed) = (reason(work), state.trouble(work, self.is_inline()).error.clone());
+            let failures_before = match work {
+                Work::Flush => failures_before.0,
+                Work::Merge => failures_before.1,
+            };
+            let (reason, trouble) = (reason(work), state.trouble(work, self.is_inline()));
+            let gives_up = self.is_inline() || trouble.is_hopeless(failures_before, FAILURES_WAITED);
             let now_us = self.env.clock.now_us();
             let over = deadline_us.is_some_and(|deadline_us| now_us >= deadline_us);
-            match failed {
-                Some(cause) if cause.kind() == ErrorKind::NoSpace && (over || deadline_us.is_none()) => {
+            let is_full = |cause: &Error| cause.kind() == ErrorKind::NoSpace;
+            match trouble.error.clone() {
+                Some(cause) if is_full(&cause) && (over || deadline_us.is_none()) => {
                     break Err(Error::with_source(ErrorKind::NoSpace, "no room for the write", cause));
                 }
-                Some(cause) if self.is_inline() => {
+                // A writer with a deadline waits that long for space.
+                Some(cause) if gives_up && (self.is_inline() || !is_full(&cause)) => {
                     break Err(Error::with_source(
                         cause.kind(),
                         format!("the write cannot go on: {reason}"),
                         cause,
                     ));
                 }
-                _ if over => {
-                    let waited_ms = (now_us - begin_us) / 1_000;
-                    break Err(Error::new(ErrorKind::Stalled, format!("waited {waited_ms} ms: {reason}")));
+                cause if over => {
+                    let waited = format!("waited {} ms: {reason}", (now_us - begin_us) / 1_000);
+                    break Err(match cause {
+                        Some(cause) => Error::with_source(ErrorKind::Stalled, waited, cause),
+                        None => Error::new(ErrorKind::Stalled, waited),
+                    });
                 }
                 _ if self.is_inline() => break Err(Error::new(ErrorKind::Stalled, reason)),
                 _ => {}

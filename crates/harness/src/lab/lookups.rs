@@ -376,7 +376,7 @@ impl<'a> Asker<'a> {
         let number = |value: &[u8]| value.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
         let since = Instant::now();
         for (key, expected) in self.keys.iter().zip(&self.expected).take(lookups) {
-            let found = db.get_with(key, number).map_err(|error| error.to_string())?.flatten();
+            let found = db.get_with(key, number).map_err(|error| error.chain().to_string())?.flatten();
             if found != *expected {
                 return Err(format!("a wrong answer: {found:?} for the key of {expected:?}"));
             }
@@ -390,7 +390,7 @@ impl<'a> Asker<'a> {
         let (keys, expected) = (&self.keys[..lookups], &self.expected[..lookups]);
         let since = Instant::now();
         for (keys, expected) in keys.chunks(in_one_call).zip(expected.chunks(in_one_call)) {
-            let found = db.multi_get(keys).map_err(|error| error.to_string())?;
+            let found = db.multi_get(keys).map_err(|error| error.chain().to_string())?;
             for (found, expected) in found.iter().zip(expected) {
                 let found = found.as_ref().and_then(|value| number(value));
                 if found != *expected {

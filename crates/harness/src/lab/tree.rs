@@ -187,7 +187,7 @@ impl Tree {
         let world = change(device.env(&self.files, self.memory_read)?);
         let builder = more(self.builder(world).memory_budget(budget_bytes).read_only(true))
             .direct_io(device == Device::Disk);
-        let said = |error: shamba::Error| error.to_string();
+        let said = |error: shamba::Error| error.chain().to_string();
         let builder = switches
             .iter()
             .try_fold(builder, |builder, (name, value)| builder.set_option(name, value))
@@ -200,7 +200,7 @@ impl Tree {
     /// # Errors
     /// What the engine or `act` says.
     pub fn at_work(&self, act: impl FnOnce(&Db) -> Result<(), String>) -> Result<(), String> {
-        let said = |error: shamba::Error| error.to_string();
+        let said = |error: shamba::Error| error.chain().to_string();
         let seen = self.dir.join("STATISTICS");
         if self.files.exists(&seen).map_err(|error| format!("{}: {error}", seen.display()))? {
             self.files.unlink(&seen).map_err(|error| format!("remove {}: {error}", seen.display()))?;
@@ -281,7 +281,7 @@ pub(super) fn refit_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64
         db.close()?;
         Ok(written)
     };
-    let said = |error: shamba::Error| error.to_string();
+    let said = |error: shamba::Error| error.chain().to_string();
     let written_for = |asked: f64| {
         refit(builder().filter_allocation(Allocation::Uniform), MISFIT_BITS_PER_KEY).map_err(said)?;
         refit(builder(), asked).map_err(said)

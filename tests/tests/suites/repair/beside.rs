@@ -101,7 +101,7 @@ fn each_moment<T: Send + 'static>(
             (true, Ok(_)) => panic!("{told}: both have it"),
             (true, Err(error)) => {
                 theirs += 1;
-                assert!([ErrorKind::Locked, ErrorKind::Invalid].contains(&error.kind()), "{told}: {error}");
+                assert!([ErrorKind::Locked, ErrorKind::Invalid].contains(&error.kind()), "{told}: {error:?}");
                 found.unwrap_or_else(|error| panic!("{told}: theirs does not open: {error}"));
             }
             (false, repaired) => {

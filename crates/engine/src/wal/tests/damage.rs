@@ -130,7 +130,7 @@ impl Damage {
                 assert_eq!(report.last_seq, SeqNo(last), "{told}");
             }
             (Expected::Corruption, Err(error)) => {
-                assert_eq!(error.kind(), ErrorKind::Corruption, "{told}: {error}");
+                assert_eq!(error.kind(), ErrorKind::Corruption, "{told}: {error:?}");
                 assert_eq!(damaged_file(&error), story.logs[self.log()].path(), "{told}: {error}");
                 // Point in time: the same damage is no error, and costs no more than what follows it.
                 let options = ReplayOptions { recovery: Recovery::PointInTime, ..options };
@@ -140,7 +140,7 @@ impl Damage {
                 assert!(!report.warnings.is_empty(), "{told}");
             }
             (Expected::Unsupported, Err(error)) => {
-                assert_eq!(error.kind(), ErrorKind::Unsupported, "{told}: {error}");
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{told}: {error:?}");
             }
             (expected, Ok((report, got))) => {
                 panic!("{told}: expected {expected:?}, got {} batches, {report:?}", got.len())
@@ -266,7 +266,7 @@ fn any_damage_leaves_whole_batches_or_an_error_that_names_a_file() {
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 assert!(damaged_file(error).starts_with(DIR), "round {round}");
             }
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "round {round}: {error}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "round {round}: {error:?}"),
         }
         // Replay changes nothing: a second one says the same.
         let second = replay_all(&env, &story.options());

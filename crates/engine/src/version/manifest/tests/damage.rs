@@ -52,7 +52,7 @@ fn check(result: crate::error::Result<Option<Loaded>>, place: u64, promise: u64,
             assert_eq!(got, expected, "{told}");
         }
         Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Corruption, "{told}: {error}");
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{told}: {error:?}");
             assert!(place < promise || edits == 0, "{told}: a torn tail is no corruption: {error}");
             assert!(error.damage().expect("a place").file.ends_with("MANIFEST-000003"), "{told}: {error}");
         }
@@ -118,7 +118,7 @@ fn every_flip_and_every_length_of_current() {
     assert_eq!(good.len() as u64, HEADER_BYTES);
     let refused = |bytes: &[u8], told: &str| {
         let error = load_with(CURRENT, bytes).expect_err(told);
-        assert!(matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported), "{told}: {error}");
+        assert!(matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported), "{told}: {error:?}");
         if error.kind() == ErrorKind::Corruption {
             assert!(error.damage().expect("a place").file.ends_with(CURRENT), "{told}: {error}");
         }

@@ -61,7 +61,7 @@ fn lookups(scale: Scale) -> u64 {
 
 /// A store whose memtable holds all of `items`, and never is full.
 fn store(items: Items, memtable_index: bool) -> Result<Db, String> {
-    let said = |error: shamba::Error| error.to_string();
+    let said = |error: shamba::Error| error.chain().to_string();
     let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
     let buffer_bytes = 4 * items.bytes() + (16 << 20);
     let builder = Db::builder(Path::new("/memtable")).env(Env { vfs: files, ..Env::real() });

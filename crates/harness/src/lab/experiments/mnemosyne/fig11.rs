@@ -101,7 +101,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             let db = store.open(Device::Memory)?;
             insert(store, &db, order, 0..load)?;
             rest(&db)?;
-            db.close().map_err(|error| error.to_string())?;
+            db.close().map_err(|error| error.chain().to_string())?;
             open.push(store.open(DEVICE)?);
         }
         for window in 0..WINDOWS {
@@ -109,7 +109,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
             all.extend(measure(lab, &stores, &open, (order, load), window)?);
         }
         for db in open {
-            db.close().map_err(|error| error.to_string())?;
+            db.close().map_err(|error| error.chain().to_string())?;
         }
     }
     let found = Found::of(&all);
@@ -138,7 +138,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
 
 /// Until nothing is left to be merged.
 fn rest(db: &Db) -> Result<(), String> {
-    db.flush().and_then(|()| db.wait_idle()).map_err(|error| error.to_string())
+    db.flush().and_then(|()| db.wait_idle()).map_err(|error| error.chain().to_string())
 }
 
 /// One window of all stores.
@@ -347,7 +347,7 @@ fn insert(store: &Store, db: &Db, order: Permutation, numbers: std::ops::Range<u
     for number in numbers {
         let item = order.at(number);
         store.items.value(item, &mut value);
-        db.put(store.items.key(item, false), &value).map_err(|error| error.to_string())?;
+        db.put(store.items.key(item, false), &value).map_err(|error| error.chain().to_string())?;
     }
     Ok(())
 }

@@ -228,7 +228,7 @@ fn measure(lab: &mut Lab<'_>, grid: Grid, place: (f64, Queries)) -> Result<Vec<T
             let seed = lab.seed ^ u64::from(trial + 1) << 8;
             queries_us[at].push(store.ask(db, queries, count, seed)? as f64 / count as f64 / 1e3);
             writes_us[at].push(store.update(db, grid.entries, updates, seed)? as f64 / updates as f64 / 1e3);
-            db.wait_idle().map_err(|error| error.to_string())?;
+            db.wait_idle().map_err(|error| error.chain().to_string())?;
         }
     }
     let point = |(at, store): (usize, &Store)| Timed {
@@ -238,7 +238,7 @@ fn measure(lab: &mut Lab<'_>, grid: Grid, place: (f64, Queries)) -> Result<Vec<T
     };
     let all = stores.iter().enumerate().map(point).collect();
     for db in open {
-        db.close().map_err(|error| error.to_string())?;
+        db.close().map_err(|error| error.chain().to_string())?;
     }
     Ok(all)
 }

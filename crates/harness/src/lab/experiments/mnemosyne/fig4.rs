@@ -70,7 +70,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
                 point: Point::of_refitted(&store, queries, &db.stats().since(&before)),
                 unnecessary: Spread::of(trials),
             });
-            db.close().map_err(|error| error.to_string())?;
+            db.close().map_err(|error| error.chain().to_string())?;
         }
     }
     // The sides of a place follow one another, in the order of allocations.

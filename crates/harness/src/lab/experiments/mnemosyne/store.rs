@@ -146,7 +146,7 @@ impl Store {
     /// What the engine says.
     pub fn open(&self, device: Device) -> Result<Db, String> {
         let world = device.env(&self.files, self.memory_read)?;
-        self.builder(world).open().map_err(|error| error.to_string())
+        self.builder(world).open().map_err(|error| error.chain().to_string())
     }
 
     /// Lets it see so many queries, and writes every filter again with the bits that it deserves then, all together as many as were asked for.
@@ -156,7 +156,7 @@ impl Store {
     pub fn learn(&self, queries: Queries, count: u64) -> Result<(), String> {
         let db = self.open(Device::Memory)?;
         self.ask(&db, queries, count, self.items.seed ^ 11)?;
-        db.close().map_err(|error| error.to_string())?;
+        db.close().map_err(|error| error.chain().to_string())?;
         refit_to(self.design.bits_per_key, &|| self.builder(self.world())).map(drop)
     }
 
@@ -180,7 +180,7 @@ impl Store {
             }
             let since = Instant::now();
             for (key, expected) in &batch {
-                let found = db.get_with(key, number).map_err(|error| error.to_string())?.flatten();
+                let found = db.get_with(key, number).map_err(|error| error.chain().to_string())?.flatten();
                 if found != *expected {
                     return Err(format!("a wrong answer: {found:?} for the key of {expected:?}"));
                 }
@@ -204,7 +204,7 @@ impl Store {
             self.items.value(item, &mut value);
             let key = self.items.key(item, false);
             let since = Instant::now();
-            db.put(key, &value).map_err(|error| error.to_string())?;
+            db.put(key, &value).map_err(|error| error.chain().to_string())?;
             ns += since.elapsed().as_nanos() as u64;
         }
         Ok(ns)

@@ -164,7 +164,7 @@ fn counts(
     for _ in 0..lookups {
         let absent = rng.f64() < empty_fraction;
         tree.key(rng.u64(..tree.spec.entries), absent, &mut key);
-        let explained = db.explain(&key).map_err(|error| error.to_string())?;
+        let explained = db.explain(&key).map_err(|error| error.chain().to_string())?;
         let mut last = None;
         for step in &explained.steps {
             // Filter and search of a table come one after the other.

@@ -397,7 +397,8 @@ impl Asker {
             for (item, absent) in &self.drawn {
                 side.laid.tree.key(*item, *absent, &mut self.key);
                 let number = |value: &[u8]| value.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
-                let found = side.db.get_with(&self.key, number).map_err(|error| error.to_string())?.flatten();
+                let found =
+                    side.db.get_with(&self.key, number).map_err(|error| error.chain().to_string())?.flatten();
                 if found != (!absent).then_some(*item) {
                     let name = side.approach.name;
                     return Err(format!("{name}: a wrong answer {found:?} for item {item}, absent {absent}"));

@@ -196,7 +196,7 @@ impl Laid {
     /// # Errors
     /// What the engine says.
     pub fn prepare(&self, empty_fraction: f64, lookups: u64) -> Result<(), String> {
-        let said = |error: shamba::Error| error.to_string();
+        let said = |error: shamba::Error| error.chain().to_string();
         let mut rng = Rng::with_seed(self.seed ^ 0x7365_656e);
         let mut key = Vec::new();
         self.tree.at_work(|db| {

@@ -182,13 +182,13 @@ impl Grown {
         if let Some(ns) = device.and_then(Device::read_ns) {
             world.vfs = Arc::new(SlowFs::new(world.vfs, Arc::clone(&world.clock), ns, ns));
         }
-        self.builder(world).open().map_err(|error| error.to_string())
+        self.builder(world).open().map_err(|error| error.chain().to_string())
     }
 
     /// Opens it for reading on a device.
     fn open_to_read(&self, device: Device) -> Result<Db, String> {
         let world = device.env(&self.files, self.memory_read)?;
-        self.builder(world).read_only(true).open().map_err(|error| error.to_string())
+        self.builder(world).read_only(true).open().map_err(|error| error.chain().to_string())
     }
 
     /// Inserts `count` keys more.
@@ -198,7 +198,7 @@ impl Grown {
         for number in self.inserted..self.inserted + count {
             let item = 2 * order.at(number % self.entries) + 1;
             self.items.value(item, &mut value);
-            db.put(self.items.key(item, false), &value).map_err(|error| error.to_string())?;
+            db.put(self.items.key(item, false), &value).map_err(|error| error.chain().to_string())?;
         }
         self.inserted += count;
         Ok(())
@@ -209,7 +209,7 @@ impl Grown {
     /// # Errors
     /// What the engine says.
     pub fn insert(&mut self, count: u64, device: Option<Device>) -> Result<Inserts, String> {
-        let said = |error: shamba::Error| error.to_string();
+        let said = |error: shamba::Error| error.chain().to_string();
         let db = self.open(device)?;
         let (before, since) = (db.stats(), Instant::now());
         self.put(&db, count)?;
@@ -236,7 +236,7 @@ impl Grown {
         let keys: Vec<_> = (0..lookups).map(|_| self.items.key(picker.pick(0), true)).collect();
         let since = Instant::now();
         for key in &keys {
-            if db.contains_key(key).map_err(|error| error.to_string())? {
+            if db.contains_key(key).map_err(|error| error.chain().to_string())? {
                 return Err(format!("an absent key is found: {key:x?}"));
             }
         }

@@ -1,0 +1,333 @@
+//! Writes that fail, and what callers are told: errors with their causes, batches that are kept, back-pressure behind
+//! work that fails; the order within a batch; which calls create keyspaces and refuse keys.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
+use shamba::{Builder, Db, Durability, ErrorKind, Event, EventListener, Result, WriteOptions};
+
+const EIO: i32 = 5;
+
+fn inline(vfs: Arc<dyn Vfs>) -> Env {
+    Env::deterministic(vfs, 1)
+}
+
+fn threaded(vfs: Arc<dyn Vfs>) -> Env {
+    Env { vfs, ..Env::real() }
+}
+
+fn builder(env: &Env) -> Builder {
+    Db::builder("/db").env(env.clone()).info_log(false)
+}
+
+fn kind<T>(result: Result<T>) -> std::result::Result<(), ErrorKind> {
+    result.map(|_| ()).map_err(|error| error.kind())
+}
+
+/// The system call's own error at the end of the causes.
+fn os_error(error: &shamba::Error) -> Option<i32> {
+    let mut cause = error.source();
+    while let Some(below) = cause.and_then(|cause| cause.source()) {
+        cause = Some(below);
+    }
+    cause?.downcast_ref::<io::Error>()?.raw_os_error()
+}
+
+/// Writes until a write fails; gives that error and how many were acknowledged before.
+fn fill(db: &Db, acked: &mut u32) -> shamba::Error {
+    loop {
+        match db.put(format!("{acked:06}"), [0; 200]) {
+            Ok(()) => *acked += 1,
+            Err(error) => return error,
+        }
+        assert!(*acked < 100_000, "writes go on though nothing can be flushed");
+    }
+}
+
+#[test]
+fn a_writer_gets_the_error_of_table_syncs_that_fail_in_a_row_and_writes_resume() -> Result<()> {
+    for make_env in [inline, threaded] {
+        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+        let env = make_env(Arc::new(faults.clone()));
+        let open = || builder(&env).write_buffer(8 << 10).max_immutable_memtables(1).open();
+        let db = open()?;
+        faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncAll]).at_path(".sst").sticky());
+        let mut acked = 0;
+        let error = fill(&db, &mut acked);
+        assert_eq!((error.kind(), os_error(&error)), (ErrorKind::Io, Some(EIO)), "{error:?}");
+        let text = error.chain().to_string();
+        assert!(text.contains("sealed memtables wait") && text.contains(".sst"), "{text}");
+        if !env.spawner.is_inline() {
+            assert!(faults.faults_injected() >= 3, "one failure may pass: {}", faults.faults_injected());
+        }
+        // As long as the disk fails, each write is answered by a try of its own.
+        let before = faults.faults_injected();
+        let again = db.put("refused", "").expect_err("the disk still fails");
+        assert_eq!((again.kind(), os_error(&again)), (ErrorKind::Io, Some(EIO)), "{again:?}");
+        assert!(faults.faults_injected() > before);
+        let hasty = db.put_with("refused", "", WriteOptions::new().deadline_ms(0)).expect_err("no time");
+        assert!(matches!(hasty.kind(), ErrorKind::Stalled | ErrorKind::Io), "{hasty:?}");
+        assert_eq!(os_error(&hasty), Some(EIO), "what kept it waiting is told: {hasty:?}");
+        assert_eq!(db.get("000000")?.as_deref(), Some(&[0; 200][..]), "reads go on");
+        faults.clear_rules();
+        // A try that began before the disk recovered may end in an error after the write began to wait.
+        db.put("after", "").or_else(|_| db.put("after", "")).expect("writes resume by themselves");
+        db.wait_idle()?;
+        drop(db);
+        let db = open()?;
+        for number in 0..acked {
+            assert!(db.contains_key(format!("{number:06}"))?, "acknowledged write {number} of {acked}");
+        }
+        assert!(db.contains_key("after")? && !db.contains_key("refused")?);
+        assert!(!db.contains_key(format!("{acked:06}"))?, "the write that failed is not there");
+        assert_eq!(db.iter().count() as u32, acked + 1);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_failed_commit_leaves_the_batch_to_be_tried_again() -> Result<()> {
+    let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+    let env = inline(Arc::new(faults.clone()));
+    let db = builder(&env).write_buffer(8 << 10).max_immutable_memtables(1).open()?;
+    let users = db.create_keyspace("users")?;
+    let mut batch = db.batch();
+    batch.put("a", "1").put_in(&users, "b", "2").delete("c");
+    // The log has no space.
+    faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".log"));
+    assert_eq!(kind(batch.commit()), Err(ErrorKind::NoSpace));
+    assert_eq!((batch.len(), db.contains_key("a")?, users.contains_key("b")?), (3, false, false));
+    batch.commit()?;
+    assert!(batch.is_empty() && db.contains_key("a")? && users.contains_key("b")?);
+    // Nothing can be flushed, and the write has no time.
+    faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncAll]).at_path(".sst").sticky());
+    let mut acked = 0;
+    fill(&db, &mut acked);
+    batch.put("a", "2");
+    assert!(batch.commit_with(WriteOptions::new().deadline_ms(0)).is_err());
+    assert_eq!((batch.len(), db.get("a")?.as_deref()), (1, Some(&b"1"[..])));
+    faults.clear_rules();
+    batch.commit()?;
+    assert_eq!((batch.len(), db.get("a")?.as_deref()), (0, Some(&b"2"[..])));
+    // A durability that the database cannot give.
+    let db = Db::builder("/other").env(env.clone()).info_log(false).no_wal(true).open()?;
+    let mut batch = db.batch();
+    batch.put("a", "1");
+    assert_eq!(kind(batch.commit_with(Durability::Sync)), Err(ErrorKind::Invalid));
+    assert_eq!(batch.len(), 1);
+    batch.commit()?;
+    assert!(batch.is_empty() && db.contains_key("a")?);
+    Ok(())
+}
+
+#[test]
+fn a_wrong_operation_is_told_by_each_commit_until_the_batch_is_cleared() -> Result<()> {
+    let db = builder(&inline(Arc::new(MemFs::new()))).open()?;
+    let mut batch = db.batch();
+    batch.put("good", "1").put(vec![0; 65_536], "too long").put("later", "2");
+    for _ in 0..2 {
+        let error = batch.commit().expect_err("one operation cannot be done");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!((batch.len(), batch.error().is_some(), db.iter().count()), (2, true, 0));
+    }
+    batch.clear();
+    assert!(batch.is_empty() && batch.error().is_none());
+    batch.put("good", "1");
+    batch.commit()?;
+    assert_eq!(db.iter().count(), 1);
+    Ok(())
+}
+
+/// Later operations of a batch win over earlier ones; a range delete removes what was there before the batch and what
+/// the batch put before it.
+#[test]
+fn operations_of_a_batch_take_effect_in_their_order() -> Result<()> {
+    const KEYS: u8 = 12;
+    let key = |number: u8| vec![b'a' + number];
+    let mut rng = fastrand::Rng::with_seed(23);
+    for round in 0..60 {
+        let db = builder(&inline(Arc::new(MemFs::new()))).open()?;
+        let mut model = BTreeMap::new();
+        let mut batch = db.batch();
+        let (mut overwritten, mut put_after_range) = (0, 0);
+        for step in 0..40u8 {
+            let operations = rng.usize(1..30);
+            for number in 0..operations {
+                let (first, second) = (rng.u8(..KEYS), rng.u8(..=KEYS));
+                match rng.u8(..8) {
+                    0 => {
+                        batch.delete_range(key(first)..key(second));
+                        let before = model.len();
+                        model.retain(|held: &Vec<u8>, _| !(key(first)..key(second)).contains(held));
+                        put_after_range += usize::from(model.len() < before);
+                    }
+                    1 => {
+                        batch.delete(key(first));
+                        model.remove(&key(first));
+                    }
+                    _ => {
+                        let value = vec![step, number as u8];
+                        batch.put(key(first), &value);
+                        overwritten += usize::from(model.insert(key(first), value).is_some());
+                    }
+                }
+            }
+            batch.commit()?;
+            if rng.u8(..5) == 0 {
+                db.flush()?;
+            }
+            let found: BTreeMap<Vec<u8>, Vec<u8>> = db
+                .iter()
+                .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
+                .collect::<Result<_>>()?;
+            assert_eq!(found, model, "round {round}, batch {step}");
+            for number in 0..KEYS {
+                let value = db.get(key(number))?.map(|value| value.to_vec());
+                assert_eq!(value.as_ref(), model.get(&key(number)), "round {round}, batch {step}");
+            }
+        }
+        assert!(overwritten > 50 && put_after_range > 5, "{overwritten} {put_after_range}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_write_takes_a_durability_or_options() -> Result<()> {
+    let db = builder(&inline(Arc::new(MemFs::new()))).open()?;
+    let options =
+        WriteOptions::new().durability(Durability::Sync).deadline(std::time::Duration::from_secs(1));
+    assert_eq!((options.durability, options.deadline_ms), (Some(Durability::Sync), Some(1_000)));
+    db.put_with("a", "1", Durability::Buffered)?;
+    assert!(db.stats().unsynced_bytes > 0);
+    db.put_with("b", "1", options)?;
+    assert_eq!(db.stats().unsynced_bytes, 0);
+    db.delete_with("a", Durability::NoSync)?;
+    assert!(db.stats().unsynced_bytes > 0);
+    let by_reference: &WriteOptions = &options;
+    db.delete_range_with("b".."c", by_reference)?;
+    assert_eq!((db.stats().unsynced_bytes, db.iter().count()), (0, 0));
+    Ok(())
+}
+
+#[test]
+fn keyspaces_are_created_only_by_calls_that_say_so() -> Result<()> {
+    let env = inline(Arc::new(MemFs::new()));
+    let db = builder(&env).open()?;
+    assert!(db.get_keyspace("users")?.is_none());
+    assert_eq!(db.keyspaces(), ["default"]);
+    db.create_keyspace("users")?.put("k", "v")?;
+    let exists = db.create_keyspace("users").expect_err("it is there");
+    assert_eq!(exists.kind(), ErrorKind::Invalid);
+    assert!(exists.to_string().contains("\"users\" exists"), "{exists}");
+    let users = db.get_keyspace("users")?.expect("it is there");
+    assert_eq!(users.get("k")?.as_deref(), Some(&b"v"[..]));
+    assert_eq!(kind(db.create_keyspace("default")), Err(ErrorKind::Invalid));
+    assert!(db.get_keyspace("default")?.is_some());
+    assert_eq!(kind(db.get_keyspace("")), Err(ErrorKind::Invalid));
+    db.keyspace("users")?;
+    db.keyspace("orders")?;
+    assert_eq!(db.keyspaces(), ["default", "orders", "users"]);
+    let clone = db.clone();
+    db.close()?;
+    assert_eq!(kind(clone.get_keyspace("users")), Err(ErrorKind::Closed));
+    drop((clone, users));
+    let db = builder(&env).read_only(true).open()?;
+    assert!(db.get_keyspace("users")?.is_some() && db.keyspace("users").is_ok());
+    let error = db.keyspace("user").expect_err("a typo");
+    assert_eq!(error.kind(), ErrorKind::ReadOnly);
+    assert!(error.to_string().contains("no keyspace \"user\""), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_key_that_is_too_long_is_invalid_to_reads_as_to_writes_and_a_bound_is_not() -> Result<()> {
+    let db = builder(&inline(Arc::new(MemFs::new()))).open()?;
+    let (longest, long) = (vec![b'k'; 65_535], vec![b'k'; 65_536]);
+    db.put(&longest, "v")?;
+    for flushed in [false, true] {
+        if flushed {
+            db.flush()?;
+        }
+        assert!(db.contains_key(&longest)? && db.get_hashed(&db.hash_key(&longest))?.is_some());
+        let mut buffer = Vec::new();
+        let refused = [
+            kind(db.get(&long)),
+            kind(db.get_with(&long, <[u8]>::len)),
+            kind(db.get_into(&long, &mut buffer)),
+            kind(db.contains_key(&long)),
+            kind(db.multi_get([&longest, &long])),
+            kind(db.get_hashed(&db.hash_key(&long))),
+            kind(db.explain(&long)),
+            kind(db.snapshot().get(&long)),
+            kind(db.put(&long, "")),
+            kind(db.delete(&long)),
+            kind(db.delete_range(&long[..]..)),
+        ];
+        assert_eq!(refused, [Err(ErrorKind::Invalid); 11]);
+        // A bound need not be a key.
+        assert_eq!((db.range(&long[..]..).count(), db.range(..&long[..]).count()), (0, 1));
+        assert_eq!(db.prefix(&long).count(), 0);
+        let mut cursor = db.cursor();
+        assert!(!cursor.seek(&long)? && cursor.seek_for_prev(&long)?);
+        assert_eq!(cursor.key(), Some(&longest[..]));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_missing_database_is_not_found() -> Result<()> {
+    let env = inline(Arc::new(MemFs::new()));
+    for directory in ["does not exist", "holds none"] {
+        for builder in [builder(&env).read_only(true), builder(&env).create_if_missing(false)] {
+            let error = builder.open().expect_err("there is none");
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
+            assert!(error.to_string().contains("/db") && error.to_string().contains(directory), "{error}");
+            assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
+        }
+        env.vfs.create_dir_all(Path::new("/db")).expect("made");
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Warnings(Mutex<Vec<String>>);
+
+impl EventListener for Warnings {
+    fn event(&self, event: &Event) {
+        if let Event::Warning(text) = event {
+            self.0.lock().expect("no panic").push(text.clone());
+        }
+    }
+}
+
+#[test]
+fn a_drop_that_loses_buffered_writes_is_told() -> Result<()> {
+    for (durability, ends, warned) in [
+        (Durability::Buffered, "drop", true),
+        (Durability::Buffered, "sync", false),
+        (Durability::Buffered, "close", false),
+        (Durability::NoSync, "drop", false),
+    ] {
+        let env = inline(Arc::new(MemFs::new()));
+        let warnings = Arc::new(Warnings::default());
+        let listener = Arc::clone(&warnings) as Arc<dyn EventListener>;
+        let db = builder(&env).durability(durability).event_listener(listener).open()?;
+        db.put("k", "v")?;
+        match ends {
+            "close" => db.close()?,
+            "sync" => {
+                db.sync()?;
+                drop(db);
+            }
+            _ => drop(db),
+        }
+        let told = warnings.0.lock().expect("no panic").clone();
+        assert_eq!(told.iter().any(|text| text.contains("Buffered writes are lost")), warned, "{told:?}");
+        assert_eq!(builder(&env).open()?.contains_key("k")?, !warned, "{durability:?}, {ends}");
+    }
+    Ok(())
+}

@@ -14,7 +14,7 @@
 //! Not here: which view and sequence ([`super::reader`]), many keys at once ([`super::multi_get`]), what the
 //! steps look like to a person ([`super::explain`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use shamba_env::Clock;
 use shamba_filter::Question;
@@ -36,15 +36,60 @@ pub(crate) struct LookupSettings<'a> {
     pub digest: DigestFn,
     pub hash_sharing: bool,
     pub prefetch: bool,
-    /// With a clock, the parts of a lookup are timed.
-    pub clock: Option<&'a dyn Clock>,
+    /// With one, the parts of a lookup are timed.
+    pub timer: Option<&'a Timer>,
+}
+
+/// Times parts of lookups and charges no part with the time that reading the clock takes.
+///
+/// A part of a lookup takes some ten nanoseconds, as does reading the clock: the time of one read lies between
+/// the two reads of an interval, that of another outside of it.
+pub(crate) struct Timer {
+    clock: Arc<dyn Clock>,
+    /// Nanoseconds that one read of the clock takes, measured when the first lookup is timed.
+    read_ns: OnceLock<u64>,
+}
+
+impl Timer {
+    /// Reads of the clock whose median distance is the cost of one: enough to pass over interruptions.
+    const SAMPLES: usize = 255;
+
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, read_ns: OnceLock::new() }
+    }
+
+    fn read_ns(&self) -> u64 {
+        *self.read_ns.get_or_init(|| {
+            let mut last = self.clock.now_ns();
+            let mut distances = [0; Self::SAMPLES];
+            for distance in &mut distances {
+                let now = self.clock.now_ns();
+                *distance = now.saturating_sub(last);
+                last = now;
+            }
+            distances.sort_unstable();
+            distances[Self::SAMPLES / 2]
+        })
+    }
 }
 
 impl LookupSettings<'_> {
     /// The time if lookups are timed, else 0.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        self.clock.map_or(0, Clock::now_ns)
+        self.timer.map_or(0, |timer| timer.clock.now_ns())
+    }
+
+    /// Nanoseconds that one read of the clock takes, 0 if lookups are not timed.
+    #[inline]
+    pub fn clock_read_ns(&self) -> u64 {
+        self.timer.map_or(0, Timer::read_ns)
+    }
+
+    /// Nanoseconds from `begin_ns` to `end_ns`, two readings of the clock, without what reading it took.
+    #[inline]
+    pub fn elapsed_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
+        end_ns.saturating_sub(begin_ns).saturating_sub(self.clock_read_ns())
     }
 }
 
@@ -229,7 +274,7 @@ impl<'a> Lookup<'a> {
             return Ok(Verdict::Unasked);
         };
         let is_shared = self.settings.hash_sharing || *consulted == 0;
-        let tested = if self.settings.clock.is_some() {
+        let tested = if self.settings.timer.is_some() {
             self.test_timed(candidate, filter, is_shared, counts, recorder)?
         } else {
             let (question, digest) = self.question_to(candidate, is_shared);
@@ -334,12 +379,19 @@ impl<'a> Lookup<'a> {
         counts: &mut LookupCounts,
         recorder: &mut R,
     ) -> Result<Tested> {
-        let begin_ns = self.settings.now_ns();
+        let settings = &self.settings;
+        // A shared digest costs nothing here, so nothing is timed.
+        let begin_ns = if is_shared { 0 } else { settings.now_ns() };
         let (question, digest) = self.question_to(candidate, is_shared);
-        let hashed_ns = self.settings.now_ns();
+        let hashed_ns = settings.now_ns();
         let tested = self.test(candidate, filter, question, digest, counts, recorder);
-        counts.hash_ns += hashed_ns.saturating_sub(begin_ns);
-        counts.probe_ns += self.settings.now_ns().saturating_sub(hashed_ns);
+        let end_ns = settings.now_ns();
+        counts.probe_ns += settings.elapsed_ns(hashed_ns, end_ns);
+        counts.timer_ns += 2 * settings.clock_read_ns();
+        if !is_shared {
+            counts.hash_ns += settings.elapsed_ns(begin_ns, hashed_ns);
+            counts.timer_ns += settings.clock_read_ns();
+        }
         tested
     }
 
@@ -376,7 +428,11 @@ impl<'a> Lookup<'a> {
 
     /// What a search adds its reads up in.
     pub(super) fn read_counters(&self) -> ReadCounters {
-        ReadCounters { timed: self.settings.clock.is_some(), ..ReadCounters::default() }
+        ReadCounters {
+            timed: self.settings.timer.is_some(),
+            clock_read_ns: self.settings.clock_read_ns(),
+            ..ReadCounters::default()
+        }
     }
 
     /// Searches the candidate's block that the index named.

@@ -71,6 +71,8 @@ pub struct Split {
     pub index: f64,
     pub data: f64,
     pub other: f64,
+    /// Reading the clock; in none of the parts.
+    pub timer: f64,
 }
 
 impl Split {
@@ -82,10 +84,11 @@ impl Split {
             index: per_get(stats.index_ns),
             data: per_get(stats.data_ns),
             other: per_get(stats.other_ns),
+            timer: per_get(stats.timer_ns),
         }
     }
 
-    /// All parts.
+    /// All parts, without reading the clock.
     pub fn total(&self) -> f64 {
         self.hash + self.probe + self.index + self.data + self.other
     }

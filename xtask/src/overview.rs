@@ -1,7 +1,9 @@
-//! The picture of the README: misses, hits and memory of one published run, drawn from the raw rows.
+//! The picture of the README: misses, hits and memory of one published run, drawn from the raw
+//! rows.
 //!
-//! `cargo xtask overview --write` draws `docs/results/overview.svg` again after `cargo xtask peers` has replaced the
-//! rows; without `--write`, and in the tests, it fails where the picture differs from the rows.
+//! `cargo xtask overview --write` draws `docs/results/overview.svg` again after `cargo xtask peers`
+//! has replaced the rows; without `--write`, and in the tests, it fails where the picture differs
+//! from the rows.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +16,8 @@ use crate::tidy;
 const ROWS: &str = "docs/results/raw/peers/results.jsonl";
 /// The picture.
 const PICTURE: &str = "docs/results/overview.svg";
-/// The run that is shown: its memory budget, and its items of 16 + 100 bytes through the page cache.
+/// The run that is shown: its memory budget, and its items of 16 + 100 bytes through the page
+/// cache.
 const BUDGET_BYTES: u64 = 64 << 20;
 const ITEMS: u64 = 10_000_000;
 

@@ -1,8 +1,9 @@
-//! The inner loop: format, house rules, unit tests and a handful of the suites, in under a minute where a change
-//! compiles incrementally.
+//! The inner loop: format, house rules, unit tests and a handful of the suites, in under a minute
+//! where a change compiles incrementally.
 //!
-//! It has a build profile of its own (`quick` in `Cargo.toml`): incremental and hardly optimised, so that little is
-//! compiled again after a change. Not here: the gate (`cargo xtask check`), and what takes minutes (`cargo test`).
+//! It has a build profile of its own (`quick` in `Cargo.toml`): incremental and hardly optimised,
+//! so that little is compiled again after a change. Not here: the gate (`cargo xtask check`), and
+//! what takes minutes (`cargo test`).
 
 use std::process::Command;
 use std::time::Instant;

@@ -1,7 +1,9 @@
-//! `--keyspace NAME`: the keyspace that a command reads or writes, declared once for every command that takes keys.
+//! `--keyspace NAME`: the keyspace that a command reads or writes, declared once for every command
+//! that takes keys.
 //!
-//! A misspelt name must not create a keyspace: only `put` and `load` (and writing lines of `batch`) create one.
-//! Every other command fails, names the keyspace it was asked for and lists those that exist.
+//! A misspelt name must not create a keyspace: only `put` and `load` (and writing lines of `batch`)
+//! create one. Every other command fails, names the keyspace it was asked for and lists those that
+//! exist.
 
 use std::path::Path;
 

@@ -108,7 +108,8 @@ pub fn has_any(path: &Path) -> Result<bool, Failure> {
     Ok(!path.is_dir() || std::fs::read_dir(path).map_err(failed)?.next().is_some())
 }
 
-/// Whether there is something like a database at `path`; if there is, whatever is wrong with it, the engine tells.
+/// Whether there is something like a database at `path`; if there is, whatever is wrong with it,
+/// the engine tells.
 pub fn must_exist(path: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::io(path.display().to_string(), error);
     if !path.try_exists().map_err(failed)? {

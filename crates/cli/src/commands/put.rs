@@ -52,7 +52,8 @@ pub fn run(args: &PutArgs) -> Result<(), Failure> {
         (None, Some(text)) => argument("VALUE", text, notation)?,
         (None, None) => return Err(Failure::Usage("a VALUE or --value-file is needed".into())),
     };
-    // Whatever is wrong with the arguments is said before a database or a keyspace is created for them.
+    // Whatever is wrong with the arguments is said before a database or a keyspace is created for
+    // them.
     if key.len() > KEY_BYTES_MAX {
         return Err(Failure::Usage(format!(
             "KEY has {} bytes; a key may have at most {KEY_BYTES_MAX}",

@@ -48,9 +48,9 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Shuffles the entries and derives absent paths from them. `root_bytes`: the common start of all
-    /// paths, which is left alone, so that absent paths lie among the real ones. Of more than `entries_max` a
-    /// random sample is kept.
+    /// Shuffles the entries and derives absent paths from them. `root_bytes`: the common start of
+    /// all paths, which is left alone, so that absent paths lie among the real ones. Of more than
+    /// `entries_max` a random sample is kept.
     pub fn new(
         mut entries: Vec<Entry>,
         kinds: Kinds,

@@ -312,8 +312,8 @@ fn typical<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanat
     Ok(db.explain(&best.key)?)
 }
 
-/// Lookups with the timers on: how long each part takes, every few hundred lookups in the fastest of a few rounds, as
-/// in [`super::timing`].
+/// Lookups with the timers on: how long each part takes, every few hundred lookups in the fastest
+/// of a few rounds, as in [`super::timing`].
 fn time_parts(path: &Path, plan: &Plan, paths: &Paths) -> Result<[Split; 2], Failure> {
     let db = Db::builder(path).read_only(true).timers(true).open()?;
     let fastest = |keys: &[Vec<u8>]| -> Result<Split, Failure> {

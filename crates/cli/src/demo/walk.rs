@@ -16,8 +16,8 @@ use crate::progress;
 /// Paths longer than a key may be are left out, with a word about it.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// Every path below and including `root`, with its metadata; links are not followed. Of more than `entries_max` a
-/// random sample is kept.
+/// Every path below and including `root`, with its metadata; links are not followed. Of more than
+/// `entries_max` a random sample is kept.
 ///
 /// # Errors
 /// Only if `root` itself cannot be read.

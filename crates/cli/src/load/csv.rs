@@ -49,8 +49,8 @@ enum Header {
 const LISTED_MAX: usize = 20;
 
 impl<'a> CsvRecords<'a> {
-    /// Records of `input`. `key` is the name or the number of the key column; `has_header` says that the first
-    /// record names the columns and is not loaded.
+    /// Records of `input`. `key` is the name or the number of the key column; `has_header` says
+    /// that the first record names the columns and is not loaded.
     pub fn new(input: Box<dyn BufRead + 'a>, key: Option<&str>, hex: bool, has_header: bool) -> Self {
         let key = match key {
             None => Key::Column(0),

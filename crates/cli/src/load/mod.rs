@@ -103,7 +103,8 @@ impl<'a> Records<'a> {
     /// that keys and values are hex; `no_header` that the first record of a csv file is data.
     ///
     /// # Errors
-    /// In words, when the format knows no such key column, or `no_header` is for another format than csv.
+    /// In words, when the format knows no such key column, or `no_header` is for another format
+    /// than csv.
     pub fn new(
         format: Format,
         input: Box<dyn BufRead + 'a>,

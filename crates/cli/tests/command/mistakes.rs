@@ -1,4 +1,5 @@
-//! Mistakes of a first day: each answer has the right exit code and says what is wrong, where, and what to do.
+//! Mistakes of a first day: each answer has the right exit code and says what is wrong, where, and
+//! what to do.
 
 use std::fs;
 use std::io::Write;

@@ -42,8 +42,8 @@ pub(crate) struct LookupSettings<'a> {
 
 /// Times parts of lookups and charges no part with the time that reading the clock takes.
 ///
-/// A part of a lookup takes some ten nanoseconds, as does reading the clock: the time of one read lies between
-/// the two reads of an interval, that of another outside of it.
+/// A part of a lookup takes some ten nanoseconds, as does reading the clock: the time of one read
+/// lies between the two reads of an interval, that of another outside of it.
 pub(crate) struct Timer {
     clock: Arc<dyn Clock>,
     /// Nanoseconds that one read of the clock takes, measured when the first lookup is timed.
@@ -51,7 +51,8 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Reads of the clock whose median distance is the cost of one: enough to pass over interruptions.
+    /// Reads of the clock whose median distance is the cost of one: enough to pass over
+    /// interruptions.
     const SAMPLES: usize = 255;
 
     pub fn new(clock: Arc<dyn Clock>) -> Self {
@@ -86,7 +87,8 @@ impl LookupSettings<'_> {
         self.timer.map_or(0, Timer::read_ns)
     }
 
-    /// Nanoseconds from `begin_ns` to `end_ns`, two readings of the clock, without what reading it took.
+    /// Nanoseconds from `begin_ns` to `end_ns`, two readings of the clock, without what reading it
+    /// took.
     #[inline]
     pub fn elapsed_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
         end_ns.saturating_sub(begin_ns).saturating_sub(self.clock_read_ns())

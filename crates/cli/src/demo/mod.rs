@@ -52,7 +52,7 @@ pub struct DemoArgs {
     /// Make up so many paths instead
     #[arg(long, value_name = "N", conflicts_with = "path", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     synthetic: Option<u64>,
-    /// Store at most so many of the paths found, a random sample
+    /// Store at most N of the paths found, a random sample
     #[arg(long, value_name = "N", default_value_t = PATHS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
     /// Where the databases go, and stay (default: a temporary directory, removed at the end)

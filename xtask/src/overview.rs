@@ -107,10 +107,11 @@ fn draw(rows: &[Value]) -> Result<String, String> {
         // Writing to a string cannot fail.
         let _ = writeln!(svg, "{text}");
     };
-    line(format!(
+    line(
         "<text class=\"s\" x=\"8\" y=\"20\">10 million entries of 16 + 100 bytes, memory budget 64 MiB, one run, one \
          thread; shorter is better</text>"
-    ));
+            .to_owned(),
+    );
     for (column, (workload, field, heading, unit, divisor)) in COLUMNS.into_iter().enumerate() {
         let x = LABELS + column * COLUMN;
         let figures = ENGINES

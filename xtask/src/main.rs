@@ -11,7 +11,9 @@ mod check;
 mod experiments;
 mod filters;
 mod fuzz;
+mod overview;
 mod peers;
+mod quick;
 mod reliability;
 mod tidy;
 mod victim;
@@ -20,6 +22,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
   check   the whole gate: tests, format, lints, docs, tidy
+  quick   the inner loop, under a minute after a small change: format, tidy, unit tests, a handful of the suites;
+          prints what it skipped
   tidy    the house rules: file headers and lengths, forbidden calls and words, order of crates
   planted [--write] [NAME...]
           switches on each planted defect in turn and fails where the test that should notice it does not, within 15 s;
@@ -35,6 +39,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           Shamba beside RocksDB, LevelDB, fjall, redb and LMDB: the same workloads, a table, figures; or the same trace to
           RocksDB, answers compared; needs a C++ compiler, cmake and libclang (bench/peers/README.md); --only builds
           fewer; run --write or table --write keeps the page in docs/results/peers.md
+  overview [--write]
+          the picture of the README, drawn from docs/results/raw/peers; without --write fails where it differs
   fpr-table [--quick] [--seed N]
           measures false-positive rates again; fails where the checked-in table differs by more than chance
   fpr-table --write
@@ -81,6 +87,8 @@ fn main() -> ExitCode {
     let command = std::env::args().nth(1);
     let result = match command.as_deref() {
         Some("check") => check::run(),
+        Some("quick") => quick::run(),
+        Some("overview") => overview::run(&arguments),
         Some("tidy") => tidy::run(),
         Some("planted") => experiments::planted(&arguments),
         Some("reliability") => reliability::run(&arguments),

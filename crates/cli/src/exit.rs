@@ -29,6 +29,8 @@ pub const BAD_INPUT: u8 = 65;
 pub enum Failure {
     /// The engine said so.
     Engine(shamba::Error),
+    /// The engine said so, and what a user of the command can do about it.
+    Advised(shamba::Error, String),
     /// The command line asks for something that cannot be.
     Usage(String),
     /// Input data (lines of `load`, `batch` or a trace) is malformed.
@@ -53,15 +55,25 @@ impl Failure {
         }
     }
 
-    /// No database at `path`.
-    pub fn missing(path: &Path) -> Self {
-        Self::Missing(format!("no database at {}", path.display()))
+    /// No database at `path`, with what is there instead.
+    pub fn missing(path: &Path, instead: &str) -> Self {
+        Self::Missing(format!("no database at {}: {instead}", path.display()))
+    }
+
+    /// What a user can do about it, where the message does not say so itself.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Advised(_, advice) => Some(advice),
+            Self::Engine(error) => hint_of(error.kind()),
+            Self::Missing(_) => Some("put, load, batch, bench and demo create a database; check the path"),
+            _ => None,
+        }
     }
 
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Engine(error) => code_of(error),
+            Self::Engine(error) | Self::Advised(error, _) => code_of(error),
             Self::Usage(_) => 64,
             Self::Data(_) => BAD_INPUT,
             Self::Io(_, error) => code_of_io(error.kind()),
@@ -88,6 +100,28 @@ pub fn code_of(error: &shamba::Error) -> u8 {
     }
 }
 
+/// What usually helps against errors of this kind.
+fn hint_of(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Corruption => Some(
+            "`shamba check DB` lists all damage; `shamba repair DB --out NEW` writes what is left to a new database",
+        ),
+        ErrorKind::Unsupported => Some(
+            "a newer version of Shamba wrote this; use that version or a later one (this one has changed nothing)",
+        ),
+        ErrorKind::NoSpace => Some(
+            "free some space on that file system and run the command again; what was stored before is kept",
+        ),
+        ErrorKind::ReadOnly => {
+            Some("the directory cannot be written; commands that only read (get, scan, dump, ...) still work")
+        }
+        ErrorKind::Stalled => {
+            Some("the device is too slow for the writes; wait for compactions and try again")
+        }
+        _ => None,
+    }
+}
+
 fn code_of_io(kind: io::ErrorKind) -> u8 {
     match kind {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => 6,
@@ -99,7 +133,7 @@ fn code_of_io(kind: io::ErrorKind) -> u8 {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Engine(error) => error.chain().fmt(f),
+            Self::Engine(error) | Self::Advised(error, _) => error.chain().fmt(f),
             Self::Usage(text) | Self::Data(text) | Self::Missing(text) => f.write_str(text),
             Self::Io(what, error) => write!(f, "{what}: {error}"),
             Self::Reported(_) | Self::PipeClosed => Ok(()),
@@ -147,8 +181,8 @@ mod tests {
         assert_eq!(io(io::ErrorKind::BrokenPipe), 0);
         assert_eq!(Failure::Usage(String::new()).code(), 64);
         assert_eq!(Failure::Data(String::new()).code(), 65);
-        assert_eq!(Failure::missing(Path::new("/x")).code(), 3);
-        assert_eq!(Failure::missing(Path::new("/x")).to_string(), "no database at /x");
+        assert_eq!(Failure::missing(Path::new("/x"), "nothing").code(), 3);
+        assert_eq!(Failure::missing(Path::new("/x"), "nothing").to_string(), "no database at /x: nothing");
     }
 
     #[test]

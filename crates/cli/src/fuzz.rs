@@ -58,7 +58,10 @@ pub fn load_records(bytes: &[u8]) {
     const KEYS: [Option<&str>; 4] = [None, Some("2"), Some("name"), Some("18446744073709551615")];
     let Some((options, file)) = bytes.split_first() else { return };
     let (format, key) = (FORMATS[usize::from(options & 3)], KEYS[usize::from(options >> 2 & 3)]);
-    let Ok(mut records) = Records::new(format, Box::new(file), key, options & 16 != 0) else { return };
+    let Ok(mut records) = Records::new(format, Box::new(file), key, options & 16 != 0, options & 32 != 0)
+    else {
+        return;
+    };
     let mut items = 0;
     while let Some(item) = records.next().expect("memory does not fail") {
         items += 1;

@@ -21,6 +21,13 @@ const KINDS: [(&[u8; 8], &str); 5] = [
 /// Why `path` could not be described: that it is of another kind than the one that `own` begins, if it is, else
 /// what the engine says.
 pub fn explain(error: Error, path: &Path, own: &[u8; 8]) -> Failure {
+    // A manifest can be named by its directory.
+    if path.is_dir() && own != b"SHAMBAMF" {
+        return Failure::Io(
+            format!("{}: this command takes one file of a database, not its directory", path.display()),
+            std::io::ErrorKind::IsADirectory.into(),
+        );
+    }
     let mut magic = [0; 8];
     let mut is_read = || File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
     if error.kind() == ErrorKind::Corruption
@@ -29,6 +36,12 @@ pub fn explain(error: Error, path: &Path, own: &[u8; 8]) -> Failure {
         && let Some((_, advice)) = KINDS.iter().find(|(known, _)| **known == magic)
     {
         return Failure::Usage(format!("{}: {advice}", path.display()));
+    }
+    if error.kind() == ErrorKind::Corruption && magic != *own {
+        return Failure::Advised(
+            error,
+            "the file does not begin as files of this kind do; is it the right one?".into(),
+        );
     }
     error.into()
 }

@@ -13,6 +13,7 @@ mod demo;
 mod exit;
 pub mod fuzz;
 mod json;
+mod keyspace;
 mod kind;
 mod load;
 mod open;
@@ -66,7 +67,12 @@ pub fn main() -> ExitCode {
     };
     match &failure {
         Failure::Reported(_) | Failure::PipeClosed => {}
-        failure => note(format!("shamba: {failure}")),
+        failure => {
+            note(format!("shamba: {failure}"));
+            if let Some(hint) = failure.hint() {
+                note(format!("hint: {hint}"));
+            }
+        }
     }
     ExitCode::from(failure.code())
 }

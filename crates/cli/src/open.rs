@@ -13,12 +13,24 @@ use crate::options::{EngineOptions, ReaderOptions};
 use crate::output::{note, warn};
 use crate::sizes::counted;
 
+/// What to do where a command that reads meets a writer.
+const BESIDE_A_WRITER: &str = "a command that reads cannot open a database while a process has it open for writing \
+    (a later version will); stop that process, or let it make a checkpoint (`Db::checkpoint`) and give its directory to \
+    the command";
+/// What to do where a command that writes meets another user of the database.
+const ONE_WRITER: &str = "a command that writes needs the database for itself; try again when the other process, \
+    reader or writer, has closed it";
+
+/// Beginnings and ends of the names of files that only a database has.
+const OWN_FILES: [&str; 5] = ["CURRENT", "MANIFEST-", "REPAIRING", ".sst", ".log"];
+
 /// Opens a database to write, and makes it if it is not there.
 ///
 /// # Errors
 /// As the engine's open.
 pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
-    open(options.apply(Db::builder(path)))
+    must_be_directory(path)?;
+    open(options.apply(Db::builder(path))).map_err(|failure| advised(failure, ONE_WRITER))
 }
 
 /// Opens a database to write that must be there.
@@ -28,6 +40,7 @@ pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
 pub fn existing(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
     must_exist(path)?;
     open(options.apply(Db::builder(path)).create_if_missing(false))
+        .map_err(|failure| advised(failure, ONE_WRITER))
 }
 
 /// Opens a database to look: under a shared lock, without writing a byte.
@@ -37,6 +50,7 @@ pub fn existing(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
 pub fn reader(path: &Path, options: &ReaderOptions) -> Result<Db, Failure> {
     must_exist(path)?;
     open(options.apply(Db::builder(path)).read_only(true))
+        .map_err(|failure| advised(failure, BESIDE_A_WRITER))
 }
 
 fn open(builder: Builder) -> Result<Db, Failure> {
@@ -73,6 +87,14 @@ fn as_typed(error: shamba::Error) -> Failure {
     error.into()
 }
 
+/// The failure, with `advice` if somebody else has the database.
+pub fn advised(failure: Failure, advice: &str) -> Failure {
+    match failure {
+        Failure::Engine(error) if error.kind() == ErrorKind::Locked => Failure::Advised(error, advice.into()),
+        failure => failure,
+    }
+}
+
 /// Whether there is a database at `path`, or what is left of one.
 ///
 /// # Errors
@@ -86,13 +108,45 @@ pub fn has_any(path: &Path) -> Result<bool, Failure> {
     Ok(!path.is_dir() || std::fs::read_dir(path).map_err(failed)?.next().is_some())
 }
 
-/// A path that does not exist at all has no database; what else is wrong with one, the engine tells.
-fn must_exist(path: &Path) -> Result<(), Failure> {
-    match path.try_exists() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Failure::missing(path)),
-        Err(error) => Err(Failure::io(path.display().to_string(), error)),
+/// Whether there is something like a database at `path`; if there is, whatever is wrong with it,
+/// the engine tells.
+pub fn must_exist(path: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::io(path.display().to_string(), error);
+    if !path.try_exists().map_err(failed)? {
+        return Err(Failure::missing(path, "there is no such directory"));
     }
+    must_be_directory(path)?;
+    let mut other = None;
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let name = name.to_string_lossy();
+        if OWN_FILES.iter().any(|own| name.starts_with(own) || name.ends_with(own)) {
+            return Ok(());
+        }
+        other.get_or_insert_with(|| name.into_owned());
+    }
+    Err(Failure::missing(
+        path,
+        &other.map_or("the directory is empty".into(), |name| {
+            format!("the directory holds {name:?}, but no file of a database")
+        }),
+    ))
+}
+
+/// A file where a directory is due.
+fn must_be_directory(path: &Path) -> Result<(), Failure> {
+    if path.is_file() {
+        let inside = path.parent().filter(|parent| parent.join("CURRENT").is_file());
+        let advice = inside.map_or("DB is a directory".into(), |parent| {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            format!("the database is the directory {}", parent.display())
+        });
+        return Err(Failure::Io(
+            format!("{} is a file, but {advice}", path.display()),
+            std::io::ErrorKind::NotADirectory.into(),
+        ));
+    }
+    Ok(())
 }
 
 /// Prints what the engine warns of.

@@ -35,6 +35,7 @@ use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::planted::{Defect, is_planted};
 use crate::published::Published;
+use crate::read::get::Timer;
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
 use crate::redesign::History;
@@ -329,6 +330,8 @@ pub(crate) struct Core {
     pub digest: DigestFn,
     pub read_only: bool,
     pub timers: AtomicBool,
+    /// Times lookups, if [`Self::timers`] is on.
+    pub timer: Timer,
     /// Who writes down what is asked, if somebody does.
     pub recorder: Recorder,
     /// At damage below a promise, keep what comes before it.

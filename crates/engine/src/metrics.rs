@@ -70,6 +70,8 @@ macro_rules! work_counters {
             pub data_ns: u64,
             /// Nanoseconds of lookups spent elsewhere: view, memtables, candidates, values.
             pub other_ns: u64,
+            /// Nanoseconds of lookups spent reading the clock; in none of the parts above.
+            pub timer_ns: u64,
             /// Bytes that merges still have to move for the tree to have its shape, and unflushed sealed memtables.
             pub debt_bytes: u64,
             /// Acknowledged log bytes that are not yet synced.
@@ -122,6 +124,7 @@ macro_rules! work_counters {
                 lookup_fields!(data_ns);
                 lookup_fields!(other_ns);
                 lookup_fields!(table_opens);
+                lookup_fields!(timer_ns);
                 lookup_fields!(iterators_revoked);
                 stats
             }
@@ -268,9 +271,10 @@ impl Stats {
             probe_ns: total.probe_ns,
             index_ns: total.index_ns,
             data_ns: total.data_ns,
+            timer_ns: total.timer_ns,
             ..Self::default()
         };
-        let parts = total.hash_ns + total.probe_ns + total.index_ns + total.data_ns;
+        let parts = total.hash_ns + total.probe_ns + total.index_ns + total.data_ns + total.timer_ns;
         stats.other_ns = total.total_ns.saturating_sub(parts);
         work.fill(&mut stats);
         stats

@@ -37,6 +37,7 @@ use crate::memory::{cache_share_bytes, tables_to_open};
 use crate::memtable::ChunkedMemtable;
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::planted::{Defect, is_planted};
+use crate::read::get::Timer;
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
 use crate::redesign::History;
@@ -339,6 +340,7 @@ fn build_core(
         digest: DigestFn::new(settings.digest, settings.digest_seed),
         read_only: builder.read_only,
         timers: AtomicBool::new(builder.timers),
+        timer: Timer::new(Arc::clone(&env.clock)),
         recorder: Recorder::default(),
         point_in_time: builder.point_in_time,
         ledger,

@@ -27,6 +27,7 @@ use clap::Args;
 use shamba::{Batch, Db, ErrorKind, Keyspace};
 
 use crate::exit::{BAD_INPUT, Failure, code_of};
+use crate::keyspace::{CreatedKeyspace, DEFAULT};
 use crate::open;
 use crate::options::EngineOptions;
 use crate::output::{Out, note};
@@ -37,11 +38,8 @@ const LINES: &str = "\
     Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded), get KEY; the same after in KEYSPACE; begin and \
     commit, between which the writes are one atomic batch; flush, compact, sync. A line is split at single spaces; the \
     value is the rest of the line. Replies, one a line: ok (done, and as durable as --sync says), queued (after begin), \
-    value VALUE or none (to get, which sees what is committed), or err KIND MESSAGE. The exit code is that of the first \
+    value VALUE or none (to get, which sees what is committed), or err KIND MESSAGE. Lines without in are about --keyspace. The exit code is that of the first \
     error; a begin without its commit at the end of input is one (65), and nothing of it is stored.";
-
-/// The keyspace of lines that name none.
-const OWN: &str = "default";
 
 const IN_USAGE: &str = "in needs a keyspace and an operation: in NAME put K V";
 
@@ -51,6 +49,8 @@ const IN_USAGE: &str = "in needs a keyspace and an operation: in NAME put K V";
 pub struct BatchArgs {
     /// The database; made if it is not there
     db: PathBuf,
+    #[command(flatten)]
+    keyspace: CreatedKeyspace,
     /// Keys and values are hex
     #[arg(long)]
     hex: bool,
@@ -67,9 +67,10 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
     if !open::has_any(&args.db)? && input.fill_buf().map_err(input_failed)?.is_empty() {
         return Ok(());
     }
+    args.keyspace.check()?;
     let db = open::create(&args.db, &args.engine)?;
     let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
-    let mut session = Session::new(&db, Notation::from_switch(args.hex));
+    let mut session = Session::new(&db, Notation::from_switch(args.hex)).in_keyspace(args.keyspace.name());
     let result = session.run(&mut input, out);
     let first_error = session.first_error;
     let recorded = match (recording, &args.record) {
@@ -134,6 +135,8 @@ struct Queue {
 pub(crate) struct Session<'a> {
     db: &'a Db,
     notation: Notation,
+    /// The keyspace of lines that name none.
+    own: String,
     /// Lines read so far.
     lines: u64,
     /// Since `begin`.
@@ -159,7 +162,13 @@ impl From<shamba::Error> for Refusal {
 
 impl<'a> Session<'a> {
     pub(crate) fn new(db: &'a Db, notation: Notation) -> Self {
-        Self { db, notation, lines: 0, queue: None, keyspaces: BTreeMap::new(), first_error: None }
+        let own = DEFAULT.to_owned();
+        Self { db, notation, own, lines: 0, queue: None, keyspaces: BTreeMap::new(), first_error: None }
+    }
+
+    /// Lines that name no keyspace are about this one.
+    fn in_keyspace(self, name: &str) -> Self {
+        Self { own: name.to_owned(), ..self }
     }
 
     /// Reads lines to their end and answers each.
@@ -264,7 +273,7 @@ impl<'a> Session<'a> {
             (b"get", Some(key)) => {
                 let key = self.bytes("key", single("get K", key)?)?;
                 // A look makes no keyspace.
-                let name = Self::name(keyspace)?;
+                let name = &self.name(keyspace)?;
                 if !self.is_there(name) {
                     return Ok("none".into());
                 }
@@ -283,17 +292,17 @@ impl<'a> Session<'a> {
 
     /// Queues the write, or does it.
     fn write(&mut self, keyspace: Option<&[u8]>, write: Write) -> Result<Cow<'static, str>, Refusal> {
-        let name = Self::name(keyspace)?;
+        let name = &self.name(keyspace)?;
         if !self.is_there(name) {
             // Judged where it does not matter, before a keyspace is made for it or another of the same batch.
             Keyspace::check_name(name)?;
-            let own = self.keyspace(OWN)?;
+            let own = self.keyspace(DEFAULT)?;
             let mut trial = self.db.batch();
             write.queue(&mut trial, &own);
             match (&mut self.queue, trial.error()) {
                 // As of every wrong write in a batch, the commit tells of it.
                 (Some(queue), Some(_)) => write.queue(&mut queue.batch, &own),
-                (Some(queue), None) => queue.unmade.push((name.to_owned(), write)),
+                (Some(queue), None) => queue.unmade.push((name.clone(), write)),
                 (None, Some(error)) => return Err(error.clone().into()),
                 (None, None) => {
                     write.apply(&self.keyspace(name)?)?;
@@ -327,9 +336,10 @@ impl<'a> Session<'a> {
         self.keyspaces.contains_key(name) || self.db.keyspaces().iter().any(|known| known == name)
     }
 
-    /// The name of a keyspace as a line gives it; without one, that of the database's own.
-    fn name(given: Option<&[u8]>) -> Result<&str, Refusal> {
-        std::str::from_utf8(given.unwrap_or(OWN.as_bytes()))
+    /// The name of a keyspace as a line gives it; without one, that of `--keyspace`.
+    fn name(&self, given: Option<&[u8]>) -> Result<String, Refusal> {
+        let Some(given) = given else { return Ok(self.own.clone()) };
+        String::from_utf8(given.to_vec())
             .map_err(|_| Refusal::Line("the name of a keyspace must be UTF-8".into()))
     }
 

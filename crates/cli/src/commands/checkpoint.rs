@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use shamba::ErrorKind;
 
 use crate::exit::Failure;
 use crate::open;
 use crate::options::EngineOptions;
+
+/// What to do where the checkpoint cannot go.
+const TAKEN: &str = "DIR must be empty or not exist, in a directory that exists";
 
 /// Arguments of `checkpoint`.
 #[derive(Args)]
@@ -19,6 +23,9 @@ pub struct CheckpointArgs {
 
 pub fn run(args: &CheckpointArgs) -> Result<(), Failure> {
     let db = open::existing(&args.db, &EngineOptions::default())?;
-    db.checkpoint(&args.dir)?;
+    db.checkpoint(&args.dir).map_err(|error| match error.kind() {
+        ErrorKind::Invalid => Failure::Advised(error, TAKEN.into()),
+        _ => error.into(),
+    })?;
     Ok(db.close()?)
 }

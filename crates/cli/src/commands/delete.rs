@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::argument;
 use crate::exit::Failure;
+use crate::keyspace::ExistingKeyspace;
 use crate::open;
 use crate::options::EngineOptions;
 use crate::text::Notation;
@@ -18,6 +19,8 @@ pub struct DeleteArgs {
     db: PathBuf,
     /// The key; deleting one that is not there is no error
     key: OsString,
+    #[command(flatten)]
+    keyspace: ExistingKeyspace,
     /// The key is hex
     #[arg(long)]
     hex: bool,
@@ -28,6 +31,6 @@ pub struct DeleteArgs {
 pub fn run(args: &DeleteArgs) -> Result<(), Failure> {
     let key = argument("KEY", &args.key, Notation::from_switch(args.hex))?;
     let db = open::existing(&args.db, &args.engine)?;
-    db.delete(key)?;
+    args.keyspace.of(&db, &args.db)?.delete(key)?;
     Ok(db.close()?)
 }

@@ -1,21 +1,39 @@
 //! `shamba dump DB`: every live pair in key order, lower-case hex, tab, hex.
+//!
+//! One keyspace, or with `--all` every keyspace in the order of their names, each under a line `#
+//! keyspace NAME`. All of them are read at one sequence number.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use shamba::Snapshot;
 
 use crate::exit::Failure;
+use crate::keyspace::{DEFAULT, existing};
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::Out;
-use crate::text::hex;
+use crate::text::{escape, hex};
+
+const FORMAT: &str = "\
+    Output: one line for each live pair, in key order: the key in lower-case hex, a tab, the value in lower-case hex. \
+    `shamba load DB - --hex` reads it. With --all each keyspace begins with a line \"# keyspace NAME\" (in NAME every \
+    byte that does not print is \\xNN, as is the backslash), in the order of the names; one without pairs has its line, \
+    too. No other line begins with \"#\".";
 
 /// Arguments of `dump`.
 #[derive(Args)]
+#[command(after_help = FORMAT)]
 pub struct DumpArgs {
     /// The database
     db: PathBuf,
+    /// The keyspace to print; it must exist (default: default)
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    keyspace: Option<String>,
+    /// Print every keyspace, each under a line "# keyspace NAME"
+    #[arg(long)]
+    all: bool,
     /// Print a JSON object a line
     #[arg(long)]
     json: bool,
@@ -25,11 +43,31 @@ pub struct DumpArgs {
 
 pub fn run(args: &DumpArgs, out: &mut Out) -> Result<(), Failure> {
     let db = open::reader(&args.db, &args.reader)?;
-    for entry in db.iter() {
+    let names = match &args.keyspace {
+        _ if args.all => db.keyspaces(),
+        Some(name) => vec![name.clone()],
+        None => vec![DEFAULT.to_string()],
+    };
+    let snapshot = db.snapshot();
+    for name in names {
+        let keyspace = existing(&db, &args.db, &name)?;
+        if args.all && !args.json {
+            out.line(format!("# keyspace {}", escape(name.as_bytes())))?;
+        }
+        pairs(&snapshot.keyspace(&keyspace), &name, args.json, out)?;
+    }
+    Ok(())
+}
+
+/// Prints the pairs of one keyspace.
+fn pairs(snapshot: &Snapshot, keyspace: &str, json: bool, out: &mut Out) -> Result<(), Failure> {
+    for entry in snapshot.iter() {
         let (key, value) = entry?;
         let (key, value) = (hex(&key), hex(&value));
-        if args.json {
-            out.json(&json!({ "schema": "shamba.dump/1", "key_hex": key, "value_hex": value }))?;
+        if json {
+            out.json(&json!({
+                "schema": "shamba.dump/1", "keyspace": keyspace, "key_hex": key, "value_hex": value,
+            }))?;
         } else {
             out.line(format!("{key}\t{value}"))?;
         }

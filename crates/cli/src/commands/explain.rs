@@ -8,6 +8,7 @@ use clap::Args;
 use super::argument;
 use crate::exit::Failure;
 use crate::json;
+use crate::keyspace::ExistingKeyspace;
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::Out;
@@ -20,6 +21,8 @@ pub struct ExplainArgs {
     db: PathBuf,
     /// The key
     key: OsString,
+    #[command(flatten)]
+    keyspace: ExistingKeyspace,
     /// The key is hex
     #[arg(long)]
     hex: bool,
@@ -34,7 +37,7 @@ pub fn run(args: &ExplainArgs, out: &mut Out) -> Result<(), Failure> {
     let notation = Notation::from_switch(args.hex);
     let key = argument("KEY", &args.key, notation)?;
     let db = open::reader(&args.db, &args.reader)?;
-    let explanation = db.explain(&key)?;
+    let explanation = args.keyspace.of(&db, &args.db)?.explain(&key)?;
     if args.json {
         return out.json(&json::explanation(&explanation, notation));
     }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::argument;
 use crate::exit::Failure;
+use crate::keyspace::ExistingKeyspace;
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::Out;
@@ -20,6 +21,8 @@ pub struct GetArgs {
     db: PathBuf,
     /// The key
     key: OsString,
+    #[command(flatten)]
+    keyspace: ExistingKeyspace,
     /// Key and value are hex; with --raw only the key
     #[arg(long)]
     hex: bool,
@@ -37,7 +40,7 @@ pub fn run(args: &GetArgs, out: &mut Out) -> Result<(), Failure> {
     let notation = Notation::from_switch(args.hex);
     let key = argument("KEY", &args.key, notation)?;
     let db = open::reader(&args.db, &args.reader)?;
-    let value = db.get(&key)?;
+    let value = args.keyspace.of(&db, &args.db)?.get(&key)?;
     if args.raw {
         return match &value {
             Some(value) => out.bytes(value),

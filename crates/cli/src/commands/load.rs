@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
-use shamba::Db;
+use shamba::{Db, Keyspace};
 
 use crate::exit::Failure;
+use crate::keyspace::CreatedKeyspace;
 use crate::load::{Format, Item, Records};
 use crate::open;
 use crate::options::EngineOptions;
@@ -25,8 +26,8 @@ const NAMED_MAX: u64 = 10;
 
 const FORMATS: &str = "\
     The key is column 1 or field \"key\" unless --key says otherwise; the value is the rest: the other columns, or \
-    of a JSON object the field \"value\" if it is the only other one and text, else the whole line. A csv file has \
-    a header only where --key gives a name; without it every line is a record. By name, .csv is csv, .jsonl and \
+    of a JSON object the field \"value\" if it is the only other one and text, else the whole line. The first \
+    record of a csv file is its header and is not loaded, unless --no-header is given; other formats have none. By name, .csv is csv, .jsonl and \
     .ndjson are jsonl, .txt is lines.";
 
 /// Arguments of `load`.
@@ -41,9 +42,14 @@ pub struct LoadArgs {
     /// How it holds records (default: as its name ends, else tsv)
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Column (number, or name in csv) or field of the key
+    /// Column (number, or name in a csv header) or field of the key
     #[arg(long, value_name = "COL")]
     key: Option<String>,
+    /// The first record of the csv file is data, not a header
+    #[arg(long)]
+    no_header: bool,
+    #[command(flatten)]
+    keyspace: CreatedKeyspace,
     /// Skip malformed lines, and count them
     #[arg(long)]
     skip_bad: bool,
@@ -67,25 +73,47 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
     } else {
         let file = File::open(&args.file).map_err(|error| Failure::io(&name, error))?;
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-            return Err(Failure::io(&name, io::ErrorKind::IsADirectory.into()));
+            return Err(Failure::io(
+                format!("{name}: load reads a file or standard input"),
+                io::ErrorKind::IsADirectory.into(),
+            ));
         }
         Box::new(BufReader::with_capacity(256 << 10, file))
     };
-    let mut records = Records::new(format, input, args.key.as_deref(), args.hex).map_err(Failure::Usage)?;
+    args.keyspace.check()?;
+    let mut input = input;
+    // Text formats have no zero bytes; a guess, used only to explain a line that is malformed.
+    let has_zeros = input.fill_buf().map_err(|error| Failure::io(&name, error))?.contains(&0);
+    let mut records =
+        Records::new(format, input, args.key.as_deref(), args.hex, args.no_header).map_err(Failure::Usage)?;
     // So must one that holds something else from its first line on.
     let first = records.next().map_err(|error| Failure::io(&name, error))?;
     let guessed = args.format.is_none().then_some(format);
+    let hint = hint(guessed, has_zeros);
+    if let Some(Item::BadHeader { line, reason }) = &first {
+        return Err(bad_header(&name, *line, reason));
+    }
     if let Some(Item::Malformed { line, reason }) = &first
         && !args.skip_bad
     {
-        return Err(malformed(&name, *line, reason, 0, guessed));
+        return Err(malformed(&name, *line, reason, 0, &hint));
     }
     let db = open::create(&args.db, &args.engine)?;
     let start = Instant::now();
-    let mut load = Load { db: &db, name: &name, skip_bad: args.skip_bad, guessed, loaded: 0, skipped: 0 };
+    let keyspace = args.keyspace.of(&db)?;
+    let mut load = Load {
+        db: &db,
+        keyspace: &keyspace,
+        name: &name,
+        skip_bad: args.skip_bad,
+        hint: &hint,
+        loaded: 0,
+        skipped: 0,
+    };
     // What came before a bad line stays loaded, so the database is closed in any case.
     let result = load.run(first, &mut records);
     let Load { loaded, skipped, .. } = load;
+    drop(keyspace);
     db.close()?;
     result?;
     if skipped > NAMED_MAX {
@@ -93,36 +121,60 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
     }
     let seconds = start.elapsed().as_secs_f64();
     if args.json {
-        return out.json(
-            &json!({ "schema": "shamba.load/1", "loaded": loaded, "skipped": skipped, "seconds": seconds }),
-        );
+        return out.json(&json!({
+            "schema": "shamba.load/1",
+            "loaded": loaded,
+            "skipped": skipped,
+            "seconds": seconds,
+            "format": format.name(),
+            "key_place": records.key_place(),
+            "header": records.has_read_header(),
+        }));
     }
+    let header = match records.has_read_header() {
+        true => "; the first row was taken as the header and not loaded (--no-header loads it)",
+        false => "",
+    };
     out.line(format!(
-        "{} loaded, {} skipped, {seconds:.1} s",
+        "{} loaded, {} skipped, {seconds:.1} s; {}, key: {}{header}",
         counted(loaded, "record", "records"),
-        counted(skipped, "line", "lines")
+        counted(skipped, "line", "lines"),
+        format.name(),
+        records.key_place(),
     ))
 }
 
 struct Load<'a> {
     db: &'a Db,
+    keyspace: &'a Keyspace,
     name: &'a str,
     skip_bad: bool,
-    /// The format, if nobody named it.
-    guessed: Option<Format>,
+    /// Why a line may be malformed, for the message.
+    hint: &'a str,
     loaded: u64,
     skipped: u64,
 }
 
+/// A header without the column of the keys: no record can be read.
+fn bad_header(name: &str, line: u64, reason: &str) -> Failure {
+    Failure::Data(format!("{name}:{line}: {reason}"))
+}
+
 /// A line that is no record, and what was loaded before it.
-fn malformed(name: &str, line: u64, reason: &str, before: u64, guessed: Option<Format>) -> Failure {
-    let guess = guessed.map_or_else(String::new, |format| {
-        format!("; read as {}, for nobody named a format: --format does", format.name())
-    });
+fn malformed(name: &str, line: u64, reason: &str, before: u64, hint: &str) -> Failure {
     Failure::Data(format!(
-        "{name}:{line}: {reason} (loaded before it: {}; --skip-bad skips such lines{guess})",
+        "{name}:{line}: {reason} (loaded before it: {}; --skip-bad skips such lines{hint})",
         counted(before, "record", "records")
     ))
+}
+
+/// Why a line may be malformed: the format was guessed, or the file is not text.
+fn hint(guessed: Option<Format>, has_zeros: bool) -> String {
+    let guess = guessed.map_or_else(String::new, |format| {
+        format!("; read as {}, which --format tsv|csv|jsonl|lines changes", format.name())
+    });
+    let zeros = if has_zeros { "; the file has zero bytes, so it may not be text at all" } else { "" };
+    format!("{guess}{zeros}")
 }
 
 impl Load<'_> {
@@ -136,13 +188,16 @@ impl Load<'_> {
             match first.take().unwrap_or_else(|| records.next()) {
                 Ok(Some(Item::Record { key, value })) => {
                     bytes += key.len() + value.len();
-                    batch.put(key, value);
+                    batch.put_in(self.keyspace, key, value);
                     if batch.len() >= BATCH_RECORDS || bytes >= BATCH_BYTES {
                         self.loaded += batch.len() as u64;
                         batch.commit()?;
                         bytes = 0;
                         bar.set_position(self.loaded);
                     }
+                }
+                Ok(Some(Item::BadHeader { line, reason })) => {
+                    break Err(bad_header(self.name, line, &reason));
                 }
                 Ok(Some(Item::Malformed { line, reason })) if self.skip_bad => {
                     self.skipped += 1;
@@ -152,7 +207,7 @@ impl Load<'_> {
                 }
                 Ok(Some(Item::Malformed { line, reason })) => {
                     let before = self.loaded + batch.len() as u64;
-                    break Err(malformed(self.name, line, &reason, before, self.guessed));
+                    break Err(malformed(self.name, line, &reason, before, self.hint));
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(Failure::io(self.name, error)),

@@ -9,6 +9,7 @@ use shamba::inspect::manifest_file;
 use super::wal::print;
 use crate::exit::Failure;
 use crate::kind;
+use crate::open;
 use crate::output::Out;
 
 /// Arguments of `manifest`.
@@ -22,8 +23,8 @@ pub struct ManifestArgs {
 }
 
 pub fn run(args: &ManifestArgs, out: &mut Out) -> Result<(), Failure> {
-    if !args.db.exists() {
-        return Err(Failure::missing(&args.db));
+    if !args.db.is_file() {
+        open::must_exist(&args.db)?;
     }
     let manifest =
         manifest_file(&Env::real(), &args.db).map_err(|error| kind::explain(error, &args.db, b"SHAMBAMF"))?;

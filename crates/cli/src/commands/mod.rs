@@ -122,6 +122,9 @@ impl Command {
 fn argument(what: &str, text: &OsStr, notation: Notation) -> Result<Vec<u8>, Failure> {
     match notation.parse(text.as_bytes()) {
         Ok(bytes) => Ok(bytes.into_owned()),
+        Err(reason) if notation == Notation::Text => {
+            Err(Failure::Usage(format!("{what}: {reason} (\\x5c is a backslash)")))
+        }
         Err(reason) => Err(Failure::Usage(format!("{what}: {reason}"))),
     }
 }

@@ -11,7 +11,8 @@ use clap::Args;
 
 use super::argument;
 use crate::exit::Failure;
-use crate::load::VALUE_BYTES_MAX;
+use crate::keyspace::CreatedKeyspace;
+use crate::load::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::open;
 use crate::options::EngineOptions;
 use crate::text::Notation;
@@ -34,6 +35,8 @@ pub struct PutArgs {
     /// Take the value from a file, byte by byte as it is; `-` is standard input
     #[arg(long, value_name = "PATH", conflicts_with = "value")]
     value_file: Option<PathBuf>,
+    #[command(flatten)]
+    keyspace: CreatedKeyspace,
     /// Key and VALUE are hex
     #[arg(long)]
     hex: bool,
@@ -49,8 +52,17 @@ pub fn run(args: &PutArgs) -> Result<(), Failure> {
         (None, Some(text)) => argument("VALUE", text, notation)?,
         (None, None) => return Err(Failure::Usage("a VALUE or --value-file is needed".into())),
     };
+    // Whatever is wrong with the arguments is said before a database or a keyspace is created for
+    // them.
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Failure::Usage(format!(
+            "KEY has {} bytes; a key may have at most {KEY_BYTES_MAX}",
+            key.len()
+        )));
+    }
+    args.keyspace.check()?;
     let db = open::create(&args.db, &args.engine)?;
-    db.put(key, value)?;
+    args.keyspace.of(&db)?.put(key, value)?;
     Ok(db.close()?)
 }
 

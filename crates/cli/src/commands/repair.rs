@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use shamba::env::Env;
-use shamba::{LostRange, RepairReport};
+use shamba::{ErrorKind, LostRange, RepairReport};
 
 use crate::exit::Failure;
 use crate::json;
@@ -16,6 +16,11 @@ use crate::open;
 use crate::output::{Out, warn};
 use crate::sizes::counted;
 use crate::text::Notation;
+
+/// What to do where the database is open elsewhere.
+const IN_USE: &str = "repair needs both directories for itself; stop the process that has one of them open";
+/// What to do where the new database cannot go.
+const TAKEN: &str = "--out takes a directory that is empty or does not exist";
 
 /// Arguments of `repair`.
 #[derive(Args)]
@@ -34,14 +39,21 @@ pub struct RepairArgs {
 }
 
 pub fn run(args: &RepairArgs, out: &mut Out) -> Result<(), Failure> {
-    if !open::has_any(&args.db)? {
-        return Err(Failure::missing(&args.db));
-    }
+    open::must_exist(&args.db)?;
     // A path through a link must not lead into the original.
     let (db, target) = (resolved(&args.db), resolved(&args.out));
-    let lies_within = target.starts_with(&db).then(|| args.db.join("out"));
-    let target = lies_within.as_deref().unwrap_or(&args.out);
-    let report = shamba::repair(&Env::real(), &args.db, target)?;
+    if target.starts_with(&db) {
+        return Err(Failure::Usage(format!(
+            "--out {} lies in {}, which repair does not change; give a directory outside of it",
+            args.out.display(),
+            args.db.display()
+        )));
+    }
+    let report = shamba::repair(&Env::real(), &args.db, &args.out).map_err(|error| match error.kind() {
+        ErrorKind::Locked => Failure::Advised(error, IN_USE.into()),
+        ErrorKind::Invalid => Failure::Advised(error, TAKEN.into()),
+        _ => error.into(),
+    })?;
     let notation = Notation::from_switch(args.hex);
     if args.json {
         return out.json(&object(args, &report, notation));

@@ -12,6 +12,7 @@ use shamba::{Result as EngineResult, Slice};
 
 use super::argument;
 use crate::exit::Failure;
+use crate::keyspace::ExistingKeyspace;
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::Out;
@@ -22,6 +23,8 @@ use crate::text::Notation;
 pub struct ScanArgs {
     /// The database
     db: PathBuf,
+    #[command(flatten)]
+    keyspace: ExistingKeyspace,
     /// Start at this key
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
@@ -32,7 +35,7 @@ pub struct ScanArgs {
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
     /// Print at most so many entries
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_limit)]
     limit: Option<u64>,
     /// From the last entry to the first
     #[arg(long)]
@@ -47,17 +50,32 @@ pub struct ScanArgs {
     reader: ReaderOptions,
 }
 
+fn parse_limit(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a limit is a whole number of entries, 0 or more".into())
+}
+
 pub fn run(args: &ScanArgs, out: &mut Out) -> Result<(), Failure> {
     let notation = Notation::from_switch(args.hex);
     let bytes =
         |what, text: &Option<OsString>| text.as_ref().map(|text| argument(what, text, notation)).transpose();
     let prefix = bytes("--prefix", &args.prefix)?;
-    let from = bytes("--from", &args.from)?.map_or(Bound::Unbounded, Bound::Included);
-    let to = bytes("--to", &args.to)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let (from, to) = (bytes("--from", &args.from)?, bytes("--to", &args.to)?);
+    if let (Some(from), Some(to)) = (&from, &to)
+        && from > to
+    {
+        return Err(Failure::Usage(format!(
+            "--from {:?} comes after --to {:?} in key order, so the range is empty; exchange them (also with --reverse)",
+            notation.show(from),
+            notation.show(to)
+        )));
+    }
+    let from = from.map_or(Bound::Unbounded, Bound::Included);
+    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
     let db = open::reader(&args.db, &args.reader)?;
+    let keyspace = args.keyspace.of(&db, &args.db)?;
     let iter = match prefix {
-        Some(prefix) => db.prefix(prefix),
-        None => db.range((from, to)),
+        Some(prefix) => keyspace.prefix(prefix),
+        None => keyspace.range((from, to)),
     };
     if args.reverse { print(iter.rev(), args, notation, out) } else { print(iter, args, notation, out) }
 }

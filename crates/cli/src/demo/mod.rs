@@ -38,6 +38,8 @@ use self::trial::Trial;
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
 /// The fourth database: tiering once more, to see what filters are worth.
 const WITHOUT_FILTERS: &str = "tiering-without-filters";
+/// Paths that are stored unless told otherwise: with more the demo would take over a minute.
+const PATHS_MAX: u32 = 200_000;
 /// How many unreadable paths are named.
 const NAMED_MAX: usize = 5;
 
@@ -50,6 +52,9 @@ pub struct DemoArgs {
     /// Make up so many paths instead
     #[arg(long, value_name = "N", conflicts_with = "path", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     synthetic: Option<u64>,
+    /// Store at most N of the paths found, a random sample
+    #[arg(long, value_name = "N", default_value_t = PATHS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
+    sample: u32,
     /// Where the databases go, and stay (default: a temporary directory, removed at the end)
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
@@ -87,7 +92,9 @@ pub fn run(args: &DemoArgs, out: &mut Out) -> Result<(), Failure> {
     let (dir, _temporary) = databases_dir(args.db.as_deref())?;
     let (source, paths) = match args.synthetic {
         Some(count) => (format!("{} made-up paths", show_count(count)), synthetic::make(count)),
-        None => (format!("the paths of {}", args.path.display()), walk::walk(&args.path)?),
+        None => {
+            (format!("the paths of {}", args.path.display()), walk::walk(&args.path, args.sample as usize)?)
+        }
     };
     for text in paths.unreadable.iter().take(NAMED_MAX) {
         warn(format!("cannot read {text}"));

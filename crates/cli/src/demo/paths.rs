@@ -41,24 +41,30 @@ pub struct Paths {
     pub kinds: Kinds,
     /// Paths that could not be read, and why.
     pub unreadable: Vec<String>,
+    /// Paths that were found; more than [`Self::entries`] if those are a sample.
+    pub found: u64,
     /// How long it took to get them.
     pub seconds: f64,
 }
 
 impl Paths {
-    /// Shuffles the entries and derives absent paths from them. `root_bytes`: the common start of all
-    /// paths, which is left alone, so that absent paths lie among the real ones.
+    /// Shuffles the entries and derives absent paths from them. `root_bytes`: the common start of
+    /// all paths, which is left alone, so that absent paths lie among the real ones. Of more than
+    /// `entries_max` a random sample is kept.
     pub fn new(
         mut entries: Vec<Entry>,
         kinds: Kinds,
         unreadable: Vec<String>,
         root_bytes: usize,
         seconds: f64,
+        entries_max: usize,
     ) -> Self {
         let mut rng = Rng::with_seed(SEED);
+        let found = entries.len() as u64;
         rng.shuffle(&mut entries);
+        entries.truncate(entries_max);
         let absent = absent_paths(&entries, root_bytes, &mut rng);
-        Self { entries, absent, kinds, unreadable, seconds }
+        Self { entries, absent, kinds, unreadable, found, seconds }
     }
 
     /// The paths themselves.
@@ -113,7 +119,7 @@ mod tests {
         // Every one-letter name exists, so that most changes hit an existing path and must be drawn again.
         let mut entries: Vec<Entry> = ('a'..='z').map(|name| entry(&format!("/r/{name}"))).collect();
         entries.push(entry("/r"));
-        let paths = Paths::new(entries.clone(), Kinds::default(), Vec::new(), 2, 0.0);
+        let paths = Paths::new(entries.clone(), Kinds::default(), Vec::new(), 2, 0.0, usize::MAX);
         assert_eq!(paths.absent.len(), entries.len());
         for path in &paths.absent {
             assert!(path.starts_with(b"/r"), "{}", path.escape_ascii());
@@ -125,11 +131,12 @@ mod tests {
     #[test]
     fn the_order_is_random_but_always_the_same() {
         let make = || {
-            let entries = (0..1000).map(|number| entry(&format!("/{number:04}"))).collect();
-            Paths::new(entries, Kinds::default(), Vec::new(), 1, 0.0).entries
+            let entries: Vec<Entry> = (0..1000).map(|number| entry(&format!("/{number:04}"))).collect();
+            Paths::new(entries, Kinds::default(), Vec::new(), 1, 0.0, 900)
         };
-        let entries = make();
-        assert!(!entries.is_sorted());
-        assert_eq!(entries, make());
+        let paths = make();
+        assert!(!paths.entries.is_sorted());
+        assert_eq!(paths.entries, make().entries);
+        assert_eq!((paths.entries.len(), paths.absent.len(), paths.found), (900, 900, 1000), "a sample");
     }
 }

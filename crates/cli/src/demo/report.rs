@@ -13,6 +13,11 @@ use crate::exit::Failure;
 use crate::output::{Out, Table};
 use crate::sizes::{counted, show_count, show_size};
 
+/// A line under a heading that says what to look at in what follows.
+fn look(out: &mut Out, what: &str) -> Result<(), Failure> {
+    out.line(format!("  Look at: {what}."))
+}
+
 /// What is about to happen.
 pub fn opening(
     out: &mut Out,
@@ -32,10 +37,14 @@ pub fn opening(
             .collect();
     let walked =
         if paths.seconds > 0.0 { format!(", walked in {:.1} s", paths.seconds) } else { String::new() };
-    facts.row([
-        "paths",
-        &format!("{} ({}){walked}", show_count(paths.entries.len() as u64), kinds.join(", ")),
-    ]);
+    facts.row(["paths", &format!("{} ({}){walked}", show_count(paths.found), kinds.join(", "))]);
+    if paths.found > paths.entries.len() as u64 {
+        let stored = show_count(paths.entries.len() as u64);
+        facts.row([
+            "stored",
+            &format!("a random sample of {stored}, so that the demo ends soon; --sample N for more"),
+        ]);
+    }
     if !paths.unreadable.is_empty() {
         facts.row(["unreadable", &show_count(paths.unreadable.len() as u64)]);
     }
@@ -51,7 +60,8 @@ pub fn opening(
     let kept = db.map_or("a temporary directory".to_string(), |dir| dir.display().to_string());
     facts.row(["databases", &format!("one for each policy and one without filters, in {kept}")]);
     out.text(facts.to_string())?;
-    out.line("")
+    out.line("")?;
+    out.line("  For each policy: load, reopen, compare every entry with the walk, look up every path and as many absent ones.")
 }
 
 /// One policy is done.
@@ -90,6 +100,7 @@ fn by_policy(trials: &[Trial], first: &str) -> Table {
 
 fn loading(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     out.heading("Loading")?;
+    look(out, "what each policy writes for a byte of data, and the runs that it leaves for lookups to meet")?;
     let mut table = by_policy(trials, "");
     let mut row = |name: &str, cell: &dyn Fn(&Trial) -> String| {
         table.row(std::iter::once(name.to_string()).chain(trials.iter().map(cell)));
@@ -108,6 +119,7 @@ fn loading(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
 
 fn trees(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     out.heading("The trees: runs and size of each level")?;
+    look(out, "leveling keeps one run a level, tiering several, lazy leveling several but for the last")?;
     let mut table = Table::new(
         ["level", "capacity"]
             .into_iter()
@@ -134,6 +146,7 @@ fn trees(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
 
 fn lookups(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     out.heading("Lookups: nanoseconds each, and what one does on average")?;
+    look(out, "hashes is 1.00 however many filters a lookup asks; unshared is what it would be otherwise")?;
     let mut table = Table::new([
         "policy",
         "paths",
@@ -183,27 +196,37 @@ fn lookups(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
 
 fn time_parts(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     out.heading("Where the time of a lookup goes: nanoseconds, with the timers on")?;
-    let mut table =
-        Table::new(["policy", "paths", "hash", "filters", "index", "blocks", "other", "sum", "of it timers"])
-            .left([1])
-            .indent(2);
+    look(
+        out,
+        "the hash column is the same under every policy: the time of a hash does not grow with the runs",
+    )?;
+    let mut table = Table::new([
+        "policy", "paths", "hash", "filters", "index", "blocks", "other", "sum", "untimed", "clock",
+    ])
+    .left([1])
+    .indent(2);
     for trial in trials {
         for (existing, split) in [(true, trial.split[0]), (false, trial.split[1])] {
             let untimed =
-                trial.lookups_of(Variant::Default, existing).map_or(split.total(), |lookups| lookups.time.ns);
+                trial.lookups_of(Variant::Default, existing).map_or(f64::NAN, |lookups| lookups.time.ns);
             let mut cells = vec![
                 if existing { trial.policy.to_string() } else { String::new() },
                 if existing { "real" } else { "absent" }.to_string(),
             ];
-            for ns in [split.hash, split.probe, split.index, split.data, split.other, split.total()] {
+            let parts = [split.hash, split.probe, split.index, split.data, split.other];
+            for ns in parts.into_iter().chain([split.total(), untimed, split.timer]) {
                 cells.push(format!("{ns:.0}"));
             }
-            cells.push(format!("{:.0}", (split.total() - untimed).max(0.0)));
             table.row(cells);
         }
     }
     out.text(table.to_string())?;
-    out.line("  other: the view, the memtable, choosing tables, handing over the value")
+    out.line(
+        "  other: the view, the memtable, choosing tables, handing over the value; untimed: the same lookups",
+    )?;
+    out.line(
+        "  with the timers off; clock: what reading the clock took, which is charged to none of the parts",
+    )
 }
 
 fn explained(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
@@ -214,6 +237,7 @@ fn explained(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
             "{what}, explained ({}; `shamba explain DB KEY` does it for any key)",
             trial.policy
         ))?;
+        look(out, "the filter of each run answers no, or the block is searched; each step says why")?;
         for line in explanation.to_string().lines() {
             out.line(format!("  {line}"))?;
         }
@@ -223,6 +247,10 @@ fn explained(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
 
 fn memory(out: &mut Out, story: &Story) -> Result<(), Failure> {
     out.heading("Where the memory is, after the lookups")?;
+    look(
+        out,
+        "every part is charged to one budget (256 MiB unless told otherwise); the sum is far below it here",
+    )?;
     let trials = &story.trials;
     let mut table = by_policy(trials, "");
     let names: Vec<&String> = trials
@@ -253,6 +281,7 @@ fn memory(out: &mut Out, story: &Story) -> Result<(), Failure> {
 
 fn paid(out: &mut Out, story: &Story) -> Result<(), Failure> {
     out.heading("What paid here, and what did not")?;
+    look(out, "the verdicts: differences within this run's noise are called none")?;
     let gains = gains(&story.trials, story.no_filters);
     let mut table =
         Table::new(["idea", "policy", "paths", "with", "without", "time", ""]).left([1, 2, 6]).indent(2);
@@ -322,6 +351,7 @@ fn conclusions(trials: &[Trial], gains: &[Gain]) -> Vec<String> {
 
 fn closing(out: &mut Out, story: &Story) -> Result<(), Failure> {
     out.heading("Verified")?;
+    look(out, "mismatches must be 0; the command exits with 1 if not")?;
     let sum = |of: fn(&Trial) -> u64| story.trials.iter().map(of).sum::<u64>();
     out.line(format!(
         "  {} compared with the walk after reopening, {} checked: {}.",

@@ -29,6 +29,7 @@ pub fn object(story: &Story) -> Value {
         "source": story.source,
         "synthetic": story.synthetic,
         "paths": story.paths.entries.len(),
+        "paths_found": story.paths.found,
         "unreadable": story.paths.unreadable.len(),
         "data_bytes": story.paths.bytes(),
         "seconds": story.seconds,
@@ -110,5 +111,6 @@ fn split(split: &Split) -> Value {
         "index_ns": split.index,
         "data_ns": split.data,
         "other_ns": split.other,
+        "timer_ns": split.timer,
     })
 }

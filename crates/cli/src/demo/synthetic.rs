@@ -69,7 +69,7 @@ pub fn make(count: u64) -> Paths {
             kinds.files += 1;
         }
     }
-    Paths::new(entries, kinds, Vec::new(), ROOT.len(), 0.0)
+    Paths::new(entries, kinds, Vec::new(), ROOT.len(), 0.0, usize::MAX)
 }
 
 fn entry(path: String, mode: u32, size: u64, rng: &mut Rng) -> Entry {

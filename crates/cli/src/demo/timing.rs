@@ -11,7 +11,7 @@ use shamba::Db;
 use crate::exit::Failure;
 
 /// Keys timed together: some half a millisecond, short against the time slices of an operating system.
-const CHUNK_KEYS: usize = 500;
+pub const CHUNK_KEYS: usize = 500;
 
 /// How long a lookup takes.
 #[derive(Clone, Copy, Default, Debug)]

@@ -16,13 +16,16 @@ use crate::progress;
 /// Paths longer than a key may be are left out, with a word about it.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// Every path below and including `root`, with its metadata; links are not followed.
+/// Every path below and including `root`, with its metadata; links are not followed. Of more than
+/// `entries_max` a random sample is kept.
 ///
 /// # Errors
 /// Only if `root` itself cannot be read.
-pub fn walk(root: &Path) -> Result<Paths, Failure> {
+pub fn walk(root: &Path, entries_max: usize) -> Result<Paths, Failure> {
     let start = Instant::now();
-    std::fs::symlink_metadata(root).map_err(|error| Failure::io(root.display().to_string(), error))?;
+    std::fs::symlink_metadata(root).map_err(|error| {
+        Failure::io(format!("walking {} (demo --synthetic 200000 needs no files)", root.display()), error)
+    })?;
     let bar = progress::bar("walking", None);
     let mut entries = Vec::new();
     let mut unreadable = Vec::new();
@@ -45,7 +48,7 @@ pub fn walk(root: &Path) -> Result<Paths, Failure> {
     }
     bar.finish_and_clear();
     let root_bytes = root.as_os_str().len();
-    Ok(Paths::new(entries, kinds, unreadable, root_bytes, start.elapsed().as_secs_f64()))
+    Ok(Paths::new(entries, kinds, unreadable, root_bytes, start.elapsed().as_secs_f64(), entries_max))
 }
 
 /// The path and what the system says, or the walk's own words (a loop, say).
@@ -99,7 +102,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("sub")).expect("mkdir");
         std::fs::write(dir.path().join("sub/file"), b"12345").expect("write");
         std::os::unix::fs::symlink("nowhere", dir.path().join("link")).expect("symlink");
-        let paths = walk(dir.path()).expect("walks");
+        let paths = walk(dir.path(), usize::MAX).expect("walks");
         let Kinds { files, directories, links, others } = paths.kinds;
         assert_eq!((files, directories, links, others), (1, 2, 1, 0));
         assert_eq!(paths.entries.len(), 4);
@@ -107,6 +110,6 @@ mod tests {
         let file = paths.entries.iter().find(|entry| entry.key.ends_with(b"sub/file")).expect("there");
         let value = String::from_utf8(file.value.clone()).expect("text");
         assert!(value.starts_with("mode=100") && value.contains(" size=5 modified="), "{value}");
-        assert!(walk(&dir.path().join("missing")).is_err());
+        assert!(walk(&dir.path().join("missing"), usize::MAX).is_err());
     }
 }

@@ -21,19 +21,37 @@ pub struct CsvRecords<'a> {
     /// Of the first record.
     fields: Option<usize>,
     key: Key,
+    header: Header,
     hex: bool,
     /// Records are over: the column that was asked for does not exist.
     done: bool,
 }
 
 enum Key {
+    /// Counted from 0.
     Column(usize),
-    /// To be found in the first record.
+    /// To be found in the header.
     Name(String),
 }
 
+/// Whether the first record names the columns.
+#[derive(PartialEq, Eq)]
+enum Header {
+    /// There is none: the first record is loaded like the others.
+    Absent,
+    /// The next record is the header.
+    Expected,
+    /// It was read; its name of the key column.
+    Read(String),
+}
+
+/// Column names that a message lists before it only counts the others.
+const LISTED_MAX: usize = 20;
+
 impl<'a> CsvRecords<'a> {
-    pub fn new(input: Box<dyn BufRead + 'a>, key: Option<&str>, hex: bool) -> Self {
+    /// Records of `input`. `key` is the name or the number of the key column; `has_header` says
+    /// that the first record names the columns and is not loaded.
+    pub fn new(input: Box<dyn BufRead + 'a>, key: Option<&str>, hex: bool, has_header: bool) -> Self {
         let key = match key {
             None => Key::Column(0),
             Some(text) => {
@@ -42,7 +60,27 @@ impl<'a> CsvRecords<'a> {
         };
         let reader =
             ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input.chain(END_LINE));
-        Self { reader, record: ByteRecord::new(), fields: None, key, hex, done: false }
+        let header = if has_header { Header::Expected } else { Header::Absent };
+        Self { reader, record: ByteRecord::new(), fields: None, key, header, hex, done: false }
+    }
+
+    /// The column of the keys, in words, as far as it is known.
+    pub fn key_column(&self) -> String {
+        match (&self.key, &self.header) {
+            (Key::Name(name), _) => format!("column {name:?}"),
+            (Key::Column(index), Header::Read(name)) => format!("column {} {name:?}", index + 1),
+            (Key::Column(index), _) => format!("column {}", index + 1),
+        }
+    }
+
+    /// Whether the header lacks the key column, so that no record can follow.
+    pub fn is_over(&self) -> bool {
+        self.done
+    }
+
+    /// Whether a first record was taken for the header.
+    pub fn has_read_header(&self) -> bool {
+        matches!(self.header, Header::Read(_))
     }
 
     /// The next record with its line, or what is wrong with it.
@@ -53,24 +91,47 @@ impl<'a> CsvRecords<'a> {
         if self.done {
             return Ok(None);
         }
-        if let Key::Name(name) = &self.key {
-            let name = name.clone();
+        if self.header == Header::Expected {
             return match self.read()? {
                 None => Ok(None),
                 Some((line, Err(reason))) => Ok(Some((line, Err(reason)))),
-                Some((line, Ok(()))) => match self.record.iter().position(|cell| cell == name.as_bytes()) {
-                    Some(index) => {
-                        self.key = Key::Column(index);
-                        self.next()
-                    }
-                    None => {
+                Some((line, Ok(()))) => match self.take_header() {
+                    Ok(()) => self.next(),
+                    Err(reason) => {
                         self.done = true;
-                        Ok(Some((line, Err(format!("the first record names no column {name:?}")))))
+                        Ok(Some((line, Err(reason))))
                     }
                 },
             };
         }
         Ok(self.read()?.map(|(line, result)| (line, result.and_then(|()| self.parse()))))
+    }
+
+    /// Finds the key column in the record that was read, which is the header.
+    fn take_header(&mut self) -> Result<(), String> {
+        let text = |cell: &[u8]| String::from_utf8_lossy(cell).into_owned();
+        let index = match &self.key {
+            Key::Column(index) => *index,
+            Key::Name(name) => {
+                self.record.iter().position(|cell| cell == name.as_bytes()).ok_or_else(|| {
+                    let mut names: Vec<String> =
+                        self.record.iter().take(LISTED_MAX).map(|cell| format!("{:?}", text(cell))).collect();
+                    if self.record.len() > LISTED_MAX {
+                        names.push(format!("and {} more", self.record.len() - LISTED_MAX));
+                    }
+                    format!(
+                        "the header has no column {name:?}; it has {}; give one of them to --key",
+                        names.join(", ")
+                    )
+                })?
+            }
+        };
+        let name = self.record.get(index).map(text).ok_or_else(|| {
+            format!("column {} asked for, but the header has {}", index + 1, self.record.len())
+        })?;
+        self.key = Key::Column(index);
+        self.header = Header::Read(name);
+        Ok(())
     }
 
     fn read(&mut self) -> io::Result<Option<(u64, Result<(), String>)>> {

@@ -3,7 +3,7 @@
 //! | format | a record | key | value |
 //! |---|---|---|---|
 //! | `tsv` | a line, columns between tabs, `\xNN` escapes | column 1, or `--key N` | the other columns, tabs kept |
-//! | `csv` | RFC 4180; `--key NAME` takes the first record as names | column 1, or `--key` | the other columns; as CSV if several |
+//! | `csv` | RFC 4180; the first record is a header, unless `--no-header` | column 1, or `--key` | the other columns; as CSV if several |
 //! | `jsonl` | a JSON object on a line | field `key`, or `--key` | field `value` if it is the only other one and text, else the line |
 //! | `lines` | a line, taken as it is | the line | empty |
 //!
@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use crate::text::Notation;
 
 /// The longest key that a database takes.
-const KEY_BYTES_MAX: usize = 65_535;
+pub const KEY_BYTES_MAX: usize = 65_535;
 /// The longest value.
 pub const VALUE_BYTES_MAX: usize = 256 << 20;
 
@@ -70,6 +70,13 @@ pub enum Item {
         /// Its value.
         value: Vec<u8>,
     },
+    /// A header that has no such key column: no record can be read.
+    BadHeader {
+        /// Where, counted from 1.
+        line: u64,
+        /// Why.
+        reason: String,
+    },
     /// Something that is no record.
     Malformed {
         /// Where, counted from 1.
@@ -93,16 +100,21 @@ enum Source<'a> {
 
 impl<'a> Records<'a> {
     /// Records of `input`. `key` names the column or field of the key, if not the usual one; `hex` says
-    /// that keys and values are hex.
+    /// that keys and values are hex; `no_header` that the first record of a csv file is data.
     ///
     /// # Errors
-    /// In words, when the format knows no such key column.
+    /// In words, when the format knows no such key column, or `no_header` is for another format
+    /// than csv.
     pub fn new(
         format: Format,
         input: Box<dyn BufRead + 'a>,
         key: Option<&str>,
         hex: bool,
+        no_header: bool,
     ) -> Result<Self, String> {
+        if no_header && format != Format::Csv {
+            return Err(format!("--no-header is for csv; a {} file has no header", format.name()));
+        }
         let source = match format {
             Format::Tsv => {
                 let key_column = match key {
@@ -115,7 +127,12 @@ impl<'a> Records<'a> {
                     notation: Notation::from_switch(hex),
                 }
             }
-            Format::Csv => Source::Csv(csv::CsvRecords::new(input, key, hex)),
+            Format::Csv => {
+                if no_header && key.is_some_and(|text| column(text).is_none()) {
+                    return Err("--key takes a column number from 1 on with --no-header".into());
+                }
+                Source::Csv(csv::CsvRecords::new(input, key, hex, !no_header))
+            }
             Format::Jsonl => {
                 let key_field = key.unwrap_or("key").to_string();
                 Source::Jsonl { lines: lines::Lines::new(input), key_field, hex }
@@ -124,6 +141,26 @@ impl<'a> Records<'a> {
             Format::Lines => Source::Lines { lines: lines::Lines::new(input), hex },
         };
         Ok(Self { source })
+    }
+
+    /// Whether no record can follow.
+    fn is_over(&self) -> bool {
+        matches!(&self.source, Source::Csv(records) if records.is_over())
+    }
+
+    /// Where the key of a record is, in words.
+    pub fn key_place(&self) -> String {
+        match &self.source {
+            Source::Tsv { key_column, .. } => format!("column {key_column}"),
+            Source::Csv(records) => records.key_column(),
+            Source::Jsonl { key_field, .. } => format!("field {key_field:?}"),
+            Source::Lines { .. } => "the line".into(),
+        }
+    }
+
+    /// Whether a first record was taken for a header, and not loaded.
+    pub fn has_read_header(&self) -> bool {
+        matches!(&self.source, Source::Csv(records) if records.has_read_header())
     }
 
     /// The next record or complaint; `None` at the end.
@@ -153,6 +190,7 @@ impl<'a> Records<'a> {
         };
         Ok(Some(match record.and_then(within_limits) {
             Ok((key, value)) => Item::Record { key, value },
+            Err(reason) if self.is_over() => Item::BadHeader { line, reason },
             Err(reason) => Item::Malformed { line, reason },
         }))
     }

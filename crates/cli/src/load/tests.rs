@@ -3,7 +3,19 @@
 use super::*;
 
 fn read(format: Format, text: &str, key: Option<&str>, hex: bool) -> Vec<Result<(String, String), String>> {
-    let mut records = Records::new(format, Box::new(text.as_bytes()), key, hex).expect("key column is known");
+    read_rows(format, text, key, hex, false)
+}
+
+/// As [`read`]; `no_header` says that the first row of a csv file is data.
+fn read_rows(
+    format: Format,
+    text: &str,
+    key: Option<&str>,
+    hex: bool,
+    no_header: bool,
+) -> Vec<Result<(String, String), String>> {
+    let mut records =
+        Records::new(format, Box::new(text.as_bytes()), key, hex, no_header).expect("key column is known");
     let mut all = Vec::new();
     while let Some(item) = records.next().expect("memory does not fail") {
         all.push(match item {
@@ -11,7 +23,9 @@ fn read(format: Format, text: &str, key: Option<&str>, hex: bool) -> Vec<Result<
                 let text = |bytes: Vec<u8>| Notation::Text.show(&bytes).into_owned();
                 Ok((text(key), text(value)))
             }
-            Item::Malformed { line, reason } => Err(format!("{line}: {reason}")),
+            Item::BadHeader { line, reason } | Item::Malformed { line, reason } => {
+                Err(format!("{line}: {reason}"))
+            }
         });
     }
     all
@@ -50,9 +64,10 @@ fn tsv() {
 }
 
 #[test]
-fn csv() {
+fn csv_without_a_header() {
+    let rows = |text: &str, key| read_rows(Format::Csv, text, key, false, true);
     assert_eq!(
-        read(Format::Csv, "a,1\n\"b,\"\"x\",\"two\nlines\"\nc\nd,4\n", None, false),
+        rows("a,1\n\"b,\"\"x\",\"two\nlines\"\nc\nd,4\n", None),
         [
             ok("a", "1"),
             ok("b,\"x", "two\\x0alines"),
@@ -60,25 +75,51 @@ fn csv() {
             ok("d", "4"),
         ]
     );
-    assert_eq!(read(Format::Csv, "id,name,note\n7,x,\"a,b\"\n", Some("name"), false), [ok("x", "7,\"a,b\"")]);
     for text in ["a,1\n\"b,2\nc,3\n", "a,1\n\"b,2\nc,3", "a,1\nb,\"2\nc,3\n"] {
         let wrong = bad("2: a quote is not closed before the end of the input");
-        assert_eq!(read(Format::Csv, text, None, false), [ok("a", "1"), wrong], "{text:?}");
+        assert_eq!(rows(text, None), [ok("a", "1"), wrong], "{text:?}");
     }
+    assert_eq!(rows("a,\"1\n\"\r\n\nb,5\" disk", None), [ok("a", "1\\x0a"), ok("b", "5\" disk")]);
+    assert_eq!(rows("", None), []);
+    assert_eq!(rows("1,2\n", Some("2")), [ok("2", "1")]);
+    assert_eq!(rows("1,2\n", Some("3")), [bad("1: column 3 asked for, but the record has 2")]);
+}
+
+#[test]
+fn csv_with_a_header() {
+    let rows = |text: &str, key| read(Format::Csv, text, key, false);
+    assert_eq!(rows("name,id\nx,7\ny,8\n", None), [ok("x", "7"), ok("y", "8")]);
+    assert_eq!(rows("id,name,note\n7,x,\"a,b\"\n", Some("name")), [ok("x", "7,\"a,b\"")]);
+    assert_eq!(rows("id,name\n7,x\n", Some("2")), [ok("x", "7")]);
+    assert_eq!(rows("", None), []);
+    assert_eq!(rows("id,name\n", None), []);
+    // A spreadsheet's byte order mark is not part of the first name.
+    assert_eq!(rows("\u{feff}id,name\n7,x\n", Some("id")), [ok("7", "x")]);
     assert_eq!(
-        read(Format::Csv, "a,\"1\n\"\r\n\nb,5\" disk", None, false),
-        [ok("a", "1\\x0a"), ok("b", "5\" disk")]
+        rows("id,name\n7,x\n", Some("nom")),
+        [bad("1: the header has no column \"nom\"; it has \"id\", \"name\"; give one of them to --key")]
     );
-    assert_eq!(read(Format::Csv, "", None, false), []);
-    assert_eq!(
-        read(Format::Csv, "id,name\n7,x\n", Some("nom"), false),
-        [bad("1: the first record names no column \"nom\"")]
-    );
-    assert_eq!(read(Format::Csv, "1,2\n", Some("2"), false), [ok("2", "1")]);
-    assert_eq!(
-        read(Format::Csv, "1,2\n", Some("3"), false),
-        [bad("1: column 3 asked for, but the record has 2")]
-    );
+    assert_eq!(rows("1,2\n", Some("3")), [bad("1: column 3 asked for, but the header has 2")]);
+    let many: Vec<String> = (0..30).map(|number| format!("c{number}")).collect();
+    let said = rows(&format!("{}\n", many.join(",")), Some("nom"));
+    assert!(matches!(&said[..], [Err(text)] if text.contains("\"c19\", and 10 more; ")), "{said:?}");
+}
+
+#[test]
+fn where_the_key_is_in_words() {
+    let place = |format, text: &str, key, no_header| {
+        let mut records =
+            Records::new(format, Box::new(text.as_bytes()), key, false, no_header).expect("known");
+        while records.next().expect("memory does not fail").is_some() {}
+        (records.key_place(), records.has_read_header())
+    };
+    let header = "id,name\n7,x\n";
+    assert_eq!(place(Format::Csv, header, None, false), ("column 1 \"id\"".into(), true));
+    assert_eq!(place(Format::Csv, header, Some("name"), false), ("column 2 \"name\"".into(), true));
+    assert_eq!(place(Format::Csv, header, Some("2"), true), ("column 2".into(), false));
+    assert_eq!(place(Format::Tsv, "a\t1\n", None, false), ("column 1".into(), false));
+    assert_eq!(place(Format::Jsonl, "", Some("id"), false), ("field \"id\"".into(), false));
+    assert_eq!(place(Format::Lines, "a\n", None, false), ("the line".into(), false));
 }
 
 #[test]
@@ -115,9 +156,11 @@ fn lines() {
         read(Format::Lines, "/usr/bin\n/a\\x41\n\n", None, false),
         [ok("/usr/bin", ""), ok("/a\\x5cx41", ""), ok("", "")]
     );
-    assert!(Records::new(Format::Lines, Box::new(&b""[..]), Some("1"), false).is_err());
-    assert!(Records::new(Format::Tsv, Box::new(&b""[..]), Some("name"), false).is_err());
-    assert!(Records::new(Format::Tsv, Box::new(&b""[..]), Some("0"), false).is_err());
+    assert!(Records::new(Format::Lines, Box::new(&b""[..]), Some("1"), false, false).is_err());
+    assert!(Records::new(Format::Tsv, Box::new(&b""[..]), Some("name"), false, false).is_err());
+    assert!(Records::new(Format::Tsv, Box::new(&b""[..]), Some("0"), false, false).is_err());
+    assert!(Records::new(Format::Tsv, Box::new(&b""[..]), None, false, true).is_err());
+    assert!(Records::new(Format::Csv, Box::new(&b""[..]), Some("name"), false, true).is_err());
 }
 
 #[test]

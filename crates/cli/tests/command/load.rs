@@ -7,7 +7,7 @@ fn the_four_formats() {
     let dir = Dir::new();
     for (format, input, expected) in [
         ("tsv", "b\t2\na\t1\n", "a\t1\nb\t2\n"),
-        ("csv", "a,1\n\"b,c\",2\n", "a\t1\nb,c\t2\n"),
+        ("csv", "name,number\na,1\n\"b,c\",2\n", "a\t1\nb,c\t2\n"),
         (
             "jsonl",
             "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"n\":2}\n",
@@ -31,9 +31,33 @@ fn the_four_formats() {
 fn the_name_tells_the_format() {
     let dir = Dir::new();
     let (db, file) = (dir.path("db"), dir.path("in.csv"));
-    std::fs::write(&file, "a,1\n").expect("writable");
+    std::fs::write(&file, "name,number\na,1\n").expect("writable");
     run(["load", &db, &file]).ok();
     assert_eq!(run(["get", &db, "a"]).ok(), "1\n");
+}
+
+#[test]
+fn the_first_row_of_a_csv_file_is_its_header() {
+    let dir = Dir::new();
+    let (db, file) = (dir.path("db"), dir.path("in.csv"));
+    std::fs::write(&file, "name,id\nx,7\ny,8\n").expect("writable");
+    let said = run(["load", &db, &file]).ok();
+    assert!(said.starts_with("2 records loaded"), "{said}");
+    assert!(said.contains("key: column 1 \"name\"") && said.contains("--no-header"), "{said}");
+    assert_eq!(run(["dump", &db]).ok().lines().count(), 2, "the header is not stored");
+    let object = run(["load", &db, &file, "--key", "id", "--json"]).json();
+    assert_eq!(
+        (object["key_place"].as_str(), object["header"].as_bool(), object["format"].as_str()),
+        (Some("column 2 \"id\""), Some(true), Some("csv"))
+    );
+    let plain = dir.path("plain");
+    let said = run(["load", &plain, &file, "--no-header"]).ok();
+    assert!(said.starts_with("3 records loaded") && !said.contains("header"), "{said}");
+    assert_eq!(run(["get", &plain, "name"]).ok(), "id\n");
+    let err = run(["load", &db, &file, "--key", "nom", "--skip-bad"]).fails(65);
+    assert!(err.contains("it has \"name\", \"id\""), "skipping lines is no help: {err}");
+    run(["load", &db, &file, "--no-header", "--key", "id"]).fails(64);
+    run(["load", &db, &file, "--no-header", "--format", "tsv"]).fails(64);
 }
 
 #[test]
@@ -41,7 +65,7 @@ fn a_malformed_line_is_named_and_what_came_before_is_kept() {
     let dir = Dir::new();
     for (format, input, line) in [
         ("tsv", "a\t1\nb\t2\nno tab here\nc\t3\n", 3),
-        ("csv", "a,1\nb,2\nc\nd,4\n", 3),
+        ("csv", "name,number\na,1\nb,2\nc\nd,4\n", 4),
         (
             "jsonl",
             "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"value\":\"2\"}\n{broken\n{\"key\":\"d\",\"value\":\"4\"}\n",
@@ -64,9 +88,9 @@ fn a_malformed_line_is_named_and_what_came_before_is_kept() {
 fn a_file_that_is_something_else_leaves_no_database() {
     let dir = Dir::new();
     let (db, file) = (dir.path("db"), dir.path("in.csv.new"));
-    std::fs::write(&file, "a,1\nb,2\n").expect("writable");
+    std::fs::write(&file, "name,number\na,1\nb,2\n").expect("writable");
     let err = run(["load", &db, &file]).fails(65);
-    assert!(err.contains("read as tsv, for nobody named a format: --format does"), "{err}");
+    assert!(err.contains("read as tsv, which --format tsv|csv|jsonl|lines changes"), "{err}");
     assert!(!std::path::Path::new(&db).exists());
     let err = run(["load", &db, &file, "--format", "tsv"]).fails(65);
     assert!(!err.contains("read as"), "it was said: {err}");

@@ -81,7 +81,7 @@ fn scans_take_bounds_prefix_limit_and_direction() {
     assert_eq!(keys(&["--reverse", "--limit", "2"]), "d c");
     assert_eq!(keys(&["--limit", "0"]), "");
     assert_eq!(keys(&["--from", "x"]), "");
-    assert_eq!(keys(&["--from", "c", "--to", "b"]), "");
+    assert_eq!(run(["scan", &db, "--from", "c", "--to", "b"]).code, 64);
     assert_eq!(run(["scan", &db, "--prefix", "b", "--from", "a"]).code, 64);
     let hex = run(["scan", &db, "--hex", "--from", "64"]).ok();
     assert_eq!(hex, "64\t36\n");

@@ -46,7 +46,7 @@ macro_rules! lookup_counts {
 lookup_counts! {
     lookups, hashes, filters, modules, found,
     memtable_hits, cache_hits, data_reads, false_positives, filter_reads, filter_hits, index_reads, modules_skipped,
-    hash_ns, probe_ns, index_ns, data_ns, total_ns,
+    hash_ns, probe_ns, index_ns, data_ns, timer_ns, total_ns,
 }
 
 const OFTEN: usize = 5;
@@ -111,6 +111,7 @@ impl LookupCounts {
         self.cache_hits += io.cache_hits;
         self.index_ns += io.index_ns;
         self.data_ns += io.data_ns;
+        self.timer_ns += io.timer_ns;
     }
 }
 

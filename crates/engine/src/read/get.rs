@@ -14,7 +14,7 @@
 //! Not here: which view and sequence ([`super::reader`]), many keys at once ([`super::multi_get`]), what the
 //! steps look like to a person ([`super::explain`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use shamba_env::Clock;
 use shamba_filter::Question;
@@ -37,17 +37,64 @@ pub(crate) struct LookupSettings<'a> {
     pub digest: DigestFn,
     pub hash_sharing: bool,
     pub prefetch: bool,
-    /// With a clock, the parts of a lookup are timed.
-    pub clock: Option<&'a dyn Clock>,
+    /// With one, the parts of a lookup are timed.
+    pub timer: Option<&'a Timer>,
     /// Where tables are kept that are opened for this lookup.
     pub opened: &'a OpenedTables,
+}
+
+/// Times parts of lookups and charges no part with the time that reading the clock takes.
+///
+/// A part of a lookup takes some ten nanoseconds, as does reading the clock: the time of one read
+/// lies between the two reads of an interval, that of another outside of it.
+pub(crate) struct Timer {
+    clock: Arc<dyn Clock>,
+    /// Nanoseconds that one read of the clock takes, measured when the first lookup is timed.
+    read_ns: OnceLock<u64>,
+}
+
+impl Timer {
+    /// Measured reads of the clock. The fastest tenth of them counts, because interruptions and a busy
+    /// sibling core only make reads slower.
+    const SAMPLES: usize = 255;
+
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, read_ns: OnceLock::new() }
+    }
+
+    fn read_ns(&self) -> u64 {
+        *self.read_ns.get_or_init(|| {
+            let mut last = self.clock.now_ns();
+            let mut distances = [0; Self::SAMPLES];
+            for distance in &mut distances {
+                let now = self.clock.now_ns();
+                *distance = now.saturating_sub(last);
+                last = now;
+            }
+            distances.sort_unstable();
+            distances[Self::SAMPLES / 10]
+        })
+    }
 }
 
 impl LookupSettings<'_> {
     /// The time if lookups are timed, else 0.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        self.clock.map_or(0, Clock::now_ns)
+        self.timer.map_or(0, |timer| timer.clock.now_ns())
+    }
+
+    /// Nanoseconds that one read of the clock takes, 0 if lookups are not timed.
+    #[inline]
+    pub fn clock_read_ns(&self) -> u64 {
+        self.timer.map_or(0, Timer::read_ns)
+    }
+
+    /// Nanoseconds from `begin_ns` to `end_ns`, two readings of the clock, without what reading it
+    /// took.
+    #[inline]
+    pub fn elapsed_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
+        end_ns.saturating_sub(begin_ns).saturating_sub(self.clock_read_ns())
     }
 }
 
@@ -247,7 +294,7 @@ impl<'a> Lookup<'a> {
             return Ok(Verdict::Unasked);
         };
         let is_shared = self.settings.hash_sharing || *consulted == 0;
-        let tested = if self.settings.clock.is_some() {
+        let tested = if self.settings.timer.is_some() {
             self.test_timed(candidate, filter, is_shared, counts, recorder)?
         } else {
             let (question, digest) = self.question_to(candidate, is_shared);
@@ -352,12 +399,19 @@ impl<'a> Lookup<'a> {
         counts: &mut LookupCounts,
         recorder: &mut R,
     ) -> Result<Tested> {
-        let begin_ns = self.settings.now_ns();
+        let settings = &self.settings;
+        // A shared digest costs nothing here, so nothing is timed.
+        let begin_ns = if is_shared { 0 } else { settings.now_ns() };
         let (question, digest) = self.question_to(candidate, is_shared);
-        let hashed_ns = self.settings.now_ns();
+        let hashed_ns = settings.now_ns();
         let tested = self.test(candidate, filter, question, digest, counts, recorder);
-        counts.hash_ns += hashed_ns.saturating_sub(begin_ns);
-        counts.probe_ns += self.settings.now_ns().saturating_sub(hashed_ns);
+        let end_ns = settings.now_ns();
+        counts.probe_ns += settings.elapsed_ns(hashed_ns, end_ns);
+        counts.timer_ns += 2 * settings.clock_read_ns();
+        if !is_shared {
+            counts.hash_ns += settings.elapsed_ns(begin_ns, hashed_ns);
+            counts.timer_ns += settings.clock_read_ns();
+        }
         tested
     }
 
@@ -394,7 +448,11 @@ impl<'a> Lookup<'a> {
 
     /// What a search adds its reads up in.
     pub(super) fn read_counters(&self) -> ReadCounters {
-        ReadCounters { timed: self.settings.clock.is_some(), ..ReadCounters::default() }
+        ReadCounters {
+            timed: self.settings.timer.is_some(),
+            clock_read_ns: self.settings.clock_read_ns(),
+            ..ReadCounters::default()
+        }
     }
 
     /// Searches the candidate's block that the index named.
@@ -476,5 +534,62 @@ pub(super) fn visible_above(
             ErrorKind::Unsupported,
             format!("an entry of kind {kind:?}, which this build cannot read"),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use shamba_key::DigestKind;
+
+    use super::*;
+
+    /// A clock that stands still but for its reads, each of which takes 40 ns.
+    #[derive(Debug, Default)]
+    struct SlowToRead {
+        ns: AtomicU64,
+    }
+
+    impl Clock for SlowToRead {
+        fn now_us(&self) -> u64 {
+            self.now_ns() / 1_000
+        }
+
+        fn now_ns(&self) -> u64 {
+            self.ns.fetch_add(40, Ordering::Relaxed)
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
+
+        fn sleep_us(&self, _: u64) {}
+
+        fn wait_ns(&self, ns: u64) {
+            self.ns.fetch_add(ns, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn reading_the_clock_is_charged_to_no_part() {
+        let clock = Arc::new(SlowToRead::default());
+        let timer = Timer::new(clock.clone());
+        let opened = OpenedTables::default();
+        let settings = LookupSettings {
+            opened: &opened,
+            digest: DigestFn::new(DigestKind::default(), 0),
+            hash_sharing: true,
+            prefetch: true,
+            timer: Some(&timer),
+        };
+        assert_eq!(settings.clock_read_ns(), 40);
+        let begin_ns = settings.now_ns();
+        assert_eq!(settings.elapsed_ns(begin_ns, settings.now_ns()), 0, "nothing was done in between");
+        let begin_ns = settings.now_ns();
+        clock.wait_ns(25);
+        assert_eq!(settings.elapsed_ns(begin_ns, settings.now_ns()), 25);
+        let untimed = LookupSettings { timer: None, ..settings };
+        assert_eq!((untimed.now_ns(), untimed.clock_read_ns(), untimed.elapsed_ns(0, 0)), (0, 0, 0));
     }
 }

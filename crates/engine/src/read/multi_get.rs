@@ -158,7 +158,8 @@ impl<'a> Group<'a> {
                 sampler: None,
             });
         }
-        counts.hash_ns += settings.now_ns().saturating_sub(begin_ns);
+        counts.hash_ns += settings.elapsed_ns(begin_ns, settings.now_ns());
+        counts.timer_ns += 2 * settings.clock_read_ns();
         if settings.prefetch {
             for memtable in view.memtables.iter().filter(|memtable| memtable.entries() > 0) {
                 self.pending.iter().for_each(|pending| memtable.prefetch(pending.lookup.digest));

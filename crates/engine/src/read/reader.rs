@@ -159,7 +159,7 @@ impl ReadAt<'_> {
         let hashes_before = hashes_on_this_thread();
         let outcome = body(&view, seq, settings, &mut counts);
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
-        counts.total_ns = settings.now_ns().saturating_sub(begin_ns);
+        counts.total_ns = settings.elapsed_ns(begin_ns, settings.now_ns());
         self.core.lookups.add(&counts, alone);
         outcome
     }
@@ -195,7 +195,8 @@ impl ReadAt<'_> {
         self.look_up(true, |view, seq, settings, counts| {
             let begin_ns = settings.now_ns();
             let digest = settings.digest.digest(key); // The only hash of this lookup.
-            counts.hash_ns += settings.now_ns().saturating_sub(begin_ns);
+            counts.hash_ns += settings.elapsed_ns(begin_ns, settings.now_ns());
+            counts.timer_ns += 2 * settings.clock_read_ns();
             self.run(&Lookup { view, settings, key, digest, seq, mode }, counts)
         })
     }
@@ -369,7 +370,7 @@ impl Core {
             digest: self.digest,
             hash_sharing: self.settings.hash_sharing,
             prefetch: self.settings.prefetch,
-            clock: timed.then_some(self.env.clock.as_ref()),
+            timer: timed.then_some(&self.timer),
         }
     }
 }

@@ -92,7 +92,7 @@ impl TableReader {
             located = next;
             found = self.search(&located, key, seq, tag, mode, io)?;
         }
-        io.data_ns += self.now_ns(io).saturating_sub(start_ns);
+        io.data_ns += self.elapsed_ns(io, start_ns);
         Ok(found)
     }
 

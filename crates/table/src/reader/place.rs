@@ -28,7 +28,7 @@ impl TableReader {
             Find::Beyond => Ok(None),
             Find::Absent(partition) => self.locate_stored(partition, key, seq, io),
         };
-        io.index_ns += self.now_ns(io).saturating_sub(start_ns);
+        io.index_ns += self.elapsed_ns(io, start_ns);
         found
     }
 

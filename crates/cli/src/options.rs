@@ -6,6 +6,8 @@
 //!
 //! Not here: options whose part of the engine does not exist yet. They are unknown, never ignored.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum, value_parser};
 use shamba::{
     Allocation, Builder, Compression, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency,
@@ -31,8 +33,8 @@ impl Switch {
 }
 
 /// One heading, because clap puts arguments under one heading together.
-const HEADING: &str = "Options of the engine (commands that write record them in the database, where they hold until \
-                       given anew, unless said otherwise; defaults are those of a new database)";
+const HEADING: &str = "Options of the engine (they hold for this run; a new database records those of its tree and format, \
+                       --record-options records all that are given; defaults are those of a new database)";
 
 /// Options of commands that write.
 #[derive(Args, Clone, Debug, Default)]
@@ -91,15 +93,18 @@ pub struct EngineOptions {
     /// budget (default: a sixteenth of the memory budget, from 2MiB to 64MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     file_size: Option<u64>,
-    /// Threads that merge, at most one for every 32 MiB of the memory budget, or two from 8 MiB on; not
-    /// recorded (default: one a core, up to 4)
+    /// Threads that merge, at most one for every 32 MiB of the memory budget, or two from 8 MiB on
+    /// (default: one a core, up to 4)
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=256))]
     background_threads: Option<u32>,
     /// When writes are synced to the device: with each one, never, or within MS milliseconds; buffered keeps them in the
     /// process's memory for a while, so that its death loses the last ones (default: never)
     #[arg(long, value_name = "always|never|MS|buffered", value_parser = parse_sync)]
     sync: Option<Durability>,
-    /// Keep no log: what was not flushed is lost with the process; not recorded (default: off)
+    /// Record the options that are given in the database, so that they hold for every later run that does not give them
+    #[arg(long)]
+    record_options: bool,
+    /// Keep no log: what was not flushed is lost with the process (default: off)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     no_wal: Option<Switch>,
 }
@@ -119,7 +124,7 @@ pub struct ReaderOptions {
     /// cached (in the block cache, as blocks) (default: budgeted)
     #[arg(long, value_name = "KIND", value_parser = parse::<Residency>)]
     residency: Option<Residency>,
-    /// The most that filters and indexes hold, where residency is budgeted; not recorded (default: what pays within
+    /// The most that filters and indexes hold, where residency is budgeted (default: what pays within
     /// the memory budget)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     resident_limit: Option<u64>,
@@ -140,16 +145,19 @@ pub struct ReaderOptions {
     /// Sample one lookup and one seek in 64 for what is known of each table's reads (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     statistics: Option<Switch>,
-    /// Read tables past the system's page cache; not recorded (default: off)
+    /// Read tables past the system's page cache (default: off)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     direct_io: Option<Switch>,
-    /// Table files kept open at once, fewer where the system lets the process have few; not recorded (default: 1000)
+    /// Table files kept open at once, fewer where the system lets the process have few (default: 1000)
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(16..=1 << 20))]
     max_open_files: Option<u32>,
-    /// Let each read of a file take so many microseconds longer, as on a slower device; not recorded (default: 0)
+    /// Wait up to so many milliseconds while another process has the database open (default: 0)
+    #[arg(long, value_name = "MS")]
+    open_timeout: Option<u64>,
+    /// Let each read of a file take so many microseconds longer, as on a slower device (default: 0)
     #[arg(long, value_name = "US", allow_negative_numbers = true)]
     device_read_us: Option<f64>,
-    /// Let each append and sync take so many microseconds longer; not recorded (default: 0)
+    /// Let each append and sync take so many microseconds longer (default: 0)
     #[arg(long, value_name = "US", allow_negative_numbers = true)]
     device_write_us: Option<f64>,
 }
@@ -177,12 +185,20 @@ impl ReaderOptions {
         let builder = set(builder, self.statistics.map(Switch::is_on), Builder::statistics);
         let builder = set(builder, self.direct_io.map(Switch::is_on), Builder::direct_io);
         let builder = set(builder, self.max_open_files, Builder::max_open_files);
+        let wait = |builder: Builder, ms| builder.open_timeout(Duration::from_millis(ms));
+        let builder = set(builder, self.open_timeout, wait);
         let us = |given: Option<f64>| given.unwrap_or(0.0);
         builder.device_latency_us(us(self.device_read_us), us(self.device_write_us))
     }
 }
 
 impl EngineOptions {
+    /// The same options, recorded in the database.
+    #[must_use]
+    pub fn recorded(&self) -> Self {
+        Self { record_options: true, ..self.clone() }
+    }
+
     /// Whether there is an option of this name, without its dashes.
     pub fn has(name: &str) -> bool {
         let command = Self::augment_args(clap::Command::new("options"));
@@ -212,6 +228,7 @@ impl EngineOptions {
         let builder = set(builder, self.file_size, Builder::file_size);
         let builder = set(builder, self.background_threads, Builder::background_threads);
         let builder = set(builder, self.sync, Builder::durability);
+        let builder = if self.record_options { builder.record() } else { builder };
         set(builder, self.no_wal.map(Switch::is_on), Builder::no_wal)
     }
 }

@@ -1,7 +1,7 @@
 //! `shamba tune DB`: what was asked of a database lately, which design would suit that better, and the move to it.
 //!
 //! The database remembers its workload when it is closed; this goes by it. With `--dry-run` it only looks, under a shared
-//! lock; else it follows the advice and waits until merges have moved the trees.
+//! lock; else it follows the advice and waits until merges have moved the trees. Options that it is given are recorded.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub struct TuneArgs {
 pub fn run(args: &TuneArgs, out: &mut Out) -> Result<(), Failure> {
     let db = match args.dry_run {
         true => open::reader(&args.db, &ReaderOptions::default())?,
-        false => open::existing(&args.db, &args.engine)?,
+        false => open::existing(&args.db, &args.engine.recorded())?,
     };
     let advice = if args.undo { None } else { Some(db.advise()?) };
     let before = db.tree_design();

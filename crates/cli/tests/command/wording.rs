@@ -36,16 +36,22 @@ fn options_out_of_range_are_named_as_typed_in_readable_units() {
 }
 
 #[test]
-fn what_an_open_was_given_is_recorded_and_help_says_so() {
+fn options_hold_for_their_run_and_help_says_so() {
     let dir = Dir::new();
     let db = dir.path("db");
+    let budget = || run(["memory", &db, "--json"]).json()["budget_bytes"].clone();
+    let policy = || run(["stats", &db, "--json"]).json()["design"]["policy"].clone();
     run(["put", &db, "k", "v", "--memory-budget", "32MiB", "--policy", "tiering"]).ok();
-    run(["put", &db, "k", "w"]).ok();
-    assert_eq!(run(["memory", &db, "--json"]).json()["budget_bytes"], 32 << 20);
-    assert_eq!(run(["stats", &db, "--json"]).json()["design"]["policy"], "tiering");
+    run(["put", &db, "k", "w", "--policy", "lazy-leveling", "--sync", "always"]).ok();
+    assert_eq!(budget(), 256 << 20, "a budget is of its run");
+    assert_eq!(policy(), "tiering", "creation records what makes the tree");
+    run(["put", &db, "k", "w", "--policy", "leveling", "--memory-budget", "64MiB", "--record-options"]).ok();
+    assert_eq!((budget(), policy()), ((64 << 20).into(), "leveling".into()));
+    run(["tune", &db, "--memory-budget", "16MiB"]).ok();
+    assert_eq!(budget(), 16 << 20, "tune records");
     for command in ["put", "batch", "compact", "get"] {
         let help = run([command, "--help"]).ok();
-        assert!(help.contains("record them in the database"), "{help}");
+        assert!(help.contains("they hold for this run"), "{help}");
     }
     let help = run(["--help"]).ok();
     assert!(help.contains("\\xNN") && help.contains("backslash"), "{help}");

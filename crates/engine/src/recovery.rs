@@ -492,10 +492,10 @@ fn begin(
             Some(tail) => create_log_with(core, log, state.first_log, &tail)?,
             None => create_log(core, log, last_seq)?,
         };
-        match () {
-            () if is_planted(Defect::TailCopyPromises) => wal.sync()?,
-            () if is_planted(Defect::TailCopyUnsynced) => {}
-            () => wal.sync_unpromised()?,
+        if is_planted(Defect::TailCopyPromises) {
+            wal.sync()?;
+        } else if !is_planted(Defect::TailCopyUnsynced) {
+            wal.sync_unpromised()?;
         }
         edit.log_promise = Some((log, wal.synced()));
         put_in_force(core, &mut state, edit)?;

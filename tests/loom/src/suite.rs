@@ -11,19 +11,11 @@
 //! What loom does not know: it takes sequentially consistent accesses for fenced ones ([`sync::atomic`]); `arc-swap` is
 //! taken for granted (a cell behind a lock stands for it), and so are the counts of `Arc`.
 //!
-//! What is broken is broken in a process of its own, which must fail, and say why: `SHAMBA_LOOM_BREAK=orderings cargo test -p
-//! shamba-loom digest_index::holds` does it by hand. `LOOM_MAX_PREEMPTIONS=4` goes further than the gate.
-//!
 //! Not here: schedules of the whole engine (`tests/schedules`), threads on a real machine (suite G).
 // The engine's files have more in them than the models use; one is in two of them.
 #![allow(dead_code, unused_imports, clippy::duplicate_mod)]
 
-use std::process::Command;
-
 use shamba_key::planted;
-use shamba_tests::tally::Tally;
-
-use broken::{Broken, VARIABLE};
 
 pub mod broken;
 pub mod explore;
@@ -41,6 +33,7 @@ mod published;
 #[path = "../../../crates/engine/src/snapshot.rs"]
 mod snapshot;
 mod swap;
+mod tests;
 
 /// What is tried.
 pub mod models {
@@ -53,52 +46,3 @@ pub mod models {
     pub mod views;
     pub mod writers;
 }
-
-fn holds(name: &str, model: fn()) {
-    let schedules = explore::every_schedule(model);
-    let story = "suite H, every schedule with at most three preemptions";
-    Tally::of(&[("models", 1), ("schedules", schedules)]).tell(&format!("loom-{name}"), story);
-    assert!(schedules > 1, "one schedule is none");
-}
-
-/// Runs the test with something broken: it must fail, with this complaint.
-fn bites(test: &str, broken: Broken, complaint: &str) {
-    let this = std::env::current_exe().expect("a test knows its own binary");
-    let mut command = Command::new(this);
-    command.args([test, "--exact", "--nocapture"]).env(VARIABLE, broken.name()).env_remove("SHAMBA_TALLIES");
-    let output = command.output().expect("it starts");
-    let said =
-        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    assert!(!output.status.success(), "{test} passes with broken {}", broken.name());
-    assert!(said.contains(complaint), "{test} with broken {} says something else: {said}", broken.name());
-}
-
-/// A model, and for each thing that can be broken in it, what it then says.
-macro_rules! model {
-    ($name:ident, $model:path, $($broken:ident: $complaint:literal),+) => {
-        mod $name {
-            #[test]
-            fn holds() {
-                super::holds(stringify!($name), $model);
-            }
-
-            #[test]
-            fn bites() {
-                $(super::bites(concat!(stringify!($name), "::holds"), super::Broken::$broken, $complaint);)+
-            }
-        }
-    };
-}
-
-model!(digest_index, super::models::memtable::index, Orderings: "Causality violation");
-model!(grace_periods, super::models::epochs::grace_periods, Consistency: "a reader of block");
-model!(cache_sections, super::models::blocks::sections, Usage: "outlives its section");
-model!(cache_pins, super::models::blocks::pins, Steps: "block");
-model!(group_commit, super::models::writers::group_commit, Wakeups: "deadlock", Usage: "somebody leads");
-model!(snapshots, super::models::readers::snapshots, Usage: "a merge dropped what it sees");
-model!(ledger, super::models::accounts::ledger, Steps: "released");
-model!(pressure, super::models::accounts::pressure, Usage: "a writer pays");
-model!(idle_slots, super::models::scans::idle_slots, Steps: "keeps an old view");
-model!(fresh_slots, super::models::scans::fresh_slots, Usage: "keeps an old view");
-model!(views, super::models::views::rotation_and_install, Usage: "a change was lost");
-model!(files_of_versions, super::models::views::files_of_versions, Usage: "a reader's file is gone");

@@ -1,0 +1,60 @@
+//! Suite H, every schedule: each model holds under all of them, and fails under one when something is broken.
+//!
+//! What is broken is broken in a process of its own, which must fail, and say why: `SHAMBA_LOOM_BREAK=orderings cargo test -p
+//! shamba-loom digest_index::holds` does it by hand. `LOOM_MAX_PREEMPTIONS=4` goes further than the gate.
+
+use std::process::Command;
+
+use shamba_tests::tally::Tally;
+
+use crate::broken::{Broken, VARIABLE};
+use crate::explore;
+
+fn holds(name: &str, model: fn()) {
+    let schedules = explore::every_schedule(model);
+    let story = "suite H, every schedule with at most three preemptions";
+    Tally::of(&[("models", 1), ("schedules", schedules)]).tell(&format!("loom-{name}"), story);
+    assert!(schedules > 1, "one schedule is none");
+}
+
+/// Runs the test with something broken: it must fail, with this complaint.
+fn bites(test: &str, broken: Broken, complaint: &str) {
+    let this = std::env::current_exe().expect("a test knows its own binary");
+    let mut command = Command::new(this);
+    command.args([test, "--exact", "--nocapture"]).env(VARIABLE, broken.name()).env_remove("SHAMBA_TALLIES");
+    let output = command.output().expect("it starts");
+    let said =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(!output.status.success(), "{test} passes with broken {}", broken.name());
+    assert!(said.contains(complaint), "{test} with broken {} says something else: {said}", broken.name());
+}
+
+/// A model, and for each thing that can be broken in it, what it then says.
+macro_rules! model {
+    ($name:ident, $model:path, $($broken:ident: $complaint:literal),+) => {
+        mod $name {
+            #[test]
+            fn holds() {
+                super::holds(stringify!($name), $model);
+            }
+
+            #[test]
+            fn bites() {
+                $(super::bites(concat!("tests::", stringify!($name), "::holds"), super::Broken::$broken, $complaint);)+
+            }
+        }
+    };
+}
+
+model!(digest_index, crate::models::memtable::index, Orderings: "Causality violation");
+model!(grace_periods, crate::models::epochs::grace_periods, Consistency: "a reader of block");
+model!(cache_sections, crate::models::blocks::sections, Usage: "outlives its section");
+model!(cache_pins, crate::models::blocks::pins, Steps: "block");
+model!(group_commit, crate::models::writers::group_commit, Wakeups: "deadlock", Usage: "somebody leads");
+model!(snapshots, crate::models::readers::snapshots, Usage: "a merge dropped what it sees");
+model!(ledger, crate::models::accounts::ledger, Steps: "released");
+model!(pressure, crate::models::accounts::pressure, Usage: "a writer pays");
+model!(idle_slots, crate::models::scans::idle_slots, Steps: "keeps an old view");
+model!(fresh_slots, crate::models::scans::fresh_slots, Usage: "keeps an old view");
+model!(views, crate::models::views::rotation_and_install, Usage: "a change was lost");
+model!(files_of_versions, crate::models::views::files_of_versions, Usage: "a reader's file is gone");

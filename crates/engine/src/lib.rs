@@ -90,9 +90,9 @@
 //!
 //! # Public dependencies
 //!
-//! None of the dependencies is needed by callers but one: `bytes`, version 1, is a *public* dependency. [`Slice`] converts from
-//! and into [`bytes::Bytes`] without a copy where the value is large enough to be shared, so that a value can be handed to
-//! `hyper`, `axum` or `tonic` as it is.
+//! Types of one dependency are part of the interface: `bytes`, version 1. [`Slice`] converts from and into [`bytes::Bytes`],
+//! sharing the buffer of a large value and copying a small one, so that a value can be handed to `hyper`, `axum` or `tonic` as
+//! it is. No type of another dependency appears, so their versions do not matter to callers.
 //!
 //! # The environment
 //!

@@ -13,7 +13,8 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-/// The examples of the project's front page are compiled, here because no published package holds that page.
+/// The examples of the project's front page are compiled, here because no published package holds
+/// that page.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -1,10 +1,13 @@
-//! The oldest versions of other crates that the manifests allow: do the published packages compile with them?
+//! The oldest versions of other crates that the manifests allow: do the published packages compile
+//! with them?
 //!
-//! Users' lock files may hold any version that a manifest allows, so each lower bound is a promise. Cargo chooses the lower
-//! bounds with `-Z direct-minimal-versions`, which needs a nightly toolchain for the lock file alone; what is compiled, the
-//! default toolchain compiles. All of it happens in a copy of the tracked files, whose lock file is thrown away.
+//! Users' lock files may hold any version that a manifest allows, so each lower bound is a promise.
+//! Cargo chooses the lower bounds with `-Z direct-minimal-versions`, which needs a nightly
+//! toolchain for the lock file alone; what is compiled, the default toolchain compiles. All of it
+//! happens in a copy of the tracked files, whose lock file is thrown away.
 //!
-//! The hash functions' vectors are tested, too: what they give is stored in databases, so it must not depend on a version.
+//! The hash functions' vectors are tested, too: what they give is stored in databases, so it must
+//! not depend on a version.
 
 use std::path::Path;
 use std::process::Command;
@@ -53,7 +56,8 @@ fn in_copy(copy: &Path) -> Result<(), String> {
     let words = ["+nightly", "generate-lockfile", "-Z", "direct-minimal-versions"];
     step(Command::new("cargo").args(words).current_dir(copy))?;
     for words in STEPS {
-        // With the workspace's own target directory what did not change is not compiled again at the next run.
+        // With the workspace's own target directory what did not change is not compiled again at
+        // the next run.
         let target = root.join("target/minimal-versions");
         let mut command = Command::new("cargo");
         command.args(words).arg("--locked").env("CARGO_TARGET_DIR", target).current_dir(copy);

@@ -7,9 +7,10 @@
 //! 4. No text names a folder of the machine that it was written on.
 //! 5. `unsafe` stands only in the files named in [`UNSAFE`], and nobody leaves half-done work or switched-off
 //!    tests behind.
-//! 6. Each published package has its own README and the workspace's licences, and is found by keywords and categories.
-//! 7. The packages over other locks, which inherit nothing, ask for the versions that the workspace asks for, and the workspace
-//!    for no exact one without a reason beside it.
+//! 6. Each published package has its own README and the workspace's licences, and is found by
+//!    keywords and categories.
+//! 7. The packages over other locks, which inherit nothing, ask for the versions that the workspace
+//!    asks for, and the workspace for no exact one without a reason beside it.
 //!
 //! It reads text, not syntax: what follows a `#[cfg(test)] mod` that opens a block, and files named `tests.rs` or in
 //! a folder of tests, counts as test.
@@ -34,7 +35,8 @@ const ORDER: [(&str, &str); 9] = [
     ("cli", "shamba-cli"),
 ];
 
-/// The packages outside of the workspace that are built from its sources: they repeat its requirements.
+/// The packages outside of the workspace that are built from its sources: they repeat its
+/// requirements.
 const REPEATING: [&str; 3] = ["tests/schedules/env", "tests/schedules/table", "tests/schedules/engine"];
 
 /// What a published package's manifest must say.
@@ -276,7 +278,8 @@ fn requirements(manifest: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Dependencies of the workspace whose version is exact, with neither a comment above nor one at the end of the line.
+/// Dependencies of the workspace whose version is exact, with neither a comment above nor one at
+/// the end of the line.
 fn exact_without_reason(workspace: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut above = "";
@@ -289,7 +292,8 @@ fn exact_without_reason(workspace: &str) -> Vec<String> {
     found
 }
 
-/// Dependencies that a manifest asks for in another version than the workspace does, or that the workspace lacks.
+/// Dependencies that a manifest asks for in another version than the workspace does, or that the
+/// workspace lacks.
 fn differing(workspace: &str, manifest: &str) -> Vec<String> {
     let manifest = manifest.split_once("[dependencies]").map_or("", |(_, dependencies)| dependencies);
     let known: Vec<_> = requirements(workspace).collect();

@@ -1,13 +1,17 @@
-//! Crates as users write them, outside of this workspace: do they resolve beside popular crates, and do they run?
+//! Crates as users write them, outside of this workspace: do they resolve beside popular crates,
+//! and do they run?
 //!
-//! Three crates in a temporary folder, each with a lock file of its own, so that the newest versions are taken:
+//! Three crates in a temporary folder, each with a lock file of its own, so that the newest
+//! versions are taken:
 //!
 //! 1. `many` depends on Shamba and on [`MANY`] and is resolved only;
-//! 2. `few` depends on Shamba, tokio, serde, fjall and redb, and is built and run ([`PROGRAM`]); with `--native` RocksDB, too;
-//! 3. `old` declares [`OLD_RUST`] as its `rust-version`: every version that is chosen for it must allow that, and it is checked
-//!    with that toolchain where it is installed.
+//! 2. `few` depends on Shamba, tokio, serde, fjall and redb, and is built and run ([`PROGRAM`]);
+//!    with `--native` RocksDB, too;
+//! 3. `old` declares [`OLD_RUST`] as its `rust-version`: every version that is chosen for it must
+//!    allow that, and it is checked with that toolchain where it is installed.
 //!
-//! Needs the crate registry. Not part of the gate: it takes minutes, and other people's releases can break it.
+//! Needs the crate registry. Not part of the gate: it takes minutes, and other people's releases
+//! can break it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,8 +55,8 @@ const PROGRAM: &str = include_str!("user_crate/program.rs");
 /// The oldest Rust that the library promises to compile with.
 const OLD_RUST: &str = "1.85";
 
-/// Makes the crates, resolves them, builds and runs. `--native` adds RocksDB; `--resolve-only` builds nothing;
-/// `--keep` leaves the folder.
+/// Makes the crates, resolves them, builds and runs. `--native` adds RocksDB; `--resolve-only`
+/// builds nothing; `--keep` leaves the folder.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let (mut native, mut resolve_only, mut keep) = (false, false, false);
     for word in arguments {
@@ -95,7 +99,8 @@ fn in_folder(folder: &Path, native: bool, resolve_only: bool) -> Result<(), Stri
     few_runs(folder, native)
 }
 
-/// Fails where the lock file of a crate that declares [`OLD_RUST`] holds a version that needs a newer one.
+/// Fails where the lock file of a crate that declares [`OLD_RUST`] holds a version that needs a
+/// newer one.
 fn old_resolves(old: &Path) -> Result<(), String> {
     let output = cargo(old, &["generate-lockfile"])?;
     let notes = text(&output.stderr);

@@ -1,11 +1,12 @@
 //! Shamba: an embeddable key-value engine on a log-structured merge-tree.
 //!
 //! For services that read a lot from fast storage with little memory. A lookup computes *one* digest of its
-//! key, and every filter, index and block uses it; merge policy, size ratio, write buffer and filters form one
-//! design; writes are atomic, ordered and as durable as each asks; [`Db::explain`] shows what a lookup did.
+//! key, and every filter, index and block uses it; merge policy, size ratio, write buffer and
+//! filters form one design; writes are atomic, ordered and as durable as each asks; [`Db::explain`]
+//! shows what a lookup did.
 //!
-//! Start at [`Db`] and [`Builder`]; [`Snapshot`], [`Batch`], [`Iter`], [`Cursor`] and [`Keyspace`] come from
-//! there. It is *not* a server, not a relational database, and not replicated.
+//! Start at [`Db`] and [`Builder`]; [`Snapshot`], [`Batch`], [`Iter`], [`Cursor`] and [`Keyspace`]
+//! come from there. It is *not* a server, not a relational database, and not replicated.
 //!
 //! # Example
 //!
@@ -15,7 +16,7 @@
 //! # let path = dir.path().join("users.db");
 //! use shamba::{Compression, Db, Durability};
 //!
-//! // Creates the database, a directory, if it is missing. `Db::open(&path)` does so with default options.
+//! // Creates the database, a directory, if it is missing; `Db::open(&path)` has default options.
 //! let db = Db::builder(&path)
 //!     .memory_budget(64 << 20)
 //!     .compression(Compression::Lz4)
@@ -25,7 +26,7 @@
 //! db.put("user:1", "Asha")?;
 //! assert_eq!(db.get("user:1")?.as_deref(), Some(&b"Asha"[..]));
 //!
-//! // A batch is atomic, and may span keyspaces. This one is on stable storage when the call returns.
+//! // A batch is atomic and may span keyspaces; `Sync` puts it on stable storage.
 //! let emails = db.keyspace("emails")?;
 //! let mut batch = db.batch();
 //! batch.put("user:2", "Baraka").put_in(&emails, "baraka@example.org", "user:2").delete("user:1");
@@ -46,7 +47,7 @@
 //! println!("{}", db.explain("user:2")?);
 //!
 //! # drop(snapshot);
-//! // Flushes and syncs the log. A database that is dropped without `close` recovers as after a crash.
+//! // Flushes and syncs the log. Without it the next open recovers as after a crash.
 //! db.close()?;
 //! # Ok(())
 //! # }
@@ -64,24 +65,25 @@
 //! | one memory budget | caches, filters, indexes, memtables and compactions together stay within [`Builder::memory_budget`] (default 256 MiB, from 4 MiB); the process takes some 10 to 20 MiB more |
 //! | one writer process | held by a lock of the operating system: a second opener gets [`ErrorKind::Locked`] |
 //!
-//! `DURABILITY.md` in the source tree is the full contract, `ARCHITECTURE.md` shows how the parts fit, `docs/formats/`
-//! describes the bytes.
+//! `DURABILITY.md` in the source tree is the full contract, `ARCHITECTURE.md` shows how the parts
+//! fit, `docs/formats/` describes the bytes.
 //!
 //! # Limits
 //!
 //! - A key has at most 65,535 bytes, a value at most 256 MiB.
 //! - One process has a database open for writing, on a local file system.
 //! - 64-bit little-endian processors. Tested on Linux (x86-64) only.
-//! - Version 0.1: the functions may still change, and the change log names each change that breaks callers. Databases of each
-//!   released version stay readable.
+//! - Version 0.1: the functions may still change, and the change log names each change that breaks
+//!   callers. Databases of each released version stay readable.
 //!
 //! # Threads and async
 //!
-//! Handles ([`Db`], [`Keyspace`], [`Snapshot`]) are `Clone + Send + Sync`; a clone is cheap and means the same database. There is
-//! no async interface: calls block on locks and on files. A lookup that memory answers takes less than a
-//! microsecond, but one that reads from a device, a synced write, and a write held back by compaction take milliseconds or more.
-//! In an async program call through `spawn_blocking`, and move several operations into one such call: a batch for writes,
-//! [`Db::multi_get`] for reads.
+//! Handles ([`Db`], [`Keyspace`], [`Snapshot`]) are `Clone + Send + Sync`; a clone is cheap and
+//! means the same database. There is no async interface: calls block on locks and on files. A
+//! lookup that memory answers takes less than a microsecond, but one that reads from a device, a
+//! synced write, and a write held back by compaction take milliseconds or more. In an async program
+//! call through `spawn_blocking`, and move several operations into one such call: a batch for
+//! writes, [`Db::multi_get`] for reads.
 //!
 //! ```ignore
 //! let users = db.clone();
@@ -90,18 +92,21 @@
 //!
 //! # Public dependencies
 //!
-//! Types of one dependency are part of the interface: `bytes`, version 1. [`Slice`] converts from and into [`bytes::Bytes`],
-//! sharing the buffer of a large value and copying a small one, so that a value can be handed to `hyper`, `axum` or `tonic` as
-//! it is. No type of another dependency appears, so their versions do not matter to callers.
+//! Types of one dependency are part of the interface: `bytes`, version 1. [`Slice`] converts from
+//! and into [`bytes::Bytes`], sharing the buffer of a large value and copying a small one, so that
+//! a value can be handed to `hyper`, `axum` or `tonic` as it is. No type of another dependency
+//! appears, so their versions do not matter to callers.
 //!
 //! # The environment
 //!
-//! [`env`](mod@env) is the crate `shamba-env`: files, clock, randomness and threads behind traits. Most programs never name it. It is
-//! public for tests of programs that embed the engine: [`Builder::env`] takes an [`Env`](env::Env),
-//! whose parts are the traits [`Vfs`](env::Vfs), [`Clock`](env::Clock), [`Rng`](env::Rng) and [`Spawner`](env::Spawner).
-//! [`MemFs`](env::MemFs) keeps a database in memory, [`SimFs`](env::SimFs) loses what was not synced, [`FaultFs`](env::FaultFs)
-//! makes calls fail, [`SlowFs`](env::SlowFs) adds a device's latency, and [`Env::deterministic`](env::Env::deterministic) runs all
-//! background work inside the calls. Its other items (aligned buffers, pages, `sync`) serve the engine and change without notice.
+//! [`env`](mod@env) is the crate `shamba-env`: files, clock, randomness and threads behind traits.
+//! Most programs never name it. It is public for tests of programs that embed the engine:
+//! [`Builder::env`] takes an [`Env`](env::Env), whose parts are the traits [`Vfs`](env::Vfs),
+//! [`Clock`](env::Clock), [`Rng`](env::Rng) and [`Spawner`](env::Spawner). [`MemFs`](env::MemFs)
+//! keeps a database in memory, [`SimFs`](env::SimFs) loses what was not synced,
+//! [`FaultFs`](env::FaultFs) makes calls fail, [`SlowFs`](env::SlowFs) adds a device's latency, and
+//! [`Env::deterministic`](env::Env::deterministic) runs all background work inside the calls. Its
+//! other items (aligned buffers, pages, `sync`) serve the engine and change without notice.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 

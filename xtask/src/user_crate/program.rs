@@ -1,4 +1,5 @@
-//! A program that keeps the same records in Shamba, fjall and redb, from tasks of tokio, and compares what comes back.
+//! A program that keeps the same records in Shamba, fjall and redb, from tasks of tokio, and
+//! compares what comes back.
 
 use std::error::Error;
 use std::path::Path;

@@ -5,10 +5,9 @@
 
 use std::process::Command;
 
+use shamba_loom::broken::{Broken, VARIABLE};
+use shamba_loom::{explore, models};
 use shamba_tests::tally::Tally;
-
-use crate::broken::{Broken, VARIABLE};
-use crate::explore;
 
 fn holds(name: &str, model: fn()) {
     let schedules = explore::every_schedule(model);
@@ -40,21 +39,21 @@ macro_rules! model {
 
             #[test]
             fn bites() {
-                $(super::bites(concat!("tests::", stringify!($name), "::holds"), super::Broken::$broken, $complaint);)+
+                $(super::bites(concat!(stringify!($name), "::holds"), super::Broken::$broken, $complaint);)+
             }
         }
     };
 }
 
-model!(digest_index, crate::models::memtable::index, Orderings: "Causality violation");
-model!(grace_periods, crate::models::epochs::grace_periods, Consistency: "a reader of block");
-model!(cache_sections, crate::models::blocks::sections, Usage: "outlives its section");
-model!(cache_pins, crate::models::blocks::pins, Steps: "block");
-model!(group_commit, crate::models::writers::group_commit, Wakeups: "deadlock", Usage: "somebody leads");
-model!(snapshots, crate::models::readers::snapshots, Usage: "a merge dropped what it sees");
-model!(ledger, crate::models::accounts::ledger, Steps: "released");
-model!(pressure, crate::models::accounts::pressure, Usage: "a writer pays");
-model!(idle_slots, crate::models::scans::idle_slots, Steps: "keeps an old view");
-model!(fresh_slots, crate::models::scans::fresh_slots, Usage: "keeps an old view");
-model!(views, crate::models::views::rotation_and_install, Usage: "a change was lost");
-model!(files_of_versions, crate::models::views::files_of_versions, Usage: "a reader's file is gone");
+model!(digest_index, super::models::memtable::index, Orderings: "Causality violation");
+model!(grace_periods, super::models::epochs::grace_periods, Consistency: "a reader of block");
+model!(cache_sections, super::models::blocks::sections, Usage: "outlives its section");
+model!(cache_pins, super::models::blocks::pins, Steps: "block");
+model!(group_commit, super::models::writers::group_commit, Wakeups: "deadlock", Usage: "somebody leads");
+model!(snapshots, super::models::readers::snapshots, Usage: "a merge dropped what it sees");
+model!(ledger, super::models::accounts::ledger, Steps: "released");
+model!(pressure, super::models::accounts::pressure, Usage: "a writer pays");
+model!(idle_slots, super::models::scans::idle_slots, Steps: "keeps an old view");
+model!(fresh_slots, super::models::scans::fresh_slots, Usage: "keeps an old view");
+model!(views, super::models::views::rotation_and_install, Usage: "a change was lost");
+model!(files_of_versions, super::models::views::files_of_versions, Usage: "a reader's file is gone");

@@ -13,6 +13,12 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+/// The examples of the project's front page are compiled, here because no published package holds
+/// that page.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 pub mod compare;
 pub mod crash;
 pub mod fault;

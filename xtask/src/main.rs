@@ -11,11 +11,13 @@ mod check;
 mod experiments;
 mod filters;
 mod fuzz;
+mod minimal;
 mod overview;
 mod peers;
 mod quick;
 mod reliability;
 mod tidy;
+mod user_crate;
 mod victim;
 
 use std::process::ExitCode;
@@ -25,6 +27,13 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   quick   the inner loop, under a minute after a small change: format, tidy, unit tests, a handful of the suites;
           prints what it skipped
   tidy    the house rules: file headers and lengths, forbidden calls and words, order of crates
+  minimal-versions
+          compiles the published packages with the oldest version of each dependency that their manifests allow; needs a
+          nightly toolchain
+  user-crate [--native] [--resolve-only] [--keep]
+          makes crates outside of the workspace that depend on shamba: one beside the newest versions of popular crates, which
+          is resolved, one with tokio, serde, fjall and redb, which is run, one for the oldest Rust; --native adds RocksDB
+          (a C++ compiler and libclang); --keep leaves them
   planted [--write] [NAME...]
           switches on each planted defect in turn and fails where the test that should notice it does not, within 15 s;
           prints a JSON object each, and with --write the table of docs/results/planted.md
@@ -90,6 +99,8 @@ fn main() -> ExitCode {
         Some("quick") => quick::run(),
         Some("overview") => overview::run(&arguments),
         Some("tidy") => tidy::run(),
+        Some("minimal-versions") => minimal::run(&arguments),
+        Some("user-crate") => user_crate::run(&arguments),
         Some("planted") => experiments::planted(&arguments),
         Some("reliability") => reliability::run(&arguments),
         Some("fuzz") => fuzz::run(&arguments),

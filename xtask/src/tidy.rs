@@ -7,6 +7,10 @@
 //! 4. No text names a folder of the machine that it was written on.
 //! 5. `unsafe` stands only in the files named in [`UNSAFE`], and nobody leaves half-done work or switched-off
 //!    tests behind.
+//! 6. Each published package has its own README and the workspace's licences, and is found by
+//!    keywords and categories.
+//! 7. The packages over other locks, which inherit nothing, ask for the versions that the workspace
+//!    asks for, and the workspace for no exact one without a reason beside it.
 //!
 //! It reads text, not syntax: what follows a `#[cfg(test)] mod` that opens a block, and files named `tests.rs` or in
 //! a folder of tests, counts as test.
@@ -30,6 +34,14 @@ const ORDER: [(&str, &str); 9] = [
     ("harness", "shamba-harness"),
     ("cli", "shamba-cli"),
 ];
+
+/// The packages outside of the workspace that are built from its sources: they repeat its
+/// requirements.
+const REPEATING: [&str; 4] =
+    ["tests/loom/engine", "tests/schedules/env", "tests/schedules/table", "tests/schedules/engine"];
+
+/// What a published package's manifest must say.
+const STATED: [&str; 5] = ["description = ", "license", "readme = ", "keywords = ", "categories = "];
 
 /// Crates that see the world only through `shamba-env`.
 const SEALED: [&str; 5] = ["key", "filter", "model", "table", "engine"];
@@ -59,7 +71,7 @@ const UNSAFE: [&str; 10] = [
     "crates/engine/src/view.rs",
     "crates/key/src/prefetch.rs",
     "crates/env/src/direct.rs",
-    "tests/loom/src/models/memtable.rs",
+    "tests/loom/engine/src/models/memtable.rs",
     "bindings",
     "bench/peers/src/engines/lmdb.rs",
 ];
@@ -117,6 +129,34 @@ pub fn run() -> Result<(), String> {
             fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
         for used in upward_uses(place, &text) {
             let _ = writeln!(breaches, "crates/{folder}/Cargo.toml: uses {used}, which is not below it");
+        }
+    }
+    let read =
+        |name: String| fs::read_to_string(root.join(&name)).map_err(|error| format!("{name}: {error}"));
+    for (folder, _) in ORDER {
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            if read(format!("crates/{folder}/{licence}")).ok() != Some(read(licence.to_owned())?) {
+                let _ = writeln!(breaches, "crates/{folder}/{licence}: is not a copy of {licence}");
+            }
+        }
+        if read(format!("crates/{folder}/README.md")).is_err() {
+            let _ = writeln!(breaches, "crates/{folder}: has no README.md");
+        }
+        let manifest = read(format!("crates/{folder}/Cargo.toml"))?;
+        for word in STATED.iter().filter(|word| !manifest.lines().any(|line| line.starts_with(*word))) {
+            let _ = writeln!(breaches, "crates/{folder}/Cargo.toml: does not say {word:?}");
+        }
+    }
+    let workspace = read("Cargo.toml".to_owned())?;
+    for name in exact_without_reason(&workspace) {
+        let _ = writeln!(breaches, "Cargo.toml: an exact version of {name} without a comment that says why");
+    }
+    for folder in REPEATING {
+        for name in differing(&workspace, &read(format!("{folder}/Cargo.toml"))?) {
+            let _ = writeln!(
+                breaches,
+                "{folder}/Cargo.toml: asks for another version of {name} than the workspace"
+            );
         }
     }
     if breaches.is_empty() {
@@ -223,6 +263,45 @@ fn upward_uses(place: usize, manifest: &str) -> Vec<&'static str> {
     used
 }
 
+/// Name and version requirement of each dependency on a registry that a manifest's lines state.
+fn requirements(manifest: &str) -> impl Iterator<Item = (&str, &str)> {
+    manifest.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(" = ")?;
+        let (_, version) = match rest.strip_prefix('{') {
+            Some(table) if table.contains("path = ") => return None,
+            Some(table) => table.split_once("version = \"")?,
+            None => ("", rest.strip_prefix('"')?),
+        };
+        let version = version.split('"').next()?;
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+        let is_version = version.starts_with(|c: char| c.is_ascii_digit() || "=<>~^*".contains(c));
+        (is_version && name.chars().all(plain)).then_some((name, version))
+    })
+}
+
+/// Dependencies of the workspace whose version is exact, with neither a comment above nor one at
+/// the end of the line.
+fn exact_without_reason(workspace: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut above = "";
+    for line in workspace.lines() {
+        let explained = above.starts_with('#') || line.contains(" # ");
+        let exact = requirements(line).filter(|(_, version)| version.starts_with('=') && !explained);
+        found.extend(exact.map(|(name, _)| name.to_owned()));
+        above = line;
+    }
+    found
+}
+
+/// Dependencies that a manifest asks for in another version than the workspace does, or that the
+/// workspace lacks.
+fn differing(workspace: &str, manifest: &str) -> Vec<String> {
+    let manifest = manifest.split_once("[dependencies]").map_or("", |(_, dependencies)| dependencies);
+    let known: Vec<_> = requirements(workspace).collect();
+    let others = requirements(manifest).filter(|requirement| !known.contains(requirement));
+    others.map(|(name, _)| name.to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,5 +329,15 @@ mod tests {
         assert_eq!(upward_uses(4, manifest), ["shamba-table"]);
         assert!(upward_uses(5, manifest).is_empty());
         assert!(upward_uses(0, "[dev-dependencies]\nshamba.workspace = true\n").is_empty());
+    }
+
+    #[test]
+    fn versions_agree_and_exact_ones_have_reasons() {
+        let workspace = "[workspace.dependencies]\na = \"1.2\"\nb = { version = \"=0.3.1\", features = [\"x\"] }\n\
+                         # Newer ones lose data.\nc = \"=1.0.0\"\nown = { path = \"own\", version = \"0.1.0\" }\n";
+        assert_eq!(exact_without_reason(workspace), ["b"]);
+        let manifest =
+            "version = \"0.1.0\"\n[dependencies]\na = \"1.3\"\nb = { version = \"=0.3.1\" }\nd = \"1\"\n";
+        assert_eq!(differing(workspace, manifest), ["a", "d"]);
     }
 }

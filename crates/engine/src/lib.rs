@@ -1,39 +1,118 @@
 //! Shamba: an embeddable key-value engine on a log-structured merge-tree.
 //!
 //! For services that read a lot from fast storage with little memory. A lookup computes *one* digest of its
-//! key, and everything that needs a hash uses it; merge policy, size ratio, buffer and filters are one
-//! design; writes are atomic, ordered and as durable as each asks; [`Db::explain`] says what a lookup did.
+//! key, and every filter, index and block uses it; merge policy, size ratio, write buffer and
+//! filters form one design; writes are atomic, ordered and as durable as each asks; [`Db::explain`]
+//! shows what a lookup did.
+//!
+//! Start at [`Db`] and [`Builder`]; [`Snapshot`], [`Batch`], [`Iter`], [`Cursor`] and [`Keyspace`]
+//! come from there. It is *not* a server, not a relational database, and not replicated.
+//!
+//! # Example
 //!
 //! ```
 //! # fn main() -> shamba::Result<()> {
 //! # let dir = tempfile::tempdir().expect("a temporary directory");
-//! # let path = dir.path().join("db");
-//! use shamba::Db;
+//! # let path = dir.path().join("users.db");
+//! use shamba::{Compression, Db, Durability};
 //!
-//! let db = Db::open(&path)?;
+//! // Creates the database, a directory, if it is missing; `Db::open(&path)` has default options.
+//! let db = Db::builder(&path)
+//!     .memory_budget(64 << 20)
+//!     .compression(Compression::Lz4)
+//!     .durability(Durability::NoSync)
+//!     .open()?;
+//!
 //! db.put("user:1", "Asha")?;
-//! db.put("user:2", "Baraka")?;
 //! assert_eq!(db.get("user:1")?.as_deref(), Some(&b"Asha"[..]));
-//! for entry in db.prefix("user:") {
+//!
+//! // A batch is atomic and may span keyspaces; `Sync` puts it on stable storage.
+//! let emails = db.keyspace("emails")?;
+//! let mut batch = db.batch();
+//! batch.put("user:2", "Baraka").put_in(&emails, "baraka@example.org", "user:2").delete("user:1");
+//! batch.commit_with(Durability::Sync)?;
+//!
+//! // Snapshots and iterators are frozen: later writes do not show in them.
+//! let snapshot = db.snapshot();
+//! db.delete_range("user:".."user;")?;
+//! assert_eq!(snapshot.get("user:2")?.as_deref(), Some(&b"Baraka"[..]));
+//! assert_eq!(db.get("user:2")?, None);
+//! for entry in snapshot.prefix("user:") {
 //!     let (key, value) = entry?;
 //!     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
 //! }
+//!
+//! // Many keys at once cost less per key; `explain` shows what a lookup touched and skipped.
+//! assert_eq!(db.multi_get(["user:1", "user:2"])?, [None, None]);
+//! println!("{}", db.explain("user:2")?);
+//!
+//! # drop(snapshot);
+//! // Flushes and syncs the log. Without it the next open recovers as after a crash.
 //! db.close()?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! It is *not* a server, not a relational database, and not replicated. What is promised about crashes is in
-//! `DURABILITY.md`, how the parts fit in `ARCHITECTURE.md`, the bytes in `docs/formats/`.
+//! # Guarantees
 //!
-//! Start at [`Db`] and [`Builder`]; [`Snapshot`], [`Batch`], [`Iter`], [`Cursor`] and [`Keyspace`] come from
-//! there.
+//! | guarantee | meaning |
+//! |---|---|
+//! | atomic batches | a [`Batch`], across keyspaces too, is visible and survives a crash as a whole or not at all |
+//! | prefix after a crash | the recovered state ends at one batch boundary: it holds every write before that, synced ones among them, and none after it |
+//! | durability per write | [`Durability::Sync`]: on stable storage, with every earlier write; [`Durability::Interval`]: synced within that time; [`Durability::NoSync`] (default): survives the process; [`Durability::Buffered`]: in memory until a later sync |
+//! | frozen reads | a [`Snapshot`], [`Iter`] or [`Cursor`] shows one moment, and blocks no writer |
+//! | no silent corruption | every structure on disk has a checksum; damage gives a right answer or [`ErrorKind::Corruption`], which names file and offset |
+//! | one memory budget | caches, filters, indexes, memtables and compactions together stay within [`Builder::memory_budget`] (default 256 MiB, from 4 MiB); the process takes some 10 to 20 MiB more |
+//! | one writer process | held by a lock of the operating system: a second opener gets [`ErrorKind::Locked`] |
+//!
+//! `DURABILITY.md` in the source tree is the full contract, `ARCHITECTURE.md` shows how the parts
+//! fit, `docs/formats/` describes the bytes.
+//!
+//! # Limits
+//!
+//! - A key has at most 65,535 bytes, a value at most 256 MiB.
+//! - One process has a database open for writing, on a local file system.
+//! - 64-bit little-endian processors. Tested on Linux (x86-64) only.
+//! - Version 0.1: the functions may still change, and the change log names each change that breaks
+//!   callers. Databases of each released version stay readable.
+//!
+//! # Threads and async
+//!
+//! Handles ([`Db`], [`Keyspace`], [`Snapshot`]) are `Clone + Send + Sync`; a clone is cheap and
+//! means the same database. There is no async interface: calls block on locks and on files. A
+//! lookup that memory answers takes less than a microsecond, but one that reads from a device, a
+//! synced write, and a write held back by compaction take milliseconds or more. In an async program
+//! call through `spawn_blocking`, and move several operations into one such call: a batch for
+//! writes, [`Db::multi_get`] for reads.
+//!
+//! ```ignore
+//! let users = db.clone();
+//! let found = tokio::task::spawn_blocking(move || users.multi_get(["user:1", "user:2"])).await??;
+//! ```
+//!
+//! # Public dependencies
+//!
+//! Types of one dependency are part of the interface: `bytes`, version 1. [`Slice`] converts from
+//! and into [`bytes::Bytes`], sharing the buffer of a large value and copying a small one, so that
+//! a value can be handed to `hyper`, `axum` or `tonic` as it is. No type of another dependency
+//! appears, so their versions do not matter to callers.
+//!
+//! # The environment
+//!
+//! [`env`](mod@env) is the crate `shamba-env`: files, clock, randomness and threads behind traits.
+//! Most programs never name it. It is public for tests of programs that embed the engine:
+//! [`Builder::env`] takes an [`Env`](env::Env), whose parts are the traits [`Vfs`](env::Vfs),
+//! [`Clock`](env::Clock), [`Rng`](env::Rng) and [`Spawner`](env::Spawner). [`MemFs`](env::MemFs)
+//! keeps a database in memory, [`SimFs`](env::SimFs) loses what was not synced,
+//! [`FaultFs`](env::FaultFs) makes calls fail, [`SlowFs`](env::SlowFs) adds a device's latency, and
+//! [`Env::deterministic`](env::Env::deterministic) runs all background work inside the calls. Its
+//! other items (aligned buffers, pages, `sync`) serve the engine and change without notice.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
-/// The examples of the project's front page are compiled.
+/// The examples of the package's own page are compiled.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
 
 mod advise;

@@ -82,6 +82,20 @@ impl From<&str> for Slice {
     }
 }
 
+/// As [`Slice::from_bytes`].
+impl From<Bytes> for Slice {
+    fn from(bytes: Bytes) -> Self {
+        Self::from_bytes(bytes)
+    }
+}
+
+/// As [`Slice::into_bytes`].
+impl From<Slice> for Bytes {
+    fn from(slice: Slice) -> Self {
+        slice.into_bytes()
+    }
+}
+
 impl From<Slice> for Vec<u8> {
     fn from(slice: Slice) -> Self {
         slice.into_vec()

@@ -10,11 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba::env::{MemFs, Vfs};
 use shamba::{Db, Durability, ErrorKind, MergePolicy, WriteOptions};
-use shamba_schedules::{open, read_only, run};
 use shamba_tests::seed::{self, mixed};
 use shamba_tests::tally::Tally;
 use shamba_tests::{pool, runner};
 use shuttle::thread;
+
+use scheduled::{open, read_only, run};
+
+mod scheduled;
 
 /// Schedules of each scenario, unless told otherwise.
 const SCHEDULES: u64 = 1_000;

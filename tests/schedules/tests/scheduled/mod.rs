@@ -9,8 +9,6 @@
 //!
 //! Not here: memory orders, and every schedule instead of some (`tests/loom`); power cuts and faults beside threads
 //! (`crash_threads`, `stress`).
-#![deny(missing_docs)]
-#![forbid(unsafe_code)]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use loom::thread;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-#[path = "../../../../crates/table/src/cache/epoch.rs"]
+#[path = "../../../../../crates/table/src/cache/epoch.rs"]
 mod epoch;
 
 use epoch::{Epoch, GRACE_PHASES};

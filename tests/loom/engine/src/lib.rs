@@ -22,16 +22,16 @@ pub mod broken;
 pub mod explore;
 pub mod sync;
 
-#[path = "../../../crates/table/src/cache/mod.rs"]
+#[path = "../../../../crates/table/src/cache/mod.rs"]
 mod cache;
-#[path = "../../../crates/table/src/id.rs"]
+#[path = "../../../../crates/table/src/id.rs"]
 mod id;
 mod index;
-#[path = "../../../crates/table/src/ledger.rs"]
+#[path = "../../../../crates/table/src/ledger.rs"]
 mod ledger;
-#[path = "../../../crates/engine/src/published.rs"]
+#[path = "../../../../crates/engine/src/published.rs"]
 mod published;
-#[path = "../../../crates/engine/src/snapshot.rs"]
+#[path = "../../../../crates/engine/src/snapshot.rs"]
 mod snapshot;
 mod swap;
 

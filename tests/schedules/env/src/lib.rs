@@ -50,7 +50,7 @@ pub use real::RealFs;
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
-pub use vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
 
 use std::sync::Arc;
 

@@ -64,6 +64,12 @@ impl WriteFile for RealWriteFile {
 /// Locked files of this process, by their canonical paths, each as often as it is locked.
 static HELD: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
+/// The path by which a locked file is known in [`HELD`]. The one given, where it has no other: below the
+/// root of another process, say.
+fn identity(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
 fn held() -> MutexGuard<'static, Vec<PathBuf>> {
     // Consistent between any two statements that can panic.
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
@@ -202,13 +208,12 @@ impl Vfs for RealFs {
         };
         match locked {
             Ok(()) => {
-                let path = fs::canonicalize(path)?;
+                let path = identity(path);
                 held.push(path.clone());
                 Ok(Box::new(RealLock { file: Some(file), path, process: std::process::id() }))
             }
             Err(TryLockError::WouldBlock) => {
-                let path = fs::canonicalize(path)?;
-                Err(LockHeld { by_this_process: held.contains(&path) }.into())
+                Err(LockHeld { by_this_process: held.contains(&identity(path)) }.into())
             }
             Err(TryLockError::Error(error)) => Err(error),
         }

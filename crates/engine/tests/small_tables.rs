@@ -122,7 +122,8 @@ fn sessions(count: u32, value_bytes: usize, flushes: bool, opens: (u64, u64)) ->
     assert!(tables(&db) < 10 + data_bytes / SMALL_BYTES, "{} tables after {count} sessions", tables(&db));
     assert!(most.0 <= opens.0 && most.1 <= opens.1, "{most:?} reads and bytes at an open");
     db.compact()?;
-    assert!(tables(&db) <= 1 + data_bytes / FULL_BYTES, "{} tables after a compaction", tables(&db));
+    // A table of half a full one is merged no more.
+    assert!(tables(&db) <= 1 + 2 * data_bytes / FULL_BYTES, "{} tables after a compaction", tables(&db));
     check(&db, &model)?;
     db.close()
 }

@@ -20,7 +20,7 @@ fn a_manifest_cut_inside_its_snapshot_is_corrupt() {
     let dir = Dir::new();
     let db = dir.database("db", 500);
     let manifest = files(&db, "MANIFEST-").pop().expect("a manifest");
-    cut(&manifest, 400);
+    cut(&manifest, 200);
     run(["get", &db, "key00001"]).fails(2);
     for path in [&db, &text(&manifest)] {
         let described = run(["manifest", path]);

@@ -166,10 +166,10 @@ impl Core {
             drop(state);
             let wait_ms = self.flush_oldest().err().map(|_| self.back_off_ms(Work::Flush));
             state = lock(&self.background.state);
-            if let Some(wait_ms) = wait_ms
-                && !state.shutdown
-            {
-                state = self.wait_for_work(state, wait_ms);
+            if let Some(wait_ms) = wait_ms {
+                if !state.shutdown {
+                    state = self.wait_for_work(state, wait_ms);
+                }
             }
         }
     }
@@ -330,11 +330,11 @@ impl Core {
         match &outcome {
             Ok(()) => {
                 state.merge_trouble.end();
-                if next.asked == Some(Asked::Whole)
-                    && let Some(at) = state.full_merges.iter().position(|id| *id == next.keyspace.id)
-                {
-                    // One of them: who asked during this merge wants what came meanwhile merged, too.
-                    state.full_merges.remove(at);
+                if next.asked == Some(Asked::Whole) {
+                    if let Some(at) = state.full_merges.iter().position(|id| *id == next.keyspace.id) {
+                        // One of them: who asked during this merge wants what came meanwhile merged, too.
+                        state.full_merges.remove(at);
+                    }
                 }
                 if let (Some(Asked::Refit(number)), None) = (next.asked, &next.job) {
                     state.refits.retain(|refit| refit.number != number);

@@ -199,10 +199,10 @@ impl Events {
         if let Some(log) = &self.log {
             log.lock().unwrap_or_else(PoisonError::into_inner).write(event);
         }
-        if let Some(listener) = &self.listener
-            && catch_unwind(AssertUnwindSafe(|| listener.event(event))).is_err()
-        {
-            self.listener_panics.fetch_add(1, Ordering::Relaxed);
+        if let Some(listener) = &self.listener {
+            if catch_unwind(AssertUnwindSafe(|| listener.event(event))).is_err() {
+                self.listener_panics.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

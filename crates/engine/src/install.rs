@@ -172,10 +172,10 @@ fn dead_tables(before: &ManifestState, after: &ManifestState, edit: &ManifestEdi
         let (Some(before), Some(after)) = (tables_of(before), tables_of(after)) else { continue };
         for change in changes {
             let Change::Remove { table, .. } = change else { continue };
-            if let Some(meta) = find_table(&before, *table)
-                && find_table(&after, *table).is_none()
-            {
-                dead.push(meta);
+            if let Some(meta) = find_table(&before, *table) {
+                if find_table(&after, *table).is_none() {
+                    dead.push(meta);
+                }
             }
         }
     }
@@ -193,10 +193,10 @@ fn new_tables(before: &ManifestState, edit: &ManifestEdit) -> Vec<Arc<TableMeta>
     for VersionEdit { keyspace, changes } in &edit.versions {
         let known = before.keyspaces.get(keyspace).map(|keyspace| &keyspace.version);
         for change in changes {
-            if let Change::Add { table, .. } = change
-                && known.is_none_or(|version| find_table(version, table.meta.id).is_none())
-            {
-                new.push(Arc::clone(&table.meta));
+            if let Change::Add { table, .. } = change {
+                if known.is_none_or(|version| find_table(version, table.meta.id).is_none()) {
+                    new.push(Arc::clone(&table.meta));
+                }
             }
         }
     }
@@ -210,10 +210,13 @@ fn find_table(version: &Version, id: shamba_table::TableId) -> Option<Arc<TableM
 /// In builds with debug assertions every edited version is checked.
 fn check_edited(state: &ManifestState, edits: &[VersionEdit]) {
     for edit in edits {
-        if let Some(keyspace) = state.keyspaces.get(&edit.keyspace)
-            && let Err(detail) = keyspace.version.check()
-        {
-            panic!("an edit broke the tree of keyspace {}: {detail}\n{}", edit.keyspace, keyspace.version);
+        if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {
+            if let Err(detail) = keyspace.version.check() {
+                panic!(
+                    "an edit broke the tree of keyspace {}: {detail}\n{}",
+                    edit.keyspace, keyspace.version
+                );
+            }
         }
     }
 }

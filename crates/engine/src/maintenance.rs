@@ -197,12 +197,12 @@ impl Core {
         }
         // One directory is made, not what a mistyped path would have above it.
         let above = target.parent().filter(|above| !above.as_os_str().is_empty());
-        if let Some(above) = above
-            && !vfs.exists(above).map_err(|error| Error::io("look at", above, error))?
-        {
-            let detail = format!("{} is not there", above.display());
-            let source = std::io::Error::new(std::io::ErrorKind::NotFound, detail);
-            return Err(Error::io("create directory", target, source));
+        if let Some(above) = above {
+            if !vfs.exists(above).map_err(|error| Error::io("look at", above, error))? {
+                let detail = format!("{} is not there", above.display());
+                let source = std::io::Error::new(std::io::ErrorKind::NotFound, detail);
+                return Err(Error::io("create directory", target, source));
+            }
         }
         // What is in memory goes into tables first: the copy then needs no log.
         if !is_planted(Defect::CheckpointForgetsMemory) {
@@ -297,7 +297,7 @@ impl Core {
                 )));
             }
             check_op(OpRef::Put { key, value: value.as_ref() })?;
-            if number.is_multiple_of(SIZED_EVERY_PAIRS) {
+            if number % SIZED_EVERY_PAIRS == 0 {
                 let (tables, bytes) = output.finished();
                 output.set_table_size(self.table_size_beside(tables, bytes));
             }

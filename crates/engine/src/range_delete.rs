@@ -55,10 +55,10 @@ impl Cover {
         if other.lower > self.lower {
             self.lower = other.lower;
         }
-        if let Some(upper) = other.upper
-            && self.upper.as_ref().is_none_or(|own| upper < *own)
-        {
-            self.upper = Some(upper);
+        if let Some(upper) = other.upper {
+            if self.upper.as_ref().is_none_or(|own| upper < *own) {
+                self.upper = Some(upper);
+            }
         }
         self.floor = self.floor.max(other.floor);
     }
@@ -75,7 +75,8 @@ impl FragmentedTombstones {
     pub fn with(&self, tombstone: RangeTombstone) -> Self {
         let mut parts = self.parts.clone();
         let mut joined = vec![tombstone];
-        while let Some(last) = parts.pop_if(|last| last.tombstones.len() <= joined.len()) {
+        while parts.last().is_some_and(|last| last.tombstones.len() <= joined.len()) {
+            let Some(last) = parts.pop() else { break };
             joined.extend_from_slice(&last.tombstones);
         }
         parts.extend(Part::build(joined).map(Arc::new));
@@ -160,10 +161,10 @@ pub(crate) fn clip(tombstone: &RangeTombstone, lower: &[u8], upper: Option<&[u8]
     if clipped.start.as_ref() < lower {
         clipped.start = Bytes::copy_from_slice(lower);
     }
-    if let Some(upper) = upper
-        && clipped.end.as_ref().is_none_or(|end| upper < end.as_ref())
-    {
-        clipped.end = Some(Bytes::copy_from_slice(upper));
+    if let Some(upper) = upper {
+        if clipped.end.as_ref().is_none_or(|end| upper < end.as_ref()) {
+            clipped.end = Some(Bytes::copy_from_slice(upper));
+        }
     }
     (!clipped.is_empty()).then_some(clipped)
 }

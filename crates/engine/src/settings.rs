@@ -21,7 +21,7 @@ use shamba_model::skip::Skipping;
 use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::{Compression, LargeValues, Residency};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::memory::BUDGET_BYTES_LEAST;
 use crate::tuner::Tuning;
 
@@ -391,6 +391,14 @@ impl Settings {
         }
         if self.compression.is_empty() {
             return Err(Error::invalid("compression needs at least one level's kind"));
+        }
+        if let Some(kind) = self.compression.iter().find(|kind| !kind.is_built()) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "compression {kind} is not part of this build: build with the feature \"{kind}\" of shamba, or choose another"
+                ),
+            ));
         }
         if self.no_wal && !matches!(self.durability, Durability::NoSync) {
             return Err(Error::invalid(

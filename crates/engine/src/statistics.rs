@@ -158,7 +158,7 @@ impl TreeStatistics {
     /// Counts a sampled lookup that no memtable answered; true if it is time to fold.
     fn count(&self, found: bool) -> bool {
         self.found.fetch_add(u64::from(found), Ordering::Relaxed);
-        (self.lookups.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FOLD_EVERY)
+        (self.lookups.fetch_add(1, Ordering::Relaxed) + 1) % FOLD_EVERY == 0
     }
 
     /// Counts a sampled seek.
@@ -336,10 +336,10 @@ impl Recorder for Sampler {
     fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
 
     fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict) {
-        if verdict == Verdict::No
-            && let Some(table) = plan.run.tables().get(number)
-        {
-            add_one(&table.meta.statistics.empty);
+        if verdict == Verdict::No {
+            if let Some(table) = plan.run.tables().get(number) {
+                add_one(&table.meta.statistics.empty);
+            }
         }
     }
 

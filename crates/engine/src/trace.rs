@@ -125,11 +125,11 @@ impl Noting<'_> {
     /// Notes a write to a keyspace that is there; to a dropped one it goes nowhere.
     pub fn write(&mut self, id: KeyspaceId, op: OpRef<'_>) {
         let keyspaces = self.core.keyspaces.load();
-        if let Some(keyspace) = keyspaces.get(&id)
-            && let Some(open) = self.open()
-        {
-            open.changes += 1;
-            open.operation(id, &keyspace.name, &line_of(op));
+        if let Some(keyspace) = keyspaces.get(&id) {
+            if let Some(open) = self.open() {
+                open.changes += 1;
+                open.operation(id, &keyspace.name, &line_of(op));
+            }
         }
     }
 
@@ -329,10 +329,10 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        if !self.is_finished
-            && let Err(error) = self.end()
-        {
-            self.core.warn(format!("the recording could not be finished: {}", error.chain()));
+        if !self.is_finished {
+            if let Err(error) = self.end() {
+                self.core.warn(format!("the recording could not be finished: {}", error.chain()));
+            }
         }
     }
 }
@@ -394,13 +394,13 @@ impl ScanNote {
         let Some(Part { is_forward, from, entries }) = self.part.take() else { return };
         let Some(core) = self.notes.core.upgrade() else { return };
         let mut noting = core.noting();
-        if let Some(open) = noting.open()
-            && open.number == self.notes.number
-        {
-            let from = Cow::Owned(from);
-            let line =
-                if is_forward { Line::Next { from, entries } } else { Line::Previous { from, entries } };
-            open.operation(self.notes.keyspace.id, &self.notes.keyspace.name, &line);
+        if let Some(open) = noting.open() {
+            if open.number == self.notes.number {
+                let from = Cow::Owned(from);
+                let line =
+                    if is_forward { Line::Next { from, entries } } else { Line::Previous { from, entries } };
+                open.operation(self.notes.keyspace.id, &self.notes.keyspace.name, &line);
+            }
         }
     }
 }

@@ -129,13 +129,12 @@ impl Tuner {
 
     /// Whether the last advice still stands for a workload.
     pub fn is_known(&mut self, workload: &Workload) -> bool {
-        if let Some((known, windows)) = &mut self.advised_on
-            && self.streak.is_none()
-            && *windows < SAME_WINDOWS
-            && shares_moved(known, workload) < SAME_SHARE
-        {
-            *windows += 1;
-            return true;
+        if let Some((known, windows)) = &mut self.advised_on {
+            if self.streak.is_none() && *windows < SAME_WINDOWS && shares_moved(known, workload) < SAME_SHARE
+            {
+                *windows += 1;
+                return true;
+            }
         }
         self.advised_on = Some((*workload, 0));
         false

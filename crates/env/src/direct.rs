@@ -8,17 +8,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::aligned::DIRECT_ALIGNMENT_BYTES;
-use crate::real::open_file;
+use crate::real::system;
 use crate::vfs::RandomFile;
-
-/// EINVAL.
-const INVALID: i32 = 22;
 
 #[derive(Debug)]
 struct DirectFile {
@@ -27,40 +23,15 @@ struct DirectFile {
 }
 
 /// Opens for direct reads; `None` where the system or the file system has none.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn open(path: &Path) -> io::Result<Option<Arc<dyn RandomFile>>> {
-    use std::os::unix::fs::OpenOptionsExt;
-
-    use rustix::fs::OFlags;
-
-    // The type of the flag is the system's `int`; direct I/O's bit is far below its sign.
-    let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    match open_file(std::fs::OpenOptions::new().read(true).custom_flags(flags), path) {
-        Ok(file) => Ok(Some(Arc::new(DirectFile { file, refused: AtomicBool::new(false) }))),
-        Err(error) if error.raw_os_error() == Some(INVALID) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) fn open(_path: &Path) -> io::Result<Option<Arc<dyn RandomFile>>> {
-    Ok(None)
+    let Some(file) = system::open_direct(path)? else { return Ok(None) };
+    Ok(Some(Arc::new(DirectFile { file, refused: AtomicBool::new(false) })))
 }
 
 impl DirectFile {
     /// Reads as usual from now on.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn give_up(&self) -> io::Result<()> {
-        use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-
-        let flags = fcntl_getfl(&self.file)?;
-        fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
-        self.refused.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn give_up(&self) -> io::Result<()> {
+        system::end_direct(&self.file)?;
         self.refused.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -68,10 +39,10 @@ impl DirectFile {
 
 impl RandomFile for DirectFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        match self.file.read_at(buf, offset) {
-            Err(error) if error.raw_os_error() == Some(INVALID) && self.is_direct() => {
+        match system::read_at(&self.file, offset, buf) {
+            Err(error) if system::is_direct_refused(&error) && self.is_direct() => {
                 self.give_up()?;
-                self.file.read_at(buf, offset)
+                system::read_at(&self.file, offset, buf)
             }
             read => read,
         }

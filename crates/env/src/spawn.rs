@@ -12,6 +12,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 
+use crate::real::system::give_way;
 use crate::sync::thread;
 
 /// Starts threads.
@@ -39,23 +40,6 @@ pub trait Spawner: Send + Sync + Debug {
         1
     }
 }
-
-/// How nice a thread of [`Spawner::spawn_yielding`] is: beside one that is not it gets a quarter of a processor.
-#[cfg(target_os = "linux")]
-const YIELDING_NICE: i32 = 5;
-
-/// Makes the calling thread give way. Elsewhere the call would be for the whole process.
-#[cfg(target_os = "linux")]
-fn give_way() {
-    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
-    if nice < YIELDING_NICE {
-        // Where this fails, it is a thread like others.
-        let _ = rustix::process::setpriority_process(None, YIELDING_NICE);
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn give_way() {}
 
 /// A started thread. Dropping it leaves the thread running.
 #[derive(Debug)]
@@ -172,7 +156,7 @@ mod tests {
             let _ = sender.send(nice());
         });
         ThreadSpawner::new().spawn_yielding("merge", work).expect("a thread").join().expect("no panic");
-        assert_eq!(receiver.recv().expect("the priority"), YIELDING_NICE.max(before));
+        assert_eq!(receiver.recv().expect("the priority"), crate::real::system::YIELDING_NICE.max(before));
         assert_eq!(nice(), before, "the priority is the thread's, not the process's");
         assert!(ThreadSpawner::new().parallelism() >= 1);
     }

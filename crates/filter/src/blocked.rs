@@ -77,11 +77,11 @@ impl BlockedFilter {
             return Err(format!("{} filter slices, expected {}", slices.len(), shape.slices()));
         }
         for (number, slice) in slices.iter().enumerate() {
-            if let Some(bytes) = slice
-                && bytes.len() != shape.slice_bytes()
-            {
-                let (found, expected) = (bytes.len(), shape.slice_bytes());
-                return Err(format!("filter slice {number} has {found} bytes, expected {expected}"));
+            if let Some(bytes) = slice {
+                if bytes.len() != shape.slice_bytes() {
+                    let (found, expected) = (bytes.len(), shape.slice_bytes());
+                    return Err(format!("filter slice {number} has {found} bytes, expected {expected}"));
+                }
             }
         }
         let slices = slices.into_iter().map(|slice| Lines::of(&slice.unwrap_or_default())).collect();

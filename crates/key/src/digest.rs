@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::chunks;
 use twox_hash::{XxHash3_64, XxHash64};
 
 thread_local! {
@@ -196,7 +197,7 @@ fn rapid(key: &[u8], seed: u64) -> u64 {
 fn murmur64a(key: &[u8], seed: u64) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let mut hash = seed ^ (key.len() as u64).wrapping_mul(M);
-    let (words, rest) = key.as_chunks::<8>();
+    let (words, rest) = chunks::<8>(key);
     for word in words {
         let mut k = u64::from_le_bytes(*word).wrapping_mul(M);
         k ^= k >> 47;

@@ -7,6 +7,12 @@
 //! Not here: filters (crate `shamba-filter`), files (crate `shamba-env`).
 #![deny(missing_docs)]
 
+// Nothing is tested elsewhere: arrays of atomics, the vector probes and the sizes of blocks and values assume it.
+#[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
+compile_error!(
+    "Shamba supports 64-bit little-endian targets only (such as x86-64 and aarch64): no test covers this target"
+);
+
 mod digest;
 mod heads;
 mod kind;
@@ -37,6 +43,17 @@ pub fn head(key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
+/// The pieces of `N` bytes that `bytes` begins with, and what is left behind the last (fewer than `N` bytes).
+/// `N` must not be 0.
+#[inline(always)]
+pub fn chunks<const N: usize>(bytes: &[u8]) -> (impl ExactSizeIterator<Item = &[u8; N]>, &[u8]) {
+    // `<[u8]>::as_chunks` does the same from Rust 1.88 on.
+    let whole = bytes.chunks_exact(N);
+    let rest = whole.remainder();
+    // Each piece has `N` bytes, so the default is never taken, and the compiler sees that.
+    (whole.map(|piece| piece.first_chunk().unwrap_or(&[0; N])), rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +77,17 @@ mod tests {
         assert!(ties > 0, "ties are part of the contract, so the keys must show one");
         assert_eq!(head(b"ab"), 0x6162_0000_0000_0000);
         assert_eq!(head(b"abcdefghi"), 0x6162_6364_6566_6768);
+    }
+
+    #[test]
+    fn chunks_are_the_whole_pieces_and_the_rest() {
+        let bytes: Vec<u8> = (0..21).collect();
+        for length in 0..bytes.len() {
+            let (pieces, rest) = chunks::<4>(&bytes[..length]);
+            assert_eq!((pieces.len(), rest.len()), (length / 4, length % 4));
+            let joined: Vec<u8> = pieces.flatten().chain(rest).copied().collect();
+            assert_eq!(joined, bytes[..length]);
+        }
     }
 
     #[test]

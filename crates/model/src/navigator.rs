@@ -274,11 +274,12 @@ fn choose(
         return Err(words::infeasible(&search));
     };
     let mut fastest = fastest.clone();
-    if let Some(fluid) = search.best_fluid(&fastest)
-        && fluid.violation == 0.0
-        && fluid.costs.cost_ns_per_op < fastest.costs.cost_ns_per_op * (1.0 - WINS_CLEARLY)
-    {
-        fastest = fluid;
+    if let Some(fluid) = search.best_fluid(&fastest) {
+        if fluid.violation == 0.0
+            && fluid.costs.cost_ns_per_op < fastest.costs.cost_ns_per_op * (1.0 - WINS_CLEARLY)
+        {
+            fastest = fluid;
+        }
     }
     let best = search.simplest(&fastest).unwrap_or_else(|| fastest.clone());
     Ok(Chosen { best, fastest, of_policies, absent })

@@ -194,7 +194,8 @@ fn steps_of(at: usize, file: &FileModules, probe_ns: f64) -> Result<Vec<Step>, S
         let mut step =
             Step { file: at, first, end: first + 1, holding: Holding { bytes, saved_ns_per_second } };
         input::of_list("module", first, step.holding.validate())?;
-        while let Some(before) = steps.pop_if(|before| before.holding.per_byte() < step.holding.per_byte()) {
+        while steps.last().is_some_and(|before| before.holding.per_byte() < step.holding.per_byte()) {
+            let Some(before) = steps.pop() else { break };
             step.first = before.first;
             step.holding.bytes = step.holding.bytes.saturating_add(before.holding.bytes);
             step.holding.saved_ns_per_second += before.holding.saved_ns_per_second;

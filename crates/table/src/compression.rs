@@ -9,9 +9,7 @@
 //! costs no decompression, and it may begin on a page. The stated length is checked against the caller's
 //! limit, and against what the codec can reach at all, before anything is allocated.
 
-use std::cell::RefCell;
 use std::fmt;
-use std::io::Read;
 use std::str::FromStr;
 
 /// How blocks are compressed. The byte values are stored in files: never reuse one.
@@ -23,12 +21,10 @@ pub enum Compression {
     None = 0,
     /// LZ4, block format: fast both ways.
     Lz4 = 1,
-    /// Zstandard, level 3: smaller, slower to read.
+    /// Zstandard, level 3: smaller, slower to read. Needs the feature `zstd`, which is on by default; a build without
+    /// it answers `Unsupported` (see [`Compression::is_built`]).
     Zstd = 2,
 }
-
-/// The level at which zstd's ratio has mostly been reached and its speed not yet lost.
-const ZSTD_LEVEL: i32 = 3;
 
 /// One byte of LZ4 makes at most 255 bytes (the format's own bound).
 const LZ4_RATIO_MAX: usize = 255;
@@ -52,6 +48,11 @@ impl Compression {
     /// The kind that a stored byte means; `None` for an unknown one.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// Whether this build can write and read it: [`Compression::Zstd`] needs the feature `zstd`.
+    pub fn is_built(self) -> bool {
+        self != Self::Zstd || cfg!(feature = "zstd")
     }
 
     /// The byte that is stored.
@@ -80,14 +81,14 @@ impl FromStr for Compression {
 /// Compresses blocks, keeping the codec's workspace between them.
 pub(crate) struct Compressor {
     kind: Compression,
-    zstd: Option<zstd::bulk::Compressor<'static>>,
+    zstd: Option<codec::Compressor>,
     scratch: Vec<u8>,
 }
 
 impl Compressor {
     pub(crate) fn new(kind: Compression) -> std::io::Result<Self> {
         let zstd = match kind {
-            Compression::Zstd => Some(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
+            Compression::Zstd => Some(codec::Compressor::new()?),
             Compression::None | Compression::Lz4 => None,
         };
         Ok(Self { kind, zstd, scratch: Vec::new() })
@@ -138,7 +139,7 @@ pub(crate) fn payload_bytes(kind: Compression, stored: &[u8], limit_bytes: usize
 pub(crate) fn decompress(kind: Compression, stored: &[u8], limit_bytes: usize) -> Result<Vec<u8>, String> {
     let payload_bytes = payload_bytes(kind, stored, limit_bytes)?;
     if kind == Compression::Zstd && payload_bytes > WHOLE_BYTES_MAX {
-        let payload = unzstd_in_pieces(stored.get(4..).unwrap_or_default(), payload_bytes)?;
+        let payload = codec::decompress_in_pieces(stored.get(4..).unwrap_or_default(), payload_bytes)?;
         return exactly(payload.len(), payload_bytes).map(|()| payload);
     }
     let mut payload = vec![0; payload_bytes];
@@ -159,7 +160,7 @@ pub(crate) fn decompress_into(kind: Compression, stored: &[u8], out: &mut [u8]) 
         Compression::Lz4 => {
             lz4_flex::block::decompress_into(compressed, out).map_err(|error| format!("lz4: {error}"))?
         }
-        Compression::Zstd => unzstd(compressed, out)?,
+        Compression::Zstd => codec::decompress(compressed, out)?,
     };
     exactly(found, expected)
 }
@@ -171,27 +172,100 @@ fn exactly(found: usize, expected: usize) -> Result<(), String> {
     Err(format!("states a payload of {expected} bytes, holds {found}"))
 }
 
-thread_local! {
-    // Making zstd's context costs more than decompressing a block with it.
-    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+/// What to do about [`Compression::Zstd`] in a build without it.
+pub(crate) const ZSTD_IS_MISSING: &str =
+    "zstd compression is not part of this build: build with the feature \"zstd\" of shamba";
+
+/// How long the zstd stream is that `bytes` begins with; `None` if there is none, or in a build without zstd.
+pub(crate) fn zstd_stream_bytes(bytes: &[u8]) -> Option<usize> {
+    codec::stream_bytes(bytes)
 }
 
-fn unzstd(compressed: &[u8], out: &mut [u8]) -> Result<usize, String> {
-    UNZSTD.with_borrow_mut(|slot| {
-        let codec = match slot {
-            Some(codec) => codec,
-            None => slot.insert(zstd::bulk::Decompressor::new().map_err(|error| format!("zstd: {error}"))?),
-        };
-        codec.decompress_to_buffer(compressed, out).map_err(|error| format!("zstd: {error}"))
-    })
+#[cfg(feature = "zstd")]
+mod codec {
+    //! Zstandard.
+
+    use std::cell::RefCell;
+    use std::io::{self, Read};
+
+    /// The level at which zstd's ratio has mostly been reached and its speed not yet lost.
+    const ZSTD_LEVEL: i32 = 3;
+
+    pub(super) struct Compressor(zstd::bulk::Compressor<'static>);
+
+    impl Compressor {
+        pub(super) fn new() -> io::Result<Self> {
+            zstd::bulk::Compressor::new(ZSTD_LEVEL).map(Self)
+        }
+
+        pub(super) fn compress(&mut self, payload: &[u8]) -> io::Result<Vec<u8>> {
+            self.0.compress(payload)
+        }
+    }
+
+    thread_local! {
+        // Making zstd's context costs more than decompressing a block with it.
+        static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn decompress(compressed: &[u8], out: &mut [u8]) -> Result<usize, String> {
+        UNZSTD.with_borrow_mut(|slot| {
+            let codec = match slot {
+                Some(codec) => codec,
+                None => {
+                    slot.insert(zstd::bulk::Decompressor::new().map_err(|error| format!("zstd: {error}"))?)
+                }
+            };
+            codec.decompress_to_buffer(compressed, out).map_err(|error| format!("zstd: {error}"))
+        })
+    }
+
+    pub(super) fn decompress_in_pieces(compressed: &[u8], payload_bytes: usize) -> Result<Vec<u8>, String> {
+        let mut payload = Vec::new();
+        zstd::stream::read::Decoder::with_buffer(compressed)
+            .and_then(|codec| codec.take(payload_bytes as u64 + 1).read_to_end(&mut payload))
+            .map_err(|error| format!("zstd: {error}"))?;
+        Ok(payload)
+    }
+
+    pub(super) fn stream_bytes(bytes: &[u8]) -> Option<usize> {
+        zstd::zstd_safe::find_frame_compressed_size(bytes).ok()
+    }
 }
 
-fn unzstd_in_pieces(compressed: &[u8], payload_bytes: usize) -> Result<Vec<u8>, String> {
-    let mut payload = Vec::new();
-    zstd::stream::read::Decoder::with_buffer(compressed)
-        .and_then(|codec| codec.take(payload_bytes as u64 + 1).read_to_end(&mut payload))
-        .map_err(|error| format!("zstd: {error}"))?;
-    Ok(payload)
+#[cfg(not(feature = "zstd"))]
+mod codec {
+    //! What a build without Zstandard has in its place: refusals.
+
+    use std::convert::Infallible;
+    use std::io;
+
+    use super::ZSTD_IS_MISSING;
+
+    /// Never made.
+    pub(super) struct Compressor(Infallible);
+
+    impl Compressor {
+        pub(super) fn new() -> io::Result<Self> {
+            Err(io::Error::new(io::ErrorKind::Unsupported, ZSTD_IS_MISSING))
+        }
+
+        pub(super) fn compress(&mut self, _payload: &[u8]) -> io::Result<Vec<u8>> {
+            match self.0 {}
+        }
+    }
+
+    pub(super) fn decompress(_compressed: &[u8], _out: &mut [u8]) -> Result<usize, String> {
+        Err(ZSTD_IS_MISSING.to_owned())
+    }
+
+    pub(super) fn decompress_in_pieces(_compressed: &[u8], _payload_bytes: usize) -> Result<Vec<u8>, String> {
+        Err(ZSTD_IS_MISSING.to_owned())
+    }
+
+    pub(super) fn stream_bytes(_bytes: &[u8]) -> Option<usize> {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -210,7 +284,7 @@ mod tests {
         let hard: Vec<u8> =
             (0..3_000u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as u8).collect();
         let big = b"0123456789abcdef".repeat(200_000);
-        for kind in Compression::ALL {
+        for kind in Compression::ALL.into_iter().filter(|kind| kind.is_built()) {
             for payload in [&soft, &hard, &big] {
                 let (bytes, used) = stored(kind, payload);
                 assert!(used == Compression::None || bytes.len() <= payload.len() - payload.len() / 8);
@@ -226,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_wrong_length_is_an_error_before_it_is_an_allocation() {
-        for kind in [Compression::Lz4, Compression::Zstd] {
+        for kind in [Compression::Lz4, Compression::Zstd].into_iter().filter(|kind| kind.is_built()) {
             let (mut bytes, _) = stored(kind, &b"abcd".repeat(500));
             for stated in [0u32, 1, 1_999, 2_001, u32::MAX] {
                 bytes[..4].copy_from_slice(&stated.to_le_bytes());
@@ -236,5 +310,18 @@ mod tests {
                 let _ = decompress(kind, &bytes[..length], 4_096);
             }
         }
+    }
+
+    #[cfg(not(feature = "zstd"))]
+    #[test]
+    fn a_build_without_zstd_refuses_it_and_names_the_feature() {
+        assert!(!Compression::Zstd.is_built() && Compression::Lz4.is_built());
+        let refused = Compressor::new(Compression::Zstd).err().expect("refused");
+        assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("feature \"zstd\""), "{refused}");
+        let mut stored = 4u32.to_le_bytes().to_vec();
+        stored.extend([0; 8]);
+        let refused = decompress(Compression::Zstd, &stored, 100).expect_err("refused");
+        assert!(refused.contains("feature \"zstd\""), "{refused}");
     }
 }

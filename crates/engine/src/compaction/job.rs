@@ -461,7 +461,7 @@ impl Core {
                 output.add(key, merged.digest(), seq, kind, merged.value())?;
             }
             entries += 1;
-            if merged.is_large() || entries.is_multiple_of(CHECK_EVERY_ENTRIES) {
+            if merged.is_large() || entries % CHECK_EVERY_ENTRIES == 0 {
                 // What is open is counted before it is compressed, so the count may shrink.
                 let bytes = output.bytes().max(bytes_paced);
                 plan.bytes_written.fetch_add(bytes - bytes_paced, Ordering::Relaxed);

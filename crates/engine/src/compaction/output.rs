@@ -147,7 +147,7 @@ impl<'a> Output<'a> {
             self.writer = Some(writer);
         }
         let Some(writer) = &mut self.writer else { return Err(Error::closed()) };
-        if writer.entries().is_multiple_of(TableWriter::SOON_ENTRIES as u64) {
+        if writer.entries() % TableWriter::SOON_ENTRIES as u64 == 0 {
             let soon_bytes = writer.memory_bytes_soon();
             if soon_bytes > self.charge.bytes() {
                 self.core.charge_memory(&mut self.charge, soon_bytes);

@@ -449,10 +449,10 @@ impl Simulation {
             })
             .collect();
         for change in &edit.changes {
-            if let Change::Remove { table, .. } = change
-                && !added.contains(table)
-            {
-                self.files.remove(table);
+            if let Change::Remove { table, .. } = change {
+                if !added.contains(table) {
+                    self.files.remove(table);
+                }
             }
         }
         Ok(())
@@ -480,7 +480,7 @@ impl Simulation {
     }
 
     fn one_in(&self, count: u64) -> bool {
-        count > 0 && self.rng.next_u64().is_multiple_of(count)
+        count > 0 && self.rng.next_u64() % count == 0
     }
 
     fn next_id(&mut self) -> u64 {

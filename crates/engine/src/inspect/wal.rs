@@ -31,10 +31,10 @@ pub fn wal_file(env: &Env, path: &Path) -> Result<LogDescription> {
         }
         Ok(describe(record, LogNo(number), &mut last_seq))
     })?;
-    if !described.is_corrupt()
-        && let Some((offset, detail)) = damage_by_the_others(env, path, LogNo(described.number))
-    {
-        described.ending = Ending::Corrupt { offset, detail };
+    if !described.is_corrupt() {
+        if let Some((offset, detail)) = damage_by_the_others(env, path, LogNo(described.number)) {
+            described.ending = Ending::Corrupt { offset, detail };
+        }
     }
     Ok(described)
 }

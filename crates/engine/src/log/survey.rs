@@ -26,9 +26,8 @@ pub(crate) fn highest_promise(window: &mut Window, number: u64, birth: Option<Bi
     let end = window.file_bytes();
     if let Some(birth) = birth {
         let file = FileIdentity { number, birth };
-        while at < end
-            && let Ok((frame, next)) = read_frame(window, file, at, end)?
-        {
+        while at < end {
+            let Ok((frame, next)) = read_frame(window, file, at, end)? else { break };
             highest = highest.max(frame.promise);
             at = next;
         }

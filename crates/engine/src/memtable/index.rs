@@ -142,10 +142,10 @@ impl DigestIndex {
             let (slots, class) = self.segment_of(tag);
             // SAFETY: segments of a class have its length and live as long as the index.
             let slots = unsafe { std::slice::from_raw_parts(slots, LENS[class]) };
-            if let Some((_, bits)) = probe(slots, tag)
-                && let Some(entry) = EntryRef::from_bits(bits as u32)
-            {
-                return Some(entry);
+            if let Some((_, bits)) = probe(slots, tag) {
+                if let Some(entry) = EntryRef::from_bits(bits as u32) {
+                    return Some(entry);
+                }
             }
             // Every slot was read with acquire and is written with release: whoever has seen one of a segment's
             // next life sees the generation that was raised before it.

@@ -94,9 +94,8 @@ impl ChunkedIter {
                 self.tournament.begin(self.entries, snapshot.prefix, Direction::Forward, next);
                 self.going = Some(Direction::Forward);
             }
-            while self.window.len() < self.window_entries
-                && let Some((number, entry, _)) = self.tournament.winner()
-            {
+            while self.window.len() < self.window_entries {
+                let Some((number, entry, _)) = self.tournament.winner() else { break };
                 self.window.push(entry);
                 let (refs, lane) = (snapshot.refs(number), &mut self.lanes[number]);
                 lane.high += 1;
@@ -128,9 +127,8 @@ impl ChunkedIter {
                 self.tournament.begin(self.entries, snapshot.prefix, Direction::Backward, next);
                 self.going = Some(Direction::Backward);
             }
-            while self.window.len() < self.window_entries
-                && let Some((number, entry, _)) = self.tournament.winner()
-            {
+            while self.window.len() < self.window_entries {
+                let Some((number, entry, _)) = self.tournament.winner() else { break };
                 self.window.push(entry);
                 let (refs, lane) = (snapshot.refs(number), &mut self.lanes[number]);
                 lane.low -= 1;

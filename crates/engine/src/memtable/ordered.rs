@@ -304,10 +304,10 @@ impl EntryIter for OrderedIter {
 
     fn next(&mut self) -> shamba_table::Result<()> {
         self.at += 1;
-        if self.at >= self.chunk.len()
-            && let Some(Copied { key, version }) = self.chunk.pop()
-        {
-            self.load_forward(&key, |versions| ranks_from(versions, version.seq));
+        if self.at >= self.chunk.len() {
+            if let Some(Copied { key, version }) = self.chunk.pop() {
+                self.load_forward(&key, |versions| ranks_from(versions, version.seq));
+            }
         }
         Ok(())
     }

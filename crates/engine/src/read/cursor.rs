@@ -53,10 +53,10 @@ impl Iterator for Iter {
                 return Some(Err(error));
             }
         }
-        if let Some(last_given) = self.back.as_ref().and_then(Scan::key)
-            && self.front.key() >= Some(last_given)
-        {
-            return self.finish();
+        if let Some(last_given) = self.back.as_ref().and_then(Scan::key) {
+            if self.front.key() >= Some(last_given) {
+                return self.finish();
+            }
         }
         self.front.take_entry().map(Ok)
     }
@@ -76,11 +76,12 @@ impl DoubleEndedIterator for Iter {
                 return Some(Err(error));
             }
         }
-        if let Some(last_given) = self.front.key()
-            && (back.key() < Some(last_given)
-                || (back.key() == Some(last_given) && !is_planted(Defect::KeyGivenTwice)))
-        {
-            return self.finish();
+        if let Some(last_given) = self.front.key() {
+            if back.key() < Some(last_given)
+                || (back.key() == Some(last_given) && !is_planted(Defect::KeyGivenTwice))
+            {
+                return self.finish();
+            }
         }
         back.take_entry().map(Ok)
     }

@@ -171,10 +171,10 @@ impl<'a> Lookup<'a> {
             for candidate in candidates.iter().take(gathered).flatten() {
                 // ...then the tests, newest first.
                 let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
-                if verdict != Verdict::No
-                    && let Some(entry) = self.search(candidate, verdict, counts, recorder)?
-                {
-                    return visible_above(entry, floor, candidate.home(), self.mode);
+                if verdict != Verdict::No {
+                    if let Some(entry) = self.search(candidate, verdict, counts, recorder)? {
+                        return visible_above(entry, floor, candidate.home(), self.mode);
+                    }
                 }
             }
             if gathered < CANDIDATES {
@@ -232,9 +232,8 @@ impl<'a> Lookup<'a> {
         recorder: &mut R,
     ) -> Result<usize> {
         let mut gathered = 0;
-        while let Some(place) = candidates.get_mut(gathered)
-            && let Some((at, plan)) = plans.next()
-        {
+        while let Some(place) = candidates.get_mut(gathered) {
+            let Some((at, plan)) = plans.next() else { break };
             let number = places.number(at, plan, self.key);
             if let Some(candidate) = self.candidate(plan, number, recorder)? {
                 *place = Some(candidate);

@@ -69,13 +69,13 @@ impl MergeIter {
             let second = self.order.get(1).map(|&second| second as usize);
             // Both at once, one of them to be moved.
             let (child, bound) = match second {
-                Some(second) => match self.children.get_disjoint_mut([first, second]) {
-                    Ok([child, next]) => {
+                Some(second) => match two_mut(&mut self.children, first, second) {
+                    Some((child, next)) => {
                         let bound =
                             Bound { head: next.head, seq: next.seq, newer: first < second, iter: &next.iter };
                         (child, Some(bound))
                     }
-                    Err(_) => return Ok(()),
+                    None => return Ok(()),
                 },
                 None => (&mut self.children[first], None),
             };
@@ -420,6 +420,14 @@ impl EntryIter for MergeIter {
     fn digest(&self) -> Option<KeyDigest> {
         self.current().digest()
     }
+}
+
+/// Items `a` and `b`, both to be changed; `None` if they are the same one or one is missing.
+#[inline]
+fn two_mut<T>(items: &mut [T], a: usize, b: usize) -> Option<(&mut T, &mut T)> {
+    let (low, high) = items.split_at_mut_checked(a.max(b))?;
+    let (low, high) = (low.get_mut(a.min(b))?, high.first_mut()?);
+    Some(if a < b { (low, high) } else { (high, low) })
 }
 
 #[cfg(test)]

@@ -84,10 +84,10 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
     let mut group = Group { pending: Vec::with_capacity(GROUP), candidates: Vec::new(), sampled: None };
     for keys in keys.chunks(GROUP) {
         group.begin(view, settings, seq, keys, answers.len(), counts);
-        if let Some(sampled) = (samples.next)(keys.len() as u64)
-            && let Some(pending) = group.pending.get_mut(sampled as usize)
-        {
-            pending.sampler = Some(Sampler::default());
+        if let Some(sampled) = (samples.next)(keys.len() as u64) {
+            if let Some(pending) = group.pending.get_mut(sampled as usize) {
+                pending.sampler = Some(Sampler::default());
+            }
         }
         answers.resize_with(answers.len() + keys.len(), || None);
         group.ask_memtables(&mut answers, counts)?;

@@ -159,10 +159,10 @@ impl IterRegistry {
         if self.live_bytes.load(Ordering::Relaxed) > self.limit_bytes {
             self.take_from_others(Some(own), self.limit_bytes / 2);
         }
-        if self.ledger.bytes(LedgerPart::Iterators) > self.room_bytes.load(Ordering::Relaxed)
-            && let Some(make_room) = self.make_room.get()
-        {
-            make_room();
+        if self.ledger.bytes(LedgerPart::Iterators) > self.room_bytes.load(Ordering::Relaxed) {
+            if let Some(make_room) = self.make_room.get() {
+                make_room();
+            }
         }
     }
 

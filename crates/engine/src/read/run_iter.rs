@@ -96,11 +96,11 @@ impl<L: TableList> RunIter<L> {
     #[cold]
     fn noted(&mut self) {
         let Some(open) = &self.open else { return };
-        if let Some(table) = self.tables.tables().get(open.index)
-            && open.iter.note_index_search()
-        {
-            table.meta.statistics.note_seek();
-            self.notes_seek = false;
+        if let Some(table) = self.tables.tables().get(open.index) {
+            if open.iter.note_index_search() {
+                table.meta.statistics.note_seek();
+                self.notes_seek = false;
+            }
         }
     }
 
@@ -133,9 +133,10 @@ impl<L: TableList> RunIter<L> {
     /// Goes to the first entry at or after `target` in table `index` or a later one.
     fn seek_from(&mut self, mut index: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
         self.valid = false;
-        while let Some(table) = self.tables.tables().get(index)
-            && self.limit.is_above(&table.range.lower)
-        {
+        while let Some(table) = self.tables.tables().get(index) {
+            if !self.limit.is_above(&table.range.lower) {
+                break;
+            }
             let open = self.enter(index)?;
             match (target.take(), &open.lower) {
                 (Some((key, seq)), lower) if lower.as_ref().is_none_or(|lower| lower.as_ref() <= key) => {
@@ -161,10 +162,11 @@ impl<L: TableList> RunIter<L> {
     /// Goes to the last entry at or before `target` in a table before table `end`.
     fn seek_back_from(&mut self, mut end: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
         self.valid = false;
-        while let Some(index) = end.checked_sub(1)
-            && let Some(table) = self.tables.tables().get(index)
-            && table.range.is_above(&self.limit.lower)
-        {
+        while let Some(index) = end.checked_sub(1) {
+            let table = self.tables.tables().get(index);
+            if table.is_none_or(|table| !table.range.is_above(&self.limit.lower)) {
+                break;
+            }
             let open = self.enter(index)?;
             match (target.take(), &open.upper) {
                 (Some((key, seq)), upper) if upper.as_ref().is_none_or(|upper| key < upper.as_ref()) => {

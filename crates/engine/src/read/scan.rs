@@ -233,11 +233,12 @@ impl Scan {
             (Ok(false), Direction::Forward) => Place::After,
             (Ok(false), Direction::Backward) => Place::Before,
         };
-        if matches!(step, Move::Last)
-            && let (Some(note), Some(key)) = (&mut self.note, self.found.key(0))
-            && self.place == Place::At
-        {
-            note.begins_at(key);
+        if matches!(step, Move::Last) {
+            if let (Some(note), Some(key)) = (&mut self.note, self.found.key(0)) {
+                if self.place == Place::At {
+                    note.begins_at(key);
+                }
+            }
         }
         moved
     }

@@ -104,13 +104,13 @@ impl Found {
                 let counts = used.range.intersection(&keys);
                 match tables.of(used, report)? {
                     Ok(table) => {
-                        if let Some(error) = table.lost_tombstones()
-                            && used.meta.range_deletes > 0
-                        {
-                            let error = Error::from(error.clone());
-                            report.damaged(table.path(), &error, affected(&keyspace.name));
-                            let name = Some(keyspace.name.as_str());
-                            report.lose(name, counts, Loss::Deletions, table.path(), &error);
+                        if let Some(error) = table.lost_tombstones() {
+                            if used.meta.range_deletes > 0 {
+                                let error = Error::from(error.clone());
+                                report.damaged(table.path(), &error, affected(&keyspace.name));
+                                let name = Some(keyspace.name.as_str());
+                                report.lose(name, counts, Loss::Deletions, table.path(), &error);
+                            }
                         }
                         space.parts.push(Part { table, range: used.range.clone() });
                     }

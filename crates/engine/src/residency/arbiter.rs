@@ -183,7 +183,7 @@ impl Core {
         state.arbiter.windows += 1;
         let plan = self.plan_prices();
         let mut now = consumers(&holdings, &plan, &measured, buffer);
-        let weighs_buffer = state.arbiter.windows.is_multiple_of(BUFFER_WINDOWS) && !self.read_only;
+        let weighs_buffer = state.arbiter.windows % BUFFER_WINDOWS == 0 && !self.read_only;
         if !weighs_buffer {
             now = standing_still(now);
         }
@@ -200,7 +200,7 @@ impl Core {
             Err(detail) => self.warn(format!("memory could not be divided: {detail}")),
         }
         // The minute's window has the buffer's worth on both sides.
-        let is_before = (state.arbiter.windows + 1).is_multiple_of(BUFFER_WINDOWS);
+        let is_before = (state.arbiter.windows + 1) % BUFFER_WINDOWS == 0;
         state.arbiter.last =
             Some(if is_before { consumers(&holdings, &plan, &measured, buffer) } else { now });
     }

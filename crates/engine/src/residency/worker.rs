@@ -116,7 +116,7 @@ impl MemoryWorker {
         self.seq = seq;
         core.residency.writes_rest.store(self.rest_windows >= REST_WINDOWS, Ordering::Relaxed);
         core.arbitrate(now_us);
-        if self.rest_windows > 0 && self.rest_windows.is_multiple_of(REFIT_WINDOWS) {
+        if self.rest_windows > 0 && self.rest_windows % REFIT_WINDOWS == 0 {
             core.want_refits();
         }
     }

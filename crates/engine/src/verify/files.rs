@@ -166,12 +166,13 @@ impl FileCheck<'_> {
             self.log(number);
         }
         // What only the logs and the manifest together can tell: a log that is missing, or shorter than promised.
-        if let Some(state) = state
-            && let Err(error) =
+        if let Some(state) = state {
+            if let Err(error) =
                 replay_strictly(self.env, self.dir, state, Settings::default().held_value_bytes_max())
-        {
-            let path = self.named_in(&error).unwrap_or_else(|| self.dir.to_path_buf());
-            self.add(&path, &error, "writes since the last flush");
+            {
+                let path = self.named_in(&error).unwrap_or_else(|| self.dir.to_path_buf());
+                self.add(&path, &error, "writes since the last flush");
+            }
         }
     }
 

@@ -37,7 +37,8 @@ impl Version {
                 }
                 check_tables(run.tables()).map_err(|why| format!("level {level}: run {}: {why}", run.id))?;
             }
-            if let Some([newer, older]) = runs.array_windows().find(|[newer, older]| newer.age <= older.age) {
+            let mut pairs = runs.iter().zip(runs.iter().skip(1));
+            if let Some((newer, older)) = pairs.find(|(newer, older)| newer.age <= older.age) {
                 return Err(format!("level {level}: run {} is not newer than run {}", newer.id, older.id));
             }
         }
@@ -153,8 +154,9 @@ fn check_tables(tables: &[TableUse]) -> Result<(), String> {
             return Err(format!("table {id} ends at a smaller sequence number than it begins"));
         }
     }
-    match tables.array_windows().find(|[left, right]| left.range.is_above(&right.range.lower)) {
-        Some([left, right]) => Err(format!("tables {} and {} share keys", left.meta.id, right.meta.id)),
+    let mut pairs = tables.iter().zip(tables.iter().skip(1));
+    match pairs.find(|(left, right)| left.range.is_above(&right.range.lower)) {
+        Some((left, right)) => Err(format!("tables {} and {} share keys", left.meta.id, right.meta.id)),
         None => Ok(()),
     }
 }

@@ -48,10 +48,13 @@ impl Run {
             return Err(format!("run {id}: no key is in the range of table {}", table.meta.id));
         }
         for pair in tables.windows(2) {
-            if let [left, right] = pair
-                && left.range.is_above(&right.range.lower)
-            {
-                return Err(format!("run {id}: tables {} and {} share keys", left.meta.id, right.meta.id));
+            if let [left, right] = pair {
+                if left.range.is_above(&right.range.lower) {
+                    return Err(format!(
+                        "run {id}: tables {} and {} share keys",
+                        left.meta.id, right.meta.id
+                    ));
+                }
             }
         }
         let unbounded = tables.last().is_some_and(|table| table.range.upper.is_none());
@@ -154,7 +157,7 @@ impl Run {
 /// The bound that fence `number` stands for.
 fn fence(tables: &[TableUse], number: usize) -> &[u8] {
     match tables.get(number / 2) {
-        Some(table) if number.is_multiple_of(2) => &table.range.lower,
+        Some(table) if number % 2 == 0 => &table.range.lower,
         // The last table's missing end has no fence.
         Some(table) => table.range.upper.as_deref().unwrap_or_default(),
         None => &[],

@@ -54,7 +54,9 @@ impl Version {
         let kept = |(_, runs): (u32, &[Arc<Run>])| runs.iter().filter(|run| keeps(run.id)).cloned().collect();
         let mut levels: Vec<Vec<Arc<Run>>> =
             self.levels().take_while(|(level, _)| *level <= deepest).map(kept).collect();
-        while levels.pop_if(|last| last.is_empty()).is_some() {}
+        while levels.last().is_some_and(Vec::is_empty) {
+            levels.pop();
+        }
         Self { levels }
     }
 

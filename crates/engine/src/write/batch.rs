@@ -325,10 +325,10 @@ impl Batch {
     }
 
     fn remember(&mut self, added: Result<()>) -> &mut Self {
-        if let Err(error) = added
-            && self.error.is_none()
-        {
-            self.error = Some(error);
+        if let Err(error) = added {
+            if self.error.is_none() {
+                self.error = Some(error);
+            }
         }
         self
     }

@@ -170,10 +170,10 @@ impl Core {
         drop(noting);
         self.count_group(batches, &tally);
         // The group is acknowledged: a failure from here on is not its failure.
-        if self.is_rotation_due(writing)
-            && let Err(error) = self.rotate(writing)
-        {
-            self.rotation_failed(&error);
+        if self.is_rotation_due(writing) {
+            if let Err(error) = self.rotate(writing) {
+                self.rotation_failed(&error);
+            }
         }
         Ok(())
     }

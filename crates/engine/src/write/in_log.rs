@@ -23,10 +23,10 @@ impl Work<'_> {
             Self::One(..) => {}
             Self::Batch(operations) => {
                 for (end, op) in encoded_ops_and_ends(&operations.encoded) {
-                    if let OpRef::Put { value, .. } = op
-                        && is_long(value)
-                    {
-                        each(Some(end), value);
+                    if let OpRef::Put { value, .. } = op {
+                        if is_long(value) {
+                            each(Some(end), value);
+                        }
                     }
                 }
             }
@@ -107,11 +107,11 @@ impl Core {
             none => none.insert(SideFile::create(&self.env, &self.dir, self.new_log_no())?),
         };
         let kept = side.append(value);
-        if kept.is_err()
-            && let Some(side) = writing.side.take()
-        {
-            // Nothing more goes there; what entries refer to stays until they are flushed.
-            writing.sealed_files.push(side.into_file());
+        if kept.is_err() {
+            if let Some(side) = writing.side.take() {
+                // Nothing more goes there; what entries refer to stays until they are flushed.
+                writing.sealed_files.push(side.into_file());
+            }
         }
         kept
     }

@@ -164,9 +164,8 @@ impl<R, A> Line<R, A> {
             return;
         }
         queue.awaited = Some(count);
-        while queue.waiting.len() < count
-            && let Some(left) = left()
-        {
+        while queue.waiting.len() < count {
+            let Some(left) = left() else { break };
             let waited = self.gathered.wait_timeout(queue, left);
             queue = waited.map_or_else(|poison| poison.into_inner().0, |(queue, _)| queue);
         }
@@ -188,7 +187,8 @@ impl<R, A> Lead<'_, R, A> {
         let mut queue = lock(&self.line.queue);
         self.followers = std::mem::take(&mut queue.spare);
         let mut wants = wants_any;
-        while wants && let Some(ticket) = queue.waiting.pop_front() {
+        while wants {
+            let Some(ticket) = queue.waiting.pop_front() else { break };
             if let Some(request) = ticket.take_request() {
                 wants = wants_more(&request);
                 self.followers.push(Follower { ticket, request });

@@ -82,11 +82,11 @@ impl Core {
 
     /// Seals the active memtables and their log, and begins new ones. Nothing changes on failure.
     pub(crate) fn rotate(&self, writing: &mut Writing) -> Result<()> {
-        if let Some(wal) = &mut writing.wal
-            && let Err(error) = wal.flush()
-        {
-            // Buffered records that could not be written: their entries are visible, as `Buffered` allows.
-            return Err(self.log_append_failed(writing, error));
+        if let Some(wal) = &mut writing.wal {
+            if let Err(error) = wal.flush() {
+                // Buffered records that could not be written: their entries are visible, as `Buffered` allows.
+                return Err(self.log_append_failed(writing, error));
+            }
         }
         let mut next_log = self.new_log_no();
         if !self.settings.no_wal {

@@ -28,8 +28,9 @@ impl ImageHash {
     /// The bytes and how many they are, so that neighbours cannot run together.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
+        let words = bytes.chunks_exact(8);
+        let rest = words.remainder();
+        for word in words.filter_map(|word| word.first_chunk()) {
             self.number(u64::from_le_bytes(*word));
         }
         let mut last = [0; 8];

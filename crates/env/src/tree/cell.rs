@@ -121,9 +121,8 @@ impl CellReader {
 impl RandomFile for CellReader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let multiple = self.alignment_bytes;
-        let aligned = offset.is_multiple_of(multiple as u64)
-            && buf.len().is_multiple_of(multiple)
-            && buf.as_ptr().addr().is_multiple_of(multiple);
+        let aligned =
+            offset % multiple as u64 == 0 && buf.len() % multiple == 0 && buf.as_ptr().addr() % multiple == 0;
         if !aligned {
             return Err(io::Error::from(ErrorKind::InvalidInput));
         }

@@ -71,7 +71,7 @@ impl FilterGeometry {
             return Err(format!("a filter's geometry has {} bytes, expected {expected}", bytes.len()));
         }
         let mut geometry: Option<Self> = None;
-        for (number, record) in bytes.as_chunks().0.iter().enumerate() {
+        for (number, record) in shamba_key::chunks(bytes).0.enumerate() {
             let record = Record::parse(record)?;
             let geometry = geometry.get_or_insert_with(|| Self::empty(record.family));
             let count = expected / MODULE_BYTES;

@@ -106,7 +106,7 @@ fn check_one(tally: &mut Tally, kind: Keys, left: u64, numbers: &mut Numbers) {
 fn stored(filter: &Filter, numbers: &mut Numbers) -> Option<Filter> {
     let geometry = FilterGeometry::decode(&filter.geometry().encode()).ok()?;
     let lossy = numbers.draw() & 1 == 0;
-    let mut keep = || !lossy || !numbers.draw().is_multiple_of(4);
+    let mut keep = || !lossy || numbers.draw() % 4 != 0;
     let slices = filter.slices().map(|(_, slice)| keep().then(|| slice.into())).collect();
     Filter::from_slices(geometry, slices).ok()
 }

@@ -19,18 +19,18 @@ pub struct Line(pub(crate) [u8; LINE_BYTES]);
 impl Line {
     /// A slice's lines, copied to where they are aligned; bytes beyond the last whole line are dropped.
     pub fn boxed(slice: &[u8]) -> Box<[Self]> {
-        slice.as_chunks().0.iter().map(|line| Self(*line)).collect()
+        shamba_key::chunks(slice).0.map(|line| Self(*line)).collect()
     }
 
     /// As [`Self::boxed`], for several holders.
     pub fn shared(slice: &[u8]) -> Arc<[Self]> {
-        slice.as_chunks().0.iter().map(|line| Self(*line)).collect()
+        shamba_key::chunks(slice).0.map(|line| Self(*line)).collect()
     }
 
     /// A slice's lines where they lie; `None` unless `slice` is whole lines and begins where a line may.
     pub fn view(slice: &[u8]) -> Option<&[Self]> {
         let at = slice.as_ptr().cast::<Self>();
-        if !at.is_aligned() || !slice.len().is_multiple_of(LINE_BYTES) {
+        if !at.is_aligned() || slice.len() % LINE_BYTES != 0 {
             return None;
         }
         // SAFETY: a `Line` is 64 bytes of any content (asserted below). The address was found to be aligned, and

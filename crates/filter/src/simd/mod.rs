@@ -60,7 +60,8 @@ impl Prober {
         #[cfg(target_arch = "x86_64")]
         let vectors = {
             let avx2 = std::arch::is_x86_feature_detected!("avx2");
-            let avx512 = avx2
+            let avx512 = x86::HAS_AVX512
+                && avx2
                 && std::arch::is_x86_feature_detected!("avx512f")
                 && std::arch::is_x86_feature_detected!("avx512vl");
             [avx2.then_some(Self(Way::Avx2)), avx512.then_some(Self(Way::Avx512))]

@@ -165,16 +165,16 @@ pub(super) fn infeasible(search: &Search<'_>) -> String {
         of_policies.min_by(Candidate::compare)
     };
     let free = Bounds { max_lookup_ios: None, max_update_ios: None, ..*search.bounds };
-    if let Some(best) = least(Goal::Time, &free)
-        && best.violation > 0.0
-    {
-        return format!(
-            "no design in {memory_bytes} bytes of memory stores {} bytes or less for each byte of data when all that can be \
+    if let Some(best) = least(Goal::Time, &free) {
+        if best.violation > 0.0 {
+            return format!(
+                "no design in {memory_bytes} bytes of memory stores {} bytes or less for each byte of data when all that can be \
              obsolete is: {} comes nearest, with {}",
-            search.options.max_space,
-            name(&best.plan),
-            short(best.costs.space_amplification)
-        );
+                search.options.max_space,
+                name(&best.plan),
+                short(best.costs.space_amplification)
+            );
+        }
     }
     for (what, bound, goal) in
         [("a lookup", max_lookup_ios, Goal::Lookups), ("an update", max_update_ios, Goal::Updates)]

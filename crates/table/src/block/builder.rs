@@ -9,7 +9,7 @@
 //!
 //! Not here: the picture of the layout ([`super::tagged`]).
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, SeqNo, chunks};
 
 use super::tagged::{FLAG_WIDE, HEADER_BYTES, LAYOUT_TAGGED, SUFFIX_WIDTH_SHIFT, TAG_WIDTH_SHIFT};
 
@@ -421,7 +421,7 @@ impl DataBlockBuilder {
 #[inline]
 pub(crate) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     let mut shared = 0;
-    for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
+    for (a, b) in chunks::<8>(a).0.zip(chunks::<8>(b).0) {
         let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
         if differing != 0 {
             return shared + differing.trailing_zeros() as usize / 8;

@@ -2,6 +2,8 @@
 //!
 //! Not here: where the pieces lie ([`super::tagged`]).
 
+use shamba_key::chunks;
+
 /// What is copied of a key at once, whatever its length.
 pub(super) const CHUNK_BYTES: usize = 16;
 
@@ -27,7 +29,7 @@ pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
     if let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) {
         // What the whole words leave is in the last one, which may overlap.
         let differs = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) != u64::from_ne_bytes(*b);
-        return a_last == b_last && !a.as_chunks().0.iter().zip(b.as_chunks().0).any(differs);
+        return a_last == b_last && !chunks(a).0.zip(chunks(b).0).any(differs);
     }
     a.len() == b.len() && !a.iter().zip(b).any(|(a, b)| a != b)
 }

@@ -315,16 +315,18 @@ impl<'a> Tagged<'a> {
     pub(super) fn prefetch_found(&self, tag: u16) {
         let width = self.tag_width();
         let tags = Tags { bytes: self.bytes, start: HEADER_BYTES, count: self.len(), wide: width == 2 };
-        if width > 0
-            && let Some(number) = tags.find(tag, 0)
-            && let Some(at) = self.places()
-            && let Some((start, end)) = self.span(&at, number)
-        {
-            // Lines of a long value beyond these come fast enough once it is walked through.
-            for line in (start..end).step_by(64).take(3) {
-                prefetch_line(self.bytes, line);
+        if width > 0 {
+            if let Some(number) = tags.find(tag, 0) {
+                if let Some(at) = self.places() {
+                    if let Some((start, end)) = self.span(&at, number) {
+                        // Lines of a long value beyond these come fast enough once it is walked through.
+                        for line in (start..end).step_by(64).take(3) {
+                            prefetch_line(self.bytes, line);
+                        }
+                        prefetch_line(self.bytes, end.saturating_sub(1));
+                    }
+                }
             }
-            prefetch_line(self.bytes, end.saturating_sub(1));
         }
     }
 
@@ -419,10 +421,10 @@ impl<'a> Tagged<'a> {
     fn order(&self, at: &Places, number: usize, rest: &[u8], seq: SeqNo) -> Option<Ordering> {
         let entry = self.lying(at, number)?;
         // The first eight bytes mostly decide, without a call.
-        if let (Some(a), Some(b)) = (entry.suffix.first_chunk::<8>(), rest.first_chunk::<8>())
-            && a != b
-        {
-            return Some(u64::from_be_bytes(*a).cmp(&u64::from_be_bytes(*b)));
+        if let (Some(a), Some(b)) = (entry.suffix.first_chunk::<8>(), rest.first_chunk::<8>()) {
+            if a != b {
+                return Some(u64::from_be_bytes(*a).cmp(&u64::from_be_bytes(*b)));
+            }
         }
         Some(match entry.suffix.cmp(rest) {
             Ordering::Equal => seq.cmp(&self.seq(at, &entry)?),

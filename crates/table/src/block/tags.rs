@@ -8,6 +8,8 @@
 //! a step cannot be loaded. A test holds the two together.
 #![allow(unsafe_code)]
 
+use shamba_key::chunks;
+
 /// Bytes looked at in one step: the tags of most blocks.
 const STEP_BYTES: usize = 64;
 
@@ -51,33 +53,36 @@ impl Tags<'_> {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn equal(step: &[u8; STEP_BYTES], tag: u16, wide: bool) -> u64 {
-    // SAFETY: SSE2 is part of x86-64.
-    unsafe { equal_sse2(step, tag, wide) }
+    equal_sse2(step, tag, wide)
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse2")]
-#[inline]
+#[allow(unused_unsafe)] // Rust before 1.87 has the instructions as unsafe functions.
+#[inline(always)]
 fn equal_sse2(step: &[u8; STEP_BYTES], tag: u16, wide: bool) -> u64 {
     use std::arch::x86_64::{
         __m128i, _mm_cmpeq_epi8, _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
         _mm_set1_epi16,
     };
-    let (mut found, quarters) = (0, step.as_chunks::<16>().0);
+    let (mut found, quarters) = (0, chunks::<16>(step).0);
     // SAFETY: sixteen bytes may be read from a quarter, at any alignment.
     let load = |quarter: &[u8; 16]| unsafe { _mm_loadu_si128(quarter.as_ptr().cast::<__m128i>()) };
     if wide {
-        let tag = _mm_set1_epi16(tag.cast_signed());
-        for (number, quarter) in quarters.iter().enumerate() {
-            let bits = _mm_movemask_epi8(_mm_cmpeq_epi16(load(quarter), tag));
-            found |= u64::from(bits.cast_unsigned()) << (16 * number);
+        // SAFETY: SSE2 is part of x86-64.
+        let tag = unsafe { _mm_set1_epi16(tag as i16) };
+        for (number, quarter) in quarters.enumerate() {
+            // SAFETY: as above.
+            let bits = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi16(load(quarter), tag)) };
+            found |= u64::from(bits as u32) << (16 * number);
         }
         found & 0x5555_5555_5555_5555
     } else {
-        let tag = _mm_set1_epi8((tag as u8).cast_signed());
-        for (number, quarter) in quarters.iter().enumerate() {
-            let bits = _mm_movemask_epi8(_mm_cmpeq_epi8(load(quarter), tag));
-            found |= u64::from(bits.cast_unsigned()) << (16 * number);
+        // SAFETY: as above.
+        let tag = unsafe { _mm_set1_epi8(tag as i8) };
+        for (number, quarter) in quarters.enumerate() {
+            // SAFETY: as above.
+            let bits = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(load(quarter), tag)) };
+            found |= u64::from(bits as u32) << (16 * number);
         }
         found
     }
@@ -98,8 +103,8 @@ fn equal_near_the_end(step: &[u8], tag: u16, wide: bool) -> u64 {
 fn equal_one_by_one(step: &[u8], tag: u16, wide: bool) -> u64 {
     let mut found = 0;
     if wide {
-        let (tags, _) = step.as_chunks::<2>();
-        for (number, bytes) in tags.iter().enumerate() {
+        let (tags, _) = chunks::<2>(step);
+        for (number, bytes) in tags.enumerate() {
             found |= u64::from(u16::from_le_bytes(*bytes) == tag) << (2 * number);
         }
     } else {

@@ -85,7 +85,7 @@ impl BlockCache {
                 self.shelf.ghosts.note(key);
             }
         }
-        Miss { keep, begin_ns: number.is_multiple_of(TIMED_IN).then(|| clock.now_ns()) }
+        Miss { keep, begin_ns: (number % TIMED_IN == 0).then(|| clock.now_ns()) }
     }
 
     /// It was read.

@@ -75,11 +75,11 @@ impl DerefMut for FreshFrame<'_> {
 impl FreshFrame<'_> {
     /// Lets everybody find the first `length` bytes as block `key`, unless another thread was faster.
     pub(crate) fn publish(self, slot: &FrameSlot, key: BlockKey, length: usize) {
-        if self.cache.enter().find(slot, key).is_none()
-            && let Some(record) = self.prepare(length)
-        {
-            self.show(record, slot, key);
-            std::mem::forget(self); // It is everybody's now.
+        if self.cache.enter().find(slot, key).is_none() {
+            if let Some(record) = self.prepare(length) {
+                self.show(record, slot, key);
+                std::mem::forget(self); // It is everybody's now.
+            }
         }
     }
 

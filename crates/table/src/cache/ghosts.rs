@@ -49,11 +49,11 @@ impl Ghosts {
 
     /// The block is missed.
     pub(super) fn missed(&self, key: BlockKey) {
-        if let Some((place, name)) = self.of(key)
-            && place.load(Ordering::Relaxed) == name
-        {
-            place.store(0, Ordering::Relaxed);
-            self.hits.fetch_add(1, Ordering::Relaxed);
+        if let Some((place, name)) = self.of(key) {
+            if place.load(Ordering::Relaxed) == name {
+                place.store(0, Ordering::Relaxed);
+                self.hits.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

@@ -453,10 +453,10 @@ impl Hand {
     /// A frame was published while some slab drains: if it is in that one, it goes with the others.
     pub(super) fn published_while_draining(&mut self, shelf: &Shelf, frame: u32) {
         let draining = self.slabs.get(shelf.slabs.slab_of(frame)).is_some_and(|slab| slab.draining);
-        if let Some(record) = shelf.slabs.record(frame).filter(|_| draining)
-            && record.key.load(Ordering::SeqCst) != 0
-        {
-            self.retire(shelf, frame, record);
+        if let Some(record) = shelf.slabs.record(frame).filter(|_| draining) {
+            if record.key.load(Ordering::SeqCst) != 0 {
+                self.retire(shelf, frame, record);
+            }
         }
         self.reclaim(shelf);
     }
@@ -476,10 +476,10 @@ impl Hand {
 
     /// A retired frame is about to be free.
     fn left(&mut self, shelf: &Shelf, frame: u32) {
-        if self.kind_of(shelf, frame) == Some(SlabKind::Large)
-            && let Some(record) = shelf.slabs.record(frame)
-        {
-            self.leaving_bytes -= record.large_bytes() as u64;
+        if self.kind_of(shelf, frame) == Some(SlabKind::Large) {
+            if let Some(record) = shelf.slabs.record(frame) {
+                self.leaving_bytes -= record.large_bytes() as u64;
+            }
         }
     }
 
@@ -490,14 +490,14 @@ impl Hand {
             return;
         };
         let (kind, draining) = (slab.kind, slab.draining);
-        if kind == Some(SlabKind::Large)
-            && let Some(record) = shelf.slabs.record(frame)
-        {
-            // SAFETY: the frame has no key and no pins, and either a grace period has passed since it had a key
-            // or it was owned by the caller's caller, who gave it up.
-            let bytes = unsafe { shelf.slabs.free_large(record) } as u64;
-            self.large_bytes -= bytes;
-            shelf.release(bytes);
+        if kind == Some(SlabKind::Large) {
+            if let Some(record) = shelf.slabs.record(frame) {
+                // SAFETY: the frame has no key and no pins, and either a grace period has passed since it had a key
+                // or it was owned by the caller's caller, who gave it up.
+                let bytes = unsafe { shelf.slabs.free_large(record) } as u64;
+                self.large_bytes -= bytes;
+                shelf.release(bytes);
+            }
         }
         if draining {
             slab.free += 1;

@@ -166,7 +166,7 @@ impl BlockCache {
     /// tell one more apart.
     pub(crate) fn add_table(&self, id: TableId) -> Option<CachedTable> {
         let next = |last: u32| last.checked_add(1);
-        let number = self.next_table.try_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        let number = self.next_table.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
         let table = CachedTable(if is_planted(Defect::CacheNumberReused) { 1 } else { number });
         locked(&self.tables).insert((id, table));
         Some(table)

@@ -106,10 +106,10 @@ impl Properties {
 
     /// Takes these bounds in place of its own, which are equal, or leaves it.
     pub(crate) fn share_bounds(&mut self, bounds: Option<(Bytes, Option<Bytes>)>) {
-        if let Some((smallest, upper)) = bounds
-            && (&smallest, &upper) == (&self.smallest, &self.upper)
-        {
-            (self.smallest, self.upper) = (smallest, upper);
+        if let Some((smallest, upper)) = bounds {
+            if (&smallest, &upper) == (&self.smallest, &self.upper) {
+                (self.smallest, self.upper) = (smallest, upper);
+            }
         }
     }
 

@@ -98,13 +98,13 @@ impl ReadAhead {
         handle: Handle,
         io: &mut ReadCounters,
     ) -> Result<PinnedBlock> {
-        if !self.whole
-            && let Some(block) = table.cached_block(number, io)
-        {
-            if self.next == Some(number) {
-                self.next = Some(number.next());
+        if !self.whole {
+            if let Some(block) = table.cached_block(number, io) {
+                if self.next == Some(number) {
+                    self.next = Some(number.next());
+                }
+                return Ok(block);
             }
-            return Ok(block);
         }
         let follows = self.next.replace(number.next()) == Some(number);
         self.in_a_row = if follows { self.in_a_row.saturating_add(1) } else { 1 };
@@ -154,10 +154,12 @@ impl ReadAhead {
         }
         let (mut end, mut last) = (handle.end(), number);
         // As far as is known: no partition of the index is read ahead.
-        while let Some(next) = index.known_handle(table, last.next())
-            && next.end().saturating_sub(handle.offset) <= self.bytes.min(self.limit_bytes)
-            && next.offset.saturating_sub(end) < GAP_MAX_BYTES
-        {
+        while let Some(next) = index.known_handle(table, last.next()) {
+            if next.end().saturating_sub(handle.offset) > self.bytes.min(self.limit_bytes)
+                || next.offset.saturating_sub(end) >= GAP_MAX_BYTES
+            {
+                break;
+            }
             (end, last) = (next.end(), last.next());
         }
         if last == number {

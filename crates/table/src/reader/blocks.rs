@@ -63,10 +63,10 @@ impl TableReader {
     pub fn prefetch_entry(&self, located: &Located, digest: KeyDigest) {
         if let (Some(table), Some(frame)) = (self.cached, located.frame) {
             let section = self.cache.enter();
-            if let Some(payload) = section.peek(frame, table.key(located.number.0))
-                && let Ok(block) = DataBlock::view(payload)
-            {
-                block.prefetch_found(digest.block_tag());
+            if let Some(payload) = section.peek(frame, table.key(located.number.0)) {
+                if let Ok(block) = DataBlock::view(payload) {
+                    block.prefetch_found(digest.block_tag());
+                }
             }
         }
     }
@@ -136,9 +136,10 @@ impl TableReader {
     pub(super) fn publish(&self, number: BlockNo, block: FreshBlock<'_>) {
         if let (FreshBlock::Frame(frame, length), Some(table), Some(slot)) =
             (block, self.cached, self.loaded.index.slot(number))
-            && let Some(slot) = slot.get()
         {
-            frame.publish(slot, table.key(number.0), length);
+            if let Some(slot) = slot.get() {
+                frame.publish(slot, table.key(number.0), length);
+            }
         }
     }
 

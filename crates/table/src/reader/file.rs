@@ -112,8 +112,8 @@ impl TableFile {
                     None => Err(io::ErrorKind::InvalidInput.into()),
                 };
             }
-            let fits = offset.is_multiple_of(DIRECT_ALIGNMENT_BYTES as u64)
-                && buf.as_ptr().addr().is_multiple_of(DIRECT_ALIGNMENT_BYTES);
+            let fits = offset % DIRECT_ALIGNMENT_BYTES as u64 == 0
+                && buf.as_ptr().addr() % DIRECT_ALIGNMENT_BYTES == 0;
             match buf.get_mut(..bytes.next_multiple_of(DIRECT_ALIGNMENT_BYTES)) {
                 Some(pages) if fits => read_aligned_at(file, offset, pages, bytes),
                 _ => read_around(file, offset, bytes, |read| match buf.get_mut(..bytes) {

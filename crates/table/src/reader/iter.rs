@@ -110,10 +110,10 @@ impl TableIter {
     /// given up.
     fn enter(&mut self, number: BlockNo) -> Result<Option<usize>> {
         self.window.clear();
-        if let Some(held) = &self.block
-            && held.number == number
-        {
-            return Ok(Some(held.count));
+        if let Some(held) = &self.block {
+            if held.number == number {
+                return Ok(Some(held.count));
+            }
         }
         self.block = None;
         let fill_cache = self.ahead.fills_cache();
@@ -132,10 +132,10 @@ impl TableIter {
             self.block = None;
             return Ok(None);
         };
-        if let Some(held) = &self.block
-            && held.number == number
-        {
-            return Ok(Some((number, held.count)));
+        if let Some(held) = &self.block {
+            if held.number == number {
+                return Ok(Some((number, held.count)));
+            }
         }
         self.block = None;
         Ok(Some((number, self.take(number, handle)?)))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::Residency;
 use super::file::TableFile;
+use crate::compression::ZSTD_IS_MISSING;
 use crate::error::{Error, Result};
 use crate::filter_section::StoredFilter;
 use crate::format::footer::{self, Footer};
@@ -89,7 +90,18 @@ pub(crate) fn load_footer(file: &TableFile) -> Result<Footer> {
 pub(crate) fn load_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
     let section = required(file, footer, SectionKind::Properties)?;
     let payload = file.payload(section.offset, section.bytes, PROPERTIES)?;
-    Properties::decode(payload).map_err(|detail| file.damaged(section.offset, PROPERTIES, detail))
+    let properties =
+        Properties::decode(payload).map_err(|detail| file.damaged(section.offset, PROPERTIES, detail))?;
+    check_is_readable(file, &properties)?;
+    Ok(properties)
+}
+
+/// Refuses a table whose blocks this build cannot decompress.
+pub(crate) fn check_is_readable(file: &TableFile, properties: &Properties) -> Result<()> {
+    if !properties.compression.is_built() {
+        return Err(Error::unsupported(&file.path, ZSTD_IS_MISSING));
+    }
+    Ok(())
 }
 
 fn load_index(

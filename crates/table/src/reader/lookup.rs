@@ -165,12 +165,13 @@ impl TableReader {
     ) -> Result<Option<Entry>> {
         let number = located.number;
         let slot_frame = self.loaded.index.slot(number).map(|slot| slot.get().and_then(FrameSlot::frame));
-        if let Some(Some(frame)) = slot_frame
-            && Some(frame) != located.frame
-            && self.cached.is_some_and(|table| self.cache.prefetch(frame, table.key(number.0)))
-        {
-            // Somebody has read it meanwhile.
-            return self.search(&Located { frame: Some(frame), ..*located }, key, seq, tag, mode, io);
+        if let Some(Some(frame)) = slot_frame {
+            if Some(frame) != located.frame
+                && self.cached.is_some_and(|table| self.cache.prefetch(frame, table.key(number.0)))
+            {
+                // Somebody has read it meanwhile.
+                return self.search(&Located { frame: Some(frame), ..*located }, key, seq, tag, mode, io);
+            }
         }
         let handle = self.handle_of(located, io)?;
         let miss = self.missed(number);

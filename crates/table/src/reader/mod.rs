@@ -15,7 +15,7 @@ mod file;
 mod filter;
 mod iter;
 mod large;
-mod load;
+pub(crate) mod load;
 mod lookup;
 mod place;
 mod residency;

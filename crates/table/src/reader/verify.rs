@@ -282,11 +282,12 @@ impl TableReader {
             last_key.clone_from(&key);
             *last_seq = entry.seq;
         }
-        if let Some((key, seq)) = &last
-            && let Some((separator, separator_seq)) = listed.separator
-            && internal_cmp(key, *seq, separator, separator_seq).is_gt()
-        {
-            return Err(damaged("its last entry is beyond its separator".to_owned()));
+        if let Some((key, seq)) = &last {
+            if let Some((separator, separator_seq)) = listed.separator {
+                if internal_cmp(key, *seq, separator, separator_seq).is_gt() {
+                    return Err(damaged("its last entry is beyond its separator".to_owned()));
+                }
+            }
         }
         seen.last = last;
         Ok(chunks_end)

@@ -123,10 +123,10 @@ impl TableReader {
         let (file, index) = (&self.loaded.file, &self.loaded.index);
         let place = index.partition_slot(number).zip(self.cached);
         let place = place.map(|((slot, place), table)| (slot, table.key(place)));
-        if let Some((slot, key)) = place
-            && let Some(hit) = self.cache.enter().find(slot, key)
-        {
-            return Ok(ReadPartition { number, payload: PinnedBlock::Frame(hit.pin()), _charge: None });
+        if let Some((slot, key)) = place {
+            if let Some(hit) = self.cache.enter().find(slot, key) {
+                return Ok(ReadPartition { number, payload: PinnedBlock::Frame(hit.pin()), _charge: None });
+            }
         }
         let stored = index.stored_at(number);
         let charge = Charge::new(&self.ledger, LedgerPart::Iterators, stored.bytes.into());

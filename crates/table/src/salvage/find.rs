@@ -19,7 +19,7 @@ use twox_hash::XxHash3_64;
 
 use crate::block::frame::FRAME_BYTES;
 use crate::checksum::{checksum, salted};
-use crate::compression::{Compression, decompress};
+use crate::compression::{Compression, decompress, zstd_stream_bytes};
 use crate::error::Result;
 use crate::format::placement::LINE_BYTES;
 use crate::format::properties::Properties;
@@ -190,7 +190,7 @@ impl Finder {
         allowance.pass(at);
         let start = window.get(file, at, end, LENGTH_BYTES * 2, allowance)?;
         let is_damage = start.first().is_none_or(|byte| *byte != 0);
-        let forms = forms(start, at.is_multiple_of(LINE_BYTES), *shared_bytes_max);
+        let forms = forms(start, at % LINE_BYTES == 0, *shared_bytes_max);
         if forms.longest() == 0 {
             return Ok(Found::Nothing { is_damage });
         }
@@ -259,12 +259,12 @@ fn compressed(
         };
         (payload.first() == Some(&LAYOUT_TAGGED)).then(|| (Bytes::from(payload), frame.len()))
     };
-    if stream.starts_with(&ZSTD_MAGIC)
-        && allowance.takes(stream.len() as u64)
-        && let Ok(stream_bytes) = zstd::zstd_safe::find_frame_compressed_size(stream)
-        && let Some(found) = framed(stream_bytes, Compression::Zstd, allowance)
-    {
-        return Some(found);
+    if stream.starts_with(&ZSTD_MAGIC) && allowance.takes(stream.len() as u64) {
+        if let Some(stream_bytes) = zstd_stream_bytes(stream) {
+            if let Some(found) = framed(stream_bytes, Compression::Zstd, allowance) {
+                return Some(found);
+            }
+        }
     }
     if !allowance.has(2 * bytes.len() as u64) {
         return None;
@@ -387,9 +387,10 @@ pub(super) fn frame_before<T>(
         let at = from + start as u64;
         if let Some((payload, Compression::None)) =
             bytes.get(start..).and_then(|frame| sealed(file, at, frame, &mut allowance))
-            && let Some(taken) = take(Bytes::copy_from_slice(payload))
         {
-            return Ok(Some((at, taken)));
+            if let Some(taken) = take(Bytes::copy_from_slice(payload)) {
+                return Ok(Some((at, taken)));
+            }
         }
     }
     Ok(None)

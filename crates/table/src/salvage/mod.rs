@@ -39,6 +39,7 @@ use crate::format::{FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
 use crate::id::BirthId;
 use crate::index::{self, Handle};
 use crate::range::{self, RangeTombstone};
+use crate::reader::load::check_is_readable;
 use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, TableFile, load_footer};
 use crate::values::{self, ValueRef};
 
@@ -110,6 +111,9 @@ impl Salvage {
                         .map_err(|detail| self.file.damaged(section.offset, PROPERTIES, detail))
                 });
                 self.properties = kept(read, &mut damage)?;
+                if let Some(properties) = &self.properties {
+                    check_is_readable(&self.file, properties)?;
+                }
             }
             None => damage.push(self.file.damaged(self.end(), PROPERTIES, "there is no section of them")),
         }
@@ -127,10 +131,10 @@ impl Salvage {
         } else if footer.section(SectionKind::Data).is_none() {
             self.partitions = Some(Vec::new());
         }
-        if let Some(section) = footer.section(SectionKind::Filter)
-            && let Some(filter) = kept(StoredFilter::load(&self.file, section), &mut damage)?
-        {
-            damage.extend(filter.verify(&self.file)?);
+        if let Some(section) = footer.section(SectionKind::Filter) {
+            if let Some(filter) = kept(StoredFilter::load(&self.file, section), &mut damage)? {
+                damage.extend(filter.verify(&self.file)?);
+            }
         }
         self.damage = damage;
         Ok(())
@@ -149,6 +153,7 @@ impl Salvage {
             self.damage.push(missing(PROPERTIES));
             return Ok(());
         };
+        check_is_readable(&self.file, &properties)?;
         if properties.range_deletes > 0 {
             let count = properties.range_deletes;
             let tombstones = find::frame_before(&self.file, at, Some(count), |payload| {

@@ -190,8 +190,10 @@ impl SalvageWalk {
             self.next_partition += 1;
             match table.list(partition, before) {
                 Ok(listed) => {
-                    if is_damaged && let Some(first) = listed.first() {
-                        self.search = Some(self.at..first.handle.offset);
+                    if is_damaged {
+                        if let Some(first) = listed.first() {
+                            self.search = Some(self.at..first.handle.offset);
+                        }
                     }
                     self.listed = listed.into();
                     return Ok(true);

@@ -24,7 +24,7 @@ mod memory;
 mod pages;
 #[path = "../../../../crates/env/src/random.rs"]
 mod random;
-#[path = "../../../../crates/env/src/real.rs"]
+#[path = "../../../../crates/env/src/real/mod.rs"]
 mod real;
 #[path = "../../../../crates/env/src/sim/mod.rs"]
 mod sim;

@@ -135,7 +135,8 @@ impl MergeJob {
         }
         let mut ranges: Vec<_> = uses.iter().map(|(_, _, table)| &table.range).collect();
         ranges.sort_by(|a, b| a.lower.cmp(&b.lower));
-        let is_disjoint = ranges.array_windows().all(|[left, right]| !left.is_above(&right.lower));
+        let is_disjoint =
+            ranges.iter().zip(ranges.iter().skip(1)).all(|(left, right)| !left.is_above(&right.lower));
         let order = Order::of(self, version);
         is_disjoint
             && uses.iter().all(|(_, _, table)| {
@@ -163,10 +164,10 @@ impl MergeJob {
         if self.target_level == 0 && !stays {
             return Err("a merge cannot arrive in the inbox".to_owned());
         }
-        if let Target::Existing(run) = self.target_run
-            && !version.level(self.target_level).iter().any(|other| other.id == run)
-        {
-            return Err(format!("the target, run {run}, is not on level {}", self.target_level));
+        if let Target::Existing(run) = self.target_run {
+            if !version.level(self.target_level).iter().any(|other| other.id == run) {
+                return Err(format!("the target, run {run}, is not on level {}", self.target_level));
+            }
         }
         let order = Order::of(self, version);
         let mut newer = None;

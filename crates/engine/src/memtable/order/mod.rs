@@ -166,7 +166,7 @@ impl Order {
         writer.inserts += 1;
         if at + 1 == writer.tail.refs.len() {
             self.seal(writer, entries);
-        } else if writer.is_merging && at.is_multiple_of(STEP_INSERTS) {
+        } else if writer.is_merging && at % STEP_INSERTS == 0 {
             self.step(writer, entries);
         }
     }
@@ -253,20 +253,20 @@ impl Order {
     ) -> usize {
         let Some(merge) = slot.as_mut() else { return budget };
         let left = merge.advance(entries, budget);
-        if merge.is_done()
-            && let Some(merge) = slot.take()
-        {
-            let output = Arc::new(merge.finish());
-            self.bytes.fetch_add(output.bytes(), Ordering::Relaxed);
-            let is_input = |chunk: &Arc<Chunk>| chunk.claim.load(Ordering::Relaxed) == by;
-            let before = self.state.rcu(|state| {
-                let others = state.chunks.iter().filter(|chunk| !is_input(chunk));
-                let chunks = others.chain([&output]).cloned().collect();
-                State { chunks, tail: Arc::clone(&state.tail) }
-            });
-            let inputs: usize =
-                before.chunks.iter().filter(|chunk| is_input(chunk)).map(|chunk| chunk.bytes()).sum();
-            self.bytes.fetch_sub(inputs, Ordering::Relaxed);
+        if merge.is_done() {
+            if let Some(merge) = slot.take() {
+                let output = Arc::new(merge.finish());
+                self.bytes.fetch_add(output.bytes(), Ordering::Relaxed);
+                let is_input = |chunk: &Arc<Chunk>| chunk.claim.load(Ordering::Relaxed) == by;
+                let before = self.state.rcu(|state| {
+                    let others = state.chunks.iter().filter(|chunk| !is_input(chunk));
+                    let chunks = others.chain([&output]).cloned().collect();
+                    State { chunks, tail: Arc::clone(&state.tail) }
+                });
+                let inputs: usize =
+                    before.chunks.iter().filter(|chunk| is_input(chunk)).map(|chunk| chunk.bytes()).sum();
+                self.bytes.fetch_sub(inputs, Ordering::Relaxed);
+            }
         }
         left
     }

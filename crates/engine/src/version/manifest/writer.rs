@@ -70,10 +70,10 @@ impl ManifestWriter {
     pub(crate) fn put_in_force(mut self, env: &Env, dir: &Path) -> Result<Self> {
         // Before the rename: a CURRENT that survives a crash must not name a file that did not.
         env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
-        if is_planted(Defect::ManifestUnlinkedEarly)
-            && let Some(before) = read_current(env, dir)?
-        {
-            let _ = env.vfs.unlink(&dir.join(manifest_file_name(before.number)));
+        if is_planted(Defect::ManifestUnlinkedEarly) {
+            if let Some(before) = read_current(env, dir)? {
+                let _ = env.vfs.unlink(&dir.join(manifest_file_name(before.number)));
+            }
         }
         install_current(env, dir)?;
         self.write_promise()?;

@@ -69,11 +69,10 @@ impl Damage {
 
     fn expected(self, story: &Story, manifest: Option<(LogNo, u64)>) -> Expected {
         let damaged = &story.logs[self.log()];
-        if let Self::Flip { at, mask, .. } = self
-            && (8..20).contains(&at)
-            && (at, mask) != (8, 1)
-        {
-            return Expected::Unsupported;
+        if let Self::Flip { at, mask, .. } = self {
+            if (8..20).contains(&at) && (at, mask) != (8, 1) {
+                return Expected::Unsupported;
+            }
         }
         let untouched = match self {
             Self::Flip { at, .. } => at as u64 >= story.used_bytes(self.log()),
@@ -98,10 +97,10 @@ impl Damage {
                 }
             }
             let head_end = log.frames[0].end;
-            if let Some(before) = log.head.predecessor
-                && self.spares(index, 0, head_end)
-            {
-                promises.push((before.number, before.synced));
+            if let Some(before) = log.head.predecessor {
+                if self.spares(index, 0, head_end) {
+                    promises.push((before.number, before.synced));
+                }
             }
         }
         let number = damaged.number;

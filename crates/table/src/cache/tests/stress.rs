@@ -31,10 +31,10 @@ fn readers_see_whole_blocks_only_while_everything_changes() {
                         if blocks.ask(cache, number, pages) {
                             hits.fetch_add(1, Ordering::Relaxed);
                         }
-                        if below(8) == 0
-                            && let Some(pin) = blocks.pin(cache, number)
-                        {
-                            pins.push((blocks.table, number, pin));
+                        if below(8) == 0 {
+                            if let Some(pin) = blocks.pin(cache, number) {
+                                pins.push((blocks.table, number, pin));
+                            }
                         }
                         if pins.len() > below(20) {
                             let (table, number, pin) = pins.swap_remove(below(pins.len()));

@@ -1,16 +1,28 @@
 //! The operating system's files.
 //!
 //! Each call is one system call with its raw meaning: short and interrupted reads and writes come through
-//! (see [`crate::read_exact_at`]), errors keep their number. Appending uses the append mode of the system, so
-//! a file that was cut goes on at its new end. Locks are those of the open file (`flock`): a second open in
-//! the same process is refused too, and the end of the process, however it comes, frees them.
+//! (see [`crate::read_exact_at`]), errors keep their number. Appending goes to the end of the file, so
+//! a file that was cut goes on at its new end. Locks are those of the open file (`flock`, `LockFileEx`): a second
+//! open in the same process is refused too, and the end of the process, however it comes, frees them.
 //!
-//! Not here: direct I/O ([`crate::direct`]); systems that are not unix.
+//! What differs between platforms is in `system`: `unix.rs` (Linux, macOS) or `windows.rs`, which have the same
+//! functions. Only Linux on x86-64 is tested; the others are checked to compile (`docs/platforms.md`).
+//!
+//! Not here: the reads of direct I/O ([`crate::direct`]).
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[cfg(unix)]
+#[path = "unix.rs"]
+pub(crate) mod system;
+#[cfg(windows)]
+#[path = "windows.rs"]
+pub(crate) mod system;
+#[cfg(not(any(unix, windows)))]
+compile_error!("Shamba's real file system knows unix (Linux, macOS) and Windows only");
 
 use crate::direct;
 use crate::vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
@@ -31,8 +43,7 @@ struct RealRandomFile(File);
 
 impl RandomFile for RealRandomFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        // The system call itself: the C library's is a place where threads can be cancelled, which takes time.
-        Ok(rustix::io::pread(&self.0, buf, offset)?)
+        system::read_at(&self.0, offset, buf)
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -45,7 +56,7 @@ struct RealWriteFile(File);
 
 impl WriteFile for RealWriteFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        system::append(&mut self.0, bytes)
     }
 
     fn sync_data(&mut self) -> io::Result<()> {
@@ -91,30 +102,21 @@ impl Drop for RealLock {
     fn drop(&mut self) {
         // Closing is not enough: a child that another thread is just starting has a copy of the descriptor until it runs
         // its program, and the lock lasts as long as any copy.
-        if let Some(file) = &self.file
-            && std::process::id() == self.process
-        {
-            let mut held = held();
-            if let Some(at) = held.iter().position(|path| *path == self.path) {
-                held.swap_remove(at);
+        if let Some(file) = &self.file {
+            if std::process::id() == self.process {
+                let mut held = held();
+                if let Some(at) = held.iter().position(|path| *path == self.path) {
+                    held.swap_remove(at);
+                }
+                let _ = system::unlock(file);
             }
-            let _ = file.unlock();
         }
     }
 }
 
-/// Opens for reading, but no directory: unix would open one and fail at the first read.
-pub(crate) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory));
-    }
-    Ok(file)
-}
-
 impl Vfs for RealFs {
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
-        Ok(Arc::new(RealRandomFile(open_file(OpenOptions::new().read(true), path)?)))
+        Ok(Arc::new(RealRandomFile(system::open_read(path)?)))
     }
 
     fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
@@ -125,12 +127,12 @@ impl Vfs for RealFs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        let file = system::append_options().create_new(true).open(path)?;
         Ok(Box::new(RealWriteFile(file)))
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let file = OpenOptions::new().append(true).open(path)?;
+        let file = system::append_options().open(path)?;
         Ok(Box::new(RealWriteFile(file)))
     }
 
@@ -181,24 +183,18 @@ impl Vfs for RealFs {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        system::sync_dir(path)
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>> {
         // So that nobody sees a lock of this process that is not listed yet.
         let mut held = held();
-        let (file, locked) = match kind {
+        let file = match kind {
             LockKind::Exclusive => {
-                let file =
-                    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-                let locked = file.try_lock();
-                (file, locked)
+                OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?
             }
-            LockKind::Shared => match open_file(OpenOptions::new().read(true), path) {
-                Ok(file) => {
-                    let locked = file.try_lock_shared();
-                    (file, locked)
-                }
+            LockKind::Shared => match system::open_read(path) {
+                Ok(file) => file,
                 // A reader must not create the file; without one, no writer can be in the way.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     return Ok(Box::new(RealLock { file: None, path: PathBuf::new(), process: 0 }));
@@ -206,27 +202,25 @@ impl Vfs for RealFs {
                 Err(error) => return Err(error),
             },
         };
-        match locked {
+        match system::try_lock(&file, kind) {
             Ok(()) => {
                 let path = identity(path);
                 held.push(path.clone());
                 Ok(Box::new(RealLock { file: Some(file), path, process: std::process::id() }))
             }
-            Err(TryLockError::WouldBlock) => {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(LockHeld { by_this_process: held.contains(&identity(path)) }.into())
             }
-            Err(TryLockError::Error(error)) => Err(error),
+            Err(error) => Err(error),
         }
     }
 
     fn disk_free_bytes(&self, path: &Path) -> io::Result<u64> {
-        let stats = rustix::fs::statvfs(path)?;
-        // `f_bavail`, not `f_bfree`: blocks kept for the superuser are not ours.
-        Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
+        system::disk_free_bytes(path)
     }
 
     fn open_files_max(&self) -> Option<u64> {
-        rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+        system::open_files_max()
     }
 }
 
@@ -239,7 +233,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("LOCK");
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).expect("created");
-        file.try_lock().expect("free");
+        system::try_lock(&file, LockKind::Exclusive).expect("free");
         // As a child has one between its birth and the start of its program.
         let copy = file.try_clone().expect("copied");
         let held = RealLock { file: Some(file), path: path.clone(), process: std::process::id() };

@@ -21,6 +21,7 @@ mod output;
 mod plan;
 mod progress;
 mod sizes;
+mod system;
 mod text;
 
 use std::process::ExitCode;

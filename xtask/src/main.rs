@@ -13,6 +13,7 @@ mod filters;
 mod fuzz;
 mod peers;
 mod reliability;
+mod targets;
 mod tidy;
 mod victim;
 
@@ -21,6 +22,8 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask COMMAND
   check   the whole gate: tests, format, lints, docs, tidy
   tidy    the house rules: file headers and lengths, forbidden calls and words, order of crates
+  targets
+          compiles the library for each platform whose standard library is installed, and names those that are unchecked
   planted [--write] [NAME...]
           switches on each planted defect in turn and fails where the test that should notice it does not, within 15 s;
           prints a JSON object each, and with --write the table of docs/results/planted.md
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
     let result = match command.as_deref() {
         Some("check") => check::run(),
         Some("tidy") => tidy::run(),
+        Some("targets") => targets::run(),
         Some("planted") => experiments::planted(&arguments),
         Some("reliability") => reliability::run(&arguments),
         Some("fuzz") => fuzz::run(&arguments),

@@ -16,6 +16,7 @@ mod overview;
 mod peers;
 mod quick;
 mod reliability;
+mod targets;
 mod tidy;
 mod user_crate;
 mod victim;
@@ -34,6 +35,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           makes crates outside of the workspace that depend on shamba: one beside the newest versions of popular crates, which
           is resolved, one with tokio, serde, fjall and redb, which is run, one for the oldest Rust; --native adds RocksDB
           (a C++ compiler and libclang); --keep leaves them
+  targets
+          compiles the library for each platform whose standard library is installed, and names those that are unchecked
   planted [--write] [NAME...]
           switches on each planted defect in turn and fails where the test that should notice it does not, within 15 s;
           prints a JSON object each, and with --write the table of docs/results/planted.md
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(),
         Some("minimal-versions") => minimal::run(&arguments),
         Some("user-crate") => user_crate::run(&arguments),
+        Some("targets") => targets::run(),
         Some("planted") => experiments::planted(&arguments),
         Some("reliability") => reliability::run(&arguments),
         Some("fuzz") => fuzz::run(&arguments),

@@ -11,6 +11,8 @@
 //!    keywords and categories.
 //! 7. The packages over other locks, which inherit nothing, ask for the versions that the workspace
 //!    asks for, and the workspace for no exact one without a reason beside it.
+//! 8. The library's crates hold no let chains, which need Rust 1.88 (they promise 1.85; of calls that
+//!    are too new clippy tells, by `rust-version`).
 //!
 //! It reads text, not syntax: what follows a `#[cfg(test)] mod` that opens a block, and files named `tests.rs` or in
 //! a folder of tests, counts as test.
@@ -45,6 +47,9 @@ const STATED: [&str; 5] = ["description = ", "license", "readme = ", "keywords =
 
 /// Crates that see the world only through `shamba-env`.
 const SEALED: [&str; 5] = ["key", "filter", "model", "table", "engine"];
+
+/// Crates that build with Rust 1.85.
+const OLD_RUST: [&str; 6] = ["key", "env", "filter", "model", "table", "engine"];
 
 /// What they may not name outside tests.
 const WORLD: [&str; 8] = [
@@ -225,7 +230,33 @@ fn breaches_of(name: &str, text: &str) -> Vec<(usize, String)> {
             found.push((number + 1, "unsafe outside the files that may hold it".to_owned()));
         }
     }
+    if OLD_RUST.iter().any(|folder| name.starts_with(&format!("crates/{folder}/src/"))) {
+        found.extend(let_chains(text).map(|line| (line, "a let chain needs Rust 1.88; nest".to_owned())));
+    }
     found
+}
+
+/// The lines, counted from 1, at which a formatted file has a let chain.
+fn let_chains(text: &str) -> impl Iterator<Item = usize> {
+    let next = text.lines().skip(1).chain([""]);
+    text.lines().zip(next).zip(1..).filter(|((line, next), _)| is_let_chain(line, next)).map(|(_, at)| at)
+}
+
+fn is_let_chain(line: &str, next: &str) -> bool {
+    let code = line.trim_start();
+    if code.starts_with("//") {
+        return false;
+    }
+    let Some(at) = ["if let ", "while let "].iter().find_map(|head| code.find(head)) else {
+        return code.starts_with("&& let ") || code.contains(" && let ");
+    };
+    // An `&&` within brackets is part of an expression.
+    let mut depth = 0;
+    let is_within = code[at..].char_indices().any(|(place, c)| {
+        depth += i32::from("([{".contains(c)) - i32::from(")]}".contains(c));
+        depth == 0 && code[at + place..].starts_with(" && ")
+    });
+    code[..at].contains("&& ") || is_within || next.trim_start().starts_with("&& ")
 }
 
 fn is_test_file(name: &str) -> bool {
@@ -320,6 +351,16 @@ mod tests {
         assert_eq!(breach("crates/key/src/a.rs", "//! A.\nunsafe fn f() {}\n"), 1);
         assert_eq!(breach("crates/key/src/prefetch.rs", "//! A.\nunsafe fn f() {}\n"), 0);
         assert_eq!(breach("crates/key/src/a.rs", &format!("//! A.\n// {}\n", unfinished()[0])), 1);
+        for chain in [
+            "if let Some(a) = b && c {",
+            "if a && let Some(b) = c {",
+            "if let Some(a) = b\n&& c\n{",
+            "while a\n&& let Some(b) = c\n{",
+        ] {
+            assert_eq!(breach("crates/key/src/a.rs", &format!("//! A.\n{chain}")), 1, "{chain}");
+            assert_eq!(breach("crates/cli/src/a.rs", &format!("//! A.\n{chain}")), 0, "{chain}");
+        }
+        assert_eq!(breach("crates/key/src/a.rs", "//! A.\nif let Some(a) = (b && c).then_some(d) {\n"), 0);
         assert_eq!(breach("tests/src/a.rs", &format!("//! A.\n{}", "//\n".repeat(LINES_MAX))), 1);
     }
 

@@ -22,6 +22,7 @@ mod output;
 mod plan;
 mod progress;
 mod sizes;
+mod system;
 mod text;
 
 use std::process::ExitCode;

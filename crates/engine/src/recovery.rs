@@ -11,6 +11,7 @@
 //! Files that the manifest in force does not name are removed at the end: whatever they were, no version
 //! needs them.
 
+mod locking;
 mod rebuild;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use shamba_env::{DirEntry, Env, FileLock, LockHeld, LockKind};
+use shamba_env::{Env, FileLock};
 use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{
     BlockCache, Charge, Ledger, LedgerPart, OpenFiles, TableId, open_files_within, parse_table_file_name,
@@ -29,7 +30,7 @@ use shamba_table::{
 use crate::builder::Builder;
 use crate::compaction::output::{Opener, open_reader};
 use crate::core::{Background, Core, Installing, KeyspaceCore, Writing, lock};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
 use crate::ids::{KeyspaceId, LogNo};
@@ -41,13 +42,12 @@ use crate::read::get::Timer;
 use crate::read::pool::ReadPool;
 use crate::read::registry::IterRegistry;
 use crate::redesign::History;
-use crate::repair::{REPAIRING, is_unfinished, unfinished};
 use crate::settings::Settings;
 use crate::snapshot::SnapshotList;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::sync::Mutex;
 use crate::trace::Recorder;
-use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
+use crate::version::current::CURRENT_TEMPORARY;
 use crate::version::manifest::{
     ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
 };
@@ -57,12 +57,10 @@ use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
 use crate::write::side::parse_side_file_name;
 
+use self::locking::lock_directory;
+pub(crate) use self::locking::{LOCK, locked, take_lock};
 use self::rebuild::{Rebuilt, Tail};
 
-/// The file that is locked.
-pub(crate) const LOCK: &str = "LOCK";
-/// Between two tries to take a lock that another holder has: short beside what an open takes.
-const LOCK_RETRY_US: u64 = 10_000;
 /// The name of the keyspace that `Db`'s own methods use.
 pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
@@ -117,78 +115,6 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     Ok(core)
 }
 
-/// Takes the lock, making the directory if that is wanted.
-fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn FileLock>> {
-    let exists = env.vfs.exists(dir).map_err(|error| Error::io("open", dir, error))?;
-    let may_create = !builder.read_only && builder.create_if_missing;
-    if !exists {
-        if !may_create {
-            return Err(Error::no_database(dir, "the directory does not exist"));
-        }
-        env.vfs.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
-    } else {
-        // Fails for a file in the place of the directory, say.
-        let entries = env.vfs.list(dir).map_err(|error| Error::io("open", dir, error))?;
-        if entries.iter().any(|entry| entry.name == REPAIRING) {
-            return Err(unfinished(dir));
-        }
-        if may_create {
-            refuse_foreign(dir, &entries)?;
-        }
-    }
-    let is_shared = builder.read_only || is_planted(Defect::SecondOpener);
-    let kind = if is_shared { LockKind::Shared } else { LockKind::Exclusive };
-    let lock = take_lock(env, dir, kind, builder.open_timeout_ms)?;
-    // A repair may have begun since, and ended half-way: only who has the lock knows that none does.
-    if is_unfinished(env, dir)? { Err(unfinished(dir)) } else { Ok(lock) }
-}
-
-/// Locks the database in `dir`; tries again for `timeout_ms` while another holder has it.
-///
-/// # Errors
-/// `Locked` when another holder is in the way, `ReadOnly` where none can be taken, `Io`.
-pub(crate) fn take_lock(env: &Env, dir: &Path, kind: LockKind, timeout_ms: u64) -> Result<Box<dyn FileLock>> {
-    let path = dir.join(LOCK);
-    let until_us = env.clock.now_us().saturating_add(timeout_ms.saturating_mul(1_000));
-    loop {
-        let error = match env.vfs.lock(&path, kind) {
-            Ok(lock) => return Ok(lock),
-            Err(error) => error,
-        };
-        match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                let left_us = until_us.saturating_sub(env.clock.now_us());
-                if left_us == 0 {
-                    return Err(locked(dir, &error, timeout_ms));
-                }
-                env.clock.sleep_us(left_us.min(LOCK_RETRY_US));
-            }
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                return Err(Error::with_source(
-                    ErrorKind::ReadOnly,
-                    format!("lock {}", path.display()),
-                    error,
-                ));
-            }
-            _ => return Err(Error::io("lock", &path, error)),
-        }
-    }
-}
-
-/// Says who has the lock of `dir`, as `error` has it, and what frees it.
-pub(crate) fn locked(dir: &Path, error: &io::Error, waited_ms: u64) -> Error {
-    let is_own = LockHeld::of(error).is_some_and(|held| held.by_this_process);
-    let holder = match is_own {
-        true => {
-            "open in this process already: close that database, or drop every handle of it (clones, keyspaces, \
-             snapshots, batches, iterators, cursors)"
-        }
-        false => "in use by another process: wait until it closes the database, or stop it",
-    };
-    let waited = if waited_ms > 0 { format!("; waited {waited_ms} ms") } else { String::new() };
-    Error::new(ErrorKind::Locked, format!("{} is {holder}{waited}", dir.display()))
-}
-
 /// Makes the name of `dir`, and of every directory above it, durable.
 ///
 /// # Errors
@@ -205,30 +131,6 @@ pub(crate) fn sync_names_above(env: &Env, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A database is made only in an empty directory, or over what is left of a creation that did not end: not
-/// among somebody's files, of which one might have a name of ours.
-fn refuse_foreign(dir: &Path, entries: &[DirEntry]) -> Result<()> {
-    if entries.iter().any(|entry| entry.name == CURRENT) {
-        return Ok(());
-    }
-    // The info log begins after `CURRENT` is durable, so alone it is not ours either.
-    let is_ours = |entry: &&DirEntry| {
-        let name = entry.name.as_str();
-        if entry.is_dir {
-            return name == "lost+found"; // The root of a file system has one.
-        }
-        name == LOCK || name == CURRENT_TEMPORARY || file_number(name).is_some()
-    };
-    match entries.iter().find(|entry| !is_ours(entry)) {
-        None => Ok(()),
-        Some(foreign) => Err(Error::invalid(format!(
-            "{} holds {:?} and no database: a new one needs a directory of its own",
-            dir.display(),
-            foreign.name
-        ))),
-    }
 }
 
 /// The state of a database that does not exist yet.

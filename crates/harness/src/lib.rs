@@ -33,6 +33,7 @@ mod result;
 mod run;
 pub mod situations;
 mod sorted;
+mod system;
 pub mod trace;
 pub mod tuning;
 mod values;

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::system;
 
 /// The longest latency told apart; anything longer is recorded as this: 100 seconds.
 const LONGEST_NS: u64 = 100_000_000_000;
@@ -78,12 +79,10 @@ impl CpuTimer {
 }
 
 fn read(clock: Clock) -> Duration {
-    let time = clock_gettime(match clock {
-        Clock::Process => ClockId::ProcessCPUTime,
-        Clock::Thread => ClockId::ThreadCPUTime,
-    });
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+    match clock {
+        Clock::Process => system::process_cpu(),
+        Clock::Thread => system::thread_cpu(),
+    }
 }
 
 /// Resident bytes of this process, where the system tells.

@@ -25,7 +25,6 @@ mod wal;
 pub(crate) use self::batch::Session;
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use clap::Subcommand;
 
@@ -120,7 +119,7 @@ impl Command {
 
 /// The bytes of a key or value given on the command line.
 fn argument(what: &str, text: &OsStr, notation: Notation) -> Result<Vec<u8>, Failure> {
-    match notation.parse(text.as_bytes()) {
+    match notation.parse(text.as_encoded_bytes()) {
         Ok(bytes) => Ok(bytes.into_owned()),
         Err(reason) if notation == Notation::Text => {
             Err(Failure::Usage(format!("{what}: {reason} (\\x5c is a backslash)")))

@@ -1,9 +1,6 @@
 //! Walking a directory tree. What cannot be read is noted and the walk goes on.
 
-use std::fmt::Write as _;
 use std::fs::Metadata;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,6 +9,7 @@ use walkdir::WalkDir;
 use super::paths::{Entry, Kinds, Paths};
 use crate::exit::Failure;
 use crate::progress;
+use crate::system::describe;
 
 /// Paths longer than a key may be are left out, with a word about it.
 const KEY_BYTES_MAX: usize = 65_535;
@@ -34,7 +32,7 @@ pub fn walk(root: &Path, entries_max: usize) -> Result<Paths, Failure> {
         let read = found.and_then(|found| found.metadata().map(|metadata| (found, metadata)));
         match read {
             Ok((found, metadata)) => {
-                let key = found.path().as_os_str().as_bytes();
+                let key = found.path().as_os_str().as_encoded_bytes();
                 if key.len() > KEY_BYTES_MAX {
                     unreadable.push(format!("{}...: longer than a key may be", found.path().display()));
                     continue;
@@ -73,29 +71,11 @@ fn count(metadata: &Metadata, kinds: &mut Kinds) {
     *counter += 1;
 }
 
-fn describe(metadata: &Metadata) -> String {
-    let mut text = format!(
-        "mode={:06o} uid={} gid={} size={}",
-        metadata.mode(),
-        metadata.uid(),
-        metadata.gid(),
-        metadata.size()
-    );
-    for (name, seconds, ns) in [
-        ("modified", metadata.mtime(), metadata.mtime_nsec()),
-        ("changed", metadata.ctime(), metadata.ctime_nsec()),
-        ("accessed", metadata.atime(), metadata.atime_nsec()),
-    ] {
-        // Writing to a string cannot fail.
-        let _ = write!(text, " {name}={seconds}.{ns:09}");
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
     #[test]
     fn a_small_tree_is_walked_whole() {
         let dir = tempfile::tempdir().expect("temporary directory");

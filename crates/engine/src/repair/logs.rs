@@ -338,13 +338,16 @@ fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) ->
         replay(env, dir, numbers, &options, &mut |_| Ok(())).map_or(SeqNo::ZERO, |report| report.last_seq)
     };
     // Ends: a copy is made from earlier logs.
-    while let Some(SurveyedLog { head: Ok((head, _)), promise: 0, .. }) = survey(first)
-        && let Some(origin) = head.copy_of.filter(|origin| numbers.contains(origin))
-        && reach(origin) > reach(first)
-    {
-        first = origin;
+    loop {
+        let origin = match survey(first) {
+            Some(SurveyedLog { head: Ok((head, _)), promise: 0, .. }) => head.copy_of,
+            _ => None,
+        };
+        match origin.filter(|origin| numbers.contains(origin)) {
+            Some(origin) if reach(origin) > reach(first) => first = origin,
+            _ => return first,
+        }
     }
-    first
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@
 //! and the most.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use shamba::{Db, Stats};
@@ -293,7 +292,11 @@ impl Waiting {
     /// In nanoseconds, since the thread began; 0 where the system does not tell.
     pub fn ns(&self) -> u64 {
         let mut text = [0; 96];
-        let read = self.schedule.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let read = self
+            .schedule
+            .as_ref()
+            .and_then(|file| crate::system::read_from_start(file, &mut text).ok())
+            .unwrap_or(0);
         let text = std::str::from_utf8(&text[..read]).unwrap_or_default();
         text.split_ascii_whitespace().nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0)
     }

@@ -41,7 +41,7 @@ struct Sample {
 impl WrittenBlocks {
     /// Whether block `number` of the table, counted from 0, is to be remembered.
     pub(crate) fn wants(&self, number: u64) -> bool {
-        number % SAMPLE_EVERY_BLOCKS == 0
+        number.checked_rem(SAMPLE_EVERY_BLOCKS) == Some(0)
     }
 
     /// Remembers the block at `offset`, the digest of whose entries is `content`.

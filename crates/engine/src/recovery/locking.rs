@@ -1,0 +1,119 @@
+//! The lock of a database's directory: who may open it, and whether a database may be made there.
+//!
+//! One file, [`LOCK`], is locked: by one opener that writes, or by any number that only read. The
+//! operating system frees it when the process ends, however it ends.
+//!
+//! Not here: what an open does under the lock ([`super`]).
+
+use std::io;
+use std::path::Path;
+
+use shamba_env::{DirEntry, Env, FileLock, LockHeld, LockKind};
+
+use super::file_number;
+use crate::builder::Builder;
+use crate::error::{Error, ErrorKind, Result};
+use crate::planted::{Defect, is_planted};
+use crate::repair::{REPAIRING, is_unfinished, unfinished};
+use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
+
+/// The file that is locked.
+pub(crate) const LOCK: &str = "LOCK";
+/// Between two tries to take a lock that another holder has: short beside what an open takes.
+const LOCK_RETRY_US: u64 = 10_000;
+
+/// Takes the lock, making the directory if that is wanted.
+pub(super) fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn FileLock>> {
+    let exists = env.vfs.exists(dir).map_err(|error| Error::io("open", dir, error))?;
+    let may_create = !builder.read_only && builder.create_if_missing;
+    if !exists {
+        if !may_create {
+            return Err(Error::no_database(dir, "the directory does not exist"));
+        }
+        env.vfs.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
+    } else {
+        // Fails for a file in the place of the directory, say.
+        let entries = env.vfs.list(dir).map_err(|error| Error::io("open", dir, error))?;
+        if entries.iter().any(|entry| entry.name == REPAIRING) {
+            return Err(unfinished(dir));
+        }
+        if may_create {
+            refuse_foreign(dir, &entries)?;
+        }
+    }
+    let is_shared = builder.read_only || is_planted(Defect::SecondOpener);
+    let kind = if is_shared { LockKind::Shared } else { LockKind::Exclusive };
+    let lock = take_lock(env, dir, kind, builder.open_timeout_ms)?;
+    // A repair may have begun since, and ended half-way: only who has the lock knows that none does.
+    if is_unfinished(env, dir)? { Err(unfinished(dir)) } else { Ok(lock) }
+}
+
+/// Locks the database in `dir`; tries again for `timeout_ms` while another holder has it.
+///
+/// # Errors
+/// `Locked` when another holder is in the way, `ReadOnly` where none can be taken, `Io`.
+pub(crate) fn take_lock(env: &Env, dir: &Path, kind: LockKind, timeout_ms: u64) -> Result<Box<dyn FileLock>> {
+    let path = dir.join(LOCK);
+    let until_us = env.clock.now_us().saturating_add(timeout_ms.saturating_mul(1_000));
+    loop {
+        let error = match env.vfs.lock(&path, kind) {
+            Ok(lock) => return Ok(lock),
+            Err(error) => error,
+        };
+        match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                let left_us = until_us.saturating_sub(env.clock.now_us());
+                if left_us == 0 {
+                    return Err(locked(dir, &error, timeout_ms));
+                }
+                env.clock.sleep_us(left_us.min(LOCK_RETRY_US));
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                return Err(Error::with_source(
+                    ErrorKind::ReadOnly,
+                    format!("lock {}", path.display()),
+                    error,
+                ));
+            }
+            _ => return Err(Error::io("lock", &path, error)),
+        }
+    }
+}
+
+/// Says who has the lock of `dir`, as `error` has it, and what frees it.
+pub(crate) fn locked(dir: &Path, error: &io::Error, waited_ms: u64) -> Error {
+    let is_own = LockHeld::of(error).is_some_and(|held| held.by_this_process);
+    let holder = match is_own {
+        true => {
+            "open in this process already: close that database, or drop every handle of it (clones, keyspaces, \
+             snapshots, batches, iterators, cursors)"
+        }
+        false => "in use by another process: wait until it closes the database, or stop it",
+    };
+    let waited = if waited_ms > 0 { format!("; waited {waited_ms} ms") } else { String::new() };
+    Error::new(ErrorKind::Locked, format!("{} is {holder}{waited}", dir.display()))
+}
+
+/// A database is made only in an empty directory, or over what is left of a creation that did not end: not
+/// among somebody's files, of which one might have a name of ours.
+fn refuse_foreign(dir: &Path, entries: &[DirEntry]) -> Result<()> {
+    if entries.iter().any(|entry| entry.name == CURRENT) {
+        return Ok(());
+    }
+    // The info log begins after `CURRENT` is durable, so alone it is not ours either.
+    let is_ours = |entry: &&DirEntry| {
+        let name = entry.name.as_str();
+        if entry.is_dir {
+            return name == "lost+found"; // The root of a file system has one.
+        }
+        name == LOCK || name == CURRENT_TEMPORARY || file_number(name).is_some()
+    };
+    match entries.iter().find(|entry| !is_ours(entry)) {
+        None => Ok(()),
+        Some(foreign) => Err(Error::invalid(format!(
+            "{} holds {:?} and no database: a new one needs a directory of its own",
+            dir.display(),
+            foreign.name
+        ))),
+    }
+}

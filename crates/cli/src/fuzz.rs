@@ -20,7 +20,7 @@ use crate::text::Notation;
 
 /// Words of a command line, one a line.
 pub fn command_line(bytes: &[u8]) {
-    let words = bytes.split(|byte| *byte == b'\n').map(|word| crate::system::word(word));
+    let words = bytes.split(|byte| *byte == b'\n').map(crate::system::word);
     if let Err(error) = Cli::try_parse_from([OsString::from("shamba")].into_iter().chain(words)) {
         // Help and complaints are made when they are shown.
         let _ = error.render().to_string();

@@ -128,8 +128,11 @@ impl Core {
                 WorkCounters::add(&self.work.stalls, 1);
                 self.events.emit(&Event::StallBegin { reason: reason(work).into() });
                 state = lock(&self.background.state);
-                if state.trouble(work, self.is_inline()).failures >= FAILURES_WAITED {
-                    // Tried again at once: the answer is that of one try, without the back-off before it.
+                let trouble = state.trouble(work, self.is_inline());
+                let is_full = trouble.error.as_ref().is_some_and(|cause| cause.kind() == ErrorKind::NoSpace);
+                if trouble.failures >= FAILURES_WAITED && !is_full {
+                    // Tried again at once: the answer is that of one try, without the back-off before it. Not on
+                    // a full disk, where writes need not wait for a try and each one would start another.
                     self.background.wake.notify_all();
                 }
             }

@@ -85,10 +85,15 @@ impl SmallDisk {
         Ok(taken)
     }
 
-    /// Gives everything back that [`Self::fill`] took.
-    fn relieve(&self) -> Result<(), String> {
+    /// Gives back what [`Self::fill`] took, but for `kept_bytes`.
+    ///
+    /// By cutting the file, not by removing it: a process that another test starts has the file open until it
+    /// executes its program, and the space of a removed file comes back only then.
+    fn relieve(&self, kept_bytes: u64) -> Result<(), String> {
         let path = self.path("ballast");
-        fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))
+        let file = fs::OpenOptions::new().write(true).open(&path);
+        let cut = file.and_then(|file| file.set_len(kept_bytes));
+        cut.map_err(|error| format!("{}: {error}", path.display()))
     }
 }
 
@@ -227,7 +232,6 @@ fn full_once(
     tally: &mut Tally,
 ) -> Result<(), String> {
     let db = disk.path("db");
-    let _ = fs::remove_file(disk.path("ballast"));
     let victim = Victim { binary: binary.to_path_buf(), db: db.clone(), through: Vec::new() };
     let mut talk = Talk::begin(&victim, way)?;
     let mut puts = Puts { sent: Vec::new(), value_bytes: 300, refusal: String::new() };
@@ -239,8 +243,7 @@ fn full_once(
         let left = if fullness == 0 { 0 } else { 200 << 10 };
         let taken = disk.fill(DISK_BYTES)?;
         if left > 0 {
-            disk.relieve()?;
-            disk.fill(taken.saturating_sub(left))?;
+            disk.relieve(taken.saturating_sub(left))?;
         }
         let begun = puts.sent.len();
         let mut refused = 0;
@@ -252,7 +255,7 @@ fn full_once(
         }
         tally.add("writes refused with NoSpace", refused);
         tally.add("reads while the disk was full", puts.read(&mut talk, 37)?);
-        disk.relieve()?;
+        disk.relieve(0)?;
         let relieved = Instant::now();
         // The first writes may go on before the flush that waits to be tried again, and the next fail for it.
         let (mut in_a_row, mut failed) = (0, 0);

@@ -71,10 +71,15 @@ fn options_fixed_at_creation_cannot_change() {
 }
 
 #[test]
-fn adopted_options_are_recorded() {
+fn options_are_recorded_at_creation_and_on_request() {
     let (_, env) = world();
     drop(builder(&env).size_ratio(3.0).merge_policy(MergePolicy::Tiering).open().expect("create"));
-    drop(builder(&env).bits_per_key(7.5).open().expect("one option changes"));
+    let db = builder(&env).bits_per_key(7.5).open().expect("for this open");
+    assert_eq!(db.design().bits_per_key, 7.5);
+    db.close().expect("close");
+    let unchanged = builder(&env).open().expect("none given").design();
+    assert_ne!(unchanged.bits_per_key, 7.5);
+    drop(builder(&env).bits_per_key(7.5).record().open().expect("one option changes"));
     let design = builder(&env).open().expect("none given").design();
     assert_eq!(design.size_ratio, 3.0);
     assert_eq!(design.bits_per_key, 7.5);

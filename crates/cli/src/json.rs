@@ -65,6 +65,7 @@ pub fn lookup_counters(stats: &Stats) -> Value {
         "index_reads": stats.index_reads,
         "data_reads": stats.data_reads,
         "cache_hits": stats.cache_hits,
+        "table_opens": stats.table_opens,
     })
 }
 

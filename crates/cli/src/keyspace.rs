@@ -70,11 +70,10 @@ impl CreatedKeyspace {
 /// # Errors
 /// [`Failure::Usage`] that lists the names which exist, if `name` is not one of them.
 pub fn existing(db: &Db, path: &Path, name: &str) -> Result<Keyspace, Failure> {
-    let names = db.keyspaces();
-    if names.iter().any(|known| known == name) {
-        return Ok(db.keyspace(name)?);
+    if let Some(keyspace) = db.get_keyspace(name)? {
+        return Ok(keyspace);
     }
-    let known: Vec<String> = names.iter().map(|known| format!("{known:?}")).collect();
+    let known: Vec<String> = db.keyspaces().iter().map(|known| format!("{known:?}")).collect();
     Err(Failure::Usage(format!(
         "--keyspace: {} has no keyspace {name:?}; it has {}; put and load create a keyspace",
         path.display(),

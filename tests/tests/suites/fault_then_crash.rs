@@ -191,22 +191,24 @@ fn case(base: u64, failing: Failing, no_wal: bool) -> Result<Tally, String> {
 fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
     /// More than any life has.
     const CALLS_MAX: usize = 600;
+    const SYNCS_MAX: usize = 150;
     const WAYS_TO_FAIL: usize = 4;
-    let failing = |index: usize, nth| match index % WAYS_TO_FAIL {
-        0 => Failing::Call(Effect::Enospc, nth),
-        1 => Failing::Call(Effect::Eio, nth),
-        2 => Failing::Sync(FsyncFailure::Drop, nth),
-        _ => Failing::Sync(FsyncFailure::Revert, nth),
+    let of_syncs = [FsyncFailure::Drop, FsyncFailure::Revert];
+    // Asked about a planted defect, the syncs alone.
+    let (ways, calls_max) =
+        if planted::is_asked() { (of_syncs.len(), SYNCS_MAX) } else { (WAYS_TO_FAIL, CALLS_MAX) };
+    let failing = |index: usize, nth| match index % ways {
+        2 => Failing::Call(Effect::Enospc, nth),
+        3 => Failing::Call(Effect::Eio, nth),
+        of_sync => Failing::Sync(of_syncs[of_sync], nth),
     };
-    // Asked about a planted defect, some of them: prime to how often things happen in a life.
-    let step = if planted::is_asked() { 5 } else { 1 };
-    let tallies = pool::run(WAYS_TO_FAIL * CALLS_MAX / step, |index| {
-        let failing = failing(index, (index / WAYS_TO_FAIL * step) as u64);
+    let tallies = pool::run(ways * calls_max, |index| {
+        let failing = failing(index, (index / ways) as u64);
         case(base, failing, no_wal)
             .map_err(|error| format!("seed {base}, {failing:?}, no_wal {no_wal}: {error}"))
     });
     let tallies = tallies.unwrap_or_else(|error| panic!("{error}"));
-    let last = &tallies[tallies.len() - WAYS_TO_FAIL..];
+    let last = &tallies[tallies.len() - ways..];
     assert!(last.iter().all(|tally| tally.get("lives") == 0), "a life has more calls than are tried");
     let mut total = Tally::default();
     tallies.iter().for_each(|tally| total.merge(tally));

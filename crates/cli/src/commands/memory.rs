@@ -10,7 +10,7 @@ use crate::json;
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::{Out, Table};
-use crate::sizes::show_size;
+use crate::sizes::{show_count, show_size};
 
 /// Arguments of `memory`.
 #[derive(Args)]
@@ -26,11 +26,18 @@ pub struct MemoryArgs {
 
 pub fn run(args: &MemoryArgs, out: &mut Out) -> Result<(), Failure> {
     let db = open::reader(&args.db, &args.reader)?;
-    let report = db.memory();
+    let (report, tables_closed) = (db.memory(), db.stats().tables_closed);
     if args.json {
-        return out.json(&json::with(json!({ "schema": "shamba.memory/1" }), json::memory(&report)));
+        let head = json!({ "schema": "shamba.memory/1", "tables_closed": tables_closed });
+        return out.json(&json::with(head, json::memory(&report)));
     }
     out.text(memory_table(&report).to_string())?;
+    if tables_closed > 0 {
+        out.line(&format!(
+            "\n{} tables are closed: the budget has no room for their readers, and each use opens them",
+            show_count(tables_closed)
+        ))?;
+    }
     if report.levels.is_empty() {
         return Ok(());
     }

@@ -38,6 +38,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "runs": stats.runs,
             "debt_bytes": stats.debt_bytes,
             "unsynced_bytes": stats.unsynced_bytes,
+            "tables_closed": stats.tables_closed,
             "levels": json::levels(&stats),
             "writes": {
                 "puts": stats.puts,
@@ -73,6 +74,9 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     facts.row(["filter bits per key", &design.bits_per_key.to_string()]);
     facts.row(["runs a lookup may consult", &show_count(stats.runs)]);
     facts.row(["merging behind by", &show_size(stats.debt_bytes)]);
+    if stats.tables_closed > 0 {
+        facts.row(["tables kept closed", &show_count(stats.tables_closed)]);
+    }
     out.text(facts.to_string())?;
     out.line("")?;
     out.text(levels_table(&stats).to_string())

@@ -33,7 +33,7 @@ pub fn run(args: &MemoryArgs, out: &mut Out) -> Result<(), Failure> {
     }
     out.text(memory_table(&report).to_string())?;
     if tables_closed > 0 {
-        out.line(&format!(
+        out.line(format!(
             "\n{} tables are closed: the budget has no room for their readers, and each use opens them",
             show_count(tables_closed)
         ))?;

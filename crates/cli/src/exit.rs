@@ -113,7 +113,7 @@ fn hint_of(kind: ErrorKind) -> Option<&'static str> {
             "free some space on that file system and run the command again; what was stored before is kept",
         ),
         ErrorKind::ReadOnly => {
-            Some("the directory cannot be written; commands that only read (get, scan, dump, ...) still work")
+            Some("nothing can be written here; commands that only read (get, scan, dump, ...) still work")
         }
         ErrorKind::Stalled => {
             Some("the device is too slow for the writes; wait for compactions and try again")

@@ -16,7 +16,7 @@ use shamba_env::JoinHandle;
 use shamba_model::Design;
 use shamba_table::Residency;
 
-use crate::compaction::policy::{MergeJob, Rules, debt_bytes, pick, pick_full, pick_refit};
+use crate::compaction::policy::{MergeJob, Reason, Rules, debt_bytes, pick, pick_full, pick_refit};
 use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -408,9 +408,11 @@ impl Core {
         let jobs = keyspaces.values().filter_map(|keyspace| {
             let view = keyspace.load();
             let job = pick(&view.version, &keyspace.turns(rules))?;
-            Some((view.version.level(0).len(), Arc::clone(keyspace), job))
+            // Small tables wait until no tree is out of shape.
+            let urgency = (job.reason != Reason::SmallTables, view.version.level(0).len());
+            Some((urgency, Arc::clone(keyspace), job))
         });
-        let next = jobs.max_by_key(|(inbox_runs, ..)| *inbox_runs);
+        let next = jobs.max_by_key(|(urgency, ..)| *urgency);
         next.map(|(_, keyspace, job)| NextMerge { keyspace, job: Some(job), asked: None })
     }
 

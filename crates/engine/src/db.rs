@@ -205,7 +205,8 @@ macro_rules! write_methods {
 }
 
 impl Db {
-    /// Opens the database in the directory `path`, creating it if there is none, with default options.
+    /// Opens the database in the directory `path`, creating it if there is none, with the options that are recorded in it,
+    /// and defaults for the others. Options for one open, and recording them: [`Builder`].
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -462,6 +463,8 @@ fn look_before_making(builder: &Builder) -> Result<()> {
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io)
                     && builder.create_if_missing => {}
+            // Another process has it, and may be making it: the open itself waits for the lock.
+            Err(error) if error.kind() == ErrorKind::Locked => {}
             looked => drop(looked?), // Another process has made one since.
         }
     }

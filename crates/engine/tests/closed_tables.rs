@@ -89,6 +89,29 @@ fn a_small_budget_keeps_tables_closed_and_refuses_nothing() -> shamba::Result<()
 }
 
 #[test]
+fn many_keys_of_a_closed_table_open_it_a_few_times() -> shamba::Result<()> {
+    const KEYS: u64 = 20_000;
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let model = filled(&env)?;
+    let db = builder(&env).memory_budget(4 << 20).open()?;
+    let is_closed = |number: &u64| {
+        let before = db.stats().table_opens;
+        let found = db.get(key(2 * number)).expect("get");
+        assert_eq!(found.as_deref(), Some(&model[&key(2 * number)][..]));
+        db.stats().table_opens > before
+    };
+    let number = (0..TABLES).find(is_closed).expect("a closed table");
+    let before = db.stats().table_opens;
+    let found = db.multi_get((0..KEYS).map(|_| key(2 * number)))?;
+    assert!(found.iter().all(|value| value.as_deref() == Some(&model[&key(2 * number)][..])));
+    let opened = db.stats().table_opens - before;
+    // The same tables for each part of the keys: the run of this one and what else could hold the key.
+    assert!((1..=KEYS / 100).contains(&opened), "opened {opened} times for {KEYS} keys");
+    assert!(db.memory().peak_bytes <= 6 << 20, "{} bytes at most", db.memory().peak_bytes);
+    db.close()
+}
+
+#[test]
 fn enough_memory_keeps_every_table_open() -> shamba::Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let model = filled(&env)?;

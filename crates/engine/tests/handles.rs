@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shamba::{Batch, Cursor, Db, ErrorKind, Iter, Keyspace, Reader, Snapshot};
-use shamba_env::{Env, MemFs};
+use shamba_env::{Env, LockKind, MemFs};
 
 fn env() -> Env {
     Env::deterministic(Arc::new(MemFs::new()), 1)
@@ -145,6 +145,17 @@ fn an_open_can_wait_for_the_lock() -> shamba::Result<()> {
     db.put("a", "1")?;
     db.close()?;
     waiting.join().expect("no panic")
+}
+
+#[test]
+fn an_open_waits_for_who_makes_the_database() -> shamba::Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let lock = Env::real().vfs.lock(&dir.path().join("LOCK"), LockKind::Exclusive).expect("the lock");
+    let error = Db::builder(dir.path()).open_timeout(Duration::from_millis(20)).open().expect_err("locked");
+    assert_eq!(error.kind(), ErrorKind::Locked);
+    assert!(error.to_string().contains("waited 20 ms"), "{error}");
+    drop(lock);
+    Db::builder(dir.path()).open_timeout(Duration::from_millis(20)).open()?.close()
 }
 
 #[test]

@@ -18,6 +18,7 @@ use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value
 
 use super::explain::{Recorder, Silent};
 use super::get::{Candidate, Home, Lookup, LookupSettings, Verdict, visible_above};
+use super::opened::OpenedTables;
 use super::pool::ReadPool;
 use crate::core::lock;
 use crate::error::Result;
@@ -30,6 +31,8 @@ use crate::view::View;
 
 /// Keys of a group: 32 overlap about all that the processor can; 64 gain nothing more.
 const GROUP: usize = 32;
+/// Tables that are opened for lookups are closed again after so many keys.
+const PART: usize = 8 * GROUP;
 
 /// How far one key of a group is.
 struct Pending<'a> {
@@ -81,29 +84,33 @@ pub(super) fn multi_get<K: AsRef<[u8]>>(
     counts: &mut LookupCounts,
 ) -> Result<Vec<Option<Slice>>> {
     let mut answers = Vec::with_capacity(keys.len());
-    let mut group = Group { pending: Vec::with_capacity(GROUP), candidates: Vec::new(), sampled: None };
-    for keys in keys.chunks(GROUP) {
-        group.begin(view, settings, seq, keys, answers.len(), counts);
-        if let Some(sampled) = (samples.next)(keys.len() as u64) {
-            if let Some(pending) = group.pending.get_mut(sampled as usize) {
-                pending.sampler = Some(Sampler::default());
+    for part in keys.chunks(PART) {
+        let opened = OpenedTables::default();
+        let settings = LookupSettings { opened: &opened, ..settings };
+        let mut group = Group { pending: Vec::with_capacity(GROUP), candidates: Vec::new(), sampled: None };
+        for keys in part.chunks(GROUP) {
+            group.begin(view, settings, seq, keys, answers.len(), counts);
+            if let Some(sampled) = (samples.next)(keys.len() as u64) {
+                if let Some(pending) = group.pending.get_mut(sampled as usize) {
+                    pending.sampler = Some(Sampler::default());
+                }
             }
-        }
-        answers.resize_with(answers.len() + keys.len(), || None);
-        group.ask_memtables(&mut answers, counts)?;
-        group.gather(view)?;
-        group.test_filters(counts)?;
-        while !group.pending.is_empty() {
-            group.locate(counts)?;
-            if let Some(reads) = reads {
-                group.load_cold(reads, counts);
-            }
-            group.ask_for_entries();
-            group.search(&mut answers, counts)?;
+            answers.resize_with(answers.len() + keys.len(), || None);
+            group.ask_memtables(&mut answers, counts)?;
+            group.gather(view)?;
             group.test_filters(counts)?;
+            while !group.pending.is_empty() {
+                group.locate(counts)?;
+                if let Some(reads) = reads {
+                    group.load_cold(reads, counts);
+                }
+                group.ask_for_entries();
+                group.search(&mut answers, counts)?;
+                group.test_filters(counts)?;
+            }
+            // At most one key of a group is.
+            group.sampled.take().into_iter().for_each(samples.finish);
         }
-        // At most one key of a group is.
-        group.sampled.take().into_iter().for_each(samples.finish);
     }
     counts.found += answers.iter().flatten().count() as u64;
     Ok(answers.into_iter().map(|value| value.map(Slice::from_value)).collect())

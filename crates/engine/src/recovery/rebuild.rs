@@ -84,7 +84,7 @@ impl Tail {
     }
 }
 
-/// What a replay has made so far.
+/// The memtables and tables that a replay has made so far.
 pub(super) struct Rebuilt<'a> {
     core: &'a Core,
     /// Memtables that are not in tables, of each keyspace, oldest first. All but the last take no more.
@@ -141,9 +141,8 @@ pub(super) fn replay_logs<'a>(
             }
             rebuilt.apply(seq, id, op)
         })?;
-        if rebuilt.applied > applied_before {
-            rebuilt.extend_tail(held);
-        }
+        let is_applied = rebuilt.applied > applied_before;
+        rebuilt.extend_tail(held, is_applied);
         Ok(())
     });
     match report {
@@ -166,9 +165,13 @@ fn abandon(core: &Core, written: Vec<VersionEdit>) {
 }
 
 impl Rebuilt<'_> {
-    /// Notes a batch that was applied. `None`: one too long to be held.
-    fn extend_tail(&mut self, batch: Option<BatchView<'_>>) {
-        self.tail = self.tail.take().and_then(|tail| tail.with(&batch?));
+    /// Adds a batch to the tail; `None`: one too long to be held. The tail begins with the first batch that
+    /// was applied. Behind it batches of dropped keyspaces come along: without them the new log would have
+    /// gaps in its sequence numbers, which nothing but the manifest explains.
+    fn extend_tail(&mut self, batch: Option<BatchView<'_>>, is_applied: bool) {
+        self.tail = self.tail.take().and_then(|tail| {
+            if tail.batches.is_empty() && !is_applied { Some(tail) } else { tail.with(&batch?) }
+        });
     }
 
     fn apply(&mut self, seq: SeqNo, id: KeyspaceId, op: ReplayedOp<'_>) -> Result<()> {

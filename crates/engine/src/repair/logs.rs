@@ -128,8 +128,8 @@ impl<'a> LogContent<'a> {
             held_bytes_max: Settings::default().held_value_bytes_max().min(most_bytes as u64 / 4),
         };
         if !found.is_whole {
-            // Numbers up to there may have gone to writes that only tables have.
-            options.known_seq = found.largest_seq();
+            // Numbers up to there may have gone to writes that only tables have, or of which nothing is left.
+            options.known_seq = found.largest_seq().max(found.state.last_seq);
             options.first_log = first_of_chain(env, dir, &numbers, options.known_seq);
             options.promise = None;
         }

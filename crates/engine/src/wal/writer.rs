@@ -76,7 +76,7 @@ impl WalWriter {
     }
 
     /// Creates a log that begins with a copy of the batches of the logs from `copy_of` on, which the
-    /// caller appends next. Everything up to `base_seq` must be in tables. Until the manifest names this
+    /// caller appends next. Everything up to `base_seq` must be in tables, or of keyspaces that were dropped. Until the manifest names this
     /// log it must not promise anything: use [`Self::sync_unpromised`].
     ///
     /// # Errors

@@ -147,7 +147,7 @@ impl Runner {
         self.tally.add("trivial moves", stats.trivial_moves);
         self.tally.add("iterators revoked", stats.iterators_revoked);
         self.tally.add("filters consulted", stats.filters_consulted);
-        self.tally.add("data reads", stats.data_reads);
+        self.tally.add("data reads", stats.reads.data.count);
         let hashed_gets = std::mem::take(&mut self.hashed_gets);
         if self.vector.hash_sharing && stats.hashes + hashed_gets != stats.lookups {
             return Err(format!(

@@ -6,7 +6,8 @@
 use serde_json::{Value, json};
 use shamba::inspect::{Ending, LogDescription, ModuleShape, TableDescription};
 use shamba::{
-    Action, Db, Explanation, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, Problem, Stats, Step,
+    Action, Db, Explanation, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, Problem, Reads,
+    ReadsByKind, Stats, Step,
 };
 
 use crate::text::{Notation, escape};
@@ -59,13 +60,32 @@ pub fn lookup_counters(stats: &Stats) -> Value {
         "filters_consulted": stats.filters_consulted,
         "modules_tested": stats.modules_tested,
         "false_positives": stats.false_positives,
-        "filter_reads": stats.filter_reads,
+        "filter_reads": stats.reads.filter.count,
         "filter_hits": stats.filter_hits,
         "modules_skipped": stats.modules_skipped,
-        "index_reads": stats.index_reads,
-        "data_reads": stats.data_reads,
+        "index_reads": stats.reads.index.count,
+        "data_reads": stats.reads.data.count,
         "cache_hits": stats.cache_hits,
+        "reads": reads(&stats.reads),
         "table_opens": stats.table_opens,
+    })
+}
+
+/// Reads from files by what was read: how many, and of how many bytes and pages.
+pub fn reads(reads: &ReadsByKind) -> Value {
+    let of = |reads: Reads| {
+        json!({
+            "reads": reads.count,
+            "bytes": reads.bytes,
+            "pages": reads.pages,
+            "pages_touched": reads.pages_touched,
+        })
+    };
+    json!({
+        "filter": of(reads.filter),
+        "index": of(reads.index),
+        "data": of(reads.data),
+        "value": of(reads.value),
     })
 }
 
@@ -148,9 +168,10 @@ pub fn explanation(explanation: &Explanation, notation: Notation) -> Value {
         "filters_consulted": explanation.filters,
         "false_positives": explanation.false_positives,
         "modules_skipped": explanation.modules_skipped,
-        "filter_reads": explanation.filter_reads,
-        "index_reads": explanation.index_reads,
-        "data_reads": explanation.data_reads,
+        "filter_reads": explanation.reads.filter.count,
+        "index_reads": explanation.reads.index.count,
+        "data_reads": explanation.reads.data.count,
+        "reads": reads(&explanation.reads),
     })
 }
 

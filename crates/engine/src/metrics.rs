@@ -11,6 +11,38 @@ pub(crate) use self::lookups::{Countdown, LookupCounters, LookupCounts};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use shamba_table::Reads;
+
+/// Reads of tables' files by what was read. In the log there are only values.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct ReadsByKind {
+    /// Filter slices.
+    pub filter: Reads,
+    /// Index partitions.
+    pub index: Reads,
+    /// Data blocks.
+    pub data: Reads,
+    /// Pieces of large values, of tables or of the log.
+    pub value: Reads,
+}
+
+impl ReadsByKind {
+    /// All kinds together.
+    pub fn all(&self) -> Reads {
+        self.filter.plus(self.index).plus(self.data).plus(self.value)
+    }
+
+    fn saturating_sub(self, earlier: Self) -> Self {
+        Self {
+            filter: self.filter.saturating_sub(earlier.filter),
+            index: self.index.saturating_sub(earlier.index),
+            data: self.data.saturating_sub(earlier.data),
+            value: self.value.saturating_sub(earlier.value),
+        }
+    }
+}
+
 macro_rules! work_counters {
     ($($(#[$doc:meta])* $field:ident,)*) => {
         /// Counters of everything that is not a lookup.
@@ -40,16 +72,12 @@ macro_rules! work_counters {
             pub modules_tested: u64,
             /// Tables searched after their filter said "maybe" that did not hold the key.
             pub false_positives: u64,
-            /// Filter slices read from files by lookups.
-            pub filter_reads: u64,
+            /// What lookups read from files.
+            pub reads: ReadsByKind,
             /// Filter slices that lookups found in the block cache.
             pub filter_hits: u64,
             /// Filter modules passed over by lookups because memory does not hold them, or because they rest.
             pub modules_skipped: u64,
-            /// Index partitions read from files by lookups.
-            pub index_reads: u64,
-            /// Data blocks read from files by lookups.
-            pub data_reads: u64,
             /// Data blocks that lookups found in the cache.
             pub cache_hits: u64,
             /// Lookups that a memtable answered.
@@ -108,11 +136,9 @@ macro_rules! work_counters {
                 lookup_fields!(filters_consulted);
                 lookup_fields!(modules_tested);
                 lookup_fields!(false_positives);
-                lookup_fields!(filter_reads);
+                lookup_fields!(reads);
                 lookup_fields!(filter_hits);
                 lookup_fields!(modules_skipped);
-                lookup_fields!(index_reads);
-                lookup_fields!(data_reads);
                 lookup_fields!(cache_hits);
                 lookup_fields!(memtable_hits);
                 lookup_fields!(found);
@@ -259,11 +285,9 @@ impl Stats {
             filters_consulted: total.filters,
             modules_tested: total.modules,
             false_positives: total.false_positives,
-            filter_reads: total.filter_reads,
+            reads: total.reads(),
             filter_hits: total.filter_hits,
             modules_skipped: total.modules_skipped,
-            index_reads: total.index_reads,
-            data_reads: total.data_reads,
             cache_hits: total.cache_hits,
             memtable_hits: total.memtable_hits,
             found: total.found,

@@ -71,8 +71,14 @@ fn without_a_block_cache_every_block_is_read() {
         let cached =
             db.memory().parts.iter().find(|(name, _)| name == "block cache").map(|(_, bytes)| *bytes);
         match limit {
-            Some(_) => assert_eq!((stats.data_reads >= 2_000, stats.cache_hits, cached), (true, 0, Some(0))),
-            None => assert!(stats.data_reads < 1_000 && cached > Some(0), "{} reads", stats.data_reads),
+            Some(_) => {
+                assert_eq!((stats.reads.data.count >= 2_000, stats.cache_hits, cached), (true, 0, Some(0)))
+            }
+            None => assert!(
+                stats.reads.data.count < 1_000 && cached > Some(0),
+                "{} reads",
+                stats.reads.data.count
+            ),
         }
         assert!(db.warnings().is_empty(), "{:?}", db.warnings());
         db.close().expect("close");

@@ -371,7 +371,8 @@ fn measure(
     let memory = db.memory();
     db.close().map_err(said)?;
     let per_lookup = |count: u64| count as f64 / stats.lookups.max(1) as f64;
-    let [filter, index, data] = [stats.filter_reads, stats.index_reads, stats.data_reads].map(per_lookup);
+    let [filter, index, data] =
+        [stats.reads.filter.count, stats.reads.index.count, stats.reads.data.count].map(per_lookup);
     let reads = filter + index + data;
     print(&format!(
         "{{\"schema\":\"memory-curves/1\",\"entry_bytes\":{},\"entries\":{},\"size_ratio\":{size_ratio},\

@@ -352,7 +352,8 @@ fn outcome(
 
     let groups: Vec<RunGroup> =
         runs.iter().map(|run| RunGroup { runs: 1.0, entries: run.entries as f64, fpr: run.rate }).collect();
-    let blocks = |stats: &Stats| (stats.data_reads + stats.cache_hits) as f64 / stats.lookups.max(1) as f64;
+    let blocks =
+        |stats: &Stats| (stats.reads.data.count + stats.cache_hits) as f64 / stats.lookups.max(1) as f64;
     let false_positives = empty.false_positives as f64 / empty.lookups.max(1) as f64;
     let write_amplification =
         (filled.bytes_flushed + filled.bytes_merged) as f64 / filled.bytes_flushed.max(1) as f64;

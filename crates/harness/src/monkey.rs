@@ -183,7 +183,7 @@ fn tree(
         stats.runs,
         stats.lookups,
         stats.false_positives,
-        stats.data_reads as f64 / stats.lookups.max(1) as f64,
+        stats.reads.data.count as f64 / stats.lookups.max(1) as f64,
         runs_json(&runs),
     ));
     Ok(Found { measured, expected, counted: stats.false_positives, device_ns_per_lookup })

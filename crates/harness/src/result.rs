@@ -2,7 +2,7 @@
 //!
 //! Not here: JSON and tables (crate `shamba-cli`).
 
-use shamba::{Db, Stats};
+use shamba::{Db, ReadsByKind, Stats};
 
 use crate::measure::rss_bytes;
 use crate::run::Totals;
@@ -43,6 +43,8 @@ pub struct BenchResult {
     pub filters_per_get: f64,
     /// Filter modules tested per point lookup.
     pub modules_per_get: f64,
+    /// Filter modules passed over because memory does not hold them, or because they rest, per point lookup.
+    pub modules_skipped_per_get: f64,
     /// Filters that said "maybe" of a key that was not there, per point lookup.
     pub false_positives_per_get: f64,
     /// Filter slices read from files, per point lookup.
@@ -51,6 +53,10 @@ pub struct BenchResult {
     pub index_reads_per_get: f64,
     /// Data blocks read from files, per point lookup.
     pub data_reads_per_get: f64,
+    /// Point lookups.
+    pub gets: u64,
+    /// What they read from files, in all.
+    pub reads: ReadsByKind,
     /// Seconds from the first operation, making keys included, until nothing was left to flush or merge; fills.
     pub idle_seconds: Option<f64>,
     /// Operations a second by that time.
@@ -106,10 +112,13 @@ impl BenchResult {
             hashes_per_get: per_get(stats.hashes),
             filters_per_get: per_get(stats.filters_consulted),
             modules_per_get: per_get(stats.modules_tested),
+            modules_skipped_per_get: per_get(stats.modules_skipped),
             false_positives_per_get: per_get(stats.false_positives),
-            filter_reads_per_get: per_get(stats.filter_reads),
-            index_reads_per_get: per_get(stats.index_reads),
-            data_reads_per_get: per_get(stats.data_reads),
+            filter_reads_per_get: per_get(stats.reads.filter.count),
+            index_reads_per_get: per_get(stats.reads.index.count),
+            data_reads_per_get: per_get(stats.reads.data.count),
+            gets: stats.lookups,
+            reads: stats.reads,
             idle_seconds: totals.idle_seconds,
             idle_ops_per_s: totals.idle_seconds.map(|seconds| totals.ops as f64 / seconds.max(1e-9)),
             write_amplification: (stats.bytes_user > 0).then_some(written),

@@ -24,7 +24,7 @@ use crate::format::Section;
 use crate::id::BirthId;
 use crate::reader::TableFile;
 
-const CHECKSUM_BYTES: usize = 4;
+pub(crate) const CHECKSUM_BYTES: usize = 4;
 /// The longest geometry and its checksum.
 const HEAD_BYTES: usize = MAX_MODULES * FilterGeometry::ENCODED_MODULE_BYTES + CHECKSUM_BYTES;
 /// The geometry as it is named in errors.

@@ -90,7 +90,7 @@ pub use index::Located;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
-    AHEAD_BYTES, Held, LoadedBlock, ReadCounters, ReaderOptions, Residency, ResidentFilter, TableIter,
+    AHEAD_BYTES, Held, LoadedBlock, ReadCounters, ReaderOptions, Reads, Residency, ResidentFilter, TableIter,
     TableReader, Unasked, ValueMode, Walk, WrittenBlocks,
 };
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};

@@ -135,7 +135,7 @@ impl Life {
         let mut sum = before;
         sum.modules_tested += after.modules_tested;
         sum.modules_skipped += after.modules_skipped;
-        sum.filter_reads += after.filter_reads;
+        sum.reads.filter.count += after.reads.filter.count;
         sum.filter_hits += after.filter_hits;
         sum
     }
@@ -180,7 +180,7 @@ fn no_key_is_denied_whatever_is_in_memory() {
                 made += life.made;
                 tested += stats.modules_tested;
                 skipped += stats.modules_skipped;
-                read += stats.filter_reads;
+                read += stats.reads.filter.count;
                 hits += stats.filter_hits;
                 if skipping == Skipping::None && residency != Residency::Pinned {
                     skipped_where_forbidden += stats.modules_skipped;
@@ -242,7 +242,7 @@ fn no_key_is_denied_beside_merges_on_threads() {
         let stats = db.stats();
         tally.add(&format!("merges, {policy}"), stats.merges);
         tally.add("modules tested", stats.modules_tested);
-        tally.add("slices read", stats.filter_reads);
+        tally.add("slices read", stats.reads.filter.count);
         db.close().expect("close");
     }
     tally.add("checks", made.into_inner());

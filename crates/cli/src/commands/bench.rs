@@ -9,6 +9,7 @@ use shamba::Db;
 use shamba_harness::{BenchResult, Distribution, KeyShape, Options, Progress, Workload, run as run_workload};
 
 use crate::exit::Failure;
+use crate::json;
 use crate::open;
 use crate::options::EngineOptions;
 use crate::output::{Out, warn};
@@ -183,15 +184,15 @@ fn watched(db: &Db, workload: Workload, options: &Options) -> Result<BenchResult
     Ok(result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
 }
 
-const HEADINGS: &str = "workload              operations        ops/s     ns/op       p50       p99     p99.9   CPU ns  found  hashes  filters  reads";
+const HEADINGS: &str = "workload              operations        ops/s     ns/op       p50       p99     p99.9   CPU ns  found  hashes  filters  reads  pages";
 
 fn line(result: &BenchResult) -> String {
-    let reads = result.index_reads_per_get + result.filter_reads_per_get + result.data_reads_per_get;
+    let (gets, read) = (result.gets.max(1) as f64, result.reads.all());
     // A dash where there was nothing to count: no lookups, or none by point.
     let found = result.expected_found_share.map_or("-".into(), |_| format!("{:.3}", result.found_share));
     let per_get = |value: f64| if result.hashes_per_get > 0.0 { format!("{value:.2}") } else { "-".into() };
     format!(
-        "{:<18}{:>14}{:>13}{:>10.0}{:>10}{:>10}{:>10}{:>9.0}{:>7}{:>8}{:>9}{:>7}",
+        "{:<18}{:>14}{:>13}{:>10.0}{:>10}{:>10}{:>10}{:>9.0}{:>7}{:>8}{:>9}{:>7}{:>7}",
         result.name.name(),
         show_count(result.ops),
         show_count(result.ops_per_s as u64),
@@ -203,7 +204,8 @@ fn line(result: &BenchResult) -> String {
         found,
         per_get(result.hashes_per_get),
         per_get(result.filters_per_get),
-        per_get(reads),
+        per_get(read.count as f64 / gets),
+        per_get(read.pages as f64 / gets),
     )
 }
 
@@ -225,10 +227,13 @@ fn object(result: &BenchResult) -> Value {
         "hashes_per_get": result.hashes_per_get,
         "filters_per_get": result.filters_per_get,
         "modules_per_get": result.modules_per_get,
+        "modules_skipped_per_get": result.modules_skipped_per_get,
         "false_positives_per_get": result.false_positives_per_get,
         "filter_reads_per_get": result.filter_reads_per_get,
         "index_reads_per_get": result.index_reads_per_get,
         "data_reads_per_get": result.data_reads_per_get,
+        "gets": result.gets,
+        "reads": json::reads(&result.reads),
         "idle_seconds": result.idle_seconds,
         "idle_ops_per_s": result.idle_ops_per_s,
         "write_amplification": result.write_amplification,

@@ -183,7 +183,7 @@ fn lookups(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
                 unshared,
                 format!("{:.2}", stats.filters_per_get()),
                 format!("{:.3}", stats.false_positives_per_get()),
-                format!("{:.2}", stats.per_get(stats.data_reads + stats.cache_hits)),
+                format!("{:.2}", stats.per_get(stats.reads.data.count + stats.cache_hits)),
             ]);
         }
     }

@@ -25,7 +25,7 @@ const NAMES: [&str; 19] = [
     "deleterandom",
     "readseq",
 ];
-const FIELDS: [&str; 32] = [
+const FIELDS: [&str; 35] = [
     "schema",
     "name",
     "ops",
@@ -42,10 +42,13 @@ const FIELDS: [&str; 32] = [
     "hashes_per_get",
     "filters_per_get",
     "modules_per_get",
+    "modules_skipped_per_get",
     "false_positives_per_get",
     "filter_reads_per_get",
     "index_reads_per_get",
     "data_reads_per_get",
+    "gets",
+    "reads",
     "idle_seconds",
     "idle_ops_per_s",
     "write_amplification",

@@ -17,7 +17,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, PoisonError};
 
-use shamba_table::ReadCounters;
+use shamba_table::{ReadCounters, Reads};
+
+use super::ReadsByKind;
 
 macro_rules! lookup_counts {
     ($($field:ident,)*) => {
@@ -45,7 +47,11 @@ macro_rules! lookup_counts {
 // The first `OFTEN` are those that most lookups change.
 lookup_counts! {
     lookups, hashes, filters, modules, found,
-    memtable_hits, cache_hits, data_reads, false_positives, filter_reads, filter_hits, index_reads, modules_skipped,
+    memtable_hits, cache_hits, false_positives, filter_hits, modules_skipped,
+    filter_reads, filter_bytes, filter_pages, filter_pages_touched,
+    index_reads, index_bytes, index_pages, index_pages_touched,
+    data_reads, data_bytes, data_pages, data_pages_touched,
+    value_reads, value_bytes, value_pages, value_pages_touched,
     hash_ns, probe_ns, index_ns, data_ns, timer_ns, total_ns,
 }
 
@@ -104,14 +110,65 @@ impl Countdown {
 impl LookupCounts {
     /// What a search of a table cost.
     pub fn add_reads(&mut self, io: &ReadCounters) {
-        self.filter_reads += io.filter_reads;
         self.filter_hits += io.filter_hits;
-        self.index_reads += io.index_reads;
-        self.data_reads += io.data_reads;
         self.cache_hits += io.cache_hits;
+        if io.has_reads() {
+            self.add_file_reads(io);
+        }
         self.index_ns += io.index_ns;
         self.data_ns += io.data_ns;
         self.timer_ns += io.timer_ns;
+    }
+
+    /// Rare beside lookups, and slow anyway.
+    #[cold]
+    fn add_file_reads(&mut self, io: &ReadCounters) {
+        self.filter_reads += io.filter.count;
+        self.filter_bytes += io.filter.bytes;
+        self.filter_pages += io.filter.pages;
+        self.filter_pages_touched += io.filter.pages_touched;
+        self.index_reads += io.index.count;
+        self.index_bytes += io.index.bytes;
+        self.index_pages += io.index.pages;
+        self.index_pages_touched += io.index.pages_touched;
+        self.data_reads += io.data.count;
+        self.data_bytes += io.data.bytes;
+        self.data_pages += io.data.pages;
+        self.data_pages_touched += io.data.pages_touched;
+        self.value_reads += io.value.count;
+        self.value_bytes += io.value.bytes;
+        self.value_pages += io.value.pages;
+        self.value_pages_touched += io.value.pages_touched;
+    }
+
+    /// Reads from files.
+    pub fn reads(&self) -> ReadsByKind {
+        ReadsByKind {
+            filter: Reads {
+                count: self.filter_reads,
+                bytes: self.filter_bytes,
+                pages: self.filter_pages,
+                pages_touched: self.filter_pages_touched,
+            },
+            index: Reads {
+                count: self.index_reads,
+                bytes: self.index_bytes,
+                pages: self.index_pages,
+                pages_touched: self.index_pages_touched,
+            },
+            data: Reads {
+                count: self.data_reads,
+                bytes: self.data_bytes,
+                pages: self.data_pages,
+                pages_touched: self.data_pages_touched,
+            },
+            value: Reads {
+                count: self.value_reads,
+                bytes: self.value_bytes,
+                pages: self.value_pages,
+                pages_touched: self.value_pages_touched,
+            },
+        }
     }
 }
 

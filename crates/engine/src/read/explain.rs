@@ -9,6 +9,7 @@ use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{Entry, ReadCounters, ResidentFilter, TableReader};
 
 use super::get::Verdict;
+use crate::metrics::ReadsByKind;
 use crate::slice::Slice;
 use crate::version::Run;
 use crate::view::RunPlan;
@@ -192,7 +193,7 @@ impl ModuleStep {
     }
 
     pub(crate) fn fetched(module: usize, maybe: bool, io: &ReadCounters) -> Self {
-        Self::Fetched { module, maybe, read: io.filter_reads > 0 }
+        Self::Fetched { module, maybe, read: io.filter.count > 0 }
     }
 
     pub(crate) fn skipped(module: usize, filter: &ResidentFilter) -> Self {
@@ -284,7 +285,7 @@ impl Step {
         ns: u64,
         filtered: bool,
     ) -> Self {
-        let ReadCounters { data_reads, cache_hits, index_reads, .. } = *io;
+        let (data_reads, index_reads, cache_hits) = (io.data.count, io.index.count, io.cache_hits);
         let action = Action::TableSearched { data_reads, cache_hits, index_reads, ns, filtered };
         Self { place: Self::table(plan, number), action, found: Self::found_of(entry) }
     }
@@ -327,12 +328,8 @@ pub struct Explanation {
     pub filters: u64,
     /// Tables searched in vain after their filter said "maybe".
     pub false_positives: u64,
-    /// Filter slices read from files.
-    pub filter_reads: u64,
-    /// Index partitions read from files.
-    pub index_reads: u64,
-    /// Data blocks read from files.
-    pub data_reads: u64,
+    /// Reads from files: of what, how many, and of how many bytes and pages.
+    pub reads: ReadsByKind,
     /// Filter modules passed over: memory does not hold them, or they rest.
     pub modules_skipped: u64,
     /// Nanoseconds in all, the recording included.
@@ -409,13 +406,16 @@ impl fmt::Display for Explanation {
         write!(
             f,
             "cost      filters probed {}, modules skipped {}, false positives {}; read: {} filter slices, {} index \
-             partitions, {} blocks; {} ns (recording included)",
+             partitions, {} blocks, {} pieces of values ({} bytes, {} pages); {} ns (recording included)",
             self.filters,
             self.modules_skipped,
             self.false_positives,
-            self.filter_reads,
-            self.index_reads,
-            self.data_reads,
+            self.reads.filter.count,
+            self.reads.index.count,
+            self.reads.data.count,
+            self.reads.value.count,
+            self.reads.all().bytes,
+            self.reads.all().pages,
             self.total_ns
         )
     }

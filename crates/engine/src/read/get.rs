@@ -160,7 +160,7 @@ impl<'a> Lookup<'a> {
     fn find<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
         let floor = self.floor(recorder); // Entries at or below it are gone.
         if let Some((entry, memtable)) = self.in_memtables(counts, recorder) {
-            return visible_above(entry, floor, Home::Memtable(memtable), self.mode);
+            return visible_above(entry, floor, Home::Memtable(memtable), self.mode, counts);
         }
         let places = self.view.places(self.key);
         let mut plans = self.view.plans().iter().enumerate();
@@ -173,7 +173,7 @@ impl<'a> Lookup<'a> {
                 let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
                 if verdict != Verdict::No {
                     if let Some(entry) = self.search(candidate, verdict, counts, recorder)? {
-                        return visible_above(entry, floor, candidate.home(), self.mode);
+                        return visible_above(entry, floor, candidate.home(), self.mode, counts);
                     }
                 }
             }
@@ -506,11 +506,14 @@ pub(super) enum Home<'a> {
 impl Home<'_> {
     /// Puts a large value together.
     #[cold]
-    fn read_large(self, place: &[u8]) -> Result<Value> {
-        match self {
-            Self::Table(reader) => Ok(reader.read_large(place)?.into()),
-            Self::Memtable(memtable) => Ok(memtable.values().read_whole(place)?.into()),
-        }
+    fn read_large(self, place: &[u8], counts: &mut LookupCounts) -> Result<Value> {
+        let mut io = ReadCounters::default();
+        let value = match self {
+            Self::Table(reader) => reader.read_large(place, &mut io)?,
+            Self::Memtable(memtable) => memtable.values().read_whole(place, &mut io.value)?,
+        };
+        counts.add_reads(&io);
+        Ok(value.into())
     }
 }
 
@@ -520,6 +523,7 @@ pub(super) fn visible_above(
     floor: SeqNo,
     home: Home<'_>,
     mode: ValueMode,
+    counts: &mut LookupCounts,
 ) -> Result<Option<Value>> {
     if entry.seq <= floor {
         return Ok(None);
@@ -527,7 +531,7 @@ pub(super) fn visible_above(
     match entry.kind {
         EntryKind::Put => Ok(Some(entry.value)),
         EntryKind::ValueRef if mode == ValueMode::Absent => Ok(Some(Value::default())),
-        EntryKind::ValueRef => home.read_large(&entry.value).map(Some),
+        EntryKind::ValueRef => home.read_large(&entry.value, counts).map(Some),
         EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
         kind @ (EntryKind::Merge | EntryKind::PutWithExpiry) => Err(Error::new(
             ErrorKind::Unsupported,

@@ -184,7 +184,7 @@ impl<'a> Group<'a> {
             let Some((entry, memtable)) = pending.lookup.in_memtables(counts, &mut Silent) else {
                 return true;
             };
-            match visible_above(entry, pending.floor, Home::Memtable(memtable), ValueMode::Copy) {
+            match visible_above(entry, pending.floor, Home::Memtable(memtable), ValueMode::Copy, counts) {
                 Ok(value) => answers[pending.place] = value,
                 Err(error) => failed = Some(error),
             }
@@ -275,8 +275,8 @@ impl<'a> Group<'a> {
             let mut io = ReadCounters::default();
             let loaded = reader.load_block(block, &mut io);
             let mut into = lock(&into);
-            into.cost.data_reads += io.data_reads;
-            into.cost.index_reads += io.index_reads;
+            into.cost.data = into.cost.data.plus(io.data);
+            into.cost.index = into.cost.index.plus(io.index);
             if let (Ok(loaded), Some(place)) = (loaded, into.blocks.get_mut(number)) {
                 *place = loaded;
             }
@@ -309,7 +309,7 @@ impl<'a> Group<'a> {
             match pending.search(candidate, counts) {
                 Ok(Some(entry)) => {
                     *sampled = pending.sampler.or(*sampled);
-                    match visible_above(entry, pending.floor, candidate.home(), ValueMode::Copy) {
+                    match visible_above(entry, pending.floor, candidate.home(), ValueMode::Copy, counts) {
                         Ok(value) => answers[pending.place] = value,
                         Err(error) => failed = Some(error),
                     }

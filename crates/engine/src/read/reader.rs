@@ -315,9 +315,7 @@ impl ReadAt<'_> {
             outcome,
             filters: counts.filters,
             false_positives: counts.false_positives,
-            filter_reads: counts.filter_reads,
-            index_reads: counts.index_reads,
-            data_reads: counts.data_reads,
+            reads: counts.reads(),
             modules_skipped: counts.modules_skipped,
             total_ns: counts.total_ns,
         })

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use shamba_env::Env;
 use shamba_key::SeqNo;
-use shamba_table::RangeTombstone;
+use shamba_table::{RangeTombstone, Reads};
 
 use super::found::Found;
 use super::report::{Loss, RepairReport};
@@ -276,7 +276,7 @@ impl<'a> LogContent<'a> {
     /// # Errors
     /// What reading says.
     pub(super) fn read_value(&self, place: &[u8]) -> Result<Bytes> {
-        Ok(self.values.read_whole(place)?.into())
+        Ok(self.values.read_whole(place, &mut Reads::default())?.into())
     }
 }
 

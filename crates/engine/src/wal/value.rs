@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use shamba_env::{Env, RandomFile, read_exact_at};
-use shamba_table::{BirthId, Error, Result};
+use shamba_table::{BirthId, Error, Reads, Result};
 
 use crate::ids::LogNo;
 use crate::log::codec::{Decoded, Decoder};
@@ -89,7 +89,13 @@ impl ValueLog {
     }
 
     /// Gives the value at `place`, a piece for each frame; holds one frame.
-    fn read(&self, place: ValuePlace, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    /// `cost` counts the reads.
+    fn read(
+        &self,
+        place: ValuePlace,
+        cost: &mut Reads,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let file = self.open()?;
         let mut at = place.at;
         let mut left = u64::from(place.bytes);
@@ -98,7 +104,7 @@ impl ValueLog {
             let (number, skip) = (at / PAYLOAD_BYTES_MAX as u64, at % PAYLOAD_BYTES_MAX as u64);
             let offset = place.record + number * FRAME_BYTES_MAX as u64;
             let is_full = left > PAYLOAD_BYTES_MAX as u64 - skip;
-            let payload = self.frame(file.as_ref(), offset, is_full, &mut frame)?;
+            let payload = self.frame(file.as_ref(), offset, is_full, cost, &mut frame)?;
             let held = payload.get(skip as usize..).unwrap_or_default();
             let piece = held.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(held);
             if piece.is_empty() {
@@ -117,16 +123,19 @@ impl ValueLog {
         file: &dyn RandomFile,
         offset: u64,
         is_full: bool,
+        cost: &mut Reads,
         buffer: &'b mut Vec<u8>,
     ) -> Result<&'b [u8]> {
         let damaged = |detail| self.damaged(offset, detail);
         buffer.resize(if is_full { FRAME_BYTES_MAX } else { FRAME_HEADER_BYTES }, 0);
+        cost.note(offset, buffer.len() as u64);
         self.fill(file, offset, buffer)?;
         let header = FrameHeader::decode(buffer).map_err(damaged)?;
         if !is_full {
             // Whether anything follows the value in its last frame is not known.
             buffer.resize(header.frame_bytes(), 0);
             let payload = buffer.get_mut(FRAME_HEADER_BYTES..).unwrap_or_default();
+            cost.note(offset + FRAME_HEADER_BYTES as u64, payload.len() as u64);
             self.fill(file, offset + FRAME_HEADER_BYTES as u64, payload)?;
         }
         let frame = Frame::decode(self.identity, header, offset, buffer).map_err(damaged)?;
@@ -204,17 +213,17 @@ impl ValueLogs {
     /// What reading says, or `sink`.
     pub fn read(&self, place: &[u8], sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (log, place) = self.find(place)?;
-        log.read(place, sink)
+        log.read(place, &mut Reads::default(), sink)
     }
 
-    /// The whole value whose place `place` tells.
+    /// The whole value whose place `place` tells; `cost` counts the reads.
     ///
     /// # Errors
     /// What reading says.
-    pub fn read_whole(&self, place: &[u8]) -> Result<Vec<u8>> {
+    pub fn read_whole(&self, place: &[u8], cost: &mut Reads) -> Result<Vec<u8>> {
         let (log, place) = self.find(place)?;
         let mut value = Vec::with_capacity(place.bytes as usize);
-        log.read(place, &mut |piece| {
+        log.read(place, cost, &mut |piece| {
             value.extend_from_slice(piece);
             Ok(())
         })?;

@@ -115,7 +115,7 @@ impl ReadAhead {
         if self.held(handle).is_none() && !(scans && self.read(table, index, number, handle)?) {
             return table.read_pinned(number, handle, self.fill_cache, io);
         }
-        io.data_reads += 1;
+        io.data.note(handle.offset, handle.bytes.into());
         self.used_bytes += u64::from(handle.bytes);
         let taken = table.take_in(number, handle, self.held(handle).unwrap_or_default(), self.fill_cache);
         if taken.is_err() {

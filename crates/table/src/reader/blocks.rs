@@ -174,7 +174,7 @@ impl TableReader {
         miss: Miss,
         io: &mut ReadCounters,
     ) -> Result<FreshBlock<'_>> {
-        io.data_reads += 1;
+        io.data.note(handle.offset, handle.bytes.into());
         let fill_cache = miss.keep && self.cached.is_some();
         let block = if self.loaded.properties.compression == Compression::None {
             self.read_stored(handle, fill_cache)?
@@ -201,7 +201,7 @@ impl TableReader {
             let block = self.read_block(handle, miss.but_keep(false), io)?;
             return look(block.payload());
         }
-        io.data_reads += 1;
+        io.data.note(handle.offset, handle.bytes.into());
         let file = &self.loaded.file;
         let looked = file.read_briefly(handle.offset, handle.bytes as usize, DATA_BLOCK, |frame| {
             let (stored, compression) =

@@ -24,7 +24,7 @@ use super::resident::{ResidentFilter, Slice, Unasked, held_modules};
 use super::{ReadCounters, TableReader};
 use crate::cache::{BlockCache, CachedTable};
 use crate::error::{Error, Result};
-use crate::filter_section::{SlicePlace, StoredFilter};
+use crate::filter_section::{CHECKSUM_BYTES, SlicePlace, StoredFilter};
 use crate::index::FrameSlot;
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
@@ -263,7 +263,7 @@ impl TableReader {
             }
         }
         let Some(place) = filter.stored.place_of(slice) else { return Ok(true) };
-        io.filter_reads += 1;
+        io.filter.note(place.offset, (place.bytes + CHECKSUM_BYTES) as u64);
         let mut fresh = slot.and_then(|_| self.cache.fresh(place.bytes));
         let read = StoredFilter::read_slice(&self.loaded.file, place, |bytes| {
             if let Some(frame) = fresh.as_mut().and_then(|fresh| fresh.get_mut(..bytes.len())) {

@@ -345,6 +345,10 @@ impl EntryIter for TableIter {
 
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let value = self.value();
-        if self.is_large() { self.table.read_large_into(value, sink) } else { sink(value) }
+        if self.is_large() {
+            self.table.read_large_into(value, &mut ReadCounters::default(), sink)
+        } else {
+            sink(value)
+        }
     }
 }

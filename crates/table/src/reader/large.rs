@@ -6,7 +6,7 @@
 //!
 //! Not here: what a chunk looks like ([`crate::values`]).
 
-use super::{Loaded, TableReader};
+use super::{Loaded, ReadCounters, TableReader};
 use crate::error::Result;
 use crate::format::{FEATURE_VALUES, Section, SectionKind};
 use crate::values::{self, VALUE_REFERENCE, ValueRef};
@@ -25,20 +25,25 @@ impl TableReader {
     ///
     /// # Errors
     /// What reading says, `Io` or `Corruption`, or what `sink` says, which then got a part of the value only.
-    pub fn read_large_into(&self, reference: &[u8], sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    pub fn read_large_into(
+        &self,
+        reference: &[u8],
+        io: &mut ReadCounters,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let reference = self.loaded.value_ref(reference)?;
-        values::read(&self.loaded.file, reference, &mut |piece| sink(piece?))
+        values::read(&self.loaded.file, reference, &mut io.value, &mut |piece| sink(piece?))
     }
 
     /// The large value at which `reference`, the value of an entry of this table, points.
     ///
     /// # Errors
     /// What reading says: `Io` or `Corruption`.
-    pub fn read_large(&self, reference: &[u8]) -> Result<Vec<u8>> {
+    pub fn read_large(&self, reference: &[u8], io: &mut ReadCounters) -> Result<Vec<u8>> {
         // What the reference says must fit into the file, except compressed: then it grows as it comes.
         let bytes = self.large_value_bytes(reference)?.min(self.loaded.file.bytes);
         let mut value = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
-        self.read_large_into(reference, &mut |piece| {
+        self.read_large_into(reference, io, &mut |piece| {
             value.extend_from_slice(piece);
             Ok(())
         })?;

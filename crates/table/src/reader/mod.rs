@@ -10,6 +10,7 @@
 
 mod ahead;
 mod blocks;
+mod counters;
 mod extent;
 mod file;
 mod filter;
@@ -27,6 +28,7 @@ mod written;
 
 pub use self::ahead::{AHEAD_BYTES, Walk};
 pub use self::blocks::LoadedBlock;
+pub use self::counters::{ReadCounters, Reads};
 pub(crate) use self::file::TableFile;
 pub use self::filter::{Held, Residency};
 use self::filter::{TableFilter, warning};
@@ -93,31 +95,6 @@ pub struct ReaderOptions {
     /// The first key and the bound behind the last one, if the caller keeps them: the table then has no copies of its
     /// own. Others than the file's are ignored.
     pub bounds: Option<(Bytes, Option<Bytes>)>,
-}
-
-/// What reads cost. Add up over lookups by passing the same one.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct ReadCounters {
-    /// Index partitions read from the file. (None with [`Residency::Pinned`], after the table was opened.)
-    pub index_reads: u64,
-    /// Data blocks read from the file.
-    pub data_reads: u64,
-    /// Filter slices read from the file.
-    pub filter_reads: u64,
-    /// Filter slices found in the cache.
-    pub filter_hits: u64,
-    /// Data blocks found in the cache.
-    pub cache_hits: u64,
-    /// Time in the index, if [`Self::timed`].
-    pub index_ns: u64,
-    /// Time in data blocks, reads included, if [`Self::timed`].
-    pub data_ns: u64,
-    /// Time spent reading the clock, which is in neither of the two.
-    pub timer_ns: u64,
-    /// Whether to take the time.
-    pub timed: bool,
-    /// Nanoseconds that one read of the clock takes; not charged to what is timed.
-    pub clock_read_ns: u64,
 }
 
 /// An open table.

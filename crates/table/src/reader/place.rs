@@ -99,7 +99,7 @@ impl TableReader {
         let bytes = stored.bytes as usize;
         let look = |read: Read<'_>| look(read).map_err(|detail| index.damaged(file, number, detail));
         let (Some((slot, place)), Some(table)) = (index.partition_slot(number), self.cached) else {
-            io.index_reads += 1;
+            io.index.note(stored.offset, stored.bytes.into());
             return file.read_briefly(stored.offset, bytes, index::PARTITION, |frame| {
                 look(index.read(file, number, frame)?)
             })?;
@@ -111,7 +111,7 @@ impl TableReader {
                 return look(index.view(file, number, hit.payload())?);
             }
         }
-        io.index_reads += 1;
+        io.index.note(stored.offset, stored.bytes.into());
         let miss = self.missed_at(Some(key));
         let looked = match miss.keep.then(|| self.cache.fresh(bytes)).flatten() {
             Some(mut fresh) => {

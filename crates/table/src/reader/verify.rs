@@ -8,9 +8,9 @@ use shamba_key::{EntryKind, SeqNo};
 
 use std::collections::BTreeSet;
 
-use super::TableReader;
 use super::load::{load_footer, load_header, load_properties, load_tombstones};
 use super::walked::ListedBlock;
+use super::{Reads, TableReader};
 use crate::block::DataBlock;
 use crate::compression::Compression;
 use crate::content::ContentDigest;
@@ -186,7 +186,7 @@ impl TableReader {
     ) -> Result<()> {
         let reference = self.loaded.value_ref(reference)?;
         let mut content = ContentDigest::of_streamed(key, seq, EntryKind::Put);
-        values::read(&self.loaded.file, reference, &mut |piece| {
+        values::read(&self.loaded.file, reference, &mut Reads::default(), &mut |piece| {
             match piece {
                 Ok(piece) => content.push(piece),
                 Err(error) => damage.push(error),

@@ -130,7 +130,7 @@ impl TableReader {
         }
         let stored = index.stored_at(number);
         let charge = Charge::new(&self.ledger, LedgerPart::Iterators, stored.bytes.into());
-        io.index_reads += 1;
+        io.index.note(stored.offset, stored.bytes.into());
         if let Some((slot, key)) = place.filter(|_| fill_cache) {
             let miss = self.missed_at(Some(key));
             let bytes = stored.bytes as usize;

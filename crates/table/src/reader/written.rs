@@ -12,7 +12,7 @@ use shamba_key::EntryKind;
 use shamba_key::planted::{Defect, is_planted};
 
 use super::walked::ListedBlock;
-use super::{DATA_BLOCK, TableReader};
+use super::{DATA_BLOCK, Reads, TableReader};
 use crate::block::DataBlock;
 use crate::block::frame::check;
 use crate::content::ContentDigest;
@@ -142,10 +142,15 @@ impl TableReader {
                 continue;
             }
             let mut streamed = ContentDigest::of_streamed(&key, entry.seq, EntryKind::Put);
-            values::read(&self.loaded.file, self.loaded.value_ref(entry.value)?, &mut |piece| {
-                streamed.push(piece?);
-                Ok(())
-            })?;
+            values::read(
+                &self.loaded.file,
+                self.loaded.value_ref(entry.value)?,
+                &mut Reads::default(),
+                &mut |piece| {
+                    streamed.push(piece?);
+                    Ok(())
+                },
+            )?;
             content.merge(streamed.finish());
         }
         Ok(content)

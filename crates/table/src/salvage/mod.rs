@@ -40,7 +40,7 @@ use crate::id::BirthId;
 use crate::index::{self, Handle};
 use crate::range::{self, RangeTombstone};
 use crate::reader::load::check_is_readable;
-use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, TableFile, load_footer};
+use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, Reads, TableFile, load_footer};
 use crate::values::{self, ValueRef};
 
 /// Where the birth id stands in the header page.
@@ -253,7 +253,7 @@ impl Salvage {
     /// What reading says: `Io` or `Corruption`.
     pub fn read_large(&self, reference: &[u8]) -> Result<Vec<u8>> {
         let mut value = Vec::new();
-        values::read(&self.file, self.value_ref(reference)?, &mut |piece| {
+        values::read(&self.file, self.value_ref(reference)?, &mut Reads::default(), &mut |piece| {
             value.extend_from_slice(piece?);
             Ok(())
         })?;

@@ -138,14 +138,14 @@ fn every_way_to_a_block(hold: Residency) {
             rig.cache.remove_table(rig.options.id);
             assert!(!table.prefetch_block(&at));
             for hit in 0..2 {
-                let reads = io.data_reads;
+                let reads = io.data.count;
                 let entry = table.get_at(at, &wanted.key, SeqNo::MAX, digest, mode, &mut io).expect("a get");
                 let entry = entry.expect("there");
                 assert_eq!((entry.seq, entry.kind, &entry.value[..]), (wanted.seq, wanted.kind, expected));
                 let is_kept = hold != Residency::Budgeted;
                 let read = if is_kept { 1 - hit } else { 1 };
                 assert_eq!(
-                    io.data_reads - reads,
+                    io.data.count - reads,
                     read,
                     "the second comes from the cache, if it is found there"
                 );
@@ -158,14 +158,14 @@ fn every_way_to_a_block(hold: Residency) {
                 let again = locate().expect("an index").expect("a block");
                 assert!(again.is_same_block(&at) && table.prefetch_block(&again) == is_kept);
                 if let Some(loaded) = loaded {
-                    let reads = io.data_reads;
+                    let reads = io.data.count;
                     let entry = table.get_from(&loaded, at, &wanted.key, SeqNo::MAX, digest, mode, &mut io);
                     let entry = entry.expect("a get").expect("there");
                     assert_eq!(
                         (entry.seq, entry.kind, &entry.value[..]),
                         (wanted.seq, wanted.kind, expected)
                     );
-                    assert_eq!(io.data_reads, reads);
+                    assert_eq!(io.data.count, reads);
                 }
             }
         }
@@ -198,13 +198,13 @@ fn a_full_cache_keeps_little_of_what_is_read_quickly_and_all_that_is_read_slowly
                 let digest = rig.options.digest.digest(&wanted.key);
                 let mode = [ValueMode::Copy, ValueMode::Pin][dice.below(2)];
                 for turn in 0..2 {
-                    let before = io.data_reads;
+                    let before = io.data.count;
                     let found = table.get(&wanted.key, SeqNo::MAX, digest, mode, &mut io).expect("a get");
                     assert_eq!(&found.expect("there").value[..], &wanted.value[..]);
-                    io.data_reads = if turn == 0 { before } else { io.data_reads };
+                    io.data.count = if turn == 0 { before } else { io.data.count };
                 }
             }
-            io.data_reads as f64 / reads as f64
+            io.data.count as f64 / reads as f64
         };
         rig.cache.note_read_ns(1_000);
         let quick = read_again(2_000);

@@ -217,10 +217,10 @@ fn a_lookup_reads_one_block_and_the_cache_keeps_it() {
         let mut io = ReadCounters::default();
         let found = table.get(b"the key", SeqNo(seq), digest, ValueMode::Copy, &mut io).expect("a get");
         assert_eq!(found.map(|entry| entry.seq), (seq > 1).then_some(SeqNo(seq / 2 * 2)));
-        assert_eq!(io.data_reads + io.cache_hits, 1);
+        assert_eq!(io.data.count + io.cache_hits, 1);
         let mut again = ReadCounters { timed: true, ..ReadCounters::default() };
         table.get(b"the key", SeqNo(seq), digest, ValueMode::Copy, &mut again).expect("a get");
-        assert_eq!((again.data_reads, again.cache_hits), (0, 1));
+        assert_eq!((again.data.count, again.cache_hits), (0, 1));
     }
     let hashes = shamba_key::hashes_on_this_thread();
     rig.cache.remove_table(rig.options.id);
@@ -230,10 +230,10 @@ fn a_lookup_reads_one_block_and_the_cache_keeps_it() {
     assert_eq!(shamba_key::hashes_on_this_thread(), hashes, "a reader hashes no key");
     let mut iter = table.iter(false);
     iter.seek_to_first().expect("first");
-    assert_eq!(iter.counters().data_reads, 1);
+    assert_eq!(iter.counters().data.count, 1);
     iter.seek_to_last().expect("last");
     iter.seek_to_first().expect("first");
-    assert_eq!(iter.counters().data_reads, 3, "a walk that shall not fill the cache does not");
+    assert_eq!(iter.counters().data.count, 3, "a walk that shall not fill the cache does not");
 }
 
 #[test]

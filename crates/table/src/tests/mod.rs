@@ -163,7 +163,7 @@ impl Rig {
         match found {
             Some(Entry { seq, kind: EntryKind::ValueRef, value }) => {
                 let bytes = table.large_value_bytes(&value)?;
-                let value = Value::from(table.read_large(&value)?);
+                let value = Value::from(table.read_large(&value, &mut ReadCounters::default())?);
                 assert_eq!(value.len() as u64, bytes);
                 Ok(Some(Entry { seq, kind: EntryKind::Put, value }))
             }

@@ -160,7 +160,7 @@ fn a_lookup_reads_an_absent_partition_once_and_a_resident_one_never() {
             let digest = rig.options.digest.digest(&wanted.key);
             let found = table.get(&wanted.key, wanted.seq, digest, ValueMode::Copy, &mut io).expect("a get");
             assert_eq!(found.map(|entry| entry.seq), Some(wanted.seq));
-            (io.index_reads, io.data_reads, io.cache_hits)
+            (io.index.count, io.data.count, io.cache_hits)
         };
         for wanted in rows.iter().step_by(301) {
             let again = match hold {
@@ -211,7 +211,7 @@ fn walks_read_each_absent_partition_once_and_hold_one_at_a_time() {
             iter.next().expect("readable");
         }
         assert!(!iter.valid());
-        assert_eq!(iter.counters().index_reads, table.index_partitions() as u64);
+        assert_eq!(iter.counters().index.count, table.index_partitions() as u64);
         // The partition at hand, and what is read ahead: at most what one partition lists.
         assert!(most <= (4 << 10) + (64 << 10), "{most} bytes");
         assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), before, "a walk takes nothing into memory");

@@ -12,7 +12,7 @@ use super::{CHUNK_BYTES_MAX, CHUNK_OVERHEAD_BYTES, VALUE_CHUNK, ValueRef};
 use crate::checksum::checksum;
 use crate::compression::{Compression, decompress};
 use crate::error::{Error, Result};
-use crate::reader::TableFile;
+use crate::reader::{Reads, TableFile};
 
 /// Read at a time: a chunk, or several small ones.
 const READ_BYTES: usize = CHUNK_BYTES_MAX + CHUNK_OVERHEAD_BYTES;
@@ -20,13 +20,14 @@ const LENGTH_BYTES: usize = 4;
 
 /// Gives the pieces of the value at `reference`, which was checked to lie in the file's data, to `sink`, and
 /// the damage in their place. A sink that lets damage pass gets the pieces behind it as well, as far as their
-/// chunks can be found.
+/// chunks can be found. `cost` counts the reads.
 pub(crate) fn read(
     file: &TableFile,
     reference: ValueRef,
+    cost: &mut Reads,
     sink: &mut dyn FnMut(Result<&[u8]>) -> Result<()>,
 ) -> Result<()> {
-    let mut stretch = Stretch::new(file, reference.offset, reference.end());
+    let mut stretch = Stretch::new(file, reference.offset, reference.end(), cost);
     let mut left_bytes = reference.value_bytes;
     while left_bytes > 0 {
         let piece_bytes = left_bytes.min(reference.chunk_bytes);
@@ -56,7 +57,8 @@ pub(crate) fn read(
 /// Checks the chunks that lie back to back from `start` on, up to zeros or `end`. Where they end, or `None`
 /// if that cannot be told.
 pub(crate) fn walk(file: &TableFile, start: u64, end: u64, damage: &mut Vec<Error>) -> Result<Option<u64>> {
-    let mut stretch = Stretch::new(file, start, end);
+    let mut cost = Reads::default();
+    let mut stretch = Stretch::new(file, start, end, &mut cost);
     while stretch.peek(LENGTH_BYTES)?.iter().any(|byte| *byte != 0) {
         let Some(chunk_bytes) = stretch.chunk_bytes()? else {
             damage.push(stretch.damaged("its length cannot be".to_owned()));
@@ -84,11 +86,12 @@ struct Stretch<'a> {
     buffer: Vec<u8>,
     /// Where in the buffer `at` is.
     skip: usize,
+    cost: &'a mut Reads,
 }
 
 impl<'a> Stretch<'a> {
-    fn new(file: &'a TableFile, at: u64, end: u64) -> Self {
-        Self { file, at, end, buffer: Vec::new(), skip: 0 }
+    fn new(file: &'a TableFile, at: u64, end: u64, cost: &'a mut Reads) -> Self {
+        Self { file, at, end, buffer: Vec::new(), skip: 0, cost }
     }
 
     /// The next `bytes` bytes, fewer only where the stretch ends. They stay the next ones.
@@ -98,7 +101,9 @@ impl<'a> Stretch<'a> {
             let from = self.at + held as u64;
             let left = usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX);
             let wanted = bytes.max(READ_BYTES) - held;
-            let more = self.file.read(from, wanted.min(left) as u64, VALUE_CHUNK)?;
+            let more_bytes = wanted.min(left) as u64;
+            self.cost.note(from, more_bytes);
+            let more = self.file.read(from, more_bytes, VALUE_CHUNK)?;
             self.buffer.drain(..self.skip);
             self.skip = 0;
             if self.buffer.is_empty() {

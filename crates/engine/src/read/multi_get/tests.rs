@@ -39,7 +39,7 @@ fn key(number: usize) -> Vec<u8> {
 /// What must be the same: whether a block was read or cached depends on who came first.
 fn counted(before: &Stats, after: &Stats) -> [u64; 8] {
     let s = after.since(before);
-    let blocks = s.data_reads + s.cache_hits;
+    let blocks = s.reads.data.count + s.cache_hits;
     [
         s.lookups,
         s.hashes,
@@ -72,7 +72,7 @@ fn compare(env: &Env, seed: u64, memory_budget_bytes: u64, slow_reads: bool) -> 
         let after = db.stats();
         assert_eq!(together, alone);
         assert_eq!(counted(&before, &between), counted(&between, &after));
-        reads += between.since(&before).data_reads;
+        reads += between.since(&before).reads.data.count;
     }
     db.close().expect("close");
     reads

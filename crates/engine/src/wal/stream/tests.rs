@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use shamba_env::{Env, append_all, read_file};
-use shamba_table::BirthId;
+use shamba_table::{BirthId, Reads};
 
 use super::*;
 use crate::ids::LogNo;
@@ -104,7 +104,8 @@ fn a_long_batch_comes_back_operation_by_operation_wherever_frames_end() {
                                 assert!(u64::from(bytes) > held_bytes_max);
                                 let log = LogNo(7);
                                 let place = ValuePlace { log, record: record.offset, at, bytes };
-                                let read = values.read_whole(&place.encode()).expect("read");
+                                let read =
+                                    values.read_whole(&place.encode(), &mut Reads::default()).expect("read");
                                 assert!(read == wanted_value, "shift {shift}");
                             }
                         }
@@ -167,7 +168,7 @@ fn damage_to_a_frame_is_found_by_the_value_that_lies_in_it() {
             append_all(env.vfs.create(Path::new(PATH)).expect("a file").as_mut(), &bytes).expect("written");
             let values = ValueLogs::default();
             values.add(&ValueLog::new(&env, Path::new(PATH), LogNo(7), birth));
-            match values.read_whole(&place.encode()).expect_err("damaged") {
+            match values.read_whole(&place.encode(), &mut Reads::default()).expect_err("damaged") {
                 shamba_table::Error::Corruption { file, offset, structure, .. } => {
                     assert_eq!((file.as_path(), structure), (Path::new(PATH), "log frame"));
                     let beside = struck - inside;
@@ -179,9 +180,18 @@ fn damage_to_a_frame_is_found_by_the_value_that_lies_in_it() {
     }
     // Neither a place that is none nor a log that is not held is answered.
     let values = ValueLogs::default();
-    assert!(values.read_whole(&place.encode()).is_err() && values.value_bytes(b"short").is_err());
+    assert!(
+        values.read_whole(&place.encode(), &mut Reads::default()).is_err()
+            && values.value_bytes(b"short").is_err()
+    );
     values.add(&ValueLog::new(&env, Path::new(PATH), LogNo(7), birth));
-    assert!(values.read_whole(&ValuePlace { record: record.offset + 1, ..place }.encode()).is_err());
-    assert!(values.read_whole(&ValuePlace { bytes: 400_000, ..place }.encode()).is_err());
-    assert!(values.read_whole(&place.encode()).expect("read") == value);
+    assert!(
+        values
+            .read_whole(&ValuePlace { record: record.offset + 1, ..place }.encode(), &mut Reads::default())
+            .is_err()
+    );
+    assert!(
+        values.read_whole(&ValuePlace { bytes: 400_000, ..place }.encode(), &mut Reads::default()).is_err()
+    );
+    assert!(values.read_whole(&place.encode(), &mut Reads::default()).expect("read") == value);
 }

@@ -227,7 +227,7 @@ pub(super) fn table(x_name: &'static str, gains: &[Gain]) -> Table {
             shared.per_lookup(shared.stats.hashes),
             base.per_lookup(base.stats.filters_consulted),
             base.per_lookup(base.stats.false_positives),
-            base.per_lookup(base.stats.data_reads),
+            base.per_lookup(base.stats.reads.data.count),
             point.parts.hash,
             point.parts.probe,
             point.parts.index,

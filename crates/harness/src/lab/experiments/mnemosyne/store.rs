@@ -213,6 +213,6 @@ impl Store {
 
 /// Data blocks that queries read without need, for a query: all but one for each that found.
 pub(super) fn unnecessary(stats: &shamba::Stats) -> f64 {
-    let read = stats.data_reads + stats.cache_hits;
+    let read = stats.reads.data.count + stats.cache_hits;
     read.saturating_sub(stats.found) as f64 / stats.lookups.max(1) as f64
 }

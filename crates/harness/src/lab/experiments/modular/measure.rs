@@ -306,7 +306,7 @@ impl<'a> Side<'a> {
         let stats = now.since(&self.before);
         let bytes = self.bytes_read.load(Ordering::Relaxed);
         let per_lookup = |count: u64| count as f64 / lookups.max(1) as f64;
-        let ios = stats.filter_reads + stats.index_reads + stats.data_reads;
+        let ios = stats.reads.filter.count + stats.reads.index.count + stats.reads.data.count;
         let ns = Taken::ns_per_lookup(self.quiet, self.disturbed);
         self.repeats.push([per_lookup(ios), per_lookup(bytes - self.bytes_before), ns]);
         (self.before, self.bytes_before) = (now, bytes);

@@ -299,7 +299,7 @@ impl Grown {
         self.look_up(&counted, life.lookups_counted, seed)?;
         let stats = counted.stats();
         reads.lookups += stats.lookups;
-        reads.ios += stats.data_reads + stats.index_reads + stats.filter_reads;
+        reads.ios += stats.reads.data.count + stats.reads.index.count + stats.reads.filter.count;
         reads.bits_per_key = written_bits_per_key(&stats);
         reads.levels = stats.deepest_level;
         reads.runs = reads.runs.max(stats.runs);

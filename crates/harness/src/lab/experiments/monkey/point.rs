@@ -122,7 +122,7 @@ fn sides(
 /// The reads of a lookup: data, and what of filters and indexes was not held.
 pub(super) fn ios_of(side: &Side) -> f64 {
     let stats = &side.stats;
-    side.per_lookup(stats.data_reads + stats.index_reads + stats.filter_reads)
+    side.per_lookup(stats.reads.data.count + stats.reads.index.count + stats.reads.filter.count)
 }
 
 /// How many lookups of so many I/Os a trial has time for.

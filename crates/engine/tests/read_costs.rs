@@ -1,0 +1,121 @@
+//! What the statistics say of reads is what the file system was asked for: number, bytes and pages, by kind.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use shamba::env::{Env, Layer, MemFs, RandomFile, Vfs};
+use shamba::{Compression, Db, Reads, Residency, Stats};
+
+/// The length of a page.
+const PAGE_BYTES: u64 = 4_096;
+const ENTRIES: u32 = 4_000;
+/// Every so many entries there is a value in chunks of its own.
+const LARGE_EVERY: u32 = 50;
+
+/// A file system that notes where and how much is read.
+#[derive(Clone, Debug)]
+struct Noting {
+    below: Arc<dyn Vfs>,
+    reads: Arc<Mutex<Vec<(u64, u64)>>>,
+}
+
+#[derive(Debug)]
+struct NotingFile {
+    below: Arc<dyn RandomFile>,
+    reads: Arc<Mutex<Vec<(u64, u64)>>>,
+}
+
+impl Layer for Noting {
+    fn below(&self) -> &dyn Vfs {
+        self.below.as_ref()
+    }
+
+    fn over_reads(&self, below: Arc<dyn RandomFile>) -> Arc<dyn RandomFile> {
+        Arc::new(NotingFile { below, reads: Arc::clone(&self.reads) })
+    }
+}
+
+impl RandomFile for NotingFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.reads.lock().expect("no panic").push((offset, buf.len() as u64));
+        self.below.read_at(offset, buf)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.below.len()
+    }
+}
+
+impl Noting {
+    /// What was read since the last call, added up here and not by the engine.
+    fn take(&self) -> Reads {
+        let mut sum = Reads::default();
+        for (offset, bytes) in self.reads.lock().expect("no panic").drain(..) {
+            sum.count += 1;
+            sum.bytes += bytes;
+            sum.pages += bytes.div_ceil(PAGE_BYTES);
+            sum.pages_touched += (offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES)).count() as u64;
+        }
+        sum
+    }
+}
+
+fn key(number: u32) -> String {
+    format!("key {number:08}")
+}
+
+fn value(number: u32) -> Vec<u8> {
+    let bytes = if number.is_multiple_of(LARGE_EVERY) { 20_000 } else { 100 };
+    // Not one that compresses to nothing.
+    (0..bytes).map(|at| (at as u32 ^ number).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
+}
+
+/// Lookups of keys that are there and of others, alone and together.
+fn look_up(db: &Db) {
+    for number in (0..ENTRIES).step_by(3) {
+        assert_eq!(db.get(key(number)).expect("get").as_deref(), Some(&value(number)[..]), "{number}");
+        assert!(db.get(key(number) + "?").expect("get").is_none(), "{number}");
+    }
+    let several: Vec<String> = (0..ENTRIES).step_by(7).map(key).collect();
+    let found = db.multi_get(&several).expect("multi_get");
+    assert!(found.iter().all(Option::is_some));
+}
+
+/// What lookups read of a database with this residency, by the statistics, which are held to what was asked for.
+fn cost(residency: Residency, compression: Compression) -> Stats {
+    let fs = Noting { below: Arc::new(MemFs::new()), reads: Arc::default() };
+    let env = Env::deterministic(Arc::new(fs.clone()), 1);
+    let db = Db::builder("/db").env(env).filter_residency(residency).compression(compression);
+    let db = db.cache_limit(0).memory_budget(4 << 20).large_values(16 << 10, 8 << 10).statistics(false);
+    let db = db.open().expect("open");
+    for number in 0..ENTRIES {
+        db.put(key(number), value(number)).expect("put");
+    }
+    // Those of the log: large values are not in a memtable.
+    (_, _) = (fs.take(), db.stats());
+    let before = db.stats();
+    look_up(&db);
+    let in_log = db.stats().since(&before);
+    assert_eq!(in_log.reads.all(), fs.take(), "{residency:?} {compression:?}, before the flush");
+    db.compact().expect("compact");
+    let before = db.stats();
+    fs.take();
+    look_up(&db);
+    let stats = db.stats().since(&before);
+    assert_eq!(stats.reads.all(), fs.take(), "{residency:?} {compression:?}");
+    let of = |kind: Reads| kind.count > 0 && kind.bytes >= kind.count && kind.pages_touched >= kind.pages;
+    assert!(of(stats.reads.data) && of(stats.reads.value), "{:?}", stats.reads);
+    stats
+}
+
+#[test]
+fn the_statistics_count_what_the_file_system_is_asked_for() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let pinned = cost(Residency::Pinned, compression);
+        assert_eq!((pinned.reads.filter, pinned.reads.index), (Reads::default(), Reads::default()));
+        // With a cache that keeps nothing, each filter slice and index partition is read when it is asked.
+        let cached = cost(Residency::Cached, compression);
+        assert!(cached.reads.filter.count >= cached.lookups / 2, "{:?}", cached.reads);
+        assert!(cached.reads.index.count > 0, "{:?}", cached.reads);
+    }
+}

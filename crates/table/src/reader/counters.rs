@@ -1,0 +1,118 @@
+//! What reads of a table's file cost: counters that whoever reads passes down.
+//!
+//! Each read is counted by what it is of (filter, index, data, value), with its length in bytes and in pages.
+//! Pages have 4 KiB, the unit of the SHaMBa slides' emulator: a read of 80 KB is 20 pages there and 1 read
+//! here. A length rounded up says what a piece takes where it begins at a page; where pieces are packed, a
+//! short one may lie on two pages, and [`Reads::pages_touched`] says so.
+//!
+//! Not here: the sums over lookups (crate `shamba`, `Stats`); bytes in memory ([`crate::Ledger`]).
+
+/// A page of a device.
+const PAGE_BYTES: u64 = 4 << 10;
+
+/// Reads of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Reads {
+    /// How many.
+    pub count: u64,
+    /// Their lengths.
+    pub bytes: u64,
+    /// Their lengths in pages of 4 KiB, each rounded up.
+    pub pages: u64,
+    /// The pages of 4 KiB of the file on which they lie.
+    pub pages_touched: u64,
+}
+
+impl Reads {
+    /// Counts a read of `bytes` at `offset`.
+    pub fn note(&mut self, offset: u64, bytes: u64) {
+        self.count += 1;
+        self.bytes += bytes;
+        self.pages += bytes.div_ceil(PAGE_BYTES);
+        if bytes > 0 {
+            let end = offset.saturating_add(bytes);
+            self.pages_touched += end.div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            bytes: self.bytes + other.bytes,
+            pages: self.pages + other.pages,
+            pages_touched: self.pages_touched + other.pages_touched,
+        }
+    }
+
+    /// Those since `earlier`, which is of the same counters.
+    #[must_use]
+    pub fn saturating_sub(self, earlier: Self) -> Self {
+        Self {
+            count: self.count.saturating_sub(earlier.count),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            pages: self.pages.saturating_sub(earlier.pages),
+            pages_touched: self.pages_touched.saturating_sub(earlier.pages_touched),
+        }
+    }
+}
+
+/// What reads cost. Add up over lookups by passing the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ReadCounters {
+    /// Index partitions read from the file. (None with [`crate::Residency::Pinned`], after the table was opened.)
+    pub index: Reads,
+    /// Data blocks read from the file. Of blocks that are read ahead together, each that is used counts as one.
+    pub data: Reads,
+    /// Filter slices read from the file.
+    pub filter: Reads,
+    /// Pieces of large values read from the file.
+    pub value: Reads,
+    /// Filter slices found in the cache.
+    pub filter_hits: u64,
+    /// Data blocks found in the cache.
+    pub cache_hits: u64,
+    /// Time in the index, if [`Self::timed`].
+    pub index_ns: u64,
+    /// Time in data blocks, reads included, if [`Self::timed`].
+    pub data_ns: u64,
+    /// Time spent reading the clock, which is in neither of the two.
+    pub timer_ns: u64,
+    /// Whether to take the time.
+    pub timed: bool,
+    /// Nanoseconds that one read of the clock takes; not charged to what is timed.
+    pub clock_read_ns: u64,
+}
+
+impl ReadCounters {
+    /// Whether anything was read from the file.
+    #[inline]
+    pub fn has_reads(&self) -> bool {
+        self.index.count + self.data.count + self.filter.count + self.value.count > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_of_lengths_and_pages_touched_are_of_places() {
+        let mut reads = Reads::default();
+        for (offset, bytes, pages, touched) in [
+            (0, 1, 1, 1),
+            (4096, 4096, 1, 1),
+            (4095, 2, 1, 2),
+            (100, 8192, 2, 3),
+            (8000, 81_920, 20, 21),
+            (5, 0, 0, 0),
+        ] {
+            let before = reads;
+            reads.note(offset, bytes);
+            let one = reads.saturating_sub(before);
+            assert_eq!((one.count, one.bytes, one.pages, one.pages_touched), (1, bytes, pages, touched));
+            assert_eq!(before.plus(one), reads);
+        }
+    }
+}

@@ -260,7 +260,7 @@ pub(super) fn replay_all(env: &Env, options: &ReplayOptions) -> Result<Replayed>
                 ReplayedOp::PutInLog { key, log, place } => {
                     let values = ValueLogs::default();
                     values.add(log);
-                    let value = values.read_whole(&place.encode(), &mut Reads::default())?;
+                    let value = values.read_whole(&place.encode(), &mut shamba_table::Reads::default())?;
                     assert_eq!(values.value_bytes(&place.encode())?, value.len() as u64);
                     Op::Put { key: key.to_vec(), value }
                 }

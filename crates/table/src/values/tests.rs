@@ -10,7 +10,7 @@ use crate::compression::{Compression, Compressor};
 use crate::error::{Error, Result};
 use crate::format::SectionKind;
 use crate::id::BirthId;
-use crate::reader::TableFile;
+use crate::reader::{Reads, TableFile};
 
 const DATA: Section = Section { kind: SectionKind::Data, offset: 4_096, bytes: 100_000 };
 const BIRTH: BirthId = BirthId(77);
@@ -83,7 +83,7 @@ fn file_of(chunks: &[u8]) -> TableFile {
 /// The value and all damage.
 fn read_all(file: &TableFile, reference: ValueRef) -> (Vec<u8>, Vec<u64>) {
     let (mut value, mut damage) = (Vec::new(), Vec::new());
-    let done = read(file, reference, &mut |piece| {
+    let done = read(file, reference, &mut Reads::default(), &mut |piece| {
         match piece {
             Ok(piece) => value.extend_from_slice(piece),
             Err(error) => damage.push(place(&error)),
@@ -164,7 +164,7 @@ fn a_sink_that_fails_ends_the_reading() {
     let (chunks, reference) = chunks_of(&some_bytes(1_000), 100, Compression::None, 1_000);
     let file = file_of(&chunks);
     let mut pieces = 0;
-    let failed: Result<()> = read(&file, reference, &mut |_| {
+    let failed: Result<()> = read(&file, reference, &mut Reads::default(), &mut |_| {
         pieces += 1;
         if pieces == 3 { Err(Error::Invalid("enough".to_owned())) } else { Ok(()) }
     });

@@ -44,7 +44,7 @@ pub fn run(args: &MemoryArgs, out: &mut Out) -> Result<(), Failure> {
     out.text(format!("\nheld in memory\n{}", level_table(&report)))
 }
 
-/// What is held of filters and indexes, level by level.
+/// The filters and indexes in memory, level by level.
 fn level_table(report: &shamba::MemoryReport) -> Table {
     let mut table = Table::new([
         "level",

@@ -8,7 +8,7 @@ use crate::tidy;
 /// Name of each step and arguments of its `cargo`.
 const STEPS: [(&str, &[&str]); 6] = [
     ("format", &["fmt", "--all", "--check"]),
-    ("format of bench/peers", &["fmt", "--manifest-path", "bench/peers/Cargo.toml", "--check"]),
+    ("format of lab/peers", &["fmt", "--manifest-path", "lab/peers/Cargo.toml", "--check"]),
     ("tests", &["test"]),
     ("tests of tidy", &["test", "--package", "xtask"]),
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),

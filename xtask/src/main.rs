@@ -1,19 +1,18 @@
 //! The project's own tasks: `cargo xtask check` is the whole gate, `cargo xtask tidy` the house rules.
 //!
-//! `cargo xtask fpr-table` and `cargo xtask membership` measure filters and print JSON. `cargo xtask overload`,
-//! `memory-situations` and the like start experiments with the engine. `cargo xtask kill`, `syscalls` and `scarce` do their
-//! worst to the real binary.
+//! `cargo xtask fpr-table` and `cargo xtask membership` measure filters and print JSON. `cargo xtask
+//! kill`, `syscalls` and `scarce` do their worst to the real binary.
 //!
-//! Plain standard library and the filters' crate, so that it builds in seconds. Not here: the suites (`tests/`), the
-//! experiments (`crates/harness`).
+//! Plain standard library and the filters' crate, so that it builds in seconds. Not here: the suites
+//! (`tests/`), the experiments (`lab/`).
 
 mod check;
-mod experiments;
 mod filters;
 mod fuzz;
 mod minimal;
 mod overview;
 mod peers;
+mod planted;
 mod quick;
 mod reliability;
 mod targets;
@@ -49,7 +48,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           compiler; inputs that reach new code go to fuzz/corpus/TARGET, with --keep a few of them to tests/data/fuzz/TARGET
   peers [--only PEER,PEER... | --only none] run|table|differential|engines [OPTIONS]
           Shamba beside RocksDB, LevelDB, fjall, redb and LMDB: the same workloads, a table, figures; or the same trace to
-          RocksDB, answers compared; needs a C++ compiler, cmake and libclang (bench/peers/README.md); --only builds
+          RocksDB, answers compared; needs a C++ compiler, cmake and libclang (lab/peers/README.md); --only builds
           fewer; run --write or table --write keeps the page in docs/results/peers.md
   overview [--write]
           the picture of the README, drawn from docs/results/raw/peers; without --write fails where it differs
@@ -59,30 +58,6 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           measures them and writes the table
   membership [CHECKS] [--seed N]
           asks filters for keys that they hold, 100 million times; fails on a denial
-  overload [--budget SIZE] [--seconds N] [--json]
-          writers, scans, readers and 1,000 iterators under 16, 64 and 512 MiB; fails where memory, reads or writes do
-          not keep what is promised
-  reopen [--bytes N] [--seed N]
-          a database of 1 GiB, killed with logs from 0 to 256 MiB and opened again; fails where that takes more than 2 s for
-          64 MiB, or more than 1 s for each 64 MiB more
-  memory-curves [--scale quick|default|full] [--entry BYTES] [--entries N] [--size-ratio T] [--workload NAME]
-          [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS]
-          reads of a lookup over memory, for the baseline and for each idea that saves it; fails on a wrong answer
-  model-check [--quick] [--seed N]
-          the cost model beside the engine and its simulator, design by design: false positives, blocks of a lookup, write
-          amplification; fails where they differ by more than is said
-  monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N]
-          false positives of trees with uniform bits and with Monkey's beside those that their tables promise; fails
-          where they differ by more than a tenth
-  navigator [--quick] [--scale quick|default|full] [--mixes WORD] [--designs NAME,NAME...] [--jobs N]
-          [--figure FILE] [--list]
-          the navigator's choice against other systems' designs, with as much memory, on an emulated device; fails where it
-          is not half as fast again as the default
-  tune-check [--quick] [--entries N] [--budget BYTES] [--phase SECONDS] [--static SECONDS] [--read-us X] [--seed N]
-          a workload in four phases against a database that tunes itself and against designs that stay; fails where it is
-          late, slow, restless, or writes too much
-  memory-situations [NAME]
-          the ledger beside resident memory: entries, tables, keys, iterators
   kill [--cycles N] [--seed N] [--release]
           the real binary killed at any moment, 300 times; fails where anything acknowledged is lost, or half there
   syscalls [--points N] [--only N] [--sweep WORD] [--seed N] [--release]
@@ -105,21 +80,13 @@ fn main() -> ExitCode {
         Some("minimal-versions") => minimal::run(&arguments),
         Some("user-crate") => user_crate::run(&arguments),
         Some("targets") => targets::run(),
-        Some("planted") => experiments::planted(&arguments),
+        Some("planted") => planted::run(&arguments),
         Some("reliability") => reliability::run(&arguments),
         Some("fuzz") => fuzz::run(&arguments),
         Some("peers") => peers::run(&arguments),
         Some("fpr-table") => filters::fpr_table(&arguments),
         Some("membership") => filters::membership(&arguments),
-        Some("overload") => experiments::overload(&arguments),
-        Some("reopen") => experiments::reopen(&arguments),
-        Some("memory-curves") => experiments::memory_curves(&arguments),
-        Some("model-check") => experiments::model_check(&arguments),
-        Some("monkey") => experiments::monkey(&arguments),
-        Some("navigator") => experiments::navigator(&arguments),
-        Some("tune-check") => experiments::tune_check(&arguments),
         Some(name @ ("kill" | "syscalls" | "scarce" | "soak")) => victim::run(name, &arguments),
-        Some("memory-situations") => experiments::situations(&arguments),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);

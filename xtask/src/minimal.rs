@@ -18,7 +18,7 @@ use crate::tidy;
 /// What is checked with the oldest versions: the words of a `cargo` command each.
 const STEPS: [&[&str]; 3] = [
     &["check", "--package", "shamba"],
-    &["check", "--package", "shamba-cli", "--package", "shamba-harness", "--package", "shamba-figures"],
+    &["check", "--package", "shamba-cli", "--package", "shamba-workload"],
     &["test", "--package", "shamba-key", "--lib"],
 ];
 

@@ -1,6 +1,6 @@
-//! Other engines beside Shamba: starts `bench/peers`, a workspace of its own, for its native builds take half an hour.
+//! Other engines beside Shamba: starts `lab/peers`, a workspace of its own, for its native builds take half an hour.
 //!
-//! Not here: what is measured, and how (`bench/peers/README.md`).
+//! Not here: what is measured, and how (`lab/peers/README.md`).
 
 use std::process::Command;
 
@@ -21,10 +21,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         .args(features)
         .arg("--")
         .args(words)
-        .current_dir(tidy::root().join("bench/peers"))
+        .current_dir(tidy::root().join("lab/peers"))
         .status()
         .map_err(|error| format!("cargo did not start: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("bench/peers ended with {status}")) }
+    if status.success() { Ok(()) } else { Err(format!("lab/peers ended with {status}")) }
 }
 
 /// The words by which Cargo builds these peers and no others; `none` is Shamba alone.

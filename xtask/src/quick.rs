@@ -77,7 +77,7 @@ const STEPS: [Step; 5] = [
 ];
 
 const SKIPPED: &str = "\
-skipped: lints, docs and doctests, simulations of trees that grow, the command (cargo test -p shamba-cli), the experiments (-p shamba-harness), \
+skipped: lints, docs and doctests, simulations of trees that grow, the command (cargo test -p shamba-cli), the experiments (-p shamba-lab), \
 schedules (tests/loom, tests/schedules), xtask, and of the suites crashes, faults, damage, kills, fuzzing and stress \
 (cargo test -p shamba-tests); cargo xtask check runs all of it";
 

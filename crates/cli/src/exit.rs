@@ -19,7 +19,7 @@ use std::io;
 use std::path::Path;
 
 use shamba::ErrorKind;
-use shamba_harness::trace::TraceError;
+use shamba_workload::trace::TraceError;
 
 /// The exit code of wrong input data.
 pub const BAD_INPUT: u8 = 65;
@@ -154,16 +154,16 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<shamba_harness::Error> for Failure {
-    fn from(error: shamba_harness::Error) -> Self {
+impl From<shamba_workload::Error> for Failure {
+    fn from(error: shamba_workload::Error) -> Self {
         match error {
-            shamba_harness::Error::Options(text) => Self::Usage(text),
-            shamba_harness::Error::Engine(error) => Self::Engine(error),
-            shamba_harness::Error::Trace(TraceError::Io(path, error)) => {
+            shamba_workload::Error::Options(text) => Self::Usage(text),
+            shamba_workload::Error::Engine(error) => Self::Engine(error),
+            shamba_workload::Error::Trace(TraceError::Io(path, error)) => {
                 Self::io(path.display().to_string(), error)
             }
-            shamba_harness::Error::Trace(error) => Self::Data(error.to_string()),
-            shamba_harness::Error::File(what, error) => Self::io(what, error),
+            shamba_workload::Error::Trace(error) => Self::Data(error.to_string()),
+            shamba_workload::Error::File(what, error) => Self::io(what, error),
         }
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! Lock order: the recording's lock is taken last, inside that of `Core::writing` where that is held.
 //!
-//! Not here: what a line says ([`Line`]), reading a file of them and carrying it out (crate `shamba-harness`).
+//! Not here: what a line says ([`Line`]), reading a file of them and carrying it out (crate `shamba-workload`).
 
 pub(crate) mod line;
 

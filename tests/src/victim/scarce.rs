@@ -4,7 +4,7 @@
 //! when it goes; the parent reaches it through `/proc/PID/root`. A ballast file fills what the database does not.
 //! Where no such thing can be mounted the suite says so.
 //!
-//! Not here: a slow disk and memory under overload (`tests/tests/suites/scarce.rs`, `cargo xtask overload`).
+//! Not here: a slow disk and memory under overload (`tests/tests/suites/scarce.rs`, `shamba-lab check overload`).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,5 +1,5 @@
 //! Suite M, its part inside one process: a slow disk. The full disk and the few descriptors are done to the real binary
-//! (`crates/cli/tests/command/victim.rs`), memory under overload is measured by `cargo xtask overload`.
+//! (`crates/cli/tests/command/victim.rs`), memory under overload is measured by `shamba-lab check overload`.
 //!
 //! Flushes are slower than writes, so writes stall. One with a deadline fails with `Stalled` and has no effect, one
 //! without waits; reads go on and are right; memory stays within the budget; nothing acknowledged is lost.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use shamba::Db;
-use shamba_harness::{BenchResult, Distribution, KeyShape, Options, Progress, Workload, run as run_workload};
+use shamba_workload::{
+    BenchResult, Distribution, KeyShape, Options, Progress, Workload, run as run_workload,
+};
 
 use crate::exit::Failure;
 use crate::json;

@@ -9,7 +9,6 @@ mod delete;
 mod dump;
 mod explain;
 mod get;
-mod lab;
 mod load;
 mod manifest;
 mod memory;
@@ -77,10 +76,18 @@ pub enum Command {
     Bench(bench::BenchArgs),
     /// Move a database to the design that suits what was asked of it lately
     Tune(tune::TuneArgs),
-    /// Run the papers' experiments on this machine: baseline beside idea, the claim beside what is found
-    Lab(lab::LabArgs),
+    /// The command that the papers' experiments had until 0.2; it names its successor
+    #[command(hide = true)]
+    Lab(MovedArgs),
     /// What a design would cost, and which would be best: no database needed
     Plan(crate::plan::PlanArgs),
+}
+
+/// Whatever was given to a command that has moved.
+#[derive(clap::Args)]
+pub struct MovedArgs {
+    #[arg(num_args = 0.., trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<String>,
 }
 
 impl Command {
@@ -111,7 +118,11 @@ impl Command {
             Self::Batch(args) => batch::run(&args, out),
             Self::Bench(args) => bench::run(&args, out),
             Self::Tune(args) => tune::run(&args, out),
-            Self::Lab(args) => lab::run(&args, out),
+            Self::Lab(_) => Err(Failure::Usage(
+                "the papers' experiments are a command of their own now, in the source repository: \
+                 cargo run --release -p shamba-lab -- list"
+                    .to_owned(),
+            )),
             Self::Plan(args) => crate::plan::run(&args, out),
         }
     }

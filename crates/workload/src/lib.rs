@@ -1,0 +1,38 @@
+//! Workload generators, traces and the measuring loop behind `shamba bench`.
+//!
+//! A workload is data with a seed: [`KeyShape`] makes keys from numbers (so that a workload names an
+//! item by its number and never stores a key), [`Distribution`] picks numbers, [`Values`] cuts
+//! values, and [`run`] drives one [`Workload`] against a database and returns a [`BenchResult`]. The
+//! same options give the same operations on every machine. [`trace`] reads, writes and generates
+//! workloads as files: recorded traces, and those of the K-V-Workload-Generator.
+//!
+//! The command, the laboratory and the comparison with other engines use this crate.
+//!
+//! Not here: printing (crate `shamba-cli`), experiments and other engines (`lab/`).
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod dist;
+mod keys;
+mod measure;
+mod mix;
+mod ops;
+mod permute;
+mod result;
+mod run;
+mod sorted;
+mod system;
+pub mod trace;
+mod values;
+mod workload;
+
+pub use dist::{Distribution, Picker};
+pub use keys::{KeyShape, Keys};
+pub use measure::{CpuTimer, Latencies, rss_bytes};
+pub use mix::{mix, mix2};
+pub use permute::Permutation;
+pub use result::BenchResult;
+pub use run::{Error, Options, Progress, run};
+pub use system::read_from_start;
+pub use values::Values;
+pub use workload::Workload;

@@ -1,0 +1,450 @@
+//! Curves of reads over memory: how many blocks of filters, indexes and data a lookup reads from files under a budget,
+//! for the baseline and for each idea that saves memory, alone and together.
+//!
+//! A *tree* is laid down once (`layered.rs`) for each size of entries, size ratio and way of writing filters, and opened again for every
+//! budget, workload and way of holding them. Keys ascend with item numbers, and an absent key lies beside each; so the
+//! hot items of a skewed workload are neighbours or scattered as it says. Reads are counted, not timed: where the system
+//! caches files they are fast, and as many. Every answer is checked.
+//!
+//! Trees are opened anew for each point, so that none finds what another has left in memory.
+//!
+//! A configuration is pairs of option and value ([`shamba::Builder::set_option`]); one with an option that the engine
+//! does not have is left out, and says so.
+//!
+//! The summary of a workload is, for each configuration, how many times the memory the baseline needs for as few reads:
+//! by interpolation on the curves' falling envelopes, the geometric mean over the points of the baseline.
+
+pub(crate) mod ratio;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shamba::env::Env;
+use shamba::{Allocation, Builder, Db, Error, FilterLayout, MergePolicy, Sizing};
+
+use self::ratio::{Point, memory_ratio};
+use crate::checks::clock::PacedClock;
+use crate::checks::watch::parts_json;
+use crate::items::Items;
+use crate::layered::{Bits, Layers, Shape};
+use shamba_workload::rss_bytes;
+use shamba_workload::{Distribution, Picker};
+
+/// A tree has so many write buffers of data: three levels at T = 10, five at T = 4.
+const BUFFERS: u64 = 1_000;
+/// The budget under which trees are filled.
+const FILL_BUDGET_BYTES: u64 = 256 << 20;
+/// Budgets of a curve, unless they are given; a tree that fits into the first of them has nothing to tell.
+const BUDGETS_MIB: [u64; 5] = [4, 6, 9, 14, 21];
+/// The engine's seconds pass so many times as fast as the machine's.
+const QUICK_TIMES: u64 = 8;
+/// Lookups that count are as many as come in this time, within bounds: some points cost a hundred times what others do.
+const COUNTED: Duration = Duration::from_millis(1_200);
+const COUNTED_LEAST: u64 = 10_000;
+const COUNTED_MOST: u64 = 100_000;
+/// How long lookups are watched before filter bits are shared out by them.
+const SEEN: Duration = Duration::from_secs(4);
+/// Where a database keeps what it saw of lookups.
+const STATISTICS_FILE: &str = "STATISTICS";
+/// Filter bits per key, on average.
+const BITS_PER_KEY: f64 = 10.0;
+/// How requests spread over items.
+const SPREADS: [Distribution; 3] = [Distribution::Uniform, Distribution::Zipf, Distribution::ZipfLocal];
+
+/// Options as (name, value).
+type Pairs = &'static [(&'static str, &'static str)];
+
+/// One way of writing filters and of holding them.
+#[derive(Clone, Copy, Debug)]
+pub struct Configuration {
+    /// What it is called.
+    pub name: &'static str,
+    /// How tables are written.
+    pub tree: Pairs,
+    /// What a reopen may change.
+    pub open: Pairs,
+}
+
+impl Configuration {
+    /// How its filters' bits are shared out, and into what.
+    fn written(&self) -> Result<(Allocation, FilterLayout), String> {
+        let value =
+            |wanted| self.tree.iter().find(|(name, _)| *name == wanted).map_or("", |(_, value)| *value);
+        Ok((value("allocation").parse()?, value("filter-layout").parse()?))
+    }
+}
+
+const CACHED: Pairs = &[("residency", "cached"), ("skipping", "none"), ("count-ios", "on")];
+const BUDGETED: Pairs = &[("residency", "budgeted"), ("skipping", "full"), ("count-ios", "on")];
+
+/// The baseline, each idea alone, all together.
+pub const CONFIGURATIONS: [Configuration; 6] = [
+    Configuration {
+        name: "baseline",
+        tree: &[("filter-layout", "blocked"), ("allocation", "uniform")],
+        open: CACHED,
+    },
+    Configuration {
+        name: "residency",
+        tree: &[("filter-layout", "blocked"), ("allocation", "uniform")],
+        open: &[("residency", "budgeted"), ("skipping", "none"), ("count-ios", "on")],
+    },
+    Configuration {
+        name: "skipping",
+        tree: &[("filter-layout", "modular:2"), ("allocation", "uniform")],
+        open: BUDGETED,
+    },
+    Configuration {
+        name: "monkey",
+        tree: &[("filter-layout", "blocked"), ("allocation", "monkey")],
+        open: CACHED,
+    },
+    Configuration {
+        name: "all",
+        tree: &[("filter-layout", "modular:2"), ("allocation", "monkey")],
+        open: BUDGETED,
+    },
+    // As `all`, with filter bits by the lookups of the workload itself.
+    Configuration {
+        name: "workload",
+        tree: &[("filter-layout", "modular:2"), ("allocation", "workload")],
+        open: BUDGETED,
+    },
+];
+
+/// How large a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scale {
+    /// A twentieth: whether it works at all.
+    Quick,
+    /// A quarter.
+    Default,
+    /// Ten million entries of 64 bytes, one million of 1 KiB.
+    Full,
+}
+
+impl Scale {
+    fn part(self) -> u64 {
+        match self {
+            Self::Quick => 20,
+            Self::Default => 4,
+            Self::Full => 1,
+        }
+    }
+}
+
+impl std::str::FromStr for Scale {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "quick" => Ok(Self::Quick),
+            "default" => Ok(Self::Default),
+            "full" => Ok(Self::Full),
+            _ => Err(format!("unknown scale {name:?} (known: quick, default, full)")),
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where trees are kept; each goes when its curves are done.
+    pub dir: PathBuf,
+    /// How large.
+    pub scale: Scale,
+    /// Only entries of this size, in bytes.
+    pub entry_bytes: Option<u64>,
+    /// So many of them, whatever the scale says.
+    pub entries: Option<u64>,
+    /// Only this size ratio.
+    pub size_ratio: Option<u32>,
+    /// Only the workloads of this name.
+    pub workload: Option<String>,
+    /// Only this share of lookups for keys that are not there.
+    pub empty_fraction: Option<f64>,
+    /// Only these configurations and the baseline; none: all.
+    pub configurations: Vec<String>,
+    /// The budgets of a curve, in MiB, ascending; none: the usual ones.
+    pub budgets_mib: Vec<u64>,
+    /// How long lookups come before those that count, in seconds; the engine's pass eight times as fast.
+    pub warm_seconds: f64,
+    /// Seed of keys' order and lookups.
+    pub seed: u64,
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Workload {
+    spread: Distribution,
+    empty_fraction: f64,
+}
+
+/// What a point of a curve is of.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    items: Items,
+    size_ratio: u32,
+    configuration: &'a Configuration,
+    workload: Workload,
+    warm: Duration,
+}
+
+/// Runs all of it; each finished line of JSON goes to `print`.
+///
+/// # Errors
+/// What the engine says, and a wrong answer.
+pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String> {
+    for (entry_bytes, full_count) in [(64, 10_000_000), (1024, 1_000_000)] {
+        if options.entry_bytes.is_some_and(|only| only != entry_bytes) {
+            continue;
+        }
+        let count = options.entries.unwrap_or(full_count / options.scale.part());
+        let items = Items { count, entry_bytes, seed: options.seed };
+        for size_ratio in [4, 10] {
+            if options.size_ratio.is_none_or(|only| only == size_ratio) {
+                curves_of(options, items, size_ratio, print)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn curves_of(
+    options: &Options,
+    items: Items,
+    size_ratio: u32,
+    print: &mut dyn FnMut(&str),
+) -> Result<(), String> {
+    let mut curves: Vec<(Workload, &'static str, Vec<Point>)> = Vec::new();
+    let mut filled: Vec<(Pairs, PathBuf)> = Vec::new();
+    let is_wanted = |configuration: &&Configuration| {
+        let name = configuration.name;
+        let only = &options.configurations;
+        name == "baseline" || only.is_empty() || only.iter().any(|only| only == name)
+    };
+    for configuration in CONFIGURATIONS.iter().filter(is_wanted) {
+        let known = filled.iter().find(|(tree, _)| *tree == configuration.tree).map(|(_, dir)| dir.clone());
+        let dir = options.dir.join(format!("tree-{}-{size_ratio}-{}", items.entry_bytes, filled.len()));
+        let builder = builder(&dir, items, size_ratio, configuration);
+        let dir = match (known, builder) {
+            (_, Err(why)) => {
+                let name = configuration.name;
+                print(&format!(
+                    "{{\"schema\":\"memory-curves-left-out/1\",\"configuration\":\"{name}\",\"why\":{why:?}}}"
+                ));
+                continue;
+            }
+            (Some(known), _) => known,
+            (None, Ok(_)) => {
+                fill(&dir, items, size_ratio, configuration)?;
+                filled.push((configuration.tree, dir.clone()));
+                dir
+            }
+        };
+        for workload in workloads(options) {
+            let warm = Duration::from_secs_f64(options.warm_seconds.max(0.0));
+            let place = Place { items, size_ratio, configuration, workload, warm };
+            if configuration.written()?.0 == Allocation::Workload {
+                refit(&dir, place)?;
+            }
+            let mut points = Vec::new();
+            for budget_bytes in budgets(&options.budgets_mib) {
+                points.push(measure(&dir, place, budget_bytes, print)?);
+            }
+            curves.push((workload, configuration.name, points));
+        }
+    }
+    for (workload, name, points) in &curves {
+        let baseline = curves.iter().find(|(other, name, _)| other == workload && *name == "baseline");
+        let Some((_, _, baseline)) = baseline else { continue };
+        let Some(ratio) = memory_ratio(baseline, points) else { continue };
+        print(&format!(
+            "{{\"schema\":\"memory-curves-summary/1\",\"entry_bytes\":{},\"size_ratio\":{size_ratio},\
+             \"workload\":\"{}\",\"empty_fraction\":{},\"configuration\":\"{name}\",\
+             \"memory_ratio\":{:.3},\"most_ratio\":{:.3},\"most_at_bytes\":{:.0},\
+             \"points\":{},\"more_at\":{},\"less_at\":{}}}",
+            items.entry_bytes,
+            workload.spread.name(),
+            workload.empty_fraction,
+            ratio.mean,
+            ratio.most,
+            ratio.most_at_bytes,
+            ratio.points,
+            ratio.more_at,
+            ratio.less_at
+        ));
+    }
+    for (_, dir) in filled {
+        std::fs::remove_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    }
+    Ok(())
+}
+
+/// How a tree of the configuration is opened; what is wrong with an option.
+fn builder(
+    dir: &Path,
+    items: Items,
+    size_ratio: u32,
+    configuration: &Configuration,
+) -> Result<Builder, String> {
+    let builder = Db::builder(dir)
+        .sizing(Sizing::Manual)
+        .merge_policy(MergePolicy::Leveling)
+        .size_ratio(f64::from(size_ratio))
+        .write_buffer((items.bytes() / BUFFERS).max(16 << 10))
+        .file_size((items.bytes() / 256).clamp(64 << 10, 16 << 20))
+        .digest_seed(items.seed);
+    let pairs = configuration.tree.iter().chain(configuration.open);
+    pairs
+        .copied()
+        .try_fold(builder, |builder, (name, value)| builder.set_option(name, value))
+        .map_err(|error| error.chain().to_string())
+}
+
+/// The workloads that are measured.
+fn workloads(options: &Options) -> Vec<Workload> {
+    let spreads = SPREADS
+        .into_iter()
+        .filter(|spread| options.workload.as_ref().is_none_or(|only| only == spread.name()));
+    let shares = options.empty_fraction.map_or_else(|| vec![0.0, 0.5, 1.0], |only| vec![only]);
+    let of = |spread| shares.iter().map(move |share| Workload { spread, empty_fraction: *share });
+    spreads.flat_map(of).collect()
+}
+
+/// Lays a tree down.
+fn fill(dir: &Path, items: Items, size_ratio: u32, configuration: &Configuration) -> Result<(), String> {
+    let (allocation, layout) = configuration.written()?;
+    let bits = Bits { allocation, per_key: BITS_PER_KEY, layout, empty_fraction: 1.0 };
+    let layers = Layers::new(items.count, items.seed, Shape::leveled(size_ratio, BUFFERS), bits)?;
+    let builder =
+        || Ok(builder(dir, items, size_ratio, configuration)?.memory_budget(FILL_BUDGET_BYTES).no_wal(true));
+    layers.lay(&builder, &|item| items.pair(item))
+}
+
+/// Has the tree see lookups of the workload, and its filters written again with the bits that they deserve then.
+fn refit(dir: &Path, place: Place<'_>) -> Result<(), String> {
+    let Place { items, size_ratio, configuration, workload, .. } = place;
+    let said = |error: Error| error.chain().to_string();
+    // What was seen of another workload would count for a while.
+    match std::fs::remove_file(dir.join(STATISTICS_FILE)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("{STATISTICS_FILE}: {error}"));
+        }
+        _ => {}
+    }
+    let builder = builder(dir, items, size_ratio, configuration)?;
+    let builder = builder.memory_budget(FILL_BUDGET_BYTES).no_wal(true).auto_compaction(false);
+    let db = builder.bits_per_key(BITS_PER_KEY).open().map_err(said)?;
+    let mut picker = Picker::new(workload.spread, items.count, items.seed ^ 1, items.seed);
+    ask(&db, items, workload, &mut picker, (SEEN, COUNTED_LEAST, u64::MAX))?;
+    db.refit().map_err(said)?;
+    db.close().map_err(said)
+}
+
+/// The budgets of a curve, in bytes.
+fn budgets(given_mib: &[u64]) -> Vec<u64> {
+    let budgets = if given_mib.is_empty() { &BUDGETS_MIB[..] } else { given_mib };
+    budgets.iter().map(|mib| mib << 20).collect()
+}
+
+/// One point: opens the tree, asks, counts, prints.
+fn measure(
+    dir: &Path,
+    place: Place<'_>,
+    budget_bytes: u64,
+    print: &mut dyn FnMut(&str),
+) -> Result<Point, String> {
+    let Place { items, size_ratio, configuration, workload, warm } = place;
+    let said = |error: Error| error.chain().to_string();
+    let env = Env { clock: Arc::new(PacedClock::new(QUICK_TIMES)), ..Env::real() };
+    let builder = builder(dir, items, size_ratio, configuration)?.env(env);
+    let db = builder.memory_budget(budget_bytes).read_only(true).open().map_err(said)?;
+    let mut picker = Picker::new(workload.spread, items.count, items.seed ^ budget_bytes, items.seed);
+    let warmed = ask(&db, items, workload, &mut picker, (warm, COUNTED_LEAST, u64::MAX))?;
+    let before = db.stats();
+    let since = Instant::now();
+    let lookups = ask(&db, items, workload, &mut picker, (COUNTED, COUNTED_LEAST, COUNTED_MOST))?;
+    let ns_per_lookup = since.elapsed().as_nanos() as f64 / lookups as f64;
+    let stats = db.stats().since(&before);
+    let memory = db.memory();
+    db.close().map_err(said)?;
+    let per_lookup = |count: u64| count as f64 / stats.lookups.max(1) as f64;
+    let [filter, index, data] =
+        [stats.reads.filter.count, stats.reads.index.count, stats.reads.data.count].map(per_lookup);
+    let reads = filter + index + data;
+    print(&format!(
+        "{{\"schema\":\"memory-curves/1\",\"entry_bytes\":{},\"entries\":{},\"size_ratio\":{size_ratio},\
+         \"workload\":\"{}\",\"empty_fraction\":{},\"configuration\":\"{}\",\"budget_bytes\":{budget_bytes},\
+         \"warmed\":{warmed},\"lookups\":{},\"filter_reads\":{filter:.5},\"index_reads\":{index:.5},\
+         \"data_reads\":{data:.5},\"reads\":{reads:.5},\"false_positives\":{:.5},\"modules_skipped\":{:.5},\
+         \"ns_per_lookup\":{ns_per_lookup:.0},\"runs\":{},\
+         \"ledger_bytes\":{},\"ledger_most_bytes\":{},\"rss_bytes\":{},\"parts\":{}}}",
+        items.entry_bytes,
+        items.count,
+        workload.spread.name(),
+        workload.empty_fraction,
+        configuration.name,
+        stats.lookups,
+        per_lookup(stats.false_positives),
+        per_lookup(stats.modules_skipped),
+        stats.runs,
+        memory.ledger_bytes,
+        memory.peak_bytes,
+        rss_bytes().unwrap_or(0),
+        parts_json(&memory.parts)
+    ));
+    Ok(Point { memory_bytes: budget_bytes as f64, reads })
+}
+
+/// Asks for so long, within these numbers of lookups, and holds every answer to what must be. Says how many they were.
+fn ask(
+    db: &Db,
+    items: Items,
+    workload: Workload,
+    picker: &mut Picker,
+    (time, least, most): (Duration, u64, u64),
+) -> Result<u64, String> {
+    let begin = Instant::now();
+    let mut lookups = 0;
+    while lookups < most && (lookups < least || lookups % 256 != 0 || begin.elapsed() < time) {
+        lookups += 1;
+        let item = picker.pick(items.count);
+        let absent = workload.empty_fraction > 0.0 && picker.rng().f64() < workload.empty_fraction;
+        let expected = (!absent).then_some(item);
+        let found = db
+            .get_with(items.key(item, absent), |value| {
+                value.first_chunk::<8>().map(|word| u64::from_le_bytes(*word))
+            })
+            .map_err(|error| error.chain().to_string())?;
+        if found.flatten() != expected {
+            return Err(format!("item {item}, absent {absent}: found {found:?}"));
+        }
+    }
+    Ok(lookups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_tree_is_measured_and_answers_right() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let items = Items { count: 20_000, entry_bytes: 64, seed: 1 };
+        for configuration in &CONFIGURATIONS {
+            let dir = dir.path().join(configuration.name);
+            fill(&dir, items, 4, configuration).expect("filled");
+            let workload = Workload { spread: Distribution::ZipfLocal, empty_fraction: 0.5 };
+            let place = Place { items, size_ratio: 4, configuration, workload, warm: Duration::ZERO };
+            if configuration.name == "workload" {
+                refit(&dir, place).expect("refitted");
+            }
+            let mut lines = Vec::new();
+            let point =
+                measure(&dir, place, 4 << 20, &mut |line| lines.push(line.to_owned())).expect("right");
+            assert!(point.reads.is_finite() && lines.len() == 1, "{lines:?}");
+        }
+    }
+}

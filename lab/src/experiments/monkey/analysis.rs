@@ -1,0 +1,81 @@
+//! What the paper's figures of the model alone have in common: 512 GB in entries of 16 bytes, T = 4, a buffer of 2 MB.
+//!
+//! All costs are [`shamba_model::cost::predict`]'s, by the paper's closed forms.
+
+use crate::chart::{Axis, Chart, Panel, Series};
+use shamba_model::allocation::Allocation;
+use shamba_model::cost::{Costs, CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload, predict};
+use shamba_model::{Design, MergePolicy};
+
+use crate::Parameter;
+
+pub(super) const ENTRIES: u64 = 1 << 35;
+pub(super) const ENTRY_BYTES: f64 = 16.0;
+pub(super) const PAGE_BYTES: u64 = 4_096;
+pub(super) const SIZE_RATIO: f64 = 4.0;
+pub(super) const BUFFER_BYTES: u64 = 2 << 20;
+pub(super) const GIB: f64 = (1u64 << 30) as f64;
+/// The paper's merge policies.
+pub(super) const POLICIES: [MergePolicy; 2] = [MergePolicy::Leveling, MergePolicy::Tiering];
+/// The state of the art, and Monkey.
+pub(super) const SIDES: [(Allocation, &str); 2] =
+    [(Allocation::Uniform, "state of the art"), (Allocation::Monkey, "Monkey")];
+
+/// The paper's data with this mix of lookups that find nothing and updates, writes as dear as reads.
+pub(super) fn situation(empty_lookups: f64, updates: f64) -> Situation {
+    Situation {
+        data: DataSet { entries: ENTRIES, entry_bytes: ENTRY_BYTES, page_bytes: PAGE_BYTES },
+        workload: Workload {
+            empty_lookups,
+            found_lookups: 0.0,
+            updates,
+            ranges: 0.0,
+            range_selectivity: 0.0,
+        },
+        device: Device { read_ns: 100_000.0, write_ns: 100_000.0, cpu: CpuTimes::NONE },
+    }
+}
+
+/// What a design costs with so many bytes of filters.
+///
+/// # Errors
+/// What the model says.
+pub(super) fn costs(
+    situation: &Situation,
+    (policy, size_ratio): (MergePolicy, f64),
+    buffer_bytes: u64,
+    filter_bytes: f64,
+    allocation: Allocation,
+) -> Result<Costs, String> {
+    let plan = Plan {
+        design: Design::new(policy, size_ratio, buffer_bytes, 0.0),
+        filters: FilterBits::Bytes(filter_bytes),
+        allocation,
+        cache_bytes: 0,
+        levels: None,
+    };
+    predict(situation, &plan)
+}
+
+/// What the figures hold fixed, but for what `varied` names.
+pub(super) fn fixed(varied: &[&str]) -> Vec<Parameter> {
+    let all = [
+        Parameter::fixed("entries", ENTRIES),
+        Parameter::fixed("entry bytes", ENTRY_BYTES),
+        Parameter::fixed("page bytes", PAGE_BYTES),
+        Parameter::fixed("size ratio", SIZE_RATIO),
+        Parameter::fixed("buffer bytes", BUFFER_BYTES),
+    ];
+    all.into_iter().filter(|one| !varied.contains(&one.name)).collect()
+}
+
+/// A panel of computed curves.
+pub(super) fn panel(title: &str, x: Axis, y: Axis, curves: Vec<(String, Vec<(f64, f64)>)>) -> Panel {
+    let series = curves.into_iter().map(|(name, points)| Series::model(name, points)).collect();
+    Panel { title: title.to_owned(), x, y, series }
+}
+
+/// A picture of panels.
+pub(super) fn chart(title: &str, claim: &str, note: &str, panels: Vec<Panel>) -> Chart {
+    Chart { title: title.to_owned(), claim: claim.to_owned(), note: note.to_owned(), panels }
+}

@@ -1,0 +1,208 @@
+//! What the paper's measured figures have in common: its tree, its devices, and who shares out the filter bits.
+//!
+//! T = 2, one run a level, entries of 1 KB, 1,024 write buffers of data, 5 bits per key. Smaller scales have a smaller buffer, so
+//! the levels stay what they are. Levels are counted by the paper's equation 1.
+//!
+//! Not here: measuring ([`super::point`]).
+
+use shamba::{Allocation, FilterLayout};
+use shamba_model::MergePolicy;
+use shamba_model::monkey::{PaperTree, levels_closed};
+
+use crate::layered::Bits;
+use crate::tree::{Spec, Tree};
+use crate::{Device, Lab, Parameter, Scale};
+
+pub(super) const SIZE_RATIO: f64 = 2.0;
+pub(super) const BITS_PER_KEY: f64 = 5.0;
+pub(super) const ENTRY_BYTES: usize = 1_024;
+pub(super) const KEY_BYTES: usize = 16;
+/// Write buffers of data.
+pub(super) const BUFFERS: u64 = 1_024;
+/// The paper's lookups a trial.
+pub(super) const LOOKUPS: u64 = 16_384;
+
+/// Lookups of which I/Os are counted.
+pub(super) fn lookups_counted(scale: Scale) -> u64 {
+    scale.count(LOOKUPS, LOOKUPS, LOOKUPS)
+}
+
+/// What one I/O took on the paper's machine: while data grew, afterwards, and on its disk.
+pub(super) const SSD_GROWING: Device = Device::Other { name: "SSD 360 us", read_ns: 360_000 };
+pub(super) const SSD: Device = Device::Other { name: "SSD 290 us", read_ns: 290_000 };
+pub(super) const HDD: Device = Device::Other { name: "HDD 1.9 ms", read_ns: 1_900_000 };
+
+/// Entries of the paper's tree, 1 GB of them.
+pub(super) fn entries(scale: Scale) -> u64 {
+    scale.pick(1 << 15, 1 << 18, 1 << 20)
+}
+
+/// A thousandth of the data, so that there are as many levels at every scale.
+pub(super) fn buffer_bytes(scale: Scale) -> u64 {
+    entries(scale) * ENTRY_BYTES as u64 / BUFFERS
+}
+
+/// Who shares out the filter bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Filters {
+    /// Nobody: the state of the art.
+    Uniform,
+    /// Monkey, for lookups that find nothing.
+    Zero,
+    /// Monkey, for the share of lookups that do.
+    General,
+}
+
+impl Filters {
+    pub const PAIR: [Self; 2] = [Self::Uniform, Self::Zero];
+    pub const ALL: [Self; 3] = [Self::Uniform, Self::Zero, Self::General];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform bits",
+            Self::Zero => "Monkey, zero",
+            Self::General => "Monkey, general",
+        }
+    }
+
+    /// As trees are laid down with.
+    pub fn bits(self, per_key: f64, empty_fraction: f64) -> Bits {
+        Bits {
+            allocation: if self == Self::Uniform { Allocation::Uniform } else { Allocation::Monkey },
+            per_key,
+            layout: FilterLayout::Blocked,
+            empty_fraction: if self == Self::General { empty_fraction } else { 1.0 },
+        }
+    }
+
+    /// The I/Os of a lookup of this mix by the paper's closed forms, which take every key that is found for the last level's.
+    ///
+    /// # Errors
+    /// What the model says.
+    pub fn model_ios(self, tree: &PaperTree, bits: f64, empty_fraction: f64) -> Result<f64, String> {
+        Ok(match self {
+            Self::Uniform => tree.lookups_uniform(bits, empty_fraction)?.mixed_cost,
+            Self::Zero => {
+                let zero = tree.lookups_closed(bits, 1.0)?;
+                empty_fraction * zero.zero_result_cost + (1.0 - empty_fraction) * zero.found_cost
+            }
+            Self::General => tree.lookups_closed(bits, empty_fraction)?.mixed_cost,
+        })
+    }
+
+    /// The rates of its filters, smallest level first, by the model for so many levels.
+    ///
+    /// # Errors
+    /// What the model says.
+    pub fn model_fprs(
+        self,
+        tree: &PaperTree,
+        bits: f64,
+        per_key: f64,
+        empty_fraction: f64,
+    ) -> Result<Vec<f64>, String> {
+        match self {
+            Self::Uniform => {
+                let levels = tree.run_count().round() as usize;
+                Ok(vec![shamba_model::monkey::bloom_fpr(per_key); levels])
+            }
+            Self::Zero => tree.best_fprs_exact(bits, 1.0),
+            Self::General => tree.best_fprs_exact(bits, empty_fraction),
+        }
+    }
+}
+
+/// A tree's size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub entries: u64,
+    pub entry_bytes: usize,
+    pub levels: u32,
+}
+
+impl Size {
+    /// Of so many entries above a buffer of so many bytes.
+    ///
+    /// # Errors
+    /// What the model says.
+    pub fn new(entries: u64, entry_bytes: usize, buffer_bytes: u64) -> Result<Self, String> {
+        let levels = levels_closed((entries * entry_bytes as u64) as f64, buffer_bytes, SIZE_RATIO)?;
+        Ok(Self { entries, entry_bytes, levels })
+    }
+
+    /// The paper's usual tree.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn usual(scale: Scale) -> Result<Self, String> {
+        Self::new(entries(scale), ENTRY_BYTES, buffer_bytes(scale))
+    }
+
+    /// The model's tree of this size.
+    ///
+    /// # Errors
+    /// What the model says.
+    pub fn paper_tree(self) -> Result<PaperTree, String> {
+        PaperTree::new(MergePolicy::Leveling, SIZE_RATIO, self.levels, self.entries)
+    }
+
+    /// Lays a tree down for each of `filters`, all over the same items in the same runs.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn lay(
+        self,
+        lab: &mut Lab<'_>,
+        filters: &[Filters],
+        per_key: f64,
+        empty_fraction: f64,
+    ) -> Result<Vec<(Filters, Tree)>, String> {
+        let of = |lab: &mut Lab<'_>, filters: Filters| {
+            let spec = Spec::leveled(self.entries, (KEY_BYTES, self.entry_bytes), SIZE_RATIO, self.levels);
+            let spec = Spec { bits: filters.bits(per_key, empty_fraction), ..spec };
+            Ok((filters, Tree::lay(lab, "monkey", spec, Device::Memory)?))
+        };
+        filters.iter().map(|filters| of(lab, *filters)).collect()
+    }
+}
+
+/// What the paper holds fixed, but for what `varied` names.
+pub(super) fn fixed(scale: Scale, varied: &[&str]) -> Vec<Parameter> {
+    let levels = Size::usual(scale).map_or(0, |size| size.levels);
+    let all = [
+        Parameter::fixed("size ratio", SIZE_RATIO),
+        Parameter::fixed("levels", levels),
+        Parameter::fixed("runs a level", 1),
+        Parameter::fixed("entries", entries(scale)),
+        Parameter::fixed("entry bytes", ENTRY_BYTES),
+        Parameter::fixed("key bytes", KEY_BYTES),
+        Parameter::fixed("buffer bytes", buffer_bytes(scale)),
+        Parameter::fixed("bits per key", BITS_PER_KEY),
+        Parameter::fixed("empty fraction", 1),
+        Parameter::fixed("lookups of which I/Os are counted", lookups_counted(scale)),
+        Parameter::fixed("lookups timed a trial, at most", LOOKUPS),
+    ];
+    all.into_iter().filter(|one| !varied.contains(&one.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_of_all_sides_have_the_same_tables_with_other_filters() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut progress = |_: &str| {};
+        let mut lab = Lab::new(scratch.path().to_path_buf(), Scale::Tiny, 1, &mut progress);
+        let size = Size::usual(Scale::Tiny).expect("a size");
+        let trees = size.lay(&mut lab, &Filters::ALL, BITS_PER_KEY, 0.0).expect("laid down");
+        let mut sides = Vec::new();
+        for (_, tree) in &trees {
+            let tables = tree.open(Device::Memory, &[]).expect("open").tables();
+            let keys = tables.iter().map(|one| (one.level, one.run, one.entries)).collect::<Vec<_>>();
+            sides.push((keys, tables.iter().map(|one| one.bits_per_key).collect::<Vec<f64>>()));
+        }
+        assert!(sides.iter().all(|(keys, _)| *keys == sides[0].0 && keys.len() >= size.levels as usize));
+        assert!(sides[0].1 != sides[1].1 && sides[1].1 != sides[2].1, "{sides:?}");
+    }
+}

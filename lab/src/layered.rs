@@ -1,0 +1,195 @@
+//! Trees that are laid down run by run, each over all keys, as the papers draw them: level i holds T times what the one above
+//! it does, in as many runs as the merge policy allows.
+//!
+//! A tree that grows by puts has the same levels, but its runs have gaps, as leveling moves what overflows down table
+//! by table; and it takes as many times as long to fill as entries are merged. Here every entry is written once: sorted, by
+//! [`shamba::Db::place`], the deepest level first.
+//!
+//! Bits are given to each run when it is written: uniform, or as Monkey has them for the runs that there will be.
+//!
+//! Not here: trees as the engine grows them ([`crate::monkey`] has those too).
+
+use shamba::{Allocation, Builder, FilterLayout};
+use shamba_filter::measured;
+use shamba_model::allocation::{FilterSite, Limits, Lookups, Measured, allocate};
+
+use shamba_workload::Permutation;
+
+/// No filter gets more bits per key.
+const MOST_BITS_PER_KEY: f64 = 26.0;
+/// What tells the order in which runs take items from everything else that is drawn with the seed.
+const RUN_SALT: u64 = 0x6c61_7965_7265_6421;
+/// Levels beyond this nobody lays down.
+const MOST_LEVELS: i32 = 40;
+
+/// The levels of a tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// How many times the entries of the level above a level has.
+    pub size_ratio: f64,
+    /// How many levels.
+    pub levels: u32,
+    /// Runs of every level but the last.
+    pub inner_runs: u32,
+    /// Runs of the last level.
+    pub last_runs: u32,
+}
+
+impl Shape {
+    /// One run a level, of as many levels as `buffers` write buffers of data fill: full ones hold (T - 1) T^(i-1) buffers.
+    pub fn leveled(size_ratio: u32, buffers: u64) -> Self {
+        let ratio = f64::from(size_ratio);
+        let levels = ((buffers as f64).ln() / ratio.ln()).ceil().max(1.0) as u32;
+        Self { size_ratio: ratio, levels, inner_runs: 1, last_runs: 1 }
+    }
+
+    fn runs_of(self, level: u32) -> u32 {
+        if level == self.levels { self.last_runs.max(1) } else { self.inner_runs.max(1) }
+    }
+}
+
+/// How filters get their bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bits {
+    pub allocation: Allocation,
+    /// On average over all entries.
+    pub per_key: f64,
+    pub layout: FilterLayout,
+    /// The share of lookups that find nothing, as allocations by lookups count on it.
+    pub empty_fraction: f64,
+}
+
+/// A run of a tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layer {
+    pub level: u32,
+    pub entries: u64,
+    pub bits_per_key: f64,
+}
+
+/// The runs of a tree, newest first, and which items lie in which.
+#[derive(Clone, Debug)]
+pub(crate) struct Layers {
+    runs: Vec<Layer>,
+    count: u64,
+    /// In which order runs take items: the newest run the first ones.
+    order: Permutation,
+}
+
+impl Layers {
+    /// Of `count` items.
+    pub fn new(count: u64, seed: u64, shape: Shape, bits: Bits) -> Result<Self, String> {
+        let levels = shape.levels.clamp(1, MOST_LEVELS as u32);
+        let weights: Vec<f64> = (0..levels).map(|level| shape.size_ratio.powi(level as i32)).collect();
+        let all: f64 = weights.iter().sum();
+        let mut runs: Vec<Layer> = Vec::new();
+        for (level, weight) in (1..).zip(&weights) {
+            let of_level = shape.runs_of(level);
+            let entries = ((count as f64 * weight / all / f64::from(of_level)) as u64).max(1);
+            runs.extend((0..of_level).map(|_| Layer { level, entries, bits_per_key: bits.per_key }));
+        }
+        let rest = count.saturating_sub(runs.iter().map(|run| run.entries).sum());
+        if let Some(last) = runs.last_mut() {
+            last.entries += rest;
+        }
+        let mut layers = Self { runs, count, order: Permutation::new(count, seed ^ RUN_SALT) };
+        if bits.allocation != Allocation::Uniform {
+            layers.allocate(bits)?;
+        }
+        Ok(layers)
+    }
+
+    fn allocate(&mut self, bits: Bits) -> Result<(), String> {
+        let sites: Vec<FilterSite> = (0..)
+            .zip(&self.runs)
+            .map(|(run, layer)| FilterSite { entries: layer.entries, run, empty_probes_per_second: 0.0 })
+            .collect();
+        let lookups = Lookups { empty_fraction: bits.empty_fraction, ..Lookups::default() };
+        let loads = bits.allocation.loads(&sites, lookups)?;
+        let curve = Measured::from_fn(|per_key| measured::fpr(bits.layout, per_key), MOST_BITS_PER_KEY)?;
+        let limits = Limits { smallest_bits_per_key: 0.0, largest_bits_per_key: MOST_BITS_PER_KEY };
+        let shares = allocate(&loads, &curve, (self.count as f64 * bits.per_key) as u64, limits)?;
+        for (layer, bits) in self.runs.iter_mut().zip(shares.bits) {
+            layer.bits_per_key = bits as f64 / layer.entries as f64;
+        }
+        Ok(())
+    }
+
+    /// The runs, newest first.
+    pub fn runs(&self) -> &[Layer] {
+        &self.runs
+    }
+
+    /// The number of the run of an item: each run has its entries, spread evenly over all.
+    pub fn run_of(&self, item: u64) -> usize {
+        let mut drawn = self.order.at(item);
+        for (run, layer) in self.runs.iter().enumerate() {
+            if drawn < layer.entries {
+                return run;
+            }
+            drawn -= layer.entries;
+        }
+        self.runs.len() - 1
+    }
+
+    /// Lays the tree down where `builder` says, which answers with the same options every time. `pair` tells an item's key and
+    /// value; keys ascend with items.
+    pub fn lay(
+        &self,
+        builder: &dyn Fn() -> Result<Builder, String>,
+        pair: &dyn Fn(u64) -> (Vec<u8>, Vec<u8>),
+    ) -> Result<(), String> {
+        let runs: Vec<u16> = (0..self.count).map(|item| self.run_of(item) as u16).collect();
+        for (run, layer) in self.runs.iter().enumerate().rev() {
+            let said = |error: shamba::Error| error.chain().to_string();
+            let builder = builder()?
+                .auto_compaction(false)
+                .filter_allocation(Allocation::Uniform)
+                .bits_per_key(layer.bits_per_key);
+            let db = builder.open().map_err(said)?;
+            let of_run = (0..self.count).zip(&runs).filter(|(_, of)| usize::from(**of) == run);
+            db.place(layer.level, of_run.map(|(item, _)| pair(item))).map_err(said)?;
+            db.close().map_err(said)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(allocation: Allocation) -> Bits {
+        Bits { allocation, per_key: 10.0, layout: FilterLayout::Blocked, empty_fraction: 1.0 }
+    }
+
+    #[test]
+    fn runs_grow_by_the_ratio_and_monkey_gives_small_ones_more() {
+        let count = 1_111_000;
+        let layers =
+            |allocation| Layers::new(count, 1, Shape::leveled(10, 1_000), bits(allocation)).expect("runs");
+        let monkey = layers(Allocation::Monkey);
+        assert_eq!(monkey.runs.len(), 3);
+        assert_eq!(monkey.runs.iter().map(|run| run.entries).sum::<u64>(), count);
+        assert!(
+            monkey.runs.is_sorted_by(|small, large| small.bits_per_key > large.bits_per_key),
+            "{monkey:?}"
+        );
+        let bits: f64 = monkey.runs.iter().map(|run| run.bits_per_key * run.entries as f64).sum();
+        assert!((bits / count as f64 - 10.0).abs() < 0.05, "{bits}");
+        assert!(layers(Allocation::Uniform).runs.iter().all(|run| run.bits_per_key == 10.0));
+        let mut of_runs = [0; 3];
+        (0..count).for_each(|item| of_runs[monkey.run_of(item)] += 1);
+        assert_eq!(of_runs.to_vec(), monkey.runs.iter().map(|run| run.entries).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn levels_have_the_runs_of_their_policy() {
+        let shape = Shape { size_ratio: 4.0, levels: 3, inner_runs: 3, last_runs: 2 };
+        let layers = Layers::new(84_000, 1, shape, bits(Allocation::Uniform)).expect("runs");
+        let levels: Vec<u32> = layers.runs().iter().map(|run| run.level).collect();
+        assert_eq!(levels, [1, 1, 1, 2, 2, 2, 3, 3]);
+        assert_eq!(layers.runs().iter().map(|run| run.entries).sum::<u64>(), 84_000);
+        assert!((32_000..32_010).contains(&layers.runs()[7].entries), "{layers:?}");
+    }
+}

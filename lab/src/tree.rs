@@ -1,0 +1,339 @@
+//! Trees of the papers' shapes, laid down without filling them, and opened as often and as differently as wanted.
+//!
+//! Keys are as long as wanted: eight bytes that ascend with the item's number and spread over all values, then filler. An
+//! absent key lies behind each. Values begin with the item's number, so that an answer can be checked.
+//!
+//! A tree is opened read-only, so that baseline and idea read the same files side by side. Filters and indexes are held, and there
+//! is no block cache, as in the papers.
+//!
+//! Baseline and idea have equal memory only if their filters as written have: [`refit_to`] sees to it, for trees of any kind.
+//!
+//! Not here: trees that grow by writes; timing ([`super::lookups`]).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use shamba::env::{Env, MemFs, Vfs};
+use shamba::{Allocation, Builder, Db, DigestKind, FilterLayout, Residency, Sizing, Stats};
+
+use super::device::{Device, MemoryRead};
+use super::experiment::{Lab, Scale};
+use crate::layered::{Bits, Layers, Shape};
+use shamba_workload::mix2;
+
+/// The budget under which trees are laid down.
+const LAY_BUDGET_BYTES: u64 = 256 << 20;
+/// What an open database takes besides filters and indexes.
+const OPEN_BUDGET_BYTES: u64 = 5 << 20;
+/// What an entry's filter and index take at most, about; and a table.
+const BYTES_PER_ENTRY: u64 = 12;
+const BYTES_PER_TABLE: u64 = 16 << 10;
+/// Bits per key that nobody asks for: filters of so many fit no allocation.
+const MISFIT_BITS_PER_KEY: f64 = 40.0;
+/// All filters together have as many bits as they should with so little more or less, in part;
+const NEAR: f64 = 0.01;
+/// or with what they have after so many refits.
+const REFITS_MOST: u32 = 4;
+
+/// What a tree is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    pub entries: u64,
+    /// At least 8.
+    pub key_bytes: usize,
+    /// Key and value together.
+    pub entry_bytes: usize,
+    pub shape: Shape,
+    pub bits: Bits,
+    pub file_bytes: u64,
+    pub digest: DigestKind,
+    /// Whether data blocks have tags of the digest.
+    pub block_tags: bool,
+}
+
+impl Spec {
+    /// One run a level, uniform bits in one blocked filter a table, tables of 2 MiB, the papers' hash function.
+    pub fn leveled(
+        entries: u64,
+        (key_bytes, entry_bytes): (usize, usize),
+        size_ratio: f64,
+        levels: u32,
+    ) -> Self {
+        Self {
+            entries,
+            key_bytes,
+            entry_bytes,
+            shape: Shape { size_ratio, levels, inner_runs: 1, last_runs: 1 },
+            bits: Bits {
+                allocation: Allocation::Uniform,
+                per_key: 10.0,
+                layout: FilterLayout::Blocked,
+                empty_fraction: 1.0,
+            },
+            file_bytes: 2 << 20,
+            digest: DigestKind::Murmur64A,
+            block_tags: true,
+        }
+    }
+
+    /// The same with values that are the item's number alone.
+    fn with_short_values(self) -> Self {
+        let shortest = self.key_bytes.max(8) + 8;
+        Self { entry_bytes: self.entry_bytes.min(shortest), ..self }
+    }
+
+    /// Bytes of keys and values.
+    pub fn bytes(&self) -> u64 {
+        self.entries * self.entry_bytes as u64
+    }
+}
+
+/// A tree on its files.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub spec: Spec,
+    layers: Layers,
+    files: Arc<dyn Vfs>,
+    dir: PathBuf,
+    on: Device,
+    memory_read: MemoryRead,
+    seed: u64,
+}
+
+impl Tree {
+    /// Lays a tree down: in memory for devices that are there or emulated, otherwise below the laboratory's folder.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn lay(lab: &mut Lab<'_>, name: &str, spec: Spec, on: Device) -> Result<Self, String> {
+        let spec = if lab.scale == Scale::Tiny { spec.with_short_values() } else { spec };
+        lab.at(format_args!("laying down {} entries in {} levels", spec.entries, spec.shape.levels));
+        let seed = lab.seed;
+        let (files, dir): (Arc<dyn Vfs>, PathBuf) = if on.is_in_memory() {
+            (Arc::new(MemFs::new()), PathBuf::from("/tree"))
+        } else {
+            (Env::real().vfs, lab.scratch(name)?)
+        };
+        let layers = Layers::new(spec.entries, seed, spec.shape, spec.bits)?;
+        let tree = Self { spec, layers, files, dir, on, memory_read: lab.memory_read, seed };
+        let builder = || Ok(tree.builder(tree.world()).memory_budget(LAY_BUDGET_BYTES).no_wal(true));
+        tree.layers.lay(&builder, &|item| {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            tree.key(item, false, &mut key);
+            tree.value(item, &mut value);
+            (key, value)
+        })?;
+        Ok(tree)
+    }
+
+    fn world(&self) -> Env {
+        Env { vfs: Arc::clone(&self.files), ..Env::real() }
+    }
+
+    fn builder(&self, world: Env) -> Builder {
+        Db::builder(&self.dir)
+            .env(world)
+            .sizing(Sizing::Manual)
+            .size_ratio(self.spec.shape.size_ratio.max(2.0))
+            .filter_layout(self.spec.bits.layout)
+            .file_size(self.spec.file_bytes)
+            .digest(self.spec.digest)
+            .block_tags(self.spec.block_tags)
+            .digest_seed(self.seed)
+            .info_log(false)
+    }
+
+    /// Opens it on `device` for reading, with filters held, no block cache, and these switches, (name, value) as on the command line.
+    ///
+    /// # Errors
+    /// What the engine says of the switches or the tree; a device whose files these are not.
+    pub fn open(&self, device: Device, switches: &[(&str, &str)]) -> Result<Db, String> {
+        let tables = self.spec.bytes() / self.spec.file_bytes + self.layers.runs().len() as u64;
+        let budget = OPEN_BUDGET_BYTES + self.spec.entries * BYTES_PER_ENTRY + tables * BYTES_PER_TABLE;
+        self.open_within(device, budget, switches, |builder| {
+            builder.filter_residency(Residency::Pinned).cache_limit(0)
+        })
+    }
+
+    /// Opens it on `device` for reading within `budget_bytes`.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_within(
+        &self,
+        device: Device,
+        budget_bytes: u64,
+        switches: &[(&str, &str)],
+        more: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Db, String> {
+        self.open_in(device, |world| world, budget_bytes, switches, more)
+    }
+
+    /// The same in the world that `change` makes of the device's: another clock, a file system that counts.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_in(
+        &self,
+        device: Device,
+        change: impl FnOnce(Env) -> Env,
+        budget_bytes: u64,
+        switches: &[(&str, &str)],
+        more: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Db, String> {
+        if device.is_in_memory() != self.on.is_in_memory() {
+            return Err(format!("a tree of {} is not on {}", self.on.name(), device.name()));
+        }
+        let world = change(device.env(&self.files, self.memory_read)?);
+        let builder = more(self.builder(world).memory_budget(budget_bytes).read_only(true))
+            .direct_io(device == Device::Disk);
+        let said = |error: shamba::Error| error.chain().to_string();
+        let builder = switches
+            .iter()
+            .try_fold(builder, |builder, (name, value)| builder.set_option(name, value))
+            .map_err(said)?;
+        builder.open().map_err(said)
+    }
+
+    /// Opens it for writing, with room for everything and without what was seen of earlier lookups; closes it after `act`.
+    ///
+    /// # Errors
+    /// What the engine or `act` says.
+    pub fn at_work(&self, act: impl FnOnce(&Db) -> Result<(), String>) -> Result<(), String> {
+        let said = |error: shamba::Error| error.chain().to_string();
+        let seen = self.dir.join("STATISTICS");
+        if self.files.exists(&seen).map_err(|error| format!("{}: {error}", seen.display()))? {
+            self.files.unlink(&seen).map_err(|error| format!("remove {}: {error}", seen.display()))?;
+        }
+        let builder = self.builder(self.world()).memory_budget(LAY_BUDGET_BYTES).auto_compaction(false);
+        let db = builder.open().map_err(said)?;
+        act(&db)?;
+        db.close().map_err(said)
+    }
+
+    /// Which items lie in runs of `level`, the first `most` of them.
+    pub fn items_of(&self, level: u32, most: usize) -> Vec<u64> {
+        let is_there = |item: &u64| self.layers.runs()[self.layers.run_of(*item)].level == level;
+        (0..self.spec.entries).filter(is_there).take(most).collect()
+    }
+
+    /// The key of an item, or the absent one behind it.
+    pub fn key(&self, item: u64, absent: bool, key: &mut Vec<u8>) {
+        let number = 2 * item + u64::from(absent);
+        key.clear();
+        key.extend_from_slice(&(number * (u64::MAX / (2 * self.spec.entries))).to_be_bytes());
+        let mut word = number;
+        while key.len() < self.spec.key_bytes {
+            word = mix2(word, self.seed);
+            key.extend_from_slice(&word.to_le_bytes());
+        }
+        key.truncate(self.spec.key_bytes.max(8));
+    }
+
+    fn value(&self, item: u64, value: &mut Vec<u8>) {
+        let bytes = self.spec.entry_bytes.saturating_sub(self.spec.key_bytes).max(8);
+        value.clear();
+        value.extend_from_slice(&item.to_le_bytes());
+        let mut word = !item;
+        while value.len() < bytes {
+            word = mix2(word, self.seed);
+            value.extend_from_slice(&word.to_le_bytes());
+        }
+        value.truncate(bytes);
+    }
+
+    /// Whether this laboratory would emulate devices alike.
+    pub fn is_of(&self, lab: &Lab<'_>) -> bool {
+        self.memory_read == lab.memory_read
+    }
+
+    /// Removes its files.
+    ///
+    /// # Errors
+    /// What cannot be removed.
+    pub fn discard(self, lab: &Lab<'_>) -> Result<(), String> {
+        if self.on.is_in_memory() { Ok(()) } else { lab.discard(&self.dir) }
+    }
+}
+
+/// Filter bits per key as they were written, over the whole tree.
+pub(super) fn written_bits_per_key(stats: &Stats) -> f64 {
+    let (bits, entries) = stats.levels.iter().fold((0.0, 0), |(bits, entries), level| {
+        (bits + level.bits_per_key * level.entries as f64, entries + level.entries)
+    });
+    bits / entries.max(1) as f64
+}
+
+/// Writes every filter of a tree again, with the bits that the allocation of `builder` gives it, until all together have `wanted` bits per
+/// key; how many they have then. Nothing is merged.
+///
+/// A refit leaves tables alone whose bits nearly fit, and so all together might have more than were asked for: filters are made far too large
+/// first, so that it finds none that does. What the engine gives strays from what it is asked for by some percent all the same: so it is asked for
+/// as much more or less, until the sum is right.
+///
+/// # Errors
+/// What the engine says.
+pub(super) fn refit_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64, String> {
+    let refit = |builder: Builder, bits_per_key: f64| {
+        let db = builder.auto_compaction(false).bits_per_key(bits_per_key).open()?;
+        db.refit()?;
+        let written = written_bits_per_key(&db.stats());
+        db.close()?;
+        Ok(written)
+    };
+    let said = |error: shamba::Error| error.chain().to_string();
+    let written_for = |asked: f64| {
+        refit(builder().filter_allocation(Allocation::Uniform), MISFIT_BITS_PER_KEY).map_err(said)?;
+        refit(builder(), asked).map_err(said)
+    };
+    let is_off = |written: f64| (written / wanted - 1.0).abs();
+    let (mut asked, mut written) = (wanted, written_for(wanted)?);
+    let mut nearest = (asked, written);
+    for _ in 1..REFITS_MOST {
+        if written <= 0.0 || is_off(written) <= NEAR {
+            break;
+        }
+        asked *= wanted / written;
+        written = written_for(asked)?;
+        if is_off(written) < is_off(nearest.1) {
+            nearest = (asked, written);
+        }
+    }
+    if is_off(nearest.1) < is_off(written) { written_for(nearest.0) } else { Ok(written) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_of_fourteen_levels_holds_its_entries() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut told = 0;
+        let mut progress = |_: &str| told += 1;
+        let mut lab = Lab::new(scratch.path().to_path_buf(), Scale::Quick, 1, &mut progress);
+        for on in [Device::Memory, Device::PageCache] {
+            let spec = Spec { file_bytes: 64 << 10, ..Spec::leveled(20_000, (40, 64), 2.0, 14) };
+            let tree = Tree::lay(&mut lab, "fourteen", spec, on).expect("laid down");
+            let shared = tree.open(on, &[]).expect("open");
+            let unshared = tree.open(on, &[("hash-sharing", "off")]).expect("open beside it");
+            assert_eq!((shared.stats().deepest_level, shared.stats().runs), (14, 14));
+            let mut key = Vec::new();
+            for item in (0..20_000).step_by(37) {
+                tree.key(item, false, &mut key);
+                assert_eq!(key.len(), 40);
+                for db in [&shared, &unshared] {
+                    let value = db.get(&key).expect("read").expect("there");
+                    assert_eq!((value[..8].to_vec(), value.len()), (item.to_le_bytes().to_vec(), 24));
+                }
+                tree.key(item, true, &mut key);
+                assert!(shared.get(&key).expect("read").is_none());
+            }
+            let deep = tree.items_of(14, 10);
+            assert!(deep.len() == 10 && tree.items_of(15, 1).is_empty());
+            drop((shared, unshared));
+            tree.discard(&lab).expect("gone");
+        }
+        assert!(told > 0);
+    }
+}

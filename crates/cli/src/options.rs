@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, value_parser};
 use shamba::{
-    Allocation, Builder, Compression, DigestKind, Durability, FilterLayout, MergePolicy, Modules, Residency,
-    Sizing, Skipping, Tuning,
+    Allocation, Builder, Compression, DigestKind, Durability, Experimental, FilterLayout, MergePolicy,
+    Modules, Residency, Sizing, Skipping, Tuning,
 };
 
 use crate::sizes::parse_size;
@@ -128,14 +128,18 @@ pub struct ReaderOptions {
     /// the memory budget)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     resident_limit: Option<u64>,
-    /// Weigh what is held in memory by the reads that it saves, as the papers do, not by the time; not recorded
-    /// (default: off)
+    /// Divide memory by the pages of 4 KiB that it saves reading, as the papers do, not by the time
+    /// saved; never recorded (default: off)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     count_ios: Option<Switch>,
     /// Which modules of a filter a lookup may pass over where memory does not hold them: none, partial (any but
     /// the first) or full (any) (default: full)
     #[arg(long, value_name = "WHICH", value_parser = parse::<Skipping>)]
     skipping: Option<Skipping>,
+    /// A switch for experiments, as often as wanted, for this run only: filter-partition=sliced|whole and
+    /// index-partition=sliced|whole, what the cache holds at once with --residency cached
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_experimental)]
+    experimental: Vec<String>,
     /// Ask for the filter lines of all candidates before testing the first (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     prefetch: Option<Switch>,
@@ -160,6 +164,13 @@ pub struct ReaderOptions {
     /// Let each append and sync take so many microseconds longer (default: 0)
     #[arg(long, value_name = "US", allow_negative_numbers = true)]
     device_write_us: Option<f64>,
+    /// Let reads of a file also take the time of their bytes at so many MiB a second (default: 0, unlimited)
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
+    device_mib_per_s: Option<f64>,
+}
+
+fn parse_experimental(text: &str) -> Result<String, String> {
+    Experimental::default().set(text).map(|_| text.to_owned())
 }
 
 /// Compression by level. A type of its own, because to clap a `Vec` means an option given many times.
@@ -180,6 +191,12 @@ impl ReaderOptions {
         let builder = set(builder, self.resident_limit, Builder::resident_limit);
         let builder = set(builder, self.count_ios.map(Switch::is_on), Builder::count_ios);
         let builder = set(builder, self.skipping, Builder::module_skipping);
+        let builder = self.experimental.iter().fold(builder, |builder, switch| {
+            builder.experimental(|all| {
+                // Checked when the command line was read.
+                let _ = all.set(switch);
+            })
+        });
         let builder = set(builder, self.prefetch.map(Switch::is_on), Builder::prefetch);
         let builder = set(builder, self.memtable_index.map(Switch::is_on), Builder::memtable_index);
         let builder = set(builder, self.statistics.map(Switch::is_on), Builder::statistics);
@@ -188,6 +205,7 @@ impl ReaderOptions {
         let wait = |builder: Builder, ms| builder.open_timeout(Duration::from_millis(ms));
         let builder = set(builder, self.open_timeout, wait);
         let us = |given: Option<f64>| given.unwrap_or(0.0);
+        let builder = set(builder, self.device_mib_per_s, Builder::device_bandwidth_mib_per_s);
         builder.device_latency_us(us(self.device_read_us), us(self.device_write_us))
     }
 }

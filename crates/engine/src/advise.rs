@@ -42,8 +42,6 @@ const WRITES_MOST: f64 = 1.02;
 const TIE: f64 = 0.03;
 /// Moving a byte before any was moved.
 const MOVE_NS_PER_BYTE: f64 = 12.0;
-/// A read before any was timed.
-const READ_NS: f64 = 1_000.0;
 /// Operations a second below which nothing that was seen says what to do.
 const OPERATIONS_PER_S_LEAST: f64 = 20.0;
 /// The smallest write buffer is this part of the largest that the budget has room for.
@@ -234,10 +232,7 @@ impl Core {
                 Sizing::Auto => Merging::Following,
                 Sizing::Manual => Merging::FileByFile,
             },
-            read_ns: match self.cache.read_ns() {
-                0 => READ_NS,
-                ns => ns as f64,
-            },
+            read_ns: self.read_price().ns(shamba_model::price::PAGE_BYTES),
             move_ns_per_byte: workload.move_ns_per_byte().unwrap_or(MOVE_NS_PER_BYTE),
             shared_digest: settings.hash_sharing,
             in_force: settings.live.get().tree_design(),

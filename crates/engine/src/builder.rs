@@ -18,6 +18,7 @@ use shamba_table::{Compression, LargeValues, Residency};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
+use crate::experimental::Experimental;
 use crate::settings::{Durability, LiveSettings, Settings, number, switch};
 use crate::tuner::Tuning;
 
@@ -42,6 +43,8 @@ pub struct Builder {
     pub(crate) env: Env,
     /// Microseconds that each read, and each append and sync, takes longer.
     device_us: (f64, f64),
+    /// MiB a second of reads of an emulated device; 0: unlimited.
+    device_mib_per_s: f64,
     pub(crate) changes: Vec<Change>,
     pub(crate) digest: Option<DigestKind>,
     pub(crate) digest_seed: Option<u64>,
@@ -70,6 +73,7 @@ impl Builder {
             path: path.to_path_buf(),
             env: Env::real(),
             device_us: (0.0, 0.0),
+            device_mib_per_s: 0.0,
             changes: Vec::new(),
             digest: None,
             digest_seed: None,
@@ -103,6 +107,14 @@ impl Builder {
         self
     }
 
+    /// Bandwidth of the emulated device in MiB a second: a read takes the time of its bytes, beside the latency of
+    /// [`Self::device_latency_us`]. 0 (default): unlimited.
+    #[must_use]
+    pub fn device_bandwidth_mib_per_s(mut self, mib_per_s: f64) -> Self {
+        self.device_mib_per_s = mib_per_s;
+        self
+    }
+
     /// The world that the database lives in, its device emulated if that is wanted.
     ///
     /// # Errors
@@ -115,8 +127,16 @@ impl Builder {
         let read_ns = ns("device-read-us", self.device_us.0)?;
         let write_ns = ns("device-write-us", self.device_us.1)?;
         let mut env = self.env.clone();
-        if read_ns > 0 || write_ns > 0 {
-            env.vfs = Arc::new(SlowFs::new(env.vfs, Arc::clone(&env.clock), read_ns, write_ns));
+        let bytes_per_second = match self.device_mib_per_s {
+            rate if (0.0..=1e9).contains(&rate) => (rate * f64::from(1 << 20)) as u64,
+            rate => {
+                let text = format!("device-mib-per-s must be from 0 to 1000000000, not {rate}");
+                return Err(Error::invalid(text));
+            }
+        };
+        if read_ns > 0 || write_ns > 0 || bytes_per_second > 0 {
+            let slow = SlowFs::new(env.vfs, Arc::clone(&env.clock), read_ns, write_ns);
+            env.vfs = Arc::new(slow.reading_at(bytes_per_second));
         }
         Ok(env)
     }
@@ -280,11 +300,25 @@ impl Builder {
         self.change(move |s| s.cache_bytes_max = Some(bytes))
     }
 
-    /// Weigh what is held in memory as the papers do, by reads: a search costs as many as it takes on average, and
-    /// computing nothing; and keep every block that is read, where otherwise one in 16 of those is kept that come quickly. Default: by the time that is saved.
+    /// Counting mode: memory is divided by the pages of 4 KiB that it saves reading, as in the papers, and
+    /// CPU time costs nothing. The block cache admits every block that is read; otherwise it admits one
+    /// in 16 of the blocks whose reads were fast. Off (default): memory is divided by the time saved.
     #[must_use]
     pub fn count_ios(self, on: bool) -> Self {
         self.change(move |s| s.count_ios = on)
+    }
+
+    /// Baselines of the papers and other switches for experiments, which hold for this open only.
+    #[must_use]
+    pub fn experimental(self, set: impl FnOnce(&mut Experimental)) -> Self {
+        let mut experimental = Experimental::default();
+        set(&mut experimental);
+        let Experimental { filter_partition, index_partition } = experimental;
+        self.change(move |settings| {
+            let units = &mut settings.cache_units;
+            units.filter = filter_partition.unwrap_or(units.filter);
+            units.index = index_partition.unwrap_or(units.index);
+        })
     }
 
     /// Which modules of a filter a lookup may pass over where memory does not hold them. Default: any.
@@ -531,6 +565,11 @@ impl Builder {
             "count-ios" => {
                 let on = switch(name, value)?;
                 self.count_ios(on)
+            }
+            "experimental" => {
+                let mut experimental = Experimental::default();
+                experimental.set(value).map_err(parsed)?;
+                self.experimental(|all| *all = experimental)
             }
             "residency" => self.filter_residency(value.parse().map_err(parsed)?),
             "skipping" => self.module_skipping(value.parse().map_err(parsed)?),

@@ -19,7 +19,7 @@ use shamba_key::DigestKind;
 use shamba_model::allocation::Allocation;
 use shamba_model::skip::Skipping;
 use shamba_model::{Design, MergePolicy, Sizing};
-use shamba_table::{Compression, LargeValues, Residency};
+use shamba_table::{CacheUnits, Compression, LargeValues, Residency};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::BUDGET_BYTES_LEAST;
@@ -157,6 +157,8 @@ pub(crate) struct Settings {
     pub rate_limit_bytes_per_s: u64,
     /// Of this open: filters and indexes hold at most so much, where residency is budgeted; `None`: what pays.
     pub resident_bytes_max: Option<u64>,
+    /// Units in which the block cache holds filters and indexes.
+    pub cache_units: CacheUnits,
     /// Of this open: the block cache holds at most so much, however much is free; `None`: what the others leave.
     pub cache_bytes_max: Option<u64>,
     /// Of this open: what is held in memory is weighed by the reads that it saves, not by the time.
@@ -224,6 +226,7 @@ impl Default for Settings {
             wal_bytes: 1 << 30,
             rate_limit_bytes_per_s: 0,
             resident_bytes_max: None,
+            cache_units: CacheUnits::default(),
             cache_bytes_max: None,
             count_ios: false,
             no_wal: false,

@@ -1,9 +1,10 @@
 //! A slower device: reads and writes of another file system that take longer.
 //!
-//! For experiments with devices that a machine does not have. Each read of a file takes so long more, whatever its
-//! length, and so does each append and each sync: a latency, not a bandwidth. The bytes still come from where the
-//! inner file system has them, so an emulated device should be given data that memory holds. [`SlowFs::lasting`] makes
-//! reads take a time in all, what the inner file system takes of it included; where that takes longer, so does the read.
+//! For experiments with devices that a machine does not have. A read takes a latency and the time of its
+//! bytes at a bandwidth ([`SlowFs::reading_at`]; unlimited unless it is given) longer; an append or sync
+//! takes a latency longer. The bytes still come from where the inner file system has them, so an emulated
+//! device should be given data that memory holds. [`SlowFs::lasting`] makes that time the read's in all, the
+//! inner file system's own time included; where that takes longer, so does the read.
 //!
 //! Delays are exact ([`Clock::wait_ns`]) and partly cost processor time, which figures of an emulated device should
 //! not be read for. [`Vfs::is_emulated`] says so to whoever reports.
@@ -22,18 +23,25 @@ use crate::vfs::{RandomFile, Vfs, WriteFile};
 struct Delay {
     clock: Arc<dyn Clock>,
     read_ns: u64,
+    /// Bytes a second of reads; 0: unlimited.
+    read_bytes_per_s: u64,
     write_ns: u64,
     /// What a read takes of itself is part of its time.
     in_all: bool,
 }
 
 impl Delay {
-    fn read<T>(&self, read: impl FnOnce() -> T) -> T {
+    fn read<T>(&self, bytes: usize, read: impl FnOnce() -> T) -> T {
+        let transfer_ns = match self.read_bytes_per_s {
+            0 => 0,
+            rate => (bytes as u128 * 1_000_000_000 / u128::from(rate)) as u64,
+        };
+        let read_ns = self.read_ns.saturating_add(transfer_ns);
         if !self.in_all {
-            self.wait(self.read_ns);
+            self.wait(read_ns);
             return read();
         }
-        let until_ns = self.clock.now_ns().saturating_add(self.read_ns);
+        let until_ns = self.clock.now_ns().saturating_add(read_ns);
         let result = read();
         self.clock.wait_until_ns(until_ns);
         result
@@ -61,12 +69,19 @@ impl SlowFs {
     /// `inner` with `read_ns` more for each read, and `write_ns` more for each append and sync; nanoseconds by
     /// `clock`.
     pub fn new(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64, write_ns: u64) -> Self {
-        Self { inner, delay: Delay { clock, read_ns, write_ns, in_all: false } }
+        Self { inner, delay: Delay { clock, read_ns, read_bytes_per_s: 0, write_ns, in_all: false } }
     }
 
     /// `inner` with reads that take `read_ns` in all, or as long as they take there if that is longer.
     pub fn lasting(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64) -> Self {
-        Self { inner, delay: Delay { clock, read_ns, write_ns: 0, in_all: true } }
+        Self { inner, delay: Delay { clock, read_ns, read_bytes_per_s: 0, write_ns: 0, in_all: true } }
+    }
+
+    /// The same, with reads that also take the time of their bytes at so many bytes a second; 0: no time.
+    #[must_use]
+    pub fn reading_at(mut self, bytes_per_second: u64) -> Self {
+        self.delay.read_bytes_per_s = bytes_per_second;
+        self
     }
 }
 
@@ -78,7 +93,7 @@ struct SlowRandomFile {
 
 impl RandomFile for SlowRandomFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.delay.read(|| self.inner.read_at(offset, buf))
+        self.delay.read(buf.len(), || self.inner.read_at(offset, buf))
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -159,6 +174,23 @@ mod tests {
             let before_ns = clock.now_ns();
             assert_eq!(file.read_at(1, &mut [0; 2]).expect("read"), 2);
             assert_eq!(clock.now_ns() - before_ns, ns);
+        }
+    }
+
+    #[test]
+    fn a_read_takes_its_latency_and_the_time_of_its_bytes() {
+        let (clock, inner) = (Arc::new(ManualClock::new()), Arc::new(MemFs::new()));
+        let path = Path::new("/f");
+        append_all(inner.create(path).expect("created").as_mut(), &[7; 9_000]).expect("written");
+        let new = SlowFs::new(inner.clone(), clock.clone(), 3_000, 0);
+        let lasting = SlowFs::lasting(inner, clock.clone(), 3_000);
+        for slow in [new, lasting] {
+            let file = slow.reading_at(1_000_000_000).open_read(path).expect("opened");
+            for bytes in [1_000, 8_000] {
+                let before_ns = clock.now_ns();
+                file.read_at(0, &mut vec![0; bytes]).expect("read");
+                assert_eq!(clock.now_ns() - before_ns, 3_000 + bytes as u64);
+            }
         }
     }
 

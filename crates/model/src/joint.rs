@@ -15,7 +15,7 @@
 //! r >= d fetched, the file costs
 //!
 //! ```text
-//! sum over j from d to r - 1 of (v + w * f_1 ... f_j) * fetch_ns + (s + v + w * f_1 ... f_r) * (data_ns + (1 - x) * index_ns)
+//! sum over j from d to r - 1 of (v + w * f_1 ... f_j) * fetch_ns_j + (s + v + w * f_1 ... f_r) * (data_ns + (1 - x) * index_ns)
 //! ```
 //!
 //! and r is what makes that least, but never less than the modules that may not be passed over (`Skipping::None`, `Partial`).
@@ -44,6 +44,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::input;
+use crate::price::ReadPrice;
 use crate::residency::Module;
 use crate::skip::FileProbes;
 
@@ -71,8 +72,8 @@ pub struct FileMemory {
     pub modules: Vec<Module>,
     /// So many of them, from the first on, may not be passed over.
     pub asked_modules: usize,
-    /// What fetching a module that is not in memory costs.
-    pub fetch_ns: f64,
+    /// Price of fetching a slice of a module that is not in memory, by the slice's bytes.
+    pub fetch: ReadPrice,
     /// The index; without partitions there is none to hold.
     pub index: FileIndex,
     /// How many of the modules are in memory now, from the first on.
@@ -81,6 +82,13 @@ pub struct FileMemory {
     pub asked_now: usize,
     /// Whether the index is.
     pub holds_index: bool,
+}
+
+impl FileMemory {
+    /// Nanoseconds of fetching a slice of a module.
+    fn fetch_ns(&self, module: usize) -> f64 {
+        self.modules.get(module).map_or(0.0, |module| self.fetch.ns(module.slice_bytes()))
+    }
 }
 
 /// How files are weighed.
@@ -319,7 +327,7 @@ impl Rates {
         input::not_negative("seeks per second", file.seeks_per_second)?;
         input::not_negative("the cost of a search", file.data_ns)?;
         input::not_negative("the cost of an index read", file.index_ns)?;
-        input::not_negative("the cost of fetching a module", file.fetch_ns)?;
+        file.fetch.validate()?;
         let turning = turning_part * file.probes.found_per_second;
         let mut empty = vec![file.probes.empty_per_second + turning];
         for (number, module) in file.modules.iter().enumerate() {
@@ -358,7 +366,7 @@ impl Rates {
                 least = least.min(fetching + self.searches(end) * search_ns);
             }
             if end < file.modules.len() {
-                fetching += self.reaching(end) * file.fetch_ns;
+                fetching += self.reaching(end) * file.fetch_ns(end);
             }
         }
         least
@@ -380,7 +388,7 @@ impl Rates {
             let held = part(*slices, module.slices);
             let asked = if at < fetched { 1.0 } else { held };
             let reaching = empty + self.found;
-            cost += reaching * (asked * probe_ns + (asked - held) * file.fetch_ns);
+            cost += reaching * (asked * probe_ns + (asked - held) * file.fetch_ns(at));
             empty *= 1.0 - asked * (1.0 - module.fpr);
         }
         cost + (empty + self.found + self.seeks) * search_ns

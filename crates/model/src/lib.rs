@@ -29,6 +29,7 @@ mod memtable;
 pub mod monkey;
 pub mod navigator;
 pub mod presets;
+pub mod price;
 pub mod residency;
 pub mod savings;
 pub mod sharing;

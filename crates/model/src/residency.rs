@@ -54,6 +54,13 @@ pub struct Module {
     pub fpr: f64,
 }
 
+impl Module {
+    /// Bytes of a slice.
+    pub fn slice_bytes(&self) -> u64 {
+        self.bytes.div_ceil(u64::from(self.slices.max(1)))
+    }
+}
+
 /// The modules of one file and what they are good for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FileModules {
@@ -160,19 +167,15 @@ impl ResidencyPlanner {
             cut_short[step.file] = true;
             // Modules that are weighed together are worth it only together.
             if let [module] = modules {
-                let fitting = left / slice_bytes(module);
+                let fitting = left / module.slice_bytes();
                 slices[step.file][step.first] = fitting as u32;
-                left -= fitting * slice_bytes(module);
+                left -= fitting * module.slice_bytes();
                 saved_ns_per_second +=
                     step.holding.saved_ns_per_second * fitting as f64 / f64::from(module.slices);
             }
         }
         Residency { slices, bytes: budget_bytes - left, saved_ns_per_second }
     }
-}
-
-fn slice_bytes(module: &Module) -> u64 {
-    module.bytes.div_ceil(u64::from(module.slices))
 }
 
 /// A file's modules in order, those put together that pay only together.
@@ -190,7 +193,7 @@ fn steps_of(at: usize, file: &FileModules, probe_ns: f64) -> Result<Vec<Step>, S
             ));
         }
         let saved_ns_per_second = saved[first] * file.search_ns - reaching[first] * probe_ns;
-        let bytes = slice_bytes(module).saturating_mul(u64::from(module.slices));
+        let bytes = module.slice_bytes().saturating_mul(u64::from(module.slices));
         let mut step =
             Step { file: at, first, end: first + 1, holding: Holding { bytes, saved_ns_per_second } };
         input::of_list("module", first, step.holding.validate())?;

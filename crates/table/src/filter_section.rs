@@ -116,13 +116,22 @@ impl StoredFilter {
         place: SlicePlace,
         show: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
-        let look = |bytes: &[u8]| {
-            let (slice, stated) = bytes.split_at_checked(place.bytes).unwrap_or_default();
-            check(file, place.offset, slice, stated).map(|()| show(slice))
-        };
-        let looked = file.read_briefly(place.offset, place.bytes + CHECKSUM_BYTES, SLICE, look)?;
-        looked
-            .map_err(|detail| file.damaged(place.offset, SLICE, format!("slice {}: {detail}", place.number)))
+        let look = |bytes: &[u8]| Self::check_slice(file, place, bytes).map(show);
+        file.read_briefly(place.offset, place.bytes + CHECKSUM_BYTES, SLICE, look)?
+    }
+
+    /// The lines of a slice that was read with its checksum.
+    ///
+    /// # Errors
+    /// `Corruption` for a damaged slice.
+    pub(crate) fn check_slice<'s>(file: &TableFile, place: SlicePlace, stored: &'s [u8]) -> Result<&'s [u8]> {
+        let (slice, stated) = stored.split_at_checked(place.bytes).unwrap_or_default();
+        match check(file, place.offset, slice, stated) {
+            Ok(()) => Ok(slice),
+            Err(detail) => {
+                Err(file.damaged(place.offset, SLICE, format!("slice {}: {detail}", place.number)))
+            }
+        }
     }
 
     /// The lines of a slice, as they are kept in memory.

@@ -35,7 +35,8 @@
 //! let files = Arc::new(OpenFiles::new(1_000));
 //! let (filter, index) = (Residency::Pinned, Residency::Pinned);
 //! let options =
-//!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index, keeps_blocks: true, bounds: None };
+//!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index, units: CacheUnits::default(),
+//!         keeps_blocks: true, bounds: None };
 //! let table = TableReader::open(&env, Path::new("/"), options)?;
 //! let (digest, mut cost) = (digest.digest(b"apple"), ReadCounters::default());
 //! let found = table.get(b"apple", SeqNo::MAX, digest, ValueMode::Copy, &mut cost)?;
@@ -74,7 +75,7 @@ mod tests;
 
 use shamba_env::sync;
 
-pub use cache::BlockCache;
+pub use cache::{BlockCache, ReadTimes};
 pub use checksum::checksum;
 pub use compression::Compression;
 pub use content::{ContentDigest, StreamedEntry};
@@ -90,8 +91,8 @@ pub use index::Located;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
-    AHEAD_BYTES, Held, LoadedBlock, ReadCounters, ReaderOptions, Reads, Residency, ResidentFilter, TableIter,
-    TableReader, Unasked, ValueMode, Walk, WrittenBlocks,
+    AHEAD_BYTES, CacheUnit, CacheUnits, Held, LoadedBlock, ReadCounters, ReaderOptions, Reads, Residency,
+    ResidentFilter, TableIter, TableReader, Unasked, ValueMode, Walk, WrittenBlocks,
 };
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};

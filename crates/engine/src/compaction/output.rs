@@ -22,7 +22,7 @@ use shamba_env::Env;
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
-    BlockCache, Compression, ContentDigest, EntryIter, Ledger, OpenFiles, Origin, RangeTombstone,
+    BlockCache, CacheUnits, Compression, ContentDigest, EntryIter, Ledger, OpenFiles, Origin, RangeTombstone,
     ReaderOptions, Residency, TableReader, TableSummary, TableWriter, WriterOptions, WrittenBlocks,
     table_file_name,
 };
@@ -323,6 +323,7 @@ pub(crate) fn open_reader(
         direct_io: core.settings.direct_io,
         filter: core.settings.filter_residency,
         index: core.settings.filter_residency,
+        units: core.settings.cache_units,
         keeps_blocks: true,
         bounds: Some((smallest.clone(), upper.cloned())),
     };
@@ -384,6 +385,7 @@ impl OpenTables for Opener {
             direct_io: self.direct_io,
             filter: Residency::Budgeted,
             index: Residency::Budgeted,
+            units: CacheUnits::default(),
             keeps_blocks: false,
             bounds: Some((meta.smallest.clone(), meta.upper.clone())),
         };

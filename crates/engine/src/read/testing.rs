@@ -462,6 +462,7 @@ impl Store {
             direct_io: false,
             filter: Residency::Pinned,
             index: Residency::Pinned,
+            units: Default::default(),
             keeps_blocks: true,
             bounds: None,
         };

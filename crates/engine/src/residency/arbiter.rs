@@ -213,7 +213,7 @@ impl Core {
         let measured = Measured {
             seconds: now_us.saturating_sub(arbiter.last_us) as f64 / 1e6,
             // As the plan of filters and indexes has it: what is compared must be in one currency.
-            read_ns: super::survey::Prices::of(self).read_ns,
+            read_ns: super::survey::Prices::of(self).block_ns(),
             ghost_hits: ghost_hits.saturating_sub(arbiter.ghost_hits),
             ghost_bytes,
             written_bytes: written_bytes.saturating_sub(arbiter.written_bytes),

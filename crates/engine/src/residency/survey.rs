@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use shamba_filter::{FilterGeometry, measured};
 use shamba_model::joint::{FileIndex, FileMemory, Weighing, cost_ns_per_second, plan_jointly};
+use shamba_model::price::ReadPrice;
 use shamba_model::residency::Module;
 use shamba_model::skip::{FileProbes, Skipping};
-use shamba_table::{Residency, ResidentFilter, TableId, TableReader};
+use shamba_table::{ReadTimes, Residency, ResidentFilter, TableId, TableReader};
 
 use crate::core::Core;
 use crate::statistics::{Probes, Window};
@@ -31,10 +32,14 @@ const PROBE_NS: f64 = 8.0;
 /// Getting a slice for one lookup where the cache has it: finding it there, looking at what it is, and the probe of cold memory. Without this
 /// a filter whose slices are all in the cache looks as good as one that is held.
 const SLICE_CPU_NS: f64 = 1_000.0;
-/// What a byte of a slice that is read for one lookup costs, beside the read: slices are larger than blocks.
-const SLICE_NS_PER_BYTE: f64 = 0.3;
-/// A read where only reads count: any figure will do, as long as all consumers of memory are judged by the same.
-const COUNTED_READ_NS: f64 = 1_000.0;
+/// Price of a byte before reads of two sizes were timed, or where the longer ones are no slower: a copy out
+/// of the system's page cache.
+const NS_PER_BYTE: f64 = 0.3;
+/// Price of a page in the mode that counts pages: any figure will do, as long as all consumers of memory
+/// are judged by the same.
+const COUNTED_PAGE_NS: f64 = 1_000.0;
+/// Length of a data block, about.
+const BLOCK_BYTES: u64 = 4_096;
 
 /// A partition that is held gives way to one with so many times as many searches, and these more.
 const KEEP_TIMES: u32 = 2;
@@ -52,12 +57,15 @@ const LOOKUPS_TO_SEEKS_LEAST: f64 = 1.0 / 256.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prices {
     pub probe_ns: f64,
-    /// One read of a block.
-    pub read_ns: f64,
+    /// A read, by its length.
+    pub read: ReadPrice,
+    /// CPU time of searching an index partition that was read for it.
+    partition_cpu_ns: f64,
     /// A search whose index partition is in memory.
     pub data_ns: f64,
-    /// What it costs more if it is not.
-    pub index_ns: f64,
+    /// Price of a slice that is read for one lookup, by its length. The cache may have it as it may have a
+    /// data block.
+    fetch: ReadPrice,
     /// The part of data blocks that have to be read: the cache does not have them.
     pub read_share: f64,
 }
@@ -66,37 +74,60 @@ impl Prices {
     pub fn of(core: &Core) -> Self {
         let read_share = core.residency.read_share();
         if core.settings.count_ios {
-            return Self::counting_ios(read_share);
+            return Self::counting_pages(read_share);
         }
-        let read_ns = match core.cache.read_ns() {
-            0 => READ_NS,
-            ns => ns as f64,
-        };
+        let read = core.read_price();
         Self {
             probe_ns: PROBE_NS,
-            read_ns,
-            data_ns: read_share * read_ns + SEARCH_CPU_NS,
-            index_ns: read_ns + PARTITION_CPU_NS,
+            read,
+            partition_cpu_ns: PARTITION_CPU_NS,
+            data_ns: read_share * read.ns(BLOCK_BYTES) + SEARCH_CPU_NS,
+            fetch: read.expected(read_share, SLICE_CPU_NS),
             read_share,
         }
     }
 
-    /// Reading a slice of one of these modules for a lookup. It may be in the cache as a data block may be.
-    fn fetch_ns(&self, modules: &[Module]) -> f64 {
-        let slices: u64 = modules.iter().map(|module| u64::from(module.slices)).sum();
-        let bytes: u64 = modules.iter().map(|module| module.bytes).sum();
-        if self.probe_ns == 0.0 {
-            return self.read_share * self.read_ns;
+    /// Prices where computing costs nothing, and a read its pages.
+    fn counting_pages(read_share: f64) -> Self {
+        let read = ReadPrice::of_pages(COUNTED_PAGE_NS);
+        Self {
+            probe_ns: 0.0,
+            read,
+            partition_cpu_ns: 0.0,
+            data_ns: read_share * read.ns(BLOCK_BYTES),
+            fetch: read.expected(read_share, 0.0),
+            read_share,
         }
-        let copy_ns = bytes as f64 / slices.max(1) as f64 * SLICE_NS_PER_BYTE;
-        SLICE_CPU_NS + self.read_share * (self.read_ns + copy_ns)
     }
 
-    /// Where computing costs nothing, and a search as many reads as it takes on average.
-    fn counting_ios(read_share: f64) -> Self {
-        let read_ns = COUNTED_READ_NS;
-        Self { probe_ns: 0.0, read_ns, data_ns: read_share * read_ns, index_ns: read_ns, read_share }
+    /// A read of a block.
+    pub fn block_ns(&self) -> f64 {
+        self.read.ns(BLOCK_BYTES)
     }
+
+    /// The part of a search's price that index partitions of so many bytes in memory spare.
+    fn index_ns(&self, partition_bytes: u64) -> f64 {
+        self.read.ns(partition_bytes) + self.partition_cpu_ns
+    }
+}
+
+impl Core {
+    /// The price of a read by its length, as lately measured.
+    pub(crate) fn read_price(&self) -> ReadPrice {
+        price_of(self.cache.read_times())
+    }
+}
+
+/// The price by measured times. A byte costs at least what copying it does.
+fn price_of(times: ReadTimes) -> ReadPrice {
+    let (short_bytes, short_ns) = times.short.unwrap_or((BLOCK_BYTES, READ_NS as u64));
+    let (short_bytes, short_ns) = (short_bytes as f64, short_ns as f64);
+    let as_copied = (short_bytes + 1.0, short_ns + NS_PER_BYTE);
+    let long = times.long.map_or(as_copied, |(bytes, ns)| {
+        let bytes = bytes as f64;
+        (bytes, (ns as f64).max(short_ns + NS_PER_BYTE * (bytes - short_bytes)))
+    });
+    ReadPrice::of_two_sizes((short_bytes, short_ns), long)
 }
 
 /// The modules of tables that were surveyed before: they do not change.
@@ -181,7 +212,7 @@ impl Survey {
         let counting = |file: FileMemory| FileMemory {
             data_ns: self.prices.read_share,
             index_ns: 1.0,
-            fetch_ns: self.prices.read_share,
+            fetch: ReadPrice::fixed(self.prices.read_share),
             ..file
         };
         self.without_seeks().into_iter().map(counting).collect()
@@ -224,7 +255,10 @@ fn seeks_per_second(measured: Probes, window: Window, of_run: f64) -> f64 {
 
 /// The modules of a table's filter.
 fn modules_of(reader: &TableReader, entries: u64) -> Vec<Module> {
-    let bytes = reader.filter_module_bytes();
+    let mut bytes = reader.filter_module_bytes();
+    if reader.is_filter_whole() {
+        bytes.iter_mut().for_each(|(_, slices)| *slices = 1); // They are read at once.
+    }
     let rates = module_rates(reader, entries);
     bytes.into_iter().zip(rates).map(|((bytes, slices), fpr)| Module { bytes, slices, fpr }).collect()
 }
@@ -242,10 +276,10 @@ fn file_memory(
         probes,
         seeks_per_second,
         data_ns: prices.data_ns,
-        index_ns: prices.index_ns,
+        index_ns: prices.index_ns(index_read_bytes(reader)),
         modules: modules.to_vec(),
         asked_modules: must_be_asked(skipping, modules.len()),
-        fetch_ns: prices.fetch_ns(modules),
+        fetch: prices.fetch,
         index: index_of(reader),
         held_modules: filter.as_ref().map_or(0, |filter| whole(&held_slices(filter))),
         asked_now: filter.as_ref().map_or(0, |filter| whole(&asked_slices(filter))),
@@ -261,6 +295,14 @@ fn index_of(reader: &TableReader) -> FileIndex {
     let partitions = reader.index_partitions();
     let bytes = (0..partitions).map(|number| reader.partition_bytes(number)).sum();
     FileIndex { bytes, partitions: partitions as u32 }
+}
+
+/// Bytes that a search reads of an index that is not in memory: a partition, or all of it where the cache has
+/// it as one block.
+fn index_read_bytes(reader: &TableReader) -> u64 {
+    let partitions = reader.index_partitions();
+    let bytes: u64 = (0..partitions).map(|number| reader.partition_stored_bytes(number)).sum();
+    if reader.is_index_whole() { bytes } else { bytes / partitions.max(1) as u64 }
 }
 
 /// How many partitions of the index are held.
@@ -368,14 +410,16 @@ pub(super) fn worth_fetching(
     let consulted = || {
         let saved = file.probes.searches_saved_per_second(&rates)?;
         let reaching = file.probes.reaching_per_second(&rates)?;
-        let search_ns = file.data_ns + file.index_ns;
+        // Slices and index partitions compete for the same cache.
+        let search_ns = file.data_ns + slices_read * file.index_ns;
         let savings: Vec<f64> = saved.iter().map(|saved| saved * search_ns).collect();
-        let fetching = |reaching: &f64| reaching * slices_read * file.fetch_ns;
+        let fetching =
+            |reaching: &f64, module: &Module| reaching * slices_read * file.fetch.ns(module.slice_bytes());
         let memory = |module: &Module| module.bytes as f64 * gain_per_byte;
         let costs: Vec<f64> = reaching
             .iter()
             .zip(&file.modules)
-            .map(|(reaching, module)| fetching(reaching) + memory(module))
+            .map(|(reaching, module)| fetching(reaching, module) + memory(module))
             .collect();
         skipping.modules_consulted(&savings, &costs)
     };
@@ -401,7 +445,7 @@ mod tests {
             index_ns: 500.0,
             modules: vec![module; 3],
             asked_modules: 0,
-            fetch_ns: 0.0,
+            fetch: ReadPrice::fixed(0.0),
             index: FileIndex::default(),
             held_modules: 0,
             asked_now: 0,
@@ -451,12 +495,33 @@ mod tests {
     }
 
     #[test]
-    fn reads_cost_the_same_wherever_they_are_counted() {
-        let prices = Prices::counting_ios(0.25);
-        assert_eq!((prices.probe_ns, prices.index_ns), (0.0, prices.read_ns));
-        assert_eq!(prices.data_ns, prices.read_ns / 4.0);
-        // The cost of moving memory is in nanoseconds: a read must be worth as many as one is.
-        assert!(prices.read_ns >= READ_NS);
+    fn a_read_costs_its_pages_where_they_are_counted() {
+        let prices = Prices::counting_pages(0.25);
+        assert_eq!((prices.probe_ns, prices.index_ns(4_096)), (0.0, prices.block_ns()));
+        assert_eq!(prices.index_ns(32 << 10), 8.0 * prices.block_ns());
+        assert_eq!(prices.data_ns, prices.block_ns() / 4.0);
+        assert_eq!(prices.fetch.ns(64 << 10), 4.0 * prices.block_ns(), "16 pages, a quarter of the time");
+        // The price of moving memory is in nanoseconds: a page must be worth as many as one is.
+        assert!(prices.block_ns() >= READ_NS);
+    }
+
+    #[test]
+    fn a_read_costs_its_latency_and_its_bytes() {
+        let of = |short, long| price_of(ReadTimes { short, long });
+        let unknown = of(None, None);
+        assert_eq!(
+            (unknown.ns(4_096).round(), unknown.ns_per_byte),
+            (READ_NS, 0.0 + NS_PER_BYTE.min(READ_NS / 4_096.0))
+        );
+        // 113 us for a page, 500 MB a second.
+        let device = of(Some((4_096, 113_000)), Some((65_536, 113_000 + 61_440 * 2)));
+        assert!(
+            (device.ns_per_byte - 2.0).abs() < 1e-3 && (device.ns(4_096) - 113_000.0).abs() < 1.0,
+            "{device:?}"
+        );
+        // A byte costs a copy at least, however quick long reads seem.
+        let quick = of(Some((4_096, 113_000)), Some((65_536, 20_000)));
+        assert!((quick.ns_per_byte - NS_PER_BYTE).abs() < 1e-3, "{quick:?}");
     }
 
     #[test]
@@ -471,7 +536,9 @@ mod tests {
         // Half of the keys are there: two probes come to the first module, 1.1 to the second.
         for (fetch_ns, full) in [(0.0, 0b111), (80.0, 0b11), (400.0, 0b1), (500.0, 0)] {
             for slices_read in [1.0, 0.5] {
-                let file = FileMemory { fetch_ns: fetch_ns / slices_read, ..file(1.0) };
+                // What the cache does not have is read: slices and partitions alike.
+                let (fetch, index_ns) = (ReadPrice::fixed(fetch_ns / slices_read), 500.0 / slices_read);
+                let file = FileMemory { fetch, index_ns, ..file(1.0) };
                 assert_eq!(worth_fetching(Skipping::Full, &file, (slices_read, 0.0)), full, "{fetch_ns}");
             }
         }

@@ -233,6 +233,44 @@ fn index_partitions_come_back_when_seeks_come_and_go_when_lookups_of_absent_keys
 }
 
 #[test]
+fn a_read_is_priced_by_its_length_as_the_device_answers() {
+    const KEYS_OF_LONG_FILTERS: u32 = 60_000;
+    let clock = Arc::new(ManualClock::new());
+    let slow = |inner: Arc<MemFs>| {
+        let slow = shamba_env::SlowFs::new(inner, Arc::clone(&clock) as Arc<dyn Clock>, 100_000, 0);
+        Arc::new(slow.reading_at(500_000_000))
+    };
+    let env = Env {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        ..Env::deterministic(slow(Arc::new(MemFs::new())), 1)
+    };
+    let builder = || Db::builder("/db").env(env.clone()).info_log(false).write_buffer(8 << 20);
+    let db = builder().open().expect("made");
+    for number in 0..KEYS_OF_LONG_FILTERS {
+        db.put(key(number), b"some value").expect("written");
+    }
+    db.flush().expect("flushed");
+    db.close().expect("closed");
+
+    // Slices of 37 KiB are read when the table is opened, blocks by lookups.
+    let db = builder().open().expect("open");
+    for number in (0..KEYS_OF_LONG_FILTERS).step_by(500) {
+        assert!(db.contains_key(key(number)).expect("a lookup"));
+    }
+    let price = db.core().read_price();
+    let of = |bytes: u64| 100_000.0 + bytes as f64 * 2.0;
+    for bytes in [4_096, 65_536] {
+        let part = price.ns(bytes) / of(bytes);
+        assert!(
+            (0.9..1.1).contains(&part),
+            "{bytes} bytes: {} ns, not {}: {price:?}",
+            price.ns(bytes),
+            of(bytes)
+        );
+    }
+}
+
+#[test]
 fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_without_a_read() {
     let faults = Arc::new(FaultFs::new(Arc::new(MemFs::new()), 1));
     let clock = Arc::new(ManualClock::new());

@@ -41,7 +41,7 @@ fn random_file(dice: &mut Dice, pieces: u32) -> FileMemory {
         index_ns: 1500.0 * dice.share(),
         modules,
         asked_modules: 0,
-        fetch_ns: NEVER,
+        fetch: ReadPrice::fixed(NEVER),
         index: FileIndex { bytes: u64::from(partitions) * (1 + dice.below(60)), partitions },
         held_modules: 0,
         asked_now: 0,
@@ -113,7 +113,7 @@ fn plans_stay_within_the_budget_and_near_the_best_of_all() {
             for file in &mut files {
                 file.asked_modules = dice.below(5) as usize;
                 // And some that had better not be.
-                file.fetch_ns = 1500.0 * dice.share();
+                file.fetch = ReadPrice::fixed(1500.0 * dice.share());
             }
         }
         let all: u64 = files.iter().map(|file| bytes_of(&file.modules) + file.index.bytes).sum();
@@ -151,7 +151,7 @@ fn many_small_pieces_come_within_a_few_hundredths_of_the_best() {
                 index_ns: 1.0,
                 modules: vec![module; 2],
                 asked_modules: 0,
-                fetch_ns: NEVER,
+                fetch: ReadPrice::fixed(NEVER),
                 index: FileIndex { bytes: 900, partitions: 5 },
                 held_modules: 0,
                 asked_now: 0,
@@ -276,7 +276,7 @@ fn nonsense_is_refused() {
         index_ns: 1.0,
         modules: vec![Module { bytes: 64, slices: 1, fpr: 0.1 }],
         asked_modules: 0,
-        fetch_ns: NEVER,
+        fetch: ReadPrice::fixed(NEVER),
         index: FileIndex { bytes: 10, partitions: 2 },
         held_modules: 0,
         asked_now: 0,
@@ -286,7 +286,7 @@ fn nonsense_is_refused() {
     for bad in [
         FileMemory { data_ns: f64::NAN, ..good.clone() },
         FileMemory { index_ns: -1.0, ..good.clone() },
-        FileMemory { fetch_ns: f64::INFINITY, ..good.clone() },
+        FileMemory { fetch: ReadPrice::fixed(f64::INFINITY), ..good.clone() },
         FileMemory { seeks_per_second: -1.0, ..good.clone() },
         FileMemory { index: FileIndex { bytes: 1, partitions: 2 }, ..good.clone() },
         FileMemory { modules: vec![Module { bytes: 0, slices: 1, fpr: 0.1 }], ..good.clone() },
@@ -307,7 +307,7 @@ fn seeks_are_worth_an_index_and_no_filter() {
         index_ns: 1000.0,
         modules: vec![Module { bytes: 100, slices: 1, fpr: 0.1 }],
         asked_modules: 0,
-        fetch_ns: NEVER,
+        fetch: ReadPrice::fixed(NEVER),
         index: FileIndex { bytes: 100, partitions: 1 },
         held_modules: 0,
         asked_now: 0,
@@ -333,7 +333,7 @@ fn a_module_is_fetched_where_that_costs_less_than_the_search_that_it_spares() {
         index_ns: 200.0,
         modules: vec![Module { bytes: 100, slices: 1, fpr: 0.1 }; 2],
         asked_modules: 0,
-        fetch_ns: 1000.0,
+        fetch: ReadPrice::fixed(1000.0),
         index: FileIndex { bytes: 1000, partitions: 1 },
         held_modules: 0,
         asked_now: 0,
@@ -351,9 +351,33 @@ fn a_module_is_fetched_where_that_costs_less_than_the_search_that_it_spares() {
     let with_index = plan(&dear, 1000);
     assert_eq!((with_index.partitions[0], with_index.fetched[0]), (1, 0));
     // What may not be passed over is fetched at any price; what is in memory need not be.
-    assert_eq!(plan(&FileMemory { asked_modules: 2, fetch_ns: 1e9, ..file.clone() }, 0).fetched, [2]);
+    assert_eq!(
+        plan(&FileMemory { asked_modules: 2, fetch: ReadPrice::fixed(1e9), ..file.clone() }, 0).fetched,
+        [2]
+    );
     let all = plan(&file, 1200);
     assert_eq!((&all.slices[0][..], all.fetched[0]), (&[1, 1][..], 0));
+}
+
+#[test]
+fn a_long_module_is_not_fetched_where_a_short_one_is() {
+    let of = |module_bytes: u64, slices: u32| FileMemory {
+        probes: FileProbes { empty_per_second: 100.0, found_per_second: 1.0 },
+        seeks_per_second: 0.0,
+        data_ns: 1.0,
+        index_ns: 8.0,
+        modules: vec![Module { bytes: module_bytes, slices, fpr: 0.1 }],
+        asked_modules: 0,
+        fetch: ReadPrice::of_pages(1.0),
+        index: FileIndex { bytes: 32 << 10, partitions: 1 },
+        held_modules: 0,
+        asked_now: 0,
+        holds_index: false,
+    };
+    let fetched = |file: FileMemory| plan_jointly(&[file], plain(0.0), 0).unwrap().fetched[0];
+    // A search is 9 pages, of which nine tenths are spared: 20 pages are too many for it, and 8 are not.
+    assert_eq!([fetched(of(80 << 10, 1)), fetched(of(32 << 10, 1))], [0, 1]);
+    assert_eq!(fetched(of(80 << 10, 10)), 1, "only a slice of it is read");
 }
 
 #[test]
@@ -366,7 +390,7 @@ fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory
         index_ns: 200.0,
         modules: vec![Module { bytes: 100, slices: 4, fpr: 0.1 }; 3],
         asked_modules: 0,
-        fetch_ns: NEVER,
+        fetch: ReadPrice::fixed(NEVER),
         index: FileIndex { bytes: 1000, partitions: 1 },
         held_modules: 2,
         asked_now: 2,
@@ -405,7 +429,7 @@ fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory
     assert_eq!(doubting(9_000.0), (vec![4, 4, 0], 2..2));
     // What may not be passed over does not rest.
     for fetch_ns in [0.0, 2000.0] {
-        let asked = FileMemory { asked_modules: 1, fetch_ns, ..file.clone() };
+        let asked = FileMemory { asked_modules: 1, fetch: ReadPrice::fixed(fetch_ns), ..file.clone() };
         assert_eq!(of(&asked, 5000), (vec![4, 4, 0], 1..2, 1), "{fetch_ns}");
     }
     // A search that costs about as much as the probes: what is asked stays so, and what rests.
@@ -425,7 +449,7 @@ fn what_is_kept_takes_nothing_from_what_saves() {
         for file in &mut files {
             file.held_modules = dice.below(file.modules.len() as u64 + 1) as usize;
             file.asked_now = dice.below(file.held_modules as u64 + 1) as usize;
-            file.fetch_ns = if dice.below(2) == 0 { NEVER } else { 300.0 };
+            file.fetch = ReadPrice::fixed(if dice.below(2) == 0 { NEVER } else { 300.0 });
         }
         let budget = dice.below(600);
         let weighing = plain(200.0);

@@ -25,14 +25,30 @@ const KEPT_IN: u64 = 16;
 const TIMED_IN: u64 = 8;
 /// A measurement counts one part in this many of the average.
 const WEIGHT: u64 = 8;
+/// Reads from this length on are long ones: twice as long as blocks and partitions are in common, and
+/// shorter than slices of large filters.
+const LONG_BYTES_MIN: u64 = 16 << 10;
+
+/// Moving averages of the time of reads, of two sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReadTimes {
+    /// Bytes and nanoseconds of short reads: blocks, index partitions, small slices. None before the first.
+    pub short: Option<(u64, u64)>,
+    /// The same of reads of 16 KiB and more.
+    pub long: Option<(u64, u64)>,
+}
 
 #[derive(Default)]
 pub(super) struct Admission {
     /// The last frame that was wanted had to be taken from a block. Only a hint.
     pub(super) crowded: AtomicBool,
     misses: AtomicU64,
-    /// How long reads take, a moving average; 0: none was timed.
-    read_ns: AtomicU64,
+    /// Time and length of short reads (blocks), moving averages; 0: none was timed.
+    short_ns: AtomicU64,
+    short_bytes: AtomicU64,
+    /// The same of long ones (filter slices).
+    long_ns: AtomicU64,
+    long_bytes: AtomicU64,
     /// Time does not count, reads do.
     pub(super) keeps_all: bool,
 }
@@ -88,22 +104,40 @@ impl BlockCache {
         Miss { keep, begin_ns: (number % TIMED_IN == 0).then(|| clock.now_ns()) }
     }
 
-    /// It was read.
-    pub(crate) fn was_read(&self, miss: Miss, clock: &dyn Clock) {
+    /// It was read; so many bytes.
+    pub(crate) fn was_read(&self, miss: Miss, bytes: usize, clock: &dyn Clock) {
         if let Some(begin_ns) = miss.begin_ns {
-            self.note_read_ns(clock.now_ns().saturating_sub(begin_ns));
+            self.note_read(bytes, clock.now_ns().saturating_sub(begin_ns));
         }
     }
 
-    /// How long reads of blocks have lately taken on average, in nanoseconds; 0 before the first.
+    /// Average time of recent reads of blocks, in nanoseconds; 0 before the first.
     pub fn read_ns(&self) -> u64 {
-        self.shelf.admission.read_ns.load(Ordering::Relaxed)
+        self.shelf.admission.short_ns.load(Ordering::Relaxed)
     }
 
-    /// A read took so long. Of measurements that come at the same moment some may be lost.
-    pub fn note_read_ns(&self, ns: u64) {
-        let average = &self.shelf.admission.read_ns;
-        average.store(averaged(average.load(Ordering::Relaxed), ns), Ordering::Relaxed);
+    /// Average times of recent reads, of two sizes.
+    pub fn read_times(&self) -> ReadTimes {
+        let Admission { short_ns, short_bytes, long_ns, long_bytes, .. } = &self.shelf.admission;
+        let of = |bytes: &AtomicU64, ns: &AtomicU64| match ns.load(Ordering::Relaxed) {
+            0 => None,
+            ns => Some((bytes.load(Ordering::Relaxed), ns)),
+        };
+        ReadTimes { short: of(short_bytes, short_ns), long: of(long_bytes, long_ns) }
+    }
+
+    /// Counts the time of a read. Measurements that come at the same moment may be lost.
+    pub fn note_read(&self, bytes: usize, ns: u64) {
+        let Admission { short_ns, short_bytes, long_ns, long_bytes, .. } = &self.shelf.admission;
+        let bytes = bytes as u64;
+        let of = if bytes >= LONG_BYTES_MIN {
+            [(long_bytes, bytes), (long_ns, ns)]
+        } else {
+            [(short_bytes, bytes), (short_ns, ns)]
+        };
+        for (average, value) in of {
+            average.store(averaged(average.load(Ordering::Relaxed), value), Ordering::Relaxed);
+        }
     }
 }
 
@@ -126,5 +160,18 @@ mod tests {
         assert_eq!(after(0, 800, 1), 800);
         assert!(after(800, 60_000, 10) > 40_000);
         assert!(after(60_000, 800, 30) < SLOW_READ_NS);
+    }
+
+    #[test]
+    fn long_reads_are_averaged_by_themselves() {
+        let cache = BlockCache::new(1 << 20, std::sync::Arc::default());
+        assert_eq!(cache.read_times(), ReadTimes::default());
+        cache.note_read(4_096, 1_000);
+        cache.note_read(64 << 10, 9_000);
+        assert_eq!(
+            cache.read_times(),
+            ReadTimes { short: Some((4_096, 1_000)), long: Some((64 << 10, 9_000)) }
+        );
+        assert_eq!(cache.read_ns(), 1_000);
     }
 }

@@ -41,6 +41,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use shamba_key::planted::{Defect, is_planted};
 
 pub(crate) use self::admission::Miss;
+pub use self::admission::ReadTimes;
 pub(crate) use self::fill::FreshFrame;
 pub(crate) use self::pin::{FramePin, PinnedBlock};
 pub(crate) use self::slab::{BlockKey, FRAME_SIZE};

@@ -184,7 +184,7 @@ impl TableReader {
             self.loaded.file.read_briefly(handle.offset, frame_bytes, DATA_BLOCK, read)??
         };
         self.check_header(handle, block.payload())?;
-        self.cache.was_read(miss, self.clock.as_ref());
+        self.cache.was_read(miss, handle.bytes as usize, self.clock.as_ref());
         Ok(block)
     }
 
@@ -215,7 +215,7 @@ impl TableReader {
             self.check_header(handle, stored)?;
             look(stored)
         })?;
-        self.cache.was_read(miss, self.clock.as_ref());
+        self.cache.was_read(miss, handle.bytes as usize, self.clock.as_ref());
         looked
     }
 

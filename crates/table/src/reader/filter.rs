@@ -21,7 +21,7 @@ use shamba_key::KeyDigest;
 use shamba_key::planted::{Defect, is_planted};
 
 use super::resident::{ResidentFilter, Slice, Unasked, held_modules};
-use super::{ReadCounters, TableReader};
+use super::{CacheUnit, ReadCounters, TableReader};
 use crate::cache::{BlockCache, CachedTable};
 use crate::error::{Error, Result};
 use crate::filter_section::{CHECKSUM_BYTES, SlicePlace, StoredFilter};
@@ -80,6 +80,8 @@ pub(crate) struct TableFilter {
     state: Mutex<State>,
     /// Where the block cache has slices that are cached; empty unless [`Residency::Cached`].
     slots: Box<[FrameSlot]>,
+    /// Whether modules are cached as a whole, each under the slot of its first slice.
+    is_whole: bool,
     /// What the block cache knows the slices by.
     cached: Option<CachedTable>,
 }
@@ -108,7 +110,7 @@ impl TableFilter {
     /// Nothing held.
     pub(super) fn new(
         stored: StoredFilter,
-        residency: Residency,
+        (residency, unit): (Residency, CacheUnit),
         cache: &BlockCache,
         id: crate::TableId,
     ) -> Self {
@@ -121,7 +123,37 @@ impl TableFilter {
         let slots = if is_cached { (0..count).map(|_| FrameSlot::new()).collect() } else { Box::default() };
         let cached = if is_cached { cache.add_table(id) } else { None };
         let state = Mutex::new(State { resident, damaged: BTreeSet::new() });
-        Self { stored, state, slots, cached }
+        Self { stored, state, slots, is_whole: is_cached && unit == CacheUnit::Whole, cached }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    pub(super) fn geometry(&self) -> &FilterGeometry {
+        &self.stored.geometry
+    }
+
+    pub(super) fn place_of(&self, slice: usize) -> Option<SlicePlace> {
+        self.stored.place_of(slice)
+    }
+
+    /// The table as the cache knows it, and where the cache has a slice.
+    pub(super) fn slot(&self, slice: usize) -> Option<(CachedTable, &FrameSlot)> {
+        self.cached.zip(self.slots.get(slice))
+    }
+
+    /// The lines of slice `number`, which was read as `stored`, if they are undamaged.
+    pub(super) fn check_slice<'s>(
+        &self,
+        file: &super::TableFile,
+        number: usize,
+        stored: &'s [u8],
+    ) -> Result<&'s [u8]> {
+        match self.stored.place_of(number) {
+            Some(place) => StoredFilter::check_slice(file, place, stored),
+            None => Ok(&[]),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -191,7 +223,10 @@ impl TableReader {
                 } else if slice.is_none() && !state.damaged.contains(&number) {
                     let Some(place) = filter.stored.place_of(number) else { continue };
                     held.slices_read += 1;
-                    match read(&self.loaded.file, place, &self.ledger) {
+                    let begin_ns = self.clock.now_ns();
+                    let read = read(&self.loaded.file, place, &self.ledger);
+                    self.cache.note_read(place.bytes, self.clock.now_ns().saturating_sub(begin_ns));
+                    match read {
                         Ok(read) => *slice = Some(read),
                         Err(error) if error.is_corruption() => {
                             held.warnings.push(warning(&error));
@@ -254,7 +289,13 @@ impl TableReader {
                 (None, None) => true,
             }
         };
-        let slot = filter.cached.zip(filter.slots.get(slice));
+        if filter.is_whole {
+            let modules = 0..geometry.modules().len();
+            let of_slice = { modules }.find(|module| geometry.slices_of(*module).contains(&slice));
+            let answer = self.fetch_whole_module(filter, (of_slice.unwrap_or(module), slice), test, io)?;
+            return Ok(answer.unwrap_or(!is_planted(Defect::DamagedSliceDenies)));
+        }
+        let slot = filter.slot(slice);
         if let Some((table, slot)) = slot {
             let section = self.cache.enter();
             if let Some(hit) = section.find(slot, table.key(slice as u32)) {
@@ -265,12 +306,14 @@ impl TableReader {
         let Some(place) = filter.stored.place_of(slice) else { return Ok(true) };
         io.filter.note(place.offset, (place.bytes + CHECKSUM_BYTES) as u64);
         let mut fresh = slot.and_then(|_| self.cache.fresh(place.bytes));
+        let begin_ns = self.clock.now_ns();
         let read = StoredFilter::read_slice(&self.loaded.file, place, |bytes| {
             if let Some(frame) = fresh.as_mut().and_then(|fresh| fresh.get_mut(..bytes.len())) {
                 frame.copy_from_slice(bytes);
             }
             test(bytes)
         });
+        self.cache.note_read(place.bytes, self.clock.now_ns().saturating_sub(begin_ns));
         match read {
             Ok(maybe) => {
                 if let (Some(fresh), Some((table, slot))) = (fresh, slot) {
@@ -279,10 +322,7 @@ impl TableReader {
                 Ok(maybe)
             }
             Err(error) if error.is_corruption() => {
-                // Said once: lookups come again and again.
-                if filter.state().damaged.insert(slice) {
-                    self.note_filter_damage(warning(&error));
-                }
+                self.note_damaged_slice(filter, slice, &error);
                 Ok(!is_planted(Defect::DamagedSliceDenies))
             }
             Err(error) => Err(error),
@@ -292,6 +332,13 @@ impl TableReader {
     /// What is damaged in the filter, as far as it was read; the answers are right all the same.
     pub fn filter_warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reports a damaged slice, once: lookups come again and again.
+    pub(super) fn note_damaged_slice(&self, filter: &TableFilter, slice: usize, error: &Error) {
+        if filter.state().damaged.insert(slice) {
+            self.note_filter_damage(warning(error));
+        }
     }
 
     pub(super) fn note_filter_damage(&self, warning: String) {

@@ -23,6 +23,7 @@ mod residency;
 mod resident;
 mod verify;
 mod walked;
+mod whole;
 mod window;
 mod written;
 
@@ -37,6 +38,7 @@ pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_foo
 pub use self::lookup::ValueMode;
 pub use self::resident::{ResidentFilter, Unasked};
 pub(crate) use self::walked::ListedBlock;
+pub use self::whole::{CacheUnit, CacheUnits};
 pub use self::written::WrittenBlocks;
 
 use std::path::Path;
@@ -90,6 +92,8 @@ pub struct ReaderOptions {
     pub filter: Residency,
     /// How the index is held. A budgeted one holds no partition until it is told to.
     pub index: Residency,
+    /// What the cache holds at once of filters and indexes that are held as its blocks.
+    pub units: CacheUnits,
     /// Whether blocks that are read may be kept in the cache. Not for a reader of one use.
     pub keeps_blocks: bool,
     /// The first key and the bound behind the last one, if the caller keeps them: the table then has no copies of its
@@ -113,6 +117,8 @@ pub struct TableReader {
     ledger: Arc<Ledger>,
     /// Nothing more of it comes into memory.
     is_released: AtomicBool,
+    /// Whether the index is a block of the cache as a whole.
+    is_index_whole: bool,
     _charges: [Charge; 2],
 }
 
@@ -144,7 +150,9 @@ impl TableReader {
         }
         let summary = TableSummary::of(options.id, options.birth, loaded.file.bytes, &loaded.properties);
         let warnings = Mutex::new(loaded.filter_damage.iter().map(warning).collect());
-        let held = |stored| TableFilter::new(stored, options.filter, &options.cache, options.id);
+        let held = |stored| {
+            TableFilter::new(stored, (options.filter, options.units.filter), &options.cache, options.id)
+        };
         let filter = loaded.filter.map(held);
         let filter_bytes = filter.as_ref().map_or(0, TableFilter::meta_bytes);
         let tombstone_bytes: usize = loaded
@@ -171,6 +179,7 @@ impl TableReader {
             clock: Arc::clone(&env.clock),
             ledger: options.ledger,
             is_released: AtomicBool::new(false),
+            is_index_whole: options.index == Residency::Cached && options.units.index == CacheUnit::Whole,
             _charges: charges,
         });
         if options.filter == Residency::Pinned {

@@ -94,6 +94,9 @@ impl TableReader {
         io: &mut ReadCounters,
         look: impl FnOnce(Read<'_>) -> std::result::Result<T, String>,
     ) -> Result<T> {
+        if self.is_index_whole {
+            return self.look_at_whole(number, io, look);
+        }
         let (file, index) = (&self.loaded.file, &self.loaded.index);
         let stored = index.stored_at(number);
         let bytes = stored.bytes as usize;
@@ -124,7 +127,7 @@ impl TableReader {
                 look(index.read(file, number, frame)?)
             })??,
         };
-        self.cache.was_read(miss, self.clock.as_ref());
+        self.cache.was_read(miss, bytes, self.clock.as_ref());
         Ok(looked)
     }
 }

@@ -16,6 +16,16 @@ impl TableReader {
         self.loaded.index.hold()
     }
 
+    /// Whether the cache has the index as one block ([`crate::CacheUnit::Whole`]).
+    pub fn is_index_whole(&self) -> bool {
+        self.is_index_whole
+    }
+
+    /// Whether the cache has modules of the filter as one block each.
+    pub fn is_filter_whole(&self) -> bool {
+        self.filter.as_ref().is_some_and(super::filter::TableFilter::is_whole)
+    }
+
     /// How many partitions the index has. They are numbered from 0, in the order of keys.
     pub fn index_partitions(&self) -> usize {
         self.loaded.index.partitions()

@@ -121,7 +121,8 @@ impl TableReader {
         io: &mut ReadCounters,
     ) -> Result<ReadPartition> {
         let (file, index) = (&self.loaded.file, &self.loaded.index);
-        let place = index.partition_slot(number).zip(self.cached);
+        // The slot of the first partition is the whole index's then.
+        let place = index.partition_slot(number).zip(self.cached).filter(|_| !self.is_index_whole);
         let place = place.map(|((slot, place), table)| (slot, table.key(place)));
         if let Some((slot, key)) = place {
             if let Some(hit) = self.cache.enter().find(slot, key) {
@@ -137,7 +138,7 @@ impl TableReader {
             if let Some(mut fresh) = miss.keep.then(|| self.cache.fresh(bytes)).flatten() {
                 file.read_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
                 index.check(file, number, fresh.get(..bytes).unwrap_or_default())?;
-                self.cache.was_read(miss, self.clock.as_ref());
+                self.cache.was_read(miss, bytes, self.clock.as_ref());
                 let payload = fresh.publish_pinned(slot, key, bytes.saturating_sub(FRAME_BYTES));
                 return Ok(ReadPartition { number, payload, _charge: None });
             }

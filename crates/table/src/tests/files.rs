@@ -206,12 +206,12 @@ fn a_full_cache_keeps_little_of_what_is_read_quickly_and_all_that_is_read_slowly
             }
             io.data.count as f64 / reads as f64
         };
-        rig.cache.note_read_ns(1_000);
+        rig.cache.note_read(4_096, 1_000);
         let quick = read_again(2_000);
-        (0..50).for_each(|_| rig.cache.note_read_ns(1_000_000));
+        (0..50).for_each(|_| rig.cache.note_read(4_096, 1_000_000));
         let slow = read_again(100);
         assert!(quick > 0.7 && slow == 0.0, "{compression}: {quick} quickly, {slow} slowly");
-        (0..50).for_each(|_| rig.cache.note_read_ns(1_000));
+        (0..50).for_each(|_| rig.cache.note_read(4_096, 1_000));
         let mut bytes = rig.bytes();
         let described = describe(&rig.env, &rig.path(), None).expect("described");
         described.blocks.iter().for_each(|block| bytes[block.offset as usize + 9] ^= 1);
@@ -248,7 +248,7 @@ fn tables_that_share_a_small_cache_never_get_each_others_blocks() {
     let dice = Dice::new(7);
     for _ in 0..10_000 {
         // Blocks that are read slowly are all kept.
-        rig.cache.note_read_ns(1_000_000);
+        rig.cache.note_read(4_096, 1_000_000);
         let (rows, table) = &tables[dice.below(tables.len())];
         let wanted = &rows[dice.below(rows.len())];
         let found = rig.get(table, &wanted.key, SeqNo::MAX).expect("a get").expect("there");

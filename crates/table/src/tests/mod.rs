@@ -13,6 +13,7 @@ mod page;
 mod placed;
 mod residency;
 mod salvage;
+mod whole;
 mod written;
 
 use std::path::Path;
@@ -61,6 +62,9 @@ struct Rig {
     direct_io: bool,
     /// How the index is held.
     hold: Residency,
+    /// How the filter is held.
+    filter: Residency,
+    units: CacheUnits,
 }
 
 const DIR: &str = "/db";
@@ -84,7 +88,8 @@ impl Rig {
             large_values: LargeValues::default(),
         };
         let (files, hold) = (Arc::new(OpenFiles::new(10)), Residency::Pinned);
-        Self { env, options, ledger, cache, files, direct_io: false, hold }
+        let (filter, units) = (Residency::Pinned, CacheUnits::default());
+        Self { env, options, ledger, cache, files, direct_io: false, hold, filter, units }
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -112,7 +117,7 @@ impl Rig {
         let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
         let (files, direct_io) = (Arc::clone(&self.files), self.direct_io);
         self.cache.remove_table(id);
-        let (filter, index, bounds) = (Residency::Pinned, self.hold, None);
+        let (filter, index, bounds) = (self.filter, self.hold, None);
         let options = ReaderOptions {
             id,
             birth,
@@ -123,6 +128,7 @@ impl Rig {
             direct_io,
             filter,
             index,
+            units: self.units,
             keeps_blocks: true,
             bounds,
         };

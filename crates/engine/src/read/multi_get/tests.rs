@@ -60,7 +60,7 @@ fn compare(env: &Env, seed: u64, memory_budget_bytes: u64, slow_reads: bool) -> 
     for _ in 0..40 {
         if slow_reads {
             for _ in 0..20 {
-                db.core().cache.note_read_ns(1_000_000);
+                db.core().cache.note_read(4_096, 1_000_000);
             }
             assert!(db.core().reads.pays(db.core().cache.read_ns()));
         }

@@ -1,0 +1,185 @@
+//! Whole filters and whole indexes as blocks of the cache: the papers' baseline, for experiments.
+//!
+//! With [`Residency::Cached`](super::Residency::Cached) a lookup that misses a slice of a filter, or a partition of an index, reads
+//! that piece and caches it by itself. With [`CacheUnit::Whole`] it reads the whole module, or the whole
+//! index, by one read, and the cache holds and evicts it as one block. On disk nothing differs: slices of a
+//! module and partitions of an index lie back to back, each with its checksum. A unit of which a piece is
+//! damaged is not cached; pieces that are not damaged answer as ever.
+//!
+//! A unit's key in the cache is its first piece's, so its payload lies under that piece's slot.
+//!
+//! Not here: pieces by themselves ([`super::filter`], [`super::place`]).
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::filter::TableFilter;
+use super::{ReadCounters, TableReader};
+use crate::block::frame::FRAME_BYTES;
+use crate::error::Result;
+use crate::filter_section::{CHECKSUM_BYTES, SLICE};
+use crate::index::{self, Read};
+
+/// What the cache reads, holds and evicts at once, of filters or indexes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum CacheUnit {
+    /// A slice of at most 64 KiB of a filter module; a partition of about 4 KiB of an index.
+    #[default]
+    Sliced,
+    /// A whole filter module; a whole index.
+    Whole,
+}
+
+impl CacheUnit {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Sliced, Self::Whole];
+
+    /// The name in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sliced => "sliced",
+            Self::Whole => "whole",
+        }
+    }
+}
+
+impl fmt::Display for CacheUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for CacheUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|unit| unit.name() == text);
+        known.ok_or_else(|| format!("must be sliced or whole, not {text:?}"))
+    }
+}
+
+/// The units of filters and of indexes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheUnits {
+    /// Of filters.
+    pub filter: CacheUnit,
+    /// Of indexes.
+    pub index: CacheUnit,
+}
+
+impl TableReader {
+    /// The answer of `test` for slice `slice` of module `module`, which is cached as a whole. `None` if the slice
+    /// is damaged; it has been reported then.
+    ///
+    /// # Errors
+    /// `Io` when reading fails.
+    pub(super) fn fetch_whole_module(
+        &self,
+        filter: &TableFilter,
+        (module, slice): (usize, usize),
+        test: impl Fn(&[u8]) -> bool,
+        io: &mut ReadCounters,
+    ) -> Result<Option<bool>> {
+        let slices = filter.geometry().slices_of(module);
+        let (Some(first), Some(place)) = (filter.place_of(slices.start), filter.place_of(slice)) else {
+            return Ok(Some(true));
+        };
+        let within = slice - slices.start;
+        let lines = within * place.bytes..(within + 1) * place.bytes;
+        let slot = filter.slot(slices.start).map(|(table, slot)| (slot, table.key(slices.start as u32)));
+        if let Some((slot, key)) = slot {
+            let section = self.cache.enter();
+            let hit = section.find(slot, key);
+            if let Some(answer) = hit.and_then(|hit| hit.payload().get(lines).map(&test)) {
+                io.filter_hits += 1;
+                return Ok(Some(answer));
+            }
+        }
+        let stored_bytes = place.bytes + CHECKSUM_BYTES;
+        let unit_bytes = slices.len() * stored_bytes;
+        io.filter.note(first.offset, unit_bytes as u64);
+        let mut fresh = slot.and_then(|_| self.cache.fresh(slices.len() * place.bytes));
+        let mut answer = None;
+        let mut damage = Vec::new();
+        let begin_ns = self.clock.now_ns();
+        self.loaded.file.read_briefly(first.offset, unit_bytes, SLICE, |bytes| {
+            for (number, stored) in slices.clone().zip(bytes.chunks(stored_bytes)) {
+                let checked = filter.check_slice(&self.loaded.file, number, stored);
+                match checked {
+                    Ok(undamaged) => {
+                        let at = (number - slices.start) * place.bytes;
+                        let to = fresh.as_mut().and_then(|fresh| fresh.get_mut(at..at + undamaged.len()));
+                        if let Some(to) = to {
+                            to.copy_from_slice(undamaged);
+                        }
+                        if number == slice {
+                            answer = Some(test(undamaged));
+                        }
+                    }
+                    Err(error) => damage.push((number, error)),
+                }
+            }
+        })?;
+        self.cache.note_read(unit_bytes, self.clock.now_ns().saturating_sub(begin_ns));
+        if damage.is_empty() {
+            if let (Some(fresh), Some((slot, key))) = (fresh, slot) {
+                fresh.publish(slot, key, slices.len() * place.bytes);
+            }
+        }
+        damage.into_iter().for_each(|(number, error)| self.note_damaged_slice(filter, number, &error));
+        Ok(answer)
+    }
+
+    /// As `look_at_stored`, of an index that is cached as a whole.
+    ///
+    /// # Errors
+    /// `Io` when reading fails, `Corruption` for damage to partition `number`.
+    pub(super) fn look_at_whole<T>(
+        &self,
+        number: usize,
+        io: &mut ReadCounters,
+        look: impl FnOnce(Read<'_>) -> std::result::Result<T, String>,
+    ) -> Result<T> {
+        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        let look = |read: Read<'_>| look(read).map_err(|detail| index.damaged(file, number, detail));
+        let count = index.partitions();
+        let begin = index.stored_at(0).offset;
+        let bytes = index.stored_at(count.saturating_sub(1)).end().saturating_sub(begin) as usize;
+        let range_of = |number: usize| {
+            let handle = index.stored_at(number);
+            let from = handle.offset.saturating_sub(begin) as usize;
+            from..from + handle.bytes as usize
+        };
+        let slot =
+            index.partition_slot(0).zip(self.cached).map(|((slot, place), table)| (slot, table.key(place)));
+        if let Some((slot, key)) = slot {
+            let section = self.cache.enter();
+            if let Some(hit) = section.find(slot, key) {
+                let frame = hit.payload().get(range_of(number)).unwrap_or_default();
+                // Its checksum was compared when it came into the cache.
+                let payload = frame.get(..frame.len().saturating_sub(FRAME_BYTES)).unwrap_or_default();
+                return look(index.view(file, number, payload)?);
+            }
+        }
+        io.index.note(begin, bytes as u64);
+        let miss = self.missed_at(slot.map(|(_, key)| key));
+        let fresh =
+            slot.filter(|_| miss.keep).and_then(|(slot, key)| Some((self.cache.fresh(bytes)?, slot, key)));
+        let looked = match fresh {
+            Some((mut fresh, slot, key)) => {
+                file.read_into(begin, bytes, &mut fresh, index::PARTITION)?;
+                let frame_of = |number| fresh.get(range_of(number)).unwrap_or_default();
+                let looked = look(index.read(file, number, frame_of(number))?)?;
+                if (0..count).all(|other| index.read(file, other, frame_of(other)).is_ok()) {
+                    fresh.publish(slot, key, bytes);
+                }
+                looked
+            }
+            None => file.read_briefly(begin, bytes, index::PARTITION, |frames| {
+                look(index.read(file, number, frames.get(range_of(number)).unwrap_or_default())?)
+            })??,
+        };
+        self.cache.was_read(miss, bytes, self.clock.as_ref());
+        Ok(looked)
+    }
+}

@@ -64,19 +64,14 @@ fn a_bare_cargo_test_runs_every_crate() {
 }
 
 #[test]
-fn cargo_run_finds_the_one_binary() {
+fn cargo_run_starts_the_command() {
     let root = root();
     let members = list(&read(&root.join("Cargo.toml")), "default-members");
-    let with_binary = members
+    let with_default_run: Vec<_> = members
         .iter()
-        .filter(|member| {
-            let folder = root.join(member);
-            let manifest = read(&folder.join("Cargo.toml"));
-            folder.join("src/main.rs").exists()
-                || folder.join("src/bin").exists()
-                || manifest.contains("[[bin]]")
-        })
-        .collect::<Vec<_>>();
-    assert_eq!(with_binary, ["crates/cli"], "`cargo run` must need no --bin");
-    assert!(read(&root.join("crates/cli/Cargo.toml")).contains("name = \"shamba\""));
+        .filter(|member| read(&root.join(member).join("Cargo.toml")).contains("\ndefault-run"))
+        .collect();
+    assert_eq!(with_default_run, ["crates/cli"], "`cargo run` must need no --bin");
+    let manifest = read(&root.join("crates/cli/Cargo.toml"));
+    assert!(manifest.contains("default-run = \"shamba\"") && manifest.contains("name = \"shamba\""));
 }

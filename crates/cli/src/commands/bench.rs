@@ -61,7 +61,7 @@ pub struct BenchArgs {
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The trace that replay carries out: recorded, or of lab generate or the K-V-Workload-Generator
+    /// The trace that replay carries out: recorded, of `shamba-lab generate` or the K-V-Workload-Generator
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Fail if a lookup of replay answers otherwise than its trace says

@@ -40,9 +40,7 @@ fn every_schema_and_field_is_described() {
     let (damaged, repaired) = (dir.database("damaged", 300), dir.path("repaired"));
     let broken = files(&damaged, "sst").remove(0);
     flip(&broken, 4200, 1);
-    let results = dir.path("results");
-    let workload = dir.path("workload.txt");
-    let commands: [&[&str]; 25] = [
+    let commands: [&[&str]; 23] = [
         &["get", &db, "late"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],
@@ -62,8 +60,6 @@ fn every_schema_and_field_is_described() {
         &["bench", &bench, "fillseq", "readrandom", "--num", "100"],
         &["demo", "--synthetic", "50"],
         &["explain", &db, "absent"],
-        &["lab", "generate", "--out", &workload, "-I", "10"],
-        &["lab", "run", "hash-sharing-fig6", "--out", &results],
         &["plan", "cost", "--entries", "1000", "--entry-bytes", "100"],
         &["plan", "design", "--entries", "1M", "--entry-bytes", "100", "--memory", "4MiB"],
         &["plan", "compare", "--entries", "1000", "--entry-bytes", "100", "--with", "entries=2x"],

@@ -77,7 +77,6 @@ fn arguments_that_are_wrong() {
             &[&db, "\"usres\"", "it has \"default\"", "put and load"],
         ),
         (64, &["bench", &db, "fillrandm"], &["fillrandm", "fillrandom", "readmissing"]),
-        (64, &["lab", "run", "nosuch"], &["nosuch", "lab list"]),
     ]);
     // Bounds, not mistakes.
     assert_eq!(run(["scan", &db, "--from", "a", "--to", "a"]).ok(), "");

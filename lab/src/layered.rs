@@ -7,7 +7,7 @@
 //!
 //! Bits are given to each run when it is written: uniform, or as Monkey has them for the runs that there will be.
 //!
-//! Not here: trees as the engine grows them ([`crate::monkey`] has those too).
+//! Not here: trees as the engine grows them.
 
 use shamba::{Allocation, Builder, FilterLayout};
 use shamba_filter::measured;
@@ -41,6 +41,11 @@ impl Shape {
         let ratio = f64::from(size_ratio);
         let levels = ((buffers as f64).ln() / ratio.ln()).ceil().max(1.0) as u32;
         Self { size_ratio: ratio, levels, inner_runs: 1, last_runs: 1 }
+    }
+
+    /// The number of runs of all levels.
+    pub fn run_count(self) -> u32 {
+        (1..=self.levels).map(|level| self.runs_of(level)).sum()
     }
 
     fn runs_of(self, level: u32) -> u32 {

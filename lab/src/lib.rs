@@ -1,34 +1,48 @@
-//! The laboratory: every experiment of the papers, run on this engine, baseline beside idea.
+//! The laboratory: the papers' experiments, run on this engine, baseline and idea side by side.
 //!
-//! An [`Experiment`] states what a paper claims and what it varies and holds fixed, runs ([`Lab`] tells
-//! it how large and where), and returns a [`Finding`]: a table, a chart, what was found in a sentence
-//! and whether that confirms the claim. [`run`] writes these; [`report`] makes a page of all results in
-//! a folder. [`checks`] has the engine's own experiments.
+//! From low to high:
+//! * values: [`Paper`], [`Scale`], [`Rows`], [`verdict`], [`chart`];
+//! * what measurements are made with: `device`, `items`, `layered`, `tree`, `lookups`, and [`Lab`], the
+//!   surroundings of one seed;
+//! * [`Experiment`], a declaration, and `picture`, `results`, [`runner`], [`report`], which do for every
+//!   experiment what is not special about it;
+//! * `experiments`, a file for each figure or table; [`checks`], the engine's own experiments.
 //!
 //! Not here: other engines (`lab/peers`).
 #![forbid(unsafe_code)]
 
 pub mod chart;
-pub mod checks;
-mod items;
-mod layered;
+mod facts;
+mod paper;
+mod rows;
+mod scale;
+pub mod verdict;
 
 mod device;
-mod experiment;
-mod experiments;
-mod facts;
-mod files;
+mod items;
+mod lab;
+mod layered;
 mod lookups;
-mod report;
-#[cfg(test)]
-mod smoke;
-mod table;
 mod tree;
 
+mod experiment;
+mod picture;
+mod prelude;
+mod report;
+mod results;
+pub mod runner;
+
+pub mod checks;
+mod experiments;
+
 pub use device::Device;
-pub use experiment::{Experiment, Finding, Kind, Lab, Paper, Parameter, Role, Scale, Verdict};
+pub use experiment::Experiment;
 pub use experiments::{all, find};
 pub use facts::Facts;
-pub use files::{Outcome, describe, run};
+pub use lab::Lab;
+pub use paper::{Kind, Method, Paper};
+pub use picture::{AxisScale, Column, Panel};
 pub use report::report;
-pub use table::{Cell, Table};
+pub use results::{Outcome, describe};
+pub use rows::{Cell, Row, Rows, View};
+pub use scale::{Parameter, Scale};

@@ -8,17 +8,18 @@
 //!
 //! Baseline and idea have equal memory only if their filters as written have: [`refit_to`] sees to it, for trees of any kind.
 //!
-//! Not here: trees that grow by writes; timing ([`super::lookups`]).
+//! Not here: trees that grow by writes; timing ([`crate::lookups`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use shamba::env::{Env, MemFs, Vfs};
+use shamba::env::{Env, MemFs, Vfs, write_file_synced};
 use shamba::{Allocation, Builder, Db, DigestKind, FilterLayout, Residency, Sizing, Stats};
 
-use super::device::{Device, MemoryRead};
-use super::experiment::{Lab, Scale};
+use crate::device::{Device, MemoryRead};
+use crate::lab::Lab;
 use crate::layered::{Bits, Layers, Shape};
+use crate::scale::Scale;
 use shamba_workload::mix2;
 
 /// The budget under which trees are laid down.
@@ -37,7 +38,7 @@ const REFITS_MOST: u32 = 4;
 
 /// What a tree is made of.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spec {
+pub(crate) struct Spec {
     pub entries: u64,
     /// At least 8.
     pub key_bytes: usize,
@@ -90,7 +91,7 @@ impl Spec {
 
 /// A tree on its files.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     pub spec: Spec,
     layers: Layers,
     files: Arc<dyn Vfs>,
@@ -105,7 +106,7 @@ impl Tree {
     ///
     /// # Errors
     /// What the engine says.
-    pub fn lay(lab: &mut Lab<'_>, name: &str, spec: Spec, on: Device) -> Result<Self, String> {
+    pub fn lay(lab: &Lab<'_>, name: &str, spec: Spec, on: Device) -> Result<Self, String> {
         let spec = if lab.scale == Scale::Tiny { spec.with_short_values() } else { spec };
         lab.at(format_args!("laying down {} entries in {} levels", spec.entries, spec.shape.levels));
         let seed = lab.seed;
@@ -211,6 +212,45 @@ impl Tree {
         db.close().map_err(said)
     }
 
+    /// The file of statistics of lookups that the last opening for writing has left; empty if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn statistics(&self) -> Result<Vec<u8>, String> {
+        let path = self.dir.join("STATISTICS");
+        let said = |error: std::io::Error| format!("{}: {error}", path.display());
+        if !self.files.exists(&path).map_err(said)? {
+            return Ok(Vec::new());
+        }
+        let file = self.files.open_read(&path).map_err(said)?;
+        let mut bytes = vec![0; file.len().map_err(said)? as usize];
+        let mut done = 0;
+        while done < bytes.len() {
+            match file.read_at(done as u64, &mut bytes[done..]).map_err(said)? {
+                0 => return Err(format!("{}: it ends early", path.display())),
+                read => done += read,
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Puts the bytes of [`Self::statistics`] in place, for the next opening.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn put_statistics(&self, bytes: &[u8]) -> Result<(), String> {
+        let path = self.dir.join("STATISTICS");
+        let said = |error: std::io::Error| format!("{}: {error}", path.display());
+        if self.files.exists(&path).map_err(said)? {
+            self.files.unlink(&path).map_err(said)?;
+        }
+        if bytes.is_empty() {
+            Ok(())
+        } else {
+            write_file_synced(self.files.as_ref(), &path, bytes).map_err(said)
+        }
+    }
+
     /// Which items lie in runs of `level`, the first `most` of them.
     pub fn items_of(&self, level: u32, most: usize) -> Vec<u64> {
         let is_there = |item: &u64| self.layers.runs()[self.layers.run_of(*item)].level == level;
@@ -242,11 +282,6 @@ impl Tree {
         value.truncate(bytes);
     }
 
-    /// Whether this laboratory would emulate devices alike.
-    pub fn is_of(&self, lab: &Lab<'_>) -> bool {
-        self.memory_read == lab.memory_read
-    }
-
     /// Removes its files.
     ///
     /// # Errors
@@ -257,7 +292,7 @@ impl Tree {
 }
 
 /// Filter bits per key as they were written, over the whole tree.
-pub(super) fn written_bits_per_key(stats: &Stats) -> f64 {
+pub(crate) fn written_bits_per_key(stats: &Stats) -> f64 {
     let (bits, entries) = stats.levels.iter().fold((0.0, 0), |(bits, entries), level| {
         (bits + level.bits_per_key * level.entries as f64, entries + level.entries)
     });
@@ -273,7 +308,7 @@ pub(super) fn written_bits_per_key(stats: &Stats) -> f64 {
 ///
 /// # Errors
 /// What the engine says.
-pub(super) fn refit_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64, String> {
+pub(crate) fn refit_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64, String> {
     let refit = |builder: Builder, bits_per_key: f64| {
         let db = builder.auto_compaction(false).bits_per_key(bits_per_key).open()?;
         db.refit()?;
@@ -309,12 +344,12 @@ mod tests {
     #[test]
     fn a_tree_of_fourteen_levels_holds_its_entries() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let mut told = 0;
-        let mut progress = |_: &str| told += 1;
-        let mut lab = Lab::new(scratch.path().to_path_buf(), Scale::Quick, 1, &mut progress);
+        let told = std::cell::Cell::new(0);
+        let progress = |_: &str| told.set(told.get() + 1);
+        let lab = Lab::new(scratch.path().to_path_buf(), Scale::Quick, 1, &progress);
         for on in [Device::Memory, Device::PageCache] {
             let spec = Spec { file_bytes: 64 << 10, ..Spec::leveled(20_000, (40, 64), 2.0, 14) };
-            let tree = Tree::lay(&mut lab, "fourteen", spec, on).expect("laid down");
+            let tree = Tree::lay(&lab, "fourteen", spec, on).expect("laid down");
             let shared = tree.open(on, &[]).expect("open");
             let unshared = tree.open(on, &[("hash-sharing", "off")]).expect("open beside it");
             assert_eq!((shared.stats().deepest_level, shared.stats().runs), (14, 14));
@@ -334,6 +369,6 @@ mod tests {
             drop((shared, unshared));
             tree.discard(&lab).expect("gone");
         }
-        assert!(told > 0);
+        assert!(told.get() > 0);
     }
 }

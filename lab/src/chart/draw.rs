@@ -16,6 +16,8 @@ use super::text;
 const WIDTH: u32 = 960;
 const MARGIN: i32 = 16;
 const PANEL_HEIGHT: i32 = 400;
+/// Panels in a row, at most: with more, labels of neighbouring axes overlap.
+const COLUMNS_MAX: usize = 3;
 const TITLE_SIZE: f64 = 22.0;
 const TEXT_SIZE: f64 = 16.0;
 const SMALL_SIZE: f64 = 14.0;
@@ -60,10 +62,11 @@ pub fn svg(chart: &Chart) -> Result<String, String> {
         root.fill(&WHITE).map_err(said)?;
         draw_heading(&root, chart)?;
         let (_, below) = root.split_vertically(heights.heading);
-        let (panels, below) = below.split_vertically(PANEL_HEIGHT);
-        let areas = panels.split_evenly((1, chart.panels.len()));
+        let (panels, below) = below.split_vertically(heights.panels);
+        let (rows, columns) = grid(chart.panels.len());
+        let areas = panels.split_evenly((rows, columns));
         for (panel, area) in chart.panels.iter().zip(&areas) {
-            draw_panel(area, panel, &legend, chart.panels.len())?;
+            draw_panel(area, panel, &legend, columns)?;
         }
         draw_legend(&below, &legend)?;
         let (_, below) = below.split_vertically(heights.legend);
@@ -80,6 +83,7 @@ fn said(error: impl std::fmt::Display) -> String {
 /// Heights of the parts, from the top.
 struct Heights {
     heading: i32,
+    panels: i32,
     legend: i32,
     note: i32,
 }
@@ -90,14 +94,21 @@ impl Heights {
         let rows = legend.last().map_or(0, |entry| entry.row + 1);
         Self {
             heading: (14.0 + height(&chart.title, TITLE_SIZE) + height(&chart.claim, TEXT_SIZE) + 6.0) as i32,
+            panels: PANEL_HEIGHT * grid(chart.panels.len()).0 as i32,
             legend: (rows as f64 * TEXT_SIZE * LEADING + 8.0) as i32,
             note: (height(&chart.note, SMALL_SIZE) + 12.0) as i32,
         }
     }
 
     fn all(&self) -> i32 {
-        self.heading + PANEL_HEIGHT + self.legend + self.note
+        self.heading + self.panels + self.legend + self.note
     }
+}
+
+/// Rows and columns of so many panels: as few rows as [`COLUMNS_MAX`] allows, evenly filled.
+fn grid(panels: usize) -> (usize, usize) {
+    let rows = panels.div_ceil(COLUMNS_MAX).max(1);
+    (rows, panels.div_ceil(rows))
 }
 
 fn lines(text: &str, size: f64) -> Vec<String> {
@@ -457,6 +468,11 @@ mod tests {
             }
             assert!(!image.contains("NaN"), "a point that is no number is left out");
         }
+    }
+
+    #[test]
+    fn panels_fill_rows_evenly() {
+        assert_eq!([1, 2, 3, 4, 5, 6, 7].map(grid), [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (2, 3), (3, 3)]);
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! One that fails does not keep the others from running.
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use indicatif::ProgressBar;
-use serde_json::{Value, json};
-use shamba_lab::{self as lab, Experiment, Lab, Paper, Scale};
+use serde_json::Value;
+use shamba_lab::runner::{self, News, Plan};
+use shamba_lab::{self as lab, Experiment, Outcome, Paper, Scale};
 
 use super::{Failure, Out, progress_bar};
 
@@ -27,7 +28,7 @@ pub struct ListArgs {
 /// How and where experiments run.
 #[derive(Args)]
 struct HowArgs {
-    /// How large: quick (all of them within 20 minutes), default, paper
+    /// How large: quick (all of them within a quarter of an hour), default, paper
     #[arg(long, default_value = "quick")]
     scale: Scale,
     /// The folder for results
@@ -36,12 +37,12 @@ struct HowArgs {
     /// The folder for databases while they are needed, on the disk that is measured; by default the one for results
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Seed of keys, orders and lookups
+    /// The first seed of keys, orders and lookups
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often each point is measured; by default what the scale says
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    repeats: Option<u32>,
+    /// The number of seeds, each a repeat; fewer than five decide nothing
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    seeds: u64,
     /// Print the results as JSON objects, one a line
     #[arg(long)]
     json: bool,
@@ -70,27 +71,34 @@ pub struct AllArgs {
 /// Arguments of `report`.
 #[derive(Args)]
 pub struct ReportArgs {
+    /// The scale whose results are shown
+    #[arg(long, default_value = "quick")]
+    scale: Scale,
     /// The folder of results; the report goes there too
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     out: PathBuf,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PaperArg {
-    HashSharing,
-    ModularFilters,
-    Monkey,
-    Mnemosyne,
-}
+/// A paper by its name in options.
+#[derive(Clone, Copy)]
+struct PaperArg(Paper);
 
-impl PaperArg {
-    fn paper(self) -> Paper {
-        match self {
-            Self::HashSharing => Paper::HashSharing,
-            Self::ModularFilters => Paper::ModularFilters,
-            Self::Monkey => Paper::Monkey,
-            Self::Mnemosyne => Paper::Mnemosyne,
-        }
+impl ValueEnum for PaperArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [PaperArg; Paper::ALL.len()] = {
+            let mut all = [PaperArg(Paper::HashSharing); Paper::ALL.len()];
+            let mut at = 0;
+            while at < all.len() {
+                all[at] = PaperArg(Paper::ALL[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        Some(clap::builder::PossibleValue::new(self.0.slug()))
     }
 }
 
@@ -102,14 +110,14 @@ pub fn run(args: &RunArgs, out: &mut Out) -> Result<(), Failure> {
 
 /// Runs every experiment, or those of a paper.
 pub fn all(args: &AllArgs, out: &mut Out) -> Result<(), Failure> {
-    let wanted = |experiment: &&Experiment| args.paper.is_none_or(|paper| paper.paper() == experiment.paper);
+    let wanted = |experiment: &&Experiment| args.paper.is_none_or(|paper| paper.0 == experiment.paper);
     carry_out(&lab::all().into_iter().filter(wanted).collect::<Vec<_>>(), &args.how, out)
 }
 
 /// Makes pages of the results in a folder.
 pub fn report(args: &ReportArgs, out: &mut Out) -> Result<(), Failure> {
     let (paths, count) =
-        lab::report(&args.out).map_err(|error| Failure::Failed(format!("no report: {error}")))?;
+        lab::report(&args.out, args.scale).map_err(|error| Failure::Failed(format!("no report: {error}")))?;
     let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     out.line(format!("{count} results: {}", paths.join(", ")))
 }
@@ -118,18 +126,16 @@ pub fn report(args: &ReportArgs, out: &mut Out) -> Result<(), Failure> {
 pub fn list(args: &ListArgs, out: &mut Out) -> Result<(), Failure> {
     let experiments = lab::all();
     if args.json {
-        let described = |experiment: &&Experiment| {
-            let mut described = lab::describe(experiment, args.scale);
-            if let Value::Object(fields) = &mut described {
-                fields.insert("schema".to_owned(), json!("shamba.lab/1"));
-            }
-            described
-        };
-        return out.json(&Value::Array(experiments.iter().map(described).collect()));
+        let all = experiments.iter().map(|experiment| lab::describe(experiment, args.scale)).collect();
+        return out.json(&Value::Array(all));
     }
     for paper in Paper::ALL {
+        let of_paper: Vec<_> = experiments.iter().filter(|experiment| experiment.paper == paper).collect();
+        if of_paper.is_empty() {
+            continue;
+        }
         out.heading(paper.name())?;
-        for experiment in experiments.iter().filter(|experiment| experiment.paper == paper) {
+        for experiment in of_paper {
             out.line(format!("{}  ({}: {})", experiment.id, experiment.place, experiment.title))?;
             out.line(format!("    {}", experiment.claim))?;
         }
@@ -137,50 +143,73 @@ pub fn list(args: &ListArgs, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("\n{} experiments; `shamba-lab run ID` runs one.", experiments.len()))
 }
 
-fn carry_out(experiments: &[&Experiment], how: &HowArgs, out: &mut Out) -> Result<(), Failure> {
+fn carry_out(experiments: &[&'static Experiment], how: &HowArgs, out: &mut Out) -> Result<(), Failure> {
     if cfg!(debug_assertions) {
         eprintln!("shamba-lab: this is a build with debug assertions: its times are not the engine's");
     }
     // The system's folder for temporary files is often in memory: no disk could be measured there.
-    let beside = how.dir.as_ref().unwrap_or(&how.out);
-    let scratch = std::fs::create_dir_all(beside)
-        .and_then(|()| tempfile::Builder::new().prefix("databases-").tempdir_in(beside))
+    let above = how.dir.as_ref().unwrap_or(&how.out);
+    let scratch = std::fs::create_dir_all(above)
+        .and_then(|()| tempfile::Builder::new().prefix("databases-").tempdir_in(above))
         .map_err(|error| {
-            Failure::io(format!("make a folder for databases in {}", beside.display()), &error)
+            Failure::io(format!("make a folder for databases in {}", above.display()), &error)
         })?;
-    let bar = progress_bar("", experiments.len() as u64);
+    let plan = Plan {
+        scale: how.scale,
+        seeds: (how.seed..how.seed.saturating_add(how.seeds)).collect(),
+        scratch: scratch.path().to_path_buf(),
+        out: how.out.clone(),
+    };
+    let bar = progress_bar("", runner::steps(experiments, &plan) as u64);
     let began = Instant::now();
-    let mut failures = Vec::new();
-    for experiment in experiments {
-        let result = one(experiment, how, scratch.path().to_path_buf(), &bar);
-        bar.inc(1);
-        match result {
-            Err(error) => {
-                bar.suspend(|| eprintln!("shamba-lab: {error}"));
+    let failures = Mutex::new(Vec::new());
+    let printing: Mutex<(&mut Out, Result<(), Failure>)> = Mutex::new((out, Ok(())));
+    runner::run(experiments, &plan, &|news| match news {
+        News::At(experiment, seed, what) => {
+            bar.set_message(format!("{}, seed {seed}: {what}", experiment.id))
+        }
+        News::Measured(..) => bar.inc(1),
+        News::Done(experiment, Err(error)) => {
+            bar.suspend(|| eprintln!("shamba-lab: {error}"));
+            if let Ok(mut failures) = failures.lock() {
                 failures.push(experiment.id);
             }
-            Ok(result) if how.json => bar.suspend(|| out.json(&result).and_then(|()| out.flush()))?,
-            Ok(result) => {
-                let text = |name: &str| result[name].as_str().unwrap_or_default().to_owned();
-                let emulated = match result["emulated_rows"].as_u64() {
-                    None | Some(0) => "",
-                    Some(_) => " (devices emulated)",
-                };
-                let line = format!("{}: {}{emulated}. {}", experiment.id, text("verdict"), text("ours"));
-                bar.suspend(|| out.line(&line).and_then(|()| out.flush()))?;
+        }
+        News::Done(experiment, Ok(outcome)) => {
+            if let Ok(mut printing) = printing.lock() {
+                let (out, result) = &mut *printing;
+                if result.is_ok() {
+                    *result = bar.suspend(|| tell(experiment, &outcome, how.json, out));
+                }
             }
         }
-    }
+    });
     bar.finish_and_clear();
+    let (out, result) = printing.into_inner().map_err(|_| Failure::Failed("a worker panicked".to_owned()))?;
+    result?;
+    let failures = failures.into_inner().map_err(|_| Failure::Failed("a worker panicked".to_owned()))?;
     if !how.json {
         let done = experiments.len() - failures.len();
-        let (all, took, dir) = (experiments.len(), told(began.elapsed()), how.out.display());
-        out.line(format!("\n{done} of {all} done in {took}, in {dir}"))?;
+        let (total, took, dir) = (experiments.len(), told(began.elapsed()), how.out.display());
+        out.line(format!("\n{done} of {total} done in {took}, in {dir}"))?;
         if done > 0 {
-            out.line(format!("`shamba-lab report --out {dir}` makes a page of them."))?;
+            let scale = how.scale;
+            out.line(format!("`shamba-lab report --scale {scale} --out {dir}` makes pages of them."))?;
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(Failure::Reported) }
+}
+
+fn tell(experiment: &Experiment, outcome: &Outcome, json: bool, out: &mut Out) -> Result<(), Failure> {
+    if json {
+        out.json(&outcome.json)?;
+    } else {
+        out.line(format!("{}: {}", experiment.id, outcome.verdict.name()))?;
+        for found in &outcome.found {
+            out.line(format!("    {found}"))?;
+        }
+    }
+    out.flush()
 }
 
 /// `12 ms`, `4.2 s`, `8 min 15 s`.
@@ -190,17 +219,6 @@ fn told(took: Duration) -> String {
         1..60 => format!("{:.1} s", took.as_secs_f64()),
         seconds => format!("{} min {} s", seconds / 60, seconds % 60),
     }
-}
-
-/// Runs one experiment; its result.
-fn one(experiment: &Experiment, how: &HowArgs, scratch: PathBuf, bar: &ProgressBar) -> Result<Value, String> {
-    bar.set_message(experiment.id);
-    let mut progress = |what: &str| bar.set_message(format!("{}: {what}", experiment.id));
-    let mut lab = Lab::new(scratch, how.scale, how.seed, &mut progress);
-    if let Some(repeats) = how.repeats {
-        lab.repeats = repeats;
-    }
-    Ok(lab::run(experiment, &mut lab, &how.out)?.json)
 }
 
 #[cfg(test)]

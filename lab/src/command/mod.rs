@@ -11,7 +11,7 @@ mod generate;
 mod navigator;
 mod navigator_figure;
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -134,16 +134,16 @@ impl From<shamba_workload::Error> for Failure {
     }
 }
 
-/// Standard output, locked and buffered.
+/// Standard output, buffered.
 pub struct Out {
-    writer: BufWriter<StdoutLock<'static>>,
+    writer: BufWriter<Stdout>,
     is_styled: bool,
 }
 
 impl Out {
     fn new() -> Self {
         let is_styled = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { writer: BufWriter::new(io::stdout().lock()), is_styled }
+        Self { writer: BufWriter::new(io::stdout()), is_styled }
     }
 
     fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {

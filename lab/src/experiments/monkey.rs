@@ -1,48 +1,42 @@
-//! *Optimal Bloom Filters and Adaptive Merging for LSM-Trees* (TODS 2018), Monkey: its figures and tables.
+//! Monkey: *Optimal Bloom Filters and Adaptive Merging for LSM-Trees* (TODS 2018), its figures and tables.
 //!
 //! Figures 7 to 11 and the tables are the model's; 12 to 14 are measured.
 
 mod analysis;
+mod computed;
 mod fig10;
 mod fig11;
-mod fig12a;
-mod fig12b;
+mod fig12ab;
 mod fig12cdef;
-mod fig13a;
-mod fig13b;
+mod fig13ab;
 mod fig13cd;
 mod fig13ef;
 mod fig14;
-mod fig7;
-mod fig8;
-mod fig9;
-mod growing;
 mod grown;
 mod point;
 mod setup;
-mod table1;
-mod table2;
-mod table4;
+mod tables;
 
-use crate::Experiment;
+use crate::experiment::Experiment;
 
-pub(super) const ALL: &[Experiment] = &[
-    fig7::EXPERIMENT,
-    fig8::EXPERIMENT,
-    fig9::EXPERIMENT,
+/// In the order of the paper.
+pub(super) static ALL: &[Experiment] = &[
+    computed::FIG7,
+    computed::FIG8,
+    computed::FIG9,
     fig10::EXPERIMENT,
     fig11::A,
     fig11::B,
     fig11::C,
     fig11::D,
-    fig12a::EXPERIMENT,
-    fig12b::EXPERIMENT,
+    fig12ab::A,
+    fig12ab::B,
     fig12cdef::C,
     fig12cdef::D,
     fig12cdef::E,
     fig12cdef::F,
-    fig13a::EXPERIMENT,
-    fig13b::EXPERIMENT,
+    fig13ab::A,
+    fig13ab::B,
     fig13cd::C,
     fig13cd::D,
     fig13ef::E,
@@ -50,11 +44,7 @@ pub(super) const ALL: &[Experiment] = &[
     fig14::A,
     fig14::B,
     fig14::C,
-    table1::EXPERIMENT,
-    table2::EXPERIMENT,
-    table4::EXPERIMENT,
+    tables::TABLE1,
+    tables::TABLE2,
+    tables::TABLE4,
 ];
-
-/// By which its claims are judged.
-pub(super) const RULE: &str = "each figure has thresholds of its own, at the head of its source. I/Os are counted and need no margin; latencies count beyond one standard \
-    deviation. Figures 7 to 11 and the tables follow from the paper's equations: they show that these say what the paper says, not that the engine does.";

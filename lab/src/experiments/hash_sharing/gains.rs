@@ -1,134 +1,77 @@
-//! Lookups with one digest beside lookups that hash for every filter: what Figures 8 to 14 have in common.
+//! Lookups with one digest beside lookups that hash for every filter, as rows.
 //!
-//! Both sides read one tree at the same time; the only difference is `hash_sharing`. Beside the measured gain stands that of the model
-//! (Equation 8) for the time that a hash of that length takes here.
+//! Both sides read one tree at the same time; the only difference is `hash_sharing`. Beside the measured
+//! gain stands the model's (Equation 8) for the time that a hash of that length takes on this machine.
 
-use crate::chart::{Axis, Chart, Panel, Point, Series, Style};
 use shamba::DigestKind;
 use shamba_filter::measured;
 use shamba_model::sharing::{LookupShape, LookupTimes};
 
-use super::hashes::{Hash, beside_paper, hash_ns};
+use super::hashes::{Hash, hash_ns};
+use crate::device::Device;
+use crate::facts::llc_bytes;
+use crate::lab::Lab;
 use crate::layered::Shape;
-use crate::lookups::{Parts, Questions, Side, Spread, compare, parts};
-use crate::table::{Cell, row};
+use crate::lookups::{Questions, Side, compare, parts};
+use crate::rows::{Row, View, row};
 use crate::tree::{Spec, Tree};
-use crate::{Device, Lab, Table};
 
-/// What probing one filter takes in the model.
+/// Nanoseconds of probing one filter, in the model.
 pub(super) const PROBE_NS: f64 = 20.0;
-/// The paper's rate of a filter with ten bits per key.
+/// The paper's false-positive rate of a filter with ten bits per key.
 pub(super) const PAPER_FPR: f64 = 0.0082;
-/// What reading a page from memory takes in the model.
+/// Nanoseconds of reading a page from memory, in the model.
 const MEMORY_PAGE_NS: f64 = 160.0;
+/// A measured gain is the size that the paper's equation predicts, with the times of this machine, if their
+/// ratio lies within this band.
+pub(super) const NEAR_MODEL: (f64, f64) = (0.7, 1.3);
+/// The digests that gains are measured with: the paper's and this engine's.
+pub(super) const DIGESTS: [(DigestKind, &str); 2] =
+    [(DigestKind::Murmur64A, "MM64 (the paper's)"), (DigestKind::Xxh3, "XXH3 (ours)")];
 
-/// One point of a figure.
-#[derive(Clone, Debug)]
-pub(super) struct Gain {
-    /// The curve that it belongs to.
-    pub series: String,
-    /// Where it lies on it: the place of the tick.
-    pub x: f64,
-    /// What the tick says.
-    pub x_value: Cell,
-    pub baseline: Side,
-    pub shared: Side,
-    /// What the baseline spends its time with.
-    pub parts: Parts,
-    /// What one hash takes by itself.
-    pub hash_ns: Option<f64>,
-    /// What hashing takes of a lookup with one digest, by the engine's timers.
-    pub shared_hash_ns: f64,
-    /// By Equation 8, with the rate of such filters.
-    pub model: Option<f64>,
-    /// The same with the rate that these filters had: those of few keys are better.
-    pub model_as_measured: Option<f64>,
-    shape: [Cell; 4],
+/// Measures `tree` on `device` and returns the values of one point: times of both sides, the share
+/// saved, the model's share, counters per lookup, and the parts of the baseline's time.
+///
+/// # Errors
+/// Errors of the engine, and a wrong answer.
+pub(super) fn gain(lab: &Lab<'_>, tree: &Tree, device: Device, questions: &Questions) -> Result<Row, String> {
+    let unshared = tree.open(device, &[("hash-sharing", "off")])?;
+    let shared = tree.open(device, &[])?;
+    let sides = compare(lab, tree, &[&unshared, &shared], questions)?;
+    let of_parts = Questions { lookups: (questions.lookups / 4).max(500), ..questions.clone() };
+    let shared_parts = parts(lab, tree, &shared, &of_parts)?;
+    let parts = parts(lab, tree, &unshared, &of_parts)?;
+    let [base, idea] = <[Side; 2]>::try_from(sides).map_err(|_| "two sides were asked")?;
+    let spec = &tree.spec;
+    let hash_ns = hash_of(spec.digest).map(|hash| hash_ns(hash, spec.key_bytes));
+    let fpr = measured::fpr(spec.bits.layout, spec.bits.per_key);
+    let model = hash_ns.and_then(|ns| model_gain(spec, device, (fpr, questions.empty_fraction), ns));
+    let filter_bytes = spec.entries as f64 * spec.bits.per_key / 8.0;
+    let values = row! {
+        baseline_ns: base.ns,
+        shared_ns: idea.ns,
+        gain: 1.0 - idea.ns / base.ns,
+        gain_model: model,
+        hash_ns: hash_ns,
+        hash_ns_baseline: parts.hash_ns,
+        hash_ns_shared: shared_parts.hash_ns,
+        hashes: base.per_lookup(base.stats.hashes),
+        hashes_shared: idea.per_lookup(idea.stats.hashes),
+        filters: base.per_lookup(base.stats.filters_consulted),
+        false_positives: base.per_lookup(base.stats.false_positives),
+        hash_part: parts.hash,
+        probe_part: parts.probe,
+        index_part: parts.index,
+        data_part: parts.data,
+        other_part: parts.other,
+        filters_over_llc: filter_bytes / llc_bytes() as f64,
+    };
+    Ok(values.and(base.io()).and(base.shape(spec.shape.levels, u64::from(spec.shape.run_count()))))
 }
 
-impl Gain {
-    /// Of this tree's lookups on `device`.
-    ///
-    /// # Errors
-    /// What the engine says, a wrong answer.
-    pub fn measure(
-        lab: &mut Lab<'_>,
-        tree: &Tree,
-        device: Device,
-        questions: &Questions,
-        (series, x, x_value): (&str, f64, Cell),
-    ) -> Result<Self, String> {
-        lab.at(format_args!("looking up, {series}, {x_value}"));
-        let unshared = tree.open(device, &[("hash-sharing", "off")])?;
-        let shared = tree.open(device, &[])?;
-        let sides = compare(lab, tree, &[&unshared, &shared], questions)?;
-        let of_parts = Questions { lookups: (questions.lookups / 4).max(500), ..questions.clone() };
-        let shared_hash_ns = parts(lab, tree, &shared, &of_parts)?.hash_ns;
-        let parts = parts(lab, tree, &unshared, &of_parts)?;
-        let [baseline, shared] = <[Side; 2]>::try_from(sides).map_err(|_| "two sides were asked")?;
-        let tree_shape = tree.spec.shape;
-        let runs = u64::from(tree_shape.inner_runs) * u64::from(tree_shape.levels - 1)
-            + u64::from(tree_shape.last_runs);
-        let shape = baseline.shape(tree_shape.levels, runs);
-        let hash_ns = hash_of(tree.spec.digest).map(|hash| hash_ns(hash, tree.spec.key_bytes, 3).median);
-        let nominal = measured::fpr(tree.spec.bits.layout, tree.spec.bits.per_key);
-        let [model, model_as_measured] = [nominal, false_positives(&baseline)].map(|fpr| {
-            hash_ns.and_then(|hash_ns| model(&tree.spec, device, (fpr, questions.empty_fraction), hash_ns))
-        });
-        let series = series.to_owned();
-        Ok(Self {
-            series,
-            x,
-            x_value,
-            baseline,
-            shared,
-            parts,
-            hash_ns,
-            shared_hash_ns,
-            model,
-            model_as_measured,
-            shape,
-        })
-    }
-
-    /// The share of time saved.
-    pub fn gain(&self) -> Spread {
-        self.shared.gain_over(&self.baseline)
-    }
-
-    /// Hashes of a lookup without sharing.
-    pub fn hashes(&self) -> f64 {
-        self.baseline.per_lookup(self.baseline.stats.hashes)
-    }
-
-    /// Filters that a lookup asks.
-    pub fn filters(&self) -> f64 {
-        self.baseline.per_lookup(self.baseline.stats.filters_consulted)
-    }
-
-    /// The filters' answers that were false positives, of all.
-    pub fn false_positives(&self) -> f64 {
-        false_positives(&self.baseline)
-    }
-
-    /// What the baseline's time is made of at this point, and what the paper's hash takes here: why a gain is as large as it is.
-    pub fn because(&self) -> String {
-        let hash_ns = self.hash_ns.unwrap_or_default();
-        format!(
-            "A lookup without sharing takes {:.0} ns there, of which {:.1} hashes of {hash_ns:.0} ns are {}, false positives {:.2} % of its filters' \
-             answers. {}",
-            self.baseline.ns.median,
-            self.hashes(),
-            percent(self.hashes() * hash_ns / self.baseline.ns.median.max(1.0)),
-            100.0 * self.false_positives(),
-            beside_paper()
-        )
-    }
-}
-
-/// The gain by Equation 8 for what hashing takes here; none for the machine's own disk, which has no time in the model, and for levels of other than
-/// one or T runs, which Equations 4 and 6 do not know.
-fn model(spec: &Spec, device: Device, (fpr, empty_fraction): (f64, f64), hash_ns: f64) -> Option<f64> {
+/// The gain by Equation 8; `None` for the machine's own disk, which has no time in the model, and for
+/// levels of other than one or T runs, which Equations 4 and 6 do not know.
+fn model_gain(spec: &Spec, device: Device, (fpr, empty_fraction): (f64, f64), hash_ns: f64) -> Option<f64> {
     if matches!(device, Device::Disk | Device::PageCache) {
         return None;
     }
@@ -137,11 +80,7 @@ fn model(spec: &Spec, device: Device, (fpr, empty_fraction): (f64, f64), hash_ns
     shape.gain(&LookupTimes { hash_ns, probe_ns: PROBE_NS, page_ns }).ok()
 }
 
-fn false_positives(side: &Side) -> f64 {
-    side.stats.false_positives as f64 / side.stats.filters_consulted.max(1) as f64
-}
-
-/// A tree as Equations 4 and 6 have it.
+/// A tree as Equations 4 and 6 describe it.
 fn model_shape(shape: Shape, (fpr, empty_fraction): (f64, f64)) -> Option<LookupShape> {
     let Shape { size_ratio, levels, inner_runs, last_runs } = shape;
     let tiering = match (f64::from(inner_runs), f64::from(last_runs)) {
@@ -150,6 +89,16 @@ fn model_shape(shape: Shape, (fpr, empty_fraction): (f64, f64)) -> Option<Lookup
         _ => return None,
     };
     Some(LookupShape { tiering, size_ratio, levels, fpr, empty_fraction })
+}
+
+/// The gain over the one that Equation 8 predicts, of the first row.
+pub(super) fn over_model(rows: &View<'_>) -> Option<f64> {
+    Some(rows.number("gain")? / rows.number("gain_model")?)
+}
+
+/// Rows with the paper's digest.
+pub(super) fn of_paper<'a>(rows: &View<'a>) -> View<'a> {
+    rows.of("digest", DIGESTS[0].1)
 }
 
 /// The paper's name of a digest's function.
@@ -161,125 +110,15 @@ pub(super) fn hash_of(kind: DigestKind) -> Option<Hash> {
     }
 }
 
-/// The digests that gains are measured with: the paper's and ours.
-pub(super) const DIGESTS: [(DigestKind, &str); 2] =
-    [(DigestKind::Murmur64A, "MM64 (the paper's)"), (DigestKind::Xxh3, "XXH3 (ours)")];
-
-/// All points as a table; `x_name` names what is varied, with its unit.
-pub(super) fn table(x_name: &'static str, gains: &[Gain]) -> Table {
-    let mut table = Table::new(&[
-        "series",
-        x_name,
-        "baseline_ns",
-        "baseline_least_ns",
-        "baseline_most_ns",
-        "shared_ns",
-        "shared_least_ns",
-        "shared_most_ns",
-        "gain_share",
-        "gain_least_share",
-        "gain_most_share",
-        "gain_model_share",
-        "gain_model_as_measured_share",
-        "speedup",
-        "lookups",
-        "hash_ns",
-        "hash_ns_per_get_baseline",
-        "hash_ns_per_get_shared",
-        "hashes_per_get_baseline",
-        "hashes_per_get_shared",
-        "filters_per_get",
-        "false_positives_per_get",
-        "data_reads_per_get",
-        "hash_part",
-        "probe_part",
-        "index_part",
-        "data_part",
-        "other_part",
-        "levels",
-        "runs",
-        "comparable",
-        "emulated",
-    ]);
-    for point in gains {
-        let (base, shared, gain) = (&point.baseline, &point.shared, point.gain());
-        let [levels, runs, comparable, emulated] = point.shape.clone();
-        table.row(row![
-            point.series.clone(),
-            point.x_value.clone(),
-            base.ns.median,
-            base.ns.least,
-            base.ns.most,
-            shared.ns.median,
-            shared.ns.least,
-            shared.ns.most,
-            gain.median,
-            gain.least,
-            gain.most,
-            point.model,
-            point.model_as_measured,
-            base.ns.median / shared.ns.median,
-            base.stats.lookups,
-            point.hash_ns,
-            point.parts.hash_ns,
-            point.shared_hash_ns,
-            base.per_lookup(base.stats.hashes),
-            shared.per_lookup(shared.stats.hashes),
-            base.per_lookup(base.stats.filters_consulted),
-            base.per_lookup(base.stats.false_positives),
-            base.per_lookup(base.stats.reads.data.count),
-            point.parts.hash,
-            point.parts.probe,
-            point.parts.index,
-            point.parts.data,
-            point.parts.other,
-            levels,
-            runs,
-            comparable,
-            emulated,
-        ]);
-    }
-    table
-}
-
-/// The gains as curves over `x`, in percent, the model's dashed.
-pub(super) fn chart(title: &str, claim: &str, note: &str, x: Axis, gains: &[Gain]) -> Chart {
-    let mut names: Vec<&str> = Vec::new();
-    for gain in gains {
-        if !names.contains(&gain.series.as_str()) {
-            names.push(&gain.series);
-        }
-    }
-    let is_named = matches!(x.scale, crate::chart::Scale::Categories(_));
-    let measured = names.iter().map(|name| {
-        let points = gains.iter().filter(|gain| gain.series == *name).map(|gain| {
-            let Spread { median, least, most } = gain.gain();
-            Point::between(gain.x, 100.0 * median, 100.0 * least, 100.0 * most)
-        });
-        Series::new(*name, if is_named { Style::Bars } else { Style::Line }, points.collect())
-    });
-    let models = names.iter().filter_map(|name| {
-        let points: Vec<Point> = gains
-            .iter()
-            .filter(|gain| gain.series == *name)
-            .filter_map(|gain| gain.model.map(|model| Point::new(gain.x, 100.0 * model)))
-            .collect();
-        let style = if is_named { Style::Markers } else { Style::Dashes };
-        (!points.is_empty()).then(|| Series::new(format!("{name}, model"), style, points))
-    });
-    let panel = Panel {
-        title: String::new(),
-        x,
-        y: Axis::from_zero("time saved by one digest [%]"),
-        series: measured.chain(models).collect(),
-    };
-    Chart { title: title.to_owned(), claim: claim.to_owned(), note: note.to_owned(), panels: vec![panel] }
-}
-
-/// `12 %`.
-pub(super) fn percent(share: f64) -> String {
-    // Without the sign of a zero.
-    format!("{:.0} %", (100.0 * share).round() + 0.0)
+/// The reason for a gain's size at a point: what the baseline's time consists of.
+pub(super) fn because(point: &View<'_>) -> String {
+    let of = |column| point.mean(column).unwrap_or_default();
+    let (base, hashes, hash_ns) = (of("baseline_ns"), of("hashes"), of("hash_ns"));
+    format!(
+        "A lookup without sharing takes {base:.0} ns there, of which {hashes:.1} hashes of {hash_ns:.0} ns are {:.0} %. MM64 takes 235 ns \
+         for a key of 1 KB in the paper.",
+        100.0 * hashes * hash_ns / base.max(1.0)
+    )
 }
 
 #[cfg(test)]
@@ -293,7 +132,7 @@ mod tests {
             (spec.shape.inner_runs, spec.shape.last_runs) = (runs, runs);
             let shape = model_shape(spec.shape, (0.01, 1.0));
             assert_eq!(shape.map(|shape| shape.tiering), is_tiering, "{runs} runs");
-            let gain = |device, fpr| model(&spec, device, (fpr, 1.0), 200.0);
+            let gain = |device, fpr| model_gain(&spec, device, (fpr, 1.0), 200.0);
             assert_eq!(gain(Device::Pcie, 0.01).is_some(), is_tiering.is_some());
             // More false positives leave less to save; the machine's own disk has no time.
             assert!(is_tiering.is_none() || gain(Device::Pcie, 0.01) < gain(Device::Pcie, 0.001));

@@ -1,10 +1,14 @@
 //! The approaches of the slides, as switches of the engine.
 //!
-//! The state of the art: one blocked filter a table, uniform bits; filters, indexes and data blocks compete for the block cache; nothing is
-//! skipped. SHaMBa has modules in its place (*eq*: of equal size, *prop*: a small first one), and may skip the later ones (*P*) or
-//! all (*F*) where that saves more than it costs. *Ours* beyond the slides: filters and indexes are held by a plan and not by the cache.
+//! The state of the art: one blocked filter a table and uniform bits; a table's filter is read, cached and
+//! evicted as one block (80 KB at the slides' sizes), and so is its index (32 KB); filters, indexes and
+//! data blocks compete for one block cache; nothing is skipped. SHaMBa has modules in the filter's place
+//! (*eq*: of equal size, *prop*: a small first one), each a block of its own, and may skip the later ones
+//! (*P*) or all of them (*F*) where that saves more than it costs. *Partitioned* cuts filters into slices
+//! and indexes into partitions of a page. *Budgeted* is this engine's own: filters and indexes are held by
+//! a plan and not by the cache.
 //!
-//! What is worth skipping is weighed in reads, as in the slides (`count-ios`), on all sides.
+//! All sides weigh reads by their pages (`count-ios`), which is the slides' unit.
 
 use shamba::Allocation;
 
@@ -12,14 +16,16 @@ use shamba::Allocation;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Approach {
     pub name: &'static str,
-    /// As in options.
+    /// Filter layout, as options have it.
     pub layout: &'static str,
     pub allocation: Allocation,
     pub residency: &'static str,
     pub skipping: &'static str,
+    /// Whether filters and indexes are blocks of their whole size.
+    pub is_whole: bool,
 }
 
-/// The small first module of *prop*: 3 of 10 bits. The slides do not say; the authors' code has 2 to 5.
+/// The small first module of *prop* has 3 of 10 bits. The slides do not say; the authors' code has 2 to 5.
 pub(super) const PROPORTIONAL: &str = "modular:2:300";
 
 pub(super) const STATE_OF_THE_ART: Approach = Approach {
@@ -28,40 +34,54 @@ pub(super) const STATE_OF_THE_ART: Approach = Approach {
     allocation: Allocation::Uniform,
     residency: "cached",
     skipping: "none",
+    is_whole: true,
 };
+pub(super) const ONE_F: Approach = Approach { name: "1 module F", skipping: "full", ..STATE_OF_THE_ART };
 pub(super) const EQ: Approach = Approach { name: "SHaMBa-eq", layout: "modular:2", ..STATE_OF_THE_ART };
 pub(super) const EQ_P: Approach = Approach { name: "SHaMBa-eq-P", skipping: "partial", ..EQ };
 pub(super) const EQ_F: Approach = Approach { name: "SHaMBa-eq-F", skipping: "full", ..EQ };
+pub(super) const THREE: Approach = Approach { name: "3 modules", layout: "modular:3", ..EQ };
+pub(super) const SEVEN: Approach = Approach { name: "7 modules", layout: "modular:7", ..EQ };
+pub(super) const THREE_F: Approach = Approach { name: "3 modules F", skipping: "full", ..THREE };
+pub(super) const SEVEN_F: Approach = Approach { name: "7 modules F", skipping: "full", ..SEVEN };
 pub(super) const PROP: Approach = Approach { name: "SHaMBa-prop", layout: PROPORTIONAL, ..STATE_OF_THE_ART };
 pub(super) const PROP_P: Approach = Approach { name: "SHaMBa-prop-P", skipping: "partial", ..PROP };
 pub(super) const PROP_F: Approach = Approach { name: "SHaMBa-prop-F", skipping: "full", ..PROP };
-/// Two modules, held by the plan.
-pub(super) const PLANNED: Approach =
-    Approach { name: "eq-F held by plan (ours)", residency: "budgeted", ..EQ_F };
+pub(super) const PARTITIONED: Approach =
+    Approach { name: "partitioned", is_whole: false, ..STATE_OF_THE_ART };
+pub(super) const PARTITIONED_EQ: Approach = Approach { name: "partitioned + eq", is_whole: false, ..EQ };
+pub(super) const PARTITIONED_EQ_P: Approach =
+    Approach { name: "partitioned + eq-P", is_whole: false, ..EQ_P };
+pub(super) const PARTITIONED_EQ_F: Approach =
+    Approach { name: "partitioned + eq-F", is_whole: false, ..EQ_F };
+pub(super) const MONKEY: Approach =
+    Approach { name: "Monkey", allocation: Allocation::Monkey, ..STATE_OF_THE_ART };
+pub(super) const MONKEY_EQ: Approach = Approach { name: "Monkey + eq", allocation: Allocation::Monkey, ..EQ };
+pub(super) const MONKEY_EQ_F: Approach =
+    Approach { name: "Monkey + eq-F", allocation: Allocation::Monkey, ..EQ_F };
+/// This engine as it is: slices and partitions, held by the plan.
+pub(super) const ENGINE: Approach =
+    Approach { name: "the engine", residency: "budgeted", is_whole: false, ..EQ_F };
 
 impl Approach {
-    /// The same, otherwise called.
-    pub const fn named(self, name: &'static str) -> Self {
-        Self { name, ..self }
-    }
-
-    /// The same with so many modules, as an option's value.
-    pub const fn with_layout(self, layout: &'static str) -> Self {
-        Self { layout, ..self }
-    }
-
-    /// The same with Monkey's bits.
-    pub const fn with_monkey(self) -> Self {
-        Self { allocation: Allocation::Monkey, ..self }
-    }
-
-    /// How a tree is opened for it.
-    pub fn switches(&self) -> [(&'static str, &'static str); 3] {
-        [("residency", self.residency), ("skipping", self.skipping), ("count-ios", "on")]
+    /// The switches with which a tree is opened for it.
+    pub fn switches(&self) -> [(&'static str, &'static str); 5] {
+        let (filters, indexes) = if self.is_whole {
+            ("filter-partition=whole", "index-partition=whole")
+        } else {
+            ("filter-partition=sliced", "index-partition=sliced")
+        };
+        [
+            ("residency", self.residency),
+            ("skipping", self.skipping),
+            ("count-ios", "on"),
+            ("experimental", filters),
+            ("experimental", indexes),
+        ]
     }
 }
 
-/// What they are called.
+/// Names of approaches.
 pub(super) fn names(approaches: &[Approach]) -> Vec<&'static str> {
     approaches.iter().map(|approach| approach.name).collect()
 }

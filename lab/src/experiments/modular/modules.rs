@@ -1,190 +1,200 @@
-//! What the slides on the number of modules have in common: 1, 2, 3 and 7 equal modules.
+//! The slides on the number of modules: 1, 2, 3 and 7 equal ones, over memory and over the share of empty
+//! lookups, without skipping and with full skipping.
 
-use crate::chart::Chart;
-
-use super::approaches::{Approach, EQ, EQ_F, STATE_OF_THE_ART};
-use super::figure::{Over, Saved, io_panel};
-use super::measure::{Comparison, Reading, Setting};
+use super::approaches::{Approach, EQ, EQ_F, ONE_F, SEVEN, SEVEN_F, STATE_OF_THE_ART, THREE, THREE_F};
+use super::pressure::{
+    EMPTY_SHARES, FIXED_SHARE, NOTE, OVER_EMPTY, OVER_MEMORY, PRESSURE_MAX, SHARES, parameters, pressed,
+    rows, saved,
+};
 use super::trees::Extent;
-use crate::lookups::Spread;
-use crate::{Device, Experiment, Parameter, Scale, Verdict};
+use crate::experiment::Experiment;
+use crate::lab::Lab;
+use crate::paper::{Kind, Method, Paper};
+use crate::rows::{Rows, View};
+use crate::scale::{Parameter, Scale};
+use crate::verdict::{
+    Bound::{AtLeast, AtMost},
+    Predicate,
+    Unit::{Plain, Ratio, Saved},
+};
 
-pub(super) const NONE: [Approach; 4] = [
-    STATE_OF_THE_ART,
-    EQ.named("2 modules"),
-    EQ.named("3 modules").with_layout("modular:3"),
-    EQ.named("7 modules").with_layout("modular:7"),
-];
-pub(super) const FULL: [Approach; 3] = [
-    EQ_F.named("2 modules F"),
-    EQ_F.named("3 modules F").with_layout("modular:3"),
-    EQ_F.named("7 modules F").with_layout("modular:7"),
-];
+const NONE: [Approach; 4] = [STATE_OF_THE_ART, EQ, THREE, SEVEN];
+const FULL: [Approach; 5] = [STATE_OF_THE_ART, ONE_F, EQ_F, THREE_F, SEVEN_F];
+const ALL: [Approach; 8] = [STATE_OF_THE_ART, EQ, THREE, SEVEN, ONE_F, EQ_F, THREE_F, SEVEN_F];
+const EMPTY: [f64; 2] = [0.5, 1.0];
+/// A difference below this share of pages is none.
+const NONE_SHARE: f64 = 0.02;
 
-/// What modules with skipping are held against beside the state of the art: it differs from them in the number of modules only.
-pub(super) const ONE_FULL: Approach = Approach { name: "1 module F", skipping: "full", ..STATE_OF_THE_ART };
+pub(super) const NO_SKIPPING: Experiment = Experiment {
+    id: "shamba-modules-no-skipping",
+    paper: Paper::ModularFilters,
+    kind: Kind::Measured,
+    method: Method::Counted,
+    place: "slides \"Impact of number of modules\", no skipping, over memory",
+    title: "pages of a lookup with 1, 2, 3 and 7 modules over memory",
+    claim: "Without skipping, modules enhance lookups of absent keys under memory pressure; smaller modules are more beneficial.",
+    parameters: |scale| over_memory_parameters(scale, &NONE),
+    measure: |lab| over_memory(lab, &NONE),
+    predicates: &[
+        Predicate::direction(
+            "pages saved by 2 modules under pressure, all keys absent",
+            Saved,
+            AtLeast(0.0),
+            |rows| absent(rows, EQ),
+        ),
+        Predicate::direction(
+            "pages saved by 7 modules under pressure, all keys absent",
+            Saved,
+            AtLeast(0.0),
+            |rows| absent(rows, SEVEN),
+        ),
+        Predicate::size(
+            "steps to more modules (2, 3, 7) that save less, all keys absent",
+            Plain(""),
+            AtMost(0.0),
+            |rows| steps_down(&[absent(rows, EQ)?, absent(rows, THREE)?, absent(rows, SEVEN)?]),
+        ),
+    ],
+    panels: &OVER_MEMORY,
+    note: NOTE,
+    reason: Experiment::no_reason,
+};
 
-/// Where memory is held fixed.
-pub(super) const MEMORY_SHARE: f64 = 0.4;
-pub(super) const EMPTY_SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+pub(super) const NO_SKIPPING_EMPTY: Experiment = Experiment {
+    id: "shamba-modules-no-skipping-empty",
+    place: "slides \"Impact of number of modules\", no skipping, over the empty share",
+    title: "pages of a lookup with 1, 2, 3 and 7 modules over the share of empty lookups",
+    claim: "Without skipping, modules enhance empty lookups, the more so the smaller they are; they are of no use for keys that are there.",
+    parameters: |scale| over_empty_parameters(scale, &NONE),
+    measure: |lab| over_empty(lab, &NONE),
+    predicates: &[
+        Predicate::direction("pages saved by 7 modules, all keys absent", Saved, AtLeast(0.0), |rows| {
+            at_empty(rows, SEVEN, 1.0)
+        }),
+        Predicate::direction(
+            "saving of 7 modules, all keys absent, beyond that of 2",
+            Plain("points"),
+            AtLeast(0.0),
+            |rows| Some(100.0 * (at_empty(rows, SEVEN, 1.0)? - at_empty(rows, EQ, 1.0)?)),
+        ),
+        Predicate::size("pages saved by 2 modules, all keys there", Saved, AtMost(NONE_SHARE), |rows| {
+            at_empty(rows, EQ, 0.0)
+        }),
+    ],
+    panels: &OVER_EMPTY,
+    ..NO_SKIPPING
+};
 
-pub(super) const EMPTY_NOTE: &str = "Filters, indexes and data blocks have 40 % of what all filters and indexes take. T = 4, 5 levels, keys of 32 bytes, 10 bits \
-    per key, uniform lookups. Dashed: the best that could be held, by the model. Bars: least and most of the repeats.";
+pub(super) const FULL_SKIPPING: Experiment = Experiment {
+    id: "shamba-modules-full-skipping",
+    place: "slides \"Impact of number of modules\", full skipping, over memory",
+    title: "pages of a lookup with 1, 2, 3 and 7 modules, skipped or not, over memory",
+    claim: "Skipping modules reduces the impact of the number of modules.",
+    parameters: |scale| over_memory_parameters(scale, &ALL),
+    measure: |lab| over_memory(lab, &ALL),
+    predicates: &[
+        Predicate::direction(
+            "distance of the curves of 1, 2, 3 and 7 modules, with skipping over without",
+            Ratio,
+            AtMost(1.0),
+            |rows| impact(&pressed(rows, PRESSURE_MAX)),
+        ),
+        Predicate::direction(
+            "pages saved by 2 modules with full skipping under pressure",
+            Saved,
+            AtLeast(0.0),
+            |rows| saved(&pressed(rows, PRESSURE_MAX), EQ_F.name),
+        ),
+    ],
+    ..NO_SKIPPING
+};
 
-/// Parameters of a figure over memory.
-pub(super) fn parameters_over_memory(
-    scale: Scale,
-    shares: &[f64],
-    empty: &[f64],
-    skipping: &str,
-) -> Vec<Parameter> {
-    let varied = [
-        Parameter::varied("memory, share of filters and indexes", shares),
-        Parameter::varied("modules", ["1", "2", "3", "7"]),
-    ];
-    let empty = match empty {
-        [only] => Parameter::fixed("empty fraction", only),
-        several => Parameter::varied("empty fraction", several),
-    };
-    varied
-        .into_iter()
-        .chain([empty, Parameter::fixed("skipping", skipping)])
-        .chain(Extent::for_seven(scale).parameters())
-        .collect()
+pub(super) const FULL_SKIPPING_EMPTY: Experiment = Experiment {
+    id: "shamba-modules-full-skipping-empty",
+    place: "slides \"Impact of number of modules\", full skipping, over the empty share",
+    title: "pages of a lookup with 1, 2, 3 and 7 modules, skipped or not, over the share of empty lookups",
+    parameters: |scale| over_empty_parameters(scale, &ALL),
+    measure: |lab| over_empty(lab, &ALL),
+    predicates: &[
+        Predicate::direction(
+            "distance of the curves of 1, 2, 3 and 7 modules, with skipping over without",
+            Ratio,
+            AtMost(1.0),
+            impact,
+        ),
+        Predicate::direction(
+            "pages saved by 2 modules with full skipping, half of the keys absent",
+            Saved,
+            AtLeast(0.0),
+            |rows| at_empty(rows, EQ_F, 0.5),
+        ),
+    ],
+    panels: &OVER_EMPTY,
+    ..FULL_SKIPPING
+};
+
+fn over_memory_parameters(scale: Scale, approaches: &[Approach]) -> Vec<Parameter> {
+    parameters(Extent::at(scale), approaches, &SHARES, &EMPTY)
 }
 
-/// Parameters of a figure over the share of empty lookups.
-pub(super) fn parameters_over_empty(scale: Scale, skipping: &str) -> Vec<Parameter> {
-    let own = [
-        Parameter::varied("empty fraction", EMPTY_SHARES),
-        Parameter::varied("modules", ["1", "2", "3", "7"]),
-        Parameter::fixed("memory, share of filters and indexes", MEMORY_SHARE),
-        Parameter::fixed("skipping", skipping),
-    ];
-    own.into_iter().chain(Extent::for_seven(scale).parameters()).collect()
+fn over_empty_parameters(scale: Scale, approaches: &[Approach]) -> Vec<Parameter> {
+    parameters(Extent::at(scale), approaches, &[FIXED_SHARE], &EMPTY_SHARES)
 }
 
-/// Approaches over the share of empty lookups.
-pub(super) fn over_empty(scale: Scale, approaches: &[Approach]) -> Comparison {
-    let setting =
-        |empty_fraction| Setting { memory_share: MEMORY_SHARE, empty_fraction, device: Device::Memory };
-    Comparison {
-        settings: EMPTY_SHARES.map(setting).to_vec(),
-        ..Comparison::over_memory(scale, approaches, &[], &[])
-    }
+fn over_memory(lab: &mut Lab<'_>, approaches: &[Approach]) -> Result<Rows, String> {
+    rows(lab, Extent::at(lab.scale), approaches, &SHARES, &EMPTY)
 }
 
-/// A chart of I/Os over the share of empty lookups.
-pub(super) fn empty_chart(
-    title: &str,
-    experiment: &Experiment,
-    note: &str,
-    readings: &[Reading],
-    models: &[&str],
-) -> Chart {
-    Chart {
-        title: title.to_owned(),
-        claim: experiment.claim.to_owned(),
-        note: note.to_owned(),
-        panels: vec![io_panel("", Over::Empty, readings.iter(), models)],
-    }
+fn over_empty(lab: &mut Lab<'_>, approaches: &[Approach]) -> Result<Rows, String> {
+    rows(lab, Extent::at(lab.scale), approaches, &[FIXED_SHARE], &EMPTY_SHARES)
 }
 
-/// What one approach saves of another's I/Os at a share of empty lookups: in the median of the repeats, and surely, in its worst repeat of the other's
-/// best.
-pub(super) fn saved_at(readings: &[Reading], baseline: &str, idea: &str, empty: f64) -> (f64, f64) {
-    let ios = |name: &str| {
-        let is_it =
-            |reading: &&Reading| reading.approach.name == name && reading.setting.empty_fraction == empty;
-        readings.iter().find(is_it).map_or(Spread::of(Vec::new()), |reading| reading.ios)
-    };
-    let (idea, baseline) = (ios(idea), ios(baseline));
-    let saved = |idea: f64, baseline: f64| 1.0 - idea / baseline.max(f64::MIN_POSITIVE);
-    (saved(idea.median, baseline.median), saved(idea.most, baseline.least))
+fn absent(rows: &View<'_>, approach: Approach) -> Option<f64> {
+    saved(&pressed(&rows.of("empty_fraction", 1.0), PRESSURE_MAX), approach.name)
 }
 
-/// The first share of empty lookups from which on something is gained.
-pub(super) fn first_gain(gains: &[f64; EMPTY_SHARES.len()]) -> Option<f64> {
-    let last_loss = gains.iter().rposition(|gain| *gain <= 0.0);
-    EMPTY_SHARES.get(last_loss.map_or(0, |at| at + 1)).copied()
+fn at_empty(rows: &View<'_>, approach: Approach, empty_fraction: f64) -> Option<f64> {
+    saved(&rows.of("empty_fraction", empty_fraction), approach.name)
 }
 
-/// A smaller part of the I/Os is no difference: repeats stray by as much.
-const NO_DIFFERENCE: f64 = 0.01;
-
-/// Whether the more and smaller modules save the more: none less than the larger ones before it, and the smallest more than the largest.
-pub(super) fn order(saved: &[Saved]) -> bool {
-    let never_less =
-        saved.windows(2).all(|pair| matches!(pair, [fewer, more] if more.mean >= fewer.mean - NO_DIFFERENCE));
-    let more_in_the_end = matches!(saved, [first, .., last] if last.mean >= first.mean + NO_DIFFERENCE);
-    never_less && more_in_the_end
+/// The number of steps that fall by more than is no difference.
+fn steps_down(saved: &[f64]) -> Option<f64> {
+    Some(saved.windows(2).filter(|pair| pair[1] < pair[0] - NONE_SHARE).count() as f64)
 }
 
-/// Modules help, and smaller ones more.
-pub(super) fn verdict(saved: &[Saved]) -> Verdict {
-    let helps = saved.iter().any(|one| one.mean >= 0.1);
-    match (helps, order(saved)) {
-        (true, true) => Verdict::Confirmed,
-        (true, false) => Verdict::Partly,
-        (false, _) => Verdict::NotHere,
-    }
-}
-
-/// How far apart approaches lie, as a share of the least: on average over settings.
-pub(super) fn apart(readings: &[Reading], names: &[&str]) -> f64 {
-    let mut settings: Vec<Setting> = Vec::new();
-    for reading in readings {
-        if !settings.contains(&reading.setting) && reading.setting.memory_share < 1.0 {
-            settings.push(reading.setting);
+/// The distance of the curves with skipping over that of the curves without: each the mean over points of
+/// the logarithm of the largest over the smallest number of pages.
+fn impact(rows: &View<'_>) -> Option<f64> {
+    let distance = |approaches: &[Approach]| {
+        let mut widths = Vec::new();
+        for share in rows.values("memory_share") {
+            for empty in rows.values("empty_fraction") {
+                let here = rows.of("memory_share", share.as_str()).of("empty_fraction", empty.as_str());
+                let pages: Option<Vec<f64>> =
+                    approaches.iter().map(|one| here.of("approach", one.name).number("pages")).collect();
+                let pages = pages?;
+                let least = pages.iter().copied().fold(f64::INFINITY, f64::min);
+                widths.push((pages.iter().copied().fold(0.0, f64::max) / least).ln());
+            }
         }
-    }
-    let of = |setting: &Setting| {
-        let its = readings
-            .iter()
-            .filter(|reading| reading.setting == *setting && names.contains(&reading.approach.name));
-        its.map(|reading| reading.ios.median).collect::<Vec<_>>()
+        Some(widths.iter().sum::<f64>() / widths.len() as f64)
     };
-    let parts: Vec<f64> = settings.iter().map(|setting| width(&of(setting))).collect();
-    parts.iter().sum::<f64>() / parts.len().max(1) as f64
-}
-
-fn width(values: &[f64]) -> f64 {
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = values.iter().copied().fold(0.0, f64::max);
-    if least.is_finite() && least > 0.0 { most / least - 1.0 } else { 0.0 }
-}
-
-/// Skipping reduces the impact of the number of modules.
-pub(super) fn reduces(none: f64, full: f64) -> Verdict {
-    match full {
-        full if full <= 0.75 * none => Verdict::Confirmed,
-        full if full <= none => Verdict::Partly,
-        _ => Verdict::NotHere,
-    }
+    Some(distance(&FULL[1..])? / distance(&NONE)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn smaller_modules_are_better_or_not() {
-        let saved = |mean| Saved { mean, least: mean, most: mean };
-        assert_eq!(verdict(&[saved(0.1), saved(0.2), saved(0.3)]), Verdict::Confirmed);
-        assert_eq!(verdict(&[saved(0.1), saved(0.05), saved(0.3)]), Verdict::Partly);
-        assert_eq!(verdict(&[saved(0.1), saved(0.095), saved(0.3)]), Verdict::Confirmed, "chance");
-        assert_eq!(verdict(&[saved(0.2), saved(0.2), saved(0.205)]), Verdict::Partly, "all alike");
-        assert_eq!(verdict(&[saved(0.0), saved(0.05)]), Verdict::NotHere);
-        assert_eq!(first_gain(&[-0.1, 0.0, 0.1, 0.2, 0.3]), Some(0.5));
-        assert_eq!((first_gain(&[0.1; 5]), first_gain(&[-0.1; 5])), (Some(0.0), None));
-    }
+    use crate::rows::row;
 
     #[test]
     fn the_impact_of_the_number_is_how_far_apart_curves_lie() {
-        assert_eq!((width(&[2.0, 3.0, 2.5]), width(&[])), (0.5, 0.0));
-        assert_eq!(
-            [reduces(0.4, 0.1), reduces(0.4, 0.38), reduces(0.1, 0.2)],
-            [Verdict::Confirmed, Verdict::Partly, Verdict::NotHere]
-        );
+        assert_eq!(steps_down(&[0.1, 0.095, 0.05, 0.3]), Some(1.0));
+        let mut all = Rows::default();
+        for (approach, pages) in ALL.iter().zip([8.0, 4.0, 4.0, 2.0, 4.0, 4.0, 3.0, 2.0]) {
+            all.push(row!(approach: approach.name, memory_share: 0.1, empty_fraction: 1.0, pages: pages));
+        }
+        let impact = impact(&all.view()).expect("all are there");
+        assert!((impact - 0.5).abs() < 1e-9, "ln 2 over ln 4: {impact}");
     }
 }

@@ -1,133 +1,236 @@
-//! The slide "Lookup cost under memory pressure": what the state of the art reads as memory shrinks.
+//! Lookups under memory pressure: pages and reads of an approach with an amount of memory.
+//!
+//! Every reading is a new opening, so that none finds what another has left. It is warmed in rounds, each of
+//! which is a window of the engine's planning, until the cache has turned over and skipping and residency have
+//! settled; then the clock stands still and pages are counted. All approaches are asked the same keys. A
+//! reading that several figures show is made once a seed.
 
-use crate::chart::{Axis, Chart, Panel, Point, Series, Style};
+use std::sync::Arc;
 
-use super::approaches::STATE_OF_THE_ART;
-use super::figure::{MEMORY_NOTE, Over, SHARES, empty_title, io_panel, table};
-use super::measure::{Comparison, Reading};
-use super::trees::Extent;
-use crate::{Experiment, Finding, Kind, Lab, Paper, Parameter, Scale, Verdict};
+use super::approaches::{Approach, STATE_OF_THE_ART};
+use super::trees::{Extent, LEVELS, PlanClock, tree};
+use crate::lab::Lab;
+use crate::lookups::{Questions, count, io};
+use crate::picture::{Column, Panel};
+use crate::rows::{Row, Rows, View, reaches, row};
+use crate::scale::Parameter;
 
-const EMPTY: [f64; 3] = [0.0, 0.5, 1.0];
-/// Rapidly: so many times the bytes at a tenth of the memory.
-const TIMES: f64 = 2.0;
+/// Shares of the memory of all filters and indexes, from severe pressure to none.
+pub(super) const SHARES: [f64; 4] = [0.1, 0.2, 0.4, 1.0];
+/// Rounds of lookups before a reading.
+const WARM_ROUNDS: u64 = 3;
+/// The share of memory where it is held fixed.
+pub(super) const FIXED_SHARE: f64 = 0.4;
+/// Shares of empty lookups.
+pub(super) const EMPTY: [f64; 3] = [0.0, 0.5, 1.0];
+pub(super) const EMPTY_SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+/// Memory up to this share is pressure, and up to this one severe pressure.
+pub(super) const PRESSURE_MAX: f64 = 0.75;
+pub(super) const SEVERE_MAX: f64 = 0.25;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    id: "shamba-pressure",
-    paper: Paper::ModularFilters,
-    kind: Kind::Measured,
-    place: "slide \"Lookup cost under memory pressure\"",
-    title: "bytes read by a lookup of the state of the art over memory",
-    claim: "As the available memory decreases, the bytes read by a query increase rapidly.",
-    parameters,
-    run,
-};
+pub(super) const MEMORY: Column =
+    Column { times: 100.0, ..Column::log("memory_share", "memory [% of filters + indexes]") };
+pub(super) const PAGES: Column = Column::from_zero("pages", "pages of 4 KiB read a lookup");
+pub(super) const READS: Column = Column::from_zero("reads", "reads a lookup");
+pub(super) const NOTE: &str = "T = 4, 5 levels, keys of 32 bytes, files of 65,536 entries, 10 bits per key, uniform lookups. \
+    Filters, indexes and data blocks share the memory.";
 
-fn parameters(scale: Scale) -> Vec<Parameter> {
-    let varied = vec![
-        Parameter::varied("memory, share of filters and indexes", SHARES),
-        Parameter::varied("empty fraction", EMPTY),
+/// Pages over memory with keys absent, half absent and there, then reads with half of them absent.
+pub(super) const OVER_MEMORY: [Panel; 3] = [
+    Panel::lines(MEMORY, PAGES, &["approach"])
+        .titled("pages, half of the keys absent", &[("empty_fraction", "0.5")]),
+    Panel::lines(MEMORY, PAGES, &["approach"]).titled("pages, all keys absent", &[("empty_fraction", "1")]),
+    Panel::lines(MEMORY, READS, &["approach"]).titled("reads, half absent", &[("empty_fraction", "0.5")]),
+];
+/// Pages and reads over the share of empty lookups.
+pub(super) const OVER_EMPTY: [Panel; 2] = [
+    Panel::lines(Column::linear("empty_fraction", "share of empty lookups"), PAGES, &["approach"])
+        .titled("pages", &[]),
+    Panel::lines(Column::linear("empty_fraction", "share of empty lookups"), READS, &["approach"])
+        .titled("reads", &[]),
+];
+
+/// Parameters of a comparison.
+pub(super) fn parameters(
+    extent: Extent,
+    approaches: &[Approach],
+    shares: &[f64],
+    empty: &[f64],
+) -> Vec<Parameter> {
+    let of = |name, values: &[f64]| match values {
+        [only] => Parameter::fixed(name, only),
+        several => Parameter::varied(name, several),
+    };
+    let own = [
+        Parameter::varied("approach", super::approaches::names(approaches)),
+        of("memory, share of filters and indexes", shares),
+        of("empty fraction", empty),
     ];
-    let fixed = Extent::at(scale).parameters();
-    varied.into_iter().chain(fixed).chain([Parameter::fixed("approach", STATE_OF_THE_ART.name)]).collect()
+    own.into_iter().chain(extent.parameters()).collect()
 }
 
-fn run(lab: &mut Lab<'_>) -> Result<Finding, String> {
-    let readings = Comparison::over_memory(lab.scale, &[STATE_OF_THE_ART], &SHARES, &EMPTY).run(lab)?;
-    let rises = EMPTY.map(|empty| rise(&curve(&readings, empty)));
-    let bytes = |empty: f64| {
-        let point = |reading: &Reading| {
-            let [median, least, most] =
-                [reading.read_bytes.median, reading.read_bytes.least, reading.read_bytes.most];
-            Point::between(
-                100.0 * reading.setting.memory_share,
-                median / 1024.0,
-                least / 1024.0,
-                most / 1024.0,
-            )
-        };
-        let of_it = readings.iter().filter(|reading| reading.setting.empty_fraction == empty);
-        Series::new(empty_title(empty), Style::Line, of_it.map(point).collect())
-    };
-    let ios = |empty: f64| {
-        let of_it = readings.iter().filter(move |reading| reading.setting.empty_fraction == empty);
-        let mut panel = io_panel("", Over::Memory, of_it, &[STATE_OF_THE_ART.name]);
-        for series in &mut panel.series {
-            let model = if series.style == Style::Dashes { ", model" } else { "" };
-            series.name = format!("{}{model}", empty_title(empty));
+/// Every approach with every share of memory and of empty lookups.
+///
+/// # Errors
+/// Errors of the engine, and a wrong answer.
+pub(super) fn rows(
+    lab: &mut Lab<'_>,
+    extent: Extent,
+    approaches: &[Approach],
+    shares: &[f64],
+    empty: &[f64],
+) -> Result<Rows, String> {
+    let mut rows = Rows::default();
+    for empty_fraction in empty {
+        for approach in approaches {
+            for share in shares {
+                rows.push((*reading(lab, extent, approach, (*share, *empty_fraction))?).clone());
+            }
         }
-        panel.series
-    };
-    let x = || Axis::log("memory [% of all filters and indexes]");
-    let panels = vec![
-        Panel {
-            title: "bytes".to_owned(),
-            x: x(),
-            y: Axis::from_zero("KiB read a lookup"),
-            series: EMPTY.map(bytes).to_vec(),
-        },
-        Panel {
-            title: "I/Os".to_owned(),
-            x: x(),
-            y: Axis::from_zero("I/Os a lookup"),
-            series: EMPTY.map(ios).concat(),
-        },
-    ];
-    let verdict = verdict(&rises);
-    Ok(Finding {
-        ours: format!(
-            "With a tenth of what filters and indexes take, a lookup reads {:.1} times the bytes of one without pressure if its key is there, {:.1} times if half are, {:.0} times if none is.",
-            rises[0], rises[1], rises[2]
-        ),
-        verdict,
-        why: match verdict {
-            Verdict::Confirmed => String::new(),
-            _ => "A lookup whose key is there reads a data block however much memory there is: beside that the bytes of filters and indexes count for less."
-                .to_owned(),
-        },
-        table: table(&readings),
-        chart: Chart {
-            title: "The state of the art under memory pressure".to_owned(),
-            claim: EXPERIMENT.claim.to_owned(),
-            note: MEMORY_NOTE.to_owned(),
-            panels,
-        },
+    }
+    Ok(rows)
+}
+
+fn reading(
+    lab: &mut Lab<'_>,
+    extent: Extent,
+    approach: &Approach,
+    (share, empty_fraction): (f64, f64),
+) -> Result<std::rc::Rc<Row>, String> {
+    // Memory is a share of the baseline's filters and indexes on every side.
+    let whole_bytes = tree(lab, extent, &STATE_OF_THE_ART)?.whole_bytes();
+    let name = approach.name;
+    lab.once(format!("modular reading {extent:?} {name} {share} {empty_fraction}"), |lab| {
+        let laid = tree(lab, extent, approach)?;
+        lab.at(format_args!("{name}, {:.0} % of the memory, {empty_fraction} empty", 100.0 * share));
+        let clock = Arc::new(PlanClock::default());
+        let bytes = (share * whole_bytes as f64) as u64;
+        let place = (laid.device(), empty_fraction);
+        let (db, memory_bytes) = laid.open_with(lab, place, bytes, &approach.switches(), Some(&clock))?;
+        let plans = approach.skipping != "none" || approach.residency != "cached";
+        let warming = Questions::uniform(empty_fraction, lab.scale.count(2_000, 10_000, 40_000));
+        for round in 0..WARM_ROUNDS {
+            crate::lookups::warm(lab, (&laid.tree, round), &[&db], &warming)?;
+            if plans {
+                clock.end_window();
+            }
+        }
+        let questions = Questions::uniform(empty_fraction, lab.scale.count(5_000, 50_000, 200_000));
+        let stats = count(lab, &laid.tree, &db, &questions)?;
+        let per_lookup = |count: u64| count as f64 / stats.lookups.max(1) as f64;
+        let place = row! {
+            approach: name,
+            entry_bytes: extent.entry_bytes,
+            memory_share: share,
+            empty_fraction: empty_fraction,
+            memory_bytes: memory_bytes,
+            filters_over_indexes: laid.filter_bytes as f64 / laid.index_bytes.max(1) as f64,
+            modules_asked: per_lookup(stats.modules_tested),
+            modules_skipped: per_lookup(stats.modules_skipped),
+            levels: stats.deepest_level,
+            comparable: stats.deepest_level >= LEVELS && stats.runs >= u64::from(LEVELS),
+        };
+        Ok(place.and(io(&stats)))
     })
 }
 
-/// Bytes read over memory.
-fn curve(readings: &[Reading], empty: f64) -> Vec<f64> {
-    let of_it = readings.iter().filter(|reading| reading.setting.empty_fraction == empty);
-    of_it.map(|reading| reading.read_bytes.median).collect()
+/// The share of the baseline's pages that an approach saves, as the geometric mean over the rows'
+/// shares of memory and of empty lookups.
+pub(super) fn saved(rows: &View<'_>, idea: &str) -> Option<f64> {
+    saved_of(rows, STATE_OF_THE_ART.name, idea)
 }
 
-/// How many times the bytes with the most memory those with the least are.
-fn rise(curve: &[f64]) -> f64 {
-    match (curve.first(), curve.last()) {
-        (Some(first), Some(last)) => first / last.max(1.0),
-        _ => 1.0,
-    }
+/// The same against another baseline.
+pub(super) fn saved_of(rows: &View<'_>, baseline: &str, idea: &str) -> Option<f64> {
+    let baselines = rows.of("approach", baseline);
+    let ratio = |row: &&Row| {
+        let is_its = |other: &Row| {
+            ["memory_share", "empty_fraction", "entry_bytes"]
+                .iter()
+                .all(|name| row.text(name) == other.text(name))
+        };
+        Some((row.number("pages")? / baselines.filter(is_its).number("pages")?).ln())
+    };
+    let ratios: Option<Vec<f64>> = rows.of("approach", idea).0.iter().map(ratio).collect();
+    let ratios = ratios.filter(|ratios| !ratios.is_empty())?;
+    Some(1.0 - (ratios.iter().sum::<f64>() / ratios.len() as f64).exp())
 }
 
-fn verdict(rises: &[f64]) -> Verdict {
-    match rises.iter().filter(|rise| **rise >= TIMES).count() {
-        0 => Verdict::NotHere,
-        count if count == rises.len() => Verdict::Confirmed,
-        _ => Verdict::Partly,
-    }
+/// Rows under pressure.
+pub(super) fn pressed<'a>(rows: &View<'a>, share_max: f64) -> View<'a> {
+    rows.filter(|row| row.number("memory_share").is_some_and(|share| share <= share_max))
+}
+
+/// By how much less memory an approach reads as few pages, at an amount of the baseline's memory.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct MemoryRatio {
+    pub baseline_share: f64,
+    pub ratio: f64,
+    /// The approach reads fewer pages even with its smallest amount (the ratio is at least this), or
+    /// more even with its largest (at most this).
+    pub is_bound: bool,
+}
+
+/// The ratios at the baseline's amounts of memory from 10 to 100 %, at one share of empty lookups.
+pub(super) fn memory_ratios(rows: &View<'_>, idea: &str, empty_fraction: f64) -> Vec<MemoryRatio> {
+    let of_empty = rows.of("empty_fraction", empty_fraction);
+    let curve = |name: &str| -> Vec<(f64, f64)> {
+        let points = of_empty.of("approach", name).points("memory_share", "pages");
+        points.into_iter().map(|(share, pages)| (share.ln(), pages)).collect()
+    };
+    let (baseline, idea) = (curve(STATE_OF_THE_ART.name), curve(idea));
+    let (Some(first), Some(last)) = (idea.first(), idea.last()) else { return Vec::new() };
+    let ratio = |(ln_share, pages): &(f64, f64)| {
+        let baseline_share = ln_share.exp();
+        let (at, is_bound) = match reaches(&idea, *pages) {
+            Some(at) => (at, false),
+            None if first.1 < *pages => (first.0, true),
+            None => (last.0, true),
+        };
+        MemoryRatio { baseline_share, ratio: (ln_share - at).exp(), is_bound }
+    };
+    let is_asked = |(ln_share, _): &&(f64, f64)| (0.099..=1.001).contains(&ln_share.exp());
+    baseline.iter().filter(is_asked).map(ratio).collect()
+}
+
+/// The median of [`memory_ratios`]; bounds count as their value.
+pub(super) fn median_ratio(rows: &View<'_>, idea: &str, empty_fraction: f64) -> Option<f64> {
+    let ratios: Vec<f64> =
+        memory_ratios(rows, idea, empty_fraction).into_iter().map(|one| one.ratio).collect();
+    (!ratios.is_empty()).then(|| crate::lookups::median(ratios))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn rows(points: &[(&'static str, f64, f64)]) -> Rows {
+        let mut rows = Rows::default();
+        for (approach, share, pages) in points {
+            rows.push(row!(approach: *approach, memory_share: *share, empty_fraction: 0.5, pages: *pages));
+        }
+        rows
+    }
+
     #[test]
-    fn a_rise_is_from_the_most_memory_to_the_least() {
-        assert_eq!(rise(&[600.0, 300.0, 100.0]), 6.0);
-        assert_eq!(rise(&[]), 1.0);
-        assert_eq!(
-            [verdict(&[3.0, 2.0]), verdict(&[3.0, 1.0]), verdict(&[1.0])],
-            [Verdict::Confirmed, Verdict::Partly, Verdict::NotHere]
-        );
+    fn a_third_of_the_memory_is_a_ratio_of_three() {
+        let baseline = STATE_OF_THE_ART.name;
+        let rows = rows(&[
+            (baseline, 0.1, 8.0),
+            (baseline, 0.3, 6.0),
+            (baseline, 0.9, 2.0),
+            ("idea", 0.1, 6.0),
+            ("idea", 0.3, 2.0),
+            ("idea", 0.9, 1.0),
+        ]);
+        let ratios = memory_ratios(&rows.view(), "idea", 0.5);
+        let told: Vec<(f64, bool)> =
+            ratios.iter().map(|one| ((one.ratio * 100.0).round() / 100.0, one.is_bound)).collect();
+        assert_eq!(told, [(1.0, true), (3.0, false), (3.0, false)]);
+        assert!((median_ratio(&rows.view(), "idea", 0.5).expect("a ratio") - 3.0).abs() < 1e-9);
+        assert_eq!(median_ratio(&rows.view(), "idea", 1.0), None);
+        let saves = saved(&rows.view(), "idea").expect("both sides");
+        assert!((saves - (1.0 - (0.75f64 * (1.0 / 3.0) * 0.5).cbrt())).abs() < 1e-9, "{saves}");
+        assert_eq!(pressed(&rows.view(), 0.3).0.len(), 4);
     }
 }

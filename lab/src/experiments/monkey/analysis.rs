@@ -1,13 +1,12 @@
-//! What the paper's figures of the model alone have in common: 512 GB in entries of 16 bytes, T = 4, a buffer of 2 MB.
+//! The setting of the figures of the model alone: 512 GB in entries of 16 bytes, T = 4, a buffer of 2 MB.
 //!
 //! All costs are [`shamba_model::cost::predict`]'s, by the paper's closed forms.
 
-use crate::chart::{Axis, Chart, Panel, Series};
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{Costs, CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload, predict};
 use shamba_model::{Design, MergePolicy};
 
-use crate::Parameter;
+use crate::scale::Parameter;
 
 pub(super) const ENTRIES: u64 = 1 << 35;
 pub(super) const ENTRY_BYTES: f64 = 16.0;
@@ -21,10 +20,14 @@ pub(super) const POLICIES: [MergePolicy; 2] = [MergePolicy::Leveling, MergePolic
 pub(super) const SIDES: [(Allocation, &str); 2] =
     [(Allocation::Uniform, "state of the art"), (Allocation::Monkey, "Monkey")];
 
-/// The paper's data with this mix of lookups that find nothing and updates, writes as dear as reads.
-pub(super) fn situation(empty_lookups: f64, updates: f64) -> Situation {
+/// So many entries of so many bytes under a mix of empty lookups and updates; writes cost as much as reads.
+pub(super) fn situation_of(
+    (entries, entry_bytes): (u64, f64),
+    empty_lookups: f64,
+    updates: f64,
+) -> Situation {
     Situation {
-        data: DataSet { entries: ENTRIES, entry_bytes: ENTRY_BYTES, page_bytes: PAGE_BYTES },
+        data: DataSet { entries, entry_bytes, page_bytes: PAGE_BYTES },
         workload: Workload {
             empty_lookups,
             found_lookups: 0.0,
@@ -36,28 +39,27 @@ pub(super) fn situation(empty_lookups: f64, updates: f64) -> Situation {
     }
 }
 
-/// What a design costs with so many bytes of filters.
+/// The paper's data.
+pub(super) fn situation(empty_lookups: f64, updates: f64) -> Situation {
+    situation_of((ENTRIES, ENTRY_BYTES), empty_lookups, updates)
+}
+
+/// The costs of a design with so many bytes of filters.
 ///
 /// # Errors
-/// What the model says.
+/// Errors of the model.
 pub(super) fn costs(
     situation: &Situation,
     (policy, size_ratio): (MergePolicy, f64),
     buffer_bytes: u64,
-    filter_bytes: f64,
+    filters: FilterBits,
     allocation: Allocation,
 ) -> Result<Costs, String> {
-    let plan = Plan {
-        design: Design::new(policy, size_ratio, buffer_bytes, 0.0),
-        filters: FilterBits::Bytes(filter_bytes),
-        allocation,
-        cache_bytes: 0,
-        levels: None,
-    };
-    predict(situation, &plan)
+    let design = Design::new(policy, size_ratio, buffer_bytes, 0.0);
+    predict(situation, &Plan { design, filters, allocation, cache_bytes: 0, levels: None })
 }
 
-/// What the figures hold fixed, but for what `varied` names.
+/// Fixed parameters, but for those that `varied` names.
 pub(super) fn fixed(varied: &[&str]) -> Vec<Parameter> {
     let all = [
         Parameter::fixed("entries", ENTRIES),
@@ -67,15 +69,4 @@ pub(super) fn fixed(varied: &[&str]) -> Vec<Parameter> {
         Parameter::fixed("buffer bytes", BUFFER_BYTES),
     ];
     all.into_iter().filter(|one| !varied.contains(&one.name)).collect()
-}
-
-/// A panel of computed curves.
-pub(super) fn panel(title: &str, x: Axis, y: Axis, curves: Vec<(String, Vec<(f64, f64)>)>) -> Panel {
-    let series = curves.into_iter().map(|(name, points)| Series::model(name, points)).collect();
-    Panel { title: title.to_owned(), x, y, series }
-}
-
-/// A picture of panels.
-pub(super) fn chart(title: &str, claim: &str, note: &str, panels: Vec<Panel>) -> Chart {
-    Chart { title: title.to_owned(), claim: claim.to_owned(), note: note.to_owned(), panels }
 }

@@ -1,36 +1,38 @@
-//! What the paper's measured figures have in common: its tree, its devices, and who shares out the filter bits.
+//! The paper's tree, its devices, and how filter bits are shared out.
 //!
-//! T = 2, one run a level, entries of 1 KB, 1,024 write buffers of data, 5 bits per key. Smaller scales have a smaller buffer, so
-//! the levels stay what they are. Levels are counted by the paper's equation 1.
-//!
-//! Not here: measuring ([`super::point`]).
+//! T = 2, one run a level, entries of 1 KB, 1,024 write buffers of data, 5 bits per key. Smaller scales have a
+//! smaller buffer, so the levels stay what they are. Levels are counted by the paper's equation 1. Trees of
+//! a seed are shared by the chapter.
+
+use std::rc::Rc;
 
 use shamba::{Allocation, FilterLayout};
 use shamba_model::MergePolicy;
-use shamba_model::monkey::{PaperTree, levels_closed};
+use shamba_model::monkey::{PaperTree, bloom_fpr, levels_closed};
 
 use crate::layered::Bits;
+use crate::prelude::*;
 use crate::tree::{Spec, Tree};
-use crate::{Device, Lab, Parameter, Scale};
 
 pub(super) const SIZE_RATIO: f64 = 2.0;
 pub(super) const BITS_PER_KEY: f64 = 5.0;
 pub(super) const ENTRY_BYTES: usize = 1_024;
-pub(super) const KEY_BYTES: usize = 16;
+const KEY_BYTES: usize = 16;
 /// Write buffers of data.
 pub(super) const BUFFERS: u64 = 1_024;
-/// The paper's lookups a trial.
-pub(super) const LOOKUPS: u64 = 16_384;
+/// The paper's devices, by the time of one I/O: while data grew, afterwards, and its disk. Bandwidths: the
+/// maxima that the provider states for the volumes that the paper names (io1 and st1 of EBS).
+pub(super) const SSD_GROWING: Device =
+    Device::Other { name: "SSD 360 us", read_ns: 360_000, bytes_per_second: 500 << 20 };
+pub(super) const SSD: Device =
+    Device::Other { name: "SSD 290 us", read_ns: 290_000, bytes_per_second: 500 << 20 };
+pub(super) const HDD: Device =
+    Device::Other { name: "HDD 1.9 ms", read_ns: 1_900_000, bytes_per_second: 500 << 20 };
 
-/// Lookups of which I/Os are counted.
+/// Lookups of which I/Os are counted; the paper has 16K a trial.
 pub(super) fn lookups_counted(scale: Scale) -> u64 {
-    scale.count(LOOKUPS, LOOKUPS, LOOKUPS)
+    scale.count(6_000, 16_384, 16_384)
 }
-
-/// What one I/O took on the paper's machine: while data grew, afterwards, and on its disk.
-pub(super) const SSD_GROWING: Device = Device::Other { name: "SSD 360 us", read_ns: 360_000 };
-pub(super) const SSD: Device = Device::Other { name: "SSD 290 us", read_ns: 290_000 };
-pub(super) const HDD: Device = Device::Other { name: "HDD 1.9 ms", read_ns: 1_900_000 };
 
 /// Entries of the paper's tree, 1 GB of them.
 pub(super) fn entries(scale: Scale) -> u64 {
@@ -42,14 +44,14 @@ pub(super) fn buffer_bytes(scale: Scale) -> u64 {
     entries(scale) * ENTRY_BYTES as u64 / BUFFERS
 }
 
-/// Who shares out the filter bits.
+/// How filter bits are shared out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Filters {
-    /// Nobody: the state of the art.
+    /// Uniform: the state of the art.
     Uniform,
-    /// Monkey, for lookups that find nothing.
+    /// By Monkey, for lookups that find nothing.
     Zero,
-    /// Monkey, for the share of lookups that do.
+    /// By Monkey, for the share of lookups that do.
     General,
 }
 
@@ -65,7 +67,7 @@ impl Filters {
         }
     }
 
-    /// As trees are laid down with.
+    /// The bits with which trees are laid down.
     pub fn bits(self, per_key: f64, empty_fraction: f64) -> Bits {
         Bits {
             allocation: if self == Self::Uniform { Allocation::Uniform } else { Allocation::Monkey },
@@ -75,10 +77,11 @@ impl Filters {
         }
     }
 
-    /// The I/Os of a lookup of this mix by the paper's closed forms, which take every key that is found for the last level's.
+    /// The I/Os of a lookup of this mix by the paper's closed forms, which take every key that is found to
+    /// be in the last level.
     ///
     /// # Errors
-    /// What the model says.
+    /// Errors of the model.
     pub fn model_ios(self, tree: &PaperTree, bits: f64, empty_fraction: f64) -> Result<f64, String> {
         Ok(match self {
             Self::Uniform => tree.lookups_uniform(bits, empty_fraction)?.mixed_cost,
@@ -93,7 +96,7 @@ impl Filters {
     /// The rates of its filters, smallest level first, by the model for so many levels.
     ///
     /// # Errors
-    /// What the model says.
+    /// Errors of the model.
     pub fn model_fprs(
         self,
         tree: &PaperTree,
@@ -102,10 +105,7 @@ impl Filters {
         empty_fraction: f64,
     ) -> Result<Vec<f64>, String> {
         match self {
-            Self::Uniform => {
-                let levels = tree.run_count().round() as usize;
-                Ok(vec![shamba_model::monkey::bloom_fpr(per_key); levels])
-            }
+            Self::Uniform => Ok(vec![bloom_fpr(per_key); tree.run_count().round() as usize]),
             Self::Zero => tree.best_fprs_exact(bits, 1.0),
             Self::General => tree.best_fprs_exact(bits, empty_fraction),
         }
@@ -124,7 +124,7 @@ impl Size {
     /// Of so many entries above a buffer of so many bytes.
     ///
     /// # Errors
-    /// What the model says.
+    /// Errors of the model.
     pub fn new(entries: u64, entry_bytes: usize, buffer_bytes: u64) -> Result<Self, String> {
         let levels = levels_closed((entries * entry_bytes as u64) as f64, buffer_bytes, SIZE_RATIO)?;
         Ok(Self { entries, entry_bytes, levels })
@@ -141,32 +141,31 @@ impl Size {
     /// The model's tree of this size.
     ///
     /// # Errors
-    /// What the model says.
+    /// Errors of the model.
     pub fn paper_tree(self) -> Result<PaperTree, String> {
         PaperTree::new(MergePolicy::Leveling, SIZE_RATIO, self.levels, self.entries)
     }
 
-    /// Lays a tree down for each of `filters`, all over the same items in the same runs.
+    /// The tree with these filters; trees of a size have the same items in the same runs.
     ///
     /// # Errors
-    /// What the engine says.
-    pub fn lay(
+    /// Errors of the engine.
+    pub fn tree(
         self,
         lab: &mut Lab<'_>,
-        filters: &[Filters],
+        filters: Filters,
         per_key: f64,
         empty_fraction: f64,
-    ) -> Result<Vec<(Filters, Tree)>, String> {
-        let of = |lab: &mut Lab<'_>, filters: Filters| {
+    ) -> Result<Rc<Tree>, String> {
+        let bits = filters.bits(per_key, empty_fraction);
+        lab.once(format!("monkey tree {self:?} {bits:?}"), |lab| {
             let spec = Spec::leveled(self.entries, (KEY_BYTES, self.entry_bytes), SIZE_RATIO, self.levels);
-            let spec = Spec { bits: filters.bits(per_key, empty_fraction), ..spec };
-            Ok((filters, Tree::lay(lab, "monkey", spec, Device::Memory)?))
-        };
-        filters.iter().map(|filters| of(lab, *filters)).collect()
+            Tree::lay(lab, "monkey", Spec { bits, ..spec }, Device::Memory)
+        })
     }
 }
 
-/// What the paper holds fixed, but for what `varied` names.
+/// Fixed parameters of the paper, but for those that `varied` names.
 pub(super) fn fixed(scale: Scale, varied: &[&str]) -> Vec<Parameter> {
     let levels = Size::usual(scale).map_or(0, |size| size.levels);
     let all = [
@@ -180,29 +179,6 @@ pub(super) fn fixed(scale: Scale, varied: &[&str]) -> Vec<Parameter> {
         Parameter::fixed("bits per key", BITS_PER_KEY),
         Parameter::fixed("empty fraction", 1),
         Parameter::fixed("lookups of which I/Os are counted", lookups_counted(scale)),
-        Parameter::fixed("lookups timed a trial, at most", LOOKUPS),
     ];
     all.into_iter().filter(|one| !varied.contains(&one.name)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trees_of_all_sides_have_the_same_tables_with_other_filters() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let mut progress = |_: &str| {};
-        let mut lab = Lab::new(scratch.path().to_path_buf(), Scale::Tiny, 1, &mut progress);
-        let size = Size::usual(Scale::Tiny).expect("a size");
-        let trees = size.lay(&mut lab, &Filters::ALL, BITS_PER_KEY, 0.0).expect("laid down");
-        let mut sides = Vec::new();
-        for (_, tree) in &trees {
-            let tables = tree.open(Device::Memory, &[]).expect("open").tables();
-            let keys = tables.iter().map(|one| (one.level, one.run, one.entries)).collect::<Vec<_>>();
-            sides.push((keys, tables.iter().map(|one| one.bits_per_key).collect::<Vec<f64>>()));
-        }
-        assert!(sides.iter().all(|(keys, _)| *keys == sides[0].0 && keys.len() >= size.levels as usize));
-        assert!(sides[0].1 != sides[1].1 && sides[1].1 != sides[2].1, "{sides:?}");
-    }
 }

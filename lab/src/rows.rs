@@ -242,15 +242,6 @@ pub fn last_over_first(points: &[(f64, f64)]) -> Option<f64> {
     (points.len() > 1 && first != 0.0).then(|| last / first)
 }
 
-/// The sum of steps down, as a share of the range: 0 for a series that never falls, 1 for one that
-/// falls as far as its range. `None` of fewer than two points.
-pub fn falls(points: &[(f64, f64)]) -> Option<f64> {
-    let values = || points.iter().map(|point| point.1);
-    let range = values().fold(f64::NEG_INFINITY, f64::max) - values().fold(f64::INFINITY, f64::min);
-    let down: f64 = points.windows(2).map(|pair| (pair[0].1 - pair[1].1).max(0.0)).sum();
-    (points.len() > 1).then(|| if range > 0.0 { down / range } else { 0.0 })
-}
-
 /// The place at which a curve reaches `y`, on straight lines between its points, scanning from the
 /// left; `None` if it never does.
 pub fn reaches(points: &[(f64, f64)], y: f64) -> Option<f64> {
@@ -296,13 +287,10 @@ mod tests {
     #[test]
     fn shapes_are_reduced_to_numbers() {
         let rising = [(1.0, 1.0), (2.0, 3.0), (3.0, 5.0)];
-        assert_eq!(
-            (slope(&rising), last_over_first(&rising), falls(&rising)),
-            (Some(2.0), Some(5.0), Some(0.0))
-        );
+        assert_eq!((slope(&rising), last_over_first(&rising)), (Some(2.0), Some(5.0)));
         let humped = [(1.0, 1.0), (2.0, 5.0), (3.0, 3.0)];
-        assert_eq!((falls(&humped), reaches(&humped, 3.0)), (Some(0.5), Some(1.5)));
-        assert_eq!((slope(&rising[..1]), falls(&[]), reaches(&rising, 9.0)), (None, None, None));
+        assert_eq!(reaches(&humped, 3.0), Some(1.5));
+        assert_eq!((slope(&rising[..1]), reaches(&rising, 9.0)), (None, None));
     }
 
     #[test]

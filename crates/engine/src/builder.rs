@@ -3,12 +3,14 @@
 //! An option that is given holds for the open; one that is not has its recorded value, or its default. So
 //! the builder remembers *changes*, which recovery applies over what the manifest holds.
 
+mod by_name;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use shamba_env::{Env, SlowFs};
-use shamba_filter::{FilterLayout, MAX_MODULES, Modules};
+use shamba_filter::FilterLayout;
 use shamba_key::DigestKind;
 use shamba_model::allocation::Allocation;
 use shamba_model::skip::Skipping;
@@ -19,7 +21,7 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
 use crate::experimental::Experimental;
-use crate::settings::{Durability, LiveSettings, Settings, number, switch};
+use crate::settings::{Durability, LiveSettings, Settings};
 use crate::tuner::Tuning;
 
 type Change = Box<dyn Fn(&mut Settings) + Send>;
@@ -531,85 +533,6 @@ impl Builder {
         self
     }
 
-    /// Sets an option by the name it has on the command line, without its dashes.
-    ///
-    /// # Errors
-    /// `Invalid` for an unknown name, or a value that does not parse.
-    pub fn set_option(self, name: &str, value: &str) -> Result<Self> {
-        let parsed = |detail: String| Error::invalid(format!("{name}: {detail}"));
-        Ok(match name {
-            "memory-budget" => self.memory_budget(number(name, value)?),
-            "size-ratio" => self.size_ratio(number(name, value)?),
-            "policy" => self.merge_policy(value.parse().map_err(parsed)?),
-            "write-buffer" => self.write_buffer(number(name, value)?),
-            "bits-per-key" => self.bits_per_key(number(name, value)?),
-            "filter-memory" => self.filter_memory(number(name, value)?),
-            "allocation" => self.filter_allocation(value.parse().map_err(parsed)?),
-            "hash-sharing" => {
-                let on = switch(name, value)?;
-                self.hash_sharing(on)
-            }
-            "prefetch" => {
-                let on = switch(name, value)?;
-                self.prefetch(on)
-            }
-            "block-tags" => {
-                let on = switch(name, value)?;
-                self.block_tags(on)
-            }
-            "filter-layout" if value == "auto" => self.filter_layout_auto(),
-            "filter-layout" => self.filter_layout(value.parse().map_err(parsed)?),
-            "modules" => self.filter_layout(modules(value).map_err(parsed)?),
-            "resident-limit" => self.resident_limit(number(name, value)?),
-            "cache-limit" => self.cache_limit(number(name, value)?),
-            "count-ios" => {
-                let on = switch(name, value)?;
-                self.count_ios(on)
-            }
-            "experimental" => {
-                let mut experimental = Experimental::default();
-                experimental.set(value).map_err(parsed)?;
-                self.experimental(|all| *all = experimental)
-            }
-            "residency" => self.filter_residency(value.parse().map_err(parsed)?),
-            "skipping" => self.module_skipping(value.parse().map_err(parsed)?),
-            "memtable-index" => {
-                let on = switch(name, value)?;
-                self.memtable_index(on)
-            }
-            "statistics" => {
-                let on = switch(name, value)?;
-                self.statistics(on)
-            }
-            "direct-io" => {
-                let on = switch(name, value)?;
-                self.direct_io(on)
-            }
-            "open-timeout" => self.open_timeout(Duration::from_millis(number(name, value)?)),
-            "max-open-files" => self.max_open_files(number(name, value)?),
-            "background-threads" => self.background_threads(number(name, value)?),
-            "tuning" => self.tuning(value.parse().map_err(parsed)?),
-            "sizing" => self.sizing(value.parse().map_err(parsed)?),
-            "digest" => self.digest(value.parse().map_err(parsed)?),
-            "compression" => {
-                let kinds: Vec<Compression> =
-                    value.split(',').map(|kind| kind.parse().map_err(parsed)).collect::<Result<_>>()?;
-                self.compression_per_level(kinds)
-            }
-            "file-size" => self.file_size(number(name, value)?),
-            "sync" => self.durability(match value {
-                "always" => Durability::Sync,
-                "never" => Durability::NoSync,
-                "buffered" => Durability::Buffered,
-                ms => Durability::interval_ms(
-                    ms.parse()
-                        .map_err(|_| parsed("must be always, never, buffered or milliseconds".into()))?,
-                ),
-            }),
-            _ => return Err(Error::invalid(format!("unknown option {name:?}"))),
-        })
-    }
-
     /// Opens the database. The options that were given hold for this open; which are recorded is said at
     /// [`Builder`].
     ///
@@ -629,10 +552,4 @@ impl Builder {
         settings.live.change(LiveSettings::apply_policy);
         settings
     }
-}
-
-/// The layout of so many equal modules.
-fn modules(count: &str) -> std::result::Result<FilterLayout, String> {
-    let count = count.parse().ok().and_then(Modules::equal);
-    count.map(FilterLayout::Modular).ok_or_else(|| format!("must be from 1 to {MAX_MODULES}"))
 }

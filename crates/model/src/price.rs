@@ -42,7 +42,9 @@ impl ReadPrice {
         let slope = if more_bytes > 0.0 { (long_ns - short_ns) / more_bytes } else { 0.0 };
         // A slope beyond that of the short read through the origin would need a negative latency.
         let ns_per_byte = slope.clamp(0.0, short_ns / short_bytes.max(1.0));
-        Self { latency_ns: short_ns - ns_per_byte * short_bytes, ns_per_byte, unit_bytes: 1 }
+        // The product may round to a hair above `short_ns`.
+        let latency_ns = (short_ns - ns_per_byte * short_bytes).max(0.0);
+        Self { latency_ns, ns_per_byte, unit_bytes: 1 }
     }
 
     /// The price of a read of so many bytes.
@@ -101,6 +103,13 @@ mod tests {
         assert_eq!(found.bytes_per_second(), Some(5e8));
         let half = found.expected(0.5, 10.0);
         assert!((half.ns(4_096) - (10.0 + device.ns(4_096) / 2.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn rounding_makes_no_latency_negative() {
+        let short = (81_984.753_717_850_86, 13_687_947.731_265_167);
+        let price = ReadPrice::of_two_sizes(short, (2_546_760.018_903_412, 817_196_409.454_618));
+        assert!(price.validate().is_ok(), "{price:?}");
     }
 
     proptest! {

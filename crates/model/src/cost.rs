@@ -24,6 +24,7 @@
 
 mod checked;
 mod lookups;
+mod remerged;
 
 pub use checked::Shares;
 pub use lookups::{LookupWork, RunGroup, empty_lookup, found_lookup};

@@ -15,7 +15,7 @@ use shamba_model::what_if::{Case, Row, Unit, compare};
 use super::cost::EMPTY_LOOKUPS;
 use super::counting::{Counting, CountingOption};
 use super::design::HALF_UPDATES;
-use super::options::{DesignOptions, SituationOptions};
+use super::options::{DesignOptions, MAX_SPACE, SituationOptions};
 use super::report::{self, digits, show_bytes, show_rate};
 use crate::exit::Failure;
 use crate::json;
@@ -42,13 +42,14 @@ pub struct CompareArgs {
     design: DesignOptions,
     #[command(flatten)]
     counting: CountingOption,
-    /// Both cases have the best design within their --memory
+    /// Both cases have the best design within their --memory that stores at most 2 bytes for each byte of data
     #[arg(long, help_heading = "The two cases", conflicts_with_all = ["like", "policy", "size_ratio", "inner_runs", "last_runs",
         "buffer", "bits_per_key", "filter_memory", "cache", "levels"], requires = "memory")]
     best: bool,
     /// What is different in the second case: an option from above without its dashes and a value, or, of a number, a multiple
-    /// of the first case's (entries=2x); `best` alone is the best design in as much memory. Filters keep
-    /// their bits per key unless a memory is given. May be given many times
+    /// of the first case's (entries=2x); `best` alone is the best design in as much memory that stores
+    /// at most 2 bytes for each byte of data. Filters keep their bits per key unless a memory is given. May be given many
+    /// times
     #[arg(long, value_name = "OPTION=VALUE", required = true, help_heading = "The two cases")]
     with: Vec<String>,
     /// Print a JSON object
@@ -132,6 +133,7 @@ fn side(
     let mut options = counting.options();
     options.sensitivity = false;
     options.allocation = design.allocation.unwrap_or(options.allocation);
+    options.max_space = MAX_SPACE;
     let found = navigate(&situation, &bounds, &options).map_err(Failure::Usage)?;
     Ok(Side { case: Case { situation, plan: found.plan }, costs: found.costs })
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use shamba_model::cost::Workload;
 
 use super::counting::CountingOption;
-use super::options::{DesignOptions, SituationOptions};
+use super::options::{DesignOptions, SituationOptions, check_max_space};
 use super::report;
 use super::rocksdb::{self, Asked, First, RocksdbOptions};
 use crate::exit::Failure;
@@ -33,6 +33,10 @@ pub struct CostArgs {
     counting: CountingOption,
     #[command(flatten)]
     rocksdb: RocksdbOptions,
+    /// Space amplification of the better settings at most: bytes stored for each byte of data; inf for no bound
+    /// (default: 2)
+    #[arg(long, value_name = "RATIO", requires = "rocksdb", help_heading = "RocksDB")]
+    max_space: Option<f64>,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -46,6 +50,7 @@ pub fn run(args: &CostArgs, out: &mut Out) -> Result<(), Failure> {
             )));
         }
         args.counting.counting.is_for_rocksdb()?;
+        check_max_space(args.max_space)?;
         let asked = Asked {
             options: &args.rocksdb,
             situation: &args.situation,
@@ -54,6 +59,7 @@ pub fn run(args: &CostArgs, out: &mut Out) -> Result<(), Failure> {
             cache_bytes: args.design.cache,
             max_lookup_ios: None,
             max_update_ios: None,
+            max_space: args.max_space,
             first: First::Present,
             json: args.json,
         };

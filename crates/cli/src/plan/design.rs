@@ -6,7 +6,9 @@ use shamba_model::cost::{Situation, Workload};
 use shamba_model::navigator::{Bounds, Navigation, Response, Sensitivity, navigate};
 
 use super::counting::{Counting, CountingOption};
-use super::options::{SituationOptions, not_negative, parse_allocation};
+use super::options::{
+    MAX_SPACE, SituationOptions, check_max_space, max_space_text, not_negative, parse_allocation,
+};
 use super::report::{self, digits, show_rate};
 use super::rocksdb::{self, Asked, First, RocksdbOptions};
 use crate::exit::Failure;
@@ -57,8 +59,9 @@ pub struct WishOptions {
     /// The most I/Os that an update may cost
     #[arg(long, value_name = "IOS")]
     max_update_ios: Option<f64>,
-    /// Bytes stored for each byte of data at most, when all versions are obsolete that can be: discards tiering, mostly
-    #[arg(long, value_name = "RATIO", conflicts_with = "rocksdb")]
+    /// Space amplification at most: bytes stored for each byte of data, when all entries are obsolete that can be; inf for
+    /// no bound (default: 2, which excludes tiering with more than 2 runs a level)
+    #[arg(long, value_name = "RATIO")]
     max_space: Option<f64>,
     /// What filter bits follow: monkey or uniform (default: monkey)
     #[arg(long, value_name = "KIND", value_parser = parse_allocation, conflicts_with = "rocksdb")]
@@ -72,6 +75,7 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
     {
         not_negative(option, bound.unwrap_or(0.0))?;
     }
+    check_max_space(wish.max_space)?;
     if let Some(path) = &args.rocksdb.rocksdb {
         args.counting.counting.is_for_rocksdb()?;
         let asked = Asked {
@@ -82,6 +86,7 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
             cache_bytes: args.cache,
             max_lookup_ios: wish.max_lookup_ios,
             max_update_ios: wish.max_update_ios,
+            max_space: wish.max_space,
             first: First::Better,
             json: args.json,
         };
@@ -95,13 +100,13 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
         Bounds { memory_bytes, max_lookup_ios: wish.max_lookup_ios, max_update_ios: wish.max_update_ios };
     let mut options = args.counting.counting.options();
     options.allocation = wish.allocation.unwrap_or(options.allocation);
-    options.max_space = wish.max_space.unwrap_or(options.max_space);
+    options.max_space = wish.max_space.unwrap_or(MAX_SPACE);
     let found = navigate(&situation, &bounds, &options).map_err(Failure::Usage)?;
     let notes = notes(found.costs.runs, found.costs.space_amplification, args.counting.counting);
     if args.json {
-        return out.json(&to_json(&situation, memory_bytes, &found, &notes));
+        return out.json(&to_json(&situation, &bounds, options.max_space, &found, &notes));
     }
-    print(&situation, memory_bytes, &found, &notes, out)
+    print(&situation, &bounds, wish.max_space, &found, &notes, out)
 }
 
 /// So many runs are worth a word.
@@ -126,7 +131,13 @@ fn notes(runs: u64, space_amplification: f64, counting: Counting) -> Vec<String>
     )]
 }
 
-fn to_json(situation: &Situation, memory_bytes: u64, found: &Navigation, notes: &[String]) -> Value {
+fn to_json(
+    situation: &Situation,
+    bounds: &Bounds,
+    max_space: f64,
+    found: &Navigation,
+    notes: &[String],
+) -> Value {
     let alternatives: Vec<Value> = found
         .alternatives
         .iter()
@@ -148,7 +159,8 @@ fn to_json(situation: &Situation, memory_bytes: u64, found: &Navigation, notes: 
     let head = json!({
         "schema": "shamba.plan-design/1",
         "situation": report::situation_json(situation),
-        "memory_bytes": memory_bytes,
+        "memory_bytes": bounds.memory_bytes,
+        "max_space": max_space,
         "why": found.why,
         "notes": notes,
         "alternatives": alternatives,
@@ -180,13 +192,15 @@ fn sensitivity_json(sensitivity: &Sensitivity) -> Value {
 
 fn print(
     situation: &Situation,
-    memory_bytes: u64,
+    bounds: &Bounds,
+    max_space: Option<f64>,
     found: &Navigation,
     notes: &[String],
     out: &mut Out,
 ) -> Result<(), Failure> {
     out.text(report::situation_text(situation))?;
-    out.line(format!("memory    {}", show_size(memory_bytes)))?;
+    out.line(format!("memory    {}", show_size(bounds.memory_bytes)))?;
+    out.line(format!("space     {}", max_space_text(max_space)))?;
     report::print_plan(situation, &found.plan, &found.costs, out)?;
     out.heading("why this one")?;
     out.line(&found.why)?;

@@ -23,6 +23,9 @@ const SHARES_TOLERANCE: f64 = 0.005;
 /// One read of the device, unless it is said: a fast disk's.
 const READ_US: f64 = 100.0;
 const PAGE_BYTES: u64 = 4096;
+/// Default bound on the space amplification of designs that are proposed. Without one the cheapest design of a mix with
+/// updates is tiering with hundreds of runs, which may store as many bytes for each byte of data.
+pub const MAX_SPACE: f64 = 2.0;
 
 /// The data, the workload and the device.
 #[derive(Args, Clone, Debug, Default)]
@@ -305,6 +308,28 @@ pub fn not_negative(option: &str, value: f64) -> Result<f64, Failure> {
         return Ok(value);
     }
     Err(Failure::Usage(format!("{option} must be a finite number of at least 0, not {value}")))
+}
+
+/// A bound on space amplification: at least 1, or infinite for none.
+///
+/// # Errors
+/// The bound is less than 1 or not a number.
+pub fn check_max_space(bound: Option<f64>) -> Result<(), Failure> {
+    match bound {
+        Some(bound) if bound.is_nan() || bound < 1.0 => {
+            Err(Failure::Usage(format!("--max-space must be at least 1, or inf for no bound, not {bound}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bound on space amplification in words, for a report.
+pub fn max_space_text(bound: Option<f64>) -> String {
+    let kind = if bound.is_none() { "the default of --max-space" } else { "--max-space" };
+    match bound.unwrap_or(MAX_SPACE) {
+        f64::INFINITY => "no bound (--max-space inf)".into(),
+        bound => format!("at most {bound} bytes stored for a byte of data ({kind})"),
+    }
 }
 
 /// Fractions must add up to 1; whole numbers (1 and 9, 900 and 100) are parts of their sum.

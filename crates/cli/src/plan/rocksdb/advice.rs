@@ -10,10 +10,11 @@
 //!
 //! Not here: writing them into the file (`patch.rs`).
 
-use shamba_model::cost::{Costs, Plan, Situation, predict};
+use shamba_model::cost::{Costs, Plan, Situation};
 
 use super::settings::{NO_TRIGGER, Settings, Style};
-use super::tree;
+use super::{tree, universal};
+use crate::plan::options::MAX_SPACE;
 use crate::plan::report::{digits, show_bytes};
 use crate::sizes::show_size;
 
@@ -80,6 +81,16 @@ pub struct Wish {
     pub max_lookup_ios: Option<f64>,
     /// The same of an update.
     pub max_update_ios: Option<f64>,
+    /// Upper bound of the bytes stored for a byte of data. `None`: [`MAX_SPACE`], for what is proposed; settings that
+    /// break it already need not be changed for that.
+    pub max_space: Option<f64>,
+}
+
+impl Wish {
+    /// The bound on space that holds for proposals.
+    pub fn max_space(&self) -> f64 {
+        self.max_space.unwrap_or(MAX_SPACE)
+    }
 }
 
 /// Judges the settings and looks for better ones.
@@ -91,10 +102,10 @@ pub fn advise(settings: &Settings, situation: &Situation, wish: &Wish) -> Result
     let cache_bytes = present.plan.cache_bytes;
     let spent = (buffers_bytes(settings) + cache_bytes) as f64 + present.costs.filter_bytes;
     let memory_bytes = wish.memory_bytes.map_or(spent, |bytes| bytes as f64);
-    let judged = candidates(settings, situation, memory_bytes - cache_bytes as f64)
+    let judged = candidates(settings, situation, memory_bytes - cache_bytes as f64, wish.max_space())
         .into_iter()
         .filter_map(|candidate| judge(candidate, situation, wish.cache_bytes).ok())
-        .filter(|judged| keeps(judged, wish))
+        .filter(|judged| keeps(judged, wish, Some(wish.max_space())))
         .collect::<Vec<Judged>>();
     let least = judged.iter().map(|judged| judged.costs.cost_ns_per_op).fold(f64::INFINITY, f64::min);
     // Of those that are as good, the one that changes least, and then the cheapest.
@@ -104,7 +115,7 @@ pub fn advise(settings: &Settings, situation: &Situation, wish: &Wish) -> Result
         .iter()
         .filter(|judged| judged.costs.cost_ns_per_op <= least * (1.0 + WORTH))
         .min_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(std::cmp::Ordering::Equal));
-    let fits = spent <= memory_bytes && keeps(&present, wish);
+    let fits = spent <= memory_bytes && keeps(&present, wish, wish.max_space);
     let Some(best) = best else {
         if fits {
             return Ok(Advice { present, better: None, memory_bytes, changes: Vec::new() });
@@ -182,7 +193,7 @@ pub fn effect(before: &Costs, after: &Costs) -> String {
 
 fn judge(settings: Settings, situation: &Situation, cache_bytes: u64) -> Result<Judged, String> {
     let plan = tree::plan_of(&settings, &situation.data, cache_bytes)?;
-    let costs = predict(situation, &plan)?;
+    let costs = tree::costs_of(&settings, situation, &plan)?;
     Ok(Judged { settings, plan, costs })
 }
 
@@ -191,15 +202,21 @@ pub fn buffers_bytes(settings: &Settings) -> u64 {
     settings.write_buffer_bytes.saturating_mul(settings.write_buffers)
 }
 
-fn keeps(judged: &Judged, wish: &Wish) -> bool {
+fn keeps(judged: &Judged, wish: &Wish, max_space: Option<f64>) -> bool {
     let within = |cost: f64, bound: Option<f64>| bound.is_none_or(|bound| cost <= bound);
     // What the navigator bounds, too.
     within(judged.costs.lookup_reads, wish.max_lookup_ios)
         && within(judged.costs.merged_update_ios, wish.max_update_ios)
+        // Up to the last digit: the percentage was rounded down from the same bound.
+        && within(judged.costs.space_amplification * (1.0 - 1e-9), max_space)
 }
 
 fn nothing_fits(present: &Judged, wish: &Wish, memory_bytes: f64) -> String {
-    let bounds = [("--max-lookup-ios", wish.max_lookup_ios), ("--max-update-ios", wish.max_update_ios)];
+    let bounds = [
+        ("--max-lookup-ios", wish.max_lookup_ios),
+        ("--max-update-ios", wish.max_update_ios),
+        ("--max-space", wish.max_space),
+    ];
     let bounds: Vec<String> =
         bounds.into_iter().filter_map(|(name, bound)| Some(format!("{name} {}", bound?))).collect();
     let memory = show_bytes(memory_bytes);
@@ -216,7 +233,7 @@ fn nothing_fits(present: &Judged, wish: &Wish, memory_bytes: f64) -> String {
 }
 
 /// Settings to try, the present merging among them.
-fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64) -> Vec<Settings> {
+fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64, max_space: f64) -> Vec<Settings> {
     let mut found = Vec::new();
     let entries = situation.data.entries.max(1) as f64;
     for buffer_bytes in buffers(present, memory_bytes) {
@@ -251,7 +268,10 @@ fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64) -> V
                 found.push(level);
             }
             for runs in (2..=RUNS_MOST).take_while(|_| flushed > 0) {
+                let buffers = tree::buffers(&base, &situation.data);
+                let Some(percent) = universal::space_percent(max_space, runs, buffers) else { continue };
                 let universal = Settings {
+                    universal: present.universal.proposed(percent),
                     style: Style::Universal,
                     level0_trigger: runs,
                     level0_slowdown: present.level0_slowdown.max(runs + RUNS_ROOM),
@@ -353,6 +373,19 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
         "nor to stop them".into(),
         |to, from| to.level0_stop = from.level0_stop,
     );
+    if to.style == Style::Universal {
+        add(
+            universal::NAME,
+            both(|settings| settings.universal.shown()),
+            format!(
+                "merges all runs before the space exceeds {}.{:02} bytes for a byte of the data, and others by RocksDB's \
+                 default rules",
+                1 + to.universal.space_percent / 100,
+                to.universal.space_percent % 100
+            ),
+            |to, from| to.universal = from.universal.clone(),
+        );
+    }
     add(
         "write_buffer_size",
         both(|settings| settings.write_buffer_bytes.to_string()),
@@ -372,8 +405,9 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
         |to, from| to.bits_per_key = from.bits_per_key,
     );
     if to.style == Style::Universal {
-        // The style means nothing without its triggers: they come first.
-        knobs.sort_by_key(|knob| !knob.setting.starts_with("level0_"));
+        // The style means nothing without its triggers and options: they come first.
+        let goes_first = |setting: &str| setting.starts_with("level0_") || setting == universal::NAME;
+        knobs.sort_by_key(|knob| !goes_first(knob.setting));
     }
     knobs
 }

@@ -154,6 +154,16 @@ impl OptionsFile {
     /// # Errors
     /// The line, and what is wrong with the braces.
     pub fn find_inside(&self, place: &Place, name: &str) -> Result<Option<Place>, String> {
+        let inside = self.inside(place)?;
+        Ok(inside.into_iter().find_map(|(found, place)| (found == name).then_some(place)))
+    }
+
+    /// The statements inside a value in braces, in their order: each name with the place of its value. One pair of
+    /// braces may be missing, as in old files.
+    ///
+    /// # Errors
+    /// The line, and what is wrong with the braces.
+    pub fn inside(&self, place: &Place) -> Result<Vec<(&str, Place)>, String> {
         let value = self.raw(place);
         let wrong = |what: &str| Err(format!("line {}: {what}: {}", place.line, shown(value)));
         let (inside, offset) = match (value.strip_prefix('{'), value.strip_suffix('}')) {
@@ -180,13 +190,13 @@ impl OptionsFile {
         }
         ends.push(start..inside.len());
         let base = place.bytes.start + offset;
-        let of_name = |part: &Range<usize>| {
-            let (found, _) = inside[part.clone()].split_once('=')?;
-            let after = part.start + found.len() + 1;
+        let statement = |part: Range<usize>| {
+            let (name, _) = inside[part.clone()].split_once('=')?;
+            let after = part.start + name.len() + 1;
             let bytes = trimmed(&inside[after..part.end], base + after);
-            (found.trim() == name).then_some(Place { line: place.line, bytes })
+            Some((name.trim(), Place { line: place.line, bytes }))
         };
-        Ok(ends.iter().find_map(of_name))
+        Ok(ends.into_iter().filter_map(statement).collect())
     }
 
     /// A value as it stands in the file.

@@ -1,7 +1,7 @@
 //! RocksDB's OPTIONS files: what they amount to as a design, what would be better, and a patched file.
 //!
-//! [`file`] knows the syntax, [`settings`] the meaning, [`notes`] what the model does not know, [`tree`] the design of the model that settings amount to, [`advice`] looks
-//! for better ones, [`patch`] writes them into the text. Here: options, errors and the report.
+//! [`file`] knows the syntax, [`settings`] the meaning, [`notes`] what the model does not know, [`tree`] the design
+//! of the model that settings amount to, [`universal`] the options of universal compaction, [`advice`] looks for better ones, [`patch`] writes them into the text. Here: options, errors and the report.
 
 mod advice;
 mod file;
@@ -9,6 +9,7 @@ mod notes;
 mod patch;
 mod settings;
 mod tree;
+mod universal;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,7 +25,7 @@ use self::file::OptionsFile;
 use self::settings::{Family, Settings};
 use super::counting::Counting;
 use super::design::HALF_UPDATES;
-use super::options::SituationOptions;
+use super::options::{MAX_SPACE, SituationOptions, max_space_text};
 use super::report;
 use crate::exit::Failure;
 use crate::json;
@@ -74,6 +75,8 @@ pub struct Asked<'a> {
     pub max_lookup_ios: Option<f64>,
     /// The most that an update may cost, in I/Os.
     pub max_update_ios: Option<f64>,
+    /// The most bytes stored for a byte of data, if it was given.
+    pub max_space: Option<f64>,
     /// What goes first in JSON.
     pub first: First,
     /// JSON instead of text.
@@ -97,6 +100,7 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
         cache_bytes: asked.cache_bytes.unwrap_or(0),
         max_lookup_ios: asked.max_lookup_ios,
         max_update_ios: asked.max_update_ios,
+        max_space: asked.max_space,
     };
     // What the situation or a bound makes impossible is the options' fault, not the file's.
     tree::plan_of(&settings, &situation.data, 0).map_err(wrong)?;
@@ -107,9 +111,12 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
     }
     let mut notes = settings.notes.clone();
     notes.extend(tree::caveats(&settings, &advice.present.plan, &situation.data));
+    if let Some(better) = advice.better.as_ref().filter(|better| better.settings.style != settings.style) {
+        notes.extend(tree::space_of_merges(&better.settings));
+    }
     let beyond = beyond(&situation, &advice, asked);
     if asked.json {
-        return out.json(&to_json(&advice, &situation, &notes, &patched, beyond.as_ref(), asked.first));
+        return out.json(&to_json(&advice, &situation, &notes, &patched, beyond.as_ref(), asked));
     }
     print(path, asked, &situation, &settings, &advice, &notes, out)?;
     if let Some(found) = &beyond {
@@ -155,7 +162,13 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
             situation.situation(HALF_UPDATES, Counting::Paper).map_err(|error| error.to_string())?;
         let plan = tree::plan_of(&settings, &situation.data, 0)?;
         let _ = tree::caveats(&settings, &plan, &situation.data);
-        let wish = Wish { memory_bytes: None, cache_bytes: 0, max_lookup_ios: None, max_update_ios: None };
+        let wish = Wish {
+            memory_bytes: None,
+            cache_bytes: 0,
+            max_lookup_ios: None,
+            max_update_ios: None,
+            max_space: None,
+        };
         let advice = advice::advise(&settings, &situation, &wish)?;
         let patched = patch::patched(&family, &advice, &heading(&advice, &situation))?;
         let again = OptionsFile::parse(patched.as_bytes()).expect("what was patched is a file of options");
@@ -171,7 +184,8 @@ fn beyond(situation: &Situation, advice: &Advice, asked: &Asked<'_>) -> Option<N
         max_lookup_ios: asked.max_lookup_ios,
         max_update_ios: asked.max_update_ios,
     };
-    let options = navigator::Options { sensitivity: false, ..navigator::Options::PAPER };
+    let max_space = asked.max_space.unwrap_or(MAX_SPACE);
+    let options = navigator::Options { sensitivity: false, max_space, ..navigator::Options::PAPER };
     let settings = advice.better.as_ref().unwrap_or(&advice.present);
     navigate(situation, &bounds, &options)
         .ok()
@@ -215,7 +229,7 @@ fn to_json(
     notes: &[String],
     patched: &str,
     beyond: Option<&Navigation>,
-    first: First,
+    asked: &Asked<'_>,
 ) -> Value {
     let better = advice.better.as_ref().unwrap_or(&advice.present);
     let side = |judged: &Judged| report::plan_json(situation, &judged.plan, &judged.costs);
@@ -239,13 +253,14 @@ fn to_json(
         "schema": "shamba.plan-rocksdb/1",
         "situation": report::situation_json(situation),
         "memory_bytes": advice.memory_bytes,
+        "max_space": asked.max_space.unwrap_or(MAX_SPACE),
         "throughput_ratio": better.costs.throughput_per_s / present.throughput_per_s,
         "changes": changes,
         "notes": notes,
         "patched": patched,
         "beyond": beyond.map(|found| report::plan_json(situation, &found.plan, &found.costs)),
     });
-    let (top, other, name) = match first {
+    let (top, other, name) = match asked.first {
         First::Present => (&advice.present, better, "better"),
         First::Better => (better, &advice.present, "present"),
     };
@@ -280,11 +295,16 @@ fn print(
     let Some(better) = &advice.better else {
         out.heading("better settings")?;
         return out.line(format!(
-            "None that RocksDB has is better by more than 1 % with {} of memory: the file stays as it is.",
-            report::show_bytes(advice.memory_bytes)
+            "None that RocksDB has is better by more than 1 % with {} of memory and {}: the file stays as it is.",
+            report::show_bytes(advice.memory_bytes),
+            max_space_text(asked.max_space)
         ));
     };
-    out.heading(&format!("better settings, with {} of memory", report::show_bytes(advice.memory_bytes)))?;
+    let memory = report::show_bytes(advice.memory_bytes);
+    out.heading(&format!(
+        "better settings, with {memory} of memory and {}",
+        max_space_text(asked.max_space)
+    ))?;
     out.line(format!("design    {}", report::plan_text(situation, &better.plan, &better.costs)))?;
     let present = &advice.present.costs;
     let percent = |costs: &Option<Costs>| {

@@ -9,6 +9,7 @@
 use shamba_model::MAX_BITS_PER_KEY;
 
 use super::file::{OptionsFile, Place};
+use super::universal::Universal;
 
 /// The section of a column family.
 pub const FAMILY: &str = "CFOptions";
@@ -56,6 +57,8 @@ pub struct Settings {
     pub level0_slowdown: u64,
     /// `level0_stop_writes_trigger`: with so many writes stop.
     pub level0_stop: u64,
+    /// `compaction_options_universal`.
+    pub universal: Universal,
     /// `filter_policy`'s bits; 0: no filters, or filters that whole keys cannot ask.
     pub bits_per_key: f64,
     /// `optimize_filters_for_hits`: the last level has no filters.
@@ -229,6 +232,7 @@ impl Settings {
             num_levels: u32::try_from(family.positive("num_levels", 7)?).unwrap_or(u32::MAX),
             level0_trigger,
             level0_slowdown,
+            universal: Universal::read(family)?,
             level0_stop: family.trigger("level0_stop_writes_trigger", 36, level0_slowdown, &mut notes)?,
             bits_per_key,
             skips_last_filter: family.flag("optimize_filters_for_hits", false)?,

@@ -9,12 +9,13 @@
 //! That is tiering with the largest whole T whose levels, T - 1 runs each, have no more runs. Where even T = 2 has more, the
 //! runs are so few for the data that each must grow by more than 2 from one to the next: one run a level, T the root.
 //! Its way of picking, simulated over 1,000 flushes, merges each entry 3.8 times with 12 runs and 2.5 times with 20; the model
-//! says 4.0 and 3.3. With 4 runs it is 21 times, and the model says 9: then it is told that more will be merged.
+//! says 4.0 and 3.3. With 4 runs it is 21 times, and the model says 9: then it is told that more will be merged. What its
+//! bound on space amplification adds is in `universal.rs`.
 //!
 //! Not here: which design is better (`advice.rs`).
 
 use shamba_model::allocation::Allocation;
-use shamba_model::cost::{DataSet, FilterBits, Plan};
+use shamba_model::cost::{Costs, DataSet, FilterBits, Plan, Situation, predict};
 use shamba_model::monkey::levels_closed;
 use shamba_model::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
 
@@ -55,6 +56,33 @@ pub fn plan_of(settings: &Settings, data: &DataSet, cache_bytes: u64) -> Result<
     })
 }
 
+/// What settings cost, as the design that they amount to.
+///
+/// # Errors
+/// Figures that the model refuses.
+pub fn costs_of(settings: &Settings, situation: &Situation, plan: &Plan) -> Result<Costs, String> {
+    let costs = predict(situation, plan)?;
+    if settings.style == Style::Level {
+        return Ok(costs);
+    }
+    let universal = &settings.universal;
+    let space = universal.space_amplification(settings.level0_trigger, buffers(settings, &situation.data));
+    let merges = match plan.design.policy() {
+        Some(MergePolicy::Tiering) => {
+            universal.merges_per_entry(costs.write_amplification - 1.0, plan.design.size_ratio, costs.levels)
+        }
+        // So few runs that the model is not good at them anyway; `caveats` tells it.
+        _ => costs.write_amplification - 1.0,
+    };
+    costs.with_merges(situation, merges, space)
+}
+
+/// The data, in flushed runs.
+pub fn buffers(settings: &Settings, data: &DataSet) -> f64 {
+    let buffer_bytes = settings.write_buffer_bytes.saturating_mul(settings.buffers_merged).max(1);
+    data.entries as f64 * data.entry_bytes / buffer_bytes as f64
+}
+
 /// Whether universal settings have runs enough for tiering, which the model judges well.
 pub fn is_tiered(settings: &Settings, data: &DataSet) -> bool {
     let buffer_bytes = settings.write_buffer_bytes.saturating_mul(settings.buffers_merged);
@@ -92,6 +120,8 @@ pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> 
             }
         }
         Style::Universal => {
+            told.extend(settings.universal.differences());
+            told.extend(space_of_merges(settings));
             if plan.design.policy() == Some(MergePolicy::Leveling) && plan.design.size_ratio > 2.0 {
                 told.push(format!(
                     "universal style with {} runs at most for {:.0} buffers of data merges more than the model says, up to \
@@ -112,6 +142,17 @@ pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> 
     told
 }
 
+/// The free space that merges of all runs need, where settings have such merges.
+pub fn space_of_merges(settings: &Settings) -> Option<String> {
+    (settings.style == Style::Universal).then(|| {
+        format!(
+            "universal style: a merge of all runs, which max_size_amplification_percent={} asks for, needs free space for \
+             all of the data while it runs",
+            settings.universal.space_percent
+        )
+    })
+}
+
 impl Settings {
     /// The most levels below level 0.
     pub fn levels_most(&self) -> u32 {
@@ -126,7 +167,7 @@ fn level_style_levels(base_bytes: u64, size_ratio: f64, data_bytes: f64) -> Resu
 }
 
 /// Policy, T and levels of a tree of at most `runs_most` runs of similar sizes.
-fn universal_shape(
+pub(super) fn universal_shape(
     runs_most: u64,
     data_bytes: f64,
     buffer_bytes: u64,
@@ -202,6 +243,6 @@ mod tests {
         assert_eq!((plan.design.policy(), plan.levels), (Some(MergePolicy::Leveling), Some(4)));
         assert!((plan.design.size_ratio - 1000f64.powf(0.25)).abs() < 1e-9);
         assert!(!is_tiered(&settings(few), &DATA));
-        assert!(caveats(&settings(few), &plan, &DATA)[0].contains("merges more"));
+        assert!(caveats(&settings(few), &plan, &DATA).join("\n").contains("merges more"));
     }
 }

@@ -3,7 +3,8 @@
 //! What was observed ([`crate::workload`]), the trees as they are and the memory that filters, buffers and cache share make
 //! a scene ([`judge`]). The navigator and a few designs near the one in force are the candidates; of each a forecast says
 //! what merges would write and which tree they would leave ([`crate::compaction::forecast`]), and the judge what it
-//! costs then. The best is advised if it saves enough, soon, and for no more writing than the data itself.
+//! costs then. The best is advised if it saves enough, soon, and for no more writing than the data itself. A design that
+//! was undone lately is not advised; where it would be the best, the reason says that it was undone.
 //!
 //! Only figures are looked at here; nothing changes. Not here: acting on it ([`crate::tuner`]).
 
@@ -21,11 +22,11 @@ use shamba_table::LedgerPart;
 use crate::allocation::{live_entries, wanted};
 use crate::compaction::forecast::{Forecast, forecast, forecast_full};
 use crate::compaction::policy::Rules;
-use crate::core::{Core, KeyspaceCore};
+use crate::core::{Core, KeyspaceCore, lock};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::memory::cache_share_bytes;
-use crate::redesign::{RedesignedBy, TreeDesign};
+use crate::redesign::{KeptOff, RedesignedBy, TreeDesign};
 use crate::version::Run;
 use crate::workload::Workload;
 
@@ -114,6 +115,7 @@ impl fmt::Display for Advice {
 }
 
 /// A candidate that was looked at closely.
+#[derive(Clone)]
 struct Looked {
     better: Better,
     /// The time of an operation with its part of the move.
@@ -123,28 +125,33 @@ struct Looked {
 
 impl Db {
     /// What another design would buy under the workload that was observed lately, what getting there would cost, and whether
-    /// that pays. Changes nothing; [`Self::follow`] does.
+    /// that pays. Changes nothing; [`Self::follow`] does. A design that [`Self::undo_redesign`] left within the last hour is not
+    /// advised; [`Advice::reason`] names it where it would be the best.
     ///
     /// # Errors
     /// `Closed`; `Invalid` when the model refuses what was measured.
     pub fn advise(&self) -> Result<Advice> {
-        self.core().observe();
-        self.core().advise(None, &[])
+        let core = self.core();
+        core.observe();
+        let kept_off = lock(&core.redesigned).kept_off(core.env.clock.unix_ms());
+        core.advise(None, &kept_off)
     }
 
-    /// Does what an advice says, with its reason; nothing if it says to stay.
+    /// Does what an advice says, with its reason; nothing if it says to stay. The history records it as
+    /// [`RedesignedBy::Follow`].
     ///
     /// # Errors
     /// As [`Self::redesign`].
     pub fn follow(&self, advice: &Advice) -> Result<()> {
         let Some(better) = &advice.better else { return Ok(()) };
-        self.core().redesign(&better.design, RedesignedBy::Tuner, &advice.reason)
+        self.core().redesign(&better.design, RedesignedBy::Follow, &advice.reason)
     }
 }
 
 impl Core {
-    /// Advice. `favourite` is looked at beside the other candidates and wins ties; none like those `barred` is advised.
-    pub(crate) fn advise(&self, favourite: Option<TreeDesign>, barred: &[TreeDesign]) -> Result<Advice> {
+    /// Advice. `favourite` is looked at beside the other candidates and wins ties; none like those
+    /// `kept_off` is advised.
+    pub(crate) fn advise(&self, favourite: Option<TreeDesign>, kept_off: &[KeptOff]) -> Result<Advice> {
         if self.closed.load(std::sync::atomic::Ordering::Acquire) {
             return Err(Error::closed());
         }
@@ -170,29 +177,37 @@ impl Core {
         // Beyond what memory lets be flushed a larger write buffer makes no other tree.
         let flushed = |of: &TreeDesign| TreeDesign { design: self.settings.as_flushed(of.design), ..*of };
         let are_alike = |a: &TreeDesign, b: &TreeDesign| is_alike(&flushed(a), &flushed(b));
-        candidates.retain(|candidate| {
-            !are_alike(candidate, &scene.in_force)
-                && !barred.iter().any(|barred| are_alike(candidate, barred))
-        });
+        candidates.retain(|candidate| !are_alike(candidate, &scene.in_force));
+        let undone = |design: &TreeDesign| {
+            let alike = kept_off.iter().filter(|kept_off| are_alike(design, &kept_off.design));
+            alike.max_by_key(|kept_off| kept_off.for_ms)
+        };
         let mut looked = Vec::new();
         for design in candidates {
             let way = self.way(&design, &scene.workload);
             let then = scene.judge(&design, &way.runs).map_err(Error::invalid)?;
             looked.push(look(&scene, &now, design, then, &way.beyond(&way_now)));
         }
+        // Undone designs are judged like the others, so that the reason can say that one would be the best.
+        let best_of_all = choose(looked.clone(), favourite.as_ref()).ok();
+        let best_is_undone = best_of_all.and_then(|best| undone(&best.design)).map(KeptOff::to_string);
+        looked.retain(|one| undone(&one.better.design).is_none());
         let chosen = choose(looked, favourite.as_ref());
         Ok(match chosen {
             Ok(better) => {
-                let reason = in_words(&now, &better, &scene.workload);
+                let in_words = in_words(&now, &better, &scene.workload);
                 Advice {
                     workload: scene.workload,
                     in_force: scene.in_force,
                     now: Some(now),
                     better: Some(better),
-                    reason,
+                    reason: best_is_undone.map_or(in_words.clone(), |undone| format!("{in_words}; {undone}")),
                 }
             }
-            Err(reason) => stay(Some(now), reason),
+            Err(reason) => {
+                let of_others = |undone| format!("{undone}; of the others, {reason}");
+                stay(Some(now), best_is_undone.map_or(reason.clone(), of_others))
+            }
         })
     }
 

@@ -31,7 +31,7 @@ use crate::planted::{Defect, is_planted};
 use crate::settings::LiveSettings;
 use crate::version::ManifestEdit;
 
-pub(crate) use self::history::History;
+pub(crate) use self::history::{History, KeptOff};
 pub use self::history::{Redesigned, RedesignedBy};
 
 /// What [`crate::Db::redesign`] can change: the shape of the tree and the plan of its filters.
@@ -103,7 +103,8 @@ impl Db {
         self.core().redesign(target, RedesignedBy::Caller, "asked for")
     }
 
-    /// Goes back to the design before the last redesign; gives it. [`crate::Tuning::Auto`] keeps off the undone one for an hour.
+    /// Goes back to the design before the last redesign; gives it. For an hour the undone one is not
+    /// advised ([`Self::advise`]) nor moved to by [`crate::Tuning::Auto`].
     ///
     /// # Errors
     /// `Invalid` if there was no redesign, if the last one was undone, or if an open has set another design since; as

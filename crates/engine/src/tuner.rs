@@ -10,8 +10,8 @@
 //!   slower, not busier;
 //! - it saves much, if the last move is not long ago ([`SOON_GAIN_LEAST`]) and the workload is what it was then: no second
 //!   thoughts;
-//! - nobody said otherwise: a design that was undone is kept off for [`KEPT_OFF_MS`], and after a caller's own redesign
-//!   the tuner rests for [`OVERRULED_MS`].
+//! - nobody said otherwise: a design that was undone is not advised for an hour ([`crate::redesign::KeptOff`]), and after a
+//!   caller's own redesign the tuner makes no move for [`OVERRULED_MS`].
 //!
 //! Each move is an event and an entry of the durable history, with its reason; so is each change of mind, as an event.
 //! The decision ([`Tuner::decide`]) is a pure function of advice, time and what was decided before.
@@ -86,9 +86,7 @@ const CHANGED_SHARE: f64 = 0.3;
 const RECENT_S: u64 = 600;
 /// and there are no more of them than this.
 const RECENT_MOST: usize = 6;
-/// What was undone is kept off for an hour.
-const KEPT_OFF_MS: u64 = 3_600_000;
-/// After a caller's own redesign the tuner rests.
+/// No move for this long after a caller's own redesign.
 const OVERRULED_MS: u64 = 600_000;
 /// While shares of operations differ less than this from those of the last advice, it stands,
 const SAME_SHARE: f64 = 0.05;
@@ -204,14 +202,11 @@ fn shares_moved(from: &Workload, to: &Workload) -> f64 {
     shares(from).iter().zip(shares(to)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// The designs that were undone lately.
-fn kept_off(history: &[Redesigned], now_ms: u64) -> Vec<TreeDesign> {
-    let is_late = |entry: &&Redesigned| now_ms.saturating_sub(entry.unix_ms) < KEPT_OFF_MS;
-    let undone = history.iter().filter(|entry| entry.by == RedesignedBy::Undo);
-    undone.filter(is_late).map(|entry| entry.from).collect()
-}
-
 /// Whether a caller has said lately which design it shall be.
+///
+/// A caller who follows the database's advice ([`RedesignedBy::Follow`]) agrees with the tuner: nothing is overruled, and an
+/// earlier word of a caller against it no longer holds. Only a design that the caller chose ([`RedesignedBy::Caller`])
+/// keeps the tuner from moving on.
 fn is_overruled(history: &[Redesigned], now_ms: u64) -> bool {
     let of_callers = history.iter().rev().find(|entry| entry.by != RedesignedBy::Tuner);
     of_callers.is_some_and(|entry| {
@@ -246,7 +241,7 @@ impl Core {
         if is_overruled(history.list(), now_ms) {
             return;
         }
-        let advice = match self.advise(tuner.favourite(), &kept_off(history.list(), now_ms)) {
+        let advice = match self.advise(tuner.favourite(), &history.kept_off(now_ms)) {
             Ok(advice) => advice,
             Err(error) => return self.say(tuner, format!("none: {}", error.chain())),
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shamba::env::{CrashPolicy, Env, MemFs, SimFs};
-use shamba::{Allocation, Builder, Db, Design, ErrorKind, MergePolicy, Sizing, TreeDesign};
+use shamba::{Allocation, Builder, Db, Design, ErrorKind, MergePolicy, RedesignedBy, Sizing, TreeDesign};
 
 /// Tiny, so that a few hundred writes make some levels.
 fn builder(env: &Env) -> Builder {
@@ -272,6 +272,7 @@ fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
         (told.len(), &told[0].reason, told[0].from, told[0].to),
         (1, &advice.reason, before, better.design)
     );
+    assert_eq!(told[0].by, RedesignedBy::Follow, "whoever follows advice is not the tuner");
     assert!(db.advise()?.better.is_none(), "{}", db.advise()?);
     db.close()?;
 
@@ -280,6 +281,30 @@ fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
     assert_eq!(db.undo_redesign()?, before);
     assert_eq!((db.tree_design(), db.redesigns().len()), (before, 2));
     assert_eq!(db.undo_redesign().map_err(|error| error.kind()), Err(ErrorKind::Invalid), "once is enough");
+    db.wait_idle()?;
+    // The same workload again: the undone design would be the best, and is not offered for an hour.
+    let mut ask_again = || -> shamba::Result<shamba::Advice> {
+        for _ in 0..12 {
+            for _ in 0..2_000 {
+                db.get(format!("absent {:06}", rng.u32(..20_000)))?;
+                db.get(format!("key {:06}", rng.u32(..20_000)))?;
+            }
+            env.clock.sleep_us(2_000_000);
+            db.advise()?;
+        }
+        db.advise()
+    };
+    let again = ask_again()?;
+    let is_near = |other: &shamba::Better| {
+        let (a, b) = (other.design.design, better.design.design);
+        (a.inner_runs, a.last_runs) == (b.inner_runs, b.last_runs) && a.size_ratio == b.size_ratio
+    };
+    assert!(!again.better.as_ref().is_some_and(is_near), "{again}");
+    assert!(again.reason.contains("was undone and is not advised for another"), "{again}");
+    assert!(again.reason.contains(&better.design.to_string()), "{again}");
+    env.clock.sleep_us(3_600_000_000);
+    let later = ask_again()?;
+    assert!(later.better.is_some() && !later.reason.contains("undone"), "{later}");
     db.close()?;
     // What an open sets is no redesign that could be undone.
     let db = tiered().size_ratio(3.0).open()?;

@@ -2,8 +2,13 @@
 //!
 //! One entry is a line of five fields: when, by whom, from which design, to which, why. What does not parse, as from a later
 //! version, is left out: a history is told, never acted on blindly.
+//!
+//! A build leaves out the whole entry if it does not know the name in the second field, and then it cannot undo that move.
+//! [`RedesignedBy::Follow`] is younger than the other names, so it is written as `caller`, with [`FOLLOWED`] before the
+//! reason: older builds read a caller's redesign.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use shamba_model::Design;
 
@@ -15,12 +20,19 @@ const ENTRIES_MAX: usize = 32;
 /// The setting that keeps them.
 const SETTING: &str = "redesigns";
 const FIELDS: char = '\t';
+/// Begins the reason, in the manifest, of a redesign by [`RedesignedBy::Follow`].
+const FOLLOWED: &str = "advice followed: ";
+/// An undone design is not advised for this long: an hour.
+const KEPT_OFF_MS: u64 = 3_600_000;
 
 /// Who wanted a redesign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum RedesignedBy {
     /// A caller of [`crate::Db::redesign`].
     Caller,
+    /// A caller of [`crate::Db::follow`]: the database's advice, which somebody accepted.
+    Follow,
     /// The database itself ([`crate::Tuning::Auto`]).
     Tuner,
     /// A caller of [`crate::Db::undo_redesign`].
@@ -28,12 +40,13 @@ pub enum RedesignedBy {
 }
 
 impl RedesignedBy {
-    const ALL: [Self; 3] = [Self::Caller, Self::Tuner, Self::Undo];
+    const ALL: [Self; 4] = [Self::Caller, Self::Follow, Self::Tuner, Self::Undo];
 
     /// The name in output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Caller => "caller",
+            Self::Follow => "follow",
             Self::Tuner => "tuner",
             Self::Undo => "undo",
         }
@@ -60,20 +73,43 @@ impl Redesigned {
     fn to_line(&self) -> String {
         let Self { unix_ms, by, from, to, reason } = self;
         let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let by = by.name();
+        let (by, reason) = match by {
+            RedesignedBy::Follow => (RedesignedBy::Caller.name(), format!("{FOLLOWED}{reason}")),
+            by => (by.name(), reason),
+        };
         let (from, to) = (design_to_text(from), design_to_text(to));
         [unix_ms.to_string(), by.to_owned(), from, to, reason].join(&FIELDS.to_string())
     }
 
     fn from_line(line: &str) -> Option<Self> {
         let mut fields = line.splitn(5, FIELDS);
-        Some(Self {
-            unix_ms: fields.next()?.parse().ok()?,
-            by: fields.next().and_then(|name| RedesignedBy::ALL.into_iter().find(|by| by.name() == name))?,
-            from: design_from_text(fields.next()?)?,
-            to: design_from_text(fields.next()?)?,
-            reason: fields.next()?.to_owned(),
-        })
+        let unix_ms = fields.next()?.parse().ok()?;
+        let by = fields.next().and_then(|name| RedesignedBy::ALL.into_iter().find(|by| by.name() == name))?;
+        let from = design_from_text(fields.next()?)?;
+        let to = design_from_text(fields.next()?)?;
+        let reason = fields.next()?;
+        let (by, reason) = match (by, reason.strip_prefix(FOLLOWED)) {
+            (RedesignedBy::Caller, Some(reason)) => (RedesignedBy::Follow, reason),
+            _ => (by, reason),
+        };
+        Some(Self { unix_ms, by, from, to, reason: reason.to_owned() })
+    }
+}
+
+/// A design that was undone and is not advised for some time yet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct KeptOff {
+    /// The design.
+    pub design: TreeDesign,
+    /// The time that it is still kept off, in milliseconds; above 0.
+    pub for_ms: u64,
+}
+
+impl fmt::Display for KeptOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { design, for_ms } = self;
+        let minutes = for_ms.div_ceil(60_000);
+        write!(f, "{design} would be better, but was undone and is not advised for another {minutes} min")
     }
 }
 
@@ -88,6 +124,16 @@ impl History {
 
     pub fn last(&self) -> Option<&Redesigned> {
         self.0.last()
+    }
+
+    /// The designs that were undone lately.
+    pub fn kept_off(&self, now_ms: u64) -> Vec<KeptOff> {
+        let undone = self.0.iter().filter(|entry| entry.by == RedesignedBy::Undo);
+        let kept_off = undone.map(|entry| KeptOff {
+            design: entry.from,
+            for_ms: KEPT_OFF_MS.saturating_sub(now_ms.saturating_sub(entry.unix_ms)),
+        });
+        kept_off.filter(|kept_off| kept_off.for_ms > 0).collect()
     }
 
     /// Adds one, and forgets the oldest beyond those that are remembered.
@@ -175,5 +221,36 @@ mod tests {
         let read = History::from_settings(&[(name, text)].into_iter().collect());
         assert_eq!(read.list().len(), 1);
         assert_eq!(read.list()[0].reason, "two lines and a tab");
+    }
+
+    #[test]
+    fn advice_that_was_followed_reads_as_a_callers_redesign_in_older_builds() {
+        let mut history = History::default();
+        history.push(Redesigned { by: RedesignedBy::Follow, ..redesigned(1) });
+        history.push(Redesigned { by: RedesignedBy::Caller, ..redesigned(2) });
+        let (_, text) = history.to_pair();
+        assert_eq!(History::from_text(&text), history);
+        let names: Vec<&str> = text.lines().filter_map(|line| line.split(FIELDS).nth(1)).collect();
+        assert_eq!(names, ["caller", "caller"], "names that every build knows");
+        assert!(text.lines().next().is_some_and(|line| line.ends_with("\tadvice followed: because 1")));
+    }
+
+    #[test]
+    fn what_was_undone_is_kept_off_for_an_hour() {
+        let mut history = History::default();
+        history.push(redesigned(0));
+        let undone = redesigned(1_000);
+        history.push(Redesigned {
+            by: RedesignedBy::Undo,
+            from: undone.to,
+            to: undone.from,
+            ..undone.clone()
+        });
+        let at = |now_ms| history.kept_off(now_ms);
+        assert_eq!(at(1_000 + KEPT_OFF_MS - 1), [KeptOff { design: undone.to, for_ms: 1 }]);
+        assert_eq!(at(1_000 + KEPT_OFF_MS), []);
+        assert_eq!(at(0)[0].for_ms, KEPT_OFF_MS, "also where the clock was set back");
+        let told = at(1_000 + KEPT_OFF_MS / 2)[0].to_string();
+        assert!(told.contains(&undone.to.to_string()) && told.ends_with("another 30 min"), "{told}");
     }
 }

@@ -147,13 +147,13 @@ fn what_people_said_counts() {
         to: design(LEVELING, 10.0),
         reason: String::new(),
     };
-    use RedesignedBy::{Caller, Tuner, Undo};
-    let undone = [entry(Tuner, 0), entry(Undo, 1_000)];
-    assert_eq!(kept_off(&undone, 1_000 + KEPT_OFF_MS - 1), [design(TIERING, 4.0)]);
-    assert_eq!(kept_off(&undone, 1_000 + KEPT_OFF_MS), []);
-    assert!(!is_overruled(&undone, 2_000));
+    use RedesignedBy::{Caller, Follow, Tuner, Undo};
+    assert!(!is_overruled(&[entry(Tuner, 0), entry(Undo, 1_000)], 2_000));
     assert!(is_overruled(&[entry(Caller, 0), entry(Tuner, 1)], 2_000));
     assert!(!is_overruled(&[entry(Caller, 0)], OVERRULED_MS));
     assert!(!is_overruled(&[entry(Caller, 0), entry(Undo, 1)], 2_000), "what was asked for was undone");
+    assert!(!is_overruled(&[entry(Follow, 0)], 2_000), "who follows advice agrees with it");
+    assert!(!is_overruled(&[entry(Caller, 0), entry(Follow, 1)], 2_000), "the last word counts");
+    assert!(is_overruled(&[entry(Follow, 0), entry(Caller, 1)], 2_000));
     assert!(!is_overruled(&[], 0));
 }

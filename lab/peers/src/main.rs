@@ -1,9 +1,10 @@
 //! Shamba beside other engines: the same workloads behind one trait, each engine in a process of its own.
 //!
 //! `run` measures and writes `results.jsonl`, `results.md` and figures; `table` makes the latter two again;
-//! `differential` compares answers with RocksDB's instead of times. See `README.md` for the commands, for what is equal
-//! and for what cannot be.
+//! `differential` compares answers with RocksDB's instead of times; `advised` has RocksDB read the advisor's files. See
+//! `README.md` for the commands, for what is equal and for what cannot be.
 
+mod advised;
 mod book;
 mod child;
 mod differential;
@@ -48,6 +49,8 @@ enum Command {
     Engines,
     /// The same random trace to Shamba, RocksDB and a sorted map: answers must be the same.
     Differential(differential::Options),
+    /// RocksDB's own option parser on what `shamba plan --rocksdb` proposes.
+    Advised(advised::Options),
     /// What a measuring process runs.
     #[command(hide = true)]
     Child { task: String },
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Differential(options) => differential::run(&options),
+        Command::Advised(options) => advised::run(&options),
         Command::Child { task } => serde_json::from_str(&task)
             .map_err(|error| format!("the task: {error}"))
             .and_then(|task| child::run(&task, &mut child::print)),

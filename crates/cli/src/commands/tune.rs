@@ -1,7 +1,8 @@
 //! `shamba tune DB`: what was asked of a database lately, which design would suit that better, and the move to it.
 //!
 //! The database remembers its workload when it is closed; this goes by it. With `--dry-run` it only looks, under a shared
-//! lock; else it follows the advice and waits until merges have moved the trees. Options that it is given are recorded.
+//! lock; else it follows the advice and waits until merges have moved the trees. A design that `--undo` left is not offered
+//! again for an hour. Options that it is given are recorded.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ pub struct TuneArgs {
     /// Only say what would be done: nothing is written
     #[arg(long)]
     dry_run: bool,
-    /// Go back to the design before the last redesign
+    /// Go back to the design before the last redesign; the one that is left is not offered again for an hour
     #[arg(long, conflicts_with = "dry_run")]
     undo: bool,
     /// Print a JSON object
@@ -151,12 +152,14 @@ fn write_advice(advice: &Advice, out: &mut Out) -> Result<(), Failure> {
     }
     if let Some(better) = &advice.better {
         out.line(format!(
-            "\nbetter: {}\nsaves {:.0} % of an operation's time; merges write {} in {:.1} s, paid for after {:.0} s",
+            "\nbetter: {}\nsaves {:.0} % of an operation's time; merges write {} in {:.1} s, paid for after {:.0} s\n\
+             why: {}",
             better.design,
             better.gain * 100.0,
             show_size(better.written_bytes),
             better.seconds,
-            better.break_even_s
+            better.break_even_s,
+            advice.reason
         ))?;
         return Ok(());
     }

@@ -16,6 +16,7 @@ mod repair;
 mod support;
 mod sweep;
 mod traces;
+mod tune;
 mod verdicts;
 mod victim;
 mod wording;

@@ -143,3 +143,53 @@ fn people_get_reasons() {
         assert!(text.contains(said), "{said} in {text}");
     }
 }
+
+#[test]
+fn space_is_bounded_unless_it_is_asked_otherwise() {
+    for counting in ["paper", "engine"] {
+        let mix = ["--lookups-zero", "0.05", "--updates", "0.95", "--counting", counting];
+        let usual = design(&mix);
+        assert!(number(&usual, "space_amplification") <= 2.0, "{usual}");
+        assert_eq!(number(&usual, "max_space"), 2.0);
+        let free = design(&[&mix[..], &["--max-space", "inf"]].concat());
+        assert!(number(&free, "space_amplification") > 4.0, "it is the bound that keeps it: {free}");
+        assert!(free["max_space"].is_null(), "{free}");
+        assert!(number(&free, "throughput_per_s") > number(&usual, "throughput_per_s"));
+        let four = design(&[&mix[..], &["--max-space", "4"]].concat());
+        let space = number(&four, "space_amplification");
+        assert!(space > 2.0 && space <= 4.0, "{four}");
+        for found in [&usual, &free, &four] {
+            assert!((2.0..=1024.0).contains(&number(found, "size_ratio")), "what the engine takes: {found}");
+        }
+        let compared = cost(&[
+            "plan",
+            "compare",
+            "--entries",
+            "10M",
+            "--entry-bytes",
+            "116",
+            "--memory",
+            "24MiB",
+            "--lookups-zero",
+            "0.05",
+            "--updates",
+            "0.95",
+            "--counting",
+            counting,
+            "--with",
+            "best",
+        ]);
+        assert_eq!(compared["second"]["size_ratio"], usual["size_ratio"], "the same bound");
+    }
+    let text = run(BASE.iter().chain(&["--lookups-zero", "0.5", "--updates", "0.5"])).ok();
+    assert!(
+        text.contains("at most 2 bytes stored for a byte of data (the default of --max-space)"),
+        "{text}"
+    );
+    let help = run(["plan", "design", "--help"]).ok();
+    assert!(help.contains("--max-space") && help.contains("(default: 2"), "{help}");
+    for bad in ["0.5", "NaN", "-1"] {
+        let err = run(BASE.iter().chain(&["--max-space", bad])).fails(64);
+        assert!(err.contains("--max-space"), "{err}");
+    }
+}

@@ -200,3 +200,84 @@ fn a_file_without_a_section_for_tables_gets_one() {
     let filters = |object: &Value, of: &str| object[of].as_f64().expect("a number");
     assert!(filters(&again, "filter_bytes") > filters(&object, "filter_bytes"), "{again}");
 }
+
+/// The statements in the braces of a value in the text of a file.
+fn in_braces<'a>(text: &'a str, setting: &str) -> Vec<&'a str> {
+    let value = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{setting}={{")));
+    value.map_or_else(Vec::new, |inside| inside.trim_end_matches('}').split(';').collect())
+}
+
+#[test]
+fn universal_style_comes_with_its_options_and_bounded_space() {
+    let asked = Asked::of(OPTIONS);
+    let updates = ["--lookups-zero", "0.05", "--updates", "0.95"];
+    for (bound, most) in [(None, 2.0), (Some("3"), 3.0), (Some("inf"), f64::INFINITY)] {
+        let bound: Vec<&str> = bound.into_iter().flat_map(|bound| ["--max-space", bound]).collect();
+        for command in ["cost", "design"] {
+            let object = asked.json(command, &[&updates[..], &bound].concat());
+            let better = if command == "cost" { &object["better"] } else { &object };
+            let space = better["space_amplification"].as_f64().expect("a number");
+            assert!(space <= most, "{command} {bound:?}: {space}");
+            let patched = object["patched"].as_str().expect("text");
+            assert!(patched.contains("compaction_style=kCompactionStyleUniversal"), "{patched}");
+            let options = in_braces(patched, "compaction_options_universal");
+            for option in [
+                "size_ratio=1",
+                "min_merge_width=2",
+                "max_merge_width=4294967295",
+                "stop_style=kCompactionStopStyleTotalSize",
+            ] {
+                assert!(options.contains(&option), "{option} in {options:?}");
+            }
+            let percent =
+                options.iter().find_map(|option| option.strip_prefix("max_size_amplification_percent="));
+            let percent: f64 = percent.and_then(|percent| percent.parse().ok()).expect("a percentage");
+            assert!(percent >= 25.0 && 1.0 + percent / 100.0 < space, "{percent} for {space}");
+        }
+    }
+    let text = run(asked.args("cost", &updates)).ok();
+    for said in [
+        "at most 2 bytes stored for a byte of data (the default of --max-space)",
+        "needs free space for all of the data",
+        "compaction_options_universal",
+    ] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    // Reads that dominate keep level style, which has no such options.
+    let reads = asked.json("cost", &["--lookups-zero", "0.95", "--updates", "0.05"]);
+    assert!(!reads["patched"].as_str().expect("text").contains("universal"), "{reads}");
+    let err = run(asked.args("cost", &["--max-space", "0.9"])).fails(64);
+    assert!(err.contains("--max-space"), "{err}");
+}
+
+#[test]
+fn the_options_of_a_universal_file_are_judged_and_others_in_the_braces_kept() {
+    let file = |options: &str| {
+        let style = format!("compaction_style=kCompactionStyleUniversal\n  {options}");
+        OPTIONS.replace("compaction_style=kCompactionStyleLevel", &style)
+    };
+    let more = "level0_file_num_compaction_trigger=12\n  ";
+    let space = |text: &str| {
+        let object = Asked::of(text).json("cost", &MIX);
+        object["space_amplification"].as_f64().expect("a number")
+    };
+    let (usual, tight) = (
+        space(&file(more)),
+        space(&file(&format!("{more}compaction_options_universal={{max_size_amplification_percent=50;}}"))),
+    );
+    assert!(usual > 3.0 && usual < 3.2, "RocksDB's default is 200 percent: {usual}");
+    assert!(tight > 1.5 && tight < 1.7, "{tight}");
+    let own = "compaction_options_universal={allow_trivial_move=true;size_ratio=30;max_read_amp=5;incremental=false;}";
+    let asked = Asked::of(&file(&format!("{more}{own}")));
+    let updates = ["--updates", "0.95", "--lookups-zero", "0.05", "--max-space", "2"];
+    let object = asked.json("cost", &updates);
+    let patched = object["patched"].as_str().expect("text");
+    let options = in_braces(patched, "compaction_options_universal");
+    for option in ["size_ratio=1", "max_read_amp=-1", "allow_trivial_move=true", "incremental=false"] {
+        assert!(options.contains(&option), "{option} in {options:?}");
+    }
+    let notes = object["notes"].to_string();
+    assert!(notes.contains("size_ratio=30, max_read_amp=5"), "{notes}");
+    let broken = Asked::of(&file("compaction_options_universal={size_ratio=many;}"));
+    assert!(run(broken.args("cost", &MIX)).fails(65).contains("size_ratio"));
+}

@@ -46,11 +46,11 @@ pub struct Universal {
     pub space_percent: u32,
     /// `stop_style`: whether a run is compared with the one before it instead of with all before it.
     pub compares_neighbours: bool,
-    /// `max_read_amp`, if the file has it: versions before 9.4 do not know it. -1: the trigger bounds the runs.
+    /// `max_read_amp`, if the file has it: versions before 2024 do not know it. -1: the trigger bounds the runs.
     pub max_read_amp: Option<i32>,
     /// All others, as they stand in the file.
     others: Vec<(String, String)>,
-    /// Whether the file states the five that every version has.
+    /// Whether the file states the five options that older versions have, too.
     is_stated: bool,
 }
 

@@ -176,6 +176,11 @@ pub(super) fn infeasible(search: &Search<'_>) -> String {
             );
         }
     }
+    // A design that keeps the bound may break this one instead.
+    let within_space = match search.options.max_space {
+        f64::INFINITY => String::new(),
+        most => format!(" that stores {most} bytes or less for each byte of data"),
+    };
     for (what, bound, goal) in
         [("a lookup", max_lookup_ios, Goal::Lookups), ("an update", max_update_ios, Goal::Updates)]
     {
@@ -183,7 +188,7 @@ pub(super) fn infeasible(search: &Search<'_>) -> String {
         let Some(best) = least(goal, &free) else { continue };
         if best.value > bound {
             return format!(
-                "no design in {memory_bytes} bytes of memory answers {what} with {bound} I/Os or less: the least is \
+                "no design in {memory_bytes} bytes of memory{within_space} answers {what} with {bound} I/Os or less: the least is \
                  {}, by {}",
                 short(best.value),
                 name(&best.plan)
@@ -193,7 +198,7 @@ pub(super) fn infeasible(search: &Search<'_>) -> String {
     let with_lookups = Bounds { max_lookup_ios, ..free };
     match (max_lookup_ios, least(Goal::Updates, &with_lookups)) {
         (Some(lookups), Some(best)) => format!(
-            "no design in {memory_bytes} bytes of memory keeps both bounds: with lookups of {lookups} I/Os or less \
+            "no design in {memory_bytes} bytes of memory{within_space} keeps both bounds: with lookups of {lookups} I/Os or less \
              an update takes at least {}, by {}",
             short(best.value),
             name(&best.plan)

@@ -14,7 +14,7 @@ use shamba_model::cost::{Costs, Plan, Situation};
 
 use super::settings::{NO_TRIGGER, Settings, Style};
 use super::{tree, universal};
-use crate::plan::options::MAX_SPACE;
+use crate::plan::options::{MAX_SPACE, max_space_text};
 use crate::plan::report::{digits, show_bytes};
 use crate::sizes::show_size;
 
@@ -229,7 +229,11 @@ fn nothing_fits(present: &Judged, wish: &Wish, memory_bytes: f64) -> String {
             show_size(least)
         );
     }
-    format!("no settings keep {} with {memory} of memory", bounds.join(" and "))
+    let space = match wish.max_space {
+        Some(_) => String::new(),
+        None => format!(" and {}", max_space_text(None)),
+    };
+    format!("no settings keep {} with {memory} of memory{space}", bounds.join(" and "))
 }
 
 /// Settings to try, the present merging among them.

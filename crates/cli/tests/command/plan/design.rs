@@ -107,10 +107,11 @@ fn bounds_are_kept_or_refused() {
     let mix = ["--lookups-zero", "0.1", "--updates", "0.9"];
     let bound = design(&[&mix[..], &["--max-lookup-ios", "0.002"]].concat());
     assert!(number(&bound, "zero_result_lookup_ios_exact") <= 0.002);
-    let bound = design(&[&mix[..], &["--max-update-ios", "0.1"]].concat());
+    let bound = design(&[&mix[..], &["--max-update-ios", "0.1", "--max-space", "inf"]].concat());
     assert!(number(&bound, "update_ios") <= 0.1);
     for (more, said) in [
         (&["--max-update-ios", "0.0001"][..], "update"),
+        (&["--max-update-ios", "0.1"], "stores 2 bytes or less"),
         (&["--max-lookup-ios", "1e-9"], "lookup"),
         (&["--max-lookup-ios", "-1"], "--max-lookup-ios"),
         (&["--max-lookup-ios", "NaN"], "--max-lookup-ios"),
@@ -135,7 +136,7 @@ fn people_get_reasons() {
         "why this one",
         "lazy-leveling",
         "leveling",
-        "slower",
+        "more than the 2 allowed",
         "elasticity",
         "the best",
         "memory    24.0 MiB",

@@ -93,3 +93,8 @@ fn modular_filters_run() {
 fn monkey_runs() {
     every(Paper::Monkey);
 }
+
+#[test]
+fn mnemosyne_runs() {
+    every(Paper::Mnemosyne);
+}

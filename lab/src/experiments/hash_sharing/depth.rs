@@ -6,7 +6,7 @@
 
 use shamba::DigestKind;
 
-use super::gains::gain;
+use super::gains::{gain, over_llc};
 use crate::layered::Shape;
 use crate::prelude::*;
 use crate::tree::{Spec, Tree};
@@ -101,6 +101,7 @@ fn parameters(varied: Parameter, entries: u64) -> Vec<Parameter> {
         Parameter::fixed("digest", "MM64 (the paper's)"),
         Parameter::fixed("bits per key", BITS_PER_KEY),
         Parameter::fixed("empty fraction", 1),
+        over_llc(entries, BITS_PER_KEY),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use shamba::DigestKind;
 
-use super::gains::{NEAR_MODEL, because, gain, over_model};
+use super::gains::{NEAR_MODEL, because, gain, over_llc, over_model};
 use crate::prelude::*;
 use crate::tree::{Spec, Tree};
 
@@ -67,6 +67,7 @@ fn parameters(scale: Scale) -> Vec<Parameter> {
         Parameter::fixed("size ratio", SIZE_RATIO),
         Parameter::fixed("levels", LEVELS),
         Parameter::fixed("empty fraction", 1),
+        over_llc(entries(scale), 10.0),
     ]
 }
 

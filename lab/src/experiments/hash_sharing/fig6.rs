@@ -13,7 +13,7 @@ use crate::picture::{Column, Panel};
 use crate::rows::{Rows, View, row};
 use crate::scale::{Parameter, Scale};
 use crate::verdict::{
-    Bound::{AtLeast, AtMost, Within},
+    Bound::{AtLeast, AtMost},
     Predicate,
     Unit::{Plain, Saved},
 };
@@ -37,11 +37,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     parameters,
     measure,
     predicates: &[
-        Predicate::direction("gain on NVM, leveling", Saved, AtLeast(0.4), |rows| leveled(rows, Device::Nvm)),
-        Predicate::size("gain on a HDD, leveling", Saved, AtMost(0.01), |rows| leveled(rows, Device::Hdd)),
-        Predicate::size("gain on an SSD over that on NVM", Plain(""), Within(0.02, 0.5), |rows| {
-            Some(leveled(rows, Device::Ssd)? / leveled(rows, Device::Nvm)?)
+        Predicate::direction("steps down from HDD over SSD to NVM", Plain(""), AtMost(0.0), |rows| {
+            let gains = [Device::Hdd, Device::Ssd, Device::Nvm].map(|device| leveled(rows, device));
+            let gains: Option<Vec<f64>> = gains.into_iter().collect();
+            Some(gains?.windows(2).filter(|pair| pair[1] <= pair[0]).count() as f64)
         }),
+        Predicate::size("gain on NVM, leveling", Saved, AtLeast(0.4), |rows| leveled(rows, Device::Nvm)),
+        Predicate::size("gain on a HDD, leveling", Saved, AtMost(0.01), |rows| leveled(rows, Device::Hdd)),
         Predicate::direction(
             "devices on which tiering gains less than leveling",
             Plain(""),

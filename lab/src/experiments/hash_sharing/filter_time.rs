@@ -5,6 +5,7 @@ use std::hint::black_box;
 
 use shamba_filter::sim::raw::{RawFilter, RawProbing};
 
+use super::gains::over_llc;
 use super::hashes::{Hash, SEVEN, keys};
 use crate::lookups::median_ns;
 use crate::prelude::*;
@@ -105,6 +106,7 @@ fn parameters<'n>(hashes: impl IntoIterator<Item = &'n str>) -> Vec<Parameter> {
         Parameter::fixed("keys", KEYS),
         Parameter::fixed("bits per key", 10),
         Parameter::fixed("empty fraction", 1),
+        over_llc(KEYS as u64, 10.0),
     ]
 }
 

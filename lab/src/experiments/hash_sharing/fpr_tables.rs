@@ -56,7 +56,7 @@ pub(super) const TABLE2: Experiment = Experiment {
             Within(OF_THEORY.0, OF_THEORY.1),
             |rows| Some(rows.of("way", "one").mean("percent")? / rows.of("hash", "all 7").number("percent")?),
         ),
-        Predicate::size("largest rate of one digest over theory's", Ratio, AtMost(1.2), |rows| {
+        Predicate::size("largest rate of one digest over theory's", Ratio, AtMost(OF_THEORY.1), |rows| {
             rows.of("way", "one").numbers("over_theory").into_iter().reduce(f64::max)
         }),
     ],

@@ -6,6 +6,7 @@
 use shamba::DigestKind;
 use shamba_filter::measured;
 use shamba_model::sharing::{LookupShape, LookupTimes};
+use shamba_workload::Distribution;
 
 use super::hashes::{Hash, hash_ns};
 use crate::device::Device;
@@ -14,6 +15,7 @@ use crate::lab::Lab;
 use crate::layered::Shape;
 use crate::lookups::{Questions, Side, compare, parts};
 use crate::rows::{Row, View, row};
+use crate::scale::Parameter;
 use crate::tree::{Spec, Tree};
 
 /// Nanoseconds of probing one filter, in the model.
@@ -28,6 +30,20 @@ pub(super) const NEAR_MODEL: (f64, f64) = (0.7, 1.3);
 /// The digests that gains are measured with: the paper's and this engine's.
 pub(super) const DIGESTS: [(DigestKind, &str); 2] =
     [(DigestKind::Murmur64A, "MM64 (the paper's)"), (DigestKind::Xxh3, "XXH3 (ours)")];
+
+/// The filters of so many entries over the last-level cache.
+pub(super) fn filters_over_llc(entries: u64, bits_per_key: f64) -> f64 {
+    entries as f64 * bits_per_key / 8.0 / llc_bytes() as f64
+}
+
+/// [`filters_over_llc`] as a parameter: filters that fit the cache are probed faster than those of large data.
+pub(super) fn over_llc(entries: u64, bits_per_key: f64) -> Parameter {
+    let times = filters_over_llc(entries, bits_per_key);
+    Parameter::fixed(
+        "filters over the last-level cache",
+        crate::rows::significant((times * 1e4).round() / 1e4),
+    )
+}
 
 /// Measures `tree` on `device` and returns the values of one point: times of both sides, the share
 /// saved, the model's share, counters per lookup, and the parts of the baseline's time.
@@ -44,9 +60,12 @@ pub(super) fn gain(lab: &Lab<'_>, tree: &Tree, device: Device, questions: &Quest
     let [base, idea] = <[Side; 2]>::try_from(sides).map_err(|_| "two sides were asked")?;
     let spec = &tree.spec;
     let hash_ns = hash_of(spec.digest).map(|hash| hash_ns(hash, spec.key_bytes));
-    let fpr = measured::fpr(spec.bits.layout, spec.bits.per_key);
+    let fpr = match questions.distribution {
+        Distribution::Uniform => measured::fpr(spec.bits.layout, spec.bits.per_key),
+        // A skewed stream asks few keys: those that are false positives are its rate.
+        _ => base.stats.false_positives as f64 / base.stats.filters_consulted.max(1) as f64,
+    };
     let model = hash_ns.and_then(|ns| model_gain(spec, device, (fpr, questions.empty_fraction), ns));
-    let filter_bytes = spec.entries as f64 * spec.bits.per_key / 8.0;
     let values = row! {
         baseline_ns: base.ns,
         shared_ns: idea.ns,
@@ -64,7 +83,7 @@ pub(super) fn gain(lab: &Lab<'_>, tree: &Tree, device: Device, questions: &Quest
         index_part: parts.index,
         data_part: parts.data,
         other_part: parts.other,
-        filters_over_llc: filter_bytes / llc_bytes() as f64,
+        filters_over_llc: filters_over_llc(spec.entries, spec.bits.per_key),
     };
     Ok(values.and(base.io()).and(base.shape(spec.shape.levels, u64::from(spec.shape.run_count()))))
 }

@@ -7,6 +7,7 @@
 
 use shamba::{Db, DigestKind};
 
+use super::gains::{filters_over_llc, over_llc};
 use crate::facts::llc_bytes;
 use crate::lookups::{compare, warm};
 use crate::prelude::*;
@@ -96,6 +97,7 @@ fn parameters(scale: Scale) -> Vec<Parameter> {
         Parameter::fixed("size ratio", SIZE_RATIO),
         Parameter::fixed("levels", LEVELS),
         Parameter::fixed("bits per key", 10),
+        over_llc(entries, 10.0),
     ]
 }
 
@@ -131,7 +133,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
                 keys: keys,
                 ns: side.ns,
                 hashes: side.per_lookup(side.stats.hashes),
-                filters_over_llc: entries as f64 * spec.bits.per_key / 8.0 / llc_bytes() as f64,
+                filters_over_llc: filters_over_llc(entries, spec.bits.per_key),
             };
             rows.push(values.and(side.io()).and(side.shape(LEVELS, u64::from(LEVELS))));
         }

@@ -54,12 +54,15 @@ pub(super) const E: Experiment = Experiment {
             AtLeast(HALF_MORE),
             |rows| times(rows, Store::Navigable).into_iter().reduce(f64::min),
         ),
-        Predicate::size(
+        Predicate::direction(
             "with merging chosen over Monkey's filters alone, mean",
             Ratio,
             AtLeast(1.0),
             |rows| Some(mean_times(rows, Store::Adaptive)? / mean_times(rows, Store::Filters)?),
         ),
+        Predicate::direction("with memory chosen too over that, mean", Ratio, AtLeast(1.0), |rows| {
+            Some(mean_times(rows, Store::Navigable)? / mean_times(rows, Store::Adaptive)?)
+        }),
     ],
     panels: &[Panel::lines(
         Column::linear("reads_percent", "reads [% of operations]"),

@@ -59,7 +59,8 @@ impl Place<'_> {
     }
 }
 
-/// `idea` over `base` in a column, place by place where both have the memory asked for.
+/// `idea` over `base` in a column, place by place where both have the memory asked for. Places at which `idea`
+/// has none at all have no ratio: what it saves there is not counted in its favour.
 fn ratios(rows: &View<'_>, column: &str, base: &str, idea: &str) -> Vec<f64> {
     let is_equal =
         |row: &Row| Some((row.number("bits_written")? / row.number("bits")? - 1.0).abs() <= OFF_MAX);

@@ -129,7 +129,7 @@ fn size(scale: Scale) -> Size {
 
 /// Lookups before the updates, and after them.
 fn lookups(scale: Scale) -> u64 {
-    scale.count(1_000, 10_000, 500_000)
+    scale.count(1_500, 10_000, 500_000)
 }
 
 fn updates(scale: Scale) -> u64 {

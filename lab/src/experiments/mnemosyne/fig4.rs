@@ -97,7 +97,7 @@ fn counted(scale: Scale) -> u64 {
 }
 
 fn seen(scale: Scale) -> u64 {
-    scale.count(160_000, 1_000_000, 4_000_000)
+    scale.count(320_000, 1_000_000, 4_000_000)
 }
 
 fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {

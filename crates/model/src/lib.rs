@@ -12,8 +12,8 @@
 //! defaults of other systems.
 //!
 //! [`cost`] puts them together: what a design costs in a situation. [`updates`] has the equations of writes and ranges,
-//! [`split`] those of filters against the buffer; [`navigator`] searches all designs for the best, and
-//! [`what_if`] shows what changes between two cases.
+//! [`split`] those of filters against the buffer; [`robust`] has the worst costs near an expected mix;
+//! [`navigator`] searches all designs for the best, and [`what_if`] shows what changes between two cases.
 //!
 //! Not here: what moves data between levels (crate `shamba`, `compaction/policy`).
 #![forbid(unsafe_code)]
@@ -31,6 +31,7 @@ pub mod navigator;
 pub mod presets;
 pub mod price;
 pub mod residency;
+pub mod robust;
 pub mod savings;
 pub mod sharing;
 mod sizing;

@@ -21,6 +21,9 @@
 //! nearest with. If nothing is left, the error says which bound cannot be kept and
 //! the least that can.
 //!
+//! *Uncertainty*: with [`Options::uncertainty`] designs are compared by the dearest mix of operations near the
+//! workload ([`crate::robust`]) instead of the workload itself. Filters stay those for the workload.
+//!
 //! Not here: what a design costs ([`crate::cost`]); moving a database to one (crate `shamba`).
 
 mod search;
@@ -34,6 +37,7 @@ use crate::cost::{Costs, FENCE_BYTES_PER_PAGE, Plan, Situation, predict_held};
 use crate::design::{MAX_BUFFER_BYTES, MIN_BUFFER_BYTES, MergePolicy};
 use crate::input;
 use crate::memtable_bytes_most;
+use crate::robust::{OPERATIONS, Worst};
 use crate::updates::Merging;
 use search::{Candidate, Goal, Search};
 
@@ -78,6 +82,9 @@ pub struct Options {
     pub tie: f64,
     /// Whether to find out what other inputs would change; takes longer than the search itself.
     pub sensitivity: bool,
+    /// Kullback-Leibler divergence from the workload, in nats, up to which a design must do well; 0 for the workload
+    /// alone.
+    pub uncertainty: f64,
 }
 
 impl Options {
@@ -95,6 +102,7 @@ impl Options {
         fluid: true,
         tie: 0.01,
         sensitivity: true,
+        uncertainty: 0.0,
     };
     /// What Monkey's paper counts: one buffer, no fences, no cache, no room to grow, the classical policies.
     pub const PAPER: Self = Self {
@@ -124,6 +132,7 @@ impl Options {
         }
         input::not_negative("the fences' bytes per page", self.fence_bytes_per_page)?;
         input::share("the share that counts as a tie", self.tie)?;
+        input::not_negative("the uncertainty", self.uncertainty)?;
         if self.smallest_buffer_bytes >= MIN_BUFFER_BYTES {
             return Ok(());
         }
@@ -162,6 +171,8 @@ pub struct Navigation {
     pub plan: Plan,
     /// What it costs.
     pub costs: Costs,
+    /// The dearest mix within the uncertainty, and the time of an operation of it; `None` without an uncertainty.
+    pub worst: Option<Worst<OPERATIONS>>,
     /// Why it is the one, in words.
     pub why: String,
     /// The best of every other policy, and the fastest of all if a tie went to a simpler one. Fastest first; those
@@ -180,7 +191,7 @@ pub struct Alternative {
     pub plan: Plan,
     /// What it costs.
     pub costs: Costs,
-    /// The time of an operation, for each of the chosen design's.
+    /// The time of an operation, for each of the chosen design's; with an uncertainty each in its dearest mix.
     pub times_the_cost: f64,
     /// Whether it keeps the bounds. One that does not is what comes nearest to them of its policy.
     pub keeps_bounds: bool,
@@ -216,19 +227,24 @@ pub fn navigate(situation: &Situation, bounds: &Bounds, options: &Options) -> Re
     others.retain(|other| words::name(&other.plan) != words::name(&best.plan));
     others.sort_by(|a, b| {
         let in_order = (a.violation > 0.0).cmp(&(b.violation > 0.0));
-        in_order.then(a.costs.cost_ns_per_op.total_cmp(&b.costs.cost_ns_per_op))
+        in_order.then(a.value.total_cmp(&b.value))
     });
     others.dedup_by(|a, b| a.plan.design == b.plan.design);
     let alternative = |other: &&Candidate| Alternative {
         plan: other.plan,
         costs: other.costs.clone(),
-        times_the_cost: other.costs.times_the_cost_of(&best.costs),
+        times_the_cost: other.times_the_cost_of(best),
         keeps_bounds: other.violation == 0.0,
         why: words::why_lost(situation, bounds, options, best, other),
     };
     let absent = |policy: MergePolicy| Absent { policy, why: words::why_absent(policy) };
+    let worst = match options.uncertainty > 0.0 {
+        true => Some(best.costs.worst(&situation.workload, options.uncertainty)?),
+        false => None,
+    };
     Ok(Navigation {
-        why: words::why_best(bounds, &chosen),
+        worst,
+        why: words::why_best(bounds, options, &chosen),
         alternatives: others.iter().map(alternative).collect(),
         absent: chosen.absent.iter().copied().map(absent).collect(),
         sensitivity,
@@ -275,9 +291,7 @@ fn choose(
     };
     let mut fastest = fastest.clone();
     if let Some(fluid) = search.best_fluid(&fastest) {
-        if fluid.violation == 0.0
-            && fluid.costs.cost_ns_per_op < fastest.costs.cost_ns_per_op * (1.0 - WINS_CLEARLY)
-        {
+        if fluid.violation == 0.0 && fluid.value < fastest.value * (1.0 - WINS_CLEARLY) {
             fastest = fluid;
         }
     }

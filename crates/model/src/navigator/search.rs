@@ -30,7 +30,7 @@ const FLUID: [(u32, u32); 9] = [(2, 1), (3, 1), (4, 1), (6, 1), (9, 1), (2, 2), 
 /// What is to be least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Goal {
-    /// The time of an operation.
+    /// The time of an operation; with an uncertainty, of the dearest mix.
     Time,
     /// The reads of a lookup.
     Lookups,
@@ -107,6 +107,11 @@ struct Point {
 impl Candidate {
     pub fn compare(&self, other: &Self) -> Ordering {
         self.violation.total_cmp(&other.violation).then(self.value.total_cmp(&other.value))
+    }
+
+    /// Its value, for each of `other`'s; 1 where both are 0.
+    pub fn times_the_cost_of(&self, other: &Self) -> f64 {
+        if self.value == other.value { 1.0 } else { (self.value / other.value).min(f64::MAX) }
     }
 }
 
@@ -345,6 +350,16 @@ impl Search<'_> {
             + excess(costs.space_amplification, self.options.max_space)
     }
 
+    /// The time of an operation that designs are compared by, in nanoseconds.
+    pub fn time_ns(&self, costs: &Costs) -> f64 {
+        let uncertainty = self.options.uncertainty;
+        if uncertainty == 0.0 {
+            return costs.cost_ns_per_op;
+        }
+        // Neither costs nor rates are refused: both have been checked.
+        costs.worst(&self.situation.workload, uncertainty).map_or(f64::INFINITY, |worst| worst.cost)
+    }
+
     /// The runs and size ratio of `before` at their best here.
     pub fn again(&self, before: &Candidate) -> Option<Candidate> {
         let Point { size_ratio, bits_per_key, .. } = before.point;
@@ -392,7 +407,7 @@ impl Search<'_> {
         let costs = predict_held(situation, &plan, options.merging, held).ok()?;
         let violation = self.violation(&costs);
         let value = match self.goal {
-            Goal::Time => costs.cost_ns_per_op,
+            Goal::Time => self.time_ns(&costs),
             Goal::Lookups => costs.lookup_reads,
             Goal::Updates => costs.merged_update_ios,
         };

@@ -105,7 +105,7 @@ pub struct Sensitivity {
 pub struct Response {
     /// The best design there.
     pub plan: Plan,
-    /// What it promises.
+    /// What it promises; with an uncertainty, in its dearest mix. So do the others.
     pub throughput_per_s: f64,
     /// What the design chosen here would do there; `None` if it takes more memory than there is, breaks a bound, or
     /// cannot be computed.
@@ -153,12 +153,13 @@ fn respond(situation: &Situation, bounds: &Bounds, options: &Options, best: &Can
     let kept = predict_held(situation, &best.plan, options.merging, held)
         .ok()
         .filter(|costs| fits && search.violation(costs) == 0.0);
-    let kept_throughput_per_s = kept.map(|costs| costs.throughput_per_s);
+    let throughput = |time_ns: f64| (1e9 / time_ns).min(f64::MAX);
+    let kept_throughput_per_s = kept.map(|costs| throughput(search.time_ns(&costs)));
     // Its runs and size ratio with another division of the memory are no other choice.
     let same = search.again(best).filter(|again| again.violation == 0.0);
-    let candidates = [(there.plan, there.costs.throughput_per_s)]
+    let candidates = [(there.plan, throughput(there.value))]
         .into_iter()
-        .chain(same.as_ref().map(|same| (same.plan, same.costs.throughput_per_s)))
+        .chain(same.as_ref().map(|same| (same.plan, throughput(same.value))))
         .chain(kept_throughput_per_s.map(|throughput| (best.plan, throughput)));
     let is_same = |plan: &Plan| {
         let (before, after) = (&best.plan.design, &plan.design);

@@ -81,6 +81,37 @@ fn no_design_of_a_fine_grid_is_better() {
 }
 
 #[test]
+fn a_robust_design_is_the_best_in_its_dearest_mix() {
+    for mix in [[0.33, 0.33, 0.33, 0.01], [0.01, 0.01, 0.97, 0.01], [0.25; 4], [0.5, 0.0, 0.5, 0.0]] {
+        let situation = situation(mix);
+        let bounds = memory(23_200_000);
+        let with = |uncertainty| navigate(&situation, &bounds, &Options { uncertainty, ..PLAIN }).unwrap();
+        let nominal = with(0.0);
+        assert_eq!(nominal.worst, None);
+        let mut last = nominal.costs.cost_ns_per_op;
+        for uncertainty in [0.1, 0.5, 1.0, 3.0] {
+            let robust = with(uncertainty);
+            let worst = robust.worst.unwrap();
+            assert_eq!(robust.costs.worst(&situation.workload, uncertainty), Ok(worst));
+            let of_nominal = nominal.costs.worst(&situation.workload, uncertainty).unwrap();
+            assert!(worst.cost <= of_nominal.cost * 1.002, "{mix:?} {uncertainty}: {worst:?} {of_nominal:?}");
+            assert!(
+                worst.cost >= last * (1.0 - 2e-3),
+                "{mix:?} {uncertainty}: a wider neighbourhood costs no less"
+            );
+            assert!(robust.why.contains("dearest mix"), "{}", robust.why);
+            for other in &robust.alternatives {
+                let theirs = other.costs.worst(&situation.workload, uncertainty).unwrap();
+                let times = theirs.cost / worst.cost;
+                assert!((other.times_the_cost / times - 1.0).abs() < 1e-9, "{other:?}");
+                assert!(!other.keeps_bounds || times > 1.0 - 2e-3, "{mix:?} {uncertainty}: {other:?}");
+            }
+            last = worst.cost;
+        }
+    }
+}
+
+#[test]
 fn bounds_are_kept_at_the_least_cost() {
     let situation = situation([0.5, 0.0, 0.5, 0.0]);
     let free = navigate(&situation, &memory(23_200_000), &PLAIN).unwrap();
@@ -209,6 +240,7 @@ fn what_cannot_be_had_is_said_with_what_can() {
         (Options { growth: f64::NAN, ..Options::ENGINE }, "room to grow"),
         (Options { fence_bytes_per_page: -1.0, ..Options::ENGINE }, "fences"),
         (Options { tie: 2.0, ..Options::ENGINE }, "tie"),
+        (Options { uncertainty: -0.1, ..Options::ENGINE }, "uncertainty"),
         (Options { smallest_buffer_bytes: 0, ..Options::ENGINE }, "smallest buffer"),
     ] {
         assert!(navigate(&situation, &memory(1 << 30), &options).unwrap_err().contains(part));
@@ -396,7 +428,7 @@ proptest! {
         mix in prop::array::uniform4(prop_oneof![1 => Just(0.0), 3 => 0.0..100.0f64]), range_selectivity in 0.0..1.0f64,
         read_ns in 10.0..1e8f64, write_ns in 0.0..1e8f64, memory_share in 1e-6..4.0f64,
         max_lookup_ios in prop::option::of(0.0..3.0f64), max_update_ios in prop::option::of(0.0..3.0f64),
-        block_cache: bool,
+        (block_cache, uncertainty) in (any::<bool>(), prop_oneof![2 => Just(0.0), 1 => 0.0..4.0f64]),
     ) {
         let [empty_lookups, found_lookups, updates, ranges] = mix;
         let situation = Situation {
@@ -405,7 +437,7 @@ proptest! {
             device: Device { read_ns, write_ns, cpu: CpuTimes::NONE },
         };
         let memory_bytes = (situation.data.bytes() * memory_share) as u64;
-        let options = Options { block_cache, sensitivity: false, ..Options::ENGINE };
+        let options = Options { block_cache, uncertainty, sensitivity: false, ..Options::ENGINE };
         check(&situation, &Bounds { memory_bytes, max_lookup_ios, max_update_ios }, &options)?;
     }
 }

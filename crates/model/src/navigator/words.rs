@@ -6,6 +6,7 @@ use super::search::{Candidate, Goal, Runs, Search};
 use super::{Bounds, Chosen, Options};
 use crate::cost::{Plan, Situation};
 use crate::design::{MAX_RUNS, MergePolicy};
+use crate::robust::OPERATIONS;
 
 /// A design's policy and size ratio.
 pub(super) fn name(plan: &Plan) -> String {
@@ -35,7 +36,7 @@ fn short(value: f64) -> String {
 }
 
 /// Why it is the best.
-pub(super) fn why_best(bounds: &Bounds, chosen: &Chosen) -> String {
+pub(super) fn why_best(bounds: &Bounds, options: &Options, chosen: &Chosen) -> String {
     let Chosen { best, fastest, .. } = chosen;
     let mut why = if best.plan.design == fastest.plan.design {
         format!("{} is the fastest design", name(&best.plan))
@@ -44,10 +45,16 @@ pub(super) fn why_best(bounds: &Bounds, chosen: &Chosen) -> String {
         let whole = if is_whole { " with a whole T" } else { "" };
         format!("{} is the fastest design{whole}", name(&best.plan))
     } else {
-        let percent = short(((best.costs.times_the_cost_of(&fastest.costs) - 1.0) * 100.0).max(0.0));
+        let percent = short(((best.times_the_cost_of(fastest) - 1.0) * 100.0).max(0.0));
         let faster = if percent == "0" { "no faster".to_owned() } else { format!("only {percent} % faster") };
         format!("{} is simpler than {}, which is {faster}", name(&best.plan), name(&fastest.plan))
     };
+    if options.uncertainty > 0.0 {
+        why += &format!(
+            ", each design in its dearest mix within an uncertainty of {}",
+            short(options.uncertainty)
+        );
+    }
     for (what, bound, cost) in [
         ("lookups", bounds.max_lookup_ios, best.costs.lookup_reads),
         ("updates", bounds.max_update_ios, best.costs.merged_update_ios),
@@ -104,7 +111,7 @@ pub(super) fn why_lost(
     if other.violation > 0.0 {
         return broken(bounds, options, other).join(", and ");
     }
-    let slower = other.costs.times_the_cost_of(&best.costs) - 1.0;
+    let slower = other.times_the_cost_of(best) - 1.0;
     let mut why = if slower.abs() <= options.tie {
         format!(
             "{} % {}, which is a tie, and less simple",
@@ -114,24 +121,19 @@ pub(super) fn why_lost(
     } else {
         format!("{} % {}", short(slower.abs() * 100.0), faster_or_slower(slower))
     };
-    let shares = situation.workload.shares();
     let (mine, its) = (&best.costs, &other.costs);
+    // In the other's dearest mix the sum of the differences is at least that of the dearest mixes.
+    let mix =
+        its.worst(&situation.workload, options.uncertainty).map_or([0.0; OPERATIONS], |worst| worst.mix);
+    let (my_ns, its_ns) = (mine.operations_ns(), its.operations_ns());
+    let difference = |at: usize| if mix[at] > 0.0 { mix[at] * (its_ns[at] - my_ns[at]) } else { 0.0 };
     let mut parts: Vec<(f64, String)> = [
-        ("lookups", shares.lookups, mine.lookup_ns, its.lookup_ns, mine.lookup_reads, its.lookup_reads),
-        (
-            "updates",
-            shares.updates,
-            mine.update_ns,
-            its.update_ns,
-            mine.merged_update_ios,
-            its.merged_update_ios,
-        ),
-        ("ranges", shares.ranges, mine.range_ns, its.range_ns, mine.range_ios, its.range_ios),
+        ("lookups", difference(0) + difference(1), mine.lookup_reads, its.lookup_reads),
+        ("updates", difference(2), mine.merged_update_ios, its.merged_update_ios),
+        ("ranges", difference(3), mine.range_ios, its.range_ios),
     ]
     .into_iter()
-    .filter(|(_, share, ..)| *share > 0.0)
-    .map(|(what, share, my_ns, its_ns, my_ios, its_ios)| {
-        let difference = share * (its_ns - my_ns);
+    .map(|(what, difference, my_ios, its_ios)| {
         let verb = if difference > 0.0 { "cost" } else { "save" };
         let text = format!(
             "its {what} {verb} {} ns an operation ({} I/Os instead of {})",

@@ -194,3 +194,47 @@ fn space_is_bounded_unless_it_is_asked_otherwise() {
         assert!(err.contains("--max-space"), "{err}");
     }
 }
+
+#[test]
+fn a_robust_design_is_cheaper_in_its_worst_mix_and_dearer_in_the_expected_one() {
+    let mix = ["--lookups-zero", "0.33", "--lookups-nonzero", "0.33", "--ranges", "0.33", "--updates", "0.01"];
+    let nominal = design(&mix);
+    assert!(nominal["robust"].is_null(), "{nominal}");
+    let found = design(&[&mix[..], &["--uncertainty", "1"]].concat());
+    let (robust, beside) = (&found["robust"], &found["robust"]["nominal"]);
+    assert_eq!(number(robust, "uncertainty"), 1.0);
+    assert_eq!(number(robust, "cost_ns_per_op"), number(&found, "cost_ns_per_op"));
+    assert_eq!(number(beside, "cost_ns_per_op"), number(&nominal, "cost_ns_per_op"));
+    assert_eq!(number(beside, "size_ratio"), number(&nominal, "size_ratio"));
+    assert!(number(robust, "worst_cost_ns_per_op") < number(beside, "worst_cost_ns_per_op"), "{robust}");
+    assert!(number(robust, "cost_ns_per_op") > number(beside, "cost_ns_per_op"), "{robust}");
+    // What `plan cost` says of the worst mix with the same design, but for filters, which follow the mix that they are for.
+    let shares = ["lookups_zero", "lookups_nonzero", "updates", "ranges"];
+    let expected = [0.33, 0.33, 0.01, 0.33];
+    for costs in [robust, beside] {
+        let worst = shares.map(|share| number(&costs["worst_mix"], share));
+        assert!((worst.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{costs}");
+        let divergence: f64 =
+            worst.iter().zip(expected).filter(|(v, _)| **v > 0.0).map(|(v, w)| v * (v / w).ln()).sum();
+        assert!(divergence <= 1.0 + 1e-6 && divergence > 0.99, "{divergence}: {costs}");
+    }
+    for alternative in found["alternatives"].as_array().expect("alternatives") {
+        assert!(number(alternative, "times_the_cost") > 0.97, "{alternative}");
+    }
+}
+
+#[test]
+fn an_uncertainty_is_explained_and_checked() {
+    let text = run(BASE.iter().chain(&["--lookups-zero", "0.7", "--updates", "0.3", "--uncertainty", "0.5"])).ok();
+    for said in ["worst mix within an uncertainty of 0.5", "robust: ", "for the expected mix alone: "] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    for bad in ["-0.5", "NaN", "inf"] {
+        let err = run(BASE.iter().chain(&["--lookups-zero", "1", "--uncertainty", bad])).fails(64);
+        assert!(err.contains("--uncertainty"), "{err}");
+    }
+    let help = run(["plan", "design", "--help"]).ok();
+    for said in ["--uncertainty", "Kullback-Leibler", "0.51"] {
+        assert!(help.contains(said), "{said} in {help}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Robust costs: the dearest mix of operations near an expected one, and how far observed mixes vary.
+//!
+//! The neighbourhood of a mix w with *uncertainty* rho holds every mix v whose Kullback-Leibler
+//! divergence from w, the sum of `v_i ln(v_i / w_i)`, is at most rho. A design with costs c_i costs
+//! at most the maximum of the sum of `v_i c_i` over it. Endure (Huynh, Chaudhari, Terzi and
+//! Athanassoulis, PVLDB 15(8), 2022) chooses the design for which that is least. By duality it is
+//!
+//! ```text
+//! min over lambda >= 0, eta:   eta + rho lambda + lambda sum of w_i (exp((c_i - eta) / lambda) - 1)
+//!   = min over lambda >= 0:    rho lambda + lambda ln(sum of w_i exp(c_i / lambda))
+//! ```
+//!
+//! and the mix that attains it has v_i in proportion to `w_i exp(c_i / lambda)`. Its divergence rises
+//! with 1 / lambda, so a bisection finds the lambda at which it is rho ([`worst`]). With an uncertainty
+//! of 0 the mix is w. From `-ln(share of the dearest operations)` on all operations are the dearest
+//! ones. An operation that w has none of is in no mix of the neighbourhood: its divergence is infinite.
+//!
+//! Divergences are in nats. An operation whose share is w may reach the share v at
+//! rho = `v ln(v / w) + (1 - v) ln((1 - v) / (1 - w))`: from 10 % to 20 % at 0.044, to 50 % at 0.51, to
+//! all at 2.3.
+//!
+//! [`variation`] is the mean divergence of observed windows from their mean, the Jensen-Shannon
+//! divergence. It needs sums only, so that old windows can lose weight without being kept.
+//!
+//! Not here: the search for the design ([`crate::navigator`]).
+
+use crate::cost::{Costs, Workload};
+use crate::input;
+
+/// Kinds of operations in mixes: empty lookups, found lookups, updates, ranges.
+pub const OPERATIONS: usize = 4;
+
+/// The dearest mix in a neighbourhood.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Worst<const N: usize> {
+    /// The mean cost of an operation of the mix.
+    pub cost: f64,
+    /// Shares of the operations; together 1.
+    pub mix: [f64; N],
+    /// Its divergence from the expected mix, at most the uncertainty.
+    pub divergence: f64,
+}
+
+/// Bisection steps: more halvings than a double has bits.
+const STEPS: u32 = 64;
+/// Doublings of the upper end of a bisection. Beyond, costs that still differ are equal by rounding.
+const DOUBLINGS: u32 = 60;
+
+/// The dearest mix whose divergence from the proportions of `rates` is at most `uncertainty`.
+///
+/// # Errors
+/// Rates or costs that are negative or no number, rates that are all 0, a negative uncertainty.
+pub fn worst<const N: usize>(
+    costs: &[f64; N],
+    rates: &[f64; N],
+    uncertainty: f64,
+) -> Result<Worst<N>, String> {
+    input::not_negative("the uncertainty", uncertainty)?;
+    for (at, cost) in costs.iter().enumerate() {
+        input::of_list("cost", at, input::not_negative("it", *cost))?;
+    }
+    let expected = shares(rates)?;
+    let possible = || costs.iter().zip(&expected).filter(|(_, share)| **share > 0.0).map(|(cost, _)| *cost);
+    let (least, most) = (possible().fold(f64::INFINITY, f64::min), possible().fold(0.0, f64::max));
+    if uncertainty == 0.0 || least == most {
+        return Ok(Worst { cost: mean(costs, &expected), mix: expected, divergence: 0.0 });
+    }
+    // Scaled to -1..=0, so that no exponential overflows and the dearest operation keeps its weight.
+    let scaled = costs.map(|cost| (cost - most) / (most - least));
+    let at = |tilt: f64| {
+        let mut weights = [0.0; N];
+        for ((weight, share), cost) in weights.iter_mut().zip(&expected).zip(&scaled) {
+            *weight = if *share > 0.0 { share * (tilt * cost).exp() } else { 0.0 };
+        }
+        let sum: f64 = weights.iter().sum();
+        let mix = weights.map(|weight| weight / sum);
+        let divergence = (tilt * mean(&scaled, &mix) - sum.ln()).max(0.0);
+        Worst { cost: mean(costs, &mix), mix, divergence }
+    };
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..DOUBLINGS {
+        if at(high).divergence > uncertainty {
+            break;
+        }
+        (low, high) = (high, high * 2.0);
+    }
+    if at(high).divergence <= uncertainty {
+        return Ok(at(high));
+    }
+    for _ in 0..STEPS {
+        let middle = low + (high - low) / 2.0;
+        if at(middle).divergence > uncertainty {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Ok(at(low))
+}
+
+/// The Kullback-Leibler divergence of a mix from another, in nats; infinite if `mix` has an operation
+/// that `expected` has none of.
+///
+/// # Errors
+/// Rates that are negative or no number, or all 0.
+pub fn divergence<const N: usize>(mix: &[f64; N], expected: &[f64; N]) -> Result<f64, String> {
+    let (mix, expected) = (shares(mix)?, shares(expected)?);
+    let terms = mix.iter().zip(&expected).filter(|(share, _)| **share > 0.0);
+    Ok(terms.map(|(share, from)| share * (share / from).ln()).sum::<f64>().max(0.0))
+}
+
+/// The entropy of a mix in nats; 0 if there are no operations or a rate is no number.
+pub fn entropy<const N: usize>(rates: &[f64; N]) -> f64 {
+    let Ok(shares) = shares(rates) else { return 0.0 };
+    let terms = shares.into_iter().filter(|share| *share > 0.0);
+    terms.map(|share| -share * share.ln()).sum::<f64>().max(0.0)
+}
+
+/// Divergence per operation and window below which windows of one mix differ by chance: twice the
+/// divergence times the operations follows a chi-squared distribution with 3 degrees of freedom, which
+/// exceeds 16 in one of a thousand windows.
+const CHANCE: f64 = 8.0;
+
+/// The mean divergence of windows from their mean mix, windows weighted by their operations.
+///
+/// `rates` and `entropy` are sums over the windows: the operations of each kind, and operations times
+/// [`entropy`]. `windows` is the number of windows, with the same weights. What chance alone explains
+/// counts as 0.
+pub fn variation<const N: usize>(rates: &[f64; N], entropy_sum: f64, windows: f64) -> f64 {
+    let operations: f64 = rates.iter().sum();
+    if windows <= 0.0 || operations <= 0.0 {
+        return 0.0;
+    }
+    let mean = entropy(rates) - entropy_sum / operations;
+    if mean > CHANCE * windows / operations { mean } else { 0.0 }
+}
+
+/// The rates in proportion to their sum.
+fn shares<const N: usize>(rates: &[f64; N]) -> Result<[f64; N], String> {
+    for (at, rate) in rates.iter().enumerate() {
+        input::of_list("rate", at, input::not_negative("it", *rate))?;
+    }
+    let largest = rates.iter().copied().fold(0.0, f64::max);
+    if largest == 0.0 {
+        return Err("a workload of no operations has no mix".to_owned());
+    }
+    // Divided by the largest first: a sum of large rates could be infinite.
+    let parts = rates.map(|rate| rate / largest);
+    let sum: f64 = parts.iter().sum();
+    Ok(parts.map(|part| part / sum))
+}
+
+fn mean<const N: usize>(costs: &[f64; N], mix: &[f64; N]) -> f64 {
+    costs.iter().zip(mix).map(|(cost, share)| cost * share).sum()
+}
+
+impl Workload {
+    /// Rates of empty lookups, found lookups, updates and ranges.
+    pub fn rates(&self) -> [f64; OPERATIONS] {
+        [self.empty_lookups, self.found_lookups, self.updates, self.ranges]
+    }
+
+    /// The same ranges in another mix.
+    #[must_use]
+    pub fn with_rates(self, rates: [f64; OPERATIONS]) -> Self {
+        let [empty_lookups, found_lookups, updates, ranges] = rates;
+        Self { empty_lookups, found_lookups, updates, ranges, ..self }
+    }
+}
+
+impl Costs {
+    /// Times of an empty lookup, a found lookup, an update and a range, in nanoseconds.
+    pub fn operations_ns(&self) -> [f64; OPERATIONS] {
+        [self.empty_lookup_ns, self.found_lookup_ns, self.update_ns, self.range_ns]
+    }
+
+    /// The dearest mix within `uncertainty` of a workload, with filters and memory as they are.
+    ///
+    /// # Errors
+    /// As [`worst`].
+    pub fn worst(&self, workload: &Workload, uncertainty: f64) -> Result<Worst<OPERATIONS>, String> {
+        worst(&self.operations_ns(), &workload.rates(), uncertainty)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Every experiment, a file for each figure or table of a paper.
 
+mod endure;
 mod hash_sharing;
 mod mnemosyne;
 mod modular;
@@ -9,7 +10,7 @@ use crate::experiment::Experiment;
 
 /// Every experiment, paper by paper, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
-    [hash_sharing::ALL, modular::ALL, monkey::ALL, mnemosyne::ALL].into_iter().flatten().collect()
+    [hash_sharing::ALL, modular::ALL, monkey::ALL, mnemosyne::ALL, endure::ALL].into_iter().flatten().collect()
 }
 
 /// The experiment of that name.

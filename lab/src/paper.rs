@@ -58,6 +58,8 @@ pub enum Kind {
     Measured,
     /// Computed from the paper's own equations: whether they say what the paper says they do.
     Computed,
+    /// Computed from the paper's own equations, for inputs that are drawn at random for each seed.
+    Simulated,
     /// Taken from the literature.
     Literature,
     /// Measured, but a claim of this project.
@@ -66,13 +68,15 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the report.
-    pub const ALL: [Self; 4] = [Self::Measured, Self::Computed, Self::Literature, Self::Ours];
+    pub const ALL: [Self; 5] =
+        [Self::Measured, Self::Computed, Self::Simulated, Self::Literature, Self::Ours];
 
     /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
             Self::Computed => "computed",
+            Self::Simulated => "simulated",
             Self::Literature => "literature",
             Self::Ours => "ours",
         }
@@ -80,7 +84,7 @@ impl Kind {
 
     /// Whether values differ between seeds, so that a verdict needs an interval.
     pub fn is_sampled(self) -> bool {
-        matches!(self, Self::Measured | Self::Ours)
+        matches!(self, Self::Measured | Self::Simulated | Self::Ours)
     }
 }
 

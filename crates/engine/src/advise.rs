@@ -4,7 +4,8 @@
 //! a scene ([`judge`]). The navigator and a few designs near the one in force are the candidates; of each a forecast says
 //! what merges would write and which tree they would leave ([`crate::compaction::forecast`]), and the judge what it
 //! costs then. The best is advised if it saves enough, soon, and for no more writing than the data itself. A design that
-//! was undone lately is not advised; where it would be the best, the reason says that it was undone.
+//! was undone lately is not advised; where it would be the best, the reason says that it was undone. Where the mix varies
+//! from window to window, costs are those of the dearest mix within that divergence.
 //!
 //! Only figures are looked at here; nothing changes. Not here: acting on it ([`crate::tuner`]).
 
@@ -79,13 +80,13 @@ pub struct Better {
     pub design: TreeDesign,
     /// What it is expected to cost.
     pub then: Prediction,
-    /// The part of an operation's time that it saves, 0 to 1.
+    /// The part of an operation's time that it saves, 0 to 1, in the dearest mixes within [`Advice::uncertainty`].
     pub gain: f64,
     /// What merges have to write to get there, beyond what they owe anyway.
     pub written_bytes: u64,
     /// How many seconds of their time that takes.
     pub seconds: f64,
-    /// After how many seconds of the observed workload that has paid for itself.
+    /// After how many seconds that has paid for itself, at the observed rate of operations and the time saved.
     pub break_even_s: f64,
 }
 
@@ -95,6 +96,9 @@ pub struct Better {
 pub struct Advice {
     /// What was observed.
     pub workload: Workload,
+    /// Divergence from the observed mix up to which designs are judged by their dearest mix: how far the mix goes to and fro
+    /// from window to window ([`Workload::variation`]); 0 for a workload that stays the same.
+    pub uncertainty: f64,
     /// The design in force.
     pub in_force: TreeDesign,
     /// What it is expected to cost; `None` when too little is known to say.
@@ -158,6 +162,7 @@ impl Core {
         let scene = self.scene();
         let stay = |now, reason: String| Advice {
             workload: scene.workload,
+            uncertainty: scene.uncertainty,
             in_force: scene.in_force,
             now,
             better: None,
@@ -195,9 +200,10 @@ impl Core {
         let chosen = choose(looked, favourite.as_ref());
         Ok(match chosen {
             Ok(better) => {
-                let in_words = in_words(&now, &better, &scene.workload);
+                let in_words = in_words(&now, &better, &scene.workload, scene.uncertainty);
                 Advice {
                     workload: scene.workload,
+                    uncertainty: scene.uncertainty,
                     in_force: scene.in_force,
                     now: Some(now),
                     better: Some(better),
@@ -229,6 +235,7 @@ impl Core {
         let latest = self.latest_window();
         let most = settings.memtable_bytes_most();
         Scene {
+            uncertainty: workload.variation(),
             workload,
             updates_per_s: latest.per_second(latest.updates()),
             entries,
@@ -336,20 +343,20 @@ fn distinct(runs: &[(u64, u64)], overwritten_share: f64) -> (u64, u64) {
 fn look(scene: &Scene, now: &Prediction, design: TreeDesign, then: Prediction, way: &Way) -> Looked {
     let operations_per_s = scene.workload.per_second(scene.workload.operations());
     let seconds = way.written_bytes as f64 * scene.move_ns_per_byte / 1e9;
-    let saved_ns = now.operation_ns - then.operation_ns;
+    let saved_ns = now.worst_operation_ns - then.worst_operation_ns;
     let saved_part_of_time = operations_per_s * saved_ns / 1e9;
     let break_even_s = if saved_part_of_time > 0.0 { seconds / saved_part_of_time } else { f64::INFINITY };
     let move_ns = seconds * 1e9 / (operations_per_s * PAYS_WITHIN_S).max(1.0);
     let better = Better {
         design,
         then,
-        gain: (saved_ns / now.operation_ns.max(f64::MIN_POSITIVE)).max(0.0),
+        gain: (saved_ns / now.worst_operation_ns.max(f64::MIN_POSITIVE)).max(0.0),
         written_bytes: way.written_bytes,
         seconds,
         break_even_s,
     };
     let writes_too_much = way.written_bytes as f64 > way.tree_bytes as f64 * WRITES_MOST;
-    Looked { better, score: then.operation_ns + move_ns, writes_too_much }
+    Looked { better, score: then.worst_operation_ns + move_ns, writes_too_much }
 }
 
 /// The best of those that pay; else why none does.
@@ -386,13 +393,21 @@ fn choose(mut looked: Vec<Looked>, favourite: Option<&TreeDesign>) -> std::resul
 }
 
 /// Why a design is better.
-fn in_words(now: &Prediction, better: &Better, seen: &Workload) -> String {
+fn in_words(now: &Prediction, better: &Better, seen: &Workload, uncertainty: f64) -> String {
     let share = |count: f64| count / seen.operations().max(f64::MIN_POSITIVE) * 100.0;
     let then = &better.then;
+    let varied = match uncertainty > 0.0 {
+        false => String::new(),
+        true => format!(
+            "; the mix varies by a divergence of {uncertainty:.2}, and in the worst mix within that an operation takes {:.0} ns \
+             instead of {:.0}",
+            then.worst_operation_ns, now.worst_operation_ns
+        ),
+    };
     format!(
         "of the operations {:.0} % are updates, {:.0} % empty and {:.0} % found lookups, {:.0} % ranges; an operation \
          takes {:.0} ns instead of {:.0} (update {:.0} for {:.0}, lookup {:.0} for {:.0}, range {:.0} for {:.0}; {:.1} runs \
-         for {:.1}); merges write {} bytes in {:.1} s, paid for after {:.0} s",
+         for {:.1}){varied}; merges write {} bytes in {:.1} s, paid for after {:.0} s",
         share(seen.updates()),
         share(seen.empty_lookups),
         share(seen.found_lookups),

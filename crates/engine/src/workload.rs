@@ -6,10 +6,15 @@
 //! a quiet night says nothing about the next day. The workload as of the last close, or of the last redesign, is in the
 //! manifest, among the settings, so that a command that opens the database has something to go by.
 //!
+//! How far the mix of each window is from the one before is summed beside the counts, and fades with them: so the tuner
+//! knows whether the workload goes to and fro ([`Workload::variation`]).
+//!
 //! Not here: which table is asked how often ([`crate::statistics`]); what follows from it ([`crate::advise`]).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+
+use shamba_model::robust::{OPERATIONS, swing};
 
 use crate::core::{Core, lock};
 use crate::db::Db;
@@ -94,6 +99,10 @@ workload! {
     moved_bytes,
     /// Nanoseconds that this took.
     moved_ns,
+    /// Windows of time with work in them.
+    windows,
+    /// How far the mix of each of them was from the one before, summed ([`shamba_model::robust::swing`]).
+    swings,
 }
 
 impl Workload {
@@ -127,6 +136,18 @@ impl Workload {
         if self.updates() > 0.0 { (self.dropped_entries / self.updates()).min(1.0) } else { 0.0 }
     }
 
+    /// Lookups that find nothing and that find, updates and ranges.
+    pub(crate) fn rates(&self) -> [f64; OPERATIONS] {
+        [self.empty_lookups, self.found_lookups, self.updates(), self.ranges]
+    }
+
+    /// How far the mix of operations goes to and fro: the mean divergence of successive windows from the mix halfway
+    /// between them, in nats, at most ln 2. 0 while the mix stays the same, but for chance; after a change that lasts it
+    /// halves in [`HALF_LIFE_S`] from at most a third of that.
+    pub fn variation(&self) -> f64 {
+        if self.windows > 0.0 { self.swings / self.windows } else { 0.0 }
+    }
+
     /// With another window. One in which nobody was at work changes nothing but what was moved.
     #[must_use]
     pub(crate) fn next(self, window: Self) -> Self {
@@ -149,6 +170,8 @@ pub(crate) struct Observation {
     workload: Workload,
     /// The last window alone.
     latest: Workload,
+    /// The operations of the last window with work in it.
+    last_rates: [f64; OPERATIONS],
 }
 
 impl Observation {
@@ -167,8 +190,12 @@ impl Observation {
         if passed_us < WINDOW_US {
             return false;
         }
-        let window = Workload { seconds: passed_us as f64 / 1e6, ..totals.since(self.totals) };
+        let mut window = Workload { seconds: passed_us as f64 / 1e6, ..totals.since(self.totals) };
         (self.totals, self.last_us) = (totals, Some(now_us));
+        if window.operations() >= OPERATIONS_LEAST {
+            (window.windows, window.swings) = (1.0, swing(&self.last_rates, &window.rates()));
+            self.last_rates = window.rates();
+        }
         self.workload = self.workload.next(window);
         self.latest = window;
         window.operations() >= OPERATIONS_LEAST
@@ -239,6 +266,9 @@ impl Core {
             dropped_entries: count(&work.entries_dropped),
             moved_bytes: count(&work.bytes_flushed) + count(&work.bytes_merged),
             moved_ns: (count(&work.flush_us) + count(&work.merge_us)) * 1e3,
+            // Windows have these, totals do not.
+            windows: 0.0,
+            swings: 0.0,
         }
     }
 }
@@ -265,6 +295,47 @@ mod tests {
         let after = workload.next(idle);
         assert_eq!((after.puts, after.seconds), (workload.puts, workload.seconds));
         assert_eq!(after.move_ns_per_byte(), Some(2.0));
+    }
+
+    /// The variation after each of some windows of puts and empty lookups.
+    fn variations(windows: impl IntoIterator<Item = (f64, f64)>) -> Vec<f64> {
+        let mut observation = Observation::default();
+        let mut totals = Workload::default();
+        observation.look(totals, 0);
+        let mut variation = |(at, (puts, empty_lookups)): (u64, (f64, f64))| {
+            totals = totals.and(Workload { puts, empty_lookups, ..Workload::default() });
+            observation.look(totals, at * WINDOW_US);
+            // A window that has not ended says nothing.
+            let more = Workload { puts: totals.puts + 1e6, ..totals };
+            let now = observation.now(more, at * WINDOW_US + WINDOW_US / 2).variation();
+            assert!((now - observation.workload.variation()).abs() < 1e-12);
+            now
+        };
+        (1..).zip(windows).map(&mut variation).collect()
+    }
+
+    #[test]
+    fn variation_is_nothing_for_one_mix_and_soon_after_a_change() {
+        for steady in [
+            variations((0..50).map(|_| (7_000.0, 3_000.0))),
+            // As many more or less by chance are no other mix; nor is another rate, nor a pause.
+            variations((0..50).map(|at| (40.0 + f64::from(at % 7), 40.0))),
+            variations((0..50).map(|at| (7_000.0 * f64::from(1 + at % 9), 3_000.0 * f64::from(1 + at % 9)))),
+            variations((0..50).map(|at| if at % 3 == 0 { (1.0, 0.0) } else { (7_000.0, 3_000.0) })),
+        ] {
+            assert!(steady.iter().all(|variation| *variation == 0.0), "{steady:?}");
+        }
+        // To and fro: each window is of one kind.
+        let swinging = variations((0..50).map(|at| if at % 2 == 0 { (1e4, 0.0) } else { (0.0, 1e4) }));
+        assert!((swinging[49] - 2f64.ln()).abs() < 1e-6, "{swinging:?}");
+        // Once and for all.
+        let changed = variations((0..50).map(|at| if at < 25 { (1e4, 0.0) } else { (0.0, 1e4) }));
+        assert_eq!(changed[24], 0.0);
+        assert!((0.15..0.25).contains(&changed[25]), "{changed:?}");
+        assert!((changed[29] / changed[25] - 0.25).abs() < 0.01 && changed[49] < 1e-3, "{changed:?}");
+        let workload = Workload { windows: 3.0, swings: 0.75, ..Workload::default() };
+        assert_eq!(Workload::from_text(&workload.to_text()).variation(), 0.25);
+        assert_eq!(Workload::default().variation(), 0.0);
     }
 
     #[test]

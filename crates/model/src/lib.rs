@@ -12,7 +12,8 @@
 //! defaults of other systems.
 //!
 //! [`cost`] puts them together: what a design costs in a situation. [`updates`] has the equations of writes and ranges,
-//! [`split`] those of filters against the buffer; [`robust`] has the worst costs near an expected mix;
+//! [`split`] those of filters against the buffer; [`robust`] has the worst costs near an expected mix and
+//! [`per_level`] trees whose levels have a size ratio and runs of their own;
 //! [`navigator`] searches all designs for the best, and [`what_if`] shows what changes between two cases.
 //!
 //! Not here: what moves data between levels (crate `shamba`, `compaction/policy`).
@@ -28,6 +29,7 @@ pub mod joint;
 mod memtable;
 pub mod monkey;
 pub mod navigator;
+pub mod per_level;
 pub mod presets;
 pub mod price;
 pub mod residency;

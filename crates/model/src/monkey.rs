@@ -32,6 +32,7 @@
 mod mixed;
 
 pub use mixed::ClosedLookups;
+pub(crate) use mixed::best_bits_per_key;
 
 use crate::MergePolicy;
 use crate::allocation::LN2_SQUARED;

@@ -155,7 +155,7 @@ pub enum LargestBuffer {
 
 impl Options {
     /// The largest write buffer in a memory of so many bytes.
-    fn largest_buffer_bytes(&self, memory_bytes: u64) -> u64 {
+    pub(crate) fn largest_buffer_bytes(&self, memory_bytes: u64) -> u64 {
         let most = match self.largest_buffer {
             LargestBuffer::AllMemory => memory_bytes,
             LargestBuffer::Memtable => memtable_bytes_most(memory_bytes),
@@ -303,7 +303,7 @@ fn choose(
 const WINS_CLEARLY: f64 = 0.03;
 
 /// The fences that are in memory, in bytes, and what share of them that is.
-fn held_fences(situation: &Situation, bounds: &Bounds, options: &Options) -> (f64, f64) {
+pub(crate) fn held_fences(situation: &Situation, bounds: &Bounds, options: &Options) -> (f64, f64) {
     let all = situation.data.pages() * options.fence_bytes_per_page;
     let held = all.min(bounds.memory_bytes as f64 / 2.0);
     if held < all { (held, held / all) } else { (all, 1.0) }

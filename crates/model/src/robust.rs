@@ -19,8 +19,9 @@
 //! rho = `v ln(v / w) + (1 - v) ln((1 - v) / (1 - w))`: from 10 % to 20 % at 0.044, to 50 % at 0.51, to
 //! all at 2.3.
 //!
-//! [`variation`] is the mean divergence of observed windows from their mean, the Jensen-Shannon
-//! divergence. It needs sums only, so that old windows can lose weight without being kept.
+//! [`swing`] says how far the mixes of two windows of time are apart: the mean divergence of both from
+//! the mix halfway between them. Its mean over successive windows is the uncertainty of a workload that
+//! goes to and fro, and soon nothing after a workload that changed once.
 //!
 //! Not here: the search for the design ([`crate::navigator`]).
 
@@ -109,30 +110,23 @@ pub fn divergence<const N: usize>(mix: &[f64; N], expected: &[f64; N]) -> Result
     Ok(terms.map(|(share, from)| share * (share / from).ln()).sum::<f64>().max(0.0))
 }
 
-/// The entropy of a mix in nats; 0 if there are no operations or a rate is no number.
-pub fn entropy<const N: usize>(rates: &[f64; N]) -> f64 {
-    let Ok(shares) = shares(rates) else { return 0.0 };
-    let terms = shares.into_iter().filter(|share| *share > 0.0);
-    terms.map(|share| -share * share.ln()).sum::<f64>().max(0.0)
-}
+/// Divergence per operation up to which two windows of one mix differ by chance: four times the divergence times the
+/// operations of a window follows a chi-squared distribution with 3 degrees of freedom, which exceeds 16 in one of a
+/// thousand pairs.
+const CHANCE: f64 = 4.0;
 
-/// Divergence per operation and window below which windows of one mix differ by chance: twice the
-/// divergence times the operations follows a chi-squared distribution with 3 degrees of freedom, which
-/// exceeds 16 in one of a thousand windows.
-const CHANCE: f64 = 8.0;
-
-/// The mean divergence of windows from their mean mix, windows weighted by their operations.
-///
-/// `rates` and `entropy` are sums over the windows: the operations of each kind, and operations times
-/// [`entropy`]. `windows` is the number of windows, with the same weights. What chance alone explains
-/// counts as 0.
-pub fn variation<const N: usize>(rates: &[f64; N], entropy_sum: f64, windows: f64) -> f64 {
-    let operations: f64 = rates.iter().sum();
-    if windows <= 0.0 || operations <= 0.0 {
-        return 0.0;
+/// How far the mixes of two windows are apart: the mean divergence of both from the mix halfway between them (the
+/// Jensen-Shannon divergence, at most ln 2). 0 where chance may explain it, or one window has no operations.
+pub fn swing<const N: usize>(before: &[f64; N], after: &[f64; N]) -> f64 {
+    let (Ok(one), Ok(other)) = (shares(before), shares(after)) else { return 0.0 };
+    let mut halfway = [0.0; N];
+    for ((middle, one), other) in halfway.iter_mut().zip(&one).zip(&other) {
+        *middle = (one + other) / 2.0;
     }
-    let mean = entropy(rates) - entropy_sum / operations;
-    if mean > CHANCE * windows / operations { mean } else { 0.0 }
+    let from_halfway = |mix| divergence(mix, &halfway).unwrap_or(0.0);
+    let apart = (from_halfway(&one) + from_halfway(&other)) / 2.0;
+    let operations = before.iter().sum::<f64>().min(after.iter().sum());
+    if apart > CHANCE / operations { apart } else { 0.0 }
 }
 
 /// The rates in proportion to their sum.

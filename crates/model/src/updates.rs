@@ -61,25 +61,35 @@ pub fn merges_per_level(size_ratio: f64, runs: f64) -> f64 {
     (size_ratio - 1.0) / (runs.min(size_ratio - 1.0) + 1.0)
 }
 
+/// How often an entry is merged on an inner level that is `size_ratio` times the one above. With a tiered level above,
+/// whole levels arrive on one of one run, as on a last level.
+pub(crate) fn merges_on_inner(size_ratio: f64, runs: f64, has_tiered_above: bool, merging: Merging) -> f64 {
+    match merging {
+        Merging::FileByFile if runs <= 1.0 => merges_onto(size_ratio, LEAST_SHARED_FULL),
+        Merging::Following if runs <= 1.0 && has_tiered_above => merges_onto(size_ratio, LEAST_SHARED_WHOLE),
+        Merging::Following if runs <= 1.0 => merges_onto(size_ratio / 2.0, LEAST_SHARED_FOLLOWING),
+        _ => merges_per_level(size_ratio, runs),
+    }
+}
+
+/// How often an entry is merged on a last level that is `size_ratio` times the one above.
+pub(crate) fn merges_on_last(size_ratio: f64, runs: f64, has_tiered_above: bool, merging: Merging) -> f64 {
+    match merging {
+        Merging::Following if runs <= 1.0 && has_tiered_above => merges_onto(size_ratio, LEAST_SHARED_WHOLE),
+        // What arrives is a run, and all runs are merged into one where that has room: a last level that follows nobody
+        // does not go down to make it.
+        Merging::Following if has_tiered_above => 1.0 + merges_per_level(size_ratio, runs),
+        _ => merges_per_level(size_ratio, runs),
+    }
+}
+
 impl MergeShape {
     /// How often an entry is merged from the buffer to the last level: the sum of [`merges_per_level`], but on inner
     /// levels of one run, and on a last one below tiered levels that follow it, as `merging` says.
     pub fn merges_per_entry(&self, merging: Merging) -> f64 {
-        let t = self.size_ratio;
-        let (is_inner_leveled, is_last_leveled) = (self.inner_runs <= 1.0, self.last_runs <= 1.0);
-        let has_tiered_above = !is_inner_leveled && self.levels > 1;
-        let inner = match merging {
-            Merging::FileByFile if is_inner_leveled => merges_onto(t, LEAST_SHARED_FULL),
-            Merging::Following if is_inner_leveled => merges_onto(t / 2.0, LEAST_SHARED_FOLLOWING),
-            _ => merges_per_level(t, self.inner_runs),
-        };
-        let last = match merging {
-            Merging::Following if is_last_leveled && has_tiered_above => merges_onto(t, LEAST_SHARED_WHOLE),
-            // What arrives is a run, and all runs are merged into one where that has room: a last level that follows nobody
-            // does not go down to make it.
-            Merging::Following if has_tiered_above => 1.0 + merges_per_level(t, self.last_runs),
-            _ => merges_per_level(t, self.last_runs),
-        };
+        let has_tiered_above = self.inner_runs > 1.0 && self.levels > 1;
+        let inner = merges_on_inner(self.size_ratio, self.inner_runs, false, merging);
+        let last = merges_on_last(self.size_ratio, self.last_runs, has_tiered_above, merging);
         f64::from(self.inner_levels()) * inner + last
     }
 

@@ -12,9 +12,9 @@ mod fig13ab;
 mod fig13cd;
 mod fig13ef;
 mod fig14;
-mod grown;
+pub(in crate::experiments) mod grown;
 mod point;
-mod setup;
+pub(in crate::experiments) mod setup;
 mod tables;
 
 use crate::experiment::Experiment;

@@ -98,3 +98,8 @@ fn monkey_runs() {
 fn mnemosyne_runs() {
     every(Paper::Mnemosyne);
 }
+
+#[test]
+fn endure_runs() {
+    every(Paper::Endure);
+}

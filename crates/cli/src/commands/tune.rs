@@ -143,6 +143,10 @@ fn write_advice(advice: &Advice, out: &mut Out) -> Result<(), Failure> {
             table.row([name.to_owned(), figure(now), then.map_or_else(String::new, figure)]);
         };
         row("in the mean", &|cost| show_ns(cost.operation_ns));
+        if advice.uncertainty > 0.0 {
+            let name = format!("in the worst mix, uncertainty {:.2}", advice.uncertainty);
+            row(&name, &|cost| show_ns(cost.worst_operation_ns));
+        }
         row("an update", &|cost| show_ns(cost.update_ns));
         row("a lookup", &|cost| show_ns(cost.lookup_ns));
         row("a range", &|cost| show_ns(cost.range_ns));
@@ -193,6 +197,7 @@ fn advice_json(advice: &Advice) -> Value {
     });
     json!({
         "workload": workload_json(&advice.workload),
+        "uncertainty": advice.uncertainty,
         "now": advice.now.as_ref().map(prediction_json),
         "better": better,
         "reason": advice.reason,
@@ -214,6 +219,7 @@ fn workload_json(seen: &Workload) -> Value {
 fn prediction_json(cost: &Prediction) -> Value {
     json!({
         "operation_ns": cost.operation_ns,
+        "worst_operation_ns": cost.worst_operation_ns,
         "update_ns": cost.update_ns,
         "lookup_ns": cost.lookup_ns,
         "range_ns": cost.range_ns,

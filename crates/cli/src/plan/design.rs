@@ -140,7 +140,8 @@ impl Robust {
         found: &Navigation,
     ) -> Result<Option<Self>, String> {
         let Some(worst) = found.worst else { return Ok(None) };
-        let nominal = navigate(situation, bounds, &Options { uncertainty: 0.0, sensitivity: false, ..*options })?;
+        let nominal =
+            navigate(situation, bounds, &Options { uncertainty: 0.0, sensitivity: false, ..*options })?;
         let of_nominal = nominal.costs.worst(&situation.workload, options.uncertainty)?;
         let nominal = (nominal.plan, nominal.costs, of_nominal);
         Ok(Some(Self { uncertainty: options.uncertainty, worst, nominal }))
@@ -308,7 +309,9 @@ fn print(
     if let Some(robust) = robust {
         out.heading(&format!("worst mix within an uncertainty of {}", digits(robust.uncertainty)))?;
         out.text(robust.table(found).to_string())?;
-        out.line("the time of an operation in the expected mix and in each design's worst one, and that mix")?;
+        out.line(
+            "the time of an operation in the expected mix and in each design's worst one, and that mix",
+        )?;
     }
     let mut table = Table::new([
         "design",

@@ -8,6 +8,9 @@
 //! buffer; and merges read and write in long strokes, so what a page of them costs is measured as a whole and does not follow
 //! from what a lookup's read takes.
 //!
+//! Where the mix of operations goes to and fro from window to window, designs are compared by the dearest mix within that
+//! divergence of the observed one ([`shamba_model::robust`]).
+//!
 //! Not here: where the figures come from, and what is done about them ([`super`]).
 
 use shamba_model::allocation::Allocation;
@@ -17,6 +20,7 @@ use shamba_model::cost::{
 };
 use shamba_model::monkey::bloom_fpr;
 use shamba_model::navigator::{Bounds, LargestBuffer, Options, navigate};
+use shamba_model::robust::worst;
 use shamba_model::updates::Merging;
 use shamba_model::{Design, MergePolicy};
 
@@ -69,6 +73,8 @@ pub(crate) struct Scene {
     pub read_ns: f64,
     pub move_ns_per_byte: f64,
     pub shared_digest: bool,
+    /// Divergence from the observed mix up to which a design must do well.
+    pub uncertainty: f64,
     pub in_force: TreeDesign,
 }
 
@@ -91,6 +97,9 @@ pub struct Prediction {
     pub range_ns: f64,
     /// An operation of the observed mix.
     pub operation_ns: f64,
+    /// An operation of the dearest mix within [`Advice::uncertainty`](crate::Advice::uncertainty), which designs are compared
+    /// by; the same without an uncertainty.
+    pub worst_operation_ns: f64,
     /// Pages that a lookup reads.
     pub lookup_reads: f64,
     /// Runs that a reader meets.
@@ -184,14 +193,14 @@ impl Scene {
             .iter()
             .map(|run| RunGroup { runs: 1.0, entries: run.entries as f64, fpr: bloom_fpr(run.bits_per_key) })
             .collect();
-        let work = LookupWork::mix(empty_lookup(&groups), found_lookup(&groups), workload.empty_fraction());
+        let (empty, found) = (empty_lookup(&groups), found_lookup(&groups));
+        let work = LookupWork::mix(empty, found, workload.empty_fraction());
         let missed = 1.0 - steady.cached_share;
         let runs = tree.len() as f64;
         let pages = workload.range_selectivity * data.pages() + runs;
-        let (lookup_ns, range_ns) = (
-            work.searches * missed * device.read_ns + device.cpu.lookup_ns(work),
-            pages * missed * device.read_ns + runs * device.cpu.search_ns,
-        );
+        let time_of = |work: LookupWork| work.searches * missed * device.read_ns + device.cpu.lookup_ns(work);
+        let lookup_ns = time_of(work);
+        let range_ns = pages * missed * device.read_ns + runs * device.cpu.search_ns;
         let part = self.steady_part();
         let blend = |steady: f64, real: f64| steady * part + real * (1.0 - part);
         let per_byte_ns = self.move_ns_per_byte * self.entry_bytes();
@@ -200,6 +209,7 @@ impl Scene {
             update_ns: UPDATE_NS + steady.write_amplification * per_byte_ns,
             range_ns: RANGE_NS + blend(steady.range_ns, range_ns),
             operation_ns: 0.0,
+            worst_operation_ns: 0.0,
             lookup_reads: blend(steady.lookup_reads, work.searches * missed),
             runs: blend(steady.runs as f64, runs),
             write_amplification: steady.write_amplification,
@@ -210,7 +220,21 @@ impl Scene {
             + updates * prediction.update_ns
             + ranges * prediction.range_ns;
         let operations = empty_lookups + found_lookups + updates + ranges;
-        Ok(Prediction { operation_ns: sum / operations.max(f64::MIN_POSITIVE), ..prediction })
+        let operation_ns = sum / operations.max(f64::MIN_POSITIVE);
+        let worst_operation_ns = match self.uncertainty > 0.0 {
+            false => operation_ns,
+            true => {
+                let lookup = |steady: f64, real: LookupWork| LOOKUP_NS + blend(steady, time_of(real));
+                let costs = [
+                    lookup(steady.empty_lookup_ns, empty),
+                    lookup(steady.found_lookup_ns, found),
+                    prediction.update_ns,
+                    prediction.range_ns,
+                ];
+                worst(&costs, &[empty_lookups, found_lookups, updates, ranges], self.uncertainty)?.cost
+            }
+        };
+        Ok(Prediction { operation_ns, worst_operation_ns, ..prediction })
     }
 
     /// Designs that are worth a closer look: what the navigator says for each policy, and what is in force with other
@@ -231,6 +255,7 @@ impl Scene {
             merging: self.merging,
             fluid: false,
             sensitivity: false,
+            uncertainty: self.uncertainty,
             ..Options::ENGINE
         };
         let navigation = navigate(&self.situation(), &bounds, &options)?;

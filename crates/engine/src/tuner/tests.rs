@@ -24,6 +24,7 @@ fn advice(better: Option<TreeDesign>) -> Advice {
     });
     Advice {
         workload: Workload::default(),
+        uncertainty: 0.0,
         in_force: design(LEVELING, 10.0),
         now: None,
         better,

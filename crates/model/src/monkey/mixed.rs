@@ -187,34 +187,42 @@ impl PaperTree {
     /// Input that is no number or out of bounds.
     pub fn best_bits_per_key_exact(&self, filter_bits: f64, empty_fraction: f64) -> Result<Vec<f64>, String> {
         check_mixed(filter_bits, empty_fraction)?;
-        // Of each level that can use a filter: its place, entries, and ln(n_i / w_i). The equal runs of a level are
-        // one: entries and weights both times their number.
-        let mut sites: Vec<(usize, f64, f64)> = (1..=self.levels)
-            .map(|level| {
-                (level, self.level_entries(level), self.runs(level) * self.weight(level, empty_fraction))
-            })
-            .filter(|(_, _, weight)| *weight > 0.0)
-            .map(|(level, entries, weight)| (level as usize - 1, entries, (entries / weight).ln()))
-            .collect();
-        sites.sort_by(|a, b| a.2.total_cmp(&b.2));
-        // Sums from the smallest on, because differences would be lost in rounding.
-        let (mut entries, mut logs, mut chosen) = (0.0, 0.0, None);
-        for (at, (_, n, ln)) in sites.iter().enumerate() {
-            entries += n;
-            logs += n * ln;
-            let ln_lambda = -(filter_bits * LN2_SQUARED + logs) / entries;
-            if ln_lambda + ln < 0.0 {
-                chosen = Some((at, ln_lambda));
-            }
-        }
-        let mut bits_per_key = vec![0.0; self.levels as usize];
-        if let Some((last, ln_lambda)) = chosen {
-            for (level, _, ln) in &sites[..=last] {
-                bits_per_key[*level] = -(ln_lambda + ln) / LN2_SQUARED;
-            }
-        }
-        Ok(bits_per_key)
+        let levels = (1..=self.levels)
+            .map(|level| (self.level_entries(level), self.runs(level) * self.weight(level, empty_fraction)));
+        Ok(best_bits_per_key(levels, filter_bits))
     }
+}
+
+/// The bits per key of each level's filters that make fewest false positives, for levels given by their entries and the
+/// weight of all their runs: how often an empty probe reaches them.
+pub(crate) fn best_bits_per_key(levels: impl Iterator<Item = (f64, f64)>, filter_bits: f64) -> Vec<f64> {
+    // Of each level that can use a filter: its place, entries, and ln(n_i / w_i). The equal runs of a level are
+    // one: entries and weights both times their number.
+    let mut count = 0;
+    let mut sites: Vec<(usize, f64, f64)> = levels
+        .inspect(|_| count += 1)
+        .enumerate()
+        .filter(|(_, (_, weight))| *weight > 0.0)
+        .map(|(level, (entries, weight))| (level, entries, (entries / weight).ln()))
+        .collect();
+    sites.sort_by(|a, b| a.2.total_cmp(&b.2));
+    // Sums from the smallest on, because differences would be lost in rounding.
+    let (mut entries, mut logs, mut chosen) = (0.0, 0.0, None);
+    for (at, (_, n, ln)) in sites.iter().enumerate() {
+        entries += n;
+        logs += n * ln;
+        let ln_lambda = -(filter_bits * LN2_SQUARED + logs) / entries;
+        if ln_lambda + ln < 0.0 {
+            chosen = Some((at, ln_lambda));
+        }
+    }
+    let mut bits_per_key = vec![0.0; count];
+    if let Some((last, ln_lambda)) = chosen {
+        for (level, _, ln) in &sites[..=last] {
+            bits_per_key[*level] = -(ln_lambda + ln) / LN2_SQUARED;
+        }
+    }
+    bits_per_key
 }
 
 fn check_mixed(filter_bits: f64, empty_fraction: f64) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Worst mixes against brute force over the simplex and against the dual; variation of windows.
+//! Worst mixes against brute force over the simplex and against the dual; swings between windows.
 
 use super::*;
 use proptest::prelude::*;
@@ -100,48 +100,37 @@ fn wrong_input_is_an_error() {
     assert_eq!(worst(&[1.0, 2.0], &[f64::MAX, f64::MAX], 0.0).unwrap().cost, 1.5);
 }
 
-/// Sums over windows, for [`variation`].
-fn sums(windows: &[[f64; 4]]) -> ([f64; 4], f64, f64) {
-    let mut rates = [0.0; 4];
-    let mut entropy_sum = 0.0;
-    for window in windows {
-        rates.iter_mut().zip(window).for_each(|(sum, count)| *sum += count);
-        entropy_sum += window.iter().sum::<f64>() * entropy(window);
-    }
-    (rates, entropy_sum, windows.len() as f64)
-}
-
 #[test]
-fn variation_is_the_mean_divergence_of_windows_from_their_mean() {
-    let of = |windows: &[[f64; 4]]| {
-        let (rates, entropy_sum, count) = sums(windows);
-        variation(&rates, entropy_sum, count)
-    };
-    assert_eq!(of(&[[700.0, 100.0, 200.0, 3.0]; 9]), 0.0, "always the same");
-    assert_eq!(of(&[]), 0.0);
-    let swinging = of(&[[1e4, 0.0, 0.0, 0.0], [0.0, 0.0, 1e4, 0.0]]);
-    assert!((swinging - 2f64.ln()).abs() < 1e-9, "{swinging}");
+fn a_swing_is_the_mean_divergence_from_the_mix_halfway() {
+    let steady = [700.0, 100.0, 200.0, 3.0];
+    assert_eq!(swing(&steady, &steady), 0.0);
+    assert_eq!(swing(&steady, &steady.map(|count| count * 9.0)), 0.0, "another rate is no other mix");
+    assert_eq!((swing(&steady, &[0.0; 4]), swing(&[0.0; 4], &steady)), (0.0, 0.0));
+    let all = swing(&[1e4, 0.0, 0.0, 0.0], &[0.0, 0.0, 1e4, 0.0]);
+    assert!((all - 2f64.ln()).abs() < 1e-9, "{all}");
+    let (one, other, halfway) = ([0.8, 0.2], [0.4, 0.6], [0.6, 0.4]);
+    let mean = (divergence(&one, &halfway).unwrap() + divergence(&other, &halfway).unwrap()) / 2.0;
+    assert!((swing(&one.map(|share| share * 1e6), &other.map(|share| share * 1e6)) - mean).abs() < 1e-12);
     // A few operations differ by chance; many that differ as much do not.
-    assert_eq!(of(&[[12.0, 4.0, 0.0, 0.0], [9.0, 7.0, 0.0, 0.0]]), 0.0);
-    assert!(of(&[[12e6, 4e6, 0.0, 0.0], [9e6, 7e6, 0.0, 0.0]]) > 0.01);
+    assert_eq!(swing(&[12.0, 4.0, 0.0, 0.0], &[9.0, 7.0, 0.0, 0.0]), 0.0);
+    assert!(swing(&[12e6, 4e6, 0.0, 0.0], &[9e6, 7e6, 0.0, 0.0]) > 0.01);
 }
 
 #[test]
-fn windows_drawn_from_one_mix_hardly_ever_vary() {
+fn windows_drawn_from_one_mix_hardly_ever_swing() {
     let mut rng =
         proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha);
-    let varied = (0..500)
+    let swung = (0..2_000)
         .filter(|_| {
             let mut window = || {
                 let mut window = [0.0; 4];
                 (0..200).for_each(|_| window[(rng.next_u32() % 4) as usize] += 1.0);
                 window
             };
-            let (rates, entropy_sum, count) = sums(&[window(), window(), window()]);
-            variation(&rates, entropy_sum, count) > 0.0
+            swing(&window(), &window()) > 0.0
         })
         .count();
-    assert!(varied <= 2, "{varied} of 500");
+    assert!(swung <= 10, "{swung} of 2,000");
 }
 
 fn any_share() -> impl Strategy<Value = f64> {

@@ -30,7 +30,7 @@ const RANGE_ENTRIES_MIN: u64 = 10;
 pub(super) const PAGE_BYTES: u64 = 4_096;
 
 /// A tree in memory, and what names its keys.
-pub(super) struct Grown {
+pub(in crate::experiments) struct Grown {
     pub design: Design,
     pub levels: u32,
     filters: Filters,
@@ -96,12 +96,23 @@ impl Grown {
     /// # Errors
     /// Errors of the engine.
     pub fn open(&self, device: Option<Device>) -> Result<Db, String> {
-        let mut world = self.world();
-        if let Some((ns, rate)) = device.and_then(|device| device.read_ns().zip(device.bytes_per_second())) {
-            let slow = SlowFs::new(world.vfs, Arc::clone(&world.clock), ns, ns);
-            world.vfs = Arc::new(slow.reading_at(rate));
-        }
-        self.builder(world).open().map_err(said)
+        let delays = device.and_then(|device| device.read_ns().zip(device.bytes_per_second()));
+        self.open_over(|files| match delays {
+            Some((ns, rate)) => {
+                Arc::new(SlowFs::new(files, self.world().clock, ns, ns).reading_at(rate)) as Arc<dyn Vfs>
+            }
+            None => files,
+        })
+    }
+
+    /// Opens it for writing, with another file system over its own.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn open_over(&self, over: impl FnOnce(Arc<dyn Vfs>) -> Arc<dyn Vfs>) -> Result<Db, String> {
+        let world = self.world();
+        let vfs = over(Arc::clone(&world.vfs));
+        self.builder(Env { vfs, ..world }).open().map_err(said)
     }
 
     /// Inserts one key more.
@@ -167,6 +178,19 @@ impl Grown {
             Err(format!("an absent key is found: {key:x?}"))
         } else {
             Ok(())
+        }
+    }
+
+    /// Looks up a key that was laid down.
+    ///
+    /// # Errors
+    /// Errors of the engine; a key that is not found.
+    pub fn find_one(&self, db: &Db, item: u64) -> Result<(), String> {
+        let key = self.items.key(2 * (item / 2).min(self.entries - 1), false);
+        if db.get_with(key, |_| ()).map_err(said)?.is_some() {
+            Ok(())
+        } else {
+            Err(format!("a key that was laid down is missing: {key:x?}"))
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn buffer_bytes(scale: Scale) -> u64 {
 
 /// How filter bits are shared out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Filters {
+pub(in crate::experiments) enum Filters {
     /// Uniform: the state of the art.
     Uniform,
     /// By Monkey, for lookups that find nothing.

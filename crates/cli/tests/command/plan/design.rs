@@ -197,7 +197,8 @@ fn space_is_bounded_unless_it_is_asked_otherwise() {
 
 #[test]
 fn a_robust_design_is_cheaper_in_its_worst_mix_and_dearer_in_the_expected_one() {
-    let mix = ["--lookups-zero", "0.33", "--lookups-nonzero", "0.33", "--ranges", "0.33", "--updates", "0.01"];
+    let mix =
+        ["--lookups-zero", "0.33", "--lookups-nonzero", "0.33", "--ranges", "0.33", "--updates", "0.01"];
     let nominal = design(&mix);
     assert!(nominal["robust"].is_null(), "{nominal}");
     let found = design(&[&mix[..], &["--uncertainty", "1"]].concat());
@@ -225,7 +226,8 @@ fn a_robust_design_is_cheaper_in_its_worst_mix_and_dearer_in_the_expected_one() 
 
 #[test]
 fn an_uncertainty_is_explained_and_checked() {
-    let text = run(BASE.iter().chain(&["--lookups-zero", "0.7", "--updates", "0.3", "--uncertainty", "0.5"])).ok();
+    let text =
+        run(BASE.iter().chain(&["--lookups-zero", "0.7", "--updates", "0.3", "--uncertainty", "0.5"])).ok();
     for said in ["worst mix within an uncertainty of 0.5", "robust: ", "for the expected mix alone: "] {
         assert!(text.contains(said), "{said} in {text}");
     }

@@ -142,8 +142,8 @@ impl Workload {
     }
 
     /// How far the mix of operations goes to and fro: the mean divergence of successive windows from the mix halfway
-    /// between them, in nats, at most ln 2. 0 while the mix stays the same, but for chance; after a change that lasts it
-    /// halves in [`HALF_LIFE_S`] from at most a third of that.
+    /// between them, in nats, at most ln 2. 0 while the mix stays the same, but for chance; after a change that lasts at
+    /// most a third of ln 2, halved every four seconds of work.
     pub fn variation(&self) -> f64 {
         if self.windows > 0.0 { self.swings / self.windows } else { 0.0 }
     }

@@ -60,8 +60,8 @@ fn what_is_mostly_written_wants_runs_and_what_is_read_wants_none() {
 
 #[test]
 fn a_workload_that_swings_is_judged_by_its_dearest_mix() {
-    // Nearly all writes, so tiering is best; but readers come in some windows.
-    let mean = asked(396_000.0, 0.0, 4_000.0, 0.0);
+    // Nearly all writes, so tiering is best; but ranges come in some windows.
+    let mean = asked(396_000.0, 0.0, 0.0, 4_000.0);
     let best = |uncertainty| {
         let scene = Scene { uncertainty, ..scene(mean) };
         let judged = scene.candidates().unwrap().into_iter().map(|candidate| {

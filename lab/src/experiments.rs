@@ -1,6 +1,7 @@
 //! Every experiment, a file for each figure or table of a paper.
 
 mod endure;
+mod engine;
 mod hash_sharing;
 mod mnemosyne;
 mod modular;
@@ -10,7 +11,8 @@ use crate::experiment::Experiment;
 
 /// Every experiment, paper by paper, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
-    [hash_sharing::ALL, modular::ALL, monkey::ALL, mnemosyne::ALL, endure::ALL].into_iter().flatten().collect()
+    let papers = [hash_sharing::ALL, modular::ALL, monkey::ALL, mnemosyne::ALL, endure::ALL, engine::ALL];
+    papers.into_iter().flatten().collect()
 }
 
 /// The experiment of that name.

@@ -258,6 +258,7 @@ impl Core {
             move_ns_per_byte: workload.move_ns_per_byte().unwrap_or(MOVE_NS_PER_BYTE),
             shared_digest: settings.hash_sharing,
             in_force: settings.live.get().tree_design(),
+            locality: self.locality(bytes),
         }
     }
 

@@ -132,6 +132,7 @@ pub mod inspect;
 mod install;
 mod introspect;
 mod key_range;
+mod locality;
 mod log;
 mod maintenance;
 mod memory;

@@ -34,6 +34,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
 use crate::ids::{KeyspaceId, LogNo};
+use crate::locality::sampled_blocks_max;
 use crate::memory::{cache_share_bytes, tables_to_open};
 use crate::memtable::ChunkedMemtable;
 use crate::metrics::{LookupCounters, WorkCounters};
@@ -209,6 +210,7 @@ fn build_core(
     // Made for the most that it may become.
     let cache = BlockCache::new(cache_bytes(0), Arc::clone(&ledger));
     cache.set_capacity_bytes(cache_bytes(settings.work_bytes()));
+    let cache = cache.observing_reuse(sampled_blocks_max(settings.memory_budget_bytes));
     let cache = Arc::new(if settings.count_ios { cache.keeping_all() } else { cache });
     let closed = Arc::new(AtomicBool::new(false));
     let keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>> = state

@@ -235,7 +235,11 @@ impl Core {
     /// Looks at the counters, if it is time; true if a window with work in it has ended.
     pub(crate) fn observe(&self) -> bool {
         let now_us = self.env.clock.now_us();
-        lock(&self.observation).look(self.totals(), now_us)
+        let has_ended = lock(&self.observation).look(self.totals(), now_us);
+        if has_ended {
+            self.count_references();
+        }
+        has_ended
     }
 
     /// What was asked lately.

@@ -8,14 +8,14 @@
 //! Time is made of pages and of computing, equations 21 and 22 with the processor's part beside it:
 //!
 //! ```text
-//! lookup   reads * (1 - share of pages cached) * read_ns + hashes * hash_ns + filters * probe_ns + searches * search_ns
+//! lookup   reads * miss ratio * read_ns + hashes * hash_ns + filters * probe_ns + searches * search_ns
 //! range    pages * (1 - share of pages cached) * read_ns + runs * search_ns
 //! update   merges per entry / B * (read_ns + write_ns)
 //! ```
 //!
-//! **The block cache.** A cache of c bytes is taken to hold the share c / (N E) of all data pages and to save that
-//! share of all reads, as it does when lookups fall evenly on the keys. Skewed lookups are saved more; the model does
-//! not know. Merges go past the cache. Filters and fences are in memory and cost no I/O.
+//! **The block cache.** A cache of c bytes is taken to hold the share c / (N E) of all data pages. The share of lookups'
+//! page reads that miss at that size is the situation's [`locality`](Situation::locality): 1 - share where lookups fall
+//! evenly on the keys, less where they repeat. Ranges are taken to fall evenly. Merges go past the cache. Filters and fences are in memory and cost no I/O.
 //!
 //! The tree is the papers' perfect one: as full as it gets, each level T times the one above. Every answer is finite:
 //! input that is no number, out of bounds, or leads beyond what a float can hold is an error.
@@ -32,6 +32,7 @@ pub use lookups::{LookupWork, RunGroup, empty_lookup, found_lookup};
 use crate::Design;
 use crate::allocation::Allocation;
 use crate::input;
+use crate::miss_ratio::MissRatioCurve;
 use crate::monkey::{PaperTree, bloom_fpr};
 use crate::updates::{MergeShape, Merging};
 
@@ -103,7 +104,7 @@ impl CpuTimes {
     pub const ENGINE: Self = Self { hash_ns: 10.0, probe_ns: 15.0, search_ns: 300.0, shared_digest: true };
 }
 
-/// Data, workload and device.
+/// Data, workload and device, and how lookups repeat.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Situation {
     /// What is stored.
@@ -112,6 +113,8 @@ pub struct Situation {
     pub workload: Workload,
     /// What it is on.
     pub device: Device,
+    /// The share of lookups' page reads that miss in a block cache, over the share of the data that it holds.
+    pub locality: MissRatioCurve,
 }
 
 /// How much memory filters get.
@@ -158,6 +161,8 @@ pub struct Costs {
     pub fence_bytes: f64,
     /// The share of data pages that the block cache holds.
     pub cached_share: f64,
+    /// The share of lookups' page reads that miss in it.
+    pub cache_miss_ratio: f64,
     /// R by closed form, equation 7 or 56: the I/Os of a lookup that finds nothing. Without the cache, as all that follow.
     pub zero_result_lookup_ios: f64,
     /// R for this number of levels.
@@ -190,6 +195,10 @@ pub struct Costs {
     pub hashes_per_lookup: f64,
     /// The processor's part of a lookup of the mix.
     pub cpu_ns_per_lookup: f64,
+    /// R with the cache: the reads of a lookup that finds nothing, as [`Self::lookup_reads`] counts.
+    pub empty_lookup_reads: f64,
+    /// V with the cache: the reads of a lookup that finds its key, as [`Self::lookup_reads`] counts.
+    pub found_lookup_reads: f64,
     /// The reads of a lookup of the mix that the cache does not save, those of fences that are not held included; lookups
     /// that find are drawn evenly.
     pub lookup_reads: f64,
@@ -241,7 +250,7 @@ pub fn predict_held(
     input::share("the share of the fences that is held", held_fences)?;
     situation.validate()?;
     plan.design.validate()?;
-    let Situation { data, workload, device } = situation;
+    let Situation { data, workload, device, locality } = situation;
     let design = &plan.design;
     let levels = plan.levels.map_or_else(|| data.levels(design), Ok)?;
     let runs = (f64::from(design.inner_runs), f64::from(design.last_runs));
@@ -276,16 +285,14 @@ pub fn predict_held(
     let range_ios = shape.range_ios(data.pages(), workload.range_selectivity);
     let hashes_per_lookup = device.cpu.hashes(lookup.filters);
     let cpu_ns_per_lookup = device.cpu.lookup_ns(lookup);
-    let (reads_per_page, reads_of_fences) = (1.0 - cached_share, 1.0 - held_fences);
-    let lookup_reads = lookup.searches * (reads_per_page + reads_of_fences);
-    let time_of = |work: LookupWork| {
-        work.searches * (reads_per_page + reads_of_fences) * device.read_ns + device.cpu.lookup_ns(work)
-    };
+    let (cache_miss_ratio, reads_of_fences) = (locality.miss_ratio(cached_share), 1.0 - held_fences);
+    let reads_of = |work: LookupWork| work.searches * (cache_miss_ratio + reads_of_fences);
+    let time_of = |work: LookupWork| reads_of(work) * device.read_ns + device.cpu.lookup_ns(work);
     let lookup_ns = time_of(lookup);
     let merged_pages = shape.merges_per_entry(merging) / data.entries_per_page();
     let update_ns = merged_pages * (device.read_ns + device.write_ns);
     let merged_update_ios = merged_pages * (1.0 + device.write_per_read());
-    let range_reads = range_ios * reads_per_page + shape.run_count() * reads_of_fences;
+    let range_reads = range_ios * (1.0 - cached_share) + shape.run_count() * reads_of_fences;
     let range_ns = range_reads * device.read_ns + shape.run_count() * device.cpu.search_ns;
     let update_ios = shape.update_ios(data.entries_per_page(), device.write_per_read());
     let shares = workload.shares();
@@ -302,6 +309,7 @@ pub fn predict_held(
         filter_bytes: filter_bits / 8.0,
         fence_bytes: data.pages() * FENCE_BYTES_PER_PAGE * held_fences,
         cached_share,
+        cache_miss_ratio,
         zero_result_lookup_ios: closed.zero_result_cost,
         zero_result_lookup_ios_exact: exact.zero_result_cost,
         nonzero_result_lookup_ios: closed.found_cost,
@@ -318,7 +326,9 @@ pub fn predict_held(
         filters_per_lookup: lookup.filters,
         hashes_per_lookup,
         cpu_ns_per_lookup,
-        lookup_reads,
+        empty_lookup_reads: reads_of(empty),
+        found_lookup_reads: reads_of(found),
+        lookup_reads: reads_of(lookup),
         lookup_ns,
         empty_lookup_ns: time_of(empty),
         found_lookup_ns: time_of(found),

@@ -11,6 +11,8 @@
 //! kind of memory saves, and [`arbiter`] moves memory to where it saves most. [`presets`] are the
 //! defaults of other systems.
 //!
+//! [`miss_ratio`] says how many reads the block cache saves where lookups repeat.
+//!
 //! [`cost`] puts them together: what a design costs in a situation. [`updates`] has the equations of writes and ranges,
 //! [`split`] those of filters against the buffer; [`robust`] has the worst costs near an expected mix and
 //! [`per_level`] trees whose levels have a size ratio and runs of their own;
@@ -27,6 +29,7 @@ mod design;
 mod input;
 pub mod joint;
 mod memtable;
+pub mod miss_ratio;
 pub mod monkey;
 pub mod navigator;
 pub mod per_level;

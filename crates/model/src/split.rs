@@ -48,7 +48,7 @@ impl MemorySplit {
     /// A figure that is no number or out of bounds, or more than a float can hold.
     pub fn new(situation: &Situation, design: &Design) -> Result<Self, String> {
         situation.validate()?;
-        let Situation { data, workload, device } = situation;
+        let Situation { data, workload, device, .. } = situation;
         let (shares, empty_fraction) = (workload.shares(), workload.empty_fraction());
         let t = design.size_ratio;
         let runs = (f64::from(design.inner_runs), f64::from(design.last_runs));
@@ -115,6 +115,7 @@ mod tests {
     use crate::MergePolicy;
     use crate::cost::tests::{any_float, any_situation};
     use crate::cost::{CpuTimes, DataSet, Device, Workload};
+    use crate::miss_ratio::MissRatioCurve;
     use proptest::prelude::*;
 
     fn situation(entries: u64, workload: [f64; 4]) -> Situation {
@@ -123,6 +124,7 @@ mod tests {
             data: DataSet { entries, entry_bytes: 1024.0, page_bytes: 4096 },
             workload: Workload { empty_lookups, found_lookups, updates, ranges, range_selectivity: 1e-6 },
             device: Device { read_ns: 100.0, write_ns: 200.0, cpu: CpuTimes::NONE },
+            locality: MissRatioCurve::EVEN,
         }
     }
 

@@ -106,7 +106,7 @@ fn inputs(case: &Case) -> [Figure; 17] {
     ]
 }
 
-fn outputs(costs: &Costs) -> [Figure; 18] {
+fn outputs(costs: &Costs) -> [Figure; 19] {
     [
         ("levels", Unit::Number, f64::from(costs.levels)),
         ("levels without filters", Unit::Number, f64::from(costs.unfiltered_levels)),
@@ -114,6 +114,7 @@ fn outputs(costs: &Costs) -> [Figure; 18] {
         ("filters", Unit::Bytes, costs.filter_bytes),
         ("fences", Unit::Bytes, costs.fence_bytes),
         ("cached share of the data", Unit::Share, costs.cached_share),
+        ("miss ratio of the cache", Unit::Share, costs.cache_miss_ratio),
         ("lookup that finds nothing", Unit::Ios, costs.zero_result_lookup_ios_exact),
         ("lookup that finds its key", Unit::Ios, costs.found_lookup_ios),
         ("update", Unit::Ios, costs.merged_update_ios),
@@ -134,6 +135,7 @@ mod tests {
     use super::*;
     use crate::allocation::Allocation;
     use crate::cost::{CpuTimes, DataSet, Device, FilterBits, Workload};
+    use crate::miss_ratio::MissRatioCurve;
     use crate::{Design, MergePolicy};
 
     fn case() -> Case {
@@ -149,6 +151,7 @@ mod tests {
                 data: DataSet { entries: 1 << 27, entry_bytes: 100.0, page_bytes: 4096 },
                 workload,
                 device: Device { read_ns: 1e5, write_ns: 1e5, cpu: CpuTimes::NONE },
+                locality: MissRatioCurve::EVEN,
             },
             plan: Plan {
                 design: Design::default(),

@@ -167,7 +167,7 @@ fn beta(rng: &mut Rng) -> f64 {
 /// Rejection-inversion (Hörmann and Derflinger 1996): invert the integral of the density's continuous
 /// hull, and accept the rounded result unless it falls into the sliver between hull and histogram.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Zipf {
+pub struct Zipf {
     hull: Hull,
     items: f64,
     integral_first: f64,

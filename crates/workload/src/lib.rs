@@ -26,7 +26,7 @@ pub mod trace;
 mod values;
 mod workload;
 
-pub use dist::{Distribution, Picker};
+pub use dist::{Distribution, Picker, Zipf};
 pub use keys::{KeyShape, Keys};
 pub use measure::{CpuTimer, Latencies, rss_bytes};
 pub use mix::{mix, mix2};

@@ -26,6 +26,7 @@ use shamba_model::cost::{
     Costs, CpuTimes, DataSet, Device, FilterBits, Plan, RunGroup, Situation, Workload, empty_lookup,
     found_lookup, predict_merging,
 };
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::updates::Merging;
 
 use crate::checks::monkey::{RunRate, run_rates};
@@ -339,6 +340,7 @@ fn outcome(
             range_selectivity: 0.0,
         },
         device: Device { read_ns: 1.0, write_ns: 1.0, cpu: CpuTimes::NONE },
+        locality: MissRatioCurve::EVEN,
     };
     let plan = Plan {
         design,

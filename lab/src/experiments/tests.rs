@@ -103,3 +103,8 @@ fn mnemosyne_runs() {
 fn endure_runs() {
     every(Paper::Endure);
 }
+
+#[test]
+fn engine_runs() {
+    every(Paper::Engine);
+}

@@ -193,7 +193,7 @@ fn times_of(
     situation: &SituationOptions,
     design: &DesignOptions,
 ) -> Result<String, String> {
-    let Case { situation: Situation { data, workload, device }, plan } = &first.case;
+    let Case { situation: Situation { data, workload, device, .. }, plan } = &first.case;
     let (value, is_whole) = match option {
         "entries" => (data.entries as f64, true),
         "entry-bytes" => (data.entry_bytes, false),
@@ -209,6 +209,7 @@ fn times_of(
         "hash-ns" => (device.cpu.hash_ns, false),
         "probe-ns" => (device.cpu.probe_ns, false),
         "search-ns" => (device.cpu.search_ns, false),
+        "zipf" => (situation.zipf.unwrap_or(0.0), false),
         "size-ratio" => (plan.design.size_ratio, false),
         "inner-runs" => (f64::from(plan.design.inner_runs), true),
         "last-runs" => (f64::from(plan.design.last_runs), true),
@@ -310,6 +311,7 @@ impl SituationOptions {
             hash_ns: self.hash_ns.or(base.hash_ns),
             probe_ns: self.probe_ns.or(base.probe_ns),
             search_ns: self.search_ns.or(base.search_ns),
+            zipf: self.zipf.or(base.zipf),
             hash_sharing: self.hash_sharing.or(base.hash_sharing),
         }
     }

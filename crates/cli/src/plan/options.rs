@@ -9,6 +9,7 @@
 use clap::Args;
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload};
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::presets::Preset;
 use shamba_model::{Design, MAX_BITS_PER_KEY, MergePolicy, memtable_bytes_most};
 
@@ -59,6 +60,10 @@ pub struct SituationOptions {
     /// s, the share of all entries that a range scan reads (default: 0, a short one)
     #[arg(long, value_name = "SHARE")]
     pub range_selectivity: Option<f64>,
+    /// Zipf's exponent of lookups, whose hot keys lie scattered over the pages: a block cache (--cache, --memory,
+    /// --counting engine) serves their repeats (default: 0, all keys alike)
+    #[arg(long, value_name = "ALPHA")]
+    pub zipf: Option<f64>,
     /// Microseconds that the device takes to read a page (default: 100)
     #[arg(long, value_name = "US")]
     pub read_us: Option<f64>,
@@ -143,11 +148,22 @@ impl SituationOptions {
         if read_ns == 0.0 {
             return Err(Failure::Usage("--read-us is 0: a device that takes no time has no cost".into()));
         }
+        let data = DataSet { entries, entry_bytes, page_bytes: self.page_bytes.unwrap_or(PAGE_BYTES) };
         Ok(Situation {
-            data: DataSet { entries, entry_bytes, page_bytes: self.page_bytes.unwrap_or(PAGE_BYTES) },
+            data,
+            locality: self.locality(&data)?,
             workload: self.workload(mix)?,
             device: Device { read_ns, write_ns: read_ns * write_cost, cpu: self.cpu(counting.cpu())? },
         })
+    }
+
+    fn locality(&self, data: &DataSet) -> Result<MissRatioCurve, Failure> {
+        // Other mistakes in the data are told where they belong.
+        let Some(alpha) = self.zipf.filter(|_| data.entries > 0 && data.entries_per_page() > 0.0) else {
+            return Ok(MissRatioCurve::EVEN);
+        };
+        let curve = MissRatioCurve::zipf(alpha, data.entries, data.entries_per_page());
+        curve.map_err(|error| Failure::Usage(format!("--zipf: {error}")))
     }
 
     fn cpu(&self, usual: CpuTimes) -> Result<CpuTimes, Failure> {

@@ -8,13 +8,21 @@ use shamba_model::allocation::Allocation;
 use shamba_model::cost::{Costs, Plan, Situation};
 
 use crate::exit::Failure;
+use crate::json;
 use crate::output::{Out, Table};
 use crate::sizes::{show_count, show_ns, show_size};
 
 /// The plan and its costs, as fields.
 pub fn plan_json(situation: &Situation, plan: &Plan, costs: &Costs) -> Value {
     let design = &plan.design;
-    json!({
+    // With the cache; apart, for one object of so many fields is beyond the macro.
+    let cached = json!({
+        "cache_miss_ratio": costs.cache_miss_ratio,
+        "lookup_reads": costs.lookup_reads,
+        "empty_lookup_reads": costs.empty_lookup_reads,
+        "found_lookup_reads": costs.found_lookup_reads,
+    });
+    let object = json!({
         "policy": design.policy().map(|policy| policy.to_string()),
         "size_ratio": design.size_ratio,
         "inner_runs": design.inner_runs,
@@ -37,7 +45,6 @@ pub fn plan_json(situation: &Situation, plan: &Plan, costs: &Costs) -> Value {
         "mixed_lookup_ios": costs.mixed_lookup_ios,
         "mixed_lookup_ios_exact": costs.mixed_lookup_ios_exact,
         "found_lookup_ios": costs.found_lookup_ios,
-        "lookup_reads": costs.lookup_reads,
         "update_ios": costs.update_ios,
         "merged_update_ios": costs.merged_update_ios,
         "range_ios": costs.range_ios,
@@ -54,12 +61,13 @@ pub fn plan_json(situation: &Situation, plan: &Plan, costs: &Costs) -> Value {
         "range_ns": costs.range_ns,
         "cost_ns_per_op": costs.cost_ns_per_op,
         "throughput_per_s": costs.throughput_per_s,
-    })
+    });
+    json::with(object, cached)
 }
 
 /// The situation, as fields.
 pub fn situation_json(situation: &Situation) -> Value {
-    let Situation { data, workload, device } = situation;
+    let Situation { data, workload, device, .. } = situation;
     json!({
         "entries": data.entries,
         "entry_bytes": data.entry_bytes,
@@ -76,7 +84,7 @@ pub fn situation_json(situation: &Situation) -> Value {
 
 /// What is stored and what is asked of it, in two lines.
 pub fn situation_text(situation: &Situation) -> String {
-    let Situation { data, workload, device } = situation;
+    let Situation { data, workload, device, .. } = situation;
     let bytes = data.entries as f64 * data.entry_bytes;
     let sum = workload.empty_lookups + workload.found_lookups + workload.updates + workload.ranges;
     let parts = [
@@ -201,6 +209,12 @@ pub fn memory_table(plan: &Plan, costs: &Costs) -> Table {
     table.row(["write buffer", &show_size(plan.design.buffer_bytes)]);
     table.row(["filters", &show_bytes(costs.filter_bytes)]);
     table.row(["block cache", &show_size(plan.cache_bytes)]);
+    if plan.cache_bytes > 0 {
+        table.row([
+            "reads of lookups that it misses",
+            &format!("{} %", digits(costs.cache_miss_ratio * 100.0)),
+        ]);
+    }
     table.row(["fence pointers (the index)", &show_bytes(costs.fence_bytes)]);
     table.row(["bytes written for a byte put", &digits(costs.write_amplification)]);
     table.row(["bytes stored for a byte of data, at worst", &digits(costs.space_amplification)]);

@@ -18,6 +18,7 @@ use shamba_model::cost::{
     CpuTimes, DataSet, Device, FilterBits, LookupWork, Plan, RunGroup, Situation, Workload as Asked,
     empty_lookup, found_lookup, predict_merging,
 };
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::monkey::bloom_fpr;
 use shamba_model::navigator::{Bounds, LargestBuffer, Options, navigate};
 use shamba_model::robust::worst;
@@ -76,6 +77,8 @@ pub(crate) struct Scene {
     /// Divergence from the observed mix up to which a design must do well.
     pub uncertainty: f64,
     pub in_force: TreeDesign,
+    /// How lookups repeat: what a block cache serves of their reads.
+    pub locality: MissRatioCurve,
 }
 
 /// A run of a real tree.
@@ -141,6 +144,7 @@ impl Scene {
                     shared_digest: self.shared_digest,
                 },
             },
+            locality: self.locality,
         }
     }
 
@@ -187,7 +191,7 @@ impl Scene {
         let situation = self.situation();
         let plan = self.plan(target);
         let steady = predict_merging(&situation, &plan, self.merging)?;
-        let Situation { data, workload, device } = situation;
+        let Situation { data, workload, device, .. } = situation;
         // The newest run first.
         let groups: Vec<RunGroup> = tree
             .iter()
@@ -195,12 +199,12 @@ impl Scene {
             .collect();
         let (empty, found) = (empty_lookup(&groups), found_lookup(&groups));
         let work = LookupWork::mix(empty, found, workload.empty_fraction());
-        let missed = 1.0 - steady.cached_share;
+        let missed = steady.cache_miss_ratio;
         let runs = tree.len() as f64;
         let pages = workload.range_selectivity * data.pages() + runs;
         let time_of = |work: LookupWork| work.searches * missed * device.read_ns + device.cpu.lookup_ns(work);
         let lookup_ns = time_of(work);
-        let range_ns = pages * missed * device.read_ns + runs * device.cpu.search_ns;
+        let range_ns = pages * (1.0 - steady.cached_share) * device.read_ns + runs * device.cpu.search_ns;
         let part = self.steady_part();
         let blend = |steady: f64, real: f64| steady * part + real * (1.0 - part);
         let per_byte_ns = self.move_ns_per_byte * self.entry_bytes();

@@ -2,6 +2,7 @@
 
 use super::*;
 use shamba_model::allocation::Allocation;
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::{Design, MergePolicy};
 
 fn design(policy: MergePolicy, size_ratio: f64) -> TreeDesign {
@@ -30,6 +31,7 @@ fn scene(workload: Workload) -> Scene {
         shared_digest: true,
         uncertainty: 0.0,
         in_force: design(MergePolicy::Leveling, 10.0),
+        locality: MissRatioCurve::EVEN,
     }
 }
 
@@ -171,4 +173,23 @@ fn what_is_overwritten_is_no_data() {
     assert_eq!(distinct(&runs, 1.0), (90, 9_000), "every entry makes an older one obsolete");
     assert_eq!(distinct(&runs, 0.5), (120, 12_000));
     assert_eq!(distinct(&[], 0.5), (0, 0));
+}
+
+#[test]
+fn lookups_that_repeat_cost_less_and_move_memory_to_the_cache() {
+    let even = scene(asked(0.0, 0.0, 2e5, 10.0));
+    let zipf = MissRatioCurve::zipf(0.99, even.entries, 35.0).unwrap();
+    let skewed = Scene { locality: zipf, ..even };
+    let of = |scene: &Scene| scene.judge(&scene.in_force, &tree(3)).unwrap();
+    let (before, after) = (of(&even), of(&skewed));
+    assert!(after.lookup_reads < before.lookup_reads * 0.8, "{} {}", after.lookup_reads, before.lookup_reads);
+    assert!(after.operation_ns < before.operation_ns);
+    assert_eq!((after.range_ns, after.update_ns), (before.range_ns, before.update_ns));
+    // A smaller write buffer leaves more to the cache: that saves more where lookups repeat.
+    let smaller = |scene: &Scene| {
+        let design = Design::new(MergePolicy::Leveling, 10.0, 256 << 10, 10.0);
+        let small = scene.judge(&TreeDesign { design, ..scene.in_force }, &tree(3)).unwrap();
+        of(scene).lookup_reads - small.lookup_reads
+    };
+    assert!(smaller(&skewed) > smaller(&even) && smaller(&even) > 0.0);
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::MergePolicy;
+use crate::miss_ratio::MissRatioCurve;
 use proptest::prelude::*;
 
 const EMPTY_LOOKUPS: Workload =
@@ -12,7 +13,8 @@ const COUNTING: Device = Device { read_ns: 1.0, write_ns: 1.0, cpu: CpuTimes::NO
 /// The tree of Monkey's figure 7: 512 GiB.
 fn figure_7() -> (Situation, Plan) {
     let data = DataSet { entries: 1 << 35, entry_bytes: 16.0, page_bytes: 4096 };
-    let situation = Situation { data, workload: EMPTY_LOOKUPS, device: COUNTING };
+    let situation =
+        Situation { data, workload: EMPTY_LOOKUPS, device: COUNTING, locality: MissRatioCurve::EVEN };
     (situation, plan(MergePolicy::Leveling, 4.0, 2 << 20, FilterBits::PerKey(1.0)))
 }
 
@@ -135,6 +137,16 @@ fn time_is_pages_and_computing_and_the_cache_spares_its_share() {
     // More cache than data, and a hash for every filter.
     let whole = predict(&situation, &Plan { cache_bytes: u64::MAX, ..plan }).unwrap();
     assert_eq!((whole.cached_share, whole.lookup_reads), (1.0, 0.0));
+    // Lookups that repeat are served by the same cache more often, ranges are not.
+    let skewed = Situation { locality: MissRatioCurve::from_fn(|share| (1.0 - share).powi(3)), ..situation };
+    let repeated = predict(&skewed, &cached).unwrap();
+    near(repeated.cache_miss_ratio, 0.125, 1e-12);
+    near(repeated.lookup_reads, all.lookup_reads / 8.0, 1e-12);
+    near(repeated.empty_lookup_reads, all.zero_result_lookup_ios_exact / 8.0, 1e-12);
+    near(repeated.found_lookup_reads, all.found_lookup_ios / 8.0, 1e-12);
+    assert_eq!((repeated.range_ns, repeated.update_ns), (costs.range_ns, costs.update_ns));
+    assert!(repeated.cost_ns_per_op < costs.cost_ns_per_op);
+    assert_eq!(predict(&skewed, &plan).unwrap().lookup_ns, all.lookup_ns);
     situation.device.cpu.shared_digest = false;
     let hashing = predict(&situation, &plan).unwrap();
     assert_eq!(hashing.hashes_per_lookup, hashing.filters_per_lookup);
@@ -201,7 +213,7 @@ prop_compose! {
     pub(crate) fn any_situation()(
         entries in any_count(), page_bytes in any_count(), entry_bytes in any_float(),
         rates in prop::array::uniform4(any_float()), range_selectivity in prop_oneof![0.0..=1.0f64, any_float()],
-        times in prop::array::uniform5(any_float()), shared_digest: bool,
+        times in prop::array::uniform5(any_float()), shared_digest: bool, steepness in any_float(),
     ) -> Situation {
         let [empty_lookups, found_lookups, updates, ranges] = rates;
         let [read_ns, write_ns, hash_ns, probe_ns, search_ns] = times;
@@ -210,6 +222,7 @@ prop_compose! {
             data: DataSet { entries, entry_bytes, page_bytes },
             workload: Workload { empty_lookups, found_lookups, updates, ranges, range_selectivity },
             device: Device { read_ns, write_ns, cpu },
+            locality: MissRatioCurve::from_fn(|share| (1.0 - share).powf(steepness)),
         }
     }
 }
@@ -245,6 +258,7 @@ proptest! {
                 prop_assert!(costs.zero_result_lookup_ios_exact <= costs.runs as f64 * (1.0 + 1e-9));
                 prop_assert!(costs.update_ios >= 0.0 && costs.space_amplification >= 1.0 - 1e-9);
                 prop_assert!((0.0..=1.0).contains(&costs.cached_share));
+                prop_assert!((0.0..=1.0).contains(&costs.cache_miss_ratio));
             }
             Err(why) => prop_assert!(!why.is_empty()),
         }

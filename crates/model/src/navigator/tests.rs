@@ -5,6 +5,7 @@ use crate::cost::predict_merging;
 use crate::cost::tests::{any_count, any_float, any_situation};
 use crate::cost::{CpuTimes, DataSet, Device, FilterBits, Workload};
 use crate::design::Design;
+use crate::miss_ratio::MissRatioCurve;
 use crate::split::MemorySplit;
 use proptest::prelude::*;
 
@@ -15,6 +16,7 @@ fn situation(mix: [f64; 4]) -> Situation {
         data: DataSet { entries: 10_000_000, entry_bytes: 116.0, page_bytes: 4096 },
         workload: Workload { empty_lookups, found_lookups, updates, ranges, range_selectivity: 1e-6 },
         device: Device { read_ns: 1e5, write_ns: 1e5, cpu: CpuTimes::NONE },
+        locality: MissRatioCurve::EVEN,
     }
 }
 
@@ -313,6 +315,24 @@ fn the_buffer_is_one_that_the_engine_would_use() {
 }
 
 #[test]
+fn a_cache_that_serves_repeats_gets_memory_that_filters_would_have_had() {
+    let asked = situation([0.3, 0.6, 0.1, 0.0]);
+    let zipf = MissRatioCurve::zipf(0.99, asked.data.entries, asked.data.entries_per_page()).unwrap();
+    let skewed = Situation { locality: zipf, ..asked };
+    for memory_bytes in [24u64 << 20, 64 << 20] {
+        let of =
+            |situation: &Situation| navigate(situation, &memory(memory_bytes), &Options::ENGINE).unwrap();
+        let (even, uneven) = (of(&asked), of(&skewed));
+        assert!(uneven.plan.cache_bytes > even.plan.cache_bytes, "{memory_bytes}: {uneven:?}");
+        // What was chosen for even lookups does worse with these than what was chosen for them.
+        let kept = predict_merging(&skewed, &even.plan, Options::ENGINE.merging).unwrap();
+        assert!(uneven.costs.cost_ns_per_op < kept.cost_ns_per_op && kept.lookup_ns < even.costs.lookup_ns);
+        assert_eq!(even.costs.cache_miss_ratio, 1.0 - even.costs.cached_share);
+        assert!(uneven.costs.cache_miss_ratio < 1.0 - uneven.costs.cached_share);
+    }
+}
+
+#[test]
 fn fences_that_memory_cannot_hold_are_read() {
     // 280,000 pages have 6.8 MB of fences.
     let situation = situation([0.2, 0.7, 0.1, 0.0]);
@@ -435,6 +455,7 @@ proptest! {
             data: DataSet { entries, entry_bytes, page_bytes: 1 << page_bits },
             workload: Workload { empty_lookups, found_lookups, updates, ranges, range_selectivity },
             device: Device { read_ns, write_ns, cpu: CpuTimes::NONE },
+            locality: MissRatioCurve::EVEN,
         };
         let memory_bytes = (situation.data.bytes() * memory_share) as u64;
         let options = Options { block_cache, uncertainty, sensitivity: false, ..Options::ENGINE };

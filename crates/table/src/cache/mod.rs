@@ -11,6 +11,8 @@
 //! for memory here. A section never lasts over a
 //! read or a caller's code; who needs a block for longer [pins](pin) its frame.
 //!
+//! References of lookups to data blocks are sampled on request ([`reuse`]): how often which size would miss.
+//!
 //! What is published was verified and never changes. Blocks above a frame's size have allocations of their
 //! own within the same capacity, which can change while the cache is in use. Frames, their records and large
 //! blocks are charged to the ledger when they are allocated; the slots belong to the index, which charges them.
@@ -30,6 +32,7 @@ mod fill;
 mod ghosts;
 mod hand;
 mod pin;
+mod reuse;
 mod section;
 mod slab;
 
@@ -50,6 +53,7 @@ use self::admission::Admission;
 use self::epoch::Epoch;
 use self::ghosts::Ghosts;
 use self::hand::{Hand, Shelf};
+use self::reuse::Reuse;
 use self::slab::{NUMBERS_MAX, Slabs};
 use crate::id::TableId;
 use crate::index::FrameSlot;
@@ -86,6 +90,7 @@ pub struct BlockCache {
     hand: Mutex<Hand>,
     next_table: AtomicU32,
     tables: Mutex<BTreeSet<(TableId, CachedTable)>>,
+    reuse: Reuse,
 }
 
 impl fmt::Debug for BlockCache {
@@ -114,7 +119,13 @@ impl BlockCache {
             ghosts: Ghosts::new(capacity_bytes),
             ledger,
         };
-        Self { shelf, hand: Mutex::default(), next_table: AtomicU32::new(1), tables: Mutex::default() }
+        Self {
+            shelf,
+            hand: Mutex::default(),
+            next_table: AtomicU32::new(1),
+            tables: Mutex::default(),
+            reuse: Reuse::default(),
+        }
     }
 
     /// Keeps every block that is missed, however quickly it was read: for those who count reads, not time.
@@ -222,6 +233,7 @@ impl Drop for BlockCache {
         self.hand().reclaim(&self.shelf);
         let bytes = self.bytes();
         self.shelf.release(bytes);
+        self.reuse.release(&self.shelf.ledger);
     }
 }
 

@@ -84,12 +84,14 @@ impl TableReader {
     ) -> Result<Option<Entry>> {
         let start_ns = self.now_ns(io);
         let (mut located, tag) = (located, digest.block_tag());
+        self.note_reference(&located, io);
         let mut found = self.search(&located, key, seq, tag, mode, io)?;
         // Hardly ever, as separators carry sequence numbers: only when one lies between the last version in its block
         // and the next.
         while found.is_none() && located.goes_on {
             let Some(next) = self.locate_next(located.number.next(), key, io)? else { break };
             located = next;
+            self.note_reference(&located, io);
             found = self.search(&located, key, seq, tag, mode, io)?;
         }
         io.data_ns += self.elapsed_ns(io, start_ns);
@@ -111,6 +113,7 @@ impl TableReader {
         mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
+        self.note_reference(&located, io);
         io.cache_hits += 1; // Held for this lookup, and not read by it.
         let payload = block.payload();
         if let Some(parts) = self.search_payload(&located, payload, key, seq, digest.block_tag())? {
@@ -203,6 +206,15 @@ impl TableReader {
         let pinned = self.publish_pinned(number, block);
         let value = Value::from_pin(pinned, place).unwrap_or_default();
         Ok(Some(Entry { seq, kind, value }))
+    }
+
+    /// A lookup is about to look into the block: the cache's figures of reuse come of this.
+    #[inline]
+    fn note_reference(&self, located: &Located, io: &mut ReadCounters) {
+        io.block_references += 1;
+        if let Some(table) = self.cached {
+            self.cache.referenced(table.key(located.number.0));
+        }
     }
 
     #[inline]

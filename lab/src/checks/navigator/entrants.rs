@@ -6,6 +6,7 @@ use shamba_model::allocation::Allocation;
 use shamba_model::cost::{
     CpuTimes, DataSet, Device, FENCE_BYTES_PER_PAGE, FilterBits, Plan, Situation, predict_merging,
 };
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::navigator::{Bounds, LargestBuffer, Options, navigate};
 use shamba_model::presets::{Preset, PresetBuffer};
 
@@ -133,7 +134,12 @@ fn situation(setting: &Setting, mix: &Mix) -> Situation {
     let data = DataSet { entries: setting.entries, entry_bytes: ENTRY_BYTES as f64, page_bytes: PAGE_BYTES };
     let device = Device { read_ns: DEVICE_US * 1e3, write_ns: DEVICE_US * 1e3, cpu: CpuTimes::ENGINE };
     let range_selectivity = RANGE_ENTRIES as f64 / setting.entries as f64;
-    Situation { data, workload: mix.workload(merge_page_share(), range_selectivity), device }
+    Situation {
+        data,
+        workload: mix.workload(merge_page_share(), range_selectivity),
+        device,
+        locality: MissRatioCurve::EVEN,
+    }
 }
 
 /// A design with uniform filters in the memory that all have. What it does not use is block cache.

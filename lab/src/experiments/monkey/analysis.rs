@@ -4,6 +4,7 @@
 
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{Costs, CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload, predict};
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::{Design, MergePolicy};
 
 use crate::scale::Parameter;
@@ -36,6 +37,7 @@ pub(super) fn situation_of(
             range_selectivity: 0.0,
         },
         device: Device { read_ns: 100_000.0, write_ns: 100_000.0, cpu: CpuTimes::NONE },
+        locality: MissRatioCurve::EVEN,
     }
 }
 

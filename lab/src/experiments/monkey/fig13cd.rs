@@ -10,6 +10,7 @@ use shamba_model::allocation::Allocation;
 use shamba_model::cost::{
     Costs, CpuTimes, DataSet, Device as ModelDevice, FilterBits, Plan, Situation, Workload, predict_merging,
 };
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::updates::Merging;
 use shamba_model::{Design, MergePolicy};
 
@@ -168,6 +169,7 @@ pub(super) fn situation(
             range_selectivity: 1e-5,
         },
         device: ModelDevice { read_ns, write_ns: read_ns, cpu: CpuTimes::NONE },
+        locality: MissRatioCurve::EVEN,
     }
 }
 

@@ -259,3 +259,38 @@ fn people_get_tables() {
         9
     );
 }
+
+#[test]
+fn a_cache_serves_more_of_skewed_lookups() {
+    let of = |more: &[&str]| {
+        let base = ["plan", "cost", "--entries", "10M", "--entry-bytes", "128", "--cache", "128MiB"];
+        cost(&[&base[..], &["--nonzero-per-zero", "1"], more].concat())
+    };
+    let figure = |of: &Value, name: &str| of[name].as_f64().unwrap_or_else(|| panic!("{name}"));
+    let even = of(&[]);
+    let share = (128u64 << 20) as f64 / 1.28e9;
+    is_near(&even, "cache_miss_ratio", 1.0 - share);
+    assert_eq!(of(&["--zipf", "0"]), even);
+    let mut before = figure(&even, "cache_miss_ratio");
+    for alpha in ["0.6", "0.8", "0.99", "1.2"] {
+        let skewed = of(&["--zipf", alpha]);
+        let missed = figure(&skewed, "cache_miss_ratio");
+        assert!(missed < before && missed > 0.0, "{alpha}: {missed}");
+        for (reads, ios) in [
+            ("empty_lookup_reads", "zero_result_lookup_ios_exact"),
+            ("found_lookup_reads", "found_lookup_ios"),
+        ] {
+            is_near(&skewed, reads, missed * figure(&skewed, ios));
+            assert_eq!(skewed[ios], even[ios], "the closed forms are without the cache");
+        }
+        before = missed;
+    }
+    for (alpha, named) in [("-1", "exponent"), ("nan", "exponent"), ("99", "exponent"), ("x", "--zipf")] {
+        let refused = run(["plan", "cost", "--entries", "9", "--entry-bytes", "9", "--zipf", alpha]);
+        assert_eq!(refused.code, 64, "{alpha}: {refused:?}");
+        assert!(refused.err.contains(named), "{alpha}: {refused:?}");
+    }
+    let doubled = ["plan", "compare", "--entries", "1M", "--entry-bytes", "128", "--cache", "4MiB", "--zipf", "0.5"];
+    let told = run([&doubled[..], &["--with", "zipf=2x"]].concat()).ok();
+    assert!(told.contains("miss ratio of the cache"), "{told}");
+}

@@ -1,0 +1,67 @@
+//! Observed locality: the miss ratio of the block cache over its size, from the lookups of this open.
+//!
+//! The cache samples references to data blocks ([`shamba_table::BlockCache::observing_reuse`]); lookups count all of
+//! them. Advice ([`crate::advise`]) takes the curve into the costs of every design, so that the navigator weighs cache
+//! against filters and write buffer with the skew that there is. Until enough was seen lookups count as even.
+//!
+//! What merges write are other blocks: first references to them are misses here as in the cache.
+//!
+//! Not here: the curve and its sampling (crate `shamba-model`, `miss_ratio`).
+
+use shamba_model::miss_ratio::{MissRatioCurve, ReuseSampler};
+
+use crate::core::Core;
+use crate::db::Db;
+
+/// What a frame of the block cache holds: a data block.
+const BLOCK_BYTES: f64 = 4096.0;
+/// The sample takes at most this part of the memory budget,
+const BUDGET_PART: u64 = 64;
+/// and tracks no more blocks than this: beyond, figures gain little.
+const BLOCKS_MAX: u64 = 16_384;
+
+/// How many blocks the sample may track within a memory budget.
+pub(crate) fn sampled_blocks_max(budget_bytes: u64) -> usize {
+    let of_one = (ReuseSampler::bytes_max(1) - ReuseSampler::bytes_max(0)) as u64;
+    let others = ReuseSampler::bytes_max(0) as u64;
+    ((budget_bytes / BUDGET_PART).saturating_sub(others) / of_one).min(BLOCKS_MAX) as usize
+}
+
+impl Db {
+    /// The share of the data blocks of lookups that would have to be read with a block cache of `cache_bytes`, by the
+    /// lookups that were observed lately; `None` while there are too few. The estimate is for an LRU cache that admits
+    /// every block: a cache that admits one missed block in 16, because reads are quick, misses less.
+    pub fn miss_ratio(&self, cache_bytes: u64) -> Option<f64> {
+        self.core().count_references();
+        self.core().cache.reuse_miss_ratio(cache_bytes as f64 / BLOCK_BYTES)
+    }
+}
+
+impl Core {
+    /// Tells the sample how many references there have been.
+    pub(crate) fn count_references(&self) {
+        self.cache.count_references(self.lookups.total().block_references);
+    }
+
+    /// The curve over shares of `data_bytes`; even while too little was seen.
+    pub(crate) fn locality(&self, data_bytes: u64) -> MissRatioCurve {
+        self.count_references();
+        self.cache.reuse_curve(data_bytes as f64 / BLOCK_BYTES).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_keeps_to_its_part_of_the_budget() {
+        for shift in 20..40 {
+            let budget_bytes = 1u64 << shift;
+            let blocks = sampled_blocks_max(budget_bytes);
+            let bytes = ReuseSampler::bytes_max(blocks) as u64;
+            assert!(bytes <= budget_bytes / BUDGET_PART, "{blocks} blocks, {bytes} of {budget_bytes} bytes");
+            assert!(blocks as u64 <= BLOCKS_MAX && (shift < 23 || blocks >= 1_000), "{blocks}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The observed miss ratio of the block cache: against an exact simulation of the same references, and against reads.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use shamba::env::{Env, MemFs};
+use shamba::{Db, Residency};
+
+/// One entry takes most of a block of 4 KiB, so that keys and blocks are the same.
+const VALUE_BYTES: usize = 2_800;
+const BLOCK_BYTES: u64 = 4_096;
+const KEYS: usize = 6_000;
+const LOOKUPS: u64 = 120_000;
+const SHARES: [f64; 3] = [0.1, 0.3, 0.6];
+const SEED: u64 = 5;
+
+fn key(number: usize) -> [u8; 8] {
+    (number as u64).to_be_bytes()
+}
+
+/// Keys of Zipf's popularities, scattered.
+struct Stream {
+    rng: fastrand::Rng,
+    sums: Vec<f64>,
+    scattered: Vec<usize>,
+}
+
+impl Stream {
+    fn new(alpha: f64) -> Self {
+        println!("seed {SEED}");
+        let mut rng = fastrand::Rng::with_seed(SEED);
+        let mut scattered: Vec<usize> = (0..KEYS).collect();
+        rng.shuffle(&mut scattered);
+        let mut sum = 0.0;
+        let sums = (1..=KEYS).map(|rank| {
+            sum += (rank as f64).powf(-alpha);
+            sum
+        });
+        Self { sums: sums.collect(), rng, scattered }
+    }
+
+    fn next(&mut self) -> usize {
+        let drawn = self.rng.f64() * self.sums[KEYS - 1];
+        self.scattered[self.sums.partition_point(|sum| *sum < drawn).min(KEYS - 1)]
+    }
+}
+
+/// A database of all keys in one run, with a cache of so many blocks which keeps every block that it misses.
+fn database(cache_blocks: f64) -> Db {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let db = Db::builder("/db").env(env).filter_residency(Residency::Pinned).count_ios(true);
+    let db = db.cache_limit((cache_blocks * BLOCK_BYTES as f64) as u64).memory_budget(256 << 20);
+    let db = db.large_values(64 << 10, 32 << 10).open().expect("open");
+    let mut rng = fastrand::Rng::with_seed(SEED);
+    for number in 0..KEYS {
+        let value: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(VALUE_BYTES).collect();
+        db.put(key(number), value).expect("put");
+    }
+    db.compact().expect("compact");
+    db
+}
+
+/// The exact miss ratios of LRU caches over the later half of a stream.
+fn simulated(alpha: f64) -> Vec<f64> {
+    let miss_ratio = |share: f64| {
+        let (mut stream, mut last, mut by_time) = (Stream::new(alpha), HashMap::new(), BTreeMap::new());
+        let mut misses = 0;
+        for now in 0..LOOKUPS {
+            let key = stream.next();
+            let before = last.insert(key, now);
+            misses += u64::from(before.is_none() && now >= LOOKUPS / 2);
+            if let Some(before) = before {
+                by_time.remove(&before);
+            }
+            by_time.insert(now, key);
+            if last.len() > (share * KEYS as f64) as usize {
+                let (_, oldest) = by_time.pop_first().expect("not empty");
+                last.remove(&oldest);
+            }
+        }
+        misses as f64 / (LOOKUPS / 2) as f64
+    };
+    SHARES.into_iter().map(miss_ratio).collect()
+}
+
+#[test]
+fn the_observed_miss_ratio_is_that_of_an_exact_simulation() {
+    for alpha in [0.6, 0.99] {
+        let exact = simulated(alpha);
+        let (db, mut stream) = (database(0.0), Stream::new(alpha));
+        assert_eq!(db.miss_ratio(1 << 20), None, "nothing was looked up");
+        for number in 0..LOOKUPS {
+            assert!(db.get(key(stream.next())).expect("get").is_some());
+            if number % 10_000 == 0 {
+                db.miss_ratio(0); // As the observer does by time.
+            }
+        }
+        for (share, exact) in SHARES.into_iter().zip(exact) {
+            let bytes = (share * KEYS as f64 * BLOCK_BYTES as f64) as u64;
+            let observed = db.miss_ratio(bytes).expect("enough was looked up");
+            println!("Zipf {alpha}, {share} of the blocks: {observed:.4}, exactly {exact:.4}");
+            assert!((observed / exact - 1.0).abs() < 0.15, "{alpha} {share}: {observed} {exact}");
+            // The bound tells skew from none.
+            assert!(((1.0 - share) / exact - 1.0).abs() > 0.02 * alpha, "{alpha} {share}: {exact}");
+        }
+        assert!(db.miss_ratio(0).expect("seen") > 0.95 && db.miss_ratio(u64::MAX).expect("seen") < 0.1);
+        let memory = db.memory();
+        assert!(memory.peak_bytes <= memory.budget_bytes, "{memory}");
+    }
+}
+
+#[test]
+fn the_observed_miss_ratio_foretells_reads_also_of_multi_get() {
+    let (share, alpha) = (0.3, 0.99);
+    let (db, mut stream) = (database(share * KEYS as f64), Stream::new(alpha));
+    let mut look_up = |lookups: usize| {
+        let before = db.stats();
+        for _ in 0..lookups / 40 {
+            for _ in 0..20 {
+                db.get(key(stream.next())).expect("get");
+            }
+            let keys: Vec<[u8; 8]> = (0..20).map(|_| key(stream.next())).collect();
+            db.multi_get(&keys).expect("multi_get");
+        }
+        db.stats().since(&before)
+    };
+    look_up(80_000);
+    let bytes = (share * KEYS as f64 * BLOCK_BYTES as f64) as u64;
+    let predicted = db.miss_ratio(bytes).expect("enough was looked up");
+    let stats = look_up(40_000);
+    let measured = stats.reads.data.count as f64 / stats.lookups as f64;
+    println!("predicted {predicted:.4}, measured {measured:.4}");
+    assert!((predicted / measured - 1.0).abs() < 0.15, "{predicted} {measured}");
+    assert!(((1.0 - share) / measured - 1.0).abs() > 0.3, "even lookups would read more: {measured}");
+}

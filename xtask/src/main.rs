@@ -47,11 +47,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           decoders, users' files, lives that bytes tell, each for N seconds (60) under libFuzzer, guided by coverage; needs a C++
           compiler; inputs that reach new code go to fuzz/corpus/TARGET, with --keep a few of them to tests/data/fuzz/TARGET
   peers [--only PEER,PEER... | --only none] run|table|differential|engines [OPTIONS]
-          Shamba beside RocksDB, LevelDB, fjall, redb and LMDB: the same workloads, a table, figures; or the same trace to
-          RocksDB, answers compared; needs a C++ compiler, cmake and libclang (lab/peers/README.md); --only builds
-          fewer; run --write or table --write keeps the page in docs/results/peers.md
+          compares Shamba with RocksDB, LevelDB, fjall, redb and LMDB: the same workloads, tables, pictures; or the same
+          trace to RocksDB, answers compared; needs a C++ compiler, cmake and libclang (lab/peers/README.md); --only
+          builds fewer engines; run --write or table --write publishes docs/results/peers.md
   overview [--write]
-          the picture of the README, drawn from docs/results/raw/peers; without --write fails where it differs
+          the picture of the README, drawn from docs/results/raw/peers; without --write fails if it differs
   fpr-table [--quick] [--seed N]
           measures false-positive rates again; fails where the checked-in table differs by more than chance
   fpr-table --write

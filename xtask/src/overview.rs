@@ -1,27 +1,30 @@
-//! The picture of the README: misses, hits and memory of one published run, drawn from the raw
-//! rows.
+//! The picture of the README: lookups of absent and of present keys and memory in one published run,
+//! drawn from the raw rows.
 //!
 //! `cargo xtask overview --write` draws `docs/results/overview.svg` again after `cargo xtask peers`
-//! has replaced the rows; without `--write`, and in the tests, it fails where the picture differs
-//! from the rows.
+//! has replaced the rows. Without `--write`, and in the tests, it fails if the picture differs from the
+//! one that the rows give.
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read as _;
 
+use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
 use crate::tidy;
 
-/// The published rows.
-const ROWS: &str = "docs/results/raw/peers/results.jsonl";
+/// The published rows, compressed by gzip.
+const ROWS: &str = "docs/results/raw/peers/results.jsonl.gz";
 /// The picture.
 const PICTURE: &str = "docs/results/overview.svg";
-/// The run that is shown: its memory budget, and its items of 16 + 100 bytes through the page
+/// Memory budget of the run that is shown. Its entries have 16 + 100 bytes, read through the page
 /// cache.
 const BUDGET_BYTES: u64 = 64 << 20;
+/// Number of entries of that run.
 const ITEMS: u64 = 10_000_000;
 
-/// Engines from top to bottom: their name in the rows, and in the picture.
+/// Engines from top to bottom: name in the rows, name in the picture.
 const ENGINES: [(&str, &str); 4] = [
     ("shamba", "Shamba"),
     ("rocksdb", "RocksDB"),
@@ -36,7 +39,7 @@ const COLUMNS: [(&str, &str, &str, &str, f64); 3] = [
     ("read-missing", "rss_peak_bytes", "peak resident memory", "MiB", 1_048_576.0),
 ];
 
-/// Pixels.
+/// Sizes in pixels.
 const WIDTH: usize = 820;
 const LABELS: usize = 160;
 const COLUMN: usize = 220;
@@ -48,7 +51,7 @@ const STYLE: &str = "text{font:14px system-ui,-apple-system,'Segoe UI',Roboto,'D
 .h{font-weight:600}.s{font-size:12px;fill:#57606a}.b{fill:#8c959f}.own{fill:#1a7f5a}.bold{font-weight:600}\
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.s{fill:#9198a1}.b{fill:#6e7681}.own{fill:#3fb68b}}";
 
-/// Draws the picture, or compares it.
+/// Writes the picture, or compares it with the published one.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let path = tidy::root().join(PICTURE);
     let picture = draw(&rows()?)?;
@@ -57,7 +60,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             fs::write(&path, picture).map_err(|error| format!("{}: {error}", path.display()))
         }
         [] if fs::read_to_string(&path).is_ok_and(|kept| kept == picture) => Ok(()),
-        [] => Err(format!("{PICTURE} is not what {ROWS} gives: cargo xtask overview --write")),
+        [] => Err(format!("{PICTURE} differs from what {ROWS} gives: cargo xtask overview --write")),
         _ => Err("usage: cargo xtask overview [--write]".to_owned()),
     }
 }
@@ -65,7 +68,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 /// The rows of the run that is shown.
 fn rows() -> Result<Vec<Value>, String> {
     let path = tidy::root().join(ROWS);
-    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let failed = |error| format!("{}: {error}", path.display());
+    let mut text = String::new();
+    let mut decoder = MultiGzDecoder::new(fs::File::open(&path).map_err(failed)?);
+    decoder.read_to_string(&mut text).map_err(failed)?;
     let mut rows = Vec::new();
     for line in text.lines() {
         let row: Value = serde_json::from_str(line).map_err(|error| format!("{ROWS}: {error}"))?;
@@ -83,7 +89,7 @@ fn rows() -> Result<Vec<Value>, String> {
     Ok(rows)
 }
 
-/// The mean over the repetitions of the run.
+/// Mean over the repetitions of the run.
 fn figure(rows: &[Value], engine: &str, workload: &str, field: &str) -> Result<f64, String> {
     let figures: Vec<f64> = rows
         .iter()

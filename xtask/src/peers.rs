@@ -1,21 +1,22 @@
-//! Other engines beside Shamba: starts `lab/peers`, a workspace of its own, for its native builds take half an hour.
+//! Comparison with other engines: starts `lab/peers`, a workspace of its own, because its native builds
+//! take half an hour.
 //!
-//! Not here: what is measured, and how (`lab/peers/README.md`).
+//! Not here: workloads and conditions (`lab/peers/README.md`).
 
 use std::process::Command;
 
 use crate::tidy;
 
-/// What each peer's feature is called there.
+/// The feature of each engine there.
 const PEERS: [&str; 5] = ["rocksdb", "leveldb", "fjall", "redb", "lmdb"];
 
-/// Builds all peers, or those after `--only`, and hands the other words on.
+/// Builds all engines, or those after `--only`, and passes the other arguments on.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let (features, words) = match arguments {
         [only, names, words @ ..] if only == "--only" => (chosen(names)?, words),
         words => (Vec::new(), words),
     };
-    // Started there, so that Cargo finds the workspace's own `.cargo/config.toml`.
+    // Started in that directory, so that Cargo finds its `.cargo/config.toml`.
     let status = Command::new("cargo")
         .args(["run", "--release"])
         .args(features)
@@ -27,13 +28,13 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("lab/peers ended with {status}")) }
 }
 
-/// The words by which Cargo builds these peers and no others; `none` is Shamba alone.
+/// Cargo's arguments that build these engines only; `none` is Shamba alone.
 fn chosen(names: &str) -> Result<Vec<String>, String> {
     if names == "none" {
         return Ok(vec!["--no-default-features".to_owned()]);
     }
     match names.split(',').find(|name| !PEERS.contains(name)) {
-        Some(name) => Err(format!("{name:?} is none of the peers: {}", PEERS.join(", "))),
+        Some(name) => Err(format!("{name:?} is not an engine here: {}", PEERS.join(", "))),
         None => Ok(vec!["--no-default-features".to_owned(), "--features".to_owned(), names.to_owned()]),
     }
 }
@@ -43,10 +44,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_that_are_named_are_built() {
-        let words = chosen("redb,lmdb").expect("two peers");
+    fn only_named_engines_are_built() {
+        let words = chosen("redb,lmdb").expect("two engines");
         assert_eq!(words, ["--no-default-features", "--features", "redb,lmdb"]);
-        assert_eq!(chosen("none").expect("nobody").len(), 1);
+        assert_eq!(chosen("none").expect("no engine").len(), 1);
         assert!(chosen("sqlite").is_err());
     }
 }

@@ -277,7 +277,7 @@ mod tests {
                 let gathered = Gathered::of(lines).expect("one run");
                 assert_eq!(gathered.engines, engines);
                 gathered.check_answers().unwrap_or_else(|error| panic!("{error}"));
-                let (page, _) = crate::table::render(&gathered, &[]);
+                let page = crate::table::render(&gathered, &[]);
                 assert!(engines.iter().all(|engine| page.contains(engine.name())));
             }
         }

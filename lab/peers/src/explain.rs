@@ -1,7 +1,8 @@
-//! Why Shamba loses where it does: `explanations.json`, in the order in which they are asked.
+//! Reasons for lost rows: the patterns of `explanations.json`.
 //!
-//! An explanation names what it is about by patterns; what it leaves out may be anything. The first that fits is the
-//! one. Whoever measures anew reads the rows that are marked `?` and either mends the engine or adds the reason here.
+//! A pattern names metrics, workloads, winners, budgets and the way of reading; an empty field fits
+//! anything. The first pattern that fits a row is its reason, and its place in the file is its number.
+//! A lost row without a pattern is marked `▼?`: either the engine is improved, or a reason is added.
 
 use serde::Deserialize;
 
@@ -10,17 +11,28 @@ use crate::peer::Engine;
 use crate::result::Situation;
 use crate::workload::Workload;
 
-/// A row that is lost.
+/// A lost row.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
-    /// Where.
+    /// Situation.
     pub at: Situation,
-    /// In which workload.
+    /// Workload.
     pub workload: Workload,
-    /// In what.
+    /// Metric.
     pub metric: Metric,
-    /// To which engine, the best of all.
+    /// The best engine that is clearly better.
     pub winner: Engine,
+}
+
+/// The reason for a lost row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reason {
+    /// Its place in the file, from 1.
+    pub number: usize,
+    /// In one line.
+    pub short: String,
+    /// In full.
+    pub why: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -30,13 +42,16 @@ struct Pattern {
     metrics: Vec<String>,
     #[serde(default)]
     workloads: Vec<String>,
-    /// Beginnings of engines' names, so that `rocksdb` is all its variants.
+    /// Prefixes of names of engines: `rocksdb` covers all its variants.
     #[serde(default)]
     winners: Vec<String>,
     #[serde(default)]
     io: Option<String>,
     #[serde(default)]
     budgets_mib: Vec<u64>,
+    /// One line, for the published page.
+    short: String,
+    /// All of it, for the full tables.
     why: String,
 }
 
@@ -54,21 +69,22 @@ impl Pattern {
     }
 }
 
-/// All explanations.
+/// The patterns, in the order of the file.
 pub struct Explanations(Vec<Pattern>);
 
 impl Explanations {
-    /// Those of this build.
+    /// The patterns of this build.
     pub fn built_in() -> Self {
         let text = include_str!("explanations.json");
-        // The file is part of the program, and a test reads it.
+        // The file is part of the program, and a test parses it.
         Self(serde_json::from_str(text).unwrap_or_default())
     }
 
-    /// The number and the text of the one that fits.
-    pub fn of(&self, loss: &Loss) -> Option<(usize, &str)> {
+    /// The reason of the first pattern that fits.
+    pub fn of(&self, loss: &Loss) -> Option<Reason> {
         let place = self.0.iter().position(|pattern| pattern.fits(loss))?;
-        Some((place + 1, self.0[place].why.as_str()))
+        let Pattern { short, why, .. } = &self.0[place];
+        Some(Reason { number: place + 1, short: short.clone(), why: why.clone() })
     }
 }
 
@@ -78,7 +94,7 @@ mod tests {
     use crate::peer::{Compression, Io};
 
     #[test]
-    fn the_file_parses_and_names_only_what_there_is() {
+    fn the_file_parses_and_all_names_exist() {
         let patterns: Vec<Pattern> =
             serde_json::from_str(include_str!("explanations.json")).expect("explanations.json");
         for pattern in &patterns {
@@ -88,12 +104,12 @@ mod tests {
             known(&pattern.metrics, &Metric::ALL.map(Metric::name));
             known(&pattern.workloads, &Workload::ALL.map(Workload::name));
             known(&pattern.winners, &Engine::ALL.map(Engine::name));
-            assert!(!pattern.why.is_empty());
+            assert!(!pattern.why.is_empty() && (1..=105).contains(&pattern.short.len()), "{pattern:?}");
         }
     }
 
     #[test]
-    fn patterns_pick_the_rows_they_name() {
+    fn a_pattern_fits_the_rows_that_it_names() {
         let at = Situation {
             dataset: "10x16+16".parse().expect("a data set"),
             budget_bytes: 8 << 20,
@@ -103,12 +119,12 @@ mod tests {
         let loss =
             Loss { at, workload: Workload::ReadSeq, metric: Metric::Time, winner: Engine::RocksdbHash };
         let fits = |text: &str| serde_json::from_str::<Pattern>(text).expect("a pattern").fits(&loss);
-        assert!(fits(r#"{"why": "x"}"#));
+        assert!(fits(r#"{"short": "y", "why": "x"}"#));
         assert!(fits(
-            r#"{"winners": ["rocksdb"], "workloads": ["readseq"], "budgets_mib": [8], "why": "x"}"#
+            r#"{"winners": ["rocksdb"], "workloads": ["readseq"], "budgets_mib": [8], "short": "y", "why": "x"}"#
         ));
-        assert!(!fits(r#"{"winners": ["lmdb"], "why": "x"}"#));
-        assert!(!fits(r#"{"metrics": ["cpu"], "why": "x"}"#));
-        assert!(!fits(r#"{"io": "direct", "why": "x"}"#));
+        assert!(!fits(r#"{"winners": ["lmdb"], "short": "y", "why": "x"}"#));
+        assert!(!fits(r#"{"metrics": ["cpu"], "short": "y", "why": "x"}"#));
+        assert!(!fits(r#"{"io": "direct", "short": "y", "why": "x"}"#));
     }
 }

@@ -1,7 +1,7 @@
-//! Figures: how many times faster than RocksDB each engine is, workload by workload, and how many times less CPU it
-//! takes; for each situation.
+//! Pictures of the full tables: for each situation, RocksDB's time, and its CPU time, divided by each
+//! engine's, by workload.
 //!
-//! Not here: numbers ([`crate::gathered`]).
+//! Not here: numbers ([`crate::gathered`]), the pictures of the published page ([`crate::dots`]).
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::workload::Workload;
 
 const SIZE: (u32, u32) = (1400, 560);
 
-/// Ours stands out, kin look alike.
+/// Shamba is red; the variants of RocksDB are shades of grey.
 fn colour(engine: Engine) -> RGBColor {
     match engine {
         Engine::Shamba => RGBColor(200, 60, 60),
@@ -38,7 +38,7 @@ struct Bar {
     ratio: Spread,
 }
 
-/// Draws every situation; the names of the files.
+/// Draws each situation and returns the names of the files.
 pub fn draw_all(all: &Gathered, out: &Path) -> Result<Vec<String>> {
     let mut drawn = Vec::new();
     for at in &all.situations {
@@ -54,7 +54,8 @@ pub fn draw_all(all: &Gathered, out: &Path) -> Result<Vec<String>> {
     Ok(drawn)
 }
 
-/// Bars from 1 up or down on a logarithmic axis, for twice and half are as far from 1, with a line from least to most.
+/// Draws bars from 1 on a logarithmic axis, where a ratio of 2 and of 1/2 are equally long, with a line
+/// from minimum to maximum.
 fn draw(
     all: &Gathered,
     at: Situation,
@@ -62,7 +63,7 @@ fn draw(
     path: &Path,
 ) -> std::result::Result<bool, Box<dyn std::error::Error>> {
     let figure = |workload, engine| all.spread(at, workload, engine, metric);
-    // What to divide by: RocksDB, or where it was not measured, ourselves.
+    // The base of the ratios: RocksDB, or Shamba where RocksDB was not measured.
     let base = [Engine::Rocksdb, Engine::Shamba].into_iter().find(|engine| all.engines.contains(engine));
     let Some(base) = base else { return Ok(false) };
     let workloads: Vec<Workload> =
@@ -80,8 +81,8 @@ fn draw(
             let Some(spread) = figure(*workload, *engine) else { continue };
             let ratio = Spread {
                 median: whole.median / spread.median,
-                least: whole.median / spread.most,
-                most: whole.median / spread.least,
+                min: whole.median / spread.max,
+                max: whole.median / spread.min,
                 count: spread.count,
             };
             bars.push(Bar { engine: *engine, workload: place, ratio });
@@ -90,8 +91,8 @@ fn draw(
     if bars.is_empty() {
         return Ok(false);
     }
-    let least = bars.iter().map(|bar| bar.ratio.least).fold(1.0, f64::min) / 1.2;
-    let most = bars.iter().map(|bar| bar.ratio.most).fold(1.0, f64::max) * 1.2;
+    let lowest = bars.iter().map(|bar| bar.ratio.min).fold(1.0, f64::min) / 1.2;
+    let highest = bars.iter().map(|bar| bar.ratio.max).fold(1.0, f64::max) * 1.2;
     let width = engines.len() as f64 + 1.5;
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
@@ -109,7 +110,7 @@ fn draw(
         .margin(12)
         .x_label_area_size(34)
         .y_label_area_size(72)
-        .build_cartesian_2d(0.0..width * workloads.len() as f64, (least..most).log_scale())?;
+        .build_cartesian_2d(0.0..width * workloads.len() as f64, (lowest..highest).log_scale())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -130,17 +131,17 @@ fn draw(
         chart.draw_series([Rectangle::new([(left, 1.0), (left + 0.9, ratio.median)], fill)])?;
         let middle = left + 0.45;
         chart.draw_series([PathElement::new(
-            [(middle, ratio.least), (middle, ratio.most)],
+            [(middle, ratio.min), (middle, ratio.max)],
             BLACK.stroke_width(1),
         )])?;
     }
     let line = [(0.0, 1.0), (width * workloads.len() as f64, 1.0)];
     chart.draw_series([PathElement::new(line, BLACK.stroke_width(1))])?;
-    // Names in the middle of their groups, below the bars.
+    // Names of workloads, centred below their bars.
     let area = chart.plotting_area();
     let style = ("sans-serif", 16).into_font().color(&BLACK);
     for (place, workload) in workloads.iter().enumerate() {
-        let (x, y) = area.map_coordinate(&((place as f64 + 0.5) * width, least));
+        let (x, y) = area.map_coordinate(&((place as f64 + 0.5) * width, lowest));
         let text = workload.name();
         root.draw(&Text::new(text, (x - 4 * text.len() as i32, y + 10), style.clone()))?;
     }

@@ -1,10 +1,12 @@
-//! Rows put together: of each workload of each engine the median of its repetitions, with the least and the most.
+//! Aggregation of rows: for each engine and workload the median of the repetitions, with minimum and
+//! maximum.
 //!
-//! Several runs may have added to one file, each after a line with its facts: on one machine, those of a situation of one build that was
-//! asked the same, and no row twice. Otherwise medians would be over what is not the same. Situations may be of several builds: a
-//! table of all of them takes nights, and each says of which it is.
+//! Several runs may append to one file, each after a line with its facts. All of them must come from
+//! one machine; the runs of one situation from one build with the same requests; and no row may occur
+//! twice. Otherwise a median would cover different things. Different situations may come from
+//! different builds, because measuring all of them takes nights; each states its build.
 //!
-//! Not here: how that is shown ([`crate::table`], [`crate::figure`]).
+//! Not here: presentation ([`crate::table`], [`crate::published`], [`crate::figure`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,14 +15,14 @@ use crate::peer::{Compression, Engine, Io, Result, Stated};
 use crate::result::{self, Line, Row, Situation};
 use crate::workload::Workload;
 
-/// What is compared. Less is better, of each.
+/// A measured quantity. Lower is better for all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Metric {
-    /// Nanoseconds of an operation.
+    /// Nanoseconds per operation, inside the call.
     Time,
-    /// Likewise, with what it left to the background.
+    /// Nanoseconds per operation until background work has ended.
     Settled,
-    /// CPU nanoseconds of an operation, all threads.
+    /// CPU nanoseconds per operation, all threads.
     Cpu,
     /// Median latency.
     P50,
@@ -28,11 +30,11 @@ pub enum Metric {
     P99,
     /// 99.9th percentile.
     P999,
-    /// Bytes written for each byte that was put.
+    /// Bytes written per byte put.
     Written,
-    /// Bytes read by system calls, an operation.
+    /// Bytes read by system calls, per operation.
     CallRead,
-    /// Bytes read by the device, an operation.
+    /// Bytes read from the device, per operation.
     DeviceRead,
     /// Resident bytes.
     Rss,
@@ -41,7 +43,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Every one, in the order of tables.
+    /// All metrics, in the order of tables.
     pub const ALL: [Self; 11] = [
         Self::Time,
         Self::Settled,
@@ -73,28 +75,27 @@ impl Metric {
         }
     }
 
-    /// A heading.
+    /// The heading of its full table.
     pub fn title(self) -> &'static str {
         match self {
-            Self::Time => "Time: ns of an operation, inside its call",
-            Self::Settled => "Time until the background is at rest: ns of an operation",
-            Self::Cpu => "CPU: ns of an operation, all threads, until the background is at rest",
+            Self::Time => "Time: ns per operation, inside the call",
+            Self::Settled => "Time until background work ends: ns per operation",
+            Self::Cpu => "CPU: ns per operation, all threads, until background work ends",
             Self::P50 => "p50, ns",
             Self::P99 => "p99, ns",
             Self::P999 => "p99.9, ns",
-            Self::Written => {
-                "Bytes written by system calls for each byte put, until the background is at rest"
-            }
-            Self::CallRead => "Bytes read by system calls, an operation (memory maps read without)",
-            Self::DeviceRead => "Bytes read by the device, an operation",
+            Self::Written => "Bytes written by system calls per byte put, until background work ends",
+            Self::CallRead => "Bytes read by system calls, per operation (memory maps need none)",
+            Self::DeviceRead => "Bytes read from the device, per operation",
             Self::Rss => {
-                "Resident MiB after the last operation, without the driver's; pages of LMDB's and LevelDB's maps count, the kernel's cache counts for nobody"
+                "Resident MiB after the last operation, without the driver's; pages of the memory maps of LMDB and \
+                 LevelDB count, the kernel's page cache does not"
             }
-            Self::Space => "MiB on disk, at rest and closed",
+            Self::Space => "MiB on disk, once the process is idle",
         }
     }
 
-    /// Whether the workload says anything about it.
+    /// Whether the metric is meaningful for the workload.
     pub fn is_of(self, workload: Workload) -> bool {
         match self {
             Self::Written | Self::Settled => !workload.only_reads(),
@@ -106,7 +107,7 @@ impl Metric {
         }
     }
 
-    /// The figure; `None` where a percentile has too few samples above it.
+    /// The value in a row; `None` for a percentile with too few samples.
     fn of(self, row: &Row) -> Option<f64> {
         let samples = match self {
             Self::P50 => 1,
@@ -135,39 +136,34 @@ impl Metric {
     }
 }
 
-/// The median of some figures, and their ends.
+/// Median and range of the repetitions of one value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
     pub median: f64,
-    pub least: f64,
-    pub most: f64,
-    /// Of how many: one has no spread.
+    pub min: f64,
+    pub max: f64,
+    /// Number of repetitions; with one the spread is unknown.
     pub count: usize,
 }
 
 impl Spread {
     fn of(mut figures: Vec<f64>) -> Option<Self> {
         figures.sort_by(f64::total_cmp);
-        let (least, most) = (*figures.first()?, *figures.last()?);
+        let (min, max) = (*figures.first()?, *figures.last()?);
         let upper = figures.len() / 2;
         let lower = (figures.len() - 1) / 2;
-        Some(Self {
-            median: f64::midpoint(figures[lower], figures[upper]),
-            least,
-            most,
-            count: figures.len(),
-        })
+        Some(Self { median: f64::midpoint(figures[lower], figures[upper]), min, max, count: figures.len() })
     }
 
-    /// Whether both might be the same.
+    /// Whether the ranges overlap, so that the values may be equal.
     pub fn overlaps(self, other: Self) -> bool {
-        self.least <= other.most && other.least <= self.most
+        self.min <= other.max && other.min <= self.max
     }
 }
 
-/// The facts in which runs may differ whose rows stand in one cell.
+/// Facts that may differ between runs whose rows share a cell.
 const OF_A_RUN: [&str; 2] = ["command", "day"];
-/// Those in which runs may differ whose rows stand in one table.
+/// Facts that may differ, too, between runs whose rows share a table.
 const OF_A_SITUATION: [&str; 2] = ["commit", "requests"];
 
 /// The value of a fact.
@@ -175,7 +171,7 @@ fn value<'a>(facts: &'a [Stated], name: &str) -> &'a str {
     facts.iter().find(|fact| fact.0 == name).map_or("not stated", |fact| fact.1.as_str())
 }
 
-/// Whether these facts are the same in both.
+/// Checks that these facts are equal in both runs.
 fn check_facts<'a>(
     names: impl Iterator<Item = &'a str>,
     before: &[Stated],
@@ -185,28 +181,26 @@ fn check_facts<'a>(
     for name in names {
         let (before, now) = (value(before, name), value(now, name));
         if before != now {
-            return Err(format!(
-                "runs that cannot stand in one {place}: {name} was {before:?} and is {now:?}"
-            ));
+            return Err(format!("runs that cannot share one {place}: {name} was {before:?} and is {now:?}"));
         }
     }
     Ok(())
 }
 
-/// Whether rows of runs with these facts may stand in one table: the machine is the same.
+/// Checks that rows of runs with these facts may share a table: the machine is the same.
 ///
 /// # Errors
-/// Where not, with the fact.
+/// The first fact that differs.
 pub fn check_machine(before: &[Stated], now: &[Stated]) -> Result<()> {
     let names = before.iter().chain(now).map(|fact| fact.0.as_str());
     let of_machine = names.filter(|name| !OF_A_RUN.contains(name) && !OF_A_SITUATION.contains(name));
     check_facts(of_machine, before, now, "table")
 }
 
-/// Whether rows of runs with these facts may stand in one cell: the build is the same, and what it was asked.
+/// Checks that rows of runs with these facts may share a cell: build and requests are the same.
 ///
 /// # Errors
-/// Where not, with the fact.
+/// The first fact that differs.
 pub fn check_situation(before: &[Stated], now: &[Stated]) -> Result<()> {
     check_facts(OF_A_SITUATION.into_iter(), before, now, "cell")
 }
@@ -214,10 +208,11 @@ pub fn check_situation(before: &[Stated], now: &[Stated]) -> Result<()> {
 /// The runs that measured a situation.
 pub struct Runs {
     pub at: Situation,
-    /// Of the first of them.
+    /// Facts of the first of them.
     facts: Vec<Stated>,
-    /// On which days, and by which commands.
+    /// Days of all of them.
     days: Vec<String>,
+    /// Commands of all of them.
     commands: Vec<String>,
 }
 
@@ -227,18 +222,18 @@ impl Runs {
         value(&self.facts, "commit")
     }
 
-    /// What was asked.
+    /// Seed and numbers of the requests.
     pub fn requests(&self) -> &str {
         value(&self.facts, "requests")
     }
 
-    /// When.
+    /// Days of measurement.
     pub fn days(&self) -> String {
         self.days.join(", ")
     }
 }
 
-/// A process that failed, and was not made up for by a later run.
+/// A process that failed and that no later run repeated with success.
 pub struct Failure {
     pub at: Situation,
     pub engine: Engine,
@@ -247,22 +242,22 @@ pub struct Failure {
     repeat: u32,
 }
 
-/// All lines, sorted out.
+/// All lines of a file of results, by kind.
 #[derive(Default)]
 pub struct Gathered {
-    /// Of the machine.
+    /// Facts about the machine.
     pub facts: Vec<Stated>,
     /// Situations, in the order of tables.
     pub situations: Vec<Situation>,
-    /// Who measured each.
+    /// The runs of each situation.
     pub runs: Vec<Runs>,
     /// Engines, in the order of tables.
     pub engines: Vec<Engine>,
-    /// What each engine was opened with: where first seen, version, options.
+    /// Options of each engine: first situation in the file, engine, version, options.
     pub options: Vec<(Situation, Engine, String, Vec<Stated>)>,
     /// Why engines are absent.
     pub absences: BTreeMap<String, String>,
-    /// What failed.
+    /// Processes that failed.
     pub failures: Vec<Failure>,
     rows: Vec<Row>,
 }
@@ -273,13 +268,14 @@ impl Gathered {
         Self::of(result::read(file)?).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Sorts lines out.
+    /// Collects the lines by kind.
     ///
     /// # Errors
-    /// Runs of another machine than the first, of a situation those of another build; a row that was measured twice.
+    /// A run on another machine than the first; a run of a situation by another build than the first; a
+    /// row that was measured twice.
     pub fn of(lines: Vec<Line>) -> Result<Self> {
         let mut all = Self::default();
-        // Of the first run, and of the one whose rows come.
+        // Facts of the first run, and of the run whose rows follow.
         let (mut first, mut now): (Option<Vec<Stated>>, Vec<Stated>) = (None, Vec::new());
         for line in lines {
             match line {
@@ -325,12 +321,13 @@ impl Gathered {
         all.situations.sort_by_key(|at| {
             let set = at.dataset;
             let is_compressed = at.compression != Compression::None;
-            (set.key_bytes, set.items, is_compressed, at.io == Io::Direct, at.budget_bytes)
+            let size = (set.key_bytes, set.value_bytes, set.items);
+            (size, is_compressed, at.io == Io::Direct, at.budget_bytes)
         });
         Ok(all)
     }
 
-    /// A run with these facts has measured there.
+    /// Notes that a run with these facts measured a situation.
     fn note_run(&mut self, at: Situation, facts: &[Stated]) -> Result<()> {
         let place = self.runs.iter().position(|runs| runs.at == at).unwrap_or_else(|| {
             let facts = facts.to_vec();
@@ -348,7 +345,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// The commands by which all of it was measured.
+    /// The commands of all runs.
     pub fn commands(&self) -> Vec<&str> {
         let mut commands: Vec<&str> = Vec::new();
         for command in self.runs.iter().flat_map(|runs| &runs.commands) {
@@ -359,7 +356,7 @@ impl Gathered {
         commands
     }
 
-    /// The figures of a workload; those of an engine without a budget stand for every budget.
+    /// Median and range of a metric; the values of an engine without a budget hold for each budget.
     pub fn spread(
         &self,
         at: Situation,
@@ -370,7 +367,8 @@ impl Gathered {
         if !metric.is_of(workload) {
             return None;
         }
-        // Of an engine without a budget, those of the situation itself, else of the first where it was measured: of one build.
+        // An engine without a budget has the values of the situation itself, else of the first in which
+        // it was measured, so that they come from one build.
         let is_alike = |row: &Situation| {
             engine.ignores_budget() && Situation { budget_bytes: at.budget_bytes, ..*row } == at
         };
@@ -386,17 +384,17 @@ impl Gathered {
         Spread::of(rows.filter_map(|row| metric.of(row)).collect())
     }
 
-    /// Repetitions of the figure that has the fewest, and of the one that has the most; of one situation, or of all.
+    /// Lowest and highest number of repetitions of a value, in one situation or in all.
     pub fn repeats(&self, at: Option<Situation>) -> (usize, usize) {
         let count = |row: &Row| self.rows.iter().filter(|other| cell(other) == cell(row)).count();
         let counts = || self.rows.iter().filter(|row| at.is_none_or(|at| row.at == at)).map(count);
         (counts().min().unwrap_or(0), counts().max().unwrap_or(0))
     }
 
-    /// Whether all engines gave the same answers to the same requests.
+    /// Checks that all engines gave the same answers to the same requests.
     ///
     /// # Errors
-    /// Where not, with the engines.
+    /// The first request with different answers, and the engines.
     pub fn check_answers(&self) -> Result<()> {
         let mut of: BTreeMap<String, (String, Engine)> = BTreeMap::new();
         for row in &self.rows {
@@ -414,12 +412,12 @@ impl Gathered {
     }
 }
 
-/// What the figures of one cell have in common.
+/// The key of a cell: rows that differ in the repetition alone.
 fn cell(row: &Row) -> (Situation, Engine, Workload) {
     (row.at, row.engine, row.workload)
 }
 
-/// What was asked, in words.
+/// Description of the requests of a row.
 fn asked_of(row: &Row) -> String {
     let at = row.at;
     format!(
@@ -481,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_one_build_stand_together_and_no_others() {
+    fn only_runs_of_one_build_share_a_cell() {
         let (ours, theirs) = (row(Engine::Shamba, 0, 1.0), row(Engine::Redb, 0, 2.0));
         let lines = vec![facts("a", "run 1"), ours.clone(), facts("a", "run 2"), theirs.clone()];
         let all = Gathered::of(lines).expect("one build");
@@ -492,7 +490,7 @@ mod tests {
         );
         let lines = vec![facts("a", "run 1"), ours.clone(), facts("b", "run 1"), theirs.clone()];
         let error = Gathered::of(lines).err().expect("another build");
-        assert_eq!(error, r#"runs that cannot stand in one cell: commit was "a" and is "b""#);
+        assert_eq!(error, r#"runs that cannot share one cell: commit was "a" and is "b""#);
         let Line::Row(mut elsewhere) = theirs else { panic!("a row") };
         elsewhere.at.budget_bytes *= 2;
         let lines = vec![facts("a", "run"), ours.clone(), facts("b", "run"), Line::Row(elsewhere)];
@@ -500,25 +498,25 @@ mod tests {
         assert_eq!(all.runs.iter().map(Runs::commit).collect::<Vec<_>>(), ["a", "b"]);
         let machine = |name: &str| Line::Facts { facts: vec![stated("processor", name)] };
         let error = Gathered::of(vec![machine("x"), ours, machine("y")]).err().expect("another machine");
-        assert_eq!(error, r#"runs that cannot stand in one table: processor was "x" and is "y""#);
+        assert_eq!(error, r#"runs that cannot share one table: processor was "x" and is "y""#);
     }
 
     #[test]
-    fn a_row_that_was_measured_twice_is_no_repetition() {
+    fn a_row_that_was_measured_twice_is_an_error() {
         let again = vec![facts("a", "run"), row(Engine::Shamba, 0, 1.0), row(Engine::Shamba, 0, 5.0)];
         let error = Gathered::of(again).err().expect("twice");
         assert!(error.contains("repeat 0 was measured twice"), "{error}");
     }
 
     #[test]
-    fn the_fewest_repetitions_are_told() {
+    fn the_lowest_number_of_repetitions_is_found() {
         let lines = vec![row(Engine::Shamba, 0, 1.0), row(Engine::Shamba, 1, 2.0), row(Engine::Redb, 0, 1.0)];
         assert_eq!(Gathered::of(lines).expect("rows").repeats(None), (1, 2));
         assert_eq!(Gathered::of(Vec::new()).expect("nothing").repeats(None), (0, 0));
     }
 
     #[test]
-    fn percentiles_need_samples_and_settling_counts() {
+    fn percentiles_need_samples_and_background_work_counts() {
         let Line::Row(mut row) = row(Engine::Shamba, 0, 5.0) else { unreachable!("a row") };
         assert_eq!((Metric::P99.of(&row), Metric::P999.of(&row)), (Some(1.0), None));
         row.samples = 10_000;
@@ -528,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_was_made_up_for_is_none() {
+    fn a_failure_that_was_repeated_with_success_is_dropped() {
         let later = row(Engine::Shamba, 0, 1.0);
         let Line::Row(first) = later.clone() else { unreachable!("a row") };
         let failure = |repeat| Line::Failure {
@@ -545,14 +543,14 @@ mod tests {
     }
 
     #[test]
-    fn medians_lie_between_least_and_most() {
+    fn medians_lie_between_minimum_and_maximum() {
         let spread = Spread::of(vec![3.0, 1.0, 2.0]).expect("three");
-        assert_eq!((spread.median, spread.least, spread.most), (2.0, 1.0, 3.0));
+        assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
         let spread = Spread::of(vec![4.0, 1.0]).expect("two");
         assert_eq!(spread.median, 2.5);
         assert_eq!(Spread::of(Vec::new()), None);
-        let other = Spread { median: 5.0, least: 3.9, most: 6.0, count: 2 };
+        let other = Spread { median: 5.0, min: 3.9, max: 6.0, count: 2 };
         assert!(spread.overlaps(other) && other.overlaps(spread));
-        assert!(!spread.overlaps(Spread { least: 4.1, ..other }));
+        assert!(!spread.overlaps(Spread { min: 4.1, ..other }));
     }
 }

@@ -1,26 +1,31 @@
-//! Shamba beside other engines: the same workloads behind one trait, each engine in a process of its own.
+//! Shamba and other engines: the same workloads behind one trait, each engine in its own process.
 //!
-//! `run` measures and writes `results.jsonl`, `results.md` and figures; `table` makes the latter two again;
-//! `differential` compares answers with RocksDB's instead of times; `advised` has RocksDB read the advisor's files. See
-//! `README.md` for the commands, for what is equal and for what cannot be.
+//! `run` measures and writes `results.jsonl`, `results.md` and pictures; `table` makes the latter two
+//! again, also from the published rows; `differential` compares answers with RocksDB's instead of
+//! times; `advised` has RocksDB read the advisor's files. `README.md` has the commands, and states the
+//! conditions that are equal and those that are not.
 
 mod advised;
 mod book;
 mod child;
 mod differential;
+mod dots;
 mod driver;
 mod engines;
 mod explain;
 mod facts;
 mod figure;
 mod gathered;
+mod group;
 mod meter;
 mod peer;
 mod process;
+mod published;
 mod result;
 mod table;
 #[cfg(feature = "rocksdb")]
 mod trace;
+mod verdict;
 mod workload;
 
 use std::path::{Path, PathBuf};
@@ -33,7 +38,7 @@ use crate::driver::Plan;
 use crate::peer::{Compression, Engine, Io, Result};
 
 #[derive(Parser)]
-#[command(name = "shamba-peers", about = "Shamba beside other engines")]
+#[command(name = "shamba-peers", about = "Compares Shamba with other engines")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,24 +46,24 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures, and writes results.jsonl, results.md and figures.
+    /// Measures, and writes results.jsonl, results.md and pictures.
     Run(RunArgs),
-    /// Writes results.md and figures again from results.jsonl.
+    /// Writes results.md and pictures again from the rows.
     Table(TableArgs),
-    /// Lists the engines of this build.
+    /// Lists the engines in this build.
     Engines,
-    /// The same random trace to Shamba, RocksDB and a sorted map: answers must be the same.
+    /// Sends the same random trace to Shamba, RocksDB and a sorted map, and compares the answers.
     Differential(differential::Options),
-    /// RocksDB's own option parser on what `shamba plan --rocksdb` proposes.
+    /// Has RocksDB's own option parser read what `shamba plan --rocksdb` proposes.
     Advised(advised::Options),
-    /// What a measuring process runs.
+    /// Runs in each measuring process.
     #[command(hide = true)]
     Child { task: String },
 }
 
 #[derive(Args)]
 struct RunArgs {
-    /// Engines; all of this build unless given.
+    /// Engines [default: all in this build]
     #[arg(long, value_delimiter = ',')]
     engines: Vec<Engine>,
     /// Data sets: ITEMSxKEY+VALUE bytes.
@@ -67,58 +72,63 @@ struct RunArgs {
     /// Budgets for caches and write buffers together, in MiB.
     #[arg(long, value_delimiter = ',', default_value = "256,8,4096")]
     budgets_mib: Vec<u64>,
-    /// Ways of reading: page-cache, direct.
+    /// How tables are read: page-cache, direct.
     #[arg(long, value_delimiter = ',', default_value = "page-cache,direct")]
     io: Vec<Io>,
-    /// Compression of blocks: none, lz4 (engines without it have no rows).
+    /// Compression of blocks: none, lz4 (engines without it get no rows).
     #[arg(long, default_value = "none")]
     compression: Compression,
-    /// Repetitions; the median is shown, with least and most.
+    /// Repetitions; tables show the median with minimum and maximum.
     #[arg(long, default_value_t = 3)]
     repeats: u32,
-    /// Gets of a workload through the page cache; other workloads' operations follow from it.
+    /// Gets per workload through the page cache; the numbers of other operations derive from it.
     #[arg(long, default_value_t = 500_000)]
     ops: u64,
-    /// Gets of a workload past the page cache.
+    /// Gets per workload with direct I/O.
     #[arg(long, default_value_t = 50_000)]
     direct_ops: u64,
-    /// The longest that caches fill before the first measured workload: a get for each block of the budget, or for each item where
-    /// those are fewer.
+    /// Longest time, in seconds, that caches are filled before the first measured workload: one get per
+    /// block of the budget, or per item if there are fewer.
     #[arg(long, default_value_t = 15.0)]
     warm_seconds: f64,
-    /// The seed of all requests.
+    /// Seed of all requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Leaves out fillseq, which is measured with the first budget.
+    /// Omits fillseq, which is measured with the first budget only.
     #[arg(long)]
     no_fillseq: bool,
-    /// A small run, once, that shows that all of it works and still flushes and merges: 1,000,000 and 200,000 items, 32 and 8 MiB.
+    /// A small run, one repetition, that still flushes and compacts: 1,000,000 and 200,000 items, 32 and
+    /// 8 MiB.
     #[arg(long, conflicts_with_all = ["datasets", "budgets_mib", "ops", "direct_ops", "repeats"])]
     quick: bool,
-    /// Where databases are made; the device that is measured.
+    /// Directory for the databases, on the device to be measured.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Where results go; there must be none of another run.
+    /// Directory for the results; it must not hold those of another run.
     #[arg(long, default_value = "results")]
     out: PathBuf,
-    /// Adds to the results there what they lack of this run: repetitions, data sets, engines, or what a run that broke off did not
-    /// come to. They must be of this machine, and of situations that are measured again of this build and the same requests.
+    /// Adds the rows of this run that the results lack: repetitions, data sets, engines, or the rest of an
+    /// interrupted run. The results must be of this machine, and those of a situation that is measured
+    /// again of this build and the same requests.
     #[arg(long)]
     add: bool,
-    /// Keeps the page in docs/results/peers.md, with figures and rows.
+    /// Also publishes the page as docs/results/peers.md, with pictures and compressed rows.
     #[arg(long)]
     write: bool,
 }
 
 #[derive(Args)]
 struct TableArgs {
-    /// The directory with results.jsonl.
+    /// Directory for results.md and pictures.
     #[arg(default_value = "results")]
     out: PathBuf,
-    /// Fails where a figure that Shamba loses in has no explanation, or where single repetitions cannot tell.
+    /// The rows, plain or compressed by gzip [default: results.jsonl in that directory]
+    #[arg(long)]
+    from: Option<PathBuf>,
+    /// Fails where a lost row has no explanation, or where a value has a single repetition.
     #[arg(long)]
     strict: bool,
-    /// Keeps the page in docs/results/peers.md, with figures and rows.
+    /// Also publishes the page as docs/results/peers.md, with pictures and compressed rows.
     #[arg(long)]
     write: bool,
 }
@@ -126,7 +136,10 @@ struct TableArgs {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run(args),
-        Command::Table(args) => present(&args.out, args.strict, args.write),
+        Command::Table(args) => {
+            let rows = args.from.unwrap_or_else(|| args.out.join(ROWS));
+            present(&rows, &args.out, args.strict, args.write)
+        }
         Command::Engines => {
             Engine::ALL
                 .into_iter()
@@ -178,53 +191,91 @@ fn run(args: RunArgs) -> Result<()> {
     }
     plan.fillseq_budget = plan.budgets.first().copied().filter(|_| !args.no_fillseq);
     let measured = driver::run(&plan);
-    // What was measured is shown even where some of it failed.
-    present(&plan.out, false, args.write && measured.is_ok())?;
+    // Rows are shown even where a part of the run failed.
+    present(&plan.out.join(ROWS), &plan.out, false, args.write && measured.is_ok())?;
     measured.map(|_| ())
 }
 
-fn present(out: &Path, is_strict: bool, is_kept: bool) -> Result<()> {
-    let rows = out.join("results.jsonl");
-    let gathered = gathered::Gathered::read(&rows)?;
-    let drawn = figure::draw_all(&gathered, out)?;
-    let (text, unexplained) = table::render(&gathered, &drawn);
+/// Writes the full tables of `rows` and their pictures into `out`, and publishes the page if wanted.
+fn present(rows: &Path, out: &Path, is_strict: bool, is_published: bool) -> Result<()> {
+    let gathered = gathered::Gathered::read(rows)?;
     let file = out.join("results.md");
-    let failed = |file: &Path, error: std::io::Error| format!("{}: {error}", file.display());
-    std::fs::write(&file, &text).map_err(|error| failed(&file, error))?;
-    eprintln!("{} and {} figures beside it", file.display(), drawn.len());
+    let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+    std::fs::create_dir_all(out).map_err(failed)?;
+    let drawn = figure::draw_all(&gathered, out)?;
+    std::fs::write(&file, table::render(&gathered, &drawn)).map_err(failed)?;
+    eprintln!("{} and {} pictures", file.display(), drawn.len());
     gathered.check_answers()?;
-    if is_kept {
-        keep_page(&gathered, &rows, &drawn)?;
+    if is_published {
+        publish(&gathered, rows)?;
     }
     if is_strict && gathered.repeats(None).0 < 2 {
-        return Err("figures of a single repetition have no spread: nothing can be said of losses".to_owned());
+        return Err(
+            "values of a single repetition have no spread, so that losses cannot be judged".to_owned()
+        );
     }
+    let unexplained = verdict::Verdicts::of(&gathered).unexplained();
     if is_strict && unexplained > 0 {
-        return Err(format!(
-            "{unexplained} figures that are lost have no explanation (src/explanations.json)"
-        ));
+        return Err(format!("{unexplained} lost rows have no explanation (src/explanations.json)"));
     }
     Ok(())
 }
 
-/// The page among the other results, the figures that were drawn beside `rows` in a folder beside it, and rows among the raw ones, all
-/// in place of those before. What failed is told at the page's head, where it belongs.
-fn keep_page(all: &gathered::Gathered, rows: &Path, drawn: &[String]) -> Result<()> {
-    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
-    let (figures, raw) = (results.join("peers"), results.join("raw/peers"));
+/// The name of the rows in a directory of results.
+const ROWS: &str = "results.jsonl";
+
+/// The directory of published results.
+fn published_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results")
+}
+
+/// Replaces the published page, its pictures and its rows.
+fn publish(all: &gathered::Gathered, rows: &Path) -> Result<()> {
+    let results = published_dir();
+    let (pictures, raw) = (results.join("peers"), results.join("raw/peers"));
     let failed = |error: std::io::Error| format!("{}: {error}", results.display());
-    if figures.exists() {
-        std::fs::remove_dir_all(&figures).map_err(failed)?;
-    }
-    std::fs::create_dir_all(&figures).map_err(failed)?;
+    // First, for they may be read from there.
     std::fs::create_dir_all(&raw).map_err(failed)?;
-    for name in drawn {
-        std::fs::copy(rows.with_file_name(name), figures.join(name)).map_err(failed)?;
+    result::publish(rows, &raw.join("results.jsonl.gz"))?;
+    if pictures.exists() {
+        std::fs::remove_dir_all(&pictures).map_err(failed)?;
     }
-    let beside: Vec<String> = drawn.iter().map(|name| format!("peers/{name}")).collect();
-    let (text, _) = table::render(all, &beside);
-    std::fs::write(results.join("peers.md"), text).map_err(failed)?;
-    std::fs::copy(rows, raw.join("results.jsonl")).map_err(failed)?;
-    eprintln!("kept in docs/results: peers.md, peers/, raw/peers/results.jsonl");
+    std::fs::create_dir_all(&pictures).map_err(failed)?;
+    let drawn = dots::draw_all(all)?;
+    for (group, image) in &drawn {
+        std::fs::write(pictures.join(group.file_name()), image).map_err(failed)?;
+    }
+    std::fs::write(results.join("peers.md"), page(all, &drawn)).map_err(failed)?;
+    eprintln!("published in docs/results: peers.md, peers/, raw/peers/results.jsonl.gz");
     Ok(())
+}
+
+/// The published page with these pictures.
+fn page(all: &gathered::Gathered, drawn: &[(group::Group, String)]) -> String {
+    published::render(all, &|group| {
+        let is_drawn = drawn.iter().any(|(of, _)| *of == group);
+        is_drawn.then(|| format!("peers/{}", group.file_name()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_page_and_pictures_are_those_of_the_published_rows() {
+        let results = published_dir();
+        let rows = results.join("raw/peers/results.jsonl.gz");
+        let all = gathered::Gathered::read(&rows).expect("the published rows");
+        let drawn = dots::draw_all(&all).expect("pictures");
+        let page = page(&all, &drawn);
+        let kept = std::fs::read_to_string(results.join("peers.md")).expect("the published page");
+        assert_eq!(kept, page, "table --from {} --write publishes it again", rows.display());
+        assert!(page.lines().count() <= published::LINES_MAX, "{} lines", page.lines().count());
+        for (group, image) in drawn {
+            let file = results.join("peers").join(group.file_name());
+            let kept = std::fs::read_to_string(&file).expect("a published picture");
+            assert_eq!(kept, image, "{}", file.display());
+        }
+    }
 }

@@ -1,36 +1,32 @@
-//! The tables of `results.md`: times beside Shamba's at a glance, then each metric of each workload, all engines side by side, as
-//! ratios to RocksDB.
+//! The full tables, `results.md`: times of all engines divided by Shamba's, then each metric of each
+//! workload for all engines with the ratio to RocksDB, then the options.
 //!
-//! A ratio says how many times better than RocksDB's base an engine is; Shamba's is marked where some engine beats it,
-//! with the number of the reason ([`crate::explain`]).
+//! A ratio is RocksDB's value divided by the engine's, so that above 1 the engine is better. Shamba's
+//! cell is marked where another engine is better ([`crate::verdict`]).
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::explain::{Explanations, Loss};
 use crate::gathered::{Gathered, Metric, Spread};
 use crate::peer::{Compression, Engine, Stated};
 use crate::result::Situation;
+use crate::verdict::{Verdict, Verdicts};
 use crate::workload::Workload;
 
-/// What two builds of the same code differ by: a loss below it is none.
-const NOISE: f64 = 1.03;
-
-/// The whole page, with figures of these names, and how many losses have no explanation.
-pub fn render(all: &Gathered, figures: &[String]) -> (String, usize) {
-    let mut page = String::from("# Shamba beside other engines\n\n");
+/// The whole page, with pictures of these names.
+pub fn render(all: &Gathered, pictures: &[String]) -> String {
+    let verdicts = Verdicts::of(all);
+    let mut page = String::from("# Shamba and other engines: all tables\n\n");
     head(all, &mut page);
+    page += "Not equal:\n\n";
     page += NOT_EQUAL;
     page += &summary(all);
-    for figure in figures {
-        let _ = writeln!(page, "![{0}]({0})\n", figure);
+    for picture in pictures {
+        let _ = writeln!(page, "![{picture}]({picture})\n");
     }
-    let mut losses = Losses { explanations: Explanations::built_in(), used: BTreeMap::new(), unexplained: 0 };
-    let tables: String = Metric::ALL.into_iter().map(|metric| table(all, metric, &mut losses)).collect();
-    page += &losses.legend();
-    page += &tables;
+    page += &legend(&verdicts);
+    page.extend(Metric::ALL.into_iter().map(|metric| table(all, metric, &verdicts)));
     page += &options(all);
-    (page, losses.unexplained)
+    page
 }
 
 fn head(all: &Gathered, page: &mut String) {
@@ -42,15 +38,15 @@ fn head(all: &Gathered, page: &mut String) {
     }
     let _ = writeln!(
         page,
-        "\nEach cell: {}, and how many times better that is than RocksDB's base. Each answer was checked; {}\n",
+        "\nEach cell: {}, and RocksDB's value divided by it. {}\n",
         match all.repeats(None) {
-            (_, 0 | 1) => "one repetition: no spread".to_owned(),
-            (1, most) => format!("the median of up to {most} repetitions, (least–most); of one, the figure"),
-            _ => "the median of its repetitions, (least–most)".to_owned(),
+            (_, 0 | 1) => "one repetition, whose spread is unknown".to_owned(),
+            (1, most) => format!("the median of up to {most} repetitions (minimum–maximum)"),
+            _ => "the median of the repetitions (minimum–maximum)".to_owned(),
         },
         match all.check_answers() {
-            Ok(()) => "all engines answered all requests alike.".to_owned(),
-            Err(difference) => format!("**but {difference}.**"),
+            Ok(()) => "All answers were verified, and all engines gave the same ones.".to_owned(),
+            Err(difference) => format!("**Answers differ: {difference}.**"),
         }
     );
     page.push_str("| situation | repetitions | build | day | requests |\n|---|---|---|---|---|\n");
@@ -71,13 +67,10 @@ fn head(all: &Gathered, page: &mut String) {
         let (at, engine, message) = (failure.at, failure.engine, &failure.message);
         let _ = writeln!(page, "- **{engine} failed** ({}): {message}", situation(at));
     }
-    if all.engines.iter().any(|engine| engine.ignores_budget()) {
-        page.push_str("- LMDB has no budget: the same figures stand beside every budget.\n");
-    }
     page.push('\n');
 }
 
-/// In words.
+/// Description of a situation.
 pub fn situation(at: Situation) -> String {
     let set = at.dataset;
     let items = thousands(set.items as f64);
@@ -94,117 +87,59 @@ pub fn situation(at: Situation) -> String {
     text
 }
 
-/// Reasons that were needed.
-struct Losses {
-    explanations: Explanations,
-    used: BTreeMap<usize, String>,
-    unexplained: usize,
-}
-
-impl Losses {
-    /// The mark of Shamba's cell.
-    fn mark(&mut self, all: &Gathered, at: Situation, workload: Workload, metric: Metric) -> String {
-        let Some(ours) = all.spread(at, workload, Engine::Shamba, metric) else { return String::new() };
-        if metric == Metric::DeviceRead && ours.median < DEVICE_NOISE_BYTES {
-            return String::new();
-        }
-        let is_compared = |engine: &Engine| {
-            *engine != Engine::Shamba && !(metric == Metric::CallRead && engine.maps_files())
-        };
-        let others = all.engines.iter().copied().filter(is_compared);
-        let figures = others.filter_map(|engine| Some((engine, all.spread(at, workload, engine, metric)?)));
-        let (winner, times) = match verdict(ours, figures) {
-            Verdict::NotBeaten => return String::new(),
-            Verdict::Alike(winner) => return format!(" ≈ {winner}"),
-            Verdict::Once(winner, times) if times.is_finite() => return format!(" ▽ {times:.2} × {winner}"),
-            Verdict::Once(winner, _) => return format!(" ▽ {winner}"),
-            Verdict::Beaten(winner, times) => (winner, times),
-        };
-        let loss = Loss { at, workload, metric, winner };
-        let reason = match self.explanations.of(&loss) {
-            Some((number, text)) => {
-                self.used.insert(number, text.to_owned());
-                number.to_string()
-            }
-            None => {
-                self.unexplained += 1;
-                "?".to_owned()
-            }
-        };
-        if times.is_finite() {
-            format!(" **▼{reason}** {times:.2} × {winner}")
-        } else {
-            format!(" **▼{reason}** {winner}")
-        }
-    }
-
-    fn legend(&self) -> String {
-        let mut text = String::from(
-            "Where another engine beats Shamba, its cell says which, how many times, and why (▼ and the reason's number); `≈` where \
-             the spreads overlap or the loss is below 3 %. Of one repetition nobody knows the spread: ▽ says who was better then, \
-             and by how much. Where there is a `–` the engine was not run, or did too little for this percentile.\n\n",
-        );
-        for (number, reason) in &self.used {
-            let _ = writeln!(text, "- ▼{number}: {reason}");
-        }
-        if self.unexplained > 0 {
-            let _ = writeln!(text, "- ▼?: not explained yet: {}.", self.unexplained);
-        }
-        text.push('\n');
-        text
-    }
-}
-
-/// Fewer bytes of the device an operation than this are chance.
-const DEVICE_NOISE_BYTES: f64 = 1024.0;
-
-/// What is to be said of a figure of ours beside others'.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Verdict {
-    NotBeaten,
-    /// Somebody's median is better, nobody's clearly.
-    Alike(Engine),
-    /// The best of those that are clearly better, and how many times.
-    Beaten(Engine, f64),
-    /// The best of those that are better by more than noise, where there is only one repetition of something.
-    Once(Engine, f64),
-}
-
-/// One engine with a wide spread must not hide another that is clearly better, so all are asked, not the best alone.
-fn verdict(ours: Spread, others: impl Iterator<Item = (Engine, Spread)>) -> Verdict {
-    let mut better: Vec<(Engine, Spread)> =
-        others.filter(|(_, theirs)| theirs.median < ours.median).collect();
-    better.sort_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
-    let times = |theirs: Spread| ours.median / theirs.median;
-    let is_once = |theirs: Spread| ours.count == 1 || theirs.count == 1;
-    let is_clear = |theirs: Spread| !ours.overlaps(theirs) && times(theirs) >= NOISE;
-    match better.iter().find(|(_, theirs)| is_clear(*theirs)) {
-        Some((engine, theirs)) if is_once(*theirs) => Verdict::Once(*engine, times(*theirs)),
-        Some((engine, theirs)) => Verdict::Beaten(*engine, times(*theirs)),
-        None => better.first().map_or(Verdict::NotBeaten, |(engine, _)| Verdict::Alike(*engine)),
-    }
-}
-
-/// What the tables cannot say by themselves; `lab/peers/README.md` has the rest.
-const NOT_EQUAL: &str = "\
-Not equal, whatever the tables say:
-
-- Time is that inside calls: what a put leaves to the background is in the table of time until rest, in CPU and in bytes.
-- Through the page cache a block that an engine's own cache lacks is a system call; the device is read only for what the system's \
-cache lacks, too, which a machine with more memory than data never does.
-- Shamba is read with level 0 drained, as it leaves it at rest; RocksDB keeps up to three files there. `rocksdb-compacted` is one \
-run until the first puts; its merge is in its fill's time until rest.
-- LMDB's and redb's fills commit a thousand puts at a time: the time of one is its share.
-- LevelDB maps its first 1,000 open tables: the budget binds nothing of them. It verifies no checksums (its default).
-- fjall's cache goes without two write buffers at all times; others lend them to the cache. It reads an index whole: with keys of \
-512 B its indexes are larger than its cache, and a lookup reads up to a megabyte.
-- LMDB has no budget. Without `NO_SYNC` a commit that syncs waits twice; here it waits once, for `mdb_env_sync`.
-- RocksDB's cache is HyperClockCache, which it recommends.
-- Where files are read past the page cache, each engine's options say of how many the system really allows it.
+/// The part of a page that no figure can show; `lab/peers/README.md` has the rest.
+pub const NOT_EQUAL: &str = "\
+- Time is measured inside the calls. Background work that a put causes shows in the time until it
+  ends, in CPU time and in bytes.
+- Through the page cache a cache miss of an engine is a system call, and the device is read only where
+  the kernel's cache misses too: never, on a machine with more memory than data.
+- Shamba compacts all of level 0 before it is idle; RocksDB keeps up to three files there.
+  `rocksdb-compacted` is one sorted run until the first puts; that compaction counts in its fill's
+  time until background work ends.
+- Fills of LMDB and redb commit 1,000 puts at a time: the time of a put is its share.
+- LevelDB maps its first 1,000 open tables, which no budget limits. It verifies no checksums (its
+  default).
+- fjall's cache never uses the memory of two write buffers; the others lend it to their caches. fjall
+  reads an index as a whole: with keys of 512 B its indexes exceed its cache, and a lookup reads up
+  to 1 MB.
+- LMDB has no budget: its values are repeated for each budget. Without `NO_SYNC` a commit that syncs
+  waits twice; here it waits once, in `mdb_env_sync`.
+- RocksDB uses HyperClockCache, which it recommends.
+- For direct I/O the options of each engine state how many of its files the kernel really opened so.
 
 ";
 
-/// Times of all engines beside Shamba's.
+/// The mark of Shamba's cell, with the engine that is better and the ratio.
+fn mark(verdicts: &Verdicts, at: Situation, workload: Workload, metric: Metric) -> String {
+    let Some(judged) = verdicts.get(at, workload, metric) else { return String::new() };
+    let ratio = |times: f64| if times.is_finite() { format!("{times:.2} × ") } else { String::new() };
+    match judged.verdict {
+        Verdict::Best => String::new(),
+        Verdict::Alike(winner) => format!(" ≈ {winner}"),
+        Verdict::Once(winner, times) => format!(" ▽ {}{winner}", ratio(times)),
+        Verdict::Beaten(winner, times) => format!(" **{}** {}{winner}", judged.mark(), ratio(times)),
+    }
+}
+
+/// The meaning of the marks, and the reasons.
+fn legend(verdicts: &Verdicts) -> String {
+    let mut text = String::from(
+        "Where another engine is better than Shamba, Shamba's cell names it with the ratio and the number of the \
+         reason (▼). `≈`: the ranges overlap, or the difference is below 3 %. ▽: one of the two values comes from a \
+         single repetition, so that its spread is unknown. `–`: the engine was not measured, or too few operations \
+         for this percentile.\n\n",
+    );
+    for (number, reason) in verdicts.reasons() {
+        let _ = writeln!(text, "- ▼{number}: {}.", reason.why);
+    }
+    if verdicts.unexplained() > 0 {
+        let _ = writeln!(text, "- ▼?: not explained yet: {}.", verdicts.unexplained());
+    }
+    text.push('\n');
+    text
+}
+
+/// Times of all engines divided by Shamba's.
 fn summary(all: &Gathered) -> String {
     let others: Vec<Engine> =
         all.engines.iter().copied().filter(|engine| *engine != Engine::Shamba).collect();
@@ -216,7 +151,7 @@ fn summary(all: &Gathered) -> String {
             let figure =
                 |engine| all.spread(*at, workload, engine, metric).filter(|spread| spread.median > 0.0);
             let Some(ours) = figure(Engine::Shamba) else { continue };
-            let until = if metric == Metric::Settled { " until rest" } else { "" };
+            let until = if metric == Metric::Settled { " with background work" } else { "" };
             let number = figure_text(ours.median, metric);
             let _ = write!(rows, "| {} | {}{until} | {number} |", situation(*at), workload.name());
             for engine in &others {
@@ -231,29 +166,29 @@ fn summary(all: &Gathered) -> String {
     }
     let names: String = others.iter().map(|engine| format!(" {engine} |")).collect();
     format!(
-        "## At a glance: time of an operation, as a multiple of Shamba's (above 1, Shamba is faster)\n\n\
+        "## Time of an operation divided by Shamba's (above 1, Shamba is faster)\n\n\
          | situation | workload | Shamba, ns |{names}\n|---|---|---:|{}\n{rows}\n",
         "---:|".repeat(others.len())
     )
 }
 
-fn table(all: &Gathered, metric: Metric, losses: &mut Losses) -> String {
+fn table(all: &Gathered, metric: Metric, verdicts: &Verdicts) -> String {
     let mut rows = String::new();
     for at in &all.situations {
         for workload in Workload::ALL {
             let cells: Vec<Option<Spread>> =
                 all.engines.iter().map(|engine| all.spread(*at, workload, *engine, metric)).collect();
-            // Those that ignore the budget stand beside every one, also where nobody was measured.
+            // An engine that ignores the budget has values for each budget, also where no other was measured.
             let is_of_place = |engine: &Engine| !engine.ignores_budget();
-            let told = all.engines.iter().zip(&cells).filter(|(engine, _)| is_of_place(engine));
-            if told.into_iter().all(|(_, cell)| cell.is_none_or(|spread| spread.most == 0.0)) {
+            let measured = all.engines.iter().zip(&cells).filter(|(engine, _)| is_of_place(engine));
+            if measured.into_iter().all(|(_, cell)| cell.is_none_or(|spread| spread.max == 0.0)) {
                 continue;
             }
             let _ = write!(rows, "| {} | {} |", situation(*at), workload.name());
             let base = all.spread(*at, workload, Engine::Rocksdb, metric);
             for (engine, cell) in all.engines.iter().zip(&cells) {
                 let mark = if *engine == Engine::Shamba {
-                    losses.mark(all, *at, workload, metric)
+                    mark(verdicts, *at, workload, metric)
                 } else {
                     String::new()
                 };
@@ -280,12 +215,12 @@ fn table(all: &Gathered, metric: Metric, losses: &mut Losses) -> String {
 
 fn shown(spread: Spread, base: Option<Spread>, metric: Metric) -> String {
     let number = |figure: f64| figure_text(figure, metric);
-    let range = if spread.least == spread.most {
+    let range = if spread.min == spread.max {
         String::new()
     } else {
-        format!(" ({}–{})", number(spread.least), number(spread.most))
+        format!(" ({}–{})", number(spread.min), number(spread.max))
     };
-    // Of what is shown as nothing there is no ratio.
+    // A value shown as zero has no ratio.
     let nothing = number(0.0);
     let is_something = |figure: f64| figure > 0.0 && number(figure) != nothing;
     let ratio = base
@@ -315,7 +250,7 @@ pub fn thousands(figure: f64) -> String {
     text
 }
 
-/// What engines were opened with: all of it once, then what differs in other situations.
+/// The options of each engine: all of them once, then those that differ in other situations.
 fn options(all: &Gathered) -> String {
     let mut text = String::from("## Options\n\n");
     for engine in &all.engines {
@@ -342,29 +277,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_and_ratios_say_how_many_times_better() {
+    fn numbers_are_grouped_and_ratios_divide_by_the_value() {
         assert_eq!(thousands(1_234_567.4), "1,234,567");
         assert_eq!(thousands(999.6), "1,000");
-        let spread = |median| Spread { median, least: median, most: median, count: 1 };
+        let spread = |median| Spread { median, min: median, max: median, count: 1 };
         assert_eq!(shown(spread(500.0), Some(spread(1000.0)), Metric::Time), "500 ×2.00");
         assert_eq!(shown(spread(2.5), None, Metric::Written), "2.50");
         assert_eq!(shown(spread(0.02), Some(spread(1.0)), Metric::DeviceRead), "0");
-        let wide = Spread { median: 1.0, least: 0.5, most: 2.0, count: 3 };
+        let wide = Spread { median: 1.0, min: 0.5, max: 2.0, count: 3 };
         assert_eq!(shown(wide, None, Metric::Written), "1.00 (0.50–2.00)");
-    }
-
-    #[test]
-    fn a_wide_spread_hides_nobody_who_is_clearly_better() {
-        let of = |median, least, most| Spread { median, least, most, count: 3 };
-        let ours = of(100.0, 95.0, 105.0);
-        let wide = (Engine::Fjall, of(50.0, 10.0, 200.0));
-        let clear = (Engine::Leveldb, of(80.0, 79.0, 81.0));
-        let said = |others: &[(Engine, Spread)]| verdict(ours, others.iter().copied());
-        assert_eq!(said(&[wide, clear]), Verdict::Beaten(Engine::Leveldb, 1.25));
-        assert_eq!(said(&[wide]), Verdict::Alike(Engine::Fjall));
-        assert_eq!(said(&[(Engine::Redb, of(98.0, 97.5, 98.5))]), Verdict::Alike(Engine::Redb));
-        assert_eq!(said(&[(Engine::Redb, of(120.0, 110.0, 130.0))]), Verdict::NotBeaten);
-        let once = Spread { count: 1, ..clear.1 };
-        assert_eq!(said(&[(Engine::Leveldb, once)]), Verdict::Once(Engine::Leveldb, 1.25));
     }
 }

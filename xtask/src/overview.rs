@@ -1,9 +1,9 @@
-//! The picture of the README: lookups of absent and of present keys and memory in one published run,
-//! drawn from the raw rows.
+//! The picture of the README: lookups of absent and of present keys and memory in one published
+//! run, drawn from the raw rows.
 //!
 //! `cargo xtask overview --write` draws `docs/results/overview.svg` again after `cargo xtask peers`
-//! has replaced the rows. Without `--write`, and in the tests, it fails if the picture differs from the
-//! one that the rows give.
+//! has replaced the rows. Without `--write`, and in the tests, it fails if the picture differs from
+//! the one that the rows give.
 
 use std::fmt::Write as _;
 use std::fs;

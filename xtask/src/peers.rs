@@ -1,5 +1,5 @@
-//! Comparison with other engines: starts `lab/peers`, a workspace of its own, because its native builds
-//! take half an hour.
+//! Comparison with other engines: starts `lab/peers`, a workspace of its own, because its native
+//! builds take half an hour.
 //!
 //! Not here: workloads and conditions (`lab/peers/README.md`).
 

@@ -1,8 +1,8 @@
-//! Pictures of the published page: for each [`Group`] the time of other engines divided by Shamba's, by
-//! workload, one colour for each budget.
+//! Pictures of the published page: for each [`Group`] the time of other engines divided by
+//! Shamba's, by workload, one colour for each budget.
 //!
-//! A dot is RocksDB, a cross the fastest engine other than RocksDB. Right of the line at 1 Shamba is
-//! faster. The axis is logarithmic, because a ratio of 2 and of 1/2 mean the same.
+//! A dot is RocksDB, a cross the fastest engine other than RocksDB. Right of the line at 1 Shamba
+//! is faster. The axis is logarithmic, because a ratio of 2 and of 1/2 mean the same.
 //!
 //! Not here: numbers ([`crate::gathered`]).
 

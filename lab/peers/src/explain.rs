@@ -1,8 +1,9 @@
 //! Reasons for lost rows: the patterns of `explanations.json`.
 //!
 //! A pattern names metrics, workloads, winners, budgets and the way of reading; an empty field fits
-//! anything. The first pattern that fits a row is its reason, and its place in the file is its number.
-//! A lost row without a pattern is marked `▼?`: either the engine is improved, or a reason is added.
+//! anything. The first pattern that fits a row is its reason, and its place in the file is its
+//! number. A lost row without a pattern is marked `▼?`: either the engine is improved, or a reason
+//! is added.
 
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
-//! Pictures of the full tables: for each situation, RocksDB's time, and its CPU time, divided by each
-//! engine's, by workload.
+//! Pictures of the full tables: for each situation, RocksDB's time, and its CPU time, divided by
+//! each engine's, by workload.
 //!
 //! Not here: numbers ([`crate::gathered`]), the pictures of the published page ([`crate::dots`]).
 
@@ -54,8 +54,8 @@ pub fn draw_all(all: &Gathered, out: &Path) -> Result<Vec<String>> {
     Ok(drawn)
 }
 
-/// Draws bars from 1 on a logarithmic axis, where a ratio of 2 and of 1/2 are equally long, with a line
-/// from minimum to maximum.
+/// Draws bars from 1 on a logarithmic axis, where a ratio of 2 and of 1/2 are equally long, with a
+/// line from minimum to maximum.
 fn draw(
     all: &Gathered,
     at: Situation,

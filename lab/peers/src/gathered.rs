@@ -1,10 +1,10 @@
-//! Aggregation of rows: for each engine and workload the median of the repetitions, with minimum and
-//! maximum.
+//! Aggregation of rows: for each engine and workload the median of the repetitions, with minimum
+//! and maximum.
 //!
-//! Several runs may append to one file, each after a line with its facts. All of them must come from
-//! one machine; the runs of one situation from one build with the same requests; and no row may occur
-//! twice. Otherwise a median would cover different things. Different situations may come from
-//! different builds, because measuring all of them takes nights; each states its build.
+//! Several runs may append to one file, each after a line with its facts. All of them must come
+//! from one machine; the runs of one situation from one build with the same requests; and no row
+//! may occur twice. Otherwise a median would cover different things. Different situations may come
+//! from different builds, because measuring all of them takes nights; each states its build.
 //!
 //! Not here: presentation ([`crate::table`], [`crate::published`], [`crate::figure`]).
 
@@ -271,8 +271,8 @@ impl Gathered {
     /// Collects the lines by kind.
     ///
     /// # Errors
-    /// A run on another machine than the first; a run of a situation by another build than the first; a
-    /// row that was measured twice.
+    /// A run on another machine than the first; a run of a situation by another build than the
+    /// first; a row that was measured twice.
     pub fn of(lines: Vec<Line>) -> Result<Self> {
         let mut all = Self::default();
         // Facts of the first run, and of the run whose rows follow.
@@ -367,8 +367,8 @@ impl Gathered {
         if !metric.is_of(workload) {
             return None;
         }
-        // An engine without a budget has the values of the situation itself, else of the first in which
-        // it was measured, so that they come from one build.
+        // An engine without a budget has the values of the situation itself, else of the first in
+        // which it was measured, so that they come from one build.
         let is_alike = |row: &Situation| {
             engine.ignores_budget() && Situation { budget_bytes: at.budget_bytes, ..*row } == at
         };

@@ -1,5 +1,5 @@
-//! Groups: situations that differ in the memory budget alone, which are one table and one picture of
-//! the published page.
+//! Groups: situations that differ in the memory budget alone, which are one table and one picture
+//! of the published page.
 
 use crate::book::Dataset;
 use crate::gathered::Gathered;

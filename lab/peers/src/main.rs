@@ -87,8 +87,8 @@ struct RunArgs {
     /// Gets per workload with direct I/O.
     #[arg(long, default_value_t = 50_000)]
     direct_ops: u64,
-    /// Longest time, in seconds, that caches are filled before the first measured workload: one get per
-    /// block of the budget, or per item if there are fewer.
+    /// Longest time, in seconds, that caches are filled before the first measured workload: one get
+    /// per block of the budget, or per item if there are fewer.
     #[arg(long, default_value_t = 15.0)]
     warm_seconds: f64,
     /// Seed of all requests.
@@ -97,8 +97,8 @@ struct RunArgs {
     /// Omits fillseq, which is measured with the first budget only.
     #[arg(long)]
     no_fillseq: bool,
-    /// A small run, one repetition, that still flushes and compacts: 1,000,000 and 200,000 items, 32 and
-    /// 8 MiB.
+    /// A small run, one repetition, that still flushes and compacts: 1,000,000 and 200,000 items,
+    /// 32 and 8 MiB.
     #[arg(long, conflicts_with_all = ["datasets", "budgets_mib", "ops", "direct_ops", "repeats"])]
     quick: bool,
     /// Directory for the databases, on the device to be measured.
@@ -107,9 +107,9 @@ struct RunArgs {
     /// Directory for the results; it must not hold those of another run.
     #[arg(long, default_value = "results")]
     out: PathBuf,
-    /// Adds the rows of this run that the results lack: repetitions, data sets, engines, or the rest of an
-    /// interrupted run. The results must be of this machine, and those of a situation that is measured
-    /// again of this build and the same requests.
+    /// Adds the rows of this run that the results lack: repetitions, data sets, engines, or the
+    /// rest of an interrupted run. The results must be of this machine, and those of a situation
+    /// that is measured again of this build and the same requests.
     #[arg(long)]
     add: bool,
     /// Also publishes the page as docs/results/peers.md, with pictures and compressed rows.
@@ -196,7 +196,8 @@ fn run(args: RunArgs) -> Result<()> {
     measured.map(|_| ())
 }
 
-/// Writes the full tables of `rows` and their pictures into `out`, and publishes the page if wanted.
+/// Writes the full tables of `rows` and their pictures into `out`, and publishes the page if
+/// wanted.
 fn present(rows: &Path, out: &Path, is_strict: bool, is_published: bool) -> Result<()> {
     let gathered = gathered::Gathered::read(rows)?;
     let file = out.join("results.md");

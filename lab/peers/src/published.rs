@@ -1,8 +1,8 @@
 //! The published page, `docs/results/peers.md`: at most [`LINES_MAX`] lines, made from the rows.
 //!
-//! It holds times with their ratios to other engines, the lost rows with their reasons, and ratios of
-//! CPU time, memory and space. Everything else (percentiles, bytes, all engines, options) is in the
-//! full tables ([`crate::table`]), which `table` writes from the same rows.
+//! It holds times with their ratios to other engines, the lost rows with their reasons, and ratios
+//! of CPU time, memory and space. Everything else (percentiles, bytes, all engines, options) is in
+//! the full tables ([`crate::table`]), which `table` writes from the same rows.
 
 use std::fmt::Write as _;
 
@@ -338,8 +338,8 @@ impl Page<'_> {
     }
 }
 
-/// Shamba's value · the ratio of RocksDB · that of the best other engine, marked; `spread` is the value
-/// of an engine.
+/// Shamba's value · the ratio of RocksDB · that of the best other engine, marked; `spread` is the
+/// value of an engine.
 fn cell(
     all: &Gathered,
     metric: Metric,

@@ -1,8 +1,9 @@
 //! The file of results: JSON, one object per line.
 //!
 //! `kind` names the type of a line: facts of the machine, options of an engine, a measured row, the
-//! reason why an engine has no rows, a failure. Tables and pictures are made from these lines alone,
-//! so that they can be made again. A file may be compressed by gzip, as the published one is.
+//! reason why an engine has no rows, a failure. Tables and pictures are made from these lines
+//! alone, so that they can be made again. A file may be compressed by gzip, as the published one
+//! is.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -108,7 +109,8 @@ pub struct Row {
     pub p99_ns: u64,
     /// 99.9th percentile of latencies.
     pub p999_ns: u64,
-    /// CPU time of all threads per operation; for workloads that write, until background work ended.
+    /// CPU time of all threads per operation; for workloads that write, until background work
+    /// ended.
     pub cpu_ns_per_op: f64,
     /// Time from the last operation until background work ended.
     pub settle_seconds: f64,
@@ -128,8 +130,8 @@ pub struct Row {
     pub rss_file_bytes: u64,
     /// Highest number of resident bytes, likewise.
     pub rss_peak_bytes: u64,
-    /// Bytes of the database on disk after background work ended; for the last workload of a process,
-    /// after the close.
+    /// Bytes of the database on disk after background work ended; for the last workload of a
+    /// process, after the close.
     pub space_bytes: u64,
     /// Sorted runs or files by level after the workload, where the engine reports them.
     pub runs: Option<String>,
@@ -166,8 +168,8 @@ fn read_text(file: &Path) -> std::io::Result<String> {
 /// The first bytes of a gzip file.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Writes the text of `rows`, compressed, to `to`. Equal rows give equal bytes: the header holds neither
-/// a time nor a name.
+/// Writes the text of `rows`, compressed, to `to`. Equal rows give equal bytes: the header holds
+/// neither a time nor a name.
 pub fn publish(rows: &Path, to: &Path) -> Result<()> {
     let failed = |error: std::io::Error| format!("{}: {error}", to.display());
     let text = read_text(rows).map_err(|error| format!("{}: {error}", rows.display()))?;

@@ -1,8 +1,8 @@
-//! The full tables, `results.md`: times of all engines divided by Shamba's, then each metric of each
-//! workload for all engines with the ratio to RocksDB, then the options.
+//! The full tables, `results.md`: times of all engines divided by Shamba's, then each metric of
+//! each workload for all engines with the ratio to RocksDB, then the options.
 //!
-//! A ratio is RocksDB's value divided by the engine's, so that above 1 the engine is better. Shamba's
-//! cell is marked where another engine is better ([`crate::verdict`]).
+//! A ratio is RocksDB's value divided by the engine's, so that above 1 the engine is better.
+//! Shamba's cell is marked where another engine is better ([`crate::verdict`]).
 
 use std::fmt::Write as _;
 
@@ -178,7 +178,8 @@ fn table(all: &Gathered, metric: Metric, verdicts: &Verdicts) -> String {
         for workload in Workload::ALL {
             let cells: Vec<Option<Spread>> =
                 all.engines.iter().map(|engine| all.spread(*at, workload, *engine, metric)).collect();
-            // An engine that ignores the budget has values for each budget, also where no other was measured.
+            // An engine that ignores the budget has values for each budget, also where no other was
+            // measured.
             let is_of_place = |engine: &Engine| !engine.ignores_budget();
             let measured = all.engines.iter().zip(&cells).filter(|(engine, _)| is_of_place(engine));
             if measured.into_iter().all(|(_, cell)| cell.is_none_or(|spread| spread.max == 0.0)) {

@@ -27,7 +27,8 @@ pub enum Verdict {
     Alike(Engine),
     /// The best of the engines that are clearly better, and the ratio Shamba / engine.
     Beaten(Engine, f64),
-    /// Likewise, but one of the two values comes from a single repetition, so its spread is unknown.
+    /// Likewise, but one of the two values comes from a single repetition, so its spread is
+    /// unknown.
     Once(Engine, f64),
 }
 

@@ -24,7 +24,7 @@ impl Costs {
     ) -> Result<Self, String> {
         input::not_negative("the merges of an entry", merges_per_entry)?;
         input::not_negative("the space amplification", space_amplification)?;
-        let Situation { data, workload, device } = situation;
+        let Situation { data, workload, device, .. } = situation;
         let pages = merges_per_entry / data.entries_per_page();
         let update_ns = pages * (device.read_ns + device.write_ns);
         let update_ios = pages * (1.0 + device.write_per_read());

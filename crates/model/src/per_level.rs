@@ -83,7 +83,7 @@ pub fn predict(
     situation.validate()?;
     plan.validate()?;
     input::share("the share of the fences that is held", held_fences)?;
-    let Situation { data, workload, device } = situation;
+    let Situation { data, workload, device, locality } = situation;
     let count = plan.levels.len();
     let capacities = capacities(&plan.levels);
     let all: f64 = capacities.iter().sum();
@@ -105,7 +105,7 @@ pub fn predict(
     let (empty, found) = (empty_lookup(&groups), found_lookup(&groups));
 
     let cached_share = (plan.cache_bytes as f64 / data.bytes()).min(1.0);
-    let reads_per_search = (1.0 - cached_share) + (1.0 - held_fences);
+    let reads_per_search = locality.miss_ratio(cached_share) + (1.0 - held_fences);
     let lookup_ns =
         |work: LookupWork| work.searches * reads_per_search * device.read_ns + device.cpu.lookup_ns(work);
     let merges: f64 = (0..count)

@@ -49,6 +49,7 @@ impl Costs {
 mod tests {
     use crate::allocation::Allocation;
     use crate::cost::{CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload, predict};
+    use crate::miss_ratio::MissRatioCurve;
     use crate::{Design, MergePolicy};
 
     #[test]
@@ -63,6 +64,7 @@ mod tests {
                 range_selectivity: 0.0,
             },
             device: Device { read_ns: 1e5, write_ns: 2e5, cpu: CpuTimes::NONE },
+            locality: MissRatioCurve::EVEN,
         };
         let plan = Plan {
             design: Design::new(MergePolicy::Tiering, 4.0, 1 << 20, 10.0),

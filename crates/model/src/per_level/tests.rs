@@ -3,6 +3,7 @@
 use super::*;
 use crate::cost::{CpuTimes, DataSet, Device, Plan as FluidPlan, Workload, predict_held};
 use crate::design::Design;
+use crate::miss_ratio::MissRatioCurve;
 use proptest::prelude::*;
 
 fn situation(mix: [f64; 4], cpu: CpuTimes) -> Situation {
@@ -11,6 +12,7 @@ fn situation(mix: [f64; 4], cpu: CpuTimes) -> Situation {
         data: DataSet { entries: 10_000_000, entry_bytes: 116.0, page_bytes: 4096 },
         workload: Workload { empty_lookups, found_lookups, updates, ranges, range_selectivity: 1e-6 },
         device: Device { read_ns: 1e5, write_ns: 1e5, cpu },
+        locality: MissRatioCurve::EVEN,
     }
 }
 

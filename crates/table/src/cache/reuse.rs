@@ -7,15 +7,15 @@
 //! Not here: scans, whose blocks mostly pass through the cache once; the total of references, which the caller counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use shamba_env::sync::{Mutex, MutexGuard, PoisonError};
 use shamba_model::miss_ratio::{MissRatioCurve, ReuseSampler};
 
 use super::BlockCache;
 use super::slab::BlockKey;
 use crate::ledger::{Ledger, LedgerPart};
 
-/// The sample of a cache. Searches over schedules need not see its lock: it is only tried, and held for moments.
+/// The sample of a cache.
 #[derive(Default)]
 pub(super) struct Reuse {
     /// Blocks whose hash lies below are sampled; 0: none.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use shamba::Design;
 use shamba_model::cost::{CpuTimes, DataSet, Device as ModelDevice, FilterBits, Situation, Workload};
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::navigator::{Bounds, Options, navigate};
 use shamba_model::updates::Merging;
 
@@ -123,6 +124,7 @@ fn situation((entries, entry_bytes): (u64, u64)) -> Situation {
         data: DataSet { entries, entry_bytes: entry_bytes as f64, page_bytes: PAGE_BYTES },
         workload: workload.with_rates(EXPECTED),
         device: ModelDevice { read_ns: 1.0, write_ns: 1.0, cpu: CpuTimes::NONE },
+        locality: MissRatioCurve::EVEN,
     }
 }
 

@@ -5,6 +5,7 @@
 //! twice the data's; and what either costs in the dearest mix at a divergence of 1.
 
 use shamba_model::cost::{CpuTimes, DataSet, Device as ModelDevice, Situation, Workload};
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::navigator::{Bounds, Options, navigate};
 use shamba_model::per_level::{Found, best};
 use shamba_model::robust::worst;
@@ -195,5 +196,6 @@ fn situation(entries: u64, mix: Four, cpu: CpuTimes) -> Situation {
         data: DataSet { entries, entry_bytes: ENTRY_BYTES, page_bytes: 4_096 },
         workload: workload.with_rates(mix),
         device: ModelDevice { read_ns: READ_NS, write_ns: READ_NS, cpu },
+        locality: MissRatioCurve::EVEN,
     }
 }

@@ -6,6 +6,7 @@
 
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload, predict};
+use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::robust::{OPERATIONS, worst};
 use shamba_model::{Design, MergePolicy};
 
@@ -67,6 +68,7 @@ pub(super) fn situation(mix: Four) -> Situation {
         data: DataSet { entries: ENTRIES, entry_bytes: 1_024.0, page_bytes: 4_096 },
         workload: workload.with_rates(mix),
         device: Device { read_ns: 1.0, write_ns: 1.0, cpu: CpuTimes::NONE },
+        locality: MissRatioCurve::EVEN,
     }
 }
 

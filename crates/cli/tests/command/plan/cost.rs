@@ -290,7 +290,8 @@ fn a_cache_serves_more_of_skewed_lookups() {
         assert_eq!(refused.code, 64, "{alpha}: {refused:?}");
         assert!(refused.err.contains(named), "{alpha}: {refused:?}");
     }
-    let doubled = ["plan", "compare", "--entries", "1M", "--entry-bytes", "128", "--cache", "4MiB", "--zipf", "0.5"];
+    let doubled =
+        ["plan", "compare", "--entries", "1M", "--entry-bytes", "128", "--cache", "4MiB", "--zipf", "0.5"];
     let told = run([&doubled[..], &["--with", "zipf=2x"]].concat()).ok();
     assert!(told.contains("miss ratio of the cache"), "{told}");
 }

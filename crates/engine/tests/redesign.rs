@@ -236,22 +236,26 @@ fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
         "{advice}"
     );
     let mut rng = fastrand::Rng::with_seed(5);
-    for number in 0..30_000u32 {
-        db.put(format!("key {:06}", rng.u32(..20_000)), format!("a value of some length: {number:060}"))?;
-    }
-    db.wait_idle()?;
-    env.clock.sleep_us(60_000_000);
-    db.workload(); // A window of writing has ended.
+    let mut write_then_read = |db: &Db| -> shamba::Result<()> {
+        for number in 0..30_000u32 {
+            db.put(format!("key {:06}", rng.u32(..20_000)), format!("a value of some length: {number:060}"))?;
+        }
+        db.wait_idle()?;
+        env.clock.sleep_us(60_000_000);
+        db.workload(); // A window of writing has ended.
+        for _ in 0..12 {
+            for _ in 0..2_000 {
+                db.get(format!("absent {:06}", rng.u32(..20_000)))?;
+                db.get(format!("key {:06}", rng.u32(..20_000)))?;
+            }
+            env.clock.sleep_us(2_000_000);
+            db.advise()?;
+        }
+        Ok(())
+    };
+    write_then_read(&db)?;
     let runs = db.stats().runs;
     assert!(runs > 2, "{}", db.describe());
-    for _ in 0..12 {
-        for _ in 0..2_000 {
-            db.get(format!("absent {:06}", rng.u32(..20_000)))?;
-            db.get(format!("key {:06}", rng.u32(..20_000)))?;
-        }
-        env.clock.sleep_us(2_000_000);
-        db.advise()?;
-    }
     let (advice, before) = (db.advise()?, db.tree_design());
     let better = advice.better.clone().unwrap_or_else(|| panic!("{advice}"));
     assert_eq!(db.tree_design(), before, "advice changes nothing");
@@ -276,21 +280,14 @@ fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
     assert!(db.advise()?.better.is_none(), "{}", db.advise()?);
     db.close()?;
 
-    let db = builder(&env).file_size(1 << 20).open()?;
+    let db = builder(&env).file_size(1 << 20).memory_budget(4 << 20).open()?;
     assert_eq!(db.redesigns(), told);
     assert_eq!(db.undo_redesign()?, before);
     assert_eq!((db.tree_design(), db.redesigns().len()), (before, 2));
     assert_eq!(db.undo_redesign().map_err(|error| error.kind()), Err(ErrorKind::Invalid), "once is enough");
     db.wait_idle()?;
     // The same workload again: the undone design would be the best, and is not offered for an hour.
-    for _ in 0..12 {
-        for _ in 0..2_000 {
-            db.get(format!("absent {:06}", rng.u32(..20_000)))?;
-            db.get(format!("key {:06}", rng.u32(..20_000)))?;
-        }
-        env.clock.sleep_us(2_000_000);
-        db.advise()?;
-    }
+    write_then_read(&db)?;
     let again = db.advise()?;
     let is_near = |other: &shamba::Better| {
         let (a, b) = (other.design.design, better.design.design);

@@ -28,6 +28,8 @@ const BITS_PER_KEY_MAX: f64 = 26.0;
 /// No table is shorter: filters come in lines of 512 bits, and with two bits per key a line more or less must
 /// be no more than some percent.
 const FILE_ENTRIES_MIN: u64 = 2_048;
+/// The engine's smallest write buffer.
+const BUFFER_BYTES_MIN: u64 = 1 << 10;
 /// Lookups from which the optimum by file takes its rates.
 const DRAWS: u64 = 200_000;
 
@@ -43,7 +45,7 @@ pub(super) struct Size {
 
 impl Size {
     fn buffer_bytes(self) -> u64 {
-        self.entries / self.buffers * self.entry_bytes
+        BUFFER_BYTES_MIN.max(self.entries / self.buffers * self.entry_bytes)
     }
 
     fn file_entries(self) -> u64 {

@@ -10,6 +10,7 @@ use plotters::prelude::*;
 use std::ops::Range;
 
 use super::axis::Axis;
+use super::compact::compact;
 use super::data::{Chart, Panel, Point, Series, Style};
 use super::text;
 
@@ -73,7 +74,7 @@ pub fn svg(chart: &Chart) -> Result<String, String> {
         draw_lines(&below, &chart.note, SMALL_SIZE, &SOFT, 4)?;
         root.present().map_err(said)?;
     }
-    Ok(image)
+    Ok(compact(&image))
 }
 
 fn said(error: impl std::fmt::Display) -> String {
@@ -461,7 +462,7 @@ mod tests {
         for style in [Style::Line, Style::Markers, Style::Bars, Style::Stack, Style::Dashes] {
             let image = svg(&chart(style)).expect("drawn");
             for name in ["before", "after", "model"] {
-                assert_eq!(image.matches(&format!("\n{name}\n")).count(), 1, "{style:?} {name}");
+                assert_eq!(image.matches(&format!(">{name}</text>")).count(), 1, "{style:?} {name}");
             }
             for text in ["A title", "time [us]", "device", "memory", "another", "A note."] {
                 assert!(image.contains(text), "{style:?}: {text}");

@@ -9,6 +9,7 @@
 //! Not here: where numbers come from; files.
 
 mod axis;
+mod compact;
 mod data;
 mod draw;
 mod text;

@@ -1,4 +1,4 @@
-//! The published page, `docs/results/peers.md`: at most [`LINES_MAX`] lines, made from the rows.
+//! The published page, `docs/results/peers.md`: at most 200 lines (a test counts them), made from the rows.
 //!
 //! It holds times with their ratios to other engines, the lost rows with their reasons, and ratios
 //! of CPU time, memory and space. Everything else (percentiles, bytes, all engines, options) is in
@@ -15,8 +15,6 @@ use crate::table::thousands;
 use crate::verdict::{Judged, Verdict, Verdicts, judge};
 use crate::workload::Workload;
 
-/// Longest page, in lines: it is read on a screen, not searched.
-pub const LINES_MAX: usize = 200;
 /// Columns at which running text wraps.
 const COLUMNS: usize = 100;
 /// The rows, compressed, seen from the page.

@@ -299,12 +299,12 @@ fn filter_bits(family: &Family<'_>, notes: &mut Vec<String>) -> Result<f64, Stri
             notes.push(format!("line {}: filter_policy is nullptr, so there are no filters", place.line));
             return Ok(0.0);
         }
-        ("bloomfilter" | "ribbonfilter", None) => return Err(wrong()),
         (_, Some(bits))
             if ["bloomfilter", "ribbonfilter"].contains(&kind) || kind.starts_with("rocksdb.") =>
         {
             bits.parse::<f64>().ok().filter(|bits| (0.0..=1000.0).contains(bits)).ok_or_else(wrong)?
         }
+        // "bloomfilter" alone is what databases write that were opened by RocksDB's C API, and so by its bindings.
         _ => {
             notes.push(format!(
                 "line {}: filter_policy {policy} does not tell its bits: taken as {BITS_PER_KEY}",
@@ -412,6 +412,8 @@ pub(super) mod tests {
             ("{bloom_before_level=2147483647;id=bloomfilter\\:12;}", 12.0),
             ("rocksdb.internal.FastLocalBloomFilter:8", 8.0),
             ("rocksdb.BuiltinBloomFilter", 10.0),
+            ("bloomfilter", 10.0),
+            ("ribbonfilter", 10.0),
             ("DocKeyV3Filter", 10.0),
             ("nullptr", 0.0),
             ("", 0.0),
@@ -419,7 +421,7 @@ pub(super) mod tests {
             let settings = with("", &format!("filter_policy={policy}")).unwrap();
             assert_eq!(settings.bits_per_key, bits, "{policy}");
         }
-        for policy in ["bloomfilter", "bloomfilter:x", "bloomfilter:-3", "ribbonfilter:NaN"] {
+        for policy in ["bloomfilter:", "bloomfilter:x", "bloomfilter:-3", "ribbonfilter:NaN"] {
             let error = with("", &format!("filter_policy={policy}")).unwrap_err();
             assert!(error.starts_with("line 4: filter_policy"), "{error}");
         }

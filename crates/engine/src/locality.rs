@@ -1,8 +1,10 @@
-//! Observed locality: the miss ratio of the block cache over its size, from the lookups of this open.
+//! Observed locality: the miss ratio of the block cache over its size, from the lookups of this
+//! open.
 //!
-//! The cache samples references to data blocks ([`shamba_table::BlockCache::observing_reuse`]); lookups count all of
-//! them. Advice ([`crate::advise`]) takes the curve into the costs of every design, so that the navigator weighs cache
-//! against filters and write buffer with the skew that there is. Until enough was seen lookups count as even.
+//! The cache samples references to data blocks ([`shamba_table::BlockCache::observing_reuse`]);
+//! lookups count all of them. Advice ([`crate::advise`]) takes the curve into the costs of every
+//! design, so that the navigator weighs cache against filters and write buffer with the skew that
+//! there is. Until enough was seen lookups count as even.
 //!
 //! What merges write are other blocks: first references to them are misses here as in the cache.
 //!
@@ -13,12 +15,12 @@ use shamba_model::miss_ratio::{MissRatioCurve, ReuseSampler};
 use crate::core::Core;
 use crate::db::Db;
 
-/// What a frame of the block cache holds: a data block.
-const BLOCK_BYTES: f64 = 4096.0;
 /// The sample takes at most this part of the memory budget,
 const BUDGET_PART: u64 = 64;
-/// and tracks no more blocks than this: beyond, figures gain little.
-const BLOCKS_MAX: u64 = 16_384;
+/// and tracks at most this many blocks. From 8,192 blocks of data (32 MiB) on the sampling rate
+/// falls, so that a lookup pays less the larger the data is. A thousand blocks give a miss ratio
+/// within 10 % (`docs/decisions/0022-locality-of-lookups.md`).
+const BLOCKS_MAX: u64 = 1_024;
 
 /// How many blocks the sample may track within a memory budget.
 pub(crate) fn sampled_blocks_max(budget_bytes: u64) -> usize {
@@ -28,25 +30,27 @@ pub(crate) fn sampled_blocks_max(budget_bytes: u64) -> usize {
 }
 
 impl Db {
-    /// The share of the data blocks of lookups that would have to be read with a block cache of `cache_bytes`, by the
-    /// lookups that were observed lately; `None` while there are too few. The estimate is for an LRU cache that admits
-    /// every block: a cache that admits one missed block in 16, because reads are quick, misses less.
+    /// The share of the data blocks of lookups that would have to be read with a block cache of
+    /// `cache_bytes`, by the lookups that were observed lately; `None` while there are too few. The
+    /// estimate is for an LRU cache that admits every block: a cache that admits one missed block
+    /// in 16, because reads are quick, misses less.
     pub fn miss_ratio(&self, cache_bytes: u64) -> Option<f64> {
         self.core().count_references();
-        self.core().cache.reuse_miss_ratio(cache_bytes as f64 / BLOCK_BYTES)
+        self.core().cache.reuse_miss_ratio(cache_bytes)
     }
 }
 
 impl Core {
     /// Tells the sample how many references there have been.
     pub(crate) fn count_references(&self) {
-        self.cache.count_references(self.lookups.total().block_references);
+        let total = self.lookups.total();
+        self.cache.count_references(total.cache_hits + total.data_reads);
     }
 
     /// The curve over shares of `data_bytes`; even while too little was seen.
     pub(crate) fn locality(&self, data_bytes: u64) -> MissRatioCurve {
         self.count_references();
-        self.cache.reuse_curve(data_bytes as f64 / BLOCK_BYTES).unwrap_or_default()
+        self.cache.reuse_curve(data_bytes).unwrap_or_default()
     }
 }
 

@@ -45,19 +45,24 @@ impl Stream {
     }
 }
 
-/// A database of all keys in one run, with a cache of so many blocks which keeps every block that it misses.
-fn database(cache_blocks: f64) -> Db {
+/// A database of all keys in one run, with a cache of so many bytes which keeps every block that it misses.
+fn database_of(cache_bytes: u64, value_bytes: usize, block_bytes: usize) -> Db {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let db = Db::builder("/db").env(env).filter_residency(Residency::Pinned).count_ios(true);
-    let db = db.cache_limit((cache_blocks * BLOCK_BYTES as f64) as u64).memory_budget(256 << 20);
+    let db = db.cache_limit(cache_bytes).memory_budget(256 << 20).block_bytes(block_bytes);
     let db = db.large_values(64 << 10, 32 << 10).open().expect("open");
     let mut rng = fastrand::Rng::with_seed(SEED);
     for number in 0..KEYS {
-        let value: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(VALUE_BYTES).collect();
+        let value: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(value_bytes).collect();
         db.put(key(number), value).expect("put");
     }
     db.compact().expect("compact");
     db
+}
+
+/// The same with a cache of so many blocks of 4 KiB, of one key each.
+fn database(cache_blocks: f64) -> Db {
+    database_of((cache_blocks * BLOCK_BYTES as f64) as u64, VALUE_BYTES, BLOCK_BYTES as usize)
 }
 
 /// The exact miss ratios of LRU caches over the later half of a stream.
@@ -132,4 +137,30 @@ fn the_observed_miss_ratio_foretells_reads_also_of_multi_get() {
     println!("predicted {predicted:.4}, measured {measured:.4}");
     assert!((predicted / measured - 1.0).abs() < 0.15, "{predicted} {measured}");
     assert!(((1.0 - share) / measured - 1.0).abs() > 0.3, "even lookups would read more: {measured}");
+}
+
+#[test]
+fn the_observed_miss_ratio_counts_the_frames_of_blocks_of_other_sizes() {
+    // Blocks of a key each: of 300 bytes, which take a frame of 4 KiB, and of 10,000 bytes, which take 12 KiB.
+    for (value_bytes, block_bytes, frame_bytes) in [(300, 512, 4_096), (10_000, 4_096, 12_288)] {
+        let cache_bytes = (0.3 * KEYS as f64 * f64::from(frame_bytes)) as u64;
+        let (db, mut stream) = (database_of(cache_bytes, value_bytes, block_bytes), Stream::new(0.99));
+        let mut look_up = |lookups: usize| {
+            let before = db.stats();
+            for _ in 0..lookups {
+                db.get(key(stream.next())).expect("get");
+            }
+            db.stats().since(&before)
+        };
+        look_up(80_000);
+        let predicted = |cache_bytes| db.miss_ratio(cache_bytes).expect("enough was looked up");
+        let expected = predicted(cache_bytes);
+        let stats = look_up(40_000);
+        let measured = stats.reads.data.count as f64 / stats.lookups as f64;
+        println!("blocks of {value_bytes} bytes: predicted {expected:.4}, measured {measured:.4}");
+        assert!((expected / measured - 1.0).abs() < 0.15, "{value_bytes}: {expected} {measured}");
+        // What it would be if a block took its own bytes (a block of 512), or a page (one of 10,000).
+        let wrong = predicted(if value_bytes < 4_096 { cache_bytes * 8 } else { cache_bytes * 3 });
+        assert!((wrong / measured - 1.0).abs() > 0.3, "{value_bytes}: {wrong} {measured}");
+    }
 }

@@ -47,7 +47,7 @@ macro_rules! lookup_counts {
 // The first `OFTEN` are those that most lookups change.
 lookup_counts! {
     lookups, hashes, filters, modules, found,
-    memtable_hits, cache_hits, block_references, false_positives, filter_hits, modules_skipped,
+    memtable_hits, cache_hits, false_positives, filter_hits, modules_skipped,
     filter_reads, filter_bytes, filter_pages, filter_pages_touched,
     index_reads, index_bytes, index_pages, index_pages_touched,
     data_reads, data_bytes, data_pages, data_pages_touched,
@@ -112,7 +112,6 @@ impl LookupCounts {
     pub fn add_reads(&mut self, io: &ReadCounters) {
         self.filter_hits += io.filter_hits;
         self.cache_hits += io.cache_hits;
-        self.block_references += io.block_references;
         if io.has_reads() {
             self.add_file_reads(io);
         }

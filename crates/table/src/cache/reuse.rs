@@ -1,10 +1,15 @@
 //! Observed reuse of data blocks: a spatial sample of the references of lookups ([`ReuseSampler`]).
 //!
-//! Every lookup of a block multiplies its key and compares the product with a threshold; that is all for blocks that
-//! are not sampled. References to sampled blocks go to the sampler, behind a lock that nobody waits for: a reference
-//! that meets it taken is only counted, and the next one stands for it.
+//! Every lookup of a block multiplies its key and compares the product with a threshold; that is
+//! all for blocks that are not sampled. References to sampled blocks go to the sampler, behind a
+//! lock that nobody waits for: a reference that meets it taken is only counted, and the next one
+//! stands for it.
 //!
-//! Not here: scans, whose blocks mostly pass through the cache once; the total of references, which the caller counts.
+//! A block counts as the pages of its frame: one page if it is short, several if it holds one long
+//! entry. So the miss ratio of a capacity in bytes is right for every block size.
+//!
+//! Not here: scans, whose blocks mostly pass through the cache once; the total of references, which
+//! the caller counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +17,7 @@ use shamba_env::sync::{Mutex, MutexGuard, PoisonError};
 use shamba_model::miss_ratio::{MissRatioCurve, ReuseSampler};
 
 use super::BlockCache;
-use super::slab::BlockKey;
+use super::slab::{BlockKey, FRAME_OVERHEAD_BYTES, FRAME_SIZE, STRIDE_BYTES};
 use crate::ledger::{Ledger, LedgerPart};
 
 /// The sample of a cache.
@@ -63,17 +68,18 @@ impl BlockCache {
         self
     }
 
-    /// A lookup is about to look into the block, wherever it is.
+    /// Notes that a lookup looks into a block of `payload_bytes`, in the cache or not. Short enough
+    /// for a section.
     #[inline]
-    pub(crate) fn referenced(&self, key: BlockKey) {
+    pub(crate) fn referenced(&self, key: BlockKey, payload_bytes: usize) {
         let hash = ReuseSampler::hash(key.0);
         if hash < self.reuse.below.load(Ordering::Relaxed) {
-            self.sampled(hash);
+            self.sampled(hash, payload_bytes);
         }
     }
 
     #[cold]
-    fn sampled(&self, hash: u64) {
+    fn sampled(&self, hash: u64, payload_bytes: usize) {
         let Ok(mut sample) = self.reuse.sampler.try_lock() else {
             self.reuse.skipped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -84,7 +90,7 @@ impl BlockCache {
             0 => 0,
             _ => self.reuse.skipped.swap(0, Ordering::Relaxed),
         };
-        let now_below = sample.sampler.note_for(hash, skipped);
+        let now_below = sample.sampler.note_for(hash, frame_pages(payload_bytes), skipped);
         if now_below != below {
             self.reuse.below.store(now_below, Ordering::Relaxed);
         }
@@ -93,20 +99,34 @@ impl BlockCache {
         }
     }
 
-    /// Says how many references of lookups to data blocks there have been in all: a counter that only rises.
+    /// Says how many references of lookups to data blocks there have been in all: a counter that
+    /// only rises.
     pub fn count_references(&self, references: u64) {
         if let Some(sample) = self.reuse.locked().as_mut() {
             sample.sampler.count_references(references);
         }
     }
 
-    /// The observed curve for data of so many blocks; `None` while too little was seen.
-    pub fn reuse_curve(&self, data_blocks: f64) -> Option<MissRatioCurve> {
-        self.reuse.locked().as_ref()?.sampler.curve(data_blocks)
+    /// The observed curve over the capacity as a share of `data_bytes`; `None` while too little was
+    /// seen.
+    pub fn reuse_curve(&self, data_bytes: u64) -> Option<MissRatioCurve> {
+        self.reuse.locked().as_ref()?.sampler.curve(capacity_pages(data_bytes))
     }
 
-    /// The share of observed references that a cache of so many blocks misses; `None` while too little was seen.
-    pub fn reuse_miss_ratio(&self, blocks: f64) -> Option<f64> {
-        self.reuse.locked().as_ref()?.sampler.miss_ratio(blocks)
+    /// The share of observed references that a cache of `capacity_bytes` misses; `None` while too
+    /// little was seen.
+    pub fn reuse_miss_ratio(&self, capacity_bytes: u64) -> Option<f64> {
+        self.reuse.locked().as_ref()?.sampler.miss_ratio(capacity_pages(capacity_bytes))
     }
+}
+
+/// The pages that a block takes in the cache: a frame even if it is shorter, whole pages if it is
+/// longer.
+fn frame_pages(payload_bytes: usize) -> u32 {
+    u32::try_from(payload_bytes.div_ceil(FRAME_SIZE).max(1)).unwrap_or(u32::MAX)
+}
+
+/// The pages of blocks that a cache of `bytes` holds.
+fn capacity_pages(bytes: u64) -> f64 {
+    bytes as f64 / (STRIDE_BYTES + FRAME_OVERHEAD_BYTES) as f64
 }

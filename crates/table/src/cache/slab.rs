@@ -38,7 +38,7 @@ pub(crate) const FRAME_SIZE: usize = 4_096;
 const LINE_BYTES: usize = 64;
 
 /// From one frame to the next: an odd number of cache lines, so that headers spread over all sets of a cache.
-const STRIDE_BYTES: usize = FRAME_SIZE + LINE_BYTES;
+pub(super) const STRIDE_BYTES: usize = FRAME_SIZE + LINE_BYTES;
 
 /// A large page of the memory.
 const LARGE_PAGE_BYTES: usize = 2 << 20;

@@ -73,8 +73,6 @@ pub struct ReadCounters {
     pub filter_hits: u64,
     /// Data blocks found in the cache.
     pub cache_hits: u64,
-    /// Data blocks that point lookups looked into, in the cache or not.
-    pub block_references: u64,
     /// Time in the index, if [`Self::timed`].
     pub index_ns: u64,
     /// Time in data blocks, reads included, if [`Self::timed`].

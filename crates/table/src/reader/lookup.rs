@@ -84,14 +84,12 @@ impl TableReader {
     ) -> Result<Option<Entry>> {
         let start_ns = self.now_ns(io);
         let (mut located, tag) = (located, digest.block_tag());
-        self.note_reference(&located, io);
         let mut found = self.search(&located, key, seq, tag, mode, io)?;
         // Hardly ever, as separators carry sequence numbers: only when one lies between the last version in its block
         // and the next.
         while found.is_none() && located.goes_on {
             let Some(next) = self.locate_next(located.number.next(), key, io)? else { break };
             located = next;
-            self.note_reference(&located, io);
             found = self.search(&located, key, seq, tag, mode, io)?;
         }
         io.data_ns += self.elapsed_ns(io, start_ns);
@@ -113,9 +111,9 @@ impl TableReader {
         mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        self.note_reference(&located, io);
         io.cache_hits += 1; // Held for this lookup, and not read by it.
         let payload = block.payload();
+        self.note_reference(&located, payload.len());
         if let Some(parts) = self.search_payload(&located, payload, key, seq, digest.block_tag())? {
             let value = mode.value_of(&parts, || Some(payload.clone()));
             return Ok(Some(Entry { seq: parts.seq, kind: parts.kind, value }));
@@ -142,8 +140,10 @@ impl TableReader {
     ) -> Result<Option<Entry>> {
         if let (Some(table), Some(frame)) = (self.cached, located.frame) {
             let section = self.cache.enter();
-            if let Some(hit) = section.find_in(frame, table.key(located.number.0)) {
+            let block_key = table.key(located.number.0);
+            if let Some(hit) = section.find_in(frame, block_key) {
                 io.cache_hits += 1;
+                self.cache.referenced(block_key, hit.payload().len());
                 let found = self.search_payload(located, hit.payload(), key, seq, tag)?;
                 return Ok(found.map(|parts| Entry {
                     seq: parts.seq,
@@ -182,6 +182,7 @@ impl TableReader {
         let miss = miss.but_keep(miss.keep && slot_frame.is_some());
         if !miss.keep {
             return self.read_block_briefly(handle, miss, io, |payload| {
+                self.note_reference(located, payload.len());
                 let found = self.search_payload(located, payload, key, seq, tag)?;
                 Ok(found.map(|parts| Entry {
                     seq: parts.seq,
@@ -191,6 +192,7 @@ impl TableReader {
             });
         }
         let block = self.read_block(handle, miss, io)?;
+        self.note_reference(located, block.payload().len());
         let Some(parts) = self.search_payload(located, block.payload(), key, seq, tag)? else {
             self.publish(number, block);
             return Ok(None);
@@ -208,12 +210,11 @@ impl TableReader {
         Ok(Some(Entry { seq, kind, value }))
     }
 
-    /// A lookup is about to look into the block: the cache's figures of reuse come of this.
+    /// Notes for the cache's figures of reuse that a lookup looked into a block.
     #[inline]
-    fn note_reference(&self, located: &Located, io: &mut ReadCounters) {
-        io.block_references += 1;
+    fn note_reference(&self, located: &Located, payload_bytes: usize) {
         if let Some(table) = self.cached {
-            self.cache.referenced(table.key(located.number.0));
+            self.cache.referenced(table.key(located.number.0), payload_bytes);
         }
     }
 

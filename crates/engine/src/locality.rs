@@ -17,10 +17,10 @@ use crate::db::Db;
 
 /// The sample takes at most this part of the memory budget,
 const BUDGET_PART: u64 = 64;
-/// and tracks at most this many blocks. From 8,192 blocks of data (32 MiB) on the sampling rate
-/// falls, so that a lookup pays less the larger the data is. A thousand blocks give a miss ratio
-/// within 10 % (`docs/decisions/0022-locality-of-lookups.md`).
-const BLOCKS_MAX: u64 = 1_024;
+/// and tracks at most this many blocks. From 65,536 blocks of data (256 MiB) on the sampling rate
+/// falls, so that a lookup pays less the larger the data is. Four thousand blocks give a miss ratio
+/// within 15 %, a thousand do not for every seed (`docs/decisions/0022-locality-of-lookups.md`).
+const BLOCKS_MAX: u64 = 8_192;
 
 /// How many blocks the sample may track within a memory budget.
 pub(crate) fn sampled_blocks_max(budget_bytes: u64) -> usize {

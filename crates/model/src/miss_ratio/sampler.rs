@@ -49,8 +49,9 @@ const SAMPLED_MIN: u64 = 512;
 const REFERENCES_PER_BLOCK: f64 = 8.0;
 /// but not below this many.
 const REFERENCES_MIN: f64 = 65_536.0;
-/// Blocks that were not referenced for as many references as this many halvings take are dropped.
-const HALVINGS_UNREFERENCED_MAX: f64 = 2.0;
+/// Blocks that were not referenced for as many references as this many halvings take are dropped. With
+/// skewed lookups a cache keeps a block for longer than the lookups of a few halvings.
+const HALVINGS_UNREFERENCED_MAX: f64 = 16.0;
 /// Maximum memory of a tracked block: 78 bytes of a hash table (which grows when more than half of
 /// its room is taken by blocks and the rest by removed ones), 16 of a heap that has just grown.
 const BYTES_PER_BLOCK: usize = 96;

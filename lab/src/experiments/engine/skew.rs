@@ -111,15 +111,15 @@ const fn panel(model: &'static str, title: &'static str, only: Only) -> Panel {
 }
 
 fn entries(scale: Scale) -> u64 {
-    scale.count(500_000, 2_000_000, 8_000_000)
+    scale.count(1_000_000, 2_000_000, 8_000_000)
 }
 
 fn observed(scale: Scale) -> u64 {
-    scale.count(400_000, 1_600_000, 6_400_000)
+    scale.count(800_000, 1_600_000, 6_400_000)
 }
 
 fn warming(scale: Scale) -> u64 {
-    scale.count(300_000, 1_200_000, 4_800_000)
+    scale.count(600_000, 1_200_000, 4_800_000)
 }
 
 fn counted(scale: Scale) -> u64 {

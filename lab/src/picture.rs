@@ -123,8 +123,25 @@ impl Panel {
         self
     }
 
+    fn rows<'a>(&self, rows: &View<'a>) -> View<'a> {
+        self.only.iter().fold(rows.clone(), |rows, (column, text)| rows.of(column, *text))
+    }
+
+    /// By how much what was measured is more than the model says, over all rows; none without a model.
+    fn model_error(&self, rows: &View<'_>) -> Option<String> {
+        let model = self.model?;
+        let ratio = |row: &&crate::rows::Row| Some(row.number(self.y.name)? / row.number(model)?);
+        let ratios: Vec<f64> = self.rows(rows).0.iter().filter_map(ratio).collect();
+        let ratios: Vec<f64> = ratios.into_iter().filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect();
+        let least = ratios.iter().copied().reduce(f64::min)?;
+        let most = ratios.iter().copied().reduce(f64::max)?;
+        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        let of = if self.title.is_empty() { self.y.label } else { self.title };
+        Some(format!("{of}: measured over model {least:.2} to {most:.2}, geometric mean {mean:.2}"))
+    }
+
     fn draw(&self, rows: &View<'_>) -> chart::Panel {
-        let rows = self.only.iter().fold(rows.clone(), |rows, (column, text)| rows.of(column, *text));
+        let rows = self.rows(rows);
         let names = rows.values(self.x.name);
         let name_of = |row: &crate::rows::Row| {
             let parts: Vec<String> =
@@ -181,6 +198,12 @@ impl Panel {
     }
 }
 
+/// How far measurements are from the models that are drawn beside them, panel by panel.
+pub(crate) fn model_errors(experiment: &Experiment, rows: &Rows) -> Vec<String> {
+    let view = rows.view();
+    experiment.panels.iter().filter_map(|panel| panel.model_error(&view)).collect()
+}
+
 /// The picture of an experiment's rows.
 pub(crate) fn picture(experiment: &Experiment, rows: &Rows) -> Chart {
     let view = rows.view();
@@ -231,6 +254,8 @@ mod tests {
         let points = &drawn.series[0].points;
         assert_eq!((points[0].x, points[0].y, points[0].spread), (1.0, 50.0, None));
         assert!((points[1].y - 20.0).abs() < 1e-9 && points[1].spread.is_some_and(|(low, _)| low < 0.0));
+        let told = PANEL.model_error(&rows.view()).expect("a model");
+        assert_eq!(told, "gain [%]: measured over model 0.50 to 2.50, geometric mean 1.47");
         const ONE: Panel = PANEL.titled("NVM", &[("device", "NVM")]);
         assert_eq!(ONE.draw(&rows.view()).series.len(), 2);
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::chart;
 use crate::experiment::Experiment;
 use crate::facts::Facts;
-use crate::picture::picture;
+use crate::picture::{model_errors, picture};
 use crate::rows::Rows;
 use crate::runner::Plan;
 use crate::scale::{Parameter, Scale};
@@ -64,6 +64,7 @@ pub(crate) fn write(
         "findings": findings.iter().map(finding).collect::<Vec<_>>(),
         "reason": reason,
         "notes": rows.notes,
+        "model_errors": model_errors(experiment, rows),
         "seeds": seeds,
         "seconds": seconds,
         "rows": view.0.len(),

@@ -211,6 +211,7 @@ fn build_core(
     let cache = BlockCache::new(cache_bytes(0), Arc::clone(&ledger));
     cache.set_capacity_bytes(cache_bytes(settings.work_bytes()));
     let cache = cache.observing_reuse(sampled_blocks_max(settings.memory_budget_bytes));
+    let cache = if settings.cache_units.is_any_whole() { cache.keeping_whole() } else { cache };
     let cache = Arc::new(if settings.count_ios { cache.keeping_all() } else { cache });
     let closed = Arc::new(AtomicBool::new(false));
     let keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>> = state

@@ -14,7 +14,7 @@
 //!
 //! The paper's perfect tree of the same levels is printed too: what the design promises before there is a tree.
 //!
-//! Not here: where two allocations of bits differ ([`crate::monkey`]).
+//! Not here: where two allocations of bits differ ([`super::monkey`]).
 
 use std::path::{Path, PathBuf};
 

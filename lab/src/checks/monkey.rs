@@ -9,7 +9,7 @@
 //!
 //! Then as many lookups through files that take `DEVICE_READ_US` for a read: how long they take.
 //!
-//! Filters are held, and the cache has next to nothing. Not here: residency and budgets ([`crate::curves`]).
+//! Filters are held, and the cache has next to nothing. Not here: residency and budgets ([`super::curves`]).
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -9,7 +9,7 @@
 //! right and none waits long; writes get slower, then wait, then fail by their deadline with `Stalled`; and in the end
 //! everything acknowledged is there, also after the database is opened again.
 //!
-//! Not here: the watching ([`crate::watch`]), the threads' parts (`overload_parts.rs`), who starts it. A run
+//! Not here: the watching ([`super::watch`]), the threads' parts (`overload_parts.rs`), who starts it. A run
 //! should have a process of its own: what is judged are its resident bytes.
 
 use std::path::PathBuf;

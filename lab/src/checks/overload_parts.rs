@@ -4,7 +4,7 @@
 //! that follow from both. Each writer has items of its own; of an item a writer notes the version before it writes it
 //! and again once it is acknowledged. A write that failed leaves its version out.
 //!
-//! Not here: how many threads there are, and what is made of what they say ([`crate::overload`]).
+//! Not here: how many threads there are, and what is made of what they say ([`super::overload`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};

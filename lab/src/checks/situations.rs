@@ -9,7 +9,7 @@
 //!
 //! Each should have a process of its own: the allocator keeps what an earlier one has used.
 //!
-//! Not here: the watching ([`crate::watch`]), who starts them.
+//! Not here: the watching ([`super::watch`]), who starts them.
 
 use std::fmt;
 use std::path::Path;

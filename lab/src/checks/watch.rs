@@ -4,7 +4,7 @@
 //! well as a lasting one. Resident bytes are those of the whole process, so a run that is judged by them should have
 //! the process to itself.
 //!
-//! Not here: what the figures may be, which those say who watch ([`crate::situations`], [`crate::overload`]).
+//! Not here: what the figures may be, which those say who watch ([`super::situations`], [`super::overload`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

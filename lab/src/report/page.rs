@@ -95,6 +95,10 @@ pub(super) fn chapter(paper: Paper, entries: &[&Entry], scale: Scale) -> String 
         if !after.is_empty() {
             let _ = writeln!(text, "{}\n", after.join(" "));
         }
+        for error in entry.list("model_errors").iter().filter_map(|error| error.as_str()) {
+            let _ = writeln!(text, "- {error}");
+        }
+        text.push('\n');
         let _ = writeln!(text, "<details><summary>{}</summary>\n", summary(entry));
         for parameter in entry.list("parameters") {
             let of = |name: &str| parameter[name].as_str().unwrap_or_default();

@@ -29,8 +29,8 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 const BATCH_FRAMES_MAX: usize = 32;
 /// How far the hand goes for one batch before it stops caring about marks: some microseconds.
 const STEPS_MAX: usize = 1_024;
-/// A large block is at most this part of the capacity, so that one cannot flush the cache,
-const LARGE_PART_MAX: u64 = 8;
+/// A large block is usually at most this part of the capacity, so that one cannot flush the cache,
+pub(super) const LARGE_PART_MAX: u64 = 8;
 /// or this part of it, as long as it is no larger than a filter's largest slice: a small cache could not keep any.
 const SLICE_PART_MAX: u64 = 4;
 const SLICE_BYTES_MAX: u64 = 64 << 10;
@@ -45,6 +45,8 @@ pub(super) struct Shelf {
     pub(super) held_bytes: AtomicU64,
     /// Slabs that drain.
     pub(super) draining: AtomicUsize,
+    /// A large block is at most this part of the capacity.
+    pub(super) large_part_max: u64,
     pub(super) admission: Admission,
     pub(super) ghosts: Ghosts,
     pub(super) ledger: std::sync::Arc<Ledger>,
@@ -158,7 +160,7 @@ impl Hand {
     /// A large frame, without its bytes but with the right to allocate `bytes`, if it can be had now.
     pub(super) fn take_large(&mut self, shelf: &Shelf, bytes: u64) -> Option<Taken> {
         let slice_bytes = (shelf.capacity() / SLICE_PART_MAX).min(SLICE_BYTES_MAX);
-        let most_bytes = slice_bytes.max(shelf.capacity() / LARGE_PART_MAX);
+        let most_bytes = slice_bytes.max(shelf.capacity() / shelf.large_part_max);
         let stored = u32::try_from(bytes).ok().filter(|_| bytes <= most_bytes)?;
         self.missed(shelf, SlabKind::Large, bytes);
         let frame = self.take_large_record(shelf)?;

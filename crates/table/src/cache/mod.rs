@@ -52,7 +52,7 @@ pub(crate) use self::slab::{BlockKey, FRAME_SIZE};
 use self::admission::Admission;
 use self::epoch::Epoch;
 use self::ghosts::Ghosts;
-use self::hand::{Hand, Shelf};
+use self::hand::{Hand, LARGE_PART_MAX, Shelf};
 use self::reuse::Reuse;
 use self::slab::{NUMBERS_MAX, Slabs};
 use crate::id::TableId;
@@ -115,6 +115,7 @@ impl BlockCache {
             capacity_bytes: AtomicU64::new(capacity_bytes),
             held_bytes: AtomicU64::new(0),
             draining: AtomicUsize::new(0),
+            large_part_max: LARGE_PART_MAX,
             admission: Admission::default(),
             ghosts: Ghosts::new(capacity_bytes),
             ledger,
@@ -126,6 +127,14 @@ impl BlockCache {
             tables: Mutex::default(),
             reuse: Reuse::default(),
         }
+    }
+
+    /// Keeps blocks of any size up to the capacity: for filters and indexes that are cached whole, which
+    /// compete with smaller blocks on equal terms.
+    #[must_use]
+    pub fn keeping_whole(mut self) -> Self {
+        self.shelf.large_part_max = 1;
+        self
     }
 
     /// Keeps every block that is missed, however quickly it was read: for those who count reads, not time.

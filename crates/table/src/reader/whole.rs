@@ -67,6 +67,13 @@ pub struct CacheUnits {
     pub index: CacheUnit,
 }
 
+impl CacheUnits {
+    /// Whether filters or indexes are cached as whole blocks.
+    pub fn is_any_whole(self) -> bool {
+        [self.filter, self.index].contains(&CacheUnit::Whole)
+    }
+}
+
 impl TableReader {
     /// The answer of `test` for slice `slice` of module `module`, which is cached as a whole. `None` if the slice
     /// is damaged; it has been reported then.

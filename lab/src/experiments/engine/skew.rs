@@ -90,18 +90,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         panel("even_reads", "absent keys, all blocks equally popular", OF_ABSENT),
     ],
     note: "Every missed block is admitted (count-ios), as on a device on which reads take long. Where reads are quick \
-           one missed block in 16 is admitted: fewer misses than predicted.",
-    reason: |rows| {
-        let percent =
-            |keys| worst(&rows.of("keys", keys), "analytic_reads").map_or(f64::NAN, |off| 100.0 * off);
-        format!(
-            "The analytic curve takes a tree for one run. With {BITS_PER_KEY} bits per key many reads are false positives of small \
-             levels, whose blocks repeat more: it is off by up to {:.0} % for keys that are there and {:.0} % for absent ones, \
-             mostly above what is read.",
-            percent(FOUND),
-            percent(ABSENT)
-        )
-    },
+           one missed block in 16 is admitted: fewer misses than predicted. The analytic curve takes a tree for one run: with \
+           few bits many reads are false positives of small levels, whose blocks repeat more.",
+    reason: Experiment::no_reason,
 };
 
 const fn panel(model: &'static str, title: &'static str, only: Only) -> Panel {

@@ -12,8 +12,8 @@ use crate::prelude::*;
 
 /// Lookups that are timed on each side.
 fn lookups_timed(scale: Scale, read_ns: u64) -> u64 {
-    let time_ns = scale.count(12_000_000, 400_000_000, 4_000_000_000);
-    (time_ns / read_ns.max(1)).clamp(8, 16_384)
+    let time_ns = scale.count(60_000_000, 400_000_000, 4_000_000_000);
+    (time_ns / read_ns.max(1)).clamp(24, 16_384)
 }
 
 /// A place of a figure.

@@ -140,8 +140,8 @@ impl Device {
     }
 }
 
-/// Why reads of files in `dir` do not go to a disk past the system's cache; none if they do. A file system that cannot read so reads through the
-/// cache without a word, and one in memory has no disk.
+/// Why reads of files in `dir` do not bypass the system's page cache; none if they do. Some file systems ignore
+/// direct I/O without an error, and one in memory has no disk.
 ///
 /// # Errors
 /// When a file cannot be written and read there.
@@ -183,7 +183,7 @@ fn check_slower(read_ns: u64, memory_ns: u64) -> Result<(), String> {
 pub(crate) enum MemoryRead {
     /// What it takes here. It is measured once, so that a device is there for all or for none.
     Measured,
-    /// It is taken to be so many nanoseconds, on machines of any speed.
+    /// A fixed number of nanoseconds, whatever the machine.
     Assumed(u64),
 }
 

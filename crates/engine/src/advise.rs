@@ -5,7 +5,7 @@
 //! what merges would write and which tree they would leave ([`crate::compaction::forecast`]), and the judge what it
 //! costs then. The best is advised if it saves enough, soon, and for no more writing than the data itself. A design that
 //! was undone lately is not advised; where it would be the best, the reason says that it was undone. Where the mix varies
-//! from window to window, costs are those of the dearest mix within that divergence.
+//! from window to window, costs are those of the worst mix within that divergence.
 //!
 //! Only figures are looked at here; nothing changes. Not here: acting on it ([`crate::tuner`]).
 
@@ -80,7 +80,7 @@ pub struct Better {
     pub design: TreeDesign,
     /// What it is expected to cost.
     pub then: Prediction,
-    /// The part of an operation's time that it saves, 0 to 1, in the dearest mixes within [`Advice::uncertainty`].
+    /// The part of an operation's time that it saves, 0 to 1, in the worst mixes within [`Advice::uncertainty`].
     pub gain: f64,
     /// What merges have to write to get there, beyond what they owe anyway.
     pub written_bytes: u64,
@@ -96,7 +96,7 @@ pub struct Better {
 pub struct Advice {
     /// What was observed.
     pub workload: Workload,
-    /// Divergence from the observed mix up to which designs are judged by their dearest mix: how far the mix goes to and fro
+    /// Divergence from the observed mix up to which designs are judged by their worst mix: how far the mix alternates
     /// from window to window ([`Workload::variation`]); 0 for a workload that stays the same.
     pub uncertainty: f64,
     /// The design in force.

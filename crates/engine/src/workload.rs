@@ -7,7 +7,7 @@
 //! manifest, among the settings, so that a command that opens the database has something to go by.
 //!
 //! How far the mix of each window is from the one before is summed beside the counts, and fades with them: so the tuner
-//! knows whether the workload goes to and fro ([`Workload::variation`]).
+//! knows whether the workload alternates ([`Workload::variation`]).
 //!
 //! Not here: which table is asked how often ([`crate::statistics`]); what follows from it ([`crate::advise`]).
 
@@ -141,7 +141,7 @@ impl Workload {
         [self.empty_lookups, self.found_lookups, self.updates(), self.ranges]
     }
 
-    /// How far the mix of operations goes to and fro: the mean divergence of successive windows from the mix halfway
+    /// How far the mix of operations alternates: the mean divergence of successive windows from the mix halfway
     /// between them, in nats, at most ln 2. 0 while the mix stays the same, but for chance; after a change that lasts at
     /// most a third of ln 2, halved every four seconds of work.
     pub fn variation(&self) -> f64 {

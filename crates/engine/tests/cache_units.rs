@@ -1,5 +1,5 @@
 //! Lookups with filters and indexes cached in slices or as a whole answer as a sorted map does, however small
-//! the cache is; and whole units are what the statistics say was read.
+//! the cache is; and the statistics count reads of whole units.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -187,7 +187,7 @@ pub struct Costs {
     pub operation_ios: f64,
     /// Bytes that flushes and merges write for each byte flushed.
     pub write_amplification: f64,
-    /// Bytes of the tree for each byte of what it means, when all that can be obsolete is.
+    /// Bytes stored for each byte of live data, when all entries are obsolete that can be.
     pub space_amplification: f64,
     /// Filters that a lookup of the mix consults.
     pub filters_per_lookup: f64,

@@ -11,7 +11,7 @@
 //!
 //! All three describe LRU. The engine's cache is CLOCK: under independent references with skew 0.6 to 1.2, its miss
 //! ratio is up to 3 % lower (as a part of itself) when every missed block is admitted. When reads are quick and only
-//! one missed block in 16 is admitted, it is up to 18 % lower: then predictions are on the safe side.
+//! one missed block in 16 is admitted, it is up to 18 % lower: then the model overestimates misses.
 //!
 //! Not here: the references themselves (crate `shamba-table`, the block cache).
 

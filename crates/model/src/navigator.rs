@@ -21,7 +21,7 @@
 //! nearest with. If nothing is left, the error says which bound cannot be kept and
 //! the least that can.
 //!
-//! *Uncertainty*: with [`Options::uncertainty`] designs are compared by the dearest mix of operations near the
+//! *Uncertainty*: with [`Options::uncertainty`] designs are compared by the worst mix of operations near the
 //! workload ([`crate::robust`]) instead of the workload itself. Filters stay those for the workload.
 //!
 //! Not here: what a design costs ([`crate::cost`]); moving a database to one (crate `shamba`).
@@ -71,7 +71,7 @@ pub struct Options {
     pub block_cache: bool,
     /// How filter bits are shared out.
     pub allocation: Allocation,
-    /// Bytes of the tree for each byte of what it means ([`Costs::space_amplification`], when all that can be obsolete is) at
+    /// Bytes stored for each byte of live data ([`Costs::space_amplification`], when all entries are obsolete that can be) at
     /// most; at least 1, infinite for no bound.
     pub max_space: f64,
     /// How levels merge.
@@ -171,7 +171,7 @@ pub struct Navigation {
     pub plan: Plan,
     /// What it costs.
     pub costs: Costs,
-    /// The dearest mix within the uncertainty, and the time of an operation of it; `None` without an uncertainty.
+    /// The worst mix within the uncertainty, and the time of an operation of it; `None` without an uncertainty.
     pub worst: Option<Worst<OPERATIONS>>,
     /// Why it is the one, in words.
     pub why: String,
@@ -191,7 +191,7 @@ pub struct Alternative {
     pub plan: Plan,
     /// What it costs.
     pub costs: Costs,
-    /// The time of an operation, for each of the chosen design's; with an uncertainty each in its dearest mix.
+    /// The time of an operation, for each of the chosen design's; with an uncertainty each in its worst mix.
     pub times_the_cost: f64,
     /// Whether it keeps the bounds. One that does not is what comes nearest to them of its policy.
     pub keeps_bounds: bool,

@@ -18,7 +18,7 @@
 //! smaller steps. It never answers with more than the best fluid design costs.
 //!
 //! Not here: an engine with such levels. The gain decides whether there should be one
-//! (`docs/decisions/0020-one-size-ratio.md`).
+//! (`docs/decisions/0020-one-size-ratio-for-all-levels.md`).
 
 use crate::cost::{LookupWork, RunGroup, Situation, empty_lookup, found_lookup};
 use crate::design::{MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
@@ -56,7 +56,7 @@ pub struct Plan {
 pub struct Costs {
     /// Times of an empty lookup, a found lookup, an update and a range, in nanoseconds.
     pub operations_ns: [f64; OPERATIONS],
-    /// The time of an operation of the workload; with an uncertainty, of the dearest mix.
+    /// The time of an operation of the workload; with an uncertainty, of the worst mix.
     pub cost_ns_per_op: f64,
     /// The reads of a lookup of the mix that the cache does not save.
     pub lookup_reads: f64,
@@ -64,7 +64,7 @@ pub struct Costs {
     pub update_ios: f64,
     /// All runs.
     pub runs: u64,
-    /// Bytes of the tree for each byte of what it means, when all that can be obsolete is.
+    /// Bytes stored for each byte of live data, when all entries are obsolete that can be.
     pub space_amplification: f64,
 }
 

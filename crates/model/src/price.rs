@@ -35,7 +35,7 @@ impl ReadPrice {
         Self { latency_ns: 0.0, ns_per_byte: page_ns / PAGE_BYTES as f64, unit_bytes: PAGE_BYTES }
     }
 
-    /// The price by which reads of two lengths, each (bytes, nanoseconds), cost what they do. A longer read
+    /// The price that fits two measured reads, each (bytes, nanoseconds). A longer read
     /// that took no longer has no price per byte; a latency is never negative.
     pub fn of_two_sizes((short_bytes, short_ns): (f64, f64), (long_bytes, long_ns): (f64, f64)) -> Self {
         let more_bytes = long_bytes - short_bytes;

@@ -1,4 +1,4 @@
-//! Robust costs: the dearest mix of operations near an expected one, and how far observed mixes vary.
+//! Robust costs: the worst mix of operations near an expected one, and how far observed mixes vary.
 //!
 //! The neighbourhood of a mix w with *uncertainty* rho holds every mix v whose Kullback-Leibler
 //! divergence from w, the sum of `v_i ln(v_i / w_i)`, is at most rho. A design with costs c_i costs
@@ -21,7 +21,7 @@
 //!
 //! [`swing`] says how far the mixes of two windows of time are apart: the mean divergence of both from
 //! the mix halfway between them. Its mean over successive windows is the uncertainty of a workload that
-//! goes to and fro, and soon nothing after a workload that changed once.
+//! alternates, and soon nothing after a workload that changed once.
 //!
 //! Not here: the search for the design ([`crate::navigator`]).
 
@@ -31,7 +31,7 @@ use crate::input;
 /// Kinds of operations in mixes: empty lookups, found lookups, updates, ranges.
 pub const OPERATIONS: usize = 4;
 
-/// The dearest mix in a neighbourhood.
+/// The worst mix in a neighbourhood.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Worst<const N: usize> {
     /// The mean cost of an operation of the mix.
@@ -47,7 +47,7 @@ const STEPS: u32 = 64;
 /// Doublings of the upper end of a bisection. Beyond, costs that still differ are equal by rounding.
 const DOUBLINGS: u32 = 60;
 
-/// The dearest mix whose divergence from the proportions of `rates` is at most `uncertainty`.
+/// The worst mix whose divergence from the proportions of `rates` is at most `uncertainty`.
 ///
 /// # Errors
 /// Rates or costs that are negative or no number, rates that are all 0, a negative uncertainty.
@@ -168,7 +168,7 @@ impl Costs {
         [self.empty_lookup_ns, self.found_lookup_ns, self.update_ns, self.range_ns]
     }
 
-    /// The dearest mix within `uncertainty` of a workload, with filters and memory as they are.
+    /// The worst mix within `uncertainty` of a workload, with filters and memory as they are.
     ///
     /// # Errors
     /// As [`worst`].

@@ -19,6 +19,7 @@ queries; the 95 % t-interval of the paired differences stands in brackets.
 - **Not here**: the opposite of the claim's direction was found.
 
 Computed figures follow from a paper's own equations: they show that these say what the paper says, not that the engine does. \
+Simulated ones draw workloads for such equations; ours are claims of this engine, which no paper makes. \
 Devices whose name has a latency are emulated.";
 
 /// The page with every verdict.
@@ -120,7 +121,10 @@ pub(super) fn chapter(paper: Paper, entries: &[&Entry], scale: Scale) -> String 
 /// How an experiment was run, in a line.
 fn summary(entry: &Entry) -> String {
     let number = |name: &str| entry.json[name].as_u64().unwrap_or(0);
-    let mut parts = vec![format!("{} seeds", entry.list("seeds").len())];
+    let mut parts = vec![match entry.list("seeds").len() {
+        1 => "1 seed".to_owned(),
+        seeds => format!("{seeds} seeds"),
+    }];
     parts.push(format!("{:.0} s", entry.json["seconds"].as_f64().unwrap_or(0.0)));
     let rows = number("rows");
     match number("emulated_rows") {

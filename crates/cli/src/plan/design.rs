@@ -125,9 +125,9 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
 /// The best design beside the one for the expected mix alone.
 struct Robust {
     uncertainty: f64,
-    /// The best design's dearest mix.
+    /// The best design's worst mix.
     worst: Worst<OPERATIONS>,
-    /// The best design without an uncertainty, and its dearest mix.
+    /// The best design without an uncertainty, and its worst mix.
     nominal: (Plan, Costs, Worst<OPERATIONS>),
 }
 

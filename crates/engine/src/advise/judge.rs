@@ -8,7 +8,7 @@
 //! buffer; and merges read and write in long strokes, so what a page of them costs is measured as a whole and does not follow
 //! from what a lookup's read takes.
 //!
-//! Where the mix of operations goes to and fro from window to window, designs are compared by the dearest mix within that
+//! Where the mix of operations changes from window to window, designs are compared by the worst mix within that
 //! divergence of the observed one ([`shamba_model::robust`]).
 //!
 //! Not here: where the figures come from, and what is done about them ([`super`]).
@@ -100,7 +100,7 @@ pub struct Prediction {
     pub range_ns: f64,
     /// An operation of the observed mix.
     pub operation_ns: f64,
-    /// An operation of the dearest mix within [`Advice::uncertainty`](crate::Advice::uncertainty), which designs are compared
+    /// An operation of the worst mix within [`Advice::uncertainty`](crate::Advice::uncertainty), which designs are compared
     /// by; the same without an uncertainty.
     pub worst_operation_ns: f64,
     /// Pages that a lookup reads.

@@ -61,7 +61,7 @@ fn what_is_mostly_written_wants_runs_and_what_is_read_wants_none() {
 }
 
 #[test]
-fn a_workload_that_swings_is_judged_by_its_dearest_mix() {
+fn a_workload_that_swings_is_judged_by_its_worst_mix() {
     // Nearly all writes, so tiering is best; but ranges come in some windows.
     let mean = asked(396_000.0, 0.0, 0.0, 4_000.0);
     let best = |uncertainty| {

@@ -30,7 +30,7 @@ const FLUID: [(u32, u32); 9] = [(2, 1), (3, 1), (4, 1), (6, 1), (9, 1), (2, 2), 
 /// What is to be least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Goal {
-    /// The time of an operation; with an uncertainty, of the dearest mix.
+    /// The time of an operation; with an uncertainty, of the worst mix.
     Time,
     /// The reads of a lookup.
     Lookups,

@@ -105,7 +105,7 @@ pub struct Sensitivity {
 pub struct Response {
     /// The best design there.
     pub plan: Plan,
-    /// What it promises; with an uncertainty, in its dearest mix. So do the others.
+    /// What it promises; with an uncertainty, in its worst mix. So do the others.
     pub throughput_per_s: f64,
     /// What the design chosen here would do there; `None` if it takes more memory than there is, breaks a bound, or
     /// cannot be computed.

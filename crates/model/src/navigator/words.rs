@@ -51,7 +51,7 @@ pub(super) fn why_best(bounds: &Bounds, options: &Options, chosen: &Chosen) -> S
     };
     if options.uncertainty > 0.0 {
         why += &format!(
-            ", each design in its dearest mix within an uncertainty of {}",
+            ", each design in its worst mix within an uncertainty of {}",
             short(options.uncertainty)
         );
     }
@@ -122,7 +122,7 @@ pub(super) fn why_lost(
         format!("{} % {}", short(slower.abs() * 100.0), faster_or_slower(slower))
     };
     let (mine, its) = (&best.costs, &other.costs);
-    // In the other's dearest mix the sum of the differences is at least that of the dearest mixes.
+    // In the other's worst mix the sum of the differences is at least that of the worst mixes.
     let mix =
         its.worst(&situation.workload, options.uncertainty).map_or([0.0; OPERATIONS], |worst| worst.mix);
     let (my_ns, its_ns) = (mine.operations_ns(), its.operations_ns());

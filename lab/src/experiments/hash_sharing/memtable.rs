@@ -49,9 +49,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             AtLeast(0.0),
             |rows| ends(rows, "there").map(|(first, last)| 100.0 * (last - first)),
         ),
-        Predicate::size("the same, keys absent", Plain("points"), AtLeast(0.0), |rows| {
-            ends(rows, "absent").map(|(first, last)| 100.0 * (last - first))
-        }),
+        Predicate::size(
+            "saving with the most entries less that with the fewest, keys absent",
+            Plain("points"),
+            AtLeast(0.0),
+            |rows| ends(rows, "absent").map(|(first, last)| 100.0 * (last - first)),
+        ),
     ],
     panels: &[
         Panel::lines(X, NS, &["found_by"]).titled("keys absent", &[("keys", "absent")]),

@@ -59,7 +59,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             |rows| mean_ratio(rows, "per_s", UNIFORM, BY_RUN),
         ),
         Predicate::direction(
-            "by run strays less than the worse list by",
+            "error in bits of the worse list, less that of bits by run",
             Plain("bits"),
             AtLeast(0.0),
             |rows| {

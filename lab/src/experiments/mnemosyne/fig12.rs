@@ -61,9 +61,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             AtLeast(1.0),
             |rows| further(rows, Distribution::Normal),
         ),
-        Predicate::direction("the same, over that of uniform lookups", Ratio, AtLeast(1.0), |rows| {
-            Some(further(rows, Distribution::Normal)? / further(rows, Distribution::Uniform)?)
-        }),
+        Predicate::direction(
+            "by file over by run, normal lookups over uniform ones",
+            Ratio,
+            AtLeast(1.0),
+            |rows| Some(further(rows, Distribution::Normal)? / further(rows, Distribution::Uniform)?),
+        ),
         Predicate::size("time saved by run, empty lookups, fewest bits", Saved, AtLeast(UP_TO), |rows| {
             let fewest = rows.numbers("bits").into_iter().reduce(f64::min)?;
             let empty = rows.of("empty_fraction", 1.0).of("bits", fewest);

@@ -50,7 +50,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             AtMost(LOOKUPS_SHARE),
             files_share,
         ),
-        Predicate::size("the same", Share, Within(SLIDE.0 - NEAR, SLIDE.1 + NEAR), files_share),
+        Predicate::size(
+            "files that get 80 % of the lookups, beside the slide's",
+            Share,
+            Within(SLIDE.0 - NEAR, SLIDE.1 + NEAR),
+            files_share,
+        ),
     ],
     panels: &[Panel::lines(
         Column::percent("files_share", "files, most asked first [%]"),

@@ -33,9 +33,24 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             AtLeast(1.0),
             |rows| rise(rows, 0.0),
         ),
-        Predicate::size("the same, keys there", Ratio, AtLeast(RAPIDLY), |rows| rise(rows, 0.0)),
-        Predicate::size("the same, half absent", Ratio, AtLeast(RAPIDLY), |rows| rise(rows, 0.5)),
-        Predicate::size("the same, all absent", Ratio, AtLeast(RAPIDLY), |rows| rise(rows, 1.0)),
+        Predicate::size(
+            "bytes with a tenth of the memory over those without pressure, keys there",
+            Ratio,
+            AtLeast(RAPIDLY),
+            |rows| rise(rows, 0.0),
+        ),
+        Predicate::size(
+            "bytes with a tenth over those without pressure, half absent",
+            Ratio,
+            AtLeast(RAPIDLY),
+            |rows| rise(rows, 0.5),
+        ),
+        Predicate::size(
+            "bytes with a tenth over those without pressure, all absent",
+            Ratio,
+            AtLeast(RAPIDLY),
+            |rows| rise(rows, 1.0),
+        ),
     ],
     panels: &[
         Panel::lines(

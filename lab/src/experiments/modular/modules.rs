@@ -157,7 +157,7 @@ fn at_empty(rows: &View<'_>, approach: Approach, empty_fraction: f64) -> Option<
     saved(&rows.of("empty_fraction", empty_fraction), approach.name)
 }
 
-/// The number of steps that fall by more than is no difference.
+/// The number of steps that fall by more than chance allows.
 fn steps_down(saved: &[f64]) -> Option<f64> {
     Some(saved.windows(2).filter(|pair| pair[1] < pair[0] - NONE_SHARE).count() as f64)
 }

@@ -43,7 +43,7 @@ pub(super) const FIG7: Experiment = Experiment {
             AtMost(1.0 + 1e-9),
             |rows| ratios(rows, "filters_gib").into_iter().reduce(f64::max),
         ),
-        Predicate::size("the same without filters", Ratio, Within(1.0 - 1e-9, 1.0 + 1e-9), |rows| {
+        Predicate::size("largest ratio without filters", Ratio, Within(1.0 - 1e-9, 1.0 + 1e-9), |rows| {
             ratios(&rows.of("filters_gib", 0.0), "filters_gib").first().copied()
         }),
     ],

@@ -15,7 +15,7 @@ use crate::prelude::*;
 const BITS: [f64; 12] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0];
 /// The rule of thumb is said to be near the best below this many bits.
 const NEAR_BELOW: f64 = 20.0;
-/// A gain below this is none.
+/// A gain below this counts as no gain.
 const WORTH: f64 = 0.001;
 const USUAL_RATIO: f64 = 10.0;
 const USUAL_FILTERS: f64 = 0.95;

@@ -69,7 +69,7 @@ pub(super) const C: Experiment = Experiment {
     note: "Both sides read one tree, with other filters. Costs: pages, counted, times what the device takes for one. 5 bits per key, all lookups \
            empty. Model: equations 7 and 56 for the levels there are, and merges as the engine makes them.",
     reason: |_| {
-        "In a tree that lives the small levels are often empty or partly full, and uniform bits lose less there than in a full one; what can be \
+        "In a tree that takes writes the small levels are often empty or partly full, and uniform bits lose less there than in a full one; what can be \
          traded depends on where the costs of a few designs happen to lie."
             .to_owned()
     },

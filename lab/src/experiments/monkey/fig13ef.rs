@@ -90,7 +90,7 @@ pub(super) const F: Experiment = Experiment {
     id: "monkey-fig13f",
     place: "Fig 13 F",
     title: "throughput of mixed streams over the share of short ranges, chosen designs",
-    claim: "For short ranges with updates, where filters help nobody, the chosen design is up to some 50 % above the state of the art.",
+    claim: "For short ranges with updates, which filters do not help, the chosen design is up to some 50 % above the state of the art.",
     parameters: |scale| parameters(scale, true),
     measure: |lab| measure(lab, true),
     predicates: &[
@@ -121,7 +121,7 @@ enum Store {
 
 impl Store {
     const ALL: [Self; 4] = [Self::Art, Self::Filters, Self::Adaptive, Self::Navigable];
-    /// Filters help no range.
+    /// Filters do not help ranges.
     const OF_RANGES: [Self; 2] = [Self::Art, Self::Navigable];
 
     fn name(self) -> &'static str {

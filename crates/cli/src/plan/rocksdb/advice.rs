@@ -403,7 +403,7 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
         "filter_policy",
         both(|settings| settings.bits_per_key.to_string()),
         match to.bits_per_key > from.bits_per_key {
-            true => "fewer reads in vain".into(),
+            true => "fewer reads for false positives".into(),
             false => "memory for buffers instead".into(),
         },
         |to, from| to.bits_per_key = from.bits_per_key,

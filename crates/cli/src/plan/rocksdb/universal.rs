@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// What a run of the three rules comes to.
+    /// The result of applying the three rules to a stream of flushes.
     #[derive(Debug)]
     struct Played {
         merges_per_entry: f64,

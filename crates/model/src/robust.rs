@@ -154,11 +154,10 @@ impl Workload {
         [self.empty_lookups, self.found_lookups, self.updates, self.ranges]
     }
 
-    /// The same ranges in another mix.
-    #[must_use]
-    pub fn with_rates(self, rates: [f64; OPERATIONS]) -> Self {
+    /// The workload of these rates, whose ranges read this share of all entries.
+    pub fn of_rates(rates: [f64; OPERATIONS], range_selectivity: f64) -> Self {
         let [empty_lookups, found_lookups, updates, ranges] = rates;
-        Self { empty_lookups, found_lookups, updates, ranges, ..self }
+        Self { empty_lookups, found_lookups, updates, ranges, range_selectivity }
     }
 }
 

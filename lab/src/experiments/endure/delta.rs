@@ -16,6 +16,19 @@ use crate::prelude::*;
 /// From this rho on the paper states its improvement.
 const RHO: f64 = 0.5;
 
+const IMPROVES: Predicate = Predicate::direction(
+    "mean improvement of throughput, not uniform, rho >= 0.5",
+    Share,
+    AtLeast(0.0),
+    |rows| not_uniform(rows).mean("delta"),
+);
+const IS_MOSTLY_BETTER: Predicate =
+    Predicate::direction("comparisons in which robust is better, rho >= 0.5", Share, AtLeast(0.5), better);
+const KEEPS_THE_EXPECTED: Predicate =
+    Predicate::size("throughput kept at the expected workload, rho 0.25", Ratio, AtLeast(0.9), |rows| {
+        Some(1.0 + rows.of("rho", 0.25).mean("delta_expected")?)
+    });
+
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "endure-delta",
     paper: Paper::Endure,
@@ -32,18 +45,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         rows(lab, &|mix, rho| best(&space, &mix, rho))
     },
     predicates: &[
-        Predicate::direction(
-            "mean improvement of throughput, not uniform, rho >= 0.5",
-            Share,
-            AtLeast(0.0),
-            |rows| not_uniform(rows).mean("delta"),
-        ),
-        Predicate::direction(
-            "comparisons in which robust is better, rho >= 0.5",
-            Share,
-            AtLeast(0.5),
-            better,
-        ),
+        IMPROVES,
+        IS_MOSTLY_BETTER,
         Predicate::size(
             "mean improvement of throughput, not uniform, rho >= 0.5",
             Share,
@@ -60,9 +63,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         Predicate::size("robust tunings that are leveling, rho >= 0.5", Share, AtLeast(1.0), |rows| {
             certain(rows).mean("leveling")
         }),
-        Predicate::size("throughput kept at the expected workload, rho 0.25", Ratio, AtLeast(0.9), |rows| {
-            Some(1.0 + rows.of("rho", 0.25).mean("delta_expected")?)
-        }),
+        KEEPS_THE_EXPECTED,
     ],
     panels: &[
         Panel::lines(
@@ -107,23 +108,7 @@ pub(super) const NAVIGATOR: Experiment = Experiment {
             Ok(Tuning { design: found.plan.design, costs: found.costs.operations_ns() })
         })
     },
-    predicates: &[
-        Predicate::direction(
-            "mean improvement of throughput, not uniform, rho >= 0.5",
-            Share,
-            AtLeast(0.0),
-            |rows| not_uniform(rows).mean("delta"),
-        ),
-        Predicate::direction(
-            "comparisons in which robust is better, rho >= 0.5",
-            Share,
-            AtLeast(0.5),
-            better,
-        ),
-        Predicate::size("throughput kept at the expected workload, rho 0.25", Ratio, AtLeast(0.9), |rows| {
-            Some(1.0 + rows.of("rho", 0.25).mean("delta_expected")?)
-        }),
-    ],
+    predicates: &[IMPROVES, IS_MOSTLY_BETTER, KEEPS_THE_EXPECTED],
     note: "Computed on mixes drawn at random. Leveling, lazy leveling and tiering with any T; filters follow the expected share of empty \
            lookups.",
     ..EXPERIMENT

@@ -113,16 +113,9 @@ fn saved(rows: &View<'_>, executed: &str) -> Option<f64> {
 }
 
 fn situation((entries, entry_bytes): (u64, u64)) -> Situation {
-    let workload = Workload {
-        empty_lookups: 0.0,
-        found_lookups: 0.0,
-        updates: 0.0,
-        ranges: 0.0,
-        range_selectivity: 1e-5,
-    };
     Situation {
         data: DataSet { entries, entry_bytes: entry_bytes as f64, page_bytes: PAGE_BYTES },
-        workload: workload.with_rates(EXPECTED),
+        workload: Workload::of_rates(EXPECTED, 1e-5),
         device: ModelDevice { read_ns: 1.0, write_ns: 1.0, cpu: CpuTimes::NONE },
         locality: MissRatioCurve::EVEN,
     }

@@ -185,16 +185,9 @@ fn compare(situation: &Situation, bounds: &Bounds, options: &Options) -> Result<
 }
 
 fn situation(entries: u64, mix: Four, cpu: CpuTimes) -> Situation {
-    let workload = Workload {
-        empty_lookups: 0.0,
-        found_lookups: 0.0,
-        updates: 0.0,
-        ranges: 0.0,
-        range_selectivity: 0.0,
-    };
     Situation {
         data: DataSet { entries, entry_bytes: ENTRY_BYTES, page_bytes: 4_096 },
-        workload: workload.with_rates(mix),
+        workload: Workload::of_rates(mix, 0.0),
         device: ModelDevice { read_ns: READ_NS, write_ns: READ_NS, cpu },
         locality: MissRatioCurve::EVEN,
     }

@@ -57,16 +57,9 @@ pub(super) fn cost(mix: &Four, costs: &Four) -> f64 {
 
 /// The paper's situation, with one nanosecond an I/O.
 pub(super) fn situation(mix: Four) -> Situation {
-    let workload = Workload {
-        empty_lookups: 0.0,
-        found_lookups: 0.0,
-        updates: 0.0,
-        ranges: 0.0,
-        range_selectivity: 0.0,
-    };
     Situation {
         data: DataSet { entries: ENTRIES, entry_bytes: 1_024.0, page_bytes: 4_096 },
-        workload: workload.with_rates(mix),
+        workload: Workload::of_rates(mix, 0.0),
         device: Device { read_ns: 1.0, write_ns: 1.0, cpu: CpuTimes::NONE },
         locality: MissRatioCurve::EVEN,
     }

@@ -33,11 +33,11 @@ use shamba_table::TableId;
 use crate::compaction::job::live_bytes;
 use crate::compaction::policy::{MergeJob, Target};
 use crate::core::{Core, KeyspaceCore};
-use crate::ids::RunId;
 use crate::redesign::TreeDesign;
 use crate::statistics::inherit::{Input, inherited};
 use crate::statistics::{Probes, Window};
 use crate::version::{KeyRange, Run, TableUse, Version};
+use shamba_key::RunId;
 
 /// No filter gets more bits per key: those that follow save less than a search in ten thousand.
 const MOST_BITS_PER_KEY: f64 = 26.0;

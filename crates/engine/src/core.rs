@@ -30,8 +30,6 @@ use crate::compaction::table_size::Tables;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::{Garbage, LogFile};
-use crate::ids::{Age, KeyspaceId, LogNo, RunId};
-use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::planted::{Defect, is_planted};
 use crate::published::Published;
@@ -49,12 +47,14 @@ use crate::trace::Recorder;
 use crate::version::Version;
 use crate::version::manifest::{ManifestState, ManifestWriter};
 use crate::view::{View, ViewSource};
-use crate::wal::{ValueLog, WalWriter};
 use crate::workload::Observation;
 use crate::write::queue::CommitQueue;
 use crate::write::room::Room;
 use crate::write::rotate::ActiveMemtables;
 use crate::write::side::SideFile;
+use shamba_key::{Age, KeyspaceId, LogNo, RunId};
+use shamba_log::wal::{ValueLog, WalWriter};
+use shamba_memtable::{ChunkedMemtable, Memtable};
 
 /// Different warnings that are remembered; a listener hears of more.
 const WARNINGS_MAX: usize = 1_000;
@@ -189,7 +189,7 @@ pub(crate) struct Writing {
     /// The active log; `None` without a log, or after it was sealed for lack of space.
     pub wal: Option<WalWriter>,
     /// What the next log states of the one before it, when `wal` was sealed.
-    pub predecessor: Option<crate::wal::Predecessor>,
+    pub predecessor: Option<shamba_log::wal::Predecessor>,
     /// Files of logs sealed since the last rotation.
     pub sealed_files: Vec<LogFile>,
     /// The active log as memtables refer to it, once they do.

@@ -25,8 +25,8 @@ use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::verify::CheckReport;
 use crate::version::current::CURRENT;
-use crate::wal::OpRef;
 use crate::write::batch::{Batch, Operations, WriteOptions, with_range_delete};
+use shamba_log::wal::OpRef;
 
 /// An open database: its default keyspace, and everything that concerns the whole. `Clone + Send + Sync`.
 ///
@@ -240,7 +240,7 @@ impl Db {
 
     fn over(core: Arc<Core>) -> Result<Self> {
         let keyspace = core
-            .keyspace(crate::ids::KeyspaceId(0))
+            .keyspace(shamba_key::KeyspaceId(0))
             .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;
         let workers = core.start_workers()?;
         let handle = Arc::new(Handle::new(core, workers));
@@ -490,7 +490,7 @@ impl Keyspace {
     /// # Errors
     /// `Invalid` for an empty name or one over 255 bytes.
     pub fn check_name(name: &str) -> Result<()> {
-        crate::ids::check_keyspace_name(name)
+        crate::key_range::check_keyspace_name(name)
     }
 
     /// Its name.

@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use shamba_env::FileError;
+
 /// What a caller should do about an [`Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -231,18 +233,17 @@ impl From<Error> for io::Error {
     }
 }
 
-impl From<shamba_table::Error> for Error {
-    fn from(error: shamba_table::Error) -> Self {
-        use shamba_table::Error as Table;
+impl From<FileError> for Error {
+    fn from(error: FileError) -> Self {
         match error {
-            Table::Io { file, op, source } => Self::io(op, &file, source),
-            Table::Corruption { file, offset, structure, detail } => {
+            FileError::Io { file, op, source } => Self::io(&op, &file, source),
+            FileError::Corruption { file, offset, structure, detail } => {
                 Self::corruption(&file, offset, structure, detail)
             }
-            Table::Unsupported { file, detail } => {
+            FileError::Unsupported { file, detail } => {
                 Self::new(ErrorKind::Unsupported, format!("{}: {detail}", file.display()))
             }
-            Table::Invalid(detail) => Self::invalid(detail),
+            FileError::Invalid(detail) => Self::invalid(detail),
         }
     }
 }
@@ -273,13 +274,12 @@ mod tests {
 
     #[test]
     fn errors_of_tables_that_somebody_keeps_keep_their_cause() {
-        let kept =
-            shamba_table::Error::Io { file: "db/000009.sst".into(), op: "read", source: Arc::new(eio()) };
+        let kept = FileError::Io { file: "db/000009.sst".into(), op: "read".into(), source: Arc::new(eio()) };
         let error = Error::from(kept.clone());
         let io_error = error.source().and_then(|source| source.downcast_ref::<io::Error>());
         assert_eq!((error.kind(), io_error.and_then(io::Error::raw_os_error)), (ErrorKind::Io, Some(5)));
         assert_eq!(error.chain().to_string(), format!("read db/000009.sst: {}", eio()));
-        assert!(matches!(kept, shamba_table::Error::Io { source, .. } if source.raw_os_error() == Some(5)));
+        assert!(matches!(kept, FileError::Io { source, .. } if source.raw_os_error() == Some(5)));
     }
 
     #[test]

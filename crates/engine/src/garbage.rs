@@ -17,7 +17,7 @@ use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::sync::Mutex;
 use crate::version::TableMeta;
-use crate::wal::ValueLog;
+use shamba_log::wal::ValueLog;
 
 /// A log, or a file of values, and whoever reads values from it.
 #[derive(Clone, Debug, Default)]
@@ -96,8 +96,8 @@ mod tests {
     use shamba_table::BirthId;
 
     use super::*;
-    use crate::ids::LogNo;
     use crate::version::TableUse;
+    use shamba_key::LogNo;
 
     #[test]
     fn a_table_stays_while_a_view_refers_to_it() {

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use shamba_env::Env;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::codec::Decoded;
-use crate::log::{
+use crate::redesign::{History, Redesigned};
+use shamba_log::framing::codec::Decoded;
+use shamba_log::framing::{
     FileHeader, FileKind, FrameReader, HEADER_BYTES, HeaderFault, Record, RecordKind, Step, Window, survey,
 };
-use crate::redesign::{History, Redesigned};
 
 mod manifest;
 #[cfg(test)]

@@ -128,7 +128,7 @@ impl Core {
     }
 
     fn publish_versions(&self, state: &ManifestState, edit: &ManifestEdit, flushed: Option<&Generation>) {
-        let is_flushed = |memtable: &Arc<dyn crate::memtable::Memtable>| {
+        let is_flushed = |memtable: &Arc<dyn shamba_memtable::Memtable>| {
             flushed.is_some_and(|generation| {
                 generation.members.iter().any(|(_, member)| Arc::ptr_eq(member, memtable))
             })

@@ -138,6 +138,22 @@ fn beyond_prefix(prefix: &[u8]) -> Option<Bytes> {
     Some(beyond.into())
 }
 
+/// The longest name of a keyspace.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Whether a keyspace may have this name.
+///
+/// # Errors
+/// `Invalid` if not.
+pub(crate) fn check_keyspace_name(name: &str) -> Result<()> {
+    match name.len() {
+        1..=NAME_BYTES_MAX => Ok(()),
+        bytes => {
+            Err(Error::invalid(format!("a keyspace's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

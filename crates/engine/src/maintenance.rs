@@ -12,14 +12,15 @@ use crate::compaction::output::Output;
 use crate::core::{Core, KeyspaceCore, Work, Writing, lock};
 use crate::db::Db;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{KeyspaceId, LogNo, check_keyspace_name};
-use crate::memtable::ChunkedMemtable;
+use crate::key_range::check_keyspace_name;
 use crate::planted::{Defect, is_planted};
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
 use crate::version::manifest::ManifestWriter;
 use crate::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
-use crate::wal::{OpRef, WalWriter};
 use crate::write::batch::check_op;
+use shamba_key::{KeyspaceId, LogNo};
+use shamba_log::wal::{OpRef, WalWriter};
+use shamba_memtable::ChunkedMemtable;
 
 /// An ingest looks anew how large its tables must be with every so many pairs.
 const SIZED_EVERY_PAIRS: usize = 1024;
@@ -345,7 +346,7 @@ impl Core {
             let Some(wal) = &mut writing.wal else { return Err(Error::closed()) };
             let nothing = OpRef::RangeDelete { start: b"", end: Some(b"") };
             if let Err(error) = wal.append_op(seq, keyspace.id, nothing).and_then(|_| wal.flush()) {
-                return Err(self.log_append_failed(writing, error));
+                return Err(self.log_append_failed(writing, error.into()));
             }
             writing.last_seq = seq;
             self.sync_locked(writing)?;

@@ -33,10 +33,8 @@ use crate::core::{Background, Core, Installing, KeyspaceCore, Writing, lock};
 use crate::error::{Error, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
-use crate::ids::{KeyspaceId, LogNo};
 use crate::locality::sampled_blocks_max;
 use crate::memory::{cache_share_bytes, tables_to_open};
-use crate::memtable::ChunkedMemtable;
 use crate::metrics::{LookupCounters, WorkCounters};
 use crate::planted::{Defect, is_planted};
 use crate::read::get::Timer;
@@ -53,10 +51,12 @@ use crate::version::manifest::{
     ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
 };
 use crate::version::{ManifestEdit, Pairs, TableMeta};
-use crate::wal::{ReplayReport, WalWriter, parse_log_file_name};
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
 use crate::write::side::parse_side_file_name;
+use shamba_key::{KeyspaceId, LogNo};
+use shamba_log::wal::{ReplayReport, WalWriter, parse_log_file_name};
+use shamba_memtable::ChunkedMemtable;
 
 use self::locking::lock_directory;
 pub(crate) use self::locking::{LOCK, locked, take_lock};
@@ -424,7 +424,7 @@ fn begin(
 }
 
 fn create_log(core: &Core, log: LogNo, base_seq: SeqNo) -> Result<WalWriter> {
-    WalWriter::create(&core.env, &core.dir, log, None, base_seq)
+    Ok(WalWriter::create(&core.env, &core.dir, log, None, base_seq)?)
 }
 
 /// Creates a log that begins with a copy of the batches that the logs from `copy_of` on still count for.

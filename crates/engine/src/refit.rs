@@ -21,7 +21,7 @@ use shamba_table::TableId;
 use crate::allocation::{self, is_misfit};
 use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work, lock};
 use crate::error::Result;
-use crate::ids::KeyspaceId;
+use shamba_key::KeyspaceId;
 
 /// A rewrite must have paid for itself after so many seconds of the lookups that there are now.
 const PAYS_WITHIN_S: f64 = 600.0;

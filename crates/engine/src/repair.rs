@@ -17,7 +17,7 @@
 //! since, only within a range that is told as lost: where the newer version, or the tombstone, is what is damaged.
 //!
 //! Not here: what can be read of a damaged table (crate `shamba-table`, `salvage`); which records of a log count
-//! ([`crate::wal::replay`]).
+//! ([`shamba_log::wal::replay`]).
 
 mod found;
 mod logs;
@@ -35,7 +35,6 @@ use self::found::Found;
 use self::logs::LogContent;
 use crate::db::Db;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::LogNo;
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, file_number, sync_names_above, take_lock};
 use crate::settings::Settings;
 use crate::statistics::file::{STATISTICS, STATISTICS_TEMPORARY};
@@ -43,7 +42,8 @@ use crate::version::Version;
 use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
 use crate::version::manifest::state::KeyspaceState;
 use crate::version::manifest::{ManifestState, ManifestWriter};
-use crate::wal::WalWriter;
+use shamba_key::LogNo;
+use shamba_log::wal::WalWriter;
 
 /// Lies in a directory in which a repair has not ended.
 pub(crate) const REPAIRING: &str = "REPAIRING";

@@ -29,10 +29,10 @@ pub use self::line::{HEADER, Line, Payload};
 use crate::core::{Core, KeyspaceCore, lock};
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::ids::KeyspaceId;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use crate::wal::OpRef;
+use shamba_key::KeyspaceId;
+use shamba_log::wal::OpRef;
 
 /// The file is written once so much has gathered.
 const BUFFER_BYTES: usize = 64 << 10;

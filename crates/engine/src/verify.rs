@@ -23,7 +23,7 @@ use crate::core::{Core, Installing, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::current::{CURRENT, read_current};
 use crate::version::manifest::{ManifestReader, ManifestState, manifest_file_name};
-use crate::wal::{Recovery, ReplayOptions, ReplayReport, parse_log_file_name, replay};
+use shamba_log::wal::{Recovery, ReplayOptions, ReplayReport, parse_log_file_name, replay};
 
 /// One damaged place.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use shamba_table::{ResidentFilter, TableId, TableReader};
 
 use crate::error::Result;
-use crate::ids::KeyspaceId;
-use crate::memtable::Memtable;
 use crate::version::{Run, Version};
+use shamba_key::KeyspaceId;
+use shamba_memtable::Memtable;
 
 use self::fences::{JoinedFences, Row};
 

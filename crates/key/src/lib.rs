@@ -15,6 +15,7 @@ compile_error!(
 
 mod digest;
 mod heads;
+mod ids;
 mod kind;
 pub mod planted;
 mod prefetch;
@@ -22,6 +23,7 @@ mod seqno;
 
 pub use digest::{DigestFn, DigestKind, KeyDigest, hashes_on_this_thread};
 pub use heads::LayeredHeads;
+pub use ids::{Age, KeyspaceId, LogNo, RunId};
 pub use kind::EntryKind;
 pub use prefetch::{prefetch_address, prefetch_line, prefetch_slice};
 pub use seqno::SeqNo;

@@ -17,7 +17,6 @@ use shamba_key::{DigestKind, EntryKind};
 
 use crate::block::DataBlock;
 use crate::compression::Compression;
-use crate::error::{Error, Result};
 use crate::files::OpenFiles;
 use crate::format::{Section, VERSION};
 use crate::id::{BirthId, TableId};
@@ -25,6 +24,7 @@ use crate::ledger::Ledger;
 use crate::range::RangeTombstone;
 use crate::reader::{ListedBlock, Residency, TableFile, load};
 use crate::writer::TableSummary;
+use crate::{Error, Result};
 
 /// Keys are printed up to this many bytes: a screen's width.
 const SHOWN_KEY_BYTES: usize = 48;

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
-use crate::error::{Error, Result};
 use crate::value::Value;
+use crate::{Error, Result};
 
 /// The answer of a point lookup: one version of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]

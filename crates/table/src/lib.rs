@@ -56,10 +56,10 @@ mod compression;
 mod content;
 mod describe;
 mod entry;
-mod error;
 mod files;
 mod filter_section;
 mod format;
+mod fragments;
 mod id;
 mod index;
 mod ledger;
@@ -82,10 +82,14 @@ pub use content::{ContentDigest, StreamedEntry};
 
 pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, EntryView, internal_cmp};
-pub use error::{Error, Result};
+pub use shamba_env::FileError as Error;
+
+/// The result of every fallible call of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
 pub use files::{OpenFiles, open_files_within};
 pub use format::origin::Origin;
 pub use format::{FIXED_BYTES, Section, SectionKind};
+pub use fragments::{Cover, FragmentedTombstones, clip};
 pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
 pub use index::Located;
 pub use ledger::{Charge, Ledger, LedgerPart};

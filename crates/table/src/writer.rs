@@ -31,7 +31,6 @@ use crate::block::frame::FRAME_BYTES;
 use crate::block::{DataBlockBuilder, NewEntry, shared_bytes};
 use crate::compression::{Compression, Compressor};
 use crate::content::ContentDigest;
-use crate::error::{Error, Result};
 use crate::format::FEATURE_TAGGED_BLOCKS;
 use crate::format::header::Header;
 use crate::format::origin::Origin;
@@ -42,6 +41,7 @@ use crate::index::{Handle, IndexBuilder, separator};
 use crate::range::RangeTombstone;
 use crate::reader::WrittenBlocks;
 use crate::values::{ChunkCutter, LargeValues};
+use crate::{Error, Result};
 
 /// Files are written in pieces of this size, each at a multiple of it: a call a block would cost more than the copy.
 /// And the system keeps what is written at once, aligned, as one piece of its page cache: to read 4 KiB out of such a

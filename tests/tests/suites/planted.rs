@@ -57,6 +57,8 @@ fn every_killer_is_a_test() {
         ("shamba_key", "crates/key/src"),
         ("shamba_filter", "crates/filter/src"),
         ("shamba_table", "crates/table/src"),
+        ("shamba_log", "crates/log/src"),
+        ("shamba_memtable", "crates/memtable/src"),
         ("shamba", "crates/engine/src"),
         ("suites", "tests/tests/suites"),
     ] {

@@ -6,7 +6,7 @@ use shamba_model::{Design, MergePolicy, Sizing};
 
 use super::*;
 use crate::compaction::simulate::{Settings, Simulation};
-use crate::ids::KeyspaceId;
+use shamba_key::KeyspaceId;
 
 fn rule(allocation: Allocation) -> Rule {
     Rule { allocation, ..Rule::TEST }

@@ -10,8 +10,8 @@ use super::*;
 use crate::compaction::policy::Reason;
 use crate::db::Db;
 use crate::event::EventListener;
-use crate::ids::{KeyspaceId, RunId};
 use crate::sync::Mutex;
+use shamba_key::{KeyspaceId, RunId};
 
 /// Keys that are written over and over: the tree does not grow.
 const KEYS: u32 = 400;

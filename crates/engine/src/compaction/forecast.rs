@@ -15,8 +15,8 @@ use shamba_table::{BirthId, TableId};
 
 use super::policy::{MergeJob, Rules, move_edit, pick, pick_full, slice_edit};
 use crate::allocation::live_entries;
-use crate::ids::{Age, KeyspaceId, RunId};
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
+use shamba_key::{Age, KeyspaceId, RunId};
 
 /// A tree that needs more jobs than this is not followed to its end.
 const JOBS_MAX: usize = 4_000;

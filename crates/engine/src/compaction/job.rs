@@ -28,11 +28,11 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
-use crate::range_delete::{FragmentedTombstones, clip};
 use crate::read::merge::MergeIter;
 use crate::read::run_iter::RunIter;
 use crate::read::source::Source;
 use crate::version::{KeyRange, ManifestEdit, TableMeta, TableUse, Version};
+use shamba_table::{FragmentedTombstones, clip};
 
 /// A slice of a merge holds about this many tables' worth of input.
 const SLICE_TABLES: u64 = 4;

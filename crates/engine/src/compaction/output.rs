@@ -15,12 +15,12 @@ use crate::compaction::table_size::TableSize;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
-use crate::range_delete::clip;
 use crate::version::{KeyRange, OpenTables, TableMeta, TableUse};
 use bytes::Bytes;
 use shamba_env::Env;
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
+use shamba_table::clip;
 use shamba_table::{
     BlockCache, CacheUnits, Compression, ContentDigest, EntryIter, Ledger, OpenFiles, Origin, RangeTombstone,
     ReaderOptions, Residency, TableReader, TableSummary, TableWriter, WriterOptions, WrittenBlocks,

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::allocation::Rule;
     use crate::compaction::policy::Rules;
-    use crate::ids::KeyspaceId;
+    use shamba_key::KeyspaceId;
     use shamba_model::{Design, MergePolicy};
 
     fn plan(threads: usize) -> MergePlan {
@@ -207,7 +207,7 @@ mod tests {
         let rules = Rules::manual(Design::new(MergePolicy::Leveling, 4.0, 10, 0.0), 1);
         let job = crate::compaction::policy::pick(&version, &rules).expect("a merge");
         let slices = ["a..c", "c..f", "f..k", "k..p", "p..z"].map(|slice| slice.parse().expect("a range"));
-        let memtable = crate::memtable::ChunkedMemtable::new(false);
+        let memtable = shamba_memtable::ChunkedMemtable::new(false);
         let (name, closed) = (String::new(), Arc::default());
         let keyspace = KeyspaceCore::new(KeyspaceId(0), name, Arc::default(), memtable, closed);
         let bits = Arc::new(JobBits::of_flush(Rule::TEST, &Version::empty(), 0));

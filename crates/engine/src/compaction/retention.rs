@@ -11,8 +11,8 @@
 use shamba_key::{EntryKind, SeqNo};
 
 use crate::planted::{Defect, is_planted};
-use crate::range_delete::FragmentedTombstones;
 use crate::version::KeyRange;
+use shamba_table::FragmentedTombstones;
 
 /// What a merge knows when it decides.
 pub(crate) struct Retention<'a> {

@@ -24,8 +24,8 @@ use crate::allocation::{JobBits, Rule};
 use super::policy::{
     MergeJob, Rules, bytes_beside, debt_bytes, move_edit, owed_after, pick, pick_beside, slice_edit, slices,
 };
-use crate::ids::{Age, KeyspaceId, RunId};
 use crate::version::{Change, KeyRange, Run, TableMeta, TableUse, Version, VersionEdit};
+use shamba_key::{Age, KeyspaceId, RunId};
 
 /// No policy needs as many jobs after one flush; one that does runs in circles.
 const JOBS_PER_FLUSH_MAX: u64 = 100_000;

@@ -6,9 +6,9 @@ use shamba_env::{append_all, read_file};
 use shamba_key::SeqNo;
 
 use super::*;
-use crate::ids::{KeyspaceId, LogNo};
-use crate::log::tests::new_env;
-use crate::wal::{OpRef, WalWriter, encode_op, log_file_name};
+use shamba_key::{KeyspaceId, LogNo};
+use shamba_log::wal::{OpRef, WalWriter, encode_op, log_file_name};
+use shamba_testkit::memory_env as new_env;
 
 /// A log of three batches, the first two synced, with or without an end.
 fn log(finish: bool) -> Vec<u8> {
@@ -107,4 +107,21 @@ fn a_batch_too_long_to_be_held_is_described_like_any_other() {
         ]
     );
     assert_eq!(texts(2), ["batch of 1", "put @9 [0] next (1 bytes)"]);
+}
+
+#[test]
+fn the_description_of_the_format_page_is_what_a_log_prints() {
+    let env = new_env(1);
+    env.vfs.create_dir_all(Path::new("/db")).expect("a directory");
+    let mut wal = WalWriter::create(&env, Path::new("/db"), LogNo(7), None, SeqNo(40)).expect("a log");
+    let mut ops = Vec::new();
+    encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"apple", value: b"red" });
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::Delete { key: b"pear" });
+    encode_op(&mut ops, false, KeyspaceId(3), OpRef::RangeDelete { start: b"a", end: Some(b"c") });
+    wal.append_batch(SeqNo(41), 3, &ops).expect("appended");
+    wal.append_op(SeqNo(44), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
+    wal.finish_clean().expect("closed");
+    let described = wal_file(&env, &Path::new("/db").join(log_file_name(LogNo(7)))).expect("described");
+    let page = include_str!("../../../../docs/formats/wal.md");
+    assert!(page.contains(&described.to_string()), "docs/formats/wal.md lacks this:\n{described}");
 }

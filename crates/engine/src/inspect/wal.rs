@@ -7,16 +7,16 @@ use shamba_key::SeqNo;
 
 use super::{Described, Ending, Fields, LogDescription, describe_file, escaped};
 use crate::error::Result;
-use crate::ids::{KeyspaceId, LogNo};
-use crate::log::payload::{Stop, decoded};
-use crate::log::{FileKind, FrameReader, Record, RecordKind};
 use crate::recovery::LOCK;
 use crate::settings::Settings;
 use crate::verify::replay_strictly;
 use crate::version::manifest::ManifestReader;
-use crate::wal::head::Head;
-use crate::wal::stream::{Checked, OpStream, StreamedOp, StreamedValue, check};
-use crate::wal::{OpRef, RecordView, log_file_name};
+use shamba_key::{KeyspaceId, LogNo};
+use shamba_log::framing::payload::{Stop, decoded};
+use shamba_log::framing::{FileKind, FrameReader, Record, RecordKind};
+use shamba_log::wal::head::Head;
+use shamba_log::wal::stream::{Checked, OpStream, StreamedOp, StreamedValue, check};
+use shamba_log::wal::{OpRef, RecordView, log_file_name};
 
 /// Describes the log at `path`.
 ///
@@ -27,7 +27,7 @@ pub fn wal_file(env: &Env, path: &Path) -> Result<LogDescription> {
     let mut last_seq = SeqNo::ZERO;
     let mut described = describe_file(env, path, FileKind::Wal, &mut |reader, record, number| {
         if record.payload_bytes > record.payload.len() as u64 {
-            return decoded(describe_streamed(reader, record, &mut last_seq));
+            return Ok(decoded(describe_streamed(reader, record, &mut last_seq))?);
         }
         Ok(describe(record, LogNo(number), &mut last_seq))
     })?;

@@ -176,7 +176,7 @@ mod tests {
     use shamba_key::SeqNo;
 
     use super::*;
-    use crate::read::testing::{Row, Rows};
+    use shamba_testkit::{Row, Rows};
 
     fn row(key: &[u8], value_bytes: usize) -> Row {
         Row { value: vec![key.len() as u8; value_bytes], ..Row::put(key, 1) }

@@ -26,10 +26,10 @@ use shamba_table::{
 use super::explain::{ModuleStep, Recorder, Step};
 use super::opened::OpenedTables;
 use crate::error::{Error, ErrorKind, Result};
-use crate::memtable::Memtable;
 use crate::metrics::LookupCounts;
 use crate::planted::{Defect, is_planted};
 use crate::view::{Places, Probe, RunPlan, View};
+use shamba_memtable::Memtable;
 
 /// How lookups are done.
 #[derive(Clone, Copy)]

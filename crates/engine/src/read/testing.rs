@@ -11,211 +11,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::sync::Mutex;
-use shamba_env::{Env, MemFs, Rng, SeededRng};
+use shamba_env::{Env, MemFs};
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
     BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, OpenFiles, RangeTombstone,
-    ReaderOptions, Residency, TableId, TableReader, TableWriter, Walk, WriterOptions, internal_cmp,
+    ReaderOptions, Residency, TableId, TableReader, TableWriter, Walk, WriterOptions,
 };
+
+use shamba_testkit::{Dice, Row, collect};
 
 use super::merge::MergeIter;
 use super::registry::IterRegistry;
 use super::run_iter::RunIter;
 use super::scan::ScanSource;
 use crate::error::Result;
-use crate::ids::{Age, KeyspaceId, RunId};
-use crate::memtable::{ChunkedMemtable, Memtable};
-use crate::range_delete::FragmentedTombstones;
 use crate::snapshot::{SnapshotGuard, SnapshotList};
 use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 use crate::view::{View, ViewSource};
-
-/// A seeded source of small decisions.
-pub(crate) struct Dice(SeededRng);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(SeededRng::new(seed))
-    }
-
-    /// A number below `sides`.
-    pub fn below(&self, sides: usize) -> usize {
-        (self.0.next_u64() % sides.max(1) as u64) as usize
-    }
-
-    pub fn one_in(&self, sides: usize) -> bool {
-        self.below(sides) == 0
-    }
-
-    /// A key of a small alphabet, so that keys meet, prefix each other, and hold the extreme bytes.
-    pub fn key(&self) -> Vec<u8> {
-        const LETTERS: [u8; 4] = [0, b'a', b'b', 0xff];
-        (0..self.below(4)).map(|_| LETTERS[self.below(LETTERS.len())]).collect()
-    }
-}
-
-/// One entry, owned.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Row {
-    pub key: Vec<u8>,
-    pub seq: SeqNo,
-    pub kind: EntryKind,
-    pub value: Vec<u8>,
-}
-
-impl Row {
-    pub fn put(key: &[u8], seq: u64) -> Self {
-        Self { key: key.to_vec(), seq: SeqNo(seq), kind: EntryKind::Put, value: seq.to_string().into_bytes() }
-    }
-}
-
-/// Sorts rows into internal order.
-pub(crate) fn sort(rows: &mut [Row]) {
-    rows.sort_by(|a, b| internal_cmp(&a.key, a.seq, &b.key, b.seq));
-}
-
-/// A sorted vector as a source.
-pub(crate) struct Rows {
-    rows: Vec<Row>,
-    at: Option<usize>,
-}
-
-impl Rows {
-    pub fn new(mut rows: Vec<Row>) -> Self {
-        sort(&mut rows);
-        Self { rows, at: None }
-    }
-
-    fn row(&self) -> &Row {
-        &self.rows[self.at.expect("only when valid")]
-    }
-
-    fn set(&mut self, at: Option<usize>) -> shamba_table::Result<()> {
-        self.at = at.filter(|&at| at < self.rows.len());
-        Ok(())
-    }
-}
-
-impl EntryIter for Rows {
-    fn seek_to_first(&mut self) -> shamba_table::Result<()> {
-        self.set(Some(0))
-    }
-
-    fn seek_to_last(&mut self) -> shamba_table::Result<()> {
-        self.set(self.rows.len().checked_sub(1))
-    }
-
-    fn seek(&mut self, key: &[u8], seq: SeqNo) -> shamba_table::Result<()> {
-        self.set(Some(first_from(&self.rows, key, seq)))
-    }
-
-    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> shamba_table::Result<()> {
-        self.set(last_up_to(&self.rows, key, seq))
-    }
-
-    fn next(&mut self) -> shamba_table::Result<()> {
-        self.set(self.at.map(|at| at + 1))
-    }
-
-    fn prev(&mut self) -> shamba_table::Result<()> {
-        self.set(self.at.and_then(|at| at.checked_sub(1)))
-    }
-
-    fn valid(&self) -> bool {
-        self.at.is_some()
-    }
-
-    fn key(&self) -> &[u8] {
-        &self.row().key
-    }
-
-    fn seq(&self) -> SeqNo {
-        self.row().seq
-    }
-
-    fn kind(&self) -> EntryKind {
-        self.row().kind
-    }
-
-    fn value(&self) -> &[u8] {
-        &self.row().value
-    }
-
-    fn value_bytes(&self) -> Bytes {
-        Bytes::copy_from_slice(&self.row().value)
-    }
-}
-
-fn first_from(rows: &[Row], key: &[u8], seq: SeqNo) -> usize {
-    rows.partition_point(|row| internal_cmp(&row.key, row.seq, key, seq).is_lt())
-}
-
-fn last_up_to(rows: &[Row], key: &[u8], seq: SeqNo) -> Option<usize> {
-    rows.partition_point(|row| internal_cmp(&row.key, row.seq, key, seq).is_le()).checked_sub(1)
-}
-
-/// Drives `iter` with random calls beside an index into `rows`, which are all that it should give.
-pub(crate) fn check_laws(iter: &mut dyn EntryIter, rows: &[Row], dice: &Dice, calls: usize) {
-    let mut at: Option<usize> = None;
-    for call in 0..calls {
-        let (key, seq) = match rows.len() {
-            count if count > 0 && !dice.one_in(3) => {
-                let row = &rows[dice.below(count)];
-                (row.key.clone(), SeqNo((row.seq.0 + dice.below(3) as u64).saturating_sub(1)))
-            }
-            _ => (dice.key(), [SeqNo::MAX, SeqNo::ZERO, SeqNo(dice.below(50) as u64)][dice.below(3)]),
-        };
-        let choice = dice.below(12);
-        match (choice, at) {
-            (0, _) => {
-                iter.seek_to_first().expect("a healthy source");
-                at = Some(0);
-            }
-            (1, _) => {
-                iter.seek_to_last().expect("a healthy source");
-                at = rows.len().checked_sub(1);
-            }
-            (2, _) | (3..12, None) if call % 2 == 0 => {
-                iter.seek(&key, seq).expect("a healthy source");
-                at = Some(first_from(rows, &key, seq));
-            }
-            (2 | 3, _) | (4..12, None) => {
-                iter.seek_for_prev(&key, seq).expect("a healthy source");
-                at = last_up_to(rows, &key, seq);
-            }
-            (4..8, Some(index)) => {
-                iter.next().expect("a healthy source");
-                at = Some(index + 1);
-            }
-            (_, Some(index)) => {
-                iter.prev().expect("a healthy source");
-                at = index.checked_sub(1);
-            }
-            (_, None) => unreachable!("handled above"),
-        }
-        at = at.filter(|&at| at < rows.len());
-        let got = iter.valid().then(|| current(iter));
-        assert_eq!(got.as_ref(), at.map(|at| &rows[at]), "call {call} of kind {choice}");
-    }
-}
-
-/// The row that an iterator stands at.
-pub(crate) fn current(iter: &dyn EntryIter) -> Row {
-    assert_eq!(iter.value(), iter.value_bytes());
-    Row { key: iter.key().to_vec(), seq: iter.seq(), kind: iter.kind(), value: iter.value().to_vec() }
-}
-
-/// All rows from the first.
-pub(crate) fn collect(iter: &mut dyn EntryIter) -> Vec<Row> {
-    let mut rows = Vec::new();
-    iter.seek_to_first().expect("a healthy source");
-    while iter.valid() {
-        rows.push(current(iter));
-        iter.next().expect("a healthy source");
-    }
-    rows
-}
+use shamba_key::{Age, KeyspaceId, RunId};
+use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_table::FragmentedTombstones;
 
 /// What was written, in order; operation `i` has sequence number `i + 1`.
 #[derive(Clone, Debug)]

@@ -27,12 +27,12 @@ use super::merge::MergeIter;
 use super::run_iter::RunIter;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
-use crate::memtable::Memtable;
 use crate::planted::{Defect, is_planted};
-use crate::range_delete::{Cover, FragmentedTombstones};
 use crate::slice::Slice;
 use crate::version::KeyRange;
 use crate::view::View;
+use shamba_memtable::Memtable;
+use shamba_table::{Cover, FragmentedTombstones};
 
 /// After so many steps over versions of one key, or over keys below one tombstone, a seek is tried: about
 /// where the steps have cost as much as a seek into a few sources does.

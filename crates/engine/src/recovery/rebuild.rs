@@ -9,7 +9,7 @@
 //! reading may write nothing: it keeps all entries in memtables, charged to the ledger, whatever their
 //! size.
 //!
-//! Not here: which records count ([`crate::wal::replay`]), the edit that makes it all count ([`super`]).
+//! Not here: which records count ([`shamba_log::wal::replay`]), the edit that makes it all count ([`super`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use shamba_table::{Charge, LedgerPart};
 
 use crate::core::{Core, lock};
 use crate::error::{Error, Result};
-use crate::ids::{KeyspaceId, LogNo};
-use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::planted::{Defect, is_planted};
 use crate::version::manifest::ManifestState;
 use crate::version::{Change, ManifestEdit, VersionEdit};
-use crate::wal::record::BatchView;
-use crate::wal::{
+use crate::write::commit::apply_op;
+use shamba_key::{KeyspaceId, LogNo};
+use shamba_log::wal::record::BatchView;
+use shamba_log::wal::{
     Recovery, ReplayOptions, ReplayReport, Replayed, ReplayedOp, WalWriter, parse_log_file_name, replay,
 };
-use crate::write::commit::apply_op;
+use shamba_memtable::{ChunkedMemtable, Memtable};
 
 /// The charge is ahead of what memtables take by this part of the write buffer.
 const STEP_PART: u64 = 16;
@@ -80,7 +80,7 @@ impl Tail {
             wal.append_batch(*first_seq, *count, &self.operations[begin..*end])?;
             begin = *end;
         }
-        wal.flush()
+        Ok(wal.flush()?)
     }
 }
 

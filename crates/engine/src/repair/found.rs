@@ -22,13 +22,13 @@ use shamba_table::{
 
 use super::report::{Loss, RepairReport};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::KeyspaceId;
 use crate::recovery::DEFAULT_KEYSPACE;
 use crate::version::current::{CURRENT, read_current};
 use crate::version::manifest::load::read_edits;
 use crate::version::manifest::{ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name};
 use crate::version::{KeyRange, TableUse};
-use crate::wal::parse_log_file_name;
+use shamba_key::KeyspaceId;
+use shamba_log::wal::parse_log_file_name;
 
 /// Where entries go whose table says no keyspace, and of which the manifest is lost.
 const UNATTRIBUTED: &str = "unattributed";

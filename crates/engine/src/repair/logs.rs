@@ -20,11 +20,11 @@ use shamba_table::{RangeTombstone, Reads};
 use super::found::Found;
 use super::report::{Loss, RepairReport};
 use crate::error::{Error, Result};
-use crate::ids::{KeyspaceId, LogNo};
 use crate::settings::Settings;
 use crate::version::KeyRange;
-use crate::wal::floor::SurveyedLog;
-use crate::wal::{
+use shamba_key::{KeyspaceId, LogNo};
+use shamba_log::wal::floor::SurveyedLog;
+use shamba_log::wal::{
     OpRef, Recovery, ReplayOptions, ReplayReport, ReplayedOp, ValueLogs, log_file_name, parse_log_file_name,
     replay,
 };
@@ -312,6 +312,7 @@ fn readable(
             Ok(_) if broken.is_none() => good.push(number),
             Ok(_) => report.warn(format!("{}: it follows a log that cannot be read", path.display())),
             Err(error) => {
+                let error = error.into();
                 report.damaged(&path, &error, "writes since the last flush");
                 broken.get_or_insert((path, error));
             }
@@ -335,7 +336,8 @@ fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) ->
     let reach = |first_log: LogNo| {
         let recovery = Recovery::PointInTime;
         let options = ReplayOptions { first_log, known_seq, recovery, ..ReplayOptions::default() };
-        replay(env, dir, numbers, &options, &mut |_| Ok(())).map_or(SeqNo::ZERO, |report| report.last_seq)
+        replay(env, dir, numbers, &options, &mut |_| Ok::<(), Error>(()))
+            .map_or(SeqNo::ZERO, |report| report.last_seq)
     };
     // Ends: a copy is made from earlier logs.
     loop {

@@ -19,11 +19,11 @@ use super::logs::{LogContent, LogValue, only};
 use super::report::{Loss, RepairReport};
 use crate::db::{Db, Keyspace};
 use crate::error::{Error, Result};
-use crate::ids::KeyspaceId;
-use crate::range_delete::{FragmentedTombstones, clip};
 use crate::settings::Durability;
 use crate::version::KeyRange;
 use crate::write::batch::Batch;
+use shamba_key::KeyspaceId;
+use shamba_table::{FragmentedTombstones, clip};
 
 /// A batch of the new database has about so many bytes, unless one value has more.
 const BATCH_BYTES: usize = 256 << 10;

@@ -1,7 +1,7 @@
 //! `STATISTICS`: what is known of the tables' lookups, kept for the next open. Best effort.
 //!
 //! ```text
-//!      48  file header (crate::log::header)   magic SHAMBAST, number 0; the birth id is fresh each time
+//!      48  file header (shamba_log::framing::header)   magic SHAMBAST, number 0; the birth id is fresh each time
 //!       4  keyspaces; each:
 //!            4 number    8 lookups    8 found    8 lookups per second    4 tables; each:
 //!                 8 number    8 birth id    8 empty    8 found    8 false positives
@@ -26,8 +26,8 @@ use shamba_table::{BirthId, TableId, checksum};
 use super::{Probes, Window};
 use crate::core::{Core, lock};
 use crate::error::{Error, Result};
-use crate::ids::KeyspaceId;
-use crate::log::{Decoded, Decoder, FileHeader, FileKind, HEADER_BYTES, HeaderFault};
+use shamba_key::KeyspaceId;
+use shamba_log::framing::{Decoded, Decoder, FileHeader, FileKind, HEADER_BYTES, HeaderFault};
 
 /// The name of the file.
 pub(crate) const STATISTICS: &str = "STATISTICS";
@@ -232,7 +232,7 @@ mod tests {
     use shamba_env::{MemFs, append_all};
 
     use super::*;
-    use crate::log::tests::{HEADER_FIELDS, annotated};
+    use shamba_testkit::{HEADER_FIELDS, annotated};
 
     fn trees() -> Vec<TreeFigures> {
         let window =

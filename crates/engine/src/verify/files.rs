@@ -13,13 +13,13 @@ use shamba_table::{BirthId, OpenFiles, TableId, parse_table_file_name, survey_da
 
 use super::{CheckReport, replay_strictly};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::LogNo;
 use crate::inspect::{Ending, wal_file};
 use crate::recovery::{LOCK, file_number, locked};
 use crate::settings::Settings;
 use crate::version::current::CURRENT;
 use crate::version::manifest::{ManifestReader, ManifestState};
-use crate::wal::{log_file_name, parse_log_file_name};
+use shamba_key::LogNo;
+use shamba_log::wal::{log_file_name, parse_log_file_name};
 
 /// Checks every file of the database in `dir` without opening it.
 ///

@@ -241,11 +241,12 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Age, RunId};
-    use crate::range_delete::FragmentedTombstones;
-    use crate::read::testing::{Row, Store};
+    use crate::read::testing::Store;
     use crate::version::{Change, VersionEdit};
+    use shamba_key::{Age, RunId};
     use shamba_model::{Design, MergePolicy};
+    use shamba_table::FragmentedTombstones;
+    use shamba_testkit::Row;
 
     /// What `check` says of a tree in the notation.
     fn check(text: &str) -> Result<(), String> {

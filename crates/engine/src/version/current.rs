@@ -1,6 +1,6 @@
 //! `CURRENT`: the one small file that names the manifest in force.
 //!
-//! It is a file header ([`crate::log::header`]) with the magic `SHAMBACU` and the number and birth id of the
+//! It is a file header ([`shamba_log::framing::header`]) with the magic `SHAMBACU` and the number and birth id of the
 //! manifest, 48 bytes in all. It is replaced by a rename, so it is either the old one or the new one; the
 //! rename is durable once the directory is synced.
 
@@ -11,8 +11,8 @@ use shamba_env::{Env, read_file, write_file_synced};
 use shamba_table::BirthId;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{FileHeader, FileKind, HEADER_BYTES, HeaderFault};
 use crate::planted::{Defect, is_planted};
+use shamba_log::framing::{FileHeader, FileKind, HEADER_BYTES, HeaderFault};
 
 /// The name of the file.
 pub(crate) const CURRENT: &str = "CURRENT";

@@ -11,8 +11,8 @@ use shamba_key::SeqNo;
 use shamba_table::{BirthId, TableId};
 
 use super::slot::ReaderSlot;
-use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::statistics::TableStatistics;
+use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 
 /// Keys from `lower` up to `upper`, exclusive; `None` means no end.
 #[derive(Clone, PartialEq, Eq, Debug)]

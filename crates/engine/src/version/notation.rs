@@ -27,7 +27,7 @@ use shamba_table::{BirthId, TableId};
 use super::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
 use super::run::Run;
 use super::version::Version;
-use crate::ids::{Age, RunId};
+use shamba_key::{Age, RunId};
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

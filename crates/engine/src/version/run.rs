@@ -18,8 +18,8 @@ use shamba_table::RangeTombstone;
 
 use super::edit::{KeyRange, TableUse};
 use super::range::cmp_upper;
-use crate::ids::{Age, RunId};
-use crate::range_delete::FragmentedTombstones;
+use shamba_key::{Age, RunId};
+use shamba_table::FragmentedTombstones;
 
 /// One sorted run.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use shamba_table::TableId;
 
 use super::edit::{Change, TableUse, VersionEdit};
 use super::run::Run;
-use crate::ids::{Age, RunId};
+use shamba_key::{Age, RunId};
 
 /// The tree of one keyspace.
 #[derive(Clone, Debug, Default)]

@@ -12,10 +12,10 @@ use shamba_key::MAX_VALUE_BYTES;
 
 use crate::db::{Db, Keyspace};
 use crate::error::{Error, Result};
-use crate::ids::KeyspaceId;
 use crate::key_range::{KeyRange, check_key, half_open};
 use crate::settings::Durability;
-use crate::wal::{OpRef, encode_op};
+use shamba_key::KeyspaceId;
+use shamba_log::wal::{OpRef, encode_op};
 
 /// How one write is to be done; what is not set is as the database was opened.
 ///

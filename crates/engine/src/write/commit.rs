@@ -24,15 +24,15 @@ use shamba_table::RangeTombstone;
 
 use crate::core::{Core, KeyspaceCore, Writing, lock, try_lock};
 use crate::error::{Error, Result};
-use crate::ids::KeyspaceId;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::settings::Durability;
 use crate::trace::Noting;
-use crate::wal::{OpRef, WalWriter, encoded_ops};
 use crate::write::batch::{Operations, Tally, WriteOptions, check_op};
 use crate::write::in_log::InLog;
 use crate::write::queue::Own;
+use shamba_key::KeyspaceId;
+use shamba_log::wal::{OpRef, WalWriter, encoded_ops};
 
 /// `Buffered` writes go to the operating system once this much has gathered.
 pub(crate) const BUFFERED_BYTES_MAX: u64 = 64 << 10;
@@ -234,7 +234,7 @@ impl Core {
             appended = appended.and_then(|()| wal.flush());
         }
         if let Err(error) = appended {
-            let error = self.log_append_failed(writing, error);
+            let error = self.log_append_failed(writing, error.into());
             return if is_planted(Defect::AppendErrorSwallowed) { Ok(None) } else { Err(error) };
         }
         let bytes = wal.offset() - before;
@@ -332,7 +332,7 @@ impl Core {
             Some(wal) if wal.synced() < wal.offset() => {
                 WorkCounters::add(&self.work.wal_syncs, 1);
                 wal.predecessor_is_synced();
-                wal.sync()
+                Ok(wal.sync()?)
             }
             _ => Ok(()),
         });
@@ -371,7 +371,7 @@ impl Core {
 
 /// Puts one operation into a memtable; used by commits and by recovery.
 pub(crate) fn apply_op(
-    memtable: &dyn crate::memtable::Memtable,
+    memtable: &dyn shamba_memtable::Memtable,
     digest: shamba_key::DigestFn,
     seq: SeqNo,
     op: OpRef<'_>,

@@ -16,11 +16,11 @@ use crate::compaction::syncing::Syncing;
 use crate::core::{Core, Generation, KeyspaceCore, lock, try_lock};
 use crate::error::Result;
 use crate::event::Event;
-use crate::ids::{KeyspaceId, LogNo};
-use crate::memtable::Memtable;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
+use shamba_key::{KeyspaceId, LogNo};
+use shamba_memtable::Memtable;
 
 impl Core {
     /// Flushes one generation and installs it.

@@ -10,8 +10,8 @@ use super::commit::{Share, Work};
 use super::side::SideFile;
 use crate::core::{Core, Writing};
 use crate::error::Result;
-use crate::ids::LogNo;
-use crate::wal::{LargeRecord, OpRef, SHARED_BYTES_MAX, ValueLog, ValuePlace, encoded_ops_and_ends};
+use shamba_key::LogNo;
+use shamba_log::wal::{LargeRecord, OpRef, SHARED_BYTES_MAX, ValueLog, ValuePlace, encoded_ops_and_ends};
 
 impl Work<'_> {
     /// Calls `each` with every value longer than `held_bytes_max`, and where it ends in the encoded

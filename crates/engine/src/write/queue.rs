@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use crate::core::{Core, Writing, lock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::KeyspaceId;
 use crate::planted::{Defect, is_planted};
 use crate::settings::Durability;
 use crate::sync::{MutexGuard, TryLockError};
-use crate::wal::{OpRef, SHARED_BYTES_MAX};
 use crate::write::batch::Operations;
 use crate::write::commit::{Share, Work};
 use crate::write::line::{self, Line, Turn};
+use shamba_key::KeyspaceId;
+use shamba_log::wal::{OpRef, SHARED_BYTES_MAX};
 
 /// A leader stops gathering at this many bytes: followers should not wait for a group without end.
 const GROUP_BYTES_MAX: usize = 1 << 20;

@@ -16,13 +16,13 @@ use crate::core::{Core, Generation, KeyspaceCore, Writing, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::garbage::LogFile;
-use crate::ids::KeyspaceId;
-use crate::memtable::{ChunkedMemtable, Memtable};
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::sync::Mutex;
-use crate::wal::WalWriter;
 use crate::write::side::SideFile;
+use shamba_key::KeyspaceId;
+use shamba_log::wal::WalWriter;
+use shamba_memtable::{ChunkedMemtable, Memtable};
 
 /// The active memtable of each keyspace, at hand for the commit path.
 #[derive(Default)]
@@ -85,7 +85,7 @@ impl Core {
         if let Some(wal) = &mut writing.wal {
             if let Err(error) = wal.flush() {
                 // Buffered records that could not be written: their entries are visible, as `Buffered` allows.
-                return Err(self.log_append_failed(writing, error));
+                return Err(self.log_append_failed(writing, error.into()));
             }
         }
         let mut next_log = self.new_log_no();

@@ -1,7 +1,7 @@
 //! Long values of a database without a log: kept in a file of their own until they are flushed.
 //!
 //! A value that would fill much of the write buffer goes to `NNNNNN.val`, framed as a log's records are
-//! ([`crate::log`]), and its memtable entry refers to it as to a value in a log ([`crate::wal::ValueLog`]).
+//! ([`crate::log`]), and its memtable entry refers to it as to a value in a log ([`shamba_log::wal::ValueLog`]).
 //! The file belongs to the memtables that are active while it is written; it is never synced, promises
 //! nothing, and is removed when they are flushed, or by the next open.
 
@@ -12,9 +12,9 @@ use shamba_env::Env;
 
 use crate::error::Result;
 use crate::garbage::LogFile;
-use crate::ids::LogNo;
-use crate::log::{FileKind, FrameWriter};
-use crate::wal::{ValueLog, ValuePlace};
+use shamba_key::LogNo;
+use shamba_log::framing::{FileKind, FrameWriter};
+use shamba_log::wal::{ValueLog, ValuePlace};
 
 /// The name of a file of values.
 fn side_file_name(number: LogNo) -> String {

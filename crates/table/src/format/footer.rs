@@ -21,8 +21,8 @@ use shamba_key::{DigestFn, DigestKind};
 
 use super::{FOOTER_BYTES, HEADER_BYTES, REQUIRED_KNOWN_AT_END, Section, SectionKind};
 use crate::checksum::checksum;
-use crate::error::{Error, Result};
 use crate::id::BirthId;
+use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"SHAMBATF";
 const PLACES: usize = 10;

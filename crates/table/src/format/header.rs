@@ -21,8 +21,8 @@ use shamba_key::planted::{Defect, is_planted};
 
 use super::{HEADER_BYTES, REQUIRED_KNOWN, VERSION};
 use crate::checksum::checksum;
-use crate::error::{Error, Result};
 use crate::id::{BirthId, TableId};
+use crate::{Error, Result};
 
 pub(crate) const MAGIC: [u8; 8] = *b"SHAMBAT1";
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;

@@ -6,9 +6,9 @@ use shamba_key::planted::{Defect, is_planted};
 use shamba_key::{EntryKind, SeqNo};
 
 use super::handle::{HANDLE_BYTES, Handle};
+use crate::Result;
 use crate::block::BlockBuilder;
 use crate::block::frame::FRAME_BYTES;
-use crate::error::Result;
 
 /// What partitions are cut to, frame included: one page, the unit of later residency.
 const PARTITION_BYTES: usize = 4_096;

@@ -52,9 +52,9 @@ use self::hold::{Cell, HeldPartitions};
 use self::top::Top;
 use crate::block::frame::check;
 use crate::compression::Compression;
-use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::reader::{Residency, TableFile};
+use crate::{Error, Result};
 
 /// Index partitions as they are named in errors.
 pub(crate) const PARTITION: &str = "index partition";

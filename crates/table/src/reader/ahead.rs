@@ -12,8 +12,8 @@
 
 use super::walked::IndexCursor;
 use super::{DATA_BLOCK, ReadCounters, TableReader};
+use crate::Result;
 use crate::cache::PinnedBlock;
-use crate::error::Result;
 use crate::index::{BlockNo, Handle};
 use crate::ledger::{Charge, LedgerPart};
 

@@ -18,9 +18,9 @@ use crate::block::DataBlock;
 use crate::block::frame::{FRAME_BYTES, check};
 use crate::cache::{BlockKey, FreshFrame, Miss, PinnedBlock};
 use crate::compression::{Compression, decompress, decompress_into, payload_bytes};
-use crate::error::{Error, Result};
 use crate::index::{BlockNo, Handle, Located, SlotRef};
 use crate::ledger::{Charge, LedgerPart};
+use crate::{Error, Result};
 
 /// A block that was just read and checked; nobody else has seen it.
 pub(super) enum FreshBlock<'a> {

@@ -16,9 +16,9 @@ use shamba_env::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, RandomFile, Vfs, read_align
 
 use crate::block::frame::unseal;
 use crate::compression::Compression;
-use crate::error::{Error, Result};
 use crate::files::{CachedFile, OpenFiles};
 use crate::id::BirthId;
+use crate::{Error, Result};
 
 /// What a thread keeps between reads. More is freed at once.
 const SCRATCH_KEPT_BYTES: usize = 256 << 10;

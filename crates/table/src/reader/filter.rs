@@ -23,11 +23,11 @@ use shamba_key::planted::{Defect, is_planted};
 use super::resident::{ResidentFilter, Slice, Unasked, held_modules};
 use super::{CacheUnit, ReadCounters, TableReader};
 use crate::cache::{BlockCache, CachedTable};
-use crate::error::{Error, Result};
 use crate::filter_section::{CHECKSUM_BYTES, SlicePlace, StoredFilter};
 use crate::index::FrameSlot;
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::{Error, Result};
 
 /// What a slice takes beside its lines: two counts before them, on a line of their own, and its charge.
 const SLICE_EXTRA_BYTES: usize = 64 + size_of::<Charge>() + 16;

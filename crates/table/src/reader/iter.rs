@@ -16,10 +16,10 @@ use super::ahead::{ReadAhead, Walk, walk_part};
 use super::walked::IndexCursor;
 use super::window::{ENTRIES_MAX, WINDOW_BYTES, Window};
 use super::{DATA_BLOCK, ReadCounters, TableReader};
+use crate::Result;
 use crate::block::DataBlock;
 use crate::cache::PinnedBlock;
 use crate::entry::{EntryIter, EntryView};
-use crate::error::Result;
 use crate::index::{BlockNo, Handle};
 use crate::ledger::Charge;
 

@@ -7,7 +7,7 @@
 //! Not here: what a chunk looks like ([`crate::values`]).
 
 use super::{Loaded, ReadCounters, TableReader};
-use crate::error::Result;
+use crate::Result;
 use crate::format::{FEATURE_VALUES, Section, SectionKind};
 use crate::values::{self, VALUE_REFERENCE, ValueRef};
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::Residency;
 use super::file::TableFile;
 use crate::compression::ZSTD_IS_MISSING;
-use crate::error::{Error, Result};
 use crate::filter_section::StoredFilter;
 use crate::format::footer::{self, Footer};
 use crate::format::header::{self, Header};
@@ -19,6 +18,7 @@ use crate::id::BirthId;
 use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::range::{self, RangeTombstone};
+use crate::{Error, Result};
 
 /// Properties as they are named in errors.
 pub(crate) const PROPERTIES: &str = "properties";

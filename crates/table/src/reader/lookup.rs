@@ -9,10 +9,10 @@
 use shamba_key::{KeyDigest, SeqNo};
 
 use super::{LoadedBlock, ReadCounters, TableReader};
+use crate::Result;
 use crate::block::{DataBlock, EntryParts};
 use crate::cache::PinnedBlock;
 use crate::entry::Entry;
-use crate::error::Result;
 use crate::index::{FrameSlot, Located};
 use crate::value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 

@@ -53,7 +53,6 @@ use crate::block::frame::{FRAME_BYTES, unseal};
 use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
 use crate::cache::{BlockCache, CachedTable};
 use crate::compression::Compression;
-use crate::error::{Error, Result};
 use crate::files::OpenFiles;
 use crate::format::properties::Properties;
 use crate::format::{FOOTER_BYTES, footer};
@@ -63,6 +62,7 @@ use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
 use crate::sync::Mutex;
 use crate::writer::TableSummary;
+use crate::{Error, Result};
 
 /// What an open table takes beside its filter, its index and its keys: itself, its path, its places among the open files
 /// and in the cache, and what the allocator adds to a dozen allocations.

@@ -11,8 +11,8 @@
 use shamba_key::SeqNo;
 
 use super::{ReadCounters, TableReader};
+use crate::Result;
 use crate::block::frame::FRAME_BYTES;
-use crate::error::Result;
 use crate::index::{self, BlockNo, Find, Handle, Listed, Located, Read};
 
 impl TableReader {

@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Residency, TableReader, Unasked};
-use crate::error::Result;
+use crate::Result;
 
 impl TableReader {
     /// How the index is held.

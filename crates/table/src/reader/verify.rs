@@ -15,11 +15,11 @@ use crate::block::DataBlock;
 use crate::compression::Compression;
 use crate::content::ContentDigest;
 use crate::entry::internal_cmp;
-use crate::error::{Error, Result};
 use crate::filter_section::StoredFilter;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer, placement};
 use crate::index::{self, Handle};
 use crate::values::{self, VALUE_REFERENCE};
+use crate::{Error, Result};
 
 /// Zeros between blocks as they are named in errors.
 const PADDING: &str = "padding";

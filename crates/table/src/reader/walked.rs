@@ -13,9 +13,9 @@ use bytes::Bytes;
 use shamba_key::SeqNo;
 
 use super::{Loaded, ReadCounters, TableReader};
+use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::cache::PinnedBlock;
-use crate::error::Result;
 use crate::index::{self, BlockNo, Handle, Listed, Partition};
 use crate::ledger::{Charge, LedgerPart};
 

@@ -15,8 +15,8 @@ use std::str::FromStr;
 
 use super::filter::TableFilter;
 use super::{ReadCounters, TableReader};
+use crate::Result;
 use crate::block::frame::FRAME_BYTES;
-use crate::error::Result;
 use crate::filter_section::{CHECKSUM_BYTES, SLICE};
 use crate::index::{self, Read};
 

@@ -13,10 +13,10 @@ use shamba_key::planted::{Defect, is_planted};
 
 use super::walked::ListedBlock;
 use super::{DATA_BLOCK, Reads, TableReader};
+use crate::Result;
 use crate::block::DataBlock;
 use crate::block::frame::check;
 use crate::content::ContentDigest;
-use crate::error::Result;
 use crate::format::{HEADER_BYTES, SectionKind};
 use crate::index::Handle;
 use crate::values;

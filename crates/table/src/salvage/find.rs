@@ -17,10 +17,10 @@ use std::hash::Hasher as _;
 use bytes::Bytes;
 use twox_hash::XxHash3_64;
 
+use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::checksum::{checksum, salted};
 use crate::compression::{Compression, decompress, zstd_stream_bytes};
-use crate::error::Result;
 use crate::format::placement::LINE_BYTES;
 use crate::format::properties::Properties;
 use crate::reader::TableFile;

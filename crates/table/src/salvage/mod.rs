@@ -28,7 +28,6 @@ use shamba_key::SeqNo;
 
 use crate::block::Block;
 use crate::checksum::checksum;
-use crate::error::{Error, Result};
 use crate::files::OpenFiles;
 use crate::filter_section::StoredFilter;
 use crate::format::footer::Footer;
@@ -42,6 +41,7 @@ use crate::range::{self, RangeTombstone};
 use crate::reader::load::check_is_readable;
 use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, Reads, TableFile, load_footer};
 use crate::values::{self, ValueRef};
+use crate::{Error, Result};
 
 /// Where the birth id stands in the header page.
 const BIRTH_AT: usize = 32;

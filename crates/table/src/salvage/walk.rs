@@ -17,9 +17,9 @@ use super::{ListedPartition, Salvage, corrupt};
 use crate::block::frame::{FRAME_BYTES, unseal};
 use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
 use crate::entry::internal_cmp;
-use crate::error::{Error, Result};
 use crate::index::{self, Bounds, Handle, StoredPartition};
 use crate::values;
+use crate::{Error, Result};
 
 /// Data blocks as they are named in errors.
 const DATA_BLOCK: &str = "data block";

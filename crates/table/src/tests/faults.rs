@@ -93,7 +93,9 @@ fn a_failed_read(hold: Residency) {
         for nth in 0..reads {
             rig.cache.remove_table(rig.options.id);
             faults.add_rule(FaultRule::nth(nth, Effect::Eio).on(&[OpKind::Read]));
-            assert!(matches!(rig.get(&table, &wanted.key, SeqNo::MAX), Err(Error::Io { op: "read", .. })));
+            assert!(
+                matches!(rig.get(&table, &wanted.key, SeqNo::MAX), Err(Error::Io { op, .. }) if op == "read")
+            );
             faults.clear_rules();
             rig.cache.remove_table(rig.options.id);
             faults.add_rule(FaultRule::nth(nth, Effect::FlipBitOnRead).on(&[OpKind::Read]));

@@ -90,8 +90,8 @@ fn few_open_files_serve_many_tables_and_a_lost_one_is_named() {
     let path = Path::new(DIR).join(table_file_name(*id));
     rig.env.vfs.unlink(&path).expect("unlinked");
     match rig.get(table, b"key of 1", SeqNo::MAX) {
-        Err(Error::Io { file, op: "open", source }) => {
-            assert_eq!((file, source.kind()), (path, std::io::ErrorKind::NotFound));
+        Err(Error::Io { file, op, source }) => {
+            assert_eq!((file, op.as_ref(), source.kind()), (path, "open", std::io::ErrorKind::NotFound));
         }
         other => panic!("{other:?}"),
     }

@@ -11,8 +11,8 @@ use shamba_key::planted::{Defect, is_planted};
 use super::{CHUNK_BYTES_MAX, CHUNK_OVERHEAD_BYTES, VALUE_CHUNK, ValueRef};
 use crate::checksum::checksum;
 use crate::compression::{Compression, decompress};
-use crate::error::{Error, Result};
 use crate::reader::{Reads, TableFile};
+use crate::{Error, Result};
 
 /// Read at a time: a chunk, or several small ones.
 const READ_BYTES: usize = CHUNK_BYTES_MAX + CHUNK_OVERHEAD_BYTES;

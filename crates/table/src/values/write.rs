@@ -1,9 +1,9 @@
 //! Cutting a value into chunks as it comes, in pieces of any length.
 
 use super::LargeValues;
+use crate::Result;
 use crate::checksum::checksum;
 use crate::compression::Compression;
-use crate::error::Result;
 use crate::id::BirthId;
 
 /// Appends to `out` the chunk of a piece that is stored as `stored`, and that lies at `offset` of the file.

@@ -9,7 +9,6 @@ use shamba_key::planted::{Defect, is_planted};
 
 use super::{TableSummary, TableWriter};
 use crate::compression::Compression;
-use crate::error::{Error, Result};
 use crate::filter_section;
 use crate::format::footer::Footer;
 use crate::format::properties::Properties;
@@ -17,6 +16,7 @@ use crate::format::{FEATURE_VALUES, HEADER_BYTES, Section, SectionKind};
 use crate::index::last_separator;
 use crate::range;
 use crate::reader::WrittenBlocks;
+use crate::{Error, Result};
 
 impl TableWriter {
     /// Writes what is left and makes the content durable (not the name: sync the directory).

@@ -12,8 +12,8 @@ use super::{Output, TableWriter};
 use crate::block::NewEntry;
 use crate::compression::Compressor;
 use crate::content::ContentDigest;
-use crate::error::{Error, Result};
 use crate::values::{REFERENCE_BYTES, ValueRef, seal};
+use crate::{Error, Result};
 
 /// What streams a value: gives its pieces to the sink that it is called with.
 pub type ValueSource<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;

@@ -10,8 +10,8 @@ use super::GATHER_BYTES;
 use crate::block::DataBlockBuilder;
 use crate::block::frame::{seal, seal_in_place};
 use crate::compression::Compression;
-use crate::error::{Error, Result};
 use crate::id::BirthId;
+use crate::{Error, Result};
 
 /// The file, and what is not yet given to it.
 pub(super) struct Output {

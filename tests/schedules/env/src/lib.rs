@@ -14,6 +14,8 @@ mod clock;
 mod direct;
 #[path = "../../../../crates/env/src/fault/mod.rs"]
 mod fault;
+#[path = "../../../../crates/env/src/file_error.rs"]
+mod file_error;
 #[path = "../../../../crates/env/src/helpers.rs"]
 mod helpers;
 #[path = "../../../../crates/env/src/layer.rs"]
@@ -41,6 +43,7 @@ mod vfs;
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, read_aligned_at};
 pub use clock::{Clock, ManualClock, RealClock};
 pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence, When};
+pub use file_error::FileError;
 pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write_file_synced};
 pub use layer::Layer;
 pub use memory::MemFs;

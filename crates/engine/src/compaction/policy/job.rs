@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use shamba_table::TableId;
 
-use crate::ids::{Age, RunId};
 use crate::version::{KeyRange, Run, TableUse, Version};
+use shamba_key::{Age, RunId};
 
 /// The tables of one run that a job merges.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use shamba_table::TableId;
 
 use super::job::{MergeJob, OutputRun, Target};
-use crate::ids::KeyspaceId;
 use crate::planted::{Defect, is_planted};
 use crate::version::{Change, KeyRange, TableUse, Version, VersionEdit};
+use shamba_key::KeyspaceId;
 
 /// Split keys are asked for this many times closer than slices are long: with several inputs it is the
 /// sum of their bytes that should come out even.
@@ -144,7 +144,7 @@ fn joining(job: &MergeJob, output_run: OutputRun, table: TableUse) -> Change {
 mod tests {
     use super::*;
     use crate::compaction::policy::job::{MergeInput, Reason};
-    use crate::ids::{Age, RunId};
+    use shamba_key::{Age, RunId};
 
     fn job(inputs: &[(u32, u64, &[u64])], target_level: u32, target_run: Target) -> MergeJob {
         let input = |&(level, run, tables): &(u32, u64, &[u64])| MergeInput {

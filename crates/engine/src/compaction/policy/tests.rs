@@ -25,8 +25,8 @@ use shamba_table::{BirthId, TableId};
 
 use super::job::{MergeInput, Reason, Target};
 use super::*;
-use crate::ids::{Age, KeyspaceId, RunId};
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
+use shamba_key::{Age, KeyspaceId, RunId};
 
 /// Settling takes fewer jobs than this in every script.
 const JOBS_MAX: usize = 200;

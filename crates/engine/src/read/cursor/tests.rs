@@ -7,8 +7,9 @@ use bytes::Bytes;
 
 use super::*;
 use crate::error::{Error, ErrorKind};
-use crate::read::testing::{Dice, Op, Store, random_range};
+use crate::read::testing::{Op, Store, random_range};
 use crate::view::{View, ViewSource};
+use shamba_testkit::Dice;
 
 fn store_of(keys: &[&str]) -> Arc<Store> {
     let store = Store::new();

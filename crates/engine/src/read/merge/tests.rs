@@ -1,7 +1,7 @@
 //! The merge against one sorted vector.
 
 use super::*;
-use crate::read::testing::{Dice, Row, Rows, check_laws, collect, sort};
+use shamba_testkit::{Dice, Row, Rows, check_laws, collect, sort};
 
 fn merge_of(parts: Vec<Vec<Row>>) -> MergeIter {
     MergeIter::new(parts.into_iter().map(|rows| Box::new(Rows::new(rows)) as Box<dyn EntryIter>).collect())

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use shamba_env::{Env, MemFs, ThreadSpawner};
 
-use crate::read::testing::Dice;
 use crate::{Db, Stats};
+use shamba_testkit::Dice;
 
 /// A tree of several levels with deletes, range deletes and a filled memtable.
 fn filled(env: &Env, dice: &Dice, memory_budget_bytes: u64) -> Db {

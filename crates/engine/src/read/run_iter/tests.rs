@@ -1,8 +1,9 @@
 //! Run iterators over real tables against a sorted vector, with narrowed tables and limits.
 
 use super::*;
-use crate::range_delete::FragmentedTombstones;
-use crate::read::testing::{Dice, Row, Store, check_laws, collect, random_range, sort};
+use crate::read::testing::{Store, random_range};
+use shamba_table::FragmentedTombstones;
+use shamba_testkit::{Dice, Row, check_laws, collect, sort};
 
 const WALK: Walk = Walk::Parts { fill_cache: true, ahead_bytes: 0 };
 

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::error::{Error, ErrorKind};
-use crate::read::testing::{Dice, Op, Store, random_range};
+use crate::read::testing::{Op, Store, random_range};
 use crate::view::View;
+use shamba_testkit::Dice;
 
 /// A scan and what it must see.
 struct Watched {

@@ -8,14 +8,14 @@ use shamba_key::KeyDigest;
 use shamba_table::{Entry, RangeTombstone};
 
 use super::*;
-use crate::ids::KeyspaceId;
-use crate::memtable::OrderedMemtable;
 use crate::read::testing::WALK;
 use crate::version::Version;
+use shamba_key::KeyspaceId;
+use shamba_memtable::ChunkedMemtable;
 
 /// A memtable whose iterators count their moves.
 struct Counted {
-    table: Arc<OrderedMemtable>,
+    table: Arc<ChunkedMemtable>,
     moves: Arc<AtomicU64>,
 }
 
@@ -98,7 +98,7 @@ impl Memtable for Counted {
     fn largest_seq(&self) -> SeqNo {
         self.table.largest_seq()
     }
-    fn values(&self) -> &crate::wal::ValueLogs {
+    fn values(&self) -> &shamba_log::wal::ValueLogs {
         self.table.values()
     }
     fn iter(self: Arc<Self>) -> Box<dyn EntryIter> {
@@ -108,13 +108,16 @@ impl Memtable for Counted {
 
 /// Some memtables, newest first, and the moves of their iterators.
 struct Bench {
-    memtables: Vec<Arc<OrderedMemtable>>,
+    memtables: Vec<Arc<ChunkedMemtable>>,
     moves: Arc<AtomicU64>,
 }
 
 impl Bench {
     fn new(memtables: usize) -> Self {
-        Self { memtables: (0..memtables).map(|_| Arc::default()).collect(), moves: Arc::default() }
+        Self {
+            memtables: (0..memtables).map(|_| Arc::new(ChunkedMemtable::new(true))).collect(),
+            moves: Arc::default(),
+        }
     }
 
     fn add(&self, memtable: usize, key: &[u8], seq: u64, kind: EntryKind) {
@@ -130,7 +133,7 @@ impl Bench {
 
     fn iter(&self, seq: SeqNo) -> VisibleIter {
         self.moves.store(0, Ordering::Relaxed);
-        let counted = |table: &Arc<OrderedMemtable>| {
+        let counted = |table: &Arc<ChunkedMemtable>| {
             let (table, moves) = (Arc::clone(table), Arc::clone(&self.moves));
             Arc::new(Counted { table, moves }) as Arc<dyn Memtable>
         };

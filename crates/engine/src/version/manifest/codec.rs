@@ -36,9 +36,9 @@ use shamba_key::{MAX_KEY_BYTES, SeqNo};
 use shamba_table::{BirthId, TableId};
 
 use super::pieces::Pieces;
-use crate::ids::{Age, KeyspaceId, LogNo, RunId};
-use crate::log::codec::{Decoded, Decoder, put_prefixed, put_varint};
 use crate::version::edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
+use shamba_key::{Age, KeyspaceId, LogNo, RunId};
+use shamba_log::framing::codec::{Decoded, Decoder, put_prefixed, put_varint};
 
 const SETTING: u8 = 0x81;
 const KEYSPACE_CREATED: u8 = 0x82;

@@ -9,10 +9,12 @@ use super::codec::{EditFault, decode_edit};
 use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::header::HEADER_BYTES;
-use crate::log::{FileHeader, FileKind, FrameReader, HeaderFault, Record, RecordKind, Step, Window, survey};
 use crate::planted::{Defect, is_planted};
 use crate::version::current::{CURRENT, read_current};
+use shamba_log::framing::header::HEADER_BYTES;
+use shamba_log::framing::{
+    FileHeader, FileKind, FrameReader, HeaderFault, Record, RecordKind, Step, Window, survey,
+};
 
 /// What a manifest says.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 
-use crate::log::codec::put_varint;
+use shamba_log::framing::codec::put_varint;
 
 /// Shorter keys are copied: a place of its own takes about as much.
 const SHARED_FROM_BYTES: usize = 256;

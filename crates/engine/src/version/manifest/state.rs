@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use shamba_key::SeqNo;
 
-use crate::ids::{KeyspaceId, LogNo};
 use crate::version::Version;
 use crate::version::edit::{Change, ManifestEdit, VersionEdit};
+use shamba_key::{KeyspaceId, LogNo};
 
 /// One keyspace.
 #[derive(Clone, Debug, Default)]

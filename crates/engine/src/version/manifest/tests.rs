@@ -4,6 +4,7 @@ mod damage;
 mod edits;
 mod files;
 mod format;
+mod log_and_manifest;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use shamba_table::{BirthId, TableId};
 
 use super::load::Loaded;
 use super::*;
-use crate::ids::{Age, KeyspaceId, LogNo, RunId};
 use crate::version::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
+use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 
 pub(super) const DIR: &str = "/db";
 

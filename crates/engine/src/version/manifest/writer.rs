@@ -13,10 +13,10 @@ use shamba_env::Env;
 use super::codec::edit_pieces;
 use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
-use crate::error::{Error, ErrorKind, Result};
-use crate::log::{FileKind, FrameWriter};
+use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
 use crate::version::current::{draft_current, install_current, read_current};
+use shamba_log::framing::{FileKind, FrameWriter};
 
 /// The one writer of a manifest.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl ManifestWriter {
     pub(crate) fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
         self.frames.append_record(&edit_pieces(edit).parts())?;
         if is_planted(Defect::EditUnsynced) {
-            return self.frames.flush();
+            return Ok(self.frames.flush()?);
         }
         self.frames.sync()?;
         self.write_promise()
@@ -98,15 +98,14 @@ impl ManifestWriter {
     /// damage to the last edit would be corruption. So a disk that has no room for it takes nothing from the edit.
     fn write_promise(&mut self) -> Result<()> {
         let written = self.frames.append_promise().and_then(|()| self.frames.flush());
-        if self.is_out_of_space() { Ok(()) } else { written }
+        if self.is_out_of_space() { Ok(()) } else { Ok(written?) }
     }
 
     /// Whether the last append found no space, and the file ends where it did before it, as far as the operating system
     /// said: then what it holds is known, and another manifest that says the same may be put in its place. Not after a
     /// failed sync.
     pub(crate) fn is_out_of_space(&self) -> bool {
-        self.frames.failure().is_some_and(|cause| cause.kind() == ErrorKind::NoSpace)
-            && self.frames.may_be_followed()
+        self.frames.failure().is_some_and(|cause| cause.is_no_space()) && self.frames.may_be_followed()
     }
 
     /// Bytes written so far.

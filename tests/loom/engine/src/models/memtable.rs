@@ -9,7 +9,7 @@ use shamba_key::KeyDigest;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-#[path = "../../../../../crates/engine/src/memtable/index.rs"]
+#[path = "../../../../../crates/memtable/src/index.rs"]
 mod index;
 
 use arena::EntryRef;

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::log::frame::{FileIdentity, Frame, FrameHeader, FrameKind};
-use crate::log::{FileHeader, FileKind, HEADER_BYTES};
 use crate::version::current::CURRENT;
+use shamba_log::framing::frame::{FileIdentity, Frame, FrameHeader, FrameKind};
+use shamba_log::framing::{FileHeader, FileKind, HEADER_BYTES};
 
 struct FrameAt {
     start: u64,

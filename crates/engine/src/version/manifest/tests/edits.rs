@@ -1,9 +1,9 @@
 //! Edits as bytes and as steps of the state.
 
 use super::*;
-use crate::log::codec::{put_prefixed, put_varint};
 use crate::version::manifest::codec::{EditFault, decode_edit, encode_edit};
 use shamba_env::{Rng, SeededRng};
+use shamba_log::framing::codec::{put_prefixed, put_varint};
 
 #[test]
 fn edits_round_trip() {

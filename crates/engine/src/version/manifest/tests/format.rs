@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::inspect::manifest_file;
-use crate::log::tests::{FRAME_FIELDS, HEADER_FIELDS, PROMISE_FIELDS, annotated};
 use crate::version::current::CURRENT;
+use shamba_testkit::{FRAME_FIELDS, HEADER_FIELDS, PROMISE_FIELDS, annotated};
 
 #[test]
 fn the_example_of_the_format_page() {

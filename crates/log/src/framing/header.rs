@@ -1,0 +1,186 @@
+//! The file header: who a file is, before its first frame. `CURRENT` is a file header and nothing else.
+//!
+//! ```text
+//!  0  8  magic            SHAMBAWL (log), SHAMBAMF (manifest), SHAMBACU (CURRENT), SHAMBAVL (values),
+//!                           SHAMBAST (statistics)
+//!  8  4  version          1
+//! 12  8  required feature bits    an unknown one: the file must not be opened
+//! 20  8  optional feature bits    an unknown one: ignored
+//! 28  8  birth id         random; salts the payload checksums
+//! 36  8  number           of this file; in CURRENT: of the manifest that it names
+//! 44  4  checksum of bytes 0..44, salted with the birth id and offset 0
+//! ```
+//!
+//! These 48 bytes keep their places in every later version. A newer version or an unknown required bit is
+//! reported as such even when the checksum is wrong: refusing a file can be undone, dropping one cannot.
+
+use shamba_table::{BirthId, checksum};
+
+use super::codec::Decoder;
+use shamba_key::planted::{Defect, is_planted};
+
+/// Length of the file header.
+pub const HEADER_BYTES: u64 = 48;
+const VERSION: u32 = 1;
+/// Feature bits that this build understands: none exist yet.
+const KNOWN_REQUIRED: u64 = 0;
+const CHECKED_BYTES: usize = 44;
+
+/// Which file it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    /// A write-ahead log.
+    Wal,
+    /// A manifest.
+    Manifest,
+    /// The file `CURRENT`.
+    Current,
+    /// Long values of a database without a log.
+    Values,
+    /// The statistics of lookups.
+    Statistics,
+}
+
+impl FileKind {
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Self::Wal => b"SHAMBAWL",
+            Self::Manifest => b"SHAMBAMF",
+            Self::Current => b"SHAMBACU",
+            Self::Values => b"SHAMBAVL",
+            Self::Statistics => b"SHAMBAST",
+        }
+    }
+
+    /// What messages call the header.
+    pub fn header_structure(self) -> &'static str {
+        match self {
+            Self::Wal => "log header",
+            Self::Manifest => "manifest header",
+            Self::Current => "CURRENT",
+            Self::Values => "value file header",
+            Self::Statistics => "statistics header",
+        }
+    }
+
+    /// What messages call a frame.
+    pub fn frame_structure(self) -> &'static str {
+        match self {
+            Self::Wal => "log frame",
+            Self::Manifest | Self::Current => "manifest frame",
+            Self::Values => "value frame",
+            // It has no frames.
+            Self::Statistics => "statistics",
+        }
+    }
+}
+
+/// A decoded file header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileHeader {
+    /// Birth id of the file.
+    pub birth: BirthId,
+    /// Number in the file's name.
+    pub number: u64,
+    /// Optional features that the file uses, one bit each.
+    pub optional: u64,
+}
+
+/// Why a file header cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HeaderFault {
+    /// Not the bytes that were written; perhaps never written.
+    Damaged(String),
+    /// Written by a newer version, or with a feature that this build does not know.
+    Unsupported(String),
+}
+
+impl FileHeader {
+    /// A header of this version.
+    pub fn new(birth: BirthId, number: u64) -> Self {
+        Self { birth, number, optional: 0 }
+    }
+
+    /// The bytes of the header.
+    pub fn encode(&self, kind: FileKind) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
+        bytes.extend_from_slice(kind.magic());
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&0u64.to_le_bytes());
+        bytes.extend_from_slice(&self.optional.to_le_bytes());
+        bytes.extend_from_slice(&self.birth.0.to_le_bytes());
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        let sum = checksum(self.birth, 0, &bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Decodes the first bytes of a file; `number` is what the file's name says, if it says anything.
+    pub fn decode(kind: FileKind, number: Option<u64>, bytes: &[u8]) -> Result<Self, HeaderFault> {
+        let cut = |_| HeaderFault::Damaged(format!("{} bytes where {HEADER_BYTES} were due", bytes.len()));
+        let mut decoder = Decoder::new(bytes);
+        if decoder.take(8).map_err(cut)? != kind.magic() {
+            return Err(HeaderFault::Damaged("the magic is wrong".to_owned()));
+        }
+        let version = decoder.u32().map_err(cut)?;
+        if version > VERSION {
+            return Err(HeaderFault::Unsupported(format!(
+                "format version {version}, newest known {VERSION}"
+            )));
+        }
+        let unknown = decoder.u64().map_err(cut)? & !KNOWN_REQUIRED;
+        if unknown != 0 && !is_planted(Defect::NewerFeature) {
+            return Err(HeaderFault::Unsupported(format!("unknown required feature bits {unknown:#x}")));
+        }
+        let optional = decoder.u64().map_err(cut)?;
+        let birth = BirthId(decoder.u64().map_err(cut)?);
+        let stated = decoder.u64().map_err(cut)?;
+        let stored = decoder.u32().map_err(cut)?;
+        let computed = checksum(birth, 0, bytes.get(..CHECKED_BYTES).unwrap_or_default());
+        if stored != computed {
+            return Err(HeaderFault::Damaged(format!("checksum {stored:08x}, computed {computed:08x}")));
+        }
+        if version != VERSION {
+            return Err(HeaderFault::Damaged(format!("format version {version} never existed")));
+        }
+        if number.is_some_and(|number| number != stated) && !is_planted(Defect::LogNumberUnchecked) {
+            return Err(HeaderFault::Damaged(format!("it belongs to file number {stated}")));
+        }
+        Ok(Self { birth, number: stated, optional })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Vec<u8> {
+        FileHeader::new(BirthId(0x0102_0304_0506_0708), 7).encode(FileKind::Wal)
+    }
+
+    #[test]
+    fn a_header_round_trips_and_knows_its_file() {
+        let bytes = example();
+        assert_eq!(bytes.len() as u64, HEADER_BYTES);
+        let header = FileHeader::decode(FileKind::Wal, Some(7), &bytes).expect("it is valid");
+        assert_eq!(header, FileHeader::new(BirthId(0x0102_0304_0506_0708), 7));
+        assert!(matches!(FileHeader::decode(FileKind::Wal, Some(8), &bytes), Err(HeaderFault::Damaged(_))));
+        assert!(matches!(FileHeader::decode(FileKind::Manifest, None, &bytes), Err(HeaderFault::Damaged(_))));
+    }
+
+    #[test]
+    fn every_flip_and_every_cut_is_noticed_and_newer_files_are_refused() {
+        for at in 0..HEADER_BYTES as usize {
+            for mask in [0x01, 0x80, 0xff] {
+                let mut bytes = example();
+                bytes[at] ^= mask;
+                let fault = FileHeader::decode(FileKind::Wal, Some(7), &bytes).expect_err("damaged");
+                // 1 ^ 1 = 0 is an older version, not a newer one.
+                let refused = (8..20).contains(&at) && !(at == 8 && mask == 0x01);
+                assert_eq!(matches!(fault, HeaderFault::Unsupported(_)), refused, "byte {at} mask {mask:x}");
+            }
+            let cut = FileHeader::decode(FileKind::Wal, Some(7), &example()[..at]);
+            assert!(matches!(cut, Err(HeaderFault::Damaged(_))), "cut at {at}");
+        }
+    }
+}

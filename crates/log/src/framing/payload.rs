@@ -1,0 +1,130 @@
+//! The payload of a record of several frames, read front to back one frame at a time.
+//!
+//! Such a record may be longer than anybody wants to hold. Its frames are full but for the last one, so any
+//! place in its payload is found without walking there. Every frame is checked when it is read.
+//!
+//! Not here: what the payload says ([`crate::wal::stream`]); whether the record is whole ([`super::reader`]).
+
+use super::codec::Decoded;
+use super::frame::{FRAME_BYTES_MAX, FileIdentity, PAYLOAD_BYTES_MAX};
+use super::reader::read_frame;
+use super::window::Window;
+use crate::{Error, Result};
+
+/// Why a payload could not be read on.
+#[derive(Debug)]
+pub enum Stop {
+    /// What reading says.
+    Failed(Error),
+    /// What is wrong with the bytes, as a phrase for an error message.
+    Malformed(String),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<String> for Stop {
+    fn from(detail: String) -> Self {
+        Self::Malformed(detail)
+    }
+}
+
+/// Takes bytes off the front of a record's payload.
+#[derive(Debug)]
+pub struct PayloadReader<'w> {
+    window: &'w mut Window,
+    file: FileIdentity,
+    /// Where the first frame begins.
+    record: u64,
+    /// Where the last one ends.
+    end: u64,
+    bytes: u64,
+    at: u64,
+    /// The payload of the frame that `at` lies in, once it was read.
+    frame: Vec<u8>,
+    frame_number: Option<u64>,
+}
+
+impl<'w> PayloadReader<'w> {
+    /// Reads the record whose frames lie from `record` to `end` and hold `bytes` bytes.
+    pub(super) fn new(window: &'w mut Window, file: FileIdentity, record: u64, end: u64, bytes: u64) -> Self {
+        Self { window, file, record, end, bytes, at: 0, frame: Vec::new(), frame_number: None }
+    }
+
+    /// Where in the payload the next byte lies.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// How much is left.
+    pub fn left(&self) -> u64 {
+        self.bytes - self.at
+    }
+
+    /// Passes over the next `bytes` bytes without reading them.
+    pub fn skip(&mut self, bytes: u64) -> std::result::Result<(), Stop> {
+        self.check_left(bytes)?;
+        self.at += bytes;
+        Ok(())
+    }
+
+    /// Appends the next `bytes` bytes to `out`.
+    pub fn take(&mut self, bytes: u64, out: &mut Vec<u8>) -> std::result::Result<(), Stop> {
+        self.check_left(bytes)?;
+        let mut wanted = bytes;
+        while wanted > 0 {
+            let held = self.held()?;
+            let taken = held.get(..usize::try_from(wanted).unwrap_or(usize::MAX)).unwrap_or(held);
+            let taken_bytes = taken.len() as u64;
+            out.extend_from_slice(taken);
+            self.at += taken_bytes;
+            wanted -= taken_bytes;
+        }
+        Ok(())
+    }
+
+    /// The next byte.
+    pub fn u8(&mut self) -> std::result::Result<u8, Stop> {
+        self.check_left(1)?;
+        let byte = self.held()?.first().copied();
+        self.at += 1;
+        byte.ok_or_else(|| Stop::Malformed("an empty frame".to_owned()))
+    }
+
+    fn check_left(&self, bytes: u64) -> Decoded<()> {
+        match bytes <= self.left() {
+            true => Ok(()),
+            false => Err(format!("{bytes} bytes wanted, {} left", self.left())),
+        }
+    }
+
+    /// The bytes from `at` to the end of its frame; some, as `at` is before the end.
+    fn held(&mut self) -> std::result::Result<&[u8], Stop> {
+        let (number, skip) = (self.at / PAYLOAD_BYTES_MAX as u64, self.at % PAYLOAD_BYTES_MAX as u64);
+        if self.frame_number != Some(number) {
+            self.frame_number = None;
+            let offset = self.record + number * FRAME_BYTES_MAX as u64;
+            let (frame, _) = read_frame(self.window, self.file, offset, self.end)??;
+            self.frame.clear();
+            self.frame.extend_from_slice(frame.payload);
+            self.frame_number = Some(number);
+        }
+        let held = self.frame.get(skip as usize..).unwrap_or_default();
+        match held.is_empty() {
+            true => Err(Stop::Malformed("a frame that is not full inside a record".to_owned())),
+            false => Ok(held),
+        }
+    }
+}
+
+/// What reading says is an error; what is wrong with the bytes is an answer.
+pub fn decoded<T>(read: std::result::Result<T, Stop>) -> Result<Decoded<T>> {
+    match read {
+        Ok(value) => Ok(Ok(value)),
+        Err(Stop::Malformed(detail)) => Ok(Err(detail)),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}

@@ -1,0 +1,77 @@
+//! A file read front to back through one buffer of bounded size.
+//!
+//! The length is taken once, at opening: a file that ends before it is damaged, and one that grows is read
+//! to where it ended. The buffer is dropped after an error, so bytes of a failed read are never served.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shamba_env::{Env, RandomFile, read_exact_at};
+
+use crate::{Error, Result};
+
+/// Bytes read at a time: several frames, and little beside the memtables that replay fills.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// A file and the chunk of it that is in memory.
+#[derive(Debug)]
+pub struct Window {
+    file: Arc<dyn RandomFile>,
+    path: PathBuf,
+    file_bytes: u64,
+    start: u64,
+    chunk: Vec<u8>,
+}
+
+impl Window {
+    /// Opens a file for reading.
+    pub fn open(env: &Env, path: &Path) -> Result<Self> {
+        let file = env.vfs.open_read(path).map_err(|error| Error::io(path, "open", error))?;
+        let file_bytes = file.len().map_err(|error| Error::io(path, "length of", error))?;
+        Ok(Self { file, path: path.to_path_buf(), file_bytes, start: 0, chunk: Vec::new() })
+    }
+
+    /// The file's length when it was opened.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// The `bytes` bytes at `offset`, fewer only where the file ends.
+    pub fn at(&mut self, offset: u64, bytes: usize) -> Result<&[u8]> {
+        let left = self.file_bytes.saturating_sub(offset);
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(bytes);
+        let mut skip = self.held(offset, wanted);
+        if skip.is_none() {
+            self.load(offset, wanted)?;
+            skip = self.held(offset, wanted);
+        }
+        let held = skip.and_then(|skip| self.chunk.get(skip..)).and_then(|held| held.get(..wanted));
+        Ok(held.unwrap_or_default())
+    }
+
+    /// Where in the chunk `offset` is, if `wanted` bytes from there are in it.
+    fn held(&self, offset: u64, wanted: usize) -> Option<usize> {
+        let skip = usize::try_from(offset.checked_sub(self.start)?).ok()?;
+        (skip.checked_add(wanted)? <= self.chunk.len()).then_some(skip)
+    }
+
+    fn load(&mut self, offset: u64, wanted: usize) -> Result<()> {
+        let left = usize::try_from(self.file_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut chunk = std::mem::take(&mut self.chunk);
+        chunk.resize(wanted.max(CHUNK_BYTES).min(left), 0);
+        match read_exact_at(self.file.as_ref(), offset, &mut chunk) {
+            Ok(()) => {
+                self.start = offset;
+                self.chunk = chunk;
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(Error::corruption(&self.path, offset, "log file", "it ends inside its stated length"))
+            }
+            Err(error) => {
+                let what = format!("read at offset {offset} of");
+                Err(Error::io(&self.path, what, error))
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Floors: how much of each log is promised, over all the places where a promise can stand.
+//!
+//! A promise about a log is in the log itself, in the head of the log after it, in any later log, and in the
+//! manifest. This is the first pass of recovery; it reads every log once and keeps nothing but headers,
+//! heads and one number a log.
+
+use std::path::{Path, PathBuf};
+
+use shamba_env::Env;
+
+use super::head::Head;
+use super::log_file_name;
+use crate::framing::codec::Decoded;
+use crate::framing::{
+    FileHeader, FileKind, FrameReader, HEADER_BYTES, HeaderFault, RecordKind, Step, Window, survey,
+};
+use crate::{Error, Result};
+use shamba_key::LogNo;
+use shamba_key::planted::{Defect, is_planted};
+
+/// What the first pass learns of one log.
+#[derive(Debug)]
+pub struct SurveyedLog {
+    /// Number of the log.
+    pub number: LogNo,
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Why not, if the file header is not readable.
+    pub header: Decoded<FileHeader>,
+    /// The head and where its record ends; why not, if it is not readable.
+    pub head: Decoded<(Head, u64)>,
+    /// The highest promise in the log itself.
+    pub promise: u64,
+}
+
+impl SurveyedLog {
+    /// Reads a log for its promises.
+    ///
+    /// # Errors
+    /// What reading says; `Unsupported` for a log of a newer version.
+    pub fn survey(env: &Env, dir: &Path, number: LogNo) -> Result<Self> {
+        let path = dir.join(log_file_name(number));
+        let mut window = Window::open(env, &path)?;
+        let file_bytes = window.file_bytes();
+        let start = window.at(0, HEADER_BYTES as usize)?;
+        let header = match FileHeader::decode(FileKind::Wal, Some(number.0), start) {
+            Ok(header) => Ok(header),
+            Err(HeaderFault::Damaged(detail)) => Err(detail),
+            Err(HeaderFault::Unsupported(detail)) => {
+                return Err(Error::unsupported(&path, detail));
+            }
+        };
+        let birth = header.as_ref().ok().map(|header| header.birth);
+        let promise = survey::highest_promise(&mut window, number.0, birth)?;
+        let head = match birth {
+            Some(birth) => read_head(FrameReader::new(window, number.0, birth), number)?,
+            None => Err("the file header is not readable".to_owned()),
+        };
+        Ok(Self { number, path, file_bytes, header, head, promise })
+    }
+
+    /// The number of the log that this one says it follows.
+    pub fn follows(&self) -> Option<LogNo> {
+        let (head, _) = self.head.as_ref().ok()?;
+        head.predecessor.map(|before| before.number)
+    }
+
+    /// Whether anything comes after the head.
+    pub fn has_more_than_head(&self) -> bool {
+        !matches!(self.head, Ok((_, end)) if end >= self.file_bytes)
+    }
+}
+
+fn read_head(mut reader: FrameReader, number: LogNo) -> Result<Decoded<(Head, u64)>> {
+    Ok(match reader.next()? {
+        Step::Record(record) if record.kind == RecordKind::Head => {
+            Head::decode(&record.payload, number).map(|head| (head, record.end))
+        }
+        Step::Record(_) => Err("the first record is not a head".to_owned()),
+        Step::End => Err("the log ends before its head".to_owned()),
+        Step::Damage { detail, .. } => Err(detail),
+    })
+}
+
+/// How much of a log is promised, and by whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Floor {
+    /// Nothing: the log may be damaged anywhere, or missing, after a crash.
+    Nothing,
+    /// Everything below this offset.
+    Below {
+        /// The end of the promised bytes.
+        offset: u64,
+        /// The file that promises them.
+        by: String,
+    },
+    /// Everything that was ever written to it.
+    Whole {
+        /// The file that promises it.
+        by: String,
+    },
+}
+
+impl Floor {
+    /// Whether what lies at `offset` must be there.
+    pub fn covers(&self, offset: u64) -> bool {
+        match self {
+            _ if is_planted(Defect::PromiseIgnored) => false,
+            Self::Nothing => is_planted(Defect::TailRefused),
+            Self::Below { offset: floor, .. } => offset < *floor,
+            Self::Whole { .. } => true,
+        }
+    }
+
+    /// The least length that the log must have.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Below { offset, .. } => *offset,
+            Self::Nothing | Self::Whole { .. } => 0,
+        }
+    }
+
+    /// Who promised what, for messages.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Nothing => "nothing of the log was promised".to_owned(),
+            Self::Below { offset, by } => format!("{by} promises everything below {offset}"),
+            Self::Whole { by } => format!("{by} promises the whole log"),
+        }
+    }
+}
+
+/// The floor of log `number`, which need not be among `logs`.
+pub fn floor_of(number: LogNo, logs: &[SurveyedLog], manifest: Option<(LogNo, u64)>) -> Floor {
+    let mut floor = Floor::Nothing;
+    let mut raise = |about: LogNo, offset: u64, by: &dyn Fn() -> String| {
+        if offset == 0 || about < number || matches!(floor, Floor::Whole { .. }) {
+            return;
+        }
+        if about > number {
+            floor = Floor::Whole { by: by() };
+        } else if offset > floor.bytes() {
+            floor = Floor::Below { offset, by: by() };
+        }
+    };
+    if let Some((about, offset)) = manifest {
+        raise(about, offset, &|| "the manifest".to_owned());
+    }
+    for log in logs {
+        raise(log.number, log.promise, &|| log_file_name(log.number));
+        if let Ok((Head { predecessor: Some(before), .. }, _)) = &log.head {
+            raise(before.number, before.synced, &|| format!("the head of {}", log_file_name(log.number)));
+        }
+    }
+    floor
+}

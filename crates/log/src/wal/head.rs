@@ -1,0 +1,101 @@
+//! The head: the first record of a log, which ties it to what came before.
+//!
+//! ```text
+//!  0  8  number of the log before this one; 0: none
+//!  8  8  its length in bytes; without a log before this one: the first log whose batches are
+//!        copied to the beginning of this one, 0: none
+//! 16  8  the last sequence number when it ended
+//! 24  4  the checksum of its last frame
+//! 28  8  how much of it was synced: a promise
+//! 36  8  the sequence number before this log's first batch
+//! ```
+//!
+//! An open copies a short log tail into the new log (`recovery::rebuild`). Until the manifest names the
+//! new log, the log that the copy was made from stays the one that counts: see [`super::replay`].
+//!
+//! The length, the sequence number and the checksum show a log that was cut exactly between two records,
+//! which frames alone cannot. The last field may be above the predecessor's last sequence number when
+//! numbers went to writes that no log has, such as ingested tables.
+
+use shamba_key::SeqNo;
+
+use crate::framing::codec::{Decoded, Decoder};
+use shamba_key::LogNo;
+
+/// Where a log stopped, as the next one states it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Predecessor {
+    /// Number of the log.
+    pub number: LogNo,
+    /// Where its last record ends.
+    pub bytes: u64,
+    /// The last sequence number that it or a log before it holds.
+    pub last_seq: SeqNo,
+    /// The checksum of its last frame.
+    pub last_checksum: u32,
+    /// How much of it is known to be on the disk.
+    pub synced: u64,
+}
+
+/// The content of a head record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// `None`: everything before this log is in tables or copied to its beginning.
+    pub predecessor: Option<Predecessor>,
+    /// The first of the logs whose batches this log begins with; only without a predecessor.
+    pub copy_of: Option<LogNo>,
+    /// The first batch carries on from here.
+    pub base_seq: SeqNo,
+}
+
+impl Head {
+    /// The payload of the head record.
+    pub fn encode(&self) -> Vec<u8> {
+        debug_assert!(self.predecessor.is_none() || self.copy_of.is_none(), "{self:?}");
+        let copy_of = self.copy_of.map_or(0, |log| log.0);
+        let none = Predecessor {
+            number: LogNo(0),
+            bytes: copy_of,
+            last_seq: SeqNo::ZERO,
+            last_checksum: 0,
+            synced: 0,
+        };
+        let before = self.predecessor.unwrap_or(none);
+        let mut out = Vec::with_capacity(44);
+        out.extend_from_slice(&before.number.0.to_le_bytes());
+        out.extend_from_slice(&before.bytes.to_le_bytes());
+        out.extend_from_slice(&before.last_seq.0.to_le_bytes());
+        out.extend_from_slice(&before.last_checksum.to_le_bytes());
+        out.extend_from_slice(&before.synced.to_le_bytes());
+        out.extend_from_slice(&self.base_seq.0.to_le_bytes());
+        out
+    }
+
+    /// Decodes the head of log `number`.
+    pub fn decode(payload: &[u8], number: LogNo) -> Decoded<Self> {
+        let mut decoder = Decoder::new(payload);
+        let before = Predecessor {
+            number: LogNo(decoder.u64()?),
+            bytes: decoder.u64()?,
+            last_seq: SeqNo(decoder.u64()?),
+            last_checksum: decoder.u32()?,
+            synced: decoder.u64()?,
+        };
+        let base_seq = SeqNo(decoder.u64()?);
+        decoder.finish()?;
+        if before.number >= number {
+            return Err(format!("log {} cannot come before log {number}", before.number));
+        }
+        if before.synced > before.bytes || before.last_seq > base_seq || base_seq > SeqNo::MAX {
+            return Err("the fields of the head contradict each other".to_owned());
+        }
+        if before.number.0 != 0 {
+            return Ok(Self { predecessor: Some(before), copy_of: None, base_seq });
+        }
+        let copy_of = LogNo(before.bytes);
+        if copy_of >= number {
+            return Err(format!("log {number} cannot begin with a copy of log {copy_of}"));
+        }
+        Ok(Self { predecessor: None, copy_of: (copy_of.0 != 0).then_some(copy_of), base_seq })
+    }
+}

@@ -1,0 +1,374 @@
+//! Batch records: the operations of one or more batches, as the log holds them.
+//!
+//! ```text
+//! record:     gap        varint    sequence numbers that no log has between the last operation before
+//!                                  the record (or the head's base) and its first one; nearly always 0
+//!             operations           one after the other; each takes the next sequence number
+//!
+//! operation:  kind       1         1 put, 2 delete, 3 range delete (the bytes of entry kinds)
+//!                                  + 0x80: it is the first of its batch
+//!                                  + 0x40: it states its keyspace; else that is the default one
+//!             keyspace   varint    if stated
+//!             key        varint length, bytes
+//!             put only:            value: varint length, bytes
+//!             range delete only:   1 byte: 1 if an end follows, 0 if everything from the key on goes
+//!                                  end (exclusive): varint length, bytes
+//! ```
+//!
+//! Batches that were written together lie in one record, so they need one checksum and no header of their
+//! own. A record is decoded whole before any of it is applied: its batches are replayed entirely or not at
+//! all. Keys and values are slices of the record.
+
+use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
+
+use crate::framing::codec::{Decoded, Decoder, put_prefixed, put_varint};
+use shamba_key::KeyspaceId;
+
+/// In the kind of an operation: the first of its batch.
+pub(super) const FIRST: u8 = 0x80;
+/// In the kind of an operation: the keyspace is stated.
+pub(super) const STATED: u8 = 0x40;
+/// The longest that a varint of 32 bits gets.
+const VARINT_32_BYTES: usize = 5;
+/// The longest that a gap gets.
+pub(super) const GAP_BYTES_MAX: usize = 10;
+
+/// One operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpRef<'a> {
+    /// Stores a value under a key.
+    Put {
+        /// User key.
+        key: &'a [u8],
+        /// Value.
+        value: &'a [u8],
+    },
+    /// Deletes a key.
+    Delete {
+        /// User key.
+        key: &'a [u8],
+    },
+    /// Everything from `start` up to `end`, exclusive; `None`: to the end of the keyspace.
+    RangeDelete {
+        /// First key of the range.
+        start: &'a [u8],
+        /// First key after the range.
+        end: Option<&'a [u8]>,
+    },
+}
+
+impl OpRef<'_> {
+    /// No encoding of it is longer.
+    pub fn encoded_bytes_max(&self) -> usize {
+        let (first, second) = match self {
+            Self::Put { key, value } => (key.len(), value.len()),
+            Self::Delete { key } => (key.len(), 0),
+            Self::RangeDelete { start, end } => (start.len(), end.map_or(0, <[u8]>::len)),
+        };
+        first.saturating_add(second).saturating_add(2 + 3 * VARINT_32_BYTES)
+    }
+}
+
+/// Appends one operation to the operations of a record; `is_first`: it begins a batch.
+pub fn encode_op(out: &mut Vec<u8>, is_first: bool, keyspace: KeyspaceId, op: OpRef<'_>) {
+    out.reserve(op.encoded_bytes_max());
+    let tail = encode_op_head(out, is_first, keyspace, op);
+    out.extend_from_slice(tail);
+}
+
+/// Appends all of an operation but its last byte string, a put's value say, and gives that.
+pub fn encode_op_head<'a>(
+    out: &mut Vec<u8>,
+    is_first: bool,
+    keyspace: KeyspaceId,
+    op: OpRef<'a>,
+) -> &'a [u8] {
+    let (kind, key) = match op {
+        OpRef::Put { key, .. } => (EntryKind::Put, key),
+        OpRef::Delete { key } => (EntryKind::Delete, key),
+        OpRef::RangeDelete { start, .. } => (EntryKind::RangeDelete, start),
+    };
+    let first = if is_first { FIRST } else { 0 };
+    if keyspace == KeyspaceId::DEFAULT {
+        out.push(kind.as_byte() | first);
+    } else {
+        out.push(kind.as_byte() | first | STATED);
+        put_varint(out, u64::from(keyspace.0));
+    }
+    match op {
+        OpRef::Put { value, .. } => {
+            put_prefixed(out, key);
+            put_varint(out, value.len() as u64);
+            value
+        }
+        OpRef::Delete { .. } => {
+            put_varint(out, key.len() as u64);
+            key
+        }
+        OpRef::RangeDelete { end, .. } => {
+            put_prefixed(out, key);
+            out.push(u8::from(end.is_some()));
+            if let Some(end) = end {
+                put_varint(out, end.len() as u64);
+            }
+            end.unwrap_or_default()
+        }
+    }
+}
+
+fn decode_key<'a>(decoder: &mut Decoder<'a>) -> Decoded<&'a [u8]> {
+    let key = decoder.prefixed()?;
+    if key.len() > MAX_KEY_BYTES {
+        return Err(format!("a key of {} bytes", key.len()));
+    }
+    Ok(key)
+}
+
+/// An operation, and whether it begins a batch.
+fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(bool, KeyspaceId, OpRef<'a>)> {
+    let flags = decoder.u8()?;
+    let kind = flags & !(FIRST | STATED);
+    let keyspace = match flags & STATED {
+        0 => KeyspaceId::DEFAULT,
+        _ => KeyspaceId(decoder.varint_u32()?),
+    };
+    let key = decode_key(decoder)?;
+    let op = match EntryKind::from_byte(kind) {
+        Some(EntryKind::Put) => {
+            let value = decoder.prefixed()?;
+            if value.len() > MAX_VALUE_BYTES {
+                return Err(format!("a value of {} bytes", value.len()));
+            }
+            OpRef::Put { key, value }
+        }
+        Some(EntryKind::Delete) => OpRef::Delete { key },
+        Some(EntryKind::RangeDelete) => {
+            let end = match decoder.u8()? {
+                0 => None,
+                1 => Some(decode_key(decoder)?),
+                flag => return Err(format!("range end flag {flag}")),
+            };
+            OpRef::RangeDelete { start: key, end }
+        }
+        _ => return Err(format!("operation kind {kind} in a log")),
+    };
+    Ok((flags & FIRST != 0, keyspace, op))
+}
+
+/// As [`encoded_ops`], each with where in `encoded` it ends.
+pub fn encoded_ops_and_ends(encoded: &[u8]) -> impl Iterator<Item = (usize, OpRef<'_>)> {
+    let mut decoder = Decoder::new(encoded);
+    std::iter::from_fn(move || {
+        let (_, _, op) = decode_op(&mut decoder).ok()?;
+        Some((encoded.len() - decoder.rest().len(), op))
+    })
+}
+
+/// The operations in `encoded`, which [`encode_op`] wrote or [`RecordView::decode`] has seen.
+pub fn encoded_ops(encoded: &[u8]) -> impl Iterator<Item = (KeyspaceId, OpRef<'_>)> {
+    let mut decoder = Decoder::new(encoded);
+    // The end is the only reason not to get on.
+    std::iter::from_fn(move || decode_op(&mut decoder).ok().map(|(_, keyspace, op)| (keyspace, op)))
+}
+
+/// A record, checked in full.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordView<'a> {
+    first_seq: SeqNo,
+    ops: &'a [u8],
+}
+
+impl<'a> RecordView<'a> {
+    /// Decodes a record, which follows the sequence number `after`, and checks every operation.
+    ///
+    /// # Errors
+    /// A phrase that says what is wrong.
+    pub fn decode(payload: &'a [u8], after: SeqNo) -> Decoded<Self> {
+        let mut decoder = Decoder::new(payload);
+        let gap = decoder.varint()?;
+        let first_seq = after.0.checked_add(gap).and_then(|before| before.checked_add(1));
+        let ops = decoder.rest();
+        let mut count = 0u64;
+        while !decoder.is_empty() {
+            let (is_first, _, _) =
+                decode_op(&mut decoder).map_err(|detail| format!("operation {count}: {detail}"))?;
+            if count == 0 && !is_first {
+                return Err("it begins inside a batch".to_owned());
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return Err("a record without operations".to_owned());
+        }
+        let fits = |first_seq: &u64| first_seq.checked_add(count - 1).is_some_and(|last| last < SeqNo::MAX.0);
+        let Some(first_seq) = first_seq.filter(fits) else {
+            return Err(format!("{count} sequence numbers after {after} and {gap} more do not fit"));
+        };
+        Ok(Self { first_seq: SeqNo(first_seq), ops })
+    }
+
+    /// Sequence number of the first operation.
+    pub fn first_seq(&self) -> SeqNo {
+        self.first_seq
+    }
+
+    /// The batches in order.
+    pub fn batches(&self) -> impl Iterator<Item = BatchView<'a>> {
+        let (mut next_seq, mut rest) = (self.first_seq, self.ops);
+        std::iter::from_fn(move || {
+            let mut decoder = Decoder::new(rest);
+            let mut end = rest.len();
+            let mut count = 0;
+            while !decoder.is_empty() {
+                let at = rest.len() - decoder.rest().len();
+                // Never an error: `decode` saw every operation.
+                let (is_first, _, _) = decode_op(&mut decoder).ok()?;
+                if is_first && count > 0 {
+                    end = at;
+                    break;
+                }
+                count += 1;
+            }
+            let (ops, behind) = rest.split_at_checked(end).filter(|(ops, _)| !ops.is_empty())?;
+            let batch = BatchView { first_seq: next_seq, count, ops };
+            rest = behind;
+            next_seq = SeqNo(next_seq.0.saturating_add(u64::from(count)));
+            Some(batch)
+        })
+    }
+}
+
+/// One batch of a record.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchView<'a> {
+    first_seq: SeqNo,
+    count: u32,
+    ops: &'a [u8],
+}
+
+impl<'a> BatchView<'a> {
+    /// Sequence number of the last operation.
+    pub fn last_seq(&self) -> SeqNo {
+        SeqNo(self.first_seq.0.saturating_add(u64::from(self.count).saturating_sub(1)))
+    }
+
+    /// How many operations there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Sequence number of the first operation.
+    pub fn first_seq(&self) -> SeqNo {
+        self.first_seq
+    }
+
+    /// The operations as the log holds them.
+    pub fn encoded(&self) -> &'a [u8] {
+        self.ops
+    }
+
+    /// The operations in order.
+    pub fn ops(&self) -> impl Iterator<Item = (SeqNo, KeyspaceId, OpRef<'a>)> {
+        (self.first_seq.0..)
+            .map(SeqNo)
+            .zip(encoded_ops(self.ops))
+            .map(|(seq, (keyspace, op))| (seq, keyspace, op))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Batch = Vec<(KeyspaceId, OpRef<'static>)>;
+
+    /// A record of these batches.
+    fn encode(gap: u64, batches: &[Batch]) -> Vec<u8> {
+        let mut payload = Vec::new();
+        put_varint(&mut payload, gap);
+        for batch in batches {
+            for (index, &(keyspace, op)) in batch.iter().enumerate() {
+                let before = payload.len();
+                encode_op(&mut payload, index == 0, keyspace, op);
+                assert!(payload.len() - before <= op.encoded_bytes_max());
+            }
+        }
+        payload
+    }
+
+    fn example() -> Vec<Batch> {
+        vec![
+            vec![
+                (KeyspaceId(0), OpRef::Put { key: b"a", value: b"1" }),
+                (KeyspaceId(300), OpRef::Put { key: b"", value: b"" }),
+            ],
+            vec![(KeyspaceId(0), OpRef::Delete { key: b"b" })],
+            vec![
+                (KeyspaceId(1), OpRef::RangeDelete { start: b"c", end: Some(b"d") }),
+                (KeyspaceId(u32::MAX), OpRef::RangeDelete { start: b"e", end: None }),
+            ],
+        ]
+    }
+
+    #[test]
+    fn batches_round_trip() {
+        for gap in [0, 3, 1_000] {
+            let payload = encode(gap, &example());
+            let record = RecordView::decode(&payload, SeqNo(9)).expect("it is valid");
+            assert_eq!(record.first_seq(), SeqNo(10 + gap));
+            let mut seq = record.first_seq().0;
+            let mut decoded = record.batches();
+            for batch in example() {
+                let got = decoded.next().expect("one more batch");
+                assert_eq!(got.count() as usize, batch.len());
+                let due: Vec<_> = (seq..).zip(&batch).map(|(seq, (id, op))| (SeqNo(seq), *id, *op)).collect();
+                assert_eq!(got.ops().collect::<Vec<_>>(), due);
+                seq += batch.len() as u64;
+                assert_eq!(got.last_seq(), SeqNo(seq - 1));
+            }
+            assert!(decoded.next().is_none());
+        }
+    }
+
+    #[test]
+    fn a_put_in_the_default_keyspace_costs_three_bytes() {
+        let op = OpRef::Put { key: &[1; 16], value: &[2; 100] };
+        assert_eq!(encode(0, &[vec![(KeyspaceId(0), op)]]).len(), 1 + 3 + 116);
+    }
+
+    #[test]
+    fn cut_and_overlong_records_are_refused() {
+        let payload = encode(0, &example());
+        for cut in 0..payload.len() {
+            // Whole operations are a record, too; but they are not these.
+            if let Ok(record) = RecordView::decode(&payload[..cut], SeqNo(9)) {
+                assert!(record.batches().map(|batch| batch.count()).sum::<u32>() < 5, "cut at {cut}");
+            }
+        }
+        let longer: Vec<u8> = payload.iter().copied().chain([0]).collect();
+        assert!(RecordView::decode(&longer, SeqNo(9)).is_err());
+        for after in [SeqNo::MAX.0 - 5, u64::MAX] {
+            assert!(RecordView::decode(&payload, SeqNo(after)).is_err(), "after {after}");
+        }
+        assert!(RecordView::decode(&encode(u64::MAX, &example()), SeqNo(9)).is_err());
+        assert!(RecordView::decode(&[0], SeqNo(9)).is_err(), "no operation");
+        assert!(RecordView::decode(&[0, 2, 0], SeqNo(9)).is_err(), "inside a batch");
+    }
+
+    #[test]
+    fn any_flip_decodes_in_full_or_not_at_all() {
+        let payload = encode(0, &example());
+        for at in 0..payload.len() {
+            for mask in 1..=0xffu8 {
+                let mut damaged = payload.clone();
+                damaged[at] ^= mask;
+                if let Ok(record) = RecordView::decode(&damaged, SeqNo(9)) {
+                    let counted: u32 = record.batches().map(|batch| batch.count()).sum();
+                    let given: usize = record.batches().map(|batch| batch.ops().count()).sum();
+                    let all = encoded_ops(record.ops).count();
+                    assert_eq!((counted as usize, given), (all, all), "byte {at} mask {mask:x}");
+                }
+            }
+        }
+    }
+}

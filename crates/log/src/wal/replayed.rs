@@ -1,0 +1,98 @@
+//! What replay gives out: operations, and of long values only where they are.
+//!
+//! Not here: which records count ([`super::replay`]).
+
+use std::sync::Arc;
+
+use shamba_key::SeqNo;
+
+use super::record::{BatchView, OpRef};
+use super::stream::{OpStream, StreamedOp, StreamedValue};
+use super::value::{ValueLog, ValuePlace};
+use crate::framing::payload::decoded;
+use crate::framing::{FrameReader, Record};
+use crate::{Error, Result};
+use shamba_key::KeyspaceId;
+
+/// What replay gives out at a time: a batch, or the batches of a record that is too long to be held.
+pub enum Replayed<'a> {
+    /// A batch whose record is in memory.
+    Held(BatchView<'a>),
+    /// The batches of a record that is read while they are applied.
+    Streamed(StreamedBatches<'a>),
+}
+
+/// The batches of a record that was checked, and is read again while they are applied.
+pub struct StreamedBatches<'a> {
+    pub(super) reader: &'a mut FrameReader,
+    pub(super) record: &'a Record,
+    pub(super) first_seq: SeqNo,
+    pub(super) held_bytes_max: u64,
+    pub(super) log: Arc<ValueLog>,
+}
+
+/// One operation that replay gives out.
+#[derive(Clone, Copy, Debug)]
+pub enum ReplayedOp<'a> {
+    /// An operation with its value in memory.
+    Op(OpRef<'a>),
+    /// A put whose value stays where it is.
+    PutInLog {
+        /// User key.
+        key: &'a [u8],
+        /// The log that holds the value.
+        log: &'a Arc<ValueLog>,
+        /// The place of the value in the log.
+        place: ValuePlace,
+    },
+}
+
+impl Replayed<'_> {
+    /// Gives every operation, in order, to `apply`.
+    ///
+    /// # Errors
+    /// What reading says, what `apply` says; the record was checked, so that nothing else can be wrong with
+    /// it.
+    pub fn for_each<E: From<Error>>(
+        self,
+        apply: &mut dyn FnMut(SeqNo, KeyspaceId, ReplayedOp<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Held(batch) => {
+                batch.ops().try_for_each(|(seq, keyspace, op)| apply(seq, keyspace, ReplayedOp::Op(op)))
+            }
+            Self::Streamed(batches) => batches.for_each(apply),
+        }
+    }
+}
+
+impl StreamedBatches<'_> {
+    fn for_each<E: From<Error>>(
+        self,
+        apply: &mut dyn FnMut(SeqNo, KeyspaceId, ReplayedOp<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let changed = |detail: String| {
+            let detail = format!("it changed while it was read: {detail}");
+            Error::corruption(self.log.path(), self.record.offset, "batch", detail)
+        };
+        let mut seq = self.first_seq;
+        let payload = self.reader.payload_of(self.record);
+        let mut ops = decoded(OpStream::new(payload, self.held_bytes_max))?.map_err(changed)?;
+        while let Some((_, keyspace, op)) = decoded(ops.next())?.map_err(changed)? {
+            let op = match op {
+                StreamedOp::Put { key, value: StreamedValue::Held(value) } => {
+                    ReplayedOp::Op(OpRef::Put { key, value })
+                }
+                StreamedOp::Put { key, value: StreamedValue::At { at, bytes } } => {
+                    let place = ValuePlace { log: self.log.number(), record: self.record.offset, at, bytes };
+                    ReplayedOp::PutInLog { key, log: &self.log, place }
+                }
+                StreamedOp::Delete { key } => ReplayedOp::Op(OpRef::Delete { key }),
+                StreamedOp::RangeDelete { start, end } => ReplayedOp::Op(OpRef::RangeDelete { start, end }),
+            };
+            apply(seq, keyspace, op)?;
+            seq = seq.next();
+        }
+        Ok(())
+    }
+}

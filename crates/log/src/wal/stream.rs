@@ -1,0 +1,186 @@
+//! The operations of a record that is too long to be held, decoded as it is read.
+//!
+//! [`OpStream`] gives one operation after the other, long values as places. A record is streamed twice: once
+//! to check all of it ([`check`]), so that it is applied entirely or not at all, once to apply it.
+//!
+//! Not here: the encoding, which is that of [`super::record`].
+
+use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
+
+use super::record::{FIRST, STATED};
+use crate::framing::codec::read_varint;
+use crate::framing::payload::{PayloadReader, Stop};
+use shamba_key::KeyspaceId;
+
+type Result<T> = std::result::Result<T, Stop>;
+
+/// One operation of a record that is not held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamedOp<'s> {
+    /// Stores a value under a key.
+    Put {
+        /// User key.
+        key: &'s [u8],
+        /// Value.
+        value: StreamedValue<'s>,
+    },
+    /// Deletes a key.
+    Delete {
+        /// User key.
+        key: &'s [u8],
+    },
+    /// Deletes the keys from `start` up to `end`, exclusive; `None`: to the end of the keyspace.
+    RangeDelete {
+        /// First key of the range.
+        start: &'s [u8],
+        /// First key after the range.
+        end: Option<&'s [u8]>,
+    },
+}
+
+/// The value of a put of a record that is not held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamedValue<'s> {
+    /// A value in memory.
+    Held(&'s [u8]),
+    /// So many bytes at this place of the record's payload.
+    At {
+        /// Offset in the record's payload.
+        at: u64,
+        /// Length of the value.
+        bytes: u32,
+    },
+}
+
+/// What a record's operations are, all of them checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Checked {
+    /// Sequence number of the first operation.
+    pub first_seq: SeqNo,
+    /// Sequence number of the last operation.
+    pub last_seq: SeqNo,
+    /// Number of batches.
+    pub batches: u64,
+    /// Number of operations.
+    pub ops: u64,
+}
+
+/// Reads a record's operations in order.
+#[derive(Debug)]
+pub struct OpStream<'w> {
+    payload: PayloadReader<'w>,
+    /// Sequence numbers that no log has before the first operation.
+    gap: u64,
+    /// Longer values are not held.
+    held_bytes_max: u64,
+    key: Vec<u8>,
+    /// The value of a put, the end of a range delete.
+    second: Vec<u8>,
+}
+
+impl<'w> OpStream<'w> {
+    /// Values of up to `held_bytes_max` bytes are given, longer ones told.
+    pub fn new(mut payload: PayloadReader<'w>, held_bytes_max: u64) -> Result<Self> {
+        let gap = read_varint(|| payload.u8())?;
+        Ok(Self { payload, gap, held_bytes_max, key: Vec::new(), second: Vec::new() })
+    }
+
+    /// The next operation, and whether it begins a batch; `None` after the last.
+    pub fn next(&mut self) -> Result<Option<(bool, KeyspaceId, StreamedOp<'_>)>> {
+        if self.payload.left() == 0 {
+            return Ok(None);
+        }
+        let payload = &mut self.payload;
+        let flags = payload.u8()?;
+        let keyspace = match flags & STATED {
+            0 => KeyspaceId::DEFAULT,
+            _ => {
+                let id = read_varint(|| payload.u8())?;
+                KeyspaceId(u32::try_from(id).map_err(|_| format!("{id} where 32 bits were due"))?)
+            }
+        };
+        take_key(payload, &mut self.key)?;
+        let op = match EntryKind::from_byte(flags & !(FIRST | STATED)) {
+            Some(EntryKind::Put) => {
+                let bytes = read_varint(|| payload.u8())?;
+                let fits = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= MAX_VALUE_BYTES);
+                let value_bytes = fits.ok_or_else(|| format!("a value of {bytes} bytes"))?;
+                let at = payload.at();
+                let value = if bytes <= self.held_bytes_max {
+                    self.second.clear();
+                    payload.take(bytes, &mut self.second)?;
+                    StreamedValue::Held(&self.second)
+                } else {
+                    payload.skip(bytes)?;
+                    StreamedValue::At { at, bytes: value_bytes }
+                };
+                StreamedOp::Put { key: &self.key, value }
+            }
+            Some(EntryKind::Delete) => StreamedOp::Delete { key: &self.key },
+            Some(EntryKind::RangeDelete) => {
+                let end = match payload.u8()? {
+                    0 => None,
+                    1 => {
+                        take_key(payload, &mut self.second)?;
+                        Some(&self.second[..])
+                    }
+                    flag => return Err(Stop::Malformed(format!("range end flag {flag}"))),
+                };
+                StreamedOp::RangeDelete { start: &self.key, end }
+            }
+            _ => {
+                return Err(Stop::Malformed(format!(
+                    "operation kind {} in a log",
+                    flags & !(FIRST | STATED)
+                )));
+            }
+        };
+        Ok(Some((flags & FIRST != 0, keyspace, op)))
+    }
+}
+
+/// Reads a record, which follows the sequence number `after`, to its end and checks every operation.
+pub fn check(payload: PayloadReader<'_>, after: SeqNo) -> Result<Checked> {
+    let mut stream = OpStream::new(payload, 0)?;
+    let (mut batches, mut ops) = (0u64, 0u64);
+    loop {
+        match stream.next() {
+            Ok(Some((is_first, _, _))) => {
+                if ops == 0 && !is_first {
+                    return Err(Stop::Malformed("it begins inside a batch".to_owned()));
+                }
+                batches += u64::from(is_first);
+                ops += 1;
+            }
+            Ok(None) => break,
+            Err(Stop::Malformed(detail)) => {
+                return Err(Stop::Malformed(format!("operation {ops}: {detail}")));
+            }
+            Err(failed) => return Err(failed),
+        }
+    }
+    if ops == 0 {
+        return Err(Stop::Malformed("a record without operations".to_owned()));
+    }
+    let gap = stream.gap;
+    let first_seq = after.0.checked_add(gap).and_then(|before| before.checked_add(1));
+    let last_seq = first_seq.and_then(|first| first.checked_add(ops - 1)).filter(|last| *last < SeqNo::MAX.0);
+    match (first_seq, last_seq) {
+        (Some(first), Some(last)) => {
+            Ok(Checked { first_seq: SeqNo(first), last_seq: SeqNo(last), batches, ops })
+        }
+        _ => Err(Stop::Malformed(format!("{ops} sequence numbers after {after} and {gap} more do not fit"))),
+    }
+}
+
+fn take_key(payload: &mut PayloadReader<'_>, key: &mut Vec<u8>) -> Result<()> {
+    let bytes = read_varint(|| payload.u8())?;
+    if bytes > MAX_KEY_BYTES as u64 {
+        return Err(Stop::Malformed(format!("a key of {bytes} bytes")));
+    }
+    key.clear();
+    payload.take(bytes, key)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! The chain of logs: gaps, leftovers, branches, and errors that are not damage.
+
+use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
+
+use super::*;
+
+fn ops(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_op(&mut out, true, KeyspaceId(0), OpRef::Put { key: text.as_bytes(), value: b"v" });
+    out
+}
+
+fn create(env: &Env, number: u64, before: Option<Predecessor>, base: u64) -> WalWriter {
+    WalWriter::create(env, Path::new(DIR), LogNo(number), before, SeqNo(base)).expect("a log")
+}
+
+fn put(wal: &mut WalWriter, seq: u64) {
+    wal.append_batch(SeqNo(seq), 1, &ops(&format!("k{seq}"))).expect("appended");
+}
+
+fn options(first_log: u64) -> ReplayOptions {
+    ReplayOptions { first_log: LogNo(first_log), ..ReplayOptions::default() }
+}
+
+fn sequences(got: &[Vec<(SeqNo, KeyspaceId, Op)>]) -> Vec<u64> {
+    got.iter().flatten().map(|(seq, _, _)| seq.0).collect()
+}
+
+#[test]
+fn logs_before_the_first_are_not_read() {
+    let env = new_env(1);
+    let mut old = create(&env, 3, None, 0);
+    put(&mut old, 1);
+    old.flush().expect("flushed");
+    let mut new = create(&env, 5, Some(old.predecessor()), 0);
+    put(&mut new, 2);
+    new.flush().expect("flushed");
+    env.vfs.unlink(&Path::new(DIR).join(log_file_name(LogNo(3)))).expect("removed");
+    let (report, got) = replay_all(&env, &options(5)).expect("replayed");
+    assert_eq!((sequences(&got), report.last_seq, report.warnings.len()), (vec![2], SeqNo(2), 0));
+}
+
+#[test]
+fn nothing_but_a_missing_first_log_is_a_crash_right_after_creation() {
+    let env = new_env(1);
+    let (report, got) = replay_all(&env, &options(4)).expect("replayed");
+    assert!(got.is_empty() && report.clean && report.warnings.is_empty());
+    let promised = ReplayOptions { promise: Some((LogNo(4), 124)), ..options(4) };
+    let error = replay_all(&env, &promised).expect_err("the log was promised");
+    assert!(matches!(error, Error::Corruption { .. }));
+    assert!(damaged_file(&error).ends_with("000004.log"));
+}
+
+#[test]
+fn a_log_that_a_recovery_left_behind_is_ignored_while_it_is_empty() {
+    let env = new_env(1);
+    let mut old = create(&env, 3, None, 0);
+    put(&mut old, 1);
+    old.flush().expect("flushed");
+    let mut left = create(&env, 6, None, 1);
+    left.sync().expect("synced");
+    let (report, got) = replay_all(&env, &options(3)).expect("replayed");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1], 0));
+    // With anything in it the manifest should have moved on: something was lost.
+    put(&mut left, 2);
+    left.flush().expect("flushed");
+    let error = replay_all(&env, &options(3)).expect_err("the manifest disagrees");
+    assert!(damaged_file(&error).ends_with("000006.log"), "{error}");
+}
+
+#[test]
+fn a_copy_of_the_tail_counts_once_the_manifest_names_it() {
+    let env = new_env(1);
+    let mut old = create(&env, 3, None, 0);
+    (1..=3).for_each(|seq| put(&mut old, seq));
+    old.flush().expect("flushed");
+    // Numbers 1 and 2 are in tables; the copy begins behind them.
+    let mut copy = WalWriter::create_copy(&env, Path::new(DIR), LogNo(6), LogNo(3), SeqNo(2)).expect("a log");
+    put(&mut copy, 3);
+    copy.sync_unpromised().expect("synced");
+    let (report, got) = replay_all(&env, &options(3)).expect("an open crashed before it renamed CURRENT");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 2, 3], 0));
+    // A damaged copy that nothing names is ignored as well.
+    let path = Path::new(DIR).join(log_file_name(LogNo(6)));
+    let whole = shamba_env::read_file(env.vfs.as_ref(), &path).expect("read");
+    env.vfs.unlink(&path).expect("removed");
+    shamba_env::write_file_synced(env.vfs.as_ref(), &path, &whole[..whole.len() - 1]).expect("cut");
+    assert_eq!(sequences(&replay_all(&env, &options(3)).expect("replayed").1), [1, 2, 3]);
+    env.vfs.unlink(&path).expect("removed");
+    shamba_env::write_file_synced(env.vfs.as_ref(), &path, &whole).expect("written");
+    // In force: the old log is obsolete, and the copy is promised by the manifest.
+    let promise = Some((LogNo(6), whole.len() as u64));
+    let in_force = ReplayOptions { promise, known_seq: SeqNo(2), ..options(6) };
+    let (report, got) = replay_all(&env, &in_force).expect("replayed");
+    assert_eq!((sequences(&got), report.last_seq, report.warnings.len()), (vec![3], SeqNo(3), 0));
+    // A copy of another chain than the one that the manifest names means that the manifest is too old.
+    let error = replay_all(&env, &options(2)).expect_err("the manifest disagrees");
+    assert!(damaged_file(&error).ends_with("000003.log"), "{error}");
+}
+
+#[test]
+fn a_copy_that_promises_more_is_not_ignored() {
+    let env = new_env(1);
+    let mut old = create(&env, 3, None, 0);
+    put(&mut old, 1);
+    old.flush().expect("flushed");
+    let mut copy = WalWriter::create_copy(&env, Path::new(DIR), LogNo(6), LogNo(3), SeqNo(0)).expect("a log");
+    put(&mut copy, 1);
+    copy.sync_unpromised().expect("synced");
+    put(&mut copy, 2);
+    copy.sync().expect("synced"); // Only a log that is in force takes writes.
+    let error = replay_all(&env, &options(3)).expect_err("the manifest disagrees");
+    assert!(damaged_file(&error).ends_with("000006.log"), "{error}");
+}
+
+#[test]
+fn a_log_whose_creation_failed_is_passed_over() {
+    let env = new_env(1);
+    let mut first = create(&env, 3, None, 0);
+    put(&mut first, 1);
+    first.flush().expect("flushed");
+    let before = first.predecessor();
+    drop(create(&env, 4, Some(before), 0));
+    let mut third = create(&env, 6, Some(before), 0);
+    put(&mut third, 2);
+    third.flush().expect("flushed");
+    let (report, got) = replay_all(&env, &options(3)).expect("replayed");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 2], 0));
+}
+
+#[test]
+fn what_lies_behind_the_length_that_the_next_log_states_was_never_acknowledged() {
+    let env = new_env(1);
+    let mut first = create(&env, 3, None, 0);
+    put(&mut first, 1);
+    first.flush().expect("flushed");
+    let before = first.predecessor();
+    // An append that failed, and could not be cut off either.
+    put(&mut first, 2);
+    first.flush().expect("flushed");
+    let mut second = create(&env, 6, Some(before), 0);
+    second.append_batch(SeqNo(2), 1, &ops("other")).expect("appended");
+    second.flush().expect("flushed");
+    let (report, got) = replay_all(&env, &options(3)).expect("replayed");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 2], 0));
+    assert!(matches!(&got[1][0].2, Op::Put { key, .. } if key == b"other"));
+}
+
+#[test]
+fn a_gap_in_the_sequence_needs_an_explanation() {
+    let env = new_env(1);
+    let mut wal = create(&env, 3, None, 0);
+    put(&mut wal, 1);
+    put(&mut wal, 5);
+    wal.flush().expect("flushed");
+    let (report, got) = replay_all(&env, &options(3)).expect("a tail");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1], 1));
+    let known = ReplayOptions { known_seq: SeqNo(4), ..options(3) };
+    let (report, got) = replay_all(&env, &known).expect("replayed");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 5], 0));
+    // Between two logs the head explains it.
+    let mut next = create(&env, 4, Some(wal.predecessor()), 9);
+    put(&mut next, 10);
+    next.flush().expect("flushed");
+    let (_, got) = replay_all(&env, &known).expect("replayed");
+    assert_eq!(sequences(&got), [1, 5, 10]);
+}
+
+#[test]
+fn a_log_written_over_by_an_older_self_is_a_hole() {
+    // The predecessor has the right length but not the right last record.
+    let env = new_env(1);
+    let mut first = create(&env, 3, None, 0);
+    put(&mut first, 1);
+    first.flush().expect("flushed");
+    let before = Predecessor { last_checksum: first.predecessor().last_checksum ^ 1, ..first.predecessor() };
+    let mut second = create(&env, 6, Some(before), 0);
+    put(&mut second, 2);
+    second.flush().expect("flushed");
+    let (report, got) = replay_all(&env, &options(3)).expect("a hole above every promise");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1], 2));
+    second.predecessor_is_synced();
+    second.sync().expect("synced");
+    let error = replay_all(&env, &options(3)).expect_err("now the first log is promised whole");
+    assert!(damaged_file(&error).ends_with("000003.log"));
+}
+
+#[test]
+fn a_read_error_is_never_the_end_of_the_log() {
+    let story = &stories()[2];
+    let calm = story.restore(&[]);
+    for nth in 0..40 {
+        let faulty = Arc::new(FaultFs::new(Arc::clone(&calm.vfs), 1));
+        faulty.add_rule(FaultRule::nth(nth, Effect::Eio).on(&[OpKind::Read]));
+        let env = Env { vfs: Arc::clone(&faulty) as _, ..calm.clone() };
+        let result = replay_all(&env, &story.options());
+        if faulty.faults_injected() == 0 {
+            story.check_prefix(&result.expect("no fault").1, story.batches.len());
+            return;
+        }
+        assert!(matches!(result.expect_err("a read failed"), Error::Io { .. }));
+    }
+    panic!("40 reads were not enough");
+}
+
+#[test]
+fn a_malformed_batch_with_good_checksums_is_corruption_wherever_it_is() {
+    let env = new_env(1);
+    let mut wal = create(&env, 3, None, 0);
+    put(&mut wal, 1);
+    wal.flush().expect("flushed");
+    let two = [ops("one"), b"and less than two".to_vec()].concat();
+    wal.append_batch(SeqNo(2), 2, &two).expect("appended");
+    wal.flush().expect("flushed");
+    let error = replay_all(&env, &options(3)).expect_err("not the work of a crash");
+    assert!(matches!(error, Error::Corruption { structure: "batch", .. }), "{error}");
+    let (_, got) =
+        replay_all(&env, &ReplayOptions { recovery: Recovery::PointInTime, ..options(3) }).expect("kept");
+    assert_eq!(sequences(&got), [1]);
+}

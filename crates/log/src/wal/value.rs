@@ -1,0 +1,244 @@
+//! Values that stay in a log: where they lie, and reading them back.
+//!
+//! A value that would fill much of a write buffer is not copied into it: its memtable entry has the kind
+//! [`shamba_key::EntryKind::ValueRef`] and says where in the log the value is ([`ValuePlace`]). Only values
+//! of records of several frames stay there; such a record's frames are full, but for the last one, so that a
+//! place in its payload tells the frame. The frames' own checksums, salted with file and place, are checked
+//! on every read.
+//!
+//! A [`ValueLog`] is one file that memtables refer to, a log or, in a database without one, a file for
+//! nothing else ([`crate::write::side`]). As long as anybody holds it the file is not removed
+//! ([`crate::garbage`]).
+//!
+//! Not here: which values stay (the commit path and recovery).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use shamba_env::{Env, RandomFile, read_exact_at};
+use shamba_table::{BirthId, Error, Reads, Result};
+
+use crate::framing::codec::{Decoded, Decoder};
+use crate::framing::frame::{
+    FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FileIdentity, Frame, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX,
+};
+use shamba_key::LogNo;
+
+/// Frames as they are named in errors.
+const STRUCTURE: &str = "log frame";
+
+/// Where a value lies in a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ValuePlace {
+    /// The log, or the file of values.
+    pub log: LogNo,
+    /// Where its record's first frame begins.
+    pub record: u64,
+    /// Where in the record's payload the value begins.
+    pub at: u64,
+    /// How long it is.
+    pub bytes: u32,
+}
+
+impl ValuePlace {
+    /// As a memtable keeps it in the value's place.
+    pub fn encode(self) -> [u8; 28] {
+        let mut bytes = [0; 28];
+        bytes[..8].copy_from_slice(&self.log.0.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.record.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.at.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Decoded<Self> {
+        let mut decoder = Decoder::new(bytes);
+        let (log, record, at) = (LogNo(decoder.u64()?), decoder.u64()?, decoder.u64()?);
+        let place = Self { log, record, at, bytes: decoder.u32()? };
+        decoder.finish()?;
+        Ok(place)
+    }
+}
+
+/// A file that memtables refer to.
+pub struct ValueLog {
+    env: Env,
+    path: PathBuf,
+    identity: FileIdentity,
+    /// Opened at the first read, by whoever comes first.
+    file: ArcSwapOption<OpenFile>,
+}
+
+struct OpenFile(Arc<dyn RandomFile>);
+
+impl ValueLog {
+    /// The file `path`, which is opened at the first read.
+    pub fn new(env: &Env, path: &Path, number: LogNo, birth: BirthId) -> Arc<Self> {
+        let identity = FileIdentity { number: number.0, birth };
+        Arc::new(Self { env: env.clone(), path: path.to_path_buf(), identity, file: ArcSwapOption::empty() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its number.
+    pub fn number(&self) -> LogNo {
+        LogNo(self.identity.number)
+    }
+
+    /// Gives the value at `place`, a piece for each frame; holds one frame.
+    /// `cost` counts the reads.
+    fn read(
+        &self,
+        place: ValuePlace,
+        cost: &mut Reads,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let file = self.open()?;
+        let mut at = place.at;
+        let mut left = u64::from(place.bytes);
+        let mut frame = Vec::new();
+        while left > 0 {
+            let (number, skip) = (at / PAYLOAD_BYTES_MAX as u64, at % PAYLOAD_BYTES_MAX as u64);
+            let offset = place.record + number * FRAME_BYTES_MAX as u64;
+            let is_full = left > PAYLOAD_BYTES_MAX as u64 - skip;
+            let payload = self.frame(file.as_ref(), offset, is_full, cost, &mut frame)?;
+            let held = payload.get(skip as usize..).unwrap_or_default();
+            let piece = held.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(held);
+            if piece.is_empty() {
+                return Err(self.damaged(offset, format!("{left} bytes of a value are missing")));
+            }
+            sink(piece)?;
+            at += piece.len() as u64;
+            left -= piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The payload of the frame at `offset`, read into `buffer`.
+    fn frame<'b>(
+        &self,
+        file: &dyn RandomFile,
+        offset: u64,
+        is_full: bool,
+        cost: &mut Reads,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8]> {
+        let damaged = |detail| self.damaged(offset, detail);
+        buffer.resize(if is_full { FRAME_BYTES_MAX } else { FRAME_HEADER_BYTES }, 0);
+        cost.note(offset, buffer.len() as u64);
+        self.fill(file, offset, buffer)?;
+        let header = FrameHeader::decode(buffer).map_err(damaged)?;
+        if !is_full {
+            // Whether anything follows the value in its last frame is not known.
+            buffer.resize(header.frame_bytes(), 0);
+            let payload = buffer.get_mut(FRAME_HEADER_BYTES..).unwrap_or_default();
+            cost.note(offset + FRAME_HEADER_BYTES as u64, payload.len() as u64);
+            self.fill(file, offset + FRAME_HEADER_BYTES as u64, payload)?;
+        }
+        let frame = Frame::decode(self.identity, header, offset, buffer).map_err(damaged)?;
+        match frame.kind {
+            FrameKind::Full | FrameKind::First | FrameKind::Middle | FrameKind::Last => Ok(frame.payload),
+            kind => Err(damaged(format!("a frame of kind {} in a value", kind.name()))),
+        }
+    }
+
+    fn fill(&self, file: &dyn RandomFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        read_exact_at(file, offset, buffer).map_err(|source| match source.kind() {
+            std::io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file ends in a value".to_owned()),
+            _ => Error::Io { file: self.path.clone(), op: "read".into(), source: Arc::new(source) },
+        })
+    }
+
+    fn open(&self) -> Result<Arc<dyn RandomFile>> {
+        if let Some(open) = &*self.file.load() {
+            return Ok(Arc::clone(&open.0));
+        }
+        let opened = self.env.vfs.open_read(&self.path);
+        let file = opened.map_err(|source| Error::Io {
+            file: self.path.clone(),
+            op: "open".into(),
+            source: Arc::new(source),
+        })?;
+        self.file.store(Some(Arc::new(OpenFile(Arc::clone(&file)))));
+        Ok(file)
+    }
+
+    fn damaged(&self, offset: u64, detail: String) -> Error {
+        Error::Corruption { file: self.path.clone(), offset, structure: STRUCTURE, detail }
+    }
+}
+
+impl std::fmt::Debug for ValueLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ValueLog").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// The files that one memtable refers to: nearly always none, else one or two.
+#[derive(Debug, Default)]
+pub struct ValueLogs(ArcSwap<Vec<Arc<ValueLog>>>);
+
+impl ValueLogs {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.load().is_empty()
+    }
+
+    /// Keeps `log` from now on. Before any entry that refers to it can be found.
+    pub fn add(&self, log: &Arc<ValueLog>) {
+        self.0.rcu(|before| {
+            let mut logs = Vec::clone(before);
+            if !logs.iter().any(|other| other.number() == log.number()) {
+                logs.push(Arc::clone(log));
+            }
+            logs
+        });
+    }
+
+    /// How long the value is whose place `place` tells.
+    ///
+    /// # Errors
+    /// `Invalid` if it tells none.
+    pub fn value_bytes(&self, place: &[u8]) -> Result<u64> {
+        let (_, place) = self.find(place)?;
+        Ok(u64::from(place.bytes))
+    }
+
+    /// Gives the value whose place `place` tells, piece by piece.
+    ///
+    /// # Errors
+    /// What reading says, or `sink`.
+    pub fn read(&self, place: &[u8], sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let (log, place) = self.find(place)?;
+        log.read(place, &mut Reads::default(), sink)
+    }
+
+    /// The whole value whose place `place` tells; `cost` counts the reads.
+    ///
+    /// # Errors
+    /// What reading says.
+    pub fn read_whole(&self, place: &[u8], cost: &mut Reads) -> Result<Vec<u8>> {
+        let (log, place) = self.find(place)?;
+        let mut value = Vec::with_capacity(place.bytes as usize);
+        log.read(place, cost, &mut |piece| {
+            value.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(value)
+    }
+
+    fn find(&self, place: &[u8]) -> Result<(Arc<ValueLog>, ValuePlace)> {
+        let place = ValuePlace::decode(place).map_err(Error::Invalid)?;
+        let logs = self.0.load();
+        match logs.iter().find(|log| log.number() == place.log) {
+            Some(log) => Ok((Arc::clone(log), place)),
+            None => {
+                Err(Error::Invalid(format!("a memtable refers to log {}, which it does not hold", place.log)))
+            }
+        }
+    }
+}

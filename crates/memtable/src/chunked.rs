@@ -1,0 +1,269 @@
+//! The memtable: an append-only arena, a digest index for lookups, sorted chunks for scans and the flush.
+//!
+//! `insert` appends the entry to the [`super::arena`], puts it at the head of its digest's chain in the
+//! [`super::index`], and adds it to the tail of the [`super::order`]. `get` walks the chain of its digest. Readers take no
+//! lock; the writer's side lies in a mutex that only writers ask for, so that two of them cannot meet.
+//!
+//! A chain that does not lead to the key's version in a few steps (a reader far in the past of a key that is
+//! written over and over; colliding digests) is left for the ordered side, which takes as long for any
+//! number of versions.
+//!
+//! Not here: walking ([`super::iter`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use shamba_key::{EntryKind, KeyDigest, SeqNo};
+use shamba_table::{Entry, EntryIter, RangeTombstone, Value};
+
+use super::Memtable;
+use super::arena::{Arena, Cursor, Entries, EntryRef};
+use super::index::{DigestIndex, IndexWriter};
+use super::iter::ChunkedIter;
+use super::order::{Order, OrderWriter, Snapshot};
+use crate::sync::{Mutex, PoisonError};
+use shamba_key::planted::{Defect, is_planted};
+use shamba_log::wal::ValueLogs;
+use shamba_table::FragmentedTombstones;
+
+/// A chain is followed so far: by then it has cost what a search in the chunks does.
+const CHAIN_STEPS_MAX: usize = 32;
+
+/// What one range tombstone costs beside its bounds: itself, two pieces and its places in the tree.
+const RANGE_DELETE_OVERHEAD_BYTES: u64 = 320;
+
+/// A memtable whose entries lie in an arena.
+pub struct ChunkedMemtable {
+    arena: Arena,
+    /// `None`: lookups search the ordered side.
+    index: Option<DigestIndex>,
+    order: Order,
+    writer: Mutex<Writer>,
+    range_deletes: ArcSwap<FragmentedTombstones>,
+    range_delete_count: AtomicU64,
+    /// Without the chunks, whose size readers change too.
+    bytes: AtomicU64,
+    entries: AtomicU64,
+    largest_seq: AtomicU64,
+    is_full: AtomicBool,
+    values: ValueLogs,
+}
+
+/// Everything that only the writer touches, and all memory.
+struct Writer {
+    cursor: Cursor,
+    index: Option<IndexWriter>,
+    order: OrderWriter,
+    /// The largest sequence number of an entry.
+    newest: SeqNo,
+    range_delete_bytes: u64,
+}
+
+impl ChunkedMemtable {
+    /// An empty memtable, with or without a digest index.
+    pub fn new(is_indexed: bool) -> Self {
+        let (arena, cursor) = Arena::new();
+        let (index, index_writer) = is_indexed.then(DigestIndex::new).unzip();
+        let (order, order_writer) = Order::new();
+        let writer = Writer {
+            cursor,
+            index: index_writer,
+            order: order_writer,
+            newest: SeqNo::ZERO,
+            range_delete_bytes: 0,
+        };
+        Self {
+            arena,
+            index,
+            order,
+            writer: Mutex::new(writer),
+            range_deletes: ArcSwap::default(),
+            range_delete_count: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            largest_seq: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
+            values: ValueLogs::default(),
+        }
+    }
+
+    /// What reads the entries of this memtable.
+    ///
+    /// # Safety
+    /// The memtable stays where it is during `'a`, and only references from its index, order or chains are asked.
+    #[inline]
+    pub(super) unsafe fn reader<'a>(&self) -> Entries<'a> {
+        // SAFETY: the arena and its cursor are fields of this memtable. All references that index, order and chains
+        // hand out were stored with release and loaded with acquire.
+        unsafe { self.arena.entries() }
+    }
+
+    /// The entries of now, in order.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        // SAFETY: the borrow of this memtable outlives the call, and the order's references are its own.
+        self.order.snapshot(unsafe { self.reader() })
+    }
+
+    /// The newest entry of `key` up to `seq`.
+    fn find(&self, digest: KeyDigest, key: &[u8], seq: SeqNo) -> Option<EntryRef> {
+        // SAFETY: the borrow of this memtable outlives the call, and only its own references are asked.
+        let entries = unsafe { self.reader() };
+        let Some(index) = &self.index else { return self.order.find(entries, key, seq) };
+        let mut next = index.find(digest);
+        let mut steps = 0;
+        while let Some(at) = next {
+            let entry = entries.get(at);
+            if entry.key == key && (entry.seq <= seq || is_planted(Defect::VersionFromFuture)) {
+                return Some(at);
+            }
+            steps += 1;
+            if steps == CHAIN_STEPS_MAX {
+                return self.order.find(entries, key, seq);
+            }
+            next = EntryRef::from_bits(entries.older(at).load(Ordering::Acquire));
+        }
+        None
+    }
+}
+
+impl Memtable for ChunkedMemtable {
+    fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+        let mut guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = &mut *guard;
+        let is_newest = seq > writer.newest;
+        // SAFETY: the borrow of this memtable outlives the call, and only its own references are asked.
+        let entries = unsafe { self.reader() };
+        if !is_newest && self.find(digest, key, seq).is_some_and(|at| entries.get(at).seq == seq) {
+            return;
+        }
+        self.prefetch(digest); // Needed only once the entry is copied.
+        // SAFETY: the cursor was made with the arena.
+        let new = unsafe { self.arena.push(&mut writer.cursor, key, seq, kind, value) };
+        if let (Some(index), Some(index_writer)) = (&self.index, &mut writer.index) {
+            // SAFETY: the writer was made with the index.
+            let place = unsafe { index.place(index_writer, digest) };
+            match place.head {
+                Some(head) if !is_newest => match place_in_chain(entries, head, key, seq) {
+                    Some(before) => {
+                        let link = entries.older(before);
+                        entries.older(new).store(link.load(Ordering::Relaxed), Ordering::Relaxed);
+                        link.store(new.bits(), Ordering::Release);
+                    }
+                    None => {
+                        entries.older(new).store(head.bits(), Ordering::Relaxed);
+                        place.publish(new);
+                    }
+                },
+                head => {
+                    entries.older(new).store(head.map_or(0, EntryRef::bits), Ordering::Relaxed);
+                    place.publish(new);
+                }
+            }
+        }
+        self.order.push(&mut writer.order, entries, new, key);
+        writer.newest = writer.newest.max(seq);
+        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.count(writer, seq);
+    }
+
+    fn prefetch(&self, digest: KeyDigest) {
+        if let Some(index) = &self.index {
+            index.prefetch(digest);
+        }
+    }
+
+    fn insert_range_delete(&self, tombstone: RangeTombstone) {
+        if tombstone.is_empty() {
+            return;
+        }
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let bounds = tombstone.start.len() + tombstone.end.as_ref().map_or(0, Bytes::len);
+        let seq = tombstone.seq;
+        self.range_deletes.rcu(|before| before.with(tombstone.clone()));
+        // After the list: whoever sees the count finds the tombstone.
+        self.range_delete_count.fetch_add(1, Ordering::Release);
+        writer.range_delete_bytes += bounds as u64 + RANGE_DELETE_OVERHEAD_BYTES;
+        self.count(&writer, seq);
+    }
+
+    fn get(&self, digest: KeyDigest, key: &[u8], seq: SeqNo) -> Option<Entry> {
+        let found = self.find(digest, key, seq)?;
+        // SAFETY: the borrow of this memtable outlives the call, and the reference is its own.
+        let entry = unsafe { self.reader() }.get(found);
+        Some(Entry { seq: entry.seq, kind: entry.kind, value: Value::copy_of(entry.value) })
+    }
+
+    fn has_range_deletes(&self) -> bool {
+        self.range_delete_count.load(Ordering::Acquire) > 0
+    }
+
+    fn range_tombstones(&self) -> Arc<FragmentedTombstones> {
+        self.range_deletes.load_full()
+    }
+
+    fn bytes(&self) -> u64 {
+        let order = if self.entries() == 0 { 0 } else { self.order.bytes() };
+        self.bytes.load(Ordering::Relaxed) + order as u64
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries() == 0 && !self.has_range_deletes()
+    }
+
+    fn largest_seq(&self) -> SeqNo {
+        // Acquire: who sees a number sees its entry in whatever he looks at next.
+        SeqNo(self.largest_seq.load(Ordering::Acquire))
+    }
+
+    fn values(&self) -> &ValueLogs {
+        &self.values
+    }
+
+    fn iter(self: Arc<Self>) -> Box<dyn EntryIter> {
+        Box::new(ChunkedIter::new(self))
+    }
+}
+
+impl ChunkedMemtable {
+    /// Shows what an insert has changed. Only the writer stores, so no addition is lost.
+    #[inline]
+    fn count(&self, writer: &Writer, seq: SeqNo) {
+        let mut bytes = writer.cursor.bytes() as u64 + writer.range_delete_bytes;
+        // Before the first entry the index is not worth counting: a database may have many empty memtables.
+        if let (Some(index), true) = (&writer.index, writer.cursor.bytes() > 0) {
+            bytes += index.bytes() as u64;
+        }
+        self.bytes.store(bytes, Ordering::Relaxed);
+        let largest = self.largest_seq.load(Ordering::Relaxed).max(seq.0);
+        self.largest_seq.store(largest, Ordering::Release);
+        if writer.cursor.is_full() {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// After which entry of the chain that begins with `head` a version belongs that is not the newest of all;
+/// `None`: before the head.
+fn place_in_chain(entries: Entries<'_>, head: EntryRef, key: &[u8], seq: SeqNo) -> Option<EntryRef> {
+    let mut before = None;
+    let mut next = Some(head);
+    while let Some(at) = next {
+        let entry = entries.get(at);
+        if entry.key == key && entry.seq < seq {
+            break;
+        }
+        before = Some(at);
+        next = EntryRef::from_bits(entries.older(at).load(Ordering::Relaxed));
+    }
+    before
+}

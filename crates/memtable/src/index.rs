@@ -1,0 +1,361 @@
+//! The digest index: from a key's digest to the newest entry of its chain, in about one cache miss.
+//!
+//! A slot is eight bytes: a tag (the upper half of the digest's memtable remix) and a reference into the
+//! arena; 0 is free. One slot for each *tag*: all entries of a tag form a chain through `older`, so it holds
+//! the versions of one key, and of further keys only if their tags are the same (one pair in 2^32). Slots
+//! stand in *segments* of at most 544, found through a directory by the first bits of the tag and
+//! probed linearly from a place that its last bits say. A segment that is 7/8 full is copied
+//! into a larger one or into two: so a lookup never waits, and no insert moves more than one segment.
+//!
+//! Readers take no lock. A segment that was replaced is used again for a later one, while readers may still
+//! be in it. What they find there is right all the same: a slot of their tag leads to a chain of their tag, and a
+//! reader that came before the replacement asks for nothing that came after. Only *not* finding may be
+//! wrong then, so a miss counts if the *generation*, raised before a segment is used again, has not moved.
+//!
+//! Not here: comparing keys, links of a chain ([`super::chunked`]).
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+
+use shamba_key::{KeyDigest, prefetch_address};
+
+use super::arena::EntryRef;
+use crate::sync::IS_EXPLORED;
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use shamba_key::planted::{Defect, is_planted};
+
+/// Lengths of segments, by *class*. The short ones serve small memtables; a full one of the last class becomes two
+/// of it. Its length is chosen so that a full memtable of the default size, 64 MiB of 116-byte entries, finds them
+/// about full and not just split.
+const LENS: [usize; 3] = if IS_EXPLORED { [4; 3] } else { [32, 128, 544] };
+const LAST_CLASS: usize = LENS.len() - 1;
+/// A segment with this many eighths of its slots taken is full.
+const FULL_EIGHTHS: usize = 7;
+/// Segments and directories start on a cache line, so that the low bits of their addresses are free: for the
+/// class of the segment, for the depth of the directory.
+const ALIGN: usize = 64;
+const LOW_BITS: usize = ALIGN - 1;
+
+/// How many of the last bits of a tag say where in its segment it goes. With at most 22 others choosing the
+/// segment they stay apart from those in any memtable.
+const START_BITS: u32 = 10;
+
+type Slot = AtomicU64;
+
+/// The readers' side.
+pub(super) struct DigestIndex {
+    /// The directory; the low bits of the address say how many bits of a tag choose in it.
+    directory: AtomicPtr<AtomicPtr<Slot>>,
+    /// How many times a segment was used again.
+    generation: AtomicU64,
+}
+
+/// The writer's side.
+pub(super) struct IndexWriter {
+    depth: u32,
+    /// For each place of the directory, the number of its segment.
+    places: Vec<u32>,
+    segments: Vec<Segment>,
+    /// Replaced segments by class.
+    spare: [Vec<NonNull<Slot>>; LENS.len()],
+    directories: Vec<Directory>,
+    bytes: usize,
+}
+
+struct Segment {
+    slots: NonNull<Slot>,
+    class: usize,
+    /// How many bits of a tag choose it.
+    depth: u32,
+    taken: usize,
+}
+
+struct Directory {
+    start: NonNull<AtomicPtr<Slot>>,
+    layout: Layout,
+}
+
+// SAFETY: the writer owns its memory; nothing in it belongs to a thread.
+unsafe impl Send for IndexWriter {}
+
+impl Drop for IndexWriter {
+    fn drop(&mut self) {
+        let live = self.segments.iter().map(|segment| (segment.slots, segment.class));
+        let spare = self
+            .spare
+            .iter()
+            .enumerate()
+            .flat_map(|(class, spare)| spare.iter().map(move |slots| (*slots, class)));
+        for (slots, class) in live.chain(spare) {
+            // SAFETY: allocated with this layout and freed once: a segment is live or spare. The memtable drops
+            // the readers' side at the same time.
+            unsafe { dealloc(slots.as_ptr().cast(), segment_layout(class)) };
+        }
+        for directory in &self.directories {
+            // SAFETY: as above.
+            unsafe { dealloc(directory.start.as_ptr().cast(), directory.layout) };
+        }
+    }
+}
+
+/// The slot of a tag, for the writer to store into.
+pub(super) struct Place<'a> {
+    slot: &'a Slot,
+    tag: u32,
+    /// The newest entry of the chain so far.
+    pub head: Option<EntryRef>,
+}
+
+impl Place<'_> {
+    /// Makes `entry` the first of the chain. From now on readers find it.
+    #[inline]
+    pub fn publish(self, entry: EntryRef) {
+        self.slot.store(u64::from(self.tag) << 32 | u64::from(entry.bits()), Ordering::Release);
+    }
+}
+
+impl DigestIndex {
+    /// An empty index and its only writer.
+    pub fn new() -> (Self, IndexWriter) {
+        let index = Self { directory: AtomicPtr::new(ptr::null_mut()), generation: AtomicU64::new(0) };
+        let mut writer = IndexWriter {
+            depth: 0,
+            places: vec![0],
+            segments: Vec::new(),
+            spare: [const { Vec::new() }; LENS.len()],
+            directories: Vec::new(),
+            bytes: 0,
+        };
+        let slots = writer.allocate(0);
+        writer.segments.push(Segment { slots, class: 0, depth: 0, taken: 0 });
+        index.publish_directory(&mut writer);
+        (index, writer)
+    }
+
+    /// The first entry of the digest's chain.
+    #[inline]
+    pub fn find(&self, digest: KeyDigest) -> Option<EntryRef> {
+        let tag = tag_of(digest);
+        loop {
+            let generation = self.generation.load(Ordering::Acquire);
+            let (slots, class) = self.segment_of(tag);
+            // SAFETY: segments of a class have its length and live as long as the index.
+            let slots = unsafe { std::slice::from_raw_parts(slots, LENS[class]) };
+            if let Some((_, bits)) = probe(slots, tag) {
+                if let Some(entry) = EntryRef::from_bits(bits as u32) {
+                    return Some(entry);
+                }
+            }
+            // Every slot was read with acquire and is written with release: whoever has seen one of a segment's
+            // next life sees the generation that was raised before it.
+            if self.generation.load(Ordering::Relaxed) == generation {
+                return None;
+            }
+        }
+    }
+
+    /// Asks the core for the line where [`Self::find`] begins.
+    #[inline]
+    pub fn prefetch(&self, digest: KeyDigest) {
+        let tag = tag_of(digest);
+        let (slots, class) = self.segment_of(tag);
+        prefetch_address(slots.wrapping_add(start_of(tag, LENS[class])).cast());
+    }
+
+    #[inline]
+    fn segment_of(&self, tag: u32) -> (*const Slot, usize) {
+        let tagged = self.directory.load(Ordering::Acquire);
+        let depth = tagged.addr() & LOW_BITS;
+        let directory = tagged.map_addr(|address| address & !LOW_BITS);
+        let place = place_of(tag, depth as u32);
+        // SAFETY: a directory has 2^depth places and lives as long as the index.
+        let segment = unsafe { (*directory.add(place)).load(Ordering::Acquire) };
+        let class = segment.addr() & LOW_BITS;
+        (segment.map_addr(|address| address & !LOW_BITS), class)
+    }
+
+    /// The slot of a digest: its own or a free one, which is then counted as taken.
+    ///
+    /// # Safety
+    /// `writer` was made together with this index.
+    pub unsafe fn place<'a>(&'a self, writer: &mut IndexWriter, digest: KeyDigest) -> Place<'a> {
+        let tag = tag_of(digest);
+        loop {
+            let number = writer.places[place_of(tag, writer.depth)] as usize;
+            let segment = &mut writer.segments[number];
+            let len = LENS[segment.class];
+            // SAFETY: segments of a class have its length and live as long as the index.
+            let slots: &'a [Slot] = unsafe { std::slice::from_raw_parts(segment.slots.as_ptr(), len) };
+            let (slot, bits) = probe(slots, tag).expect("a segment is never full");
+            let head = EntryRef::from_bits(bits as u32);
+            if head.is_none() {
+                if segment.taken >= full(segment.class) {
+                    self.replace(writer, number, tag);
+                    continue;
+                }
+                segment.taken += 1;
+            }
+            return Place { slot, tag, head };
+        }
+    }
+
+    /// Replaces a full segment, in which `tag` belongs, by a larger one or by two.
+    fn replace(&self, writer: &mut IndexWriter, number: usize, tag: u32) {
+        let Segment { slots, class, depth, .. } = writer.segments[number];
+        if class < LAST_CLASS {
+            writer.segments[number] = self.emptied(writer, class + 1, depth);
+        } else {
+            if depth == writer.depth {
+                self.deepen(writer);
+            }
+            // The next bit of the tag parts them.
+            let high = writer.segments.len();
+            writer.segments[number] = self.emptied(writer, class, depth + 1);
+            let segment = self.emptied(writer, class, depth + 1);
+            writer.segments.push(segment);
+            let bit = 1 << (31 - depth);
+            writer.places[places_of(tag | bit, depth + 1, writer.depth)].fill(high as u32);
+        }
+        // SAFETY: it was a live segment of its class until now, and keeps its contents.
+        let old = unsafe { std::slice::from_raw_parts(slots.as_ptr(), LENS[class]) };
+        for bits in old.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|bits| *bits != 0) {
+            let tag = (bits >> 32) as u32;
+            let segment = &mut writer.segments[writer.places[place_of(tag, writer.depth)] as usize];
+            segment.taken += 1;
+            // SAFETY: a segment of its class, into which only this writer stores.
+            let slots = unsafe { std::slice::from_raw_parts(segment.slots.as_ptr(), LENS[segment.class]) };
+            let (slot, _) = probe(slots, tag).expect("not even all of a full segment fill another");
+            slot.store(bits, Ordering::Release);
+            if is_planted(Defect::IndexMissesEntry) && segment.taken == 1 {
+                slot.store(0, Ordering::Release);
+            }
+        }
+        let directory = writer.directories.last().expect("made with the index");
+        for place in places_of(tag, depth, writer.depth) {
+            let segment = writer.segments[writer.places[place] as usize].tagged();
+            // SAFETY: the directory is as long as the places.
+            unsafe { &*directory.start.as_ptr().add(place) }.store(segment, Ordering::Release);
+        }
+        writer.spare[class].push(slots);
+    }
+
+    /// A segment without entries. Nobody can see it yet, unless from an earlier life.
+    fn emptied(&self, writer: &mut IndexWriter, class: usize, depth: u32) -> Segment {
+        let slots = match writer.spare[class].pop() {
+            None => writer.allocate(class),
+            Some(start) => {
+                // Before the first store: see `find`.
+                self.generation.fetch_add(1, Ordering::AcqRel);
+                // SAFETY: a spare segment of its class, into which only this writer stores.
+                let slots = unsafe { std::slice::from_raw_parts(start.as_ptr(), LENS[class]) };
+                slots.iter().for_each(|slot| slot.store(0, Ordering::Release));
+                start
+            }
+        };
+        Segment { slots, class, depth, taken: 0 }
+    }
+
+    /// Doubles the directory.
+    fn deepen(&self, writer: &mut IndexWriter) {
+        writer.places = writer.places.iter().flat_map(|place| [*place, *place]).collect();
+        writer.depth += 1;
+        self.publish_directory(writer);
+    }
+
+    /// Shows readers a directory made from the places.
+    fn publish_directory(&self, writer: &mut IndexWriter) {
+        let layout = Layout::array::<AtomicPtr<Slot>>(writer.places.len())
+            .and_then(|layout| layout.align_to(ALIGN))
+            .expect("a directory of at most 2^24 places");
+        // SAFETY: there is at least one place, so the size is not 0.
+        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<AtomicPtr<Slot>>()) else {
+            handle_alloc_error(layout)
+        };
+        for (place, number) in writer.places.iter().enumerate() {
+            let segment = writer.segments[*number as usize].tagged();
+            // SAFETY: within the layout, not yet visible to anybody.
+            unsafe { start.as_ptr().add(place).write(AtomicPtr::new(segment)) };
+        }
+        writer.directories.push(Directory { start, layout });
+        writer.bytes += layout.size();
+        let tagged = start.as_ptr().map_addr(|address| address | writer.depth as usize);
+        self.directory.store(tagged, Ordering::Release);
+    }
+}
+
+impl IndexWriter {
+    /// All memory that it and the readers' side take.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.places.len() * 4 + self.segments.len() * size_of::<Segment>()
+    }
+
+    fn allocate(&mut self, class: usize) -> NonNull<Slot> {
+        let layout = segment_layout(class);
+        self.bytes += layout.size();
+        // SAFETY: no class has length 0. Zero is a valid slot.
+        let Some(slots) = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<Slot>()) else {
+            handle_alloc_error(layout)
+        };
+        if IS_EXPLORED {
+            for place in 0..LENS[class] {
+                // SAFETY: within the layout, not yet visible to anybody.
+                unsafe { slots.add(place).write(Slot::default()) };
+            }
+        }
+        slots
+    }
+}
+
+impl Segment {
+    fn tagged(&self) -> *mut Slot {
+        self.slots.as_ptr().map_addr(|address| address | self.class)
+    }
+}
+
+fn segment_layout(class: usize) -> Layout {
+    Layout::array::<Slot>(LENS[class]).and_then(|layout| layout.align_to(ALIGN)).expect("a few kilobytes")
+}
+
+#[inline]
+fn tag_of(digest: KeyDigest) -> u32 {
+    (digest.memtable_slot() >> 32) as u32
+}
+
+/// The place of a tag in a directory of `depth`.
+#[inline]
+fn place_of(tag: u32, depth: u32) -> usize {
+    (u64::from(tag) >> (32 - depth)) as usize
+}
+
+/// The places in a directory of `directory_depth` of the segment of `depth` that `tag` belongs in.
+fn places_of(tag: u32, depth: u32, directory_depth: u32) -> Range<usize> {
+    let step = directory_depth - depth;
+    let first = place_of(tag, depth) << step;
+    first..first + (1 << step)
+}
+
+/// How many slots of a segment may be taken.
+#[inline]
+fn full(class: usize) -> usize {
+    LENS[class] * FULL_EIGHTHS / 8
+}
+
+/// Where the probing of a segment of `len` slots begins: by bits of the tag that do not choose the segment.
+#[inline]
+fn start_of(tag: u32, len: usize) -> usize {
+    ((tag & ((1 << START_BITS) - 1)) as usize * len) >> START_BITS
+}
+
+/// The slot of the tag and what it holds, or the free one at which the search for it ends.
+#[inline]
+fn probe(slots: &[Slot], tag: u32) -> Option<(&Slot, u64)> {
+    let (before, from) = slots.split_at_checked(start_of(tag, slots.len()))?;
+    for slot in from.iter().chain(before) {
+        let bits = slot.load(Ordering::Acquire);
+        if bits == 0 || (bits >> 32) as u32 == tag {
+            return Some((slot, bits));
+        }
+    }
+    None
+}

@@ -1,0 +1,118 @@
+//! Memtables: the newest writes of a keyspace, in memory, until a flush makes a table of them.
+//!
+//! Databases use [`ChunkedMemtable`]: entries in an arena, a digest index for lookups, sorted chunks for
+//! scans. Tests hold it against a simple ordered map behind the same trait. One writer at a time, any number
+//! of readers beside it.
+//!
+//! What readers rely on: an entry is in the memtable before its sequence number becomes visible, and is never
+//! changed or taken out. So a reader at sequence `s` always sees the same entries up to `s`, whatever is
+//! inserted meanwhile, and it skips newer ones.
+//!
+//! A long value stays in the log: its entry has the kind [`EntryKind::ValueRef`] and the place
+//! ([`ValuePlace`]) where other entries have the value.
+//!
+//! Not here: which memtables a reader sees ([`crate::view`]), when one is full (`write`).
+
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+use std::sync::Arc;
+
+use shamba_env::sync;
+use shamba_key::{EntryKind, KeyDigest, SeqNo};
+use shamba_table::{Entry, EntryIter, RangeTombstone};
+
+use crate::in_log::InLogIter;
+use shamba_log::wal::{ValueLog, ValueLogs, ValuePlace};
+use shamba_table::FragmentedTombstones;
+
+#[allow(unsafe_code)]
+mod arena;
+#[allow(unsafe_code)]
+mod chunked;
+mod in_log;
+#[allow(unsafe_code)]
+mod index;
+#[allow(unsafe_code)]
+mod iter;
+mod order;
+#[cfg(test)]
+mod ordered;
+
+pub use chunked::ChunkedMemtable;
+#[cfg(test)]
+pub use ordered::OrderedMemtable;
+
+/// An ordered store of entries and range tombstones in memory.
+pub trait Memtable: Send + Sync {
+    /// Stores a copy of one version of a key. What is stored under the same
+    /// key and sequence number already stays.
+    fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]);
+
+    /// Asks the core for the line at which [`Self::get`] with this digest will look first, and returns at once.
+    fn prefetch(&self, digest: KeyDigest);
+
+    /// Stores a range tombstone; one over no key is dropped.
+    fn insert_range_delete(&self, tombstone: RangeTombstone);
+
+    /// The newest version of `key` with a sequence number up to `seq`. Does not ask the range tombstones.
+    fn get(&self, digest: KeyDigest, key: &[u8], seq: SeqNo) -> Option<Entry>;
+
+    /// Whether there is any range tombstone: one load, so that a lookup need not take the list.
+    fn has_range_deletes(&self) -> bool;
+
+    /// The range tombstones so far. Cheap: the list is kept ready.
+    fn range_tombstones(&self) -> Arc<FragmentedTombstones>;
+
+    /// About how much memory it takes: keys, values and the structure around them.
+    fn bytes(&self) -> u64;
+
+    /// Whether it can take little more, whatever its size; it must be sealed then.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Point entries, every version counted; range tombstones are not.
+    fn entries(&self) -> u64;
+
+    /// Whether it holds neither entries nor range tombstones.
+    fn is_empty(&self) -> bool;
+
+    /// The largest sequence number of an entry or range tombstone; [`SeqNo::ZERO`] when empty.
+    fn largest_seq(&self) -> SeqNo;
+
+    /// Walks the entries in internal order. Entries inserted later may or may not appear. Of a value that
+    /// lies in a log it gives the place: `entries_iter` reads it.
+    fn iter(self: Arc<Self>) -> Box<dyn EntryIter>;
+
+    /// The logs that values of entries lie in; a memtable only keeps this.
+    fn values(&self) -> &ValueLogs;
+}
+
+impl dyn Memtable + '_ {
+    /// Stores a put whose value lies in a log.
+    pub fn insert_in_log(
+        &self,
+        digest: KeyDigest,
+        key: &[u8],
+        seq: SeqNo,
+        log: &Arc<ValueLog>,
+        place: ValuePlace,
+    ) {
+        self.values().add(log);
+        self.insert(digest, key, seq, EntryKind::ValueRef, &place.encode());
+    }
+}
+
+impl dyn Memtable {
+    /// [`Memtable::iter`], reading the values that lie in logs.
+    pub fn entries_iter(self: Arc<Self>) -> Box<dyn EntryIter> {
+        // One inserted later is newer than anything that the caller sees.
+        let has_logs = !self.values().is_empty();
+        let iter = Arc::clone(&self).iter();
+        if has_logs { Box::new(InLogIter::new(self, iter)) } else { iter }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! Range tombstones, arranged so that "what is the newest one over this key?" is a binary search.
+//!
+//! All starts and ends cut the key space into *pieces* over which the set of tombstones is constant. Each
+//! tombstone is hung on at most 2 log n nodes of a segment tree over the pieces, and a lookup walks from its
+//! piece to the root. So n tombstones take O(n log n) memory however they overlap; a plain list of sequence
+//! numbers per piece would take n² for the common "delete everything up to here", again and again.
+//!
+//! The structure is immutable. [`FragmentedTombstones::with`] adds one tombstone: it keeps a few parts of
+//! geometrically falling sizes and joins those of like size, so a memtable that takes range deletes between
+//! reads pays O(log² n) for each, not a rebuild.
+//!
+//! An end of `None` means no end; reversed and empty ranges are dropped. Bounds are inclusive below,
+//! exclusive above.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::RangeTombstone;
+use bytes::Bytes;
+use shamba_key::SeqNo;
+use shamba_key::planted::{Defect, is_planted};
+
+/// The range tombstones of one memtable or run.
+#[derive(Clone, Default, Debug)]
+pub struct FragmentedTombstones {
+    /// Largest first; no two of the same size.
+    parts: Vec<Arc<Part>>,
+}
+
+/// A stretch of keys over which the newest visible tombstone is the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cover {
+    /// First key inside.
+    pub lower: Bytes,
+    /// First key beyond; `None`: no end.
+    pub upper: Option<Bytes>,
+    /// The newest visible tombstone over the stretch; [`SeqNo::ZERO`] if there is none.
+    pub floor: SeqNo,
+}
+
+impl Cover {
+    /// No tombstone anywhere.
+    pub fn nothing() -> Self {
+        Self { lower: Bytes::new(), upper: None, floor: SeqNo::ZERO }
+    }
+
+    /// Whether the stretch holds `key`.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.lower.as_ref() <= key && self.upper.as_ref().is_none_or(|upper| key < upper.as_ref())
+    }
+
+    /// Narrows to the keys of both stretches, with the newer of the two tombstones. They must share a key.
+    pub fn intersect(&mut self, other: Self) {
+        if other.lower > self.lower {
+            self.lower = other.lower;
+        }
+        if let Some(upper) = other.upper {
+            if self.upper.as_ref().is_none_or(|own| upper < *own) {
+                self.upper = Some(upper);
+            }
+        }
+        self.floor = self.floor.max(other.floor);
+    }
+}
+
+impl FragmentedTombstones {
+    /// The tombstones in any order; those over no key are dropped.
+    pub fn new(tombstones: Vec<RangeTombstone>) -> Self {
+        Self { parts: Part::build(tombstones).into_iter().map(Arc::new).collect() }
+    }
+
+    /// These tombstones and one more.
+    #[must_use]
+    pub fn with(&self, tombstone: RangeTombstone) -> Self {
+        let mut parts = self.parts.clone();
+        let mut joined = vec![tombstone];
+        while parts.last().is_some_and(|last| last.tombstones.len() <= joined.len()) {
+            let Some(last) = parts.pop() else { break };
+            joined.extend_from_slice(&last.tombstones);
+        }
+        parts.extend(Part::build(joined).map(Arc::new));
+        Self { parts }
+    }
+
+    /// Whether there is no tombstone.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The newest tombstone over `key` that a reader at `visible` sees; [`SeqNo::ZERO`] if there is none.
+    pub fn newest_covering(&self, key: &[u8], visible: SeqNo) -> SeqNo {
+        let newest = self.parts.iter().map(|part| part.newest_at(part.piece(key), visible)).max();
+        newest.unwrap_or(SeqNo::ZERO)
+    }
+
+    /// The stretch around `key` over which [`Self::newest_covering`] is the same.
+    pub fn cover(&self, key: &[u8], visible: SeqNo) -> Cover {
+        let mut cover = Cover::nothing();
+        for part in &self.parts {
+            cover.intersect(part.cover(part.piece(key), visible));
+        }
+        cover
+    }
+
+    /// The stretch that ends at `bound` or reaches over it, holding the keys just before `bound`.
+    pub fn cover_before(&self, bound: &[u8], visible: SeqNo) -> Cover {
+        let mut cover = Cover::nothing();
+        for part in &self.parts {
+            cover.intersect(part.cover(part.piece_before(bound), visible));
+        }
+        cover
+    }
+
+    /// The tombstones as they came, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &RangeTombstone> {
+        self.parts.iter().flat_map(|part| &part.tombstones)
+    }
+
+    /// What readers at `stripes` (ascending) and at the newest sequence need of the tombstones in
+    /// `[lower, upper)`: over each key the newest one of each stripe, the rest dropped.
+    pub fn thinned(&self, lower: &[u8], upper: Option<&[u8]>, stripes: &[SeqNo]) -> Vec<RangeTombstone> {
+        let mut kept = Vec::new();
+        let Some(part) = self.joined() else { return kept };
+        // Where each tombstone that is kept over the piece before began to be kept.
+        let mut open: BTreeMap<SeqNo, Bytes> = BTreeMap::new();
+        let mut close = |seq: SeqNo, start: Bytes, end: Option<Bytes>| {
+            kept.extend(clip(&RangeTombstone { start, end, seq }, lower, upper));
+        };
+        for (piece, start) in part.bounds.iter().enumerate() {
+            let needed = part.newest_per_stripe(piece, stripes);
+            let ended: Vec<SeqNo> = open.keys().filter(|seq| !needed.contains(seq)).copied().collect();
+            for seq in ended {
+                if let Some(from) = open.remove(&seq) {
+                    close(seq, from, Some(start.clone()));
+                }
+            }
+            for seq in needed {
+                open.entry(seq).or_insert_with(|| start.clone());
+            }
+        }
+        for (seq, from) in open {
+            close(seq, from, None);
+        }
+        kept
+    }
+
+    /// All in one part; `None` when there is none.
+    fn joined(&self) -> Option<Arc<Part>> {
+        match self.parts.as_slice() {
+            [] => None,
+            [one] => Some(Arc::clone(one)),
+            _ => Part::build(self.iter().cloned().collect()).map(Arc::new),
+        }
+    }
+}
+
+/// The part of a tombstone in `[lower, upper)`; `None` if it does not reach there.
+pub fn clip(tombstone: &RangeTombstone, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeTombstone> {
+    let mut clipped = tombstone.clone();
+    if clipped.start.as_ref() < lower {
+        clipped.start = Bytes::copy_from_slice(lower);
+    }
+    if let Some(upper) = upper {
+        if clipped.end.as_ref().is_none_or(|end| upper < end.as_ref()) {
+            clipped.end = Some(Bytes::copy_from_slice(upper));
+        }
+    }
+    (!clipped.is_empty()).then_some(clipped)
+}
+
+/// A segment tree over the pieces between all starts and ends.
+#[derive(Debug)]
+struct Part {
+    /// Ascending by sequence number; none is empty.
+    tombstones: Vec<RangeTombstone>,
+    /// Every start and end, ascending, each once: piece `i` reaches from `bounds[i]` to `bounds[i + 1]`,
+    /// the last one on without end.
+    bounds: Vec<Bytes>,
+    /// The sequence numbers hung on node `n` are `seqs[first[n]..first[n + 1]]`, ascending. Piece `i` is the
+    /// leaf `bounds.len() + i`; the parent of node `n` is `n / 2`, down to 1.
+    first: Vec<usize>,
+    seqs: Vec<SeqNo>,
+}
+
+impl Part {
+    /// `None` when no tombstone covers a key.
+    fn build(mut tombstones: Vec<RangeTombstone>) -> Option<Self> {
+        tombstones.retain(|tombstone| !tombstone.is_empty());
+        if tombstones.is_empty() {
+            return None;
+        }
+        tombstones.sort_unstable_by_key(|tombstone| tombstone.seq);
+        let mut bounds: Vec<Bytes> =
+            tombstones.iter().flat_map(|t| [Some(&t.start), t.end.as_ref()]).flatten().cloned().collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+
+        let leaves = bounds.len();
+        let index = |key: &Bytes| bounds.partition_point(|bound| bound < key);
+        let pieces: Vec<(usize, usize)> =
+            tombstones.iter().map(|t| (index(&t.start), t.end.as_ref().map_or(leaves, index))).collect();
+        // Count per node, make the counts into starts, then fill; ascending sequence numbers stay ascending.
+        let mut first = vec![0; 2 * leaves + 1];
+        for &pieces in &pieces {
+            for_each_node(leaves, pieces, |node| first[node + 1] += 1);
+        }
+        for node in 0..2 * leaves {
+            first[node + 1] += first[node];
+        }
+        let mut next = first.clone();
+        let mut seqs = vec![SeqNo::ZERO; first[2 * leaves]];
+        for (tombstone, &pieces) in tombstones.iter().zip(&pieces) {
+            for_each_node(leaves, pieces, |node| {
+                seqs[next[node]] = tombstone.seq;
+                next[node] += 1;
+            });
+        }
+        Some(Self { tombstones, bounds, first, seqs })
+    }
+
+    /// The piece that holds `key`; `None` before the first.
+    fn piece(&self, key: &[u8]) -> Option<usize> {
+        self.bounds.partition_point(|bound| bound.as_ref() <= key).checked_sub(1)
+    }
+
+    /// The piece that holds the keys just before `bound`; `None` before the first.
+    fn piece_before(&self, bound: &[u8]) -> Option<usize> {
+        self.bounds.partition_point(|start| start.as_ref() < bound).checked_sub(1)
+    }
+
+    fn bounds_of(&self, piece: usize) -> (Bytes, Option<Bytes>) {
+        (self.bounds[piece].clone(), self.bounds.get(piece + 1).cloned())
+    }
+
+    /// The lists of sequence numbers on the way from a piece to the root.
+    fn lists(&self, piece: usize) -> impl Iterator<Item = &[SeqNo]> {
+        let leaf = self.bounds.len() + piece;
+        std::iter::successors(Some(leaf), |node| Some(node / 2))
+            .take_while(|&node| node > 0)
+            .map(|node| &self.seqs[self.first[node]..self.first[node + 1]])
+    }
+
+    fn newest_at(&self, piece: Option<usize>, visible: SeqNo) -> SeqNo {
+        let Some(piece) = piece else { return SeqNo::ZERO };
+        self.lists(piece).map(|seqs| newest_visible(seqs, visible)).max().unwrap_or(SeqNo::ZERO)
+    }
+
+    fn cover(&self, piece: Option<usize>, visible: SeqNo) -> Cover {
+        match piece {
+            None => Cover { lower: Bytes::new(), upper: self.bounds.first().cloned(), floor: SeqNo::ZERO },
+            Some(piece) => {
+                let (lower, upper) = self.bounds_of(piece);
+                Cover { lower, upper, floor: self.newest_at(Some(piece), visible) }
+            }
+        }
+    }
+
+    /// What a reader at each of `stripes`, and one at the newest sequence, sees over a piece.
+    fn newest_per_stripe(&self, piece: usize, stripes: &[SeqNo]) -> Vec<SeqNo> {
+        let readers = stripes.iter().copied().chain([SeqNo::MAX]);
+        let mut seqs: Vec<SeqNo> = readers.map(|visible| self.newest_at(Some(piece), visible)).collect();
+        seqs.retain(|&seq| seq != SeqNo::ZERO);
+        seqs.dedup();
+        seqs
+    }
+}
+
+/// The newest of an ascending list up to `visible`.
+fn newest_visible(seqs: &[SeqNo], visible: SeqNo) -> SeqNo {
+    match seqs.last() {
+        None => SeqNo::ZERO,
+        // Most readers read at a sequence newer than every tombstone.
+        Some(&newest) if newest <= visible || is_planted(Defect::RangeDeleteFromFuture) => newest,
+        Some(_) => {
+            let older = seqs.partition_point(|&seq| seq <= visible);
+            older.checked_sub(1).map_or(SeqNo::ZERO, |index| seqs[index])
+        }
+    }
+}
+
+/// Calls `visit` for the nodes that together make up the pieces `from..to`.
+fn for_each_node(leaves: usize, (from, to): (usize, usize), mut visit: impl FnMut(usize)) {
+    let (mut from, mut to) = (from + leaves, to + leaves);
+    while from < to {
+        if from % 2 == 1 {
+            visit(from);
+            from += 1;
+        }
+        if to % 2 == 1 {
+            to -= 1;
+            visit(to);
+        }
+        from /= 2;
+        to /= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests;

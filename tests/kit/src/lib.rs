@@ -1,0 +1,219 @@
+//! Test kit of the crates below the engine: seeded dice, sorted entries as a source, and the laws
+//! that every bidirectional iterator over entries obeys.
+//!
+//! Unit tests of `shamba-memtable` and `shamba-tree` hold their iterators against [`check_laws`] with
+//! random calls; the expected entries are a sorted vector of [`Row`]s.
+//!
+//! Not here: the model of a whole database and the fault suites (package `shamba-tests`).
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod bytes;
+
+use std::sync::Arc;
+
+use ::bytes::Bytes;
+use shamba_env::{Env, MemFs, Rng, SeededRng};
+use shamba_key::{EntryKind, SeqNo};
+use shamba_table::{EntryIter, Result, internal_cmp};
+
+pub use self::bytes::{FRAME_FIELDS, HEADER_FIELDS, PROMISE_FIELDS, annotated, hex};
+
+/// A deterministic environment over files in memory.
+pub fn memory_env(seed: u64) -> Env {
+    Env::deterministic(Arc::new(MemFs::new()), seed)
+}
+
+/// A seeded source of small decisions.
+pub struct Dice(SeededRng);
+
+impl Dice {
+    /// Dice whose throws depend on `seed` alone.
+    pub fn new(seed: u64) -> Self {
+        Self(SeededRng::new(seed))
+    }
+
+    /// A number below `sides`.
+    pub fn below(&self, sides: usize) -> usize {
+        (self.0.next_u64() % sides.max(1) as u64) as usize
+    }
+
+    /// True once in `sides` throws on average.
+    pub fn one_in(&self, sides: usize) -> bool {
+        self.below(sides) == 0
+    }
+
+    /// A key of a small alphabet, so that keys meet, prefix each other, and hold the extreme bytes.
+    pub fn key(&self) -> Vec<u8> {
+        const LETTERS: [u8; 4] = [0, b'a', b'b', 0xff];
+        (0..self.below(4)).map(|_| LETTERS[self.below(LETTERS.len())]).collect()
+    }
+}
+
+/// One entry, owned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// User key.
+    pub key: Vec<u8>,
+    /// Sequence number.
+    pub seq: SeqNo,
+    /// Kind of the entry.
+    pub kind: EntryKind,
+    /// Value.
+    pub value: Vec<u8>,
+}
+
+impl Row {
+    /// A put whose value is its sequence number in decimal digits.
+    pub fn put(key: &[u8], seq: u64) -> Self {
+        Self { key: key.to_vec(), seq: SeqNo(seq), kind: EntryKind::Put, value: seq.to_string().into_bytes() }
+    }
+}
+
+/// Sorts rows into internal order.
+pub fn sort(rows: &mut [Row]) {
+    rows.sort_by(|a, b| internal_cmp(&a.key, a.seq, &b.key, b.seq));
+}
+
+/// A sorted vector as a source.
+pub struct Rows {
+    rows: Vec<Row>,
+    at: Option<usize>,
+}
+
+impl Rows {
+    /// A source of these rows, which may come in any order.
+    pub fn new(mut rows: Vec<Row>) -> Self {
+        sort(&mut rows);
+        Self { rows, at: None }
+    }
+
+    fn row(&self) -> &Row {
+        &self.rows[self.at.expect("only when valid")]
+    }
+
+    fn set(&mut self, at: Option<usize>) -> Result<()> {
+        self.at = at.filter(|&at| at < self.rows.len());
+        Ok(())
+    }
+}
+
+impl EntryIter for Rows {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.set(Some(0))
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.set(self.rows.len().checked_sub(1))
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.set(Some(first_from(&self.rows, key, seq)))
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.set(last_up_to(&self.rows, key, seq))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.set(self.at.map(|at| at + 1))
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.set(self.at.and_then(|at| at.checked_sub(1)))
+    }
+
+    fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.row().key
+    }
+
+    fn seq(&self) -> SeqNo {
+        self.row().seq
+    }
+
+    fn kind(&self) -> EntryKind {
+        self.row().kind
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.row().value
+    }
+
+    fn value_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.row().value)
+    }
+}
+
+fn first_from(rows: &[Row], key: &[u8], seq: SeqNo) -> usize {
+    rows.partition_point(|row| internal_cmp(&row.key, row.seq, key, seq).is_lt())
+}
+
+fn last_up_to(rows: &[Row], key: &[u8], seq: SeqNo) -> Option<usize> {
+    rows.partition_point(|row| internal_cmp(&row.key, row.seq, key, seq).is_le()).checked_sub(1)
+}
+
+/// Drives `iter` with random calls beside an index into `rows`, which are all that it should give.
+pub fn check_laws(iter: &mut dyn EntryIter, rows: &[Row], dice: &Dice, calls: usize) {
+    let mut at: Option<usize> = None;
+    for call in 0..calls {
+        let (key, seq) = match rows.len() {
+            count if count > 0 && !dice.one_in(3) => {
+                let row = &rows[dice.below(count)];
+                (row.key.clone(), SeqNo((row.seq.0 + dice.below(3) as u64).saturating_sub(1)))
+            }
+            _ => (dice.key(), [SeqNo::MAX, SeqNo::ZERO, SeqNo(dice.below(50) as u64)][dice.below(3)]),
+        };
+        let choice = dice.below(12);
+        match (choice, at) {
+            (0, _) => {
+                iter.seek_to_first().expect("a healthy source");
+                at = Some(0);
+            }
+            (1, _) => {
+                iter.seek_to_last().expect("a healthy source");
+                at = rows.len().checked_sub(1);
+            }
+            (2, _) | (3..12, None) if call % 2 == 0 => {
+                iter.seek(&key, seq).expect("a healthy source");
+                at = Some(first_from(rows, &key, seq));
+            }
+            (2 | 3, _) | (4..12, None) => {
+                iter.seek_for_prev(&key, seq).expect("a healthy source");
+                at = last_up_to(rows, &key, seq);
+            }
+            (4..8, Some(index)) => {
+                iter.next().expect("a healthy source");
+                at = Some(index + 1);
+            }
+            (_, Some(index)) => {
+                iter.prev().expect("a healthy source");
+                at = index.checked_sub(1);
+            }
+            (_, None) => unreachable!("handled above"),
+        }
+        at = at.filter(|&at| at < rows.len());
+        let got = iter.valid().then(|| current(iter));
+        assert_eq!(got.as_ref(), at.map(|at| &rows[at]), "call {call} of kind {choice}");
+    }
+}
+
+/// The row that an iterator stands at.
+pub fn current(iter: &dyn EntryIter) -> Row {
+    assert_eq!(iter.value(), iter.value_bytes());
+    Row { key: iter.key().to_vec(), seq: iter.seq(), kind: iter.kind(), value: iter.value().to_vec() }
+}
+
+/// All rows from the first.
+pub fn collect(iter: &mut dyn EntryIter) -> Vec<Row> {
+    let mut rows = Vec::new();
+    iter.seek_to_first().expect("a healthy source");
+    while iter.valid() {
+        rows.push(current(iter));
+        iter.next().expect("a healthy source");
+    }
+    rows
+}

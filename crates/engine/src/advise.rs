@@ -2,7 +2,7 @@
 //!
 //! What was observed ([`crate::workload`]), the trees as they are and the memory that filters, buffers and cache share make
 //! a scene ([`judge`]). The navigator and a few designs near the one in force are the candidates; of each a forecast says
-//! what merges would write and which tree they would leave ([`crate::compaction::forecast`]), and the judge what it
+//! what merges would write and which tree they would leave ([`shamba_tree::compaction::forecast`]), and the judge what it
 //! costs then. The best is advised if it saves enough, soon, and for no more writing than the data itself. A design that
 //! was undone lately is not advised; where it would be the best, the reason says that it was undone. Where the mix varies
 //! from window to window, costs are those of the worst mix within that divergence.
@@ -20,16 +20,17 @@ use shamba_model::Sizing;
 use shamba_model::updates::Merging;
 use shamba_table::LedgerPart;
 
-use crate::allocation::{live_entries, wanted};
-use crate::compaction::forecast::{Forecast, forecast, forecast_full};
-use crate::compaction::policy::Rules;
-use crate::core::{Core, KeyspaceCore, lock};
+use crate::core::{Core, KeyspaceCore};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::memory::cache_share_bytes;
 use crate::redesign::{KeptOff, RedesignedBy, TreeDesign};
-use crate::version::Run;
 use crate::workload::Workload;
+use shamba_env::lock;
+use shamba_tree::allocation::{live_entries, wanted};
+use shamba_tree::compaction::forecast::{Forecast, forecast, forecast_full};
+use shamba_tree::compaction::policy::Rules;
+use shamba_tree::version::Run;
 
 pub use self::judge::Prediction;
 use self::judge::{RealRun, Scene, is_alike};
@@ -267,7 +268,7 @@ impl Core {
         let rules = self.rules_of(target.design, true);
         let table_bytes = self.table_size().full_bytes;
         let keyspaces = self.keyspaces.load();
-        let ahead = |by: fn(&crate::version::Version, &Rules, u64) -> Forecast| -> Vec<_> {
+        let ahead = |by: fn(&shamba_tree::version::Version, &Rules, u64) -> Forecast| -> Vec<_> {
             let of = |keyspace: &Arc<KeyspaceCore>| {
                 (Arc::clone(keyspace), by(&keyspace.load().version, &rules, table_bytes))
             };

@@ -16,13 +16,14 @@ use shamba_env::JoinHandle;
 use shamba_model::Design;
 use shamba_table::Residency;
 
-use crate::compaction::policy::{MergeJob, Reason, Rules, debt_bytes, pick, pick_full, pick_refit};
-use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work, lock};
+use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::sync::MutexGuard;
+use shamba_env::lock;
+use shamba_tree::compaction::policy::{MergeJob, Reason, Rules, debt_bytes, pick, pick_full, pick_refit};
 
 /// First wait after a failure; doubles with each further one.
 const BACK_OFF_MS: u64 = 20;

@@ -19,34 +19,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
-use shamba_env::{Env, FileLock};
+use shamba_env::{Env, FileLock, lock};
 use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{BirthId, BlockCache, Charge, Ledger, OpenFiles, TableId};
 
 use crate::compaction::output::Opener;
 use crate::compaction::plan::MergePlan;
-use crate::compaction::policy::{MergeJob, Rules, owed_after};
-use crate::compaction::table_size::Tables;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
 use crate::garbage::{Garbage, LogFile};
-use crate::metrics::{LookupCounters, WorkCounters};
+use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::published::Published;
-use crate::read::get::Timer;
-use crate::read::pool::ReadPool;
-use crate::read::registry::IterRegistry;
 use crate::redesign::History;
 use crate::residency::ResidencyCore;
 use crate::settings::Settings;
-use crate::snapshot::SnapshotList;
-use crate::statistics::TreeStatistics;
 use crate::statistics::file::Saved;
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use crate::sync::{Condvar, Mutex};
 use crate::trace::Recorder;
-use crate::version::Version;
-use crate::version::manifest::{ManifestState, ManifestWriter};
-use crate::view::{View, ViewSource};
 use crate::workload::Observation;
 use crate::write::queue::CommitQueue;
 use crate::write::room::Room;
@@ -55,23 +45,20 @@ use crate::write::side::SideFile;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_log::wal::{ValueLog, WalWriter};
 use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_tree::compaction::policy::{MergeJob, Rules, owed_after};
+use shamba_tree::compaction::table_size::Tables;
+use shamba_tree::counters::LookupCounters;
+use shamba_tree::iter::registry::IterRegistry;
+use shamba_tree::lookup::get::Timer;
+use shamba_tree::lookup::pool::ReadPool;
+use shamba_tree::sampling::TreeStatistics;
+use shamba_tree::snapshot::SnapshotList;
+use shamba_tree::version::Version;
+use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
+use shamba_tree::view::{View, ViewSource};
 
 /// Different warnings that are remembered; a listener hears of more.
 const WARNINGS_MAX: usize = 1_000;
-
-/// Locks a mutex whose data stays valid at every step, so that a panic elsewhere does not spread.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As [`lock`], unless somebody has it.
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
 
 /// One keyspace: its name and the view that its readers load.
 pub(crate) struct KeyspaceCore {
@@ -144,20 +131,25 @@ impl KeyspaceCore {
 
     /// Whether the keyspace can be used.
     pub fn check_usable(&self) -> Result<()> {
+        Ok(self.usable()?)
+    }
+
+    fn usable(&self) -> shamba_tree::Result<()> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::closed());
+            return Err(shamba_tree::Error::closed());
         }
         if self.dropped.load(Ordering::Acquire) {
             let name = &self.name;
-            return Err(Error::invalid(format!("keyspace {name:?} was dropped or is not this database's")));
+            let context = format!("keyspace {name:?} was dropped or is not this database's");
+            return Err(shamba_tree::Error::invalid(context));
         }
         Ok(())
     }
 }
 
 impl ViewSource for KeyspaceCore {
-    fn view(&self) -> Result<Arc<View>> {
-        self.check_usable()?;
+    fn view(&self) -> shamba_tree::Result<Arc<View>> {
+        self.usable()?;
         Ok(self.load_full())
     }
 

@@ -11,22 +11,23 @@ use std::sync::atomic::Ordering;
 use shamba_env::FileLock;
 
 use crate::builder::Builder;
-use crate::core::{Core, KeyspaceCore, lock};
+use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::handle::Handle;
 use crate::key_range::KeyRange;
 use crate::metrics::Stats;
 use crate::read::cursor::{Cursor, Iter};
-use crate::read::explain::Explanation;
 use crate::read::reader::{HashedKey, ReadAt, ReadOptions};
 use crate::settings::Settings;
-use crate::slice::Slice;
-use crate::snapshot::SnapshotGuard;
 use crate::verify::CheckReport;
-use crate::version::current::CURRENT;
 use crate::write::batch::{Batch, Operations, WriteOptions, with_range_delete};
+use shamba_env::lock;
 use shamba_log::wal::OpRef;
+use shamba_tree::lookup::explain::Explanation;
+use shamba_tree::slice::Slice;
+use shamba_tree::snapshot::SnapshotGuard;
+use shamba_tree::version::current::CURRENT;
 
 /// An open database: its default keyspace, and everything that concerns the whole. `Clone + Send + Sync`.
 ///

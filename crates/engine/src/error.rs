@@ -248,6 +248,18 @@ impl From<FileError> for Error {
     }
 }
 
+impl From<shamba_tree::Error> for Error {
+    fn from(error: shamba_tree::Error) -> Self {
+        use shamba_tree::Cause;
+        match error.into_cause() {
+            Cause::File(error) => error.into(),
+            Cause::Unsupported(detail) => Self::new(ErrorKind::Unsupported, detail),
+            Cause::Invalid(detail) => Self::invalid(detail),
+            Cause::Closed => Self::closed(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,12 +12,12 @@ use std::sync::{Arc, Weak};
 use shamba_env::Env;
 use shamba_table::table_file_name;
 
-use crate::core::lock;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::sync::Mutex;
-use crate::version::TableMeta;
+use shamba_env::lock;
 use shamba_log::wal::ValueLog;
+use shamba_tree::version::TableMeta;
 
 /// A log, or a file of values, and whoever reads values from it.
 #[derive(Clone, Debug, Default)]
@@ -96,8 +96,8 @@ mod tests {
     use shamba_table::BirthId;
 
     use super::*;
-    use crate::version::TableUse;
     use shamba_key::LogNo;
+    use shamba_tree::version::TableUse;
 
     #[test]
     fn a_table_stays_while_a_view_refers_to_it() {

@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 
 use shamba_env::JoinHandle;
 
-use crate::core::{Core, lock};
-use crate::read::registry::{IterRegistry, Owner};
+use crate::core::Core;
 use crate::sync::Mutex;
+use shamba_env::lock;
+use shamba_tree::iter::registry::{IterRegistry, Owner};
 
 /// An open database and its workers.
 pub(crate) struct Handle {

@@ -10,12 +10,13 @@
 
 use std::sync::Arc;
 
-use crate::core::{Core, Generation, Installing, lock};
+use crate::core::{Core, Generation, Installing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
-use crate::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
-use crate::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
+use shamba_env::lock;
+use shamba_tree::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
+use shamba_tree::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
 
 /// A manifest with more than this of edits is replaced by a snapshot of the state.
 const MANIFEST_BYTES_MAX: u64 = 4 << 20;
@@ -96,7 +97,7 @@ impl Core {
         }
         let manifest = &mut installing.manifest;
         let bytes_before = manifest.bytes();
-        if let Err(error) = manifest.append(edit) {
+        if let Err(error) = manifest.append(edit).map_err(Error::from) {
             if !manifest.is_out_of_space() {
                 self.fail(&error);
             }
@@ -112,7 +113,8 @@ impl Core {
     /// `NoSpace`: all is as before; otherwise what failed, and then writes are off.
     fn renew_manifest(&self, installing: &mut Installing) -> Result<()> {
         let number = self.new_id();
-        let draft = ManifestWriter::draft(&self.env, &self.dir, number, &installing.state);
+        let draft =
+            ManifestWriter::draft(&self.env, &self.dir, number, &installing.state).map_err(Error::from);
         let draft = draft.inspect_err(|error| {
             // What there is of it takes space; each try has a file of its own, of which no sync was tried before.
             self.garbage.doom_file(self.dir.join(manifest_file_name(number)));
@@ -121,7 +123,8 @@ impl Core {
                 self.fail(error);
             }
         })?;
-        let fresh = draft.put_in_force(&self.env, &self.dir).inspect_err(|error| self.fail(error))?;
+        let fresh = draft.put_in_force(&self.env, &self.dir).map_err(Error::from);
+        let fresh = fresh.inspect_err(|error| self.fail(error))?;
         let old = std::mem::replace(&mut installing.manifest, fresh);
         self.garbage.doom_file(self.dir.join(manifest_file_name(old.number())));
         Ok(())

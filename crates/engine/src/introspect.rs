@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 
 use shamba_model::Design;
 
-use crate::allocation;
-use crate::core::{Core, KeyspaceCore, lock};
+use crate::core::{Core, KeyspaceCore};
 use crate::db::Db;
 use crate::memory::MemoryReport;
 use crate::metrics::{LevelStats, Stats, TableStats};
 use crate::residency;
-use crate::statistics::{Probes, Window};
-use crate::version::{Run, Version};
+use shamba_env::lock;
+use shamba_tree::statistics::{Probes, Window};
+use shamba_tree::version::{Run, Version};
 
 impl Db {
     /// What it has done since it was opened, and what it looks like now.
@@ -85,7 +85,7 @@ impl Core {
         let capacities = self.rules(false).capacities(&view.version);
         let capacity_bytes = |level| if level == 0 { 0 } else { capacities.level_bytes(level) };
         let window = keyspace.statistics.window(self.env.clock.now_us());
-        let wanted = allocation::wanted(self.allocation_rule(keyspace), &view.version);
+        let wanted = shamba_tree::allocation::wanted(self.allocation_rule(keyspace), &view.version);
         let mut wanted = wanted.into_iter();
         let levels = view.version.levels();
         stats.levels = levels
@@ -162,7 +162,8 @@ impl Core {
             stats.filter_bytes += filter.map_or(0, |filter| filter.held_bytes());
             probes += meta.statistics.probes();
             let table_wanted = wanted.next().unwrap_or(meta.bits_per_key);
-            stats.tables_misfit += u64::from(allocation::is_misfit(meta.bits_per_key, table_wanted));
+            stats.tables_misfit +=
+                u64::from(shamba_tree::allocation::is_misfit(meta.bits_per_key, table_wanted));
             bits += meta.bits_per_key * meta.entries as f64;
             bits_wanted += table_wanted * meta.entries as f64;
         }
@@ -196,8 +197,8 @@ impl Core {
     pub(crate) fn check_invariants(&self) -> std::result::Result<(), String> {
         for keyspace in self.keyspaces.load().values() {
             let version: Arc<Version> = Arc::clone(&keyspace.load().version);
-            let checked = version.check().and_then(|()| crate::version::deep_check(&version));
-            let state = crate::core::lock(&self.background.state);
+            let checked = version.check().and_then(|()| shamba_tree::version::deep_check(&version));
+            let state = shamba_env::lock(&self.background.state);
             let is_idle = self.settings.auto_compaction && self.is_idle(&state);
             // Of the tree at rest: the one above may be of before the last merge.
             let at_rest: Arc<Version> = Arc::clone(&keyspace.load().version);

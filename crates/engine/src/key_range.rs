@@ -6,7 +6,7 @@
 //!
 //! A reversed or empty range holds no key; it is never an error and never a panic.
 //!
-//! Not here: the ranges that tables and runs record ([`crate::version::edit::KeyRange`]).
+//! Not here: the ranges that tables and runs record ([`shamba_tree::version::edit::KeyRange`]).
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -15,7 +15,7 @@ use shamba_key::MAX_KEY_BYTES;
 
 use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
-use crate::version::edit::KeyRange as HalfOpen;
+use shamba_tree::version::edit::KeyRange as HalfOpen;
 
 /// Whether `key` is short enough for a key. Bounds of reads may be longer.
 ///

@@ -143,15 +143,11 @@ mod refit;
 mod repair;
 mod residency;
 mod settings;
-mod slice;
-mod snapshot;
 mod statistics;
 mod swap;
 pub mod trace;
 mod tuner;
 mod verify;
-mod version;
-mod view;
 mod workload;
 mod write;
 
@@ -159,7 +155,7 @@ use shamba_env::sync;
 
 /// The policy on paper, for whoever compares formulas with it.
 #[doc(hidden)]
-pub use compaction::simulate::fill as simulate;
+pub use shamba_tree::compaction::simulate::fill as simulate;
 
 pub use advise::{Advice, Better, Prediction};
 pub use builder::Builder;
@@ -169,16 +165,17 @@ pub use event::{Event, EventListener};
 pub use experimental::Experimental;
 pub use key_range::KeyRange;
 pub use memory::MemoryReport;
-pub use metrics::{LevelStats, ReadsByKind, Stats, TableStats};
+pub use metrics::{LevelStats, Stats, TableStats};
 pub use read::cursor::{Cursor, Iter};
-pub use read::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};
 pub use read::reader::{HashedKey, ReadOptions};
 pub use redesign::{Redesigned, RedesignedBy, TreeDesign};
 pub use repair::{Loss, LostRange, RepairReport, repair, repair_within};
 pub use residency::{LevelMemory, MemoryPrices};
 pub use settings::Durability;
 pub use shamba_table::Reads;
-pub use slice::Slice;
+pub use shamba_tree::counters::ReadsByKind;
+pub use shamba_tree::lookup::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};
+pub use shamba_tree::slice::Slice;
 pub use trace::{Recorded, Recording};
 pub use tuner::Tuning;
 pub use verify::{CheckReport, Problem, check_files};

@@ -9,18 +9,19 @@ use shamba_model::MAX_LEVELS;
 use shamba_table::table_file_name;
 
 use crate::compaction::output::Output;
-use crate::core::{Core, KeyspaceCore, Work, Writing, lock};
+use crate::core::{Core, KeyspaceCore, Work, Writing};
 use crate::db::Db;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key_range::check_keyspace_name;
 use crate::planted::{Defect, is_planted};
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
-use crate::version::manifest::ManifestWriter;
-use crate::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 use crate::write::batch::check_op;
+use shamba_env::lock;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{OpRef, WalWriter};
 use shamba_memtable::ChunkedMemtable;
+use shamba_tree::version::manifest::ManifestWriter;
+use shamba_tree::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 
 /// An ingest looks anew how large its tables must be with every so many pairs.
 const SIZED_EVERY_PAIRS: usize = 1024;

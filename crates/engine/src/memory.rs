@@ -18,11 +18,12 @@ use std::sync::atomic::Ordering;
 use shamba_table::{Charge, LedgerPart, Residency};
 
 use crate::background::roomy_merge_threads;
-use crate::compaction::table_size::{TableSize, Tables};
-use crate::core::{Core, Writing, lock};
+use crate::core::{Core, Writing};
 use crate::planted::{Defect, is_planted};
 use crate::residency::{LevelMemory, MemoryPrices};
-use crate::version::{TableMeta, Version};
+use shamba_env::lock;
+use shamba_tree::compaction::table_size::{TableSize, Tables};
+use shamba_tree::version::{TableMeta, Version};
 
 /// Memtables are charged ahead in steps of this part of the budget, so that few writes move memory.
 const MEMTABLE_STEP_PART: u64 = 64;

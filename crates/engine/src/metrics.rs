@@ -1,47 +1,13 @@
 //! Counters: what the engine has done since it was opened, and the [`Stats`] that callers read.
 //!
-//! Lookups count in shards by thread ([`lookups`]); everything else, which is rarer, in plain atomics.
+//! Lookups count in shards by thread ([`shamba_tree::counters`]); everything else, which is rarer, in plain atomics.
 //! `hashes` comes from the counter inside the hashing function, not from what the lookup believes it did.
 //!
 //! Not here: bytes held in memory (crate `shamba-table`, `Ledger`).
 
-mod lookups;
-
-pub(crate) use self::lookups::{Countdown, LookupCounters, LookupCounts};
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shamba_table::Reads;
-
-/// Reads of tables' files by what was read. In the log there are only values.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
-pub struct ReadsByKind {
-    /// Filter slices.
-    pub filter: Reads,
-    /// Index partitions.
-    pub index: Reads,
-    /// Data blocks.
-    pub data: Reads,
-    /// Pieces of large values, of tables or of the log.
-    pub value: Reads,
-}
-
-impl ReadsByKind {
-    /// All kinds together.
-    pub fn all(&self) -> Reads {
-        self.filter.plus(self.index).plus(self.data).plus(self.value)
-    }
-
-    fn saturating_sub(self, earlier: Self) -> Self {
-        Self {
-            filter: self.filter.saturating_sub(earlier.filter),
-            index: self.index.saturating_sub(earlier.index),
-            data: self.data.saturating_sub(earlier.data),
-            value: self.value.saturating_sub(earlier.value),
-        }
-    }
-}
+use shamba_tree::counters::{LookupCounters, ReadsByKind};
 
 macro_rules! work_counters {
     ($($(#[$doc:meta])* $field:ident,)*) => {
@@ -342,6 +308,8 @@ impl Stats {
 
 #[cfg(test)]
 mod tests {
+    use shamba_tree::counters::LookupCounts;
+
     use super::*;
 
     #[test]

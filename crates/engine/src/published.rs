@@ -3,7 +3,7 @@
 //! Memtables and trees change independently of each other (a rotation, an install), and both are parts of one view. So
 //! whoever changes one part makes the new whole from the newest, under a lock that readers never take: no change is lost.
 //!
-//! Not here: what is published ([`crate::view`]).
+//! Not here: what is published ([`shamba_tree::view`]).
 
 use std::sync::Arc;
 

@@ -29,34 +29,36 @@ use shamba_table::{
 
 use crate::builder::Builder;
 use crate::compaction::output::{Opener, open_reader};
-use crate::core::{Background, Core, Installing, KeyspaceCore, Writing, lock};
+use crate::core::{Background, Core, Installing, KeyspaceCore, Writing};
 use crate::error::{Error, Result};
 use crate::event::{Event, Events};
 use crate::garbage::Garbage;
 use crate::locality::sampled_blocks_max;
 use crate::memory::{cache_share_bytes, tables_to_open};
-use crate::metrics::{LookupCounters, WorkCounters};
+use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
-use crate::read::get::Timer;
-use crate::read::pool::ReadPool;
-use crate::read::registry::IterRegistry;
 use crate::redesign::History;
 use crate::settings::Settings;
-use crate::snapshot::SnapshotList;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::sync::Mutex;
 use crate::trace::Recorder;
-use crate::version::current::CURRENT_TEMPORARY;
-use crate::version::manifest::{
-    ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
-};
-use crate::version::{ManifestEdit, Pairs, TableMeta};
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
 use crate::write::side::parse_side_file_name;
+use shamba_env::lock;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{ReplayReport, WalWriter, parse_log_file_name};
 use shamba_memtable::ChunkedMemtable;
+use shamba_tree::counters::LookupCounters;
+use shamba_tree::iter::registry::IterRegistry;
+use shamba_tree::lookup::get::Timer;
+use shamba_tree::lookup::pool::ReadPool;
+use shamba_tree::snapshot::SnapshotList;
+use shamba_tree::version::current::CURRENT_TEMPORARY;
+use shamba_tree::version::manifest::{
+    ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
+};
+use shamba_tree::version::{ManifestEdit, Pairs, TableMeta};
 
 use self::locking::lock_directory;
 pub(crate) use self::locking::{LOCK, locked, take_lock};

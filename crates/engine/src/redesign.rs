@@ -5,14 +5,14 @@
 //! 2. It is put in force ([`crate::settings::live`]): memtables, filters and merges follow it from their next
 //!    decision on.
 //! 3. The tree is out of its shape now, which is nothing new to it: the policy finds the merges that bring it
-//!    there, one after the other, each a step from one valid tree to the next ([`crate::compaction::policy`]).
+//!    there, one after the other, each a step from one valid tree to the next ([`shamba_tree::compaction::policy`]).
 //!
 //! So there is no state "in between" that a crash could tear: every tree is valid under every design, and what is left
 //! to do follows from the tree and the design alone. A redesign while the tree is still on its way simply replaces the
 //! target. Tables get the filter bits of the new plan when a merge writes them, or when a refit finds that it pays
 //! ([`crate::refit`]).
 //!
-//! What it will cost is known before ([`crate::compaction::forecast`]). Where the policy's steps would write more than all of
+//! What it will cost is known before ([`shamba_tree::compaction::forecast`]). Where the policy's steps would write more than all of
 //! the data, and writers leave the time, everything is merged at once instead, as by `compact`.
 //!
 //! Not here: which design would be better ([`crate::advise`]), and who decides ([`crate::tuner`]).
@@ -22,14 +22,15 @@ mod history;
 use shamba_model::Design;
 use shamba_model::allocation::Allocation;
 
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::settings::LiveSettings;
-use crate::version::ManifestEdit;
+use shamba_env::lock;
+use shamba_tree::version::ManifestEdit;
 
 pub(crate) use self::history::{History, KeptOff};
 pub use self::history::{Redesigned, RedesignedBy};

@@ -10,7 +10,7 @@
 //!
 //! Which tables it is to be is said once, before it begins; so it ends, whatever the tables' successors look like.
 //!
-//! Not here: the jobs ([`crate::compaction::policy::pick_refit`]), and who carries them out.
+//! Not here: the jobs ([`shamba_tree::compaction::policy::pick_refit`]), and who carries them out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use std::sync::Arc;
 use shamba_filter::measured;
 use shamba_table::TableId;
 
-use crate::allocation::{self, is_misfit};
-use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work, lock};
+use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work};
 use crate::error::Result;
+use shamba_env::lock;
 use shamba_key::KeyspaceId;
+use shamba_tree::allocation::{self, is_misfit};
 
 /// A rewrite must have paid for itself after so many seconds of the lookups that there are now.
 const PAYS_WITHIN_S: f64 = 600.0;

@@ -38,12 +38,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, file_number, sync_names_above, take_lock};
 use crate::settings::Settings;
 use crate::statistics::file::{STATISTICS, STATISTICS_TEMPORARY};
-use crate::version::Version;
-use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
-use crate::version::manifest::state::KeyspaceState;
-use crate::version::manifest::{ManifestState, ManifestWriter};
 use shamba_key::LogNo;
 use shamba_log::wal::WalWriter;
+use shamba_tree::version::Version;
+use shamba_tree::version::current::{CURRENT, CURRENT_TEMPORARY};
+use shamba_tree::version::manifest::state::KeyspaceState;
+use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
 
 /// Lies in a directory in which a repair has not ended.
 pub(crate) const REPAIRING: &str = "REPAIRING";

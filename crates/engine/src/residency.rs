@@ -37,13 +37,14 @@ use self::arbiter::{Arbiter, BUFFER_LEAST_PART, BUFFER_MOST_TIMES};
 pub use self::report::{LevelMemory, MemoryPrices};
 pub(crate) use self::survey::module_rates;
 use self::survey::{KnownTables, Survey, mask_of};
-use crate::core::{Core, lock, try_lock};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::memory::{SLACK_PART, cache_share_bytes};
-use crate::statistics::Window;
 use crate::sync::{Mutex, MutexGuard};
-use crate::version::TableMeta;
-use crate::view::View;
+use shamba_env::{lock, try_lock};
+use shamba_tree::statistics::Window;
+use shamba_tree::version::TableMeta;
+use shamba_tree::view::View;
 
 /// What is held is exchanged only for what saves so much more.
 const KEEP_MARGIN: f64 = 0.1;

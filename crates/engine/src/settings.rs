@@ -483,7 +483,7 @@ impl Settings {
         self.filter_layout.unwrap_or(if fits { FilterLayout::Blocked } else { modular })
     }
 
-    /// Where tables are cut, unless memory needs larger ones ([`crate::compaction::table_size`]).
+    /// Where tables are cut, unless memory needs larger ones ([`shamba_tree::compaction::table_size`]).
     pub fn table_bytes(&self) -> u64 {
         self.file_bytes.unwrap_or_else(|| (self.memory_budget_bytes / 16).clamp(TABLE_BYTES_MIN, 64 << 20))
     }

@@ -26,13 +26,15 @@ use shamba_table::{Charge, LedgerPart};
 
 pub use self::line::{HEADER, Line, Payload};
 
-use crate::core::{Core, KeyspaceCore, lock};
+use crate::core::{Core, KeyspaceCore};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard};
+use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::OpRef;
+use shamba_tree::iter::notes::{ScanObserver, ScanPart};
 
 /// The file is written once so much has gathered.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -190,7 +192,10 @@ impl Core {
 
     /// Where a scan that begins now is to be noted.
     #[cold]
-    pub(crate) fn scan_notes(self: &Arc<Self>, keyspace: &Arc<KeyspaceCore>) -> Option<Arc<ScanNotes>> {
+    pub(crate) fn scan_notes(
+        self: &Arc<Self>,
+        keyspace: &Arc<KeyspaceCore>,
+    ) -> Option<Arc<dyn ScanObserver>> {
         let number = self.recorder.moment()?.number;
         Some(Arc::new(ScanNotes { core: Arc::downgrade(self), keyspace: Arc::clone(keyspace), number }))
     }
@@ -337,77 +342,28 @@ impl Drop for Recording {
     }
 }
 
-/// Where the scans of an iterator or cursor are noted.
+/// Records the parts of the scans of an iterator or cursor, if the recording still runs.
 pub(crate) struct ScanNotes {
     /// Iterators keep no database alive.
     core: Weak<Core>,
     keyspace: Arc<KeyspaceCore>,
-    /// The recording in which it began.
+    /// The recording in which the scan began.
     number: u64,
 }
 
-/// The notes of one scan: what it has read since it was last placed.
-pub(crate) struct ScanNote {
-    notes: Arc<ScanNotes>,
-    part: Option<Part>,
-}
-
-/// One way through a keyspace, from a place on.
-struct Part {
-    is_forward: bool,
-    from: Vec<u8>,
-    entries: u64,
-}
-
-impl ScanNote {
-    pub fn new(notes: &Arc<ScanNotes>) -> Self {
-        Self { notes: Arc::clone(notes), part: None }
-    }
-
-    /// The scan has read so many more entries where it went.
-    pub fn read(&mut self, entries: u64) {
-        if let Some(part) = &mut self.part {
-            part.entries += entries;
-        }
-    }
-
-    /// Whether it goes on in this direction.
-    pub fn goes(&self, is_forward: bool) -> bool {
-        self.part.as_ref().is_some_and(|part| part.is_forward == is_forward)
-    }
-
-    /// It goes from another place now.
-    pub fn begin(&mut self, is_forward: bool, from: Vec<u8>) {
-        self.end();
-        self.part = Some(Part { is_forward, from, entries: 0 });
-    }
-
-    /// That place turns out to be this one.
-    pub fn begins_at(&mut self, key: &[u8]) {
-        if let Some(part) = &mut self.part {
-            part.from = key.to_vec();
-        }
-    }
-
-    /// Notes what it did, if that is still wanted.
-    fn end(&mut self) {
-        let Some(Part { is_forward, from, entries }) = self.part.take() else { return };
-        let Some(core) = self.notes.core.upgrade() else { return };
+impl ScanObserver for ScanNotes {
+    fn part(&self, part: ScanPart) {
+        let ScanPart { is_forward, from, entries } = part;
+        let Some(core) = self.core.upgrade() else { return };
         let mut noting = core.noting();
         if let Some(open) = noting.open() {
-            if open.number == self.notes.number {
+            if open.number == self.number {
                 let from = Cow::Owned(from);
                 let line =
                     if is_forward { Line::Next { from, entries } } else { Line::Previous { from, entries } };
-                open.operation(self.notes.keyspace.id, &self.notes.keyspace.name, &line);
+                open.operation(self.keyspace.id, &self.keyspace.name, &line);
             }
         }
-    }
-}
-
-impl Drop for ScanNote {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

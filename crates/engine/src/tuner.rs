@@ -25,10 +25,11 @@ use std::time::Duration;
 
 use crate::advise::judge::is_alike;
 use crate::advise::{Advice, Better};
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::event::Event;
 use crate::redesign::{Redesigned, RedesignedBy, TreeDesign};
 use crate::workload::{WINDOW_US, Workload};
+use shamba_env::lock;
 
 /// What a database does about its own design.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -19,11 +19,12 @@ use std::sync::Arc;
 use shamba_env::Env;
 use shamba_table::TableReader;
 
-use crate::core::{Core, Installing, lock};
+use crate::core::{Core, Installing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::version::current::{CURRENT, read_current};
-use crate::version::manifest::{ManifestReader, ManifestState, manifest_file_name};
+use shamba_env::lock;
 use shamba_log::wal::{Recovery, ReplayOptions, ReplayReport, parse_log_file_name, replay};
+use shamba_tree::version::current::{CURRENT, read_current};
+use shamba_tree::version::manifest::{ManifestReader, ManifestState, manifest_file_name};
 
 /// One damaged place.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -151,7 +152,8 @@ impl Core {
             }
             // Order between runs can be walked only where tables can be read.
             let tables_are_whole = report.problems.is_empty();
-            let walked = || if tables_are_whole { crate::version::deep_check(&version) } else { Ok(()) };
+            let walked =
+                || if tables_are_whole { shamba_tree::version::deep_check(&version) } else { Ok(()) };
             if let Err(detail) = version.check().and_then(|()| walked()) {
                 let error = Error::corruption(&self.dir, 0, "tree", detail);
                 report.add(&self.dir, &error, format!("keyspace \"{}\"", keyspace.name.escape_default()));
@@ -175,7 +177,7 @@ impl Core {
         let loaded = match ManifestReader::load(&self.env, &self.dir) {
             Ok(Some(loaded)) => Ok(loaded.state),
             Ok(None) => Err(Error::corruption(&self.dir.join(CURRENT), 0, CURRENT, "it is missing")),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         };
         let in_files = match loaded {
             Ok(state) => {

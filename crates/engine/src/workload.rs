@@ -16,9 +16,10 @@ use std::sync::atomic::Ordering;
 
 use shamba_model::robust::{OPERATIONS, swing};
 
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::db::Db;
-use crate::version::Pairs;
+use shamba_env::lock;
+use shamba_tree::version::Pairs;
 
 /// Seconds of work in which what was seen loses half of its weight: when a workload changes, the old one is an eighth of
 /// what counts after three times as long.

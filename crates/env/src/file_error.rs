@@ -59,6 +59,22 @@ impl FileError {
         Self::Unsupported { file: file.to_path_buf(), detail: detail.into() }
     }
 
+    /// The error and its cause, joined by `": "`.
+    pub fn chain(&self) -> String {
+        match self {
+            Self::Io { source, .. } => format!("{self}: {source}"),
+            _ => self.to_string(),
+        }
+    }
+
+    /// The file; `None` for a wrong argument.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Io { file, .. } | Self::Corruption { file, .. } | Self::Unsupported { file, .. } => Some(file),
+            Self::Invalid(_) => None,
+        }
+    }
+
     /// Whether the disk or the quota is full.
     pub fn is_no_space(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];

@@ -7,11 +7,11 @@ use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
 
 use super::*;
-use crate::compaction::policy::Reason;
 use crate::db::Db;
 use crate::event::EventListener;
 use crate::sync::Mutex;
 use shamba_key::{KeyspaceId, RunId};
+use shamba_tree::compaction::policy::Reason;
 
 /// Keys that are written over and over: the tree does not grow.
 const KEYS: u32 = 400;
@@ -223,7 +223,7 @@ fn tables_that_a_close_forestalls_are_removed() {
     let job = {
         let version = &keyspace.load().version;
         let rules = core.rules(true);
-        crate::compaction::policy::pick(version, &rules).expect("a merge")
+        shamba_tree::compaction::policy::pick(version, &rules).expect("a merge")
     };
     assert_eq!(core.run_merge(&keyspace, &job).expect_err("too late").kind(), ErrorKind::Closed);
     assert_eq!(core.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);

@@ -13,26 +13,28 @@ use std::time::Duration;
 
 use shamba_table::{EntryIter, RangeTombstone, Walk};
 
-use crate::allocation::live_entries;
 use crate::background::roomy_merge_threads;
-use crate::compaction::output::{Output, level_bytes};
+use crate::compaction::output::Output;
 use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
-use crate::compaction::policy::{
-    MergeJob, OutputRun, Reason, Target, bytes_beside, may_wait, move_edit, pick, pick_beside, pick_full,
-    pick_inbox, slice_edit, slices,
-};
-use crate::compaction::reading::read_bytes;
-use crate::compaction::retention::Retention;
-use crate::core::{Core, KeyspaceCore, lock};
+use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
-use crate::read::merge::MergeIter;
-use crate::read::run_iter::RunIter;
-use crate::read::source::Source;
-use crate::version::{KeyRange, ManifestEdit, TableMeta, TableUse, Version};
+use shamba_env::lock;
 use shamba_table::{FragmentedTombstones, clip};
+use shamba_tree::allocation::live_entries;
+use shamba_tree::compaction::policy::{
+    MergeJob, OutputRun, Reason, Target, bytes_beside, may_wait, move_edit, pick, pick_beside, pick_full,
+    pick_inbox, slice_edit, slices,
+};
+use shamba_tree::compaction::reading::read_bytes;
+use shamba_tree::compaction::retention::Retention;
+use shamba_tree::compaction::{level_bytes, live_bytes};
+use shamba_tree::iter::merge::MergeIter;
+use shamba_tree::iter::run_iter::RunIter;
+use shamba_tree::iter::source::Source;
+use shamba_tree::version::{KeyRange, ManifestEdit, TableMeta, TableUse, Version};
 
 /// A slice of a merge holds about this many tables' worth of input.
 const SLICE_TABLES: u64 = 4;
@@ -509,14 +511,6 @@ fn slice_bytes(set_bytes: u64, full_bytes: u64, input_bytes: u64, threads: usize
     // A little more than its share, lest something is left for one slice more.
     let share = input_bytes / threads as u64;
     (share + share / 16).clamp(full_bytes.min(most), most)
-}
-
-/// About how many bytes of the table lie in `range`.
-pub(crate) fn live_bytes(table: &TableUse, range: &KeyRange) -> u64 {
-    match table.meta.open() {
-        Ok(reader) => level_bytes(table, reader.bytes_between(&range.lower, range.upper.as_deref())),
-        Err(_) => table.live_bytes, // On paper; of a damaged table the merge says what is wrong.
-    }
 }
 
 fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {

@@ -9,13 +9,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::allocation::JobBits;
 use crate::compaction::syncing::Syncing;
-use crate::compaction::table_size::TableSize;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
-use crate::version::{KeyRange, OpenTables, TableMeta, TableUse};
 use bytes::Bytes;
 use shamba_env::Env;
 use shamba_filter::FilterLayout;
@@ -26,6 +23,10 @@ use shamba_table::{
     ReaderOptions, Residency, TableReader, TableSummary, TableWriter, WriterOptions, WrittenBlocks,
     table_file_name,
 };
+use shamba_tree::allocation::JobBits;
+use shamba_tree::compaction::level_bytes;
+use shamba_tree::compaction::table_size::TableSize;
+use shamba_tree::version::{KeyRange, OpenTables, TableMeta, TableUse};
 
 /// What an open table takes beside filter and index, about.
 const OPEN_TABLE_BYTES: u64 = 8 << 10;
@@ -421,13 +422,4 @@ pub(crate) fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<T
     };
     meta.reader.set(reader);
     Arc::new(meta)
-}
-
-/// What `bytes` of a table's file count for in its level: without the share of header page and footer, which
-/// would make small tables fill levels that hold little data.
-pub(crate) fn level_bytes(table: &TableUse, bytes: u64) -> u64 {
-    let file_bytes = table.meta.file_bytes.max(1);
-    let fixed_bytes = shamba_table::FIXED_BYTES.min(file_bytes - 1);
-    let share = u128::from(bytes) * u128::from(file_bytes - fixed_bytes) / u128::from(file_bytes);
-    u64::try_from(share).unwrap_or(bytes).max(1)
 }

@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::allocation::JobBits;
-use crate::compaction::policy::MergeJob;
-use crate::core::{KeyspaceCore, lock};
+use crate::core::KeyspaceCore;
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Defect, is_planted};
 use crate::sync::{Condvar, Mutex};
-use crate::version::{KeyRange, TableUse, Version};
+use shamba_env::lock;
+use shamba_tree::allocation::JobBits;
+use shamba_tree::compaction::policy::MergeJob;
+use shamba_tree::version::{KeyRange, TableUse, Version};
 
 /// Each thread may be this many slices ahead of the first that is not installed.
 const AHEAD_PER_THREAD: usize = 2;
@@ -197,20 +198,20 @@ impl Drop for Claim<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocation::Rule;
-    use crate::compaction::policy::Rules;
     use shamba_key::KeyspaceId;
     use shamba_model::{Design, MergePolicy};
+    use shamba_tree::allocation::Rule;
+    use shamba_tree::compaction::policy::Rules;
 
     fn plan(threads: usize) -> MergePlan {
         let version: Version = "L0: r2@2[2:a..z 40]\n".parse().expect("notation");
         let rules = Rules::manual(Design::new(MergePolicy::Leveling, 4.0, 10, 0.0), 1);
-        let job = crate::compaction::policy::pick(&version, &rules).expect("a merge");
+        let job = shamba_tree::compaction::policy::pick(&version, &rules).expect("a merge");
         let slices = ["a..c", "c..f", "f..k", "k..p", "p..z"].map(|slice| slice.parse().expect("a range"));
         let memtable = shamba_memtable::ChunkedMemtable::new(false);
         let (name, closed) = (String::new(), Arc::default());
         let keyspace = KeyspaceCore::new(KeyspaceId(0), name, Arc::default(), memtable, closed);
-        let bits = Arc::new(JobBits::of_flush(Rule::TEST, &Version::empty(), 0));
+        let bits = Arc::new(JobBits::of_flush(Rule::NEW, &Version::empty(), 0));
         MergePlan::new(Arc::new(keyspace), Arc::new(version), job, bits, slices.into(), threads, 0)
     }
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use shamba_env::{JoinHandle, Spawner};
 
-use crate::core::lock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
+use shamba_env::lock;
 
 /// With less than this to sync, a thread would cost more than the wait.
 const THREAD_BYTES_MIN: u64 = 1 << 20;

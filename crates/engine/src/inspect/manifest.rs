@@ -6,12 +6,12 @@ use shamba_env::Env;
 
 use super::{EDIT, Fields, LogDescription, describe_file, escaped};
 use crate::error::{Error, ErrorKind, Result};
-use crate::version::current::{CURRENT, read_current};
-use crate::version::manifest::codec::{EditFault, decode_edit};
-use crate::version::manifest::load::no_database_without_current;
-use crate::version::manifest::{ManifestState, manifest_file_name};
-use crate::version::{Change, KeyRange, ManifestEdit};
 use shamba_log::framing::{FileKind, RecordKind};
+use shamba_tree::version::current::{CURRENT, read_current};
+use shamba_tree::version::manifest::codec::{EditFault, decode_edit};
+use shamba_tree::version::manifest::load::no_database_without_current;
+use shamba_tree::version::manifest::{ManifestState, manifest_file_name};
+use shamba_tree::version::{Change, KeyRange, ManifestEdit};
 
 /// Describes the manifest at `path`; of a database directory, the manifest in force.
 ///

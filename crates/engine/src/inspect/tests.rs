@@ -1,14 +1,19 @@
 //! Tests of the descriptions: how the end of a file is judged.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use shamba_env::{append_all, read_file};
 use shamba_key::SeqNo;
 
 use super::*;
-use shamba_key::{KeyspaceId, LogNo};
+use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_log::wal::{OpRef, WalWriter, encode_op, log_file_name};
+use shamba_table::{BirthId, TableId};
 use shamba_testkit::memory_env as new_env;
+use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
+use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
 
 /// A log of three batches, the first two synced, with or without an end.
 fn log(finish: bool) -> Vec<u8> {
@@ -124,4 +129,44 @@ fn the_description_of_the_format_page_is_what_a_log_prints() {
     let described = wal_file(&env, &Path::new("/db").join(log_file_name(LogNo(7)))).expect("described");
     let page = include_str!("../../../../docs/formats/wal.md");
     assert!(page.contains(&described.to_string()), "docs/formats/wal.md lacks this:\n{described}");
+}
+
+#[test]
+fn the_description_of_the_format_page_is_what_a_manifest_prints() {
+    let env = new_env(1);
+    let dir = Path::new("/db");
+    env.vfs.create_dir_all(dir).expect("a directory");
+    let first = ManifestEdit {
+        settings: vec![("digest".to_owned(), "xxh3".to_owned())],
+        keyspaces_created: vec![(KeyspaceId(0), "default".to_owned(), Vec::new())],
+        first_log: Some(LogNo(2)),
+        next_id: Some(4),
+        ..ManifestEdit::default()
+    };
+    let mut state = ManifestState::default();
+    state.apply(&first).expect("it fits");
+    let mut writer = ManifestWriter::create(&env, dir, 3, &state).expect("created");
+    let (lower, upper) = (Bytes::from("a"), Some(Bytes::from("m")));
+    let meta = TableMeta {
+        id: TableId(5),
+        birth: BirthId(5u64.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        file_bytes: 10_005,
+        entries: 300,
+        deletes: 20,
+        range_deletes: 1,
+        smallest: lower.clone(),
+        upper: upper.clone(),
+        smallest_seq: SeqNo(5),
+        largest_seq: SeqNo(405),
+        bits_per_key: 10.5,
+        reader: Default::default(),
+        statistics: Default::default(),
+    };
+    let table = TableUse { meta: Arc::new(meta), range: KeyRange { lower, upper }, live_bytes: 9_005 };
+    let change = Change::Add { level: 0, run: RunId(6), age: Age(6), table };
+    let versions = vec![VersionEdit { keyspace: KeyspaceId(0), changes: vec![change] }];
+    writer.append(&ManifestEdit { versions, ..ManifestEdit::default() }).expect("appended");
+    let described = manifest_file(&env, dir).expect("described");
+    let page = include_str!("../../../../docs/formats/manifest.md");
+    assert!(page.contains(&described.to_string()), "docs/formats/manifest.md lacks this:\n{described}");
 }

@@ -10,13 +10,13 @@ use crate::error::Result;
 use crate::recovery::LOCK;
 use crate::settings::Settings;
 use crate::verify::replay_strictly;
-use crate::version::manifest::ManifestReader;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::framing::payload::{Stop, decoded};
 use shamba_log::framing::{FileKind, FrameReader, Record, RecordKind};
 use shamba_log::wal::head::Head;
 use shamba_log::wal::stream::{Checked, OpStream, StreamedOp, StreamedValue, check};
 use shamba_log::wal::{OpRef, RecordView, log_file_name};
+use shamba_tree::version::manifest::ManifestReader;
 
 /// Describes the log at `path`.
 ///

@@ -1,89 +1,43 @@
 //! The public faces of scans: [`Iter`], which is an iterator from both ends, and [`Cursor`], which walks.
 //!
 //! Both are frozen at the sequence number that they were made at, whatever is written, flushed or merged
-//! meanwhile, and neither keeps memtables or files alive while idle ([`super::scan`]).
+//! meanwhile, and neither keeps memtables or files alive while idle ([`shamba_tree::iter::scan`]).
 //!
 //! Not here: which ranges callers can name ([`crate::key_range`]).
 
 use std::fmt;
 
-use super::scan::{Scan, ScanSource};
-use crate::error::Result;
-use crate::planted::{Defect, is_planted};
-use crate::slice::Slice;
-use crate::version::KeyRange;
+use crate::error::{Error, Result};
+use shamba_tree::iter::both_ends::BothEnds;
+use shamba_tree::iter::scan::{Scan, ScanSource};
+use shamba_tree::slice::Slice;
+use shamba_tree::version::KeyRange;
 
 /// The keys and values of a range, in key order, from both ends.
 ///
 /// Each item is a result: an error ends the iteration. Front and back meet without giving a key twice.
 #[must_use = "an iterator reads nothing until it is walked"]
-pub struct Iter {
-    front: Scan,
-    /// Made at the first step from the back, since most iterators are only walked forward.
-    back: Option<Scan>,
-    source: ScanSource,
-    range: KeyRange,
-    done: bool,
-}
+pub struct Iter(BothEnds);
 
 impl Iter {
     pub(crate) fn new(source: ScanSource, range: KeyRange) -> Self {
-        Self { front: Scan::new(source.clone(), range.clone()), back: None, source, range, done: false }
-    }
-
-    /// Ends the iteration.
-    fn finish(&mut self) -> Option<Result<(Slice, Slice)>> {
-        self.done = true;
-        None
+        Self(BothEnds::new(source, range))
     }
 }
 
 impl Iterator for Iter {
     type Item = Result<(Slice, Slice)>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        match self.front.next() {
-            Ok(true) => {}
-            Ok(false) => return self.finish(),
-            Err(error) => {
-                self.done = true;
-                return Some(Err(error));
-            }
-        }
-        if let Some(last_given) = self.back.as_ref().and_then(Scan::key) {
-            if self.front.key() >= Some(last_given) {
-                return self.finish();
-            }
-        }
-        self.front.take_entry().map(Ok)
+        Some(self.0.next()?.map_err(Error::from))
     }
 }
 
 impl DoubleEndedIterator for Iter {
+    #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let back = self.back.get_or_insert_with(|| Scan::new(self.source.clone(), self.range.clone()));
-        match back.prev() {
-            Ok(true) => {}
-            Ok(false) => return self.finish(),
-            Err(error) => {
-                self.done = true;
-                return Some(Err(error));
-            }
-        }
-        if let Some(last_given) = self.front.key() {
-            if back.key() < Some(last_given)
-                || (back.key() == Some(last_given) && !is_planted(Defect::KeyGivenTwice))
-            {
-                return self.finish();
-            }
-        }
-        back.take_entry().map(Ok)
+        Some(self.0.next_back()?.map_err(Error::from))
     }
 }
 
@@ -91,7 +45,7 @@ impl std::iter::FusedIterator for Iter {}
 
 impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter").field("range", &self.range).finish_non_exhaustive()
+        self.0.fmt(f)
     }
 }
 
@@ -115,7 +69,7 @@ impl Cursor {
     /// What reading the tables says: `Io`, `Corruption`, `Unsupported`; `Closed` after the database was
     /// closed. So for every move.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.scan.seek(key.as_ref())
+        Ok(self.scan.seek(key.as_ref())?)
     }
 
     /// Goes to the last key at or before `key`; whether there is one.
@@ -123,7 +77,7 @@ impl Cursor {
     /// # Errors
     /// As [`seek`](Self::seek).
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.scan.seek_for_prev(key.as_ref())
+        Ok(self.scan.seek_for_prev(key.as_ref())?)
     }
 
     /// Goes to the first key; whether there is one.
@@ -131,7 +85,7 @@ impl Cursor {
     /// # Errors
     /// As [`seek`](Self::seek).
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.scan.seek_to_first()
+        Ok(self.scan.seek_to_first()?)
     }
 
     /// Goes to the last key; whether there is one.
@@ -139,7 +93,7 @@ impl Cursor {
     /// # Errors
     /// As [`seek`](Self::seek).
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.scan.seek_to_last()
+        Ok(self.scan.seek_to_last()?)
     }
 
     /// Goes one key on; whether there is one.
@@ -148,7 +102,7 @@ impl Cursor {
     /// As [`seek`](Self::seek).
     #[allow(clippy::should_implement_trait, reason = "the moves of a cursor come in pairs; Iter iterates")]
     pub fn next(&mut self) -> Result<bool> {
-        self.scan.next()
+        Ok(self.scan.next()?)
     }
 
     /// Goes one key back; whether there is one.
@@ -156,7 +110,7 @@ impl Cursor {
     /// # Errors
     /// As [`seek`](Self::seek).
     pub fn prev(&mut self) -> Result<bool> {
-        self.scan.prev()
+        Ok(self.scan.prev()?)
     }
 
     /// Whether the cursor stands at a key.
@@ -185,6 +139,3 @@ impl fmt::Debug for Cursor {
         f.debug_struct("Cursor").field("entry", &self.entry()).finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

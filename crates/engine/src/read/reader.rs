@@ -11,23 +11,23 @@ use shamba_key::{KeyDigest, SeqNo, hashes_on_this_thread};
 use shamba_table::{AHEAD_BYTES, Value, ValueMode, Walk};
 
 use super::cursor::{Cursor, Iter};
-use super::explain::{Action, Explanation, Outcome, Silent, Trace};
-use super::get::{Lookup, LookupSettings};
-use super::multi_get::{Samples, multi_get};
-use super::opened::OpenedTables;
-use super::registry::Owner;
-use super::scan::ScanSource;
 use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::key_range::{KeyRange, check_key, half_open, prefix_range};
-use crate::metrics::LookupCounts;
-use crate::slice::Slice;
-use crate::snapshot::SnapshotGuard;
-use crate::statistics::Sampler;
 use crate::trace::Moment;
-use crate::version::KeyRange as Span;
-use crate::view::{View, ViewSource};
+use shamba_tree::counters::LookupCounts;
+use shamba_tree::iter::registry::Owner;
+use shamba_tree::iter::scan::ScanSource;
+use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
+use shamba_tree::lookup::get::{Lookup, LookupSettings};
+use shamba_tree::lookup::multi_get::{Samples, multi_get};
+use shamba_tree::lookup::opened::OpenedTables;
+use shamba_tree::sampling::Sampler;
+use shamba_tree::slice::Slice;
+use shamba_tree::snapshot::SnapshotGuard;
+use shamba_tree::version::KeyRange as Span;
+use shamba_tree::view::{View, ViewSource};
 
 /// The most that [`ReadOptions::readahead_bytes`] can ask for.
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
@@ -161,7 +161,7 @@ impl ReadAt<'_> {
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
         counts.total_ns = settings.elapsed_ns(begin_ns, settings.now_ns());
         self.core.lookups.add(&counts, alone);
-        outcome
+        Ok(outcome?)
     }
 
     #[inline]
@@ -181,7 +181,7 @@ impl ReadAt<'_> {
         if let Ok(value) = &outcome {
             self.core.note_lookups(self.keyspace, asked, std::iter::once((key, value.is_some())));
         }
-        outcome
+        Ok(outcome?)
     }
 
     /// Where in the trace that is recorded a lookup begins whose answer belongs to that place.
@@ -207,7 +207,7 @@ impl ReadAt<'_> {
         if self.core.lookups.is_next_sampled() && self.core.settings.statistics {
             return self.run_sampled(lookup, counts);
         }
-        lookup.run(counts, &mut Silent)
+        Ok(lookup.run(counts, &mut Silent)?)
     }
 
     #[cold]
@@ -217,7 +217,7 @@ impl ReadAt<'_> {
         if counts.memtable_hits == 0 {
             self.finish_sample(sampler, lookup.view);
         }
-        outcome
+        Ok(outcome?)
     }
 
     /// Adds a sampled lookup, which no memtable answered, to the figures of the tree.
@@ -270,7 +270,8 @@ impl ReadAt<'_> {
             let samples =
                 |keys| self.core.settings.statistics.then(|| self.core.lookups.next_sampled(keys))?;
             let finish = |sampler| self.finish_sample(sampler, view);
-            multi_get(view, settings, seq, &keys, reads, &Samples { next: &samples, finish: &finish }, counts)
+            let samples = Samples { next: &samples, finish: &finish };
+            Ok(multi_get(view, settings, seq, &keys, reads, &samples, counts)?)
         })?;
         if let Some(asked) = noted {
             let lookups = keys.iter().map(AsRef::as_ref).zip(values.iter().map(Option::is_some));
@@ -295,30 +296,7 @@ impl ReadAt<'_> {
         let value = lookup.run(&mut counts, &mut trace)?;
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
         counts.total_ns = settings.now_ns().saturating_sub(begin_ns);
-        let outcome = match value {
-            Some(value) => Outcome::Found { value: Slice::from_value(value) },
-            None if trace.steps.iter().any(|step| step.found.is_some()) => Outcome::Deleted,
-            None => Outcome::Absent,
-        };
-        debug_assert!(
-            counts.filters
-                == trace.steps.iter().filter(|s| matches!(s.action, Action::FilterProbed { .. })).count()
-                    as u64
-        );
-        Ok(Explanation {
-            key: key.to_vec(),
-            digest: digest.raw(),
-            hashes: counts.hashes,
-            sequence: seq.0,
-            range_delete_floor: (trace.floor > SeqNo::ZERO).then_some(trace.floor.0),
-            steps: trace.steps,
-            outcome,
-            filters: counts.filters,
-            false_positives: counts.false_positives,
-            reads: counts.reads(),
-            modules_skipped: counts.modules_skipped,
-            total_ns: counts.total_ns,
-        })
+        Ok(Explanation::new(&lookup, trace, &counts, value))
     }
 
     /// What a scan begins with: frozen at the snapshot, or at the newest sequence now.
@@ -372,3 +350,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

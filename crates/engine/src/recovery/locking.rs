@@ -15,7 +15,7 @@ use crate::builder::Builder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Defect, is_planted};
 use crate::repair::{REPAIRING, is_unfinished, unfinished};
-use crate::version::current::{CURRENT, CURRENT_TEMPORARY};
+use shamba_tree::version::current::{CURRENT, CURRENT_TEMPORARY};
 
 /// The file that is locked.
 pub(crate) const LOCK: &str = "LOCK";

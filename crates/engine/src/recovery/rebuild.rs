@@ -17,18 +17,19 @@ use std::sync::Arc;
 use shamba_key::SeqNo;
 use shamba_table::{Charge, LedgerPart};
 
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
-use crate::version::manifest::ManifestState;
-use crate::version::{Change, ManifestEdit, VersionEdit};
 use crate::write::commit::apply_op;
+use shamba_env::lock;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::record::BatchView;
 use shamba_log::wal::{
     Recovery, ReplayOptions, ReplayReport, Replayed, ReplayedOp, WalWriter, parse_log_file_name, replay,
 };
 use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_tree::version::manifest::ManifestState;
+use shamba_tree::version::{Change, ManifestEdit, VersionEdit};
 
 /// The charge is ahead of what memtables take by this part of the write buffer.
 const STEP_PART: u64 = 16;

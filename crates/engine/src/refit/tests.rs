@@ -85,7 +85,7 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     let version = Arc::clone(&keyspace.load().version);
     let all: BTreeSet<TableId> = version.tables().map(|(_, _, table)| table.meta.id).collect();
     let tables_of = |job_bytes| {
-        let job = crate::compaction::policy::pick_refit(&version, &all, job_bytes).expect("a job");
+        let job = shamba_tree::compaction::policy::pick_refit(&version, &all, job_bytes).expect("a job");
         job.check(&version).expect("nothing passes anything");
         job.inputs.iter().map(|input| input.tables.len()).sum::<usize>()
     };

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shamba_env::{DirEntry, Env};
+use shamba_env::{DirEntry, Env, FileError};
 use shamba_key::SeqNo;
 use shamba_table::{
     BirthId, OpenFiles, Salvage, TableId, open_files_within, parse_table_file_name, table_file_name,
@@ -23,12 +23,14 @@ use shamba_table::{
 use super::report::{Loss, RepairReport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::recovery::DEFAULT_KEYSPACE;
-use crate::version::current::{CURRENT, read_current};
-use crate::version::manifest::load::read_edits;
-use crate::version::manifest::{ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name};
-use crate::version::{KeyRange, TableUse};
 use shamba_key::KeyspaceId;
 use shamba_log::wal::parse_log_file_name;
+use shamba_tree::version::current::{CURRENT, read_current};
+use shamba_tree::version::manifest::load::read_edits;
+use shamba_tree::version::manifest::{
+    ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name,
+};
+use shamba_tree::version::{KeyRange, TableUse};
 
 /// Where entries go whose table says no keyspace, and of which the manifest is lost.
 const UNATTRIBUTED: &str = "unattributed";
@@ -68,7 +70,7 @@ impl Found {
         }
         let (state, is_whole) = read_state(env, dir, &entries, report)?;
         report.manifest = is_whole;
-        let named = |(id, keyspace): (&KeyspaceId, &crate::version::manifest::state::KeyspaceState)| {
+        let named = |(id, keyspace): (&KeyspaceId, &shamba_tree::version::manifest::state::KeyspaceState)| {
             (*id, Space { name: keyspace.name.clone(), parts: Vec::new(), flushed: keyspace.flushed })
         };
         let spaces = state.keyspaces.iter().map(named).collect();
@@ -214,7 +216,7 @@ fn read_state(
             return Ok((loaded.state, true));
         }
         Ok(None) => Error::corruption(&dir.join(CURRENT), 0, CURRENT, "it is missing"),
-        Err(error) => error,
+        Err(error) => error.into(),
     };
     report.damaged(&dir.join(CURRENT), &error, "which tables count");
     // Of which one `CURRENT` speaks, if it can be read: no other is in force.
@@ -235,7 +237,8 @@ fn read_state(
     let expected = current.filter(|current| current.number == number);
     let read = read_edits(env, &path, number, expected, &mut |record, edit| {
         state.apply(&edit).map_err(|detail| {
-            Error::corruption(&path, record.offset, "manifest edit", format!("it does not fit: {detail}"))
+            let detail = format!("it does not fit: {detail}");
+            FileError::corruption(&path, record.offset, "manifest edit", detail).into()
         })
     });
     state.next_id = state.next_id.max(number.saturating_add(1));
@@ -251,6 +254,7 @@ fn read_state(
             Ok((state, true))
         }
         Err(error) => {
+            let error = error.into();
             report.damaged(&path, &error, "which tables count");
             lose_manifest(&path, &error, report);
             Ok((state, false))

@@ -21,13 +21,13 @@ use super::found::Found;
 use super::report::{Loss, RepairReport};
 use crate::error::{Error, Result};
 use crate::settings::Settings;
-use crate::version::KeyRange;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::floor::SurveyedLog;
 use shamba_log::wal::{
     OpRef, Recovery, ReplayOptions, ReplayReport, ReplayedOp, ValueLogs, log_file_name, parse_log_file_name,
     replay,
 };
+use shamba_tree::version::KeyRange;
 
 /// What is wrong with a log, and which.
 type Broken = (PathBuf, Error);

@@ -20,10 +20,10 @@ use super::report::{Loss, RepairReport};
 use crate::db::{Db, Keyspace};
 use crate::error::{Error, Result};
 use crate::settings::Durability;
-use crate::version::KeyRange;
 use crate::write::batch::Batch;
 use shamba_key::KeyspaceId;
 use shamba_table::{FragmentedTombstones, clip};
+use shamba_tree::version::KeyRange;
 
 /// A batch of the new database has about so many bytes, unless one value has more.
 const BATCH_BYTES: usize = 256 << 10;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::verify::Problem;
-use crate::version::KeyRange;
+use shamba_tree::version::KeyRange;
 
 /// What of a range of keys is lost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -16,8 +16,8 @@ use shamba_model::skip::{FileProbes, Skipping};
 use shamba_table::{ReadTimes, Residency, ResidentFilter, TableId, TableReader};
 
 use crate::core::Core;
-use crate::statistics::{Probes, Window};
-use crate::view::View;
+use shamba_tree::statistics::{Probes, Window};
+use shamba_tree::view::View;
 
 /// How often what is held is looked at again while lookups or seeks go on.
 pub(super) const WINDOW_US: u64 = 1_000_000;

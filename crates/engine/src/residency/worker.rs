@@ -11,8 +11,9 @@ use std::sync::atomic::Ordering;
 use shamba_key::SeqNo;
 
 use super::survey::WINDOW_US;
-use crate::core::{Core, lock};
-use crate::statistics::Window;
+use crate::core::Core;
+use shamba_env::lock;
+use shamba_tree::statistics::Window;
 
 /// The worker looks up so often in a window.
 const LOOKS_PER_WINDOW: u64 = 16;

@@ -23,11 +23,12 @@ use std::sync::atomic::Ordering;
 use shamba_env::{Env, read_file, write_file_synced};
 use shamba_table::{BirthId, TableId, checksum};
 
-use super::{Probes, Window};
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::error::{Error, Result};
+use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_log::framing::{Decoded, Decoder, FileHeader, FileKind, HEADER_BYTES, HeaderFault};
+use shamba_tree::statistics::{Probes, Window};
 
 /// The name of the file.
 pub(crate) const STATISTICS: &str = "STATISTICS";

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use shamba_env::{Env, MemFs, append_all, read_file};
 
 use super::file::STATISTICS;
-use super::*;
 use crate::db::Db;
+use shamba_tree::statistics::{Probes, Window};
 
 const DIR: &str = "/db";
 const KEYS: u32 = 20_000;
@@ -320,21 +320,4 @@ fn lookups_that_end_otherwise_are_believed_soon() {
     look(4_500_000);
     let again = window(&db);
     assert!((again.lookups - 2_048.0).abs() < 1.0, "to and fro weighs twice as much: {again:?}");
-}
-
-#[test]
-fn old_figures_fade() {
-    let db = open(&new_env());
-    fill(&db);
-    let fold = |lookups: u64| {
-        let keyspace = db.core().keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
-        keyspace.statistics.lookups.fetch_add(lookups, Ordering::Relaxed);
-        keyspace.statistics.fold(&keyspace.load().version, 0);
-    };
-    look_up(&db, 30_000, 1);
-    fold(0);
-    let known = probes(&db);
-    fold(1 << 17);
-    let faded = probes(&db);
-    assert!((faded.empty / known.empty - 0.5).abs() < 1e-9, "{known:?} {faded:?}");
 }

@@ -16,10 +16,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::{Ending, wal_file};
 use crate::recovery::{LOCK, file_number, locked};
 use crate::settings::Settings;
-use crate::version::current::CURRENT;
-use crate::version::manifest::{ManifestReader, ManifestState};
 use shamba_key::LogNo;
 use shamba_log::wal::{log_file_name, parse_log_file_name};
+use shamba_tree::version::current::CURRENT;
+use shamba_tree::version::manifest::{ManifestReader, ManifestState};
 
 /// Checks every file of the database in `dir` without opening it.
 ///
@@ -82,6 +82,7 @@ impl FileCheck<'_> {
                 None
             }
             Err(error) => {
+                let error = error.into();
                 let path = self.named_in(&error).unwrap_or_else(|| self.dir.join(CURRENT));
                 self.add(&path, &error, "the whole database: it cannot be opened");
                 None

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::RangeTombstone;
 
-use crate::core::{Core, KeyspaceCore, Writing, lock, try_lock};
+use crate::core::{Core, KeyspaceCore, Writing};
 use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
@@ -31,6 +31,7 @@ use crate::trace::Noting;
 use crate::write::batch::{Operations, Tally, WriteOptions, check_op};
 use crate::write::in_log::InLog;
 use crate::write::queue::Own;
+use shamba_env::{lock, try_lock};
 use shamba_key::KeyspaceId;
 use shamba_log::wal::{OpRef, WalWriter, encoded_ops};
 

@@ -9,18 +9,19 @@ use std::sync::Arc;
 
 use shamba_table::Origin;
 
-use crate::allocation::JobBits;
 use crate::compaction::output::{Output, OutputOptions};
-use crate::compaction::retention::Retention;
 use crate::compaction::syncing::Syncing;
-use crate::core::{Core, Generation, KeyspaceCore, lock, try_lock};
+use crate::core::{Core, Generation, KeyspaceCore};
 use crate::error::Result;
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
-use crate::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
+use shamba_env::{lock, try_lock};
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_memtable::Memtable;
+use shamba_tree::allocation::JobBits;
+use shamba_tree::compaction::retention::Retention;
+use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
 
 impl Core {
     /// Flushes one generation and installs it.

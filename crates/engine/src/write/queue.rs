@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::core::{Core, Writing, lock};
+use crate::core::{Core, Writing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Defect, is_planted};
 use crate::settings::Durability;
@@ -25,6 +25,7 @@ use crate::sync::{MutexGuard, TryLockError};
 use crate::write::batch::Operations;
 use crate::write::commit::{Share, Work};
 use crate::write::line::{self, Line, Turn};
+use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::{OpRef, SHARED_BYTES_MAX};
 

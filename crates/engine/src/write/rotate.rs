@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 
 use shamba_table::{Charge, LedgerPart};
 
-use crate::core::{Core, Generation, KeyspaceCore, Writing, lock};
+use crate::core::{Core, Generation, KeyspaceCore, Writing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::garbage::LogFile;
@@ -20,6 +20,7 @@ use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::sync::Mutex;
 use crate::write::side::SideFile;
+use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::WalWriter;
 use shamba_memtable::{ChunkedMemtable, Memtable};

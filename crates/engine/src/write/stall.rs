@@ -13,10 +13,11 @@
 use std::time::Duration;
 
 use crate::background::FAILURES_WAITED;
-use crate::core::{BackgroundState, Core, Work, lock};
+use crate::core::{BackgroundState, Core, Work};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
+use shamba_env::lock;
 
 /// What waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,6 +20,8 @@ mod file_error;
 mod helpers;
 #[path = "../../../../crates/env/src/layer.rs"]
 mod layer;
+#[path = "../../../../crates/env/src/lock.rs"]
+mod lock;
 #[path = "../../../../crates/env/src/memory.rs"]
 mod memory;
 #[path = "../../../../crates/env/src/pages.rs"]
@@ -46,6 +48,7 @@ pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence, When};
 pub use file_error::FileError;
 pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write_file_synced};
 pub use layer::Layer;
+pub use lock::{lock, try_lock};
 pub use memory::MemFs;
 pub use pages::Pages;
 pub use random::{RealRng, Rng, SeededRng};

@@ -1,0 +1,179 @@
+//! Merges beside a long one: what is flushed while it goes on must get from the inbox onto the levels above it.
+//!
+//! A merge of whole levels may be most of the database, and writers must not wait that long. It is done slice by slice, and
+//! between two slices the levels above have their turns: whatever the rules ask for of the tree without the long
+//! merge's inputs, that ends above them or on the level of the highest of them, as a newer run. The inputs are all older than
+//! that, and what the long merge writes is deeper or the level's oldest run: lookup order stays.
+//!
+//! *Pace*: the level that a long merge empties fills up again meanwhile, and when it is full nothing can
+//! be merged beside it. So it has its turn first whenever it has done less of its work than the level has filled up: writers
+//! wait a little now and then instead of for all of it in the end.
+//!
+//! Not here: who asks (`compaction::job`).
+
+use super::fluid::Down;
+use super::job::{MergeJob, Reason, Target};
+use super::rules::Rules;
+use crate::version::Version;
+use shamba_key::planted::{Defect, is_planted};
+
+/// The highest level that a long merge takes away, if others can be done beside it: not when that is the inbox,
+/// from which everything comes.
+fn top(job: &MergeJob) -> Option<u32> {
+    let top = job.inputs.iter().map(|input| input.level).min()?;
+    (top > 0).then_some(top)
+}
+
+/// The levels down to `top`, without what `job` merges.
+fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
+    version.upper(top, |run| {
+        let is_free =
+            job.target_run != Target::Existing(run) && job.inputs.iter().all(|input| input.run != run);
+        is_free || is_planted(Defect::BesideTakesInputs)
+    })
+}
+
+/// Whether the rest of `job` may be put off half-way: a leveled level that is merged in place, which only a change of the design asks
+/// for, may be most of the database, and nothing can be done beside it: writers must not wait for it behind a full level 0, but
+/// for as long as it has its turn.
+/// A tiered level that is merged in place has company.
+pub fn may_wait(job: &MergeJob, rules: &Rules, deepest: u32) -> bool {
+    matches!(job.reason, Reason::Runs { level } if level == job.target_level)
+        && rules.design.runs_allowed(job.target_level, deepest) == 1
+}
+
+/// What lies on the levels that `job` leaves to others, but for the inbox; `None` if it has no company: it is not long, or
+/// nothing can be done beside it, or the level that it empties may have one run only, so that what came there meanwhile
+/// would have to be merged once more.
+pub fn bytes_beside(version: &Version, rules: &Rules, job: &MergeJob) -> Option<u64> {
+    let top = top(job)?;
+    let is_tiered = rules.design.runs_allowed(top, version.deepest_level()) > 1;
+    (is_tiered && job.input_bytes(version) >= rules.long_bytes).then(|| filled_bytes(version, job, top))
+}
+
+fn filled_bytes(version: &Version, job: &MergeJob, top: u32) -> u64 {
+    let above = above(version, job, top);
+    (1..=top).map(|level| above.level_bytes(level)).sum()
+}
+
+/// The next merge beside `job`, of which the share `done` is done; when it began, [`bytes_beside`] were `before_bytes`.
+pub fn pick_beside(
+    version: &Version,
+    rules: &Rules,
+    job: &MergeJob,
+    done: f64,
+    before_bytes: u64,
+) -> Option<MergeJob> {
+    let top = top(job)?;
+    let capacities = rules.capacities(version);
+    let filled_bytes = filled_bytes(version, job, top).saturating_sub(before_bytes);
+    let room_bytes = capacities.level_bytes(top).saturating_sub(before_bytes);
+    if filled_bytes as f64 > done * room_bytes as f64 {
+        return None;
+    }
+    let above = above(version, job, top);
+    let down = Down { version: &above, rules, capacities: &capacities, deepest: version.deepest_level() };
+    let fits = |beside: &MergeJob| beside.target_level <= top && beside.check(version).is_ok();
+    // Where the level of the long merge itself is the one beyond its bounds, the inbox still has its turn.
+    let inbox = || rules.is_inbox_crowded(&above).then(|| down.inbox());
+    down.pick().filter(fits).or_else(|| inbox().filter(fits))
+}
+
+#[cfg(test)]
+mod tests {
+    use shamba_model::{Design, MergePolicy};
+
+    use super::*;
+
+    fn rules() -> Rules {
+        Rules { long_bytes: 150, ..Rules::manual(Design::new(MergePolicy::LazyLeveling, 4.0, 10, 0.0), 1) }
+    }
+
+    fn tree(text: &str) -> Version {
+        text.parse().expect("notation")
+    }
+
+    fn picked(version: &Version) -> MergeJob {
+        let job = super::super::pick(version, &rules()).expect("a merge");
+        job.check(version).expect("in order");
+        job
+    }
+
+    const LAST: &str = "L3: r1@1[1:a..g 200, 2:g..p 200, 3:p..z 200]\n";
+
+    #[test]
+    fn what_arrives_on_a_full_level_waits_for_the_long_merge_of_it_there() {
+        // Level 1 may hold 40 and level 2 160: what comes goes past the one and does not fit onto the other.
+        let upper = "L0: r20@20[20:a..z 10]\nL1: r9@9[9:a..z 36]\n";
+        let full = "L2: r6@6[6:a..z 50] r5@5[5:a..m 25, 8:m..z 25] r4@4[4:a..z 50]\n";
+        let version = tree(&format!("{upper}{full}{LAST}"));
+        assert_eq!(
+            picked(&version).to_string(),
+            "L0.r20[000020] + L1.r9[000009] -> L2, new run (the inbox reached its trigger)"
+        );
+        let more = "L2: r21@21[21:a..z 46] r6@6[6:a..z 50] r5@5[5:a..m 25, 8:m..z 25] r4@4[4:a..z 50]\n";
+        let version = tree(&format!("{more}{LAST}"));
+        let long = "L2.r21[000021] + L2.r6[000006] + L2.r5[000005, 000008] + L2.r4[000004] \
+                    + L3.r1[000001, 000002, 000003] -> L3.r1 (level 2 has too many runs)";
+        assert_eq!(picked(&version).to_string(), long);
+        // Nothing more can come onto level 2: what is crowded above waits for it, too.
+        let upper = "L0: r34@34[34:a..z 10] r33@33[33:a..z 10] r32@32[32:a..z 10] r31@31[31:a..z 10]\n\
+                     L1: r9@9[9:a..z 36]\n";
+        let version = tree(&format!("{upper}{more}{LAST}"));
+        assert_eq!(picked(&version).to_string(), long);
+    }
+
+    #[test]
+    fn beside_a_long_merge_the_upper_levels_are_a_tree_of_their_own() {
+        let long = picked(&tree(&format!(
+            "L2: r7@7[7:a..z 40] r6@6[6:a..z 50] r5@5[5:a..z 50] r4@4[4:a..z 50]\n{LAST}"
+        )));
+        // Half of it is done; since then there were merges onto level 2, and flushes.
+        let left = "L2: r41@41[41:a..z 40] r7@7[7:m..z 20] r6@6[6:m..z 25] r5@5[5:m..z 25] r4@4[4:m..z 25]\n";
+        let last = "L3: r1@1[40:a..m 300, 2:m..p 100, 3:p..z 200]\n";
+        let version = tree(&format!("L0: r50@50[50:a..z 10]\nL1: r49@49[49:a..z 36]\n{left}{last}"));
+        assert_eq!(filled_bytes(&version, &long, 2), 76);
+        assert_eq!(bytes_beside(&version, &rules(), &long), Some(76));
+        let leveled = Rules::manual(Design::new(MergePolicy::Leveling, 4.0, 10, 0.0), 1);
+        assert_eq!(bytes_beside(&version, &Rules { long_bytes: 150, ..leveled }, &long), None);
+        assert_eq!(bytes_beside(&version, &Rules { long_bytes: 10_000, ..rules() }, &long), None, "not long");
+        let beside = |done| pick_beside(&version, &rules(), &long, done, 0).map(|job| job.to_string());
+        let wanted = "L0.r50[000050] + L1.r49[000049] -> L2, new run (the inbox reached its trigger)";
+        assert_eq!(beside(0.5).as_deref(), Some(wanted));
+        // Level 2 has filled up to half: no more until the long merge gets on.
+        assert_eq!(beside(0.4), None);
+    }
+
+    #[test]
+    fn what_is_flushed_becomes_newer_runs_beside_a_merge_that_stays_on_its_level() {
+        let design = Design::new(MergePolicy::Tiering, 4.0, 200, 0.0);
+        let sizing = shamba_model::Sizing::Auto;
+        let rules = Rules { sizing, long_bytes: 150, ..Rules::manual(design, 1) };
+        let runs = "L2: r4@4[4:a..z 200] r3@3[3:a..z 200] r2@2[2:a..z 200] r1@1[1:a..z 900]\n";
+        let long = super::super::pick(&tree(runs), &rules).expect("a merge");
+        assert_eq!((long.target_level, bytes_beside(&tree(runs), &rules, &long)), (2, Some(0)));
+        assert!(!may_wait(&long, &rules, 2), "it has company");
+        let leveled = Rules { design: Design::new(MergePolicy::Leveling, 4.0, 200, 0.0), ..rules };
+        let in_place = super::super::pick(&tree(runs), &leveled).expect("a merge");
+        assert!(may_wait(&in_place, &leveled, 2) && bytes_beside(&tree(runs), &leveled, &in_place).is_none());
+        // Half of it is done.
+        let left = "r4@4[4:m..z 100] r3@3[3:m..z 100] r2@2[2:m..z 100] r1@1[40:a..m 700, 1:m..z 450]\n";
+        let version =
+            tree(&format!("L0: r50@50[50:a..z 150] r49@49[49:a..z 150]\nL2: r48@48[48:a..z 100] {left}"));
+        let beside = pick_beside(&version, &rules, &long, 0.5, 0).expect("a merge beside it");
+        let wanted =
+            "L0.r50[000050] + L0.r49[000049] + L2.r48[000048] -> L2.r48 (the inbox reached its trigger)";
+        assert_eq!(beside.to_string(), wanted);
+        beside.check(&version).expect("in order");
+    }
+
+    #[test]
+    fn nothing_is_beside_a_merge_of_the_inbox_or_one_that_stays_on_its_level() {
+        let version = tree(&format!("L0: r20@20[20:a..z 10]\n{LAST}"));
+        let mut job = picked(&version);
+        assert_eq!(bytes_beside(&version, &rules(), &job), None);
+        assert_eq!(pick_beside(&version, &rules(), &job, 1.0, 0), None);
+        job.inputs.remove(0);
+        assert_eq!(bytes_beside(&version, &rules(), &job), None);
+    }
+}

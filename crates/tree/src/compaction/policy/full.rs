@@ -1,0 +1,49 @@
+//! The full merge: a caller's `compact`.
+//!
+//! Everything becomes one run on the shallowest level, not above the deepest one in use, whose capacity
+//! holds it, so that the policy leaves it where it is. It joins the oldest run of that level; tables of that run which
+//! share keys with no other, hold no tombstone and are not small ones side by side are merged already and stay. So a merge that crashes goes on
+//! where it was.
+//!
+//! Not here: what the policy does by itself ([`super::fluid`]).
+
+use shamba_model::MAX_LEVELS;
+
+use super::job::{MergeInput, MergeJob, Reason, Target};
+use super::rules::Rules;
+use super::small::is_in_stretch;
+use crate::version::{Run, TableUse, Version};
+
+/// The merge into one run; `None` when the tree is one run below the inbox that a merge could not make smaller:
+/// no tombstones, every file used whole. While snapshots hold tombstones back it is `Some` again afterwards.
+pub fn pick_full(version: &Version, rules: &Rules) -> Option<MergeJob> {
+    let deepest = version.deepest_level();
+    let total_bytes = version.bytes();
+    let capacities = rules.capacities(version);
+    let target_level = (deepest.max(1)..MAX_LEVELS)
+        .find(|level| capacities.last_level_bytes(*level) >= total_bytes)
+        .unwrap_or(MAX_LEVELS);
+    let oldest = version.level(target_level).last();
+    let others: Vec<_> =
+        version.runs().filter(|(_, run)| oldest.is_none_or(|oldest| oldest.id != run.id)).collect();
+    let must_merge = |run: &Run, number: usize, table: &TableUse| {
+        !is_dense(table)
+            || is_in_stretch(run, number, rules)
+            || others.iter().any(|(_, run)| !run.overlapping(&table.range).is_empty())
+    };
+    let mut inputs: Vec<_> = others.iter().map(|(level, run)| input(*level, run, |_, _| true)).collect();
+    inputs.extend(oldest.map(|run| input(target_level, run, |number, table| must_merge(run, number, table))));
+    inputs.retain(|input| !input.tables.is_empty());
+    let target_run = oldest.map_or(Target::New, |oldest| Target::Existing(oldest.id));
+    (!inputs.is_empty()).then_some(MergeJob { inputs, target_level, target_run, reason: Reason::Manual })
+}
+
+/// Whether a merge could not make the table smaller: no tombstones, and all of the file counts.
+fn is_dense(table: &TableUse) -> bool {
+    table.meta.deletes == 0 && table.meta.range_deletes == 0 && !table.is_narrowed()
+}
+
+fn input(level: u32, run: &Run, is_merged: impl Fn(usize, &TableUse) -> bool) -> MergeInput {
+    let tables = run.tables().iter().enumerate().filter(|(number, table)| is_merged(*number, table));
+    MergeInput { level, run: run.id, tables: tables.map(|(_, table)| table.meta.id).collect() }
+}

@@ -1,0 +1,34 @@
+//! Refits: tables written again where they are, because their filters have other bits than they should.
+//!
+//! A refit moves nothing: its inputs are tables of one run and its outputs join the same run, on any level, the inbox
+//! included. So lookup order stays, and whatever else the policy does before or after is right beside it.
+//!
+//! Not here: which tables ([`crate::refit`]).
+
+use std::collections::BTreeSet;
+
+use shamba_table::TableId;
+
+use super::job::{MergeInput, MergeJob, Reason, Target};
+use crate::version::Version;
+
+/// The job that rewrites the first of `tables` of the first run that has any, up to `job_bytes` but at least one; `None`
+/// when no run has any.
+pub fn pick_refit(version: &Version, tables: &BTreeSet<TableId>, job_bytes: u64) -> Option<MergeJob> {
+    version.runs().find_map(|(level, run)| {
+        let mut bytes = 0u64;
+        let wanted = run.tables().iter().filter(|table| tables.contains(&table.meta.id));
+        let first = wanted.take_while(|table| {
+            let fits = bytes == 0 || bytes.saturating_add(table.live_bytes) <= job_bytes;
+            bytes = bytes.saturating_add(table.live_bytes.max(1));
+            fits
+        });
+        let tables: Vec<TableId> = first.map(|table| table.meta.id).collect();
+        (!tables.is_empty()).then(|| MergeJob {
+            inputs: vec![MergeInput { level, run: run.id, tables }],
+            target_level: level,
+            target_run: Target::Existing(run.id),
+            reason: Reason::Filters,
+        })
+    })
+}

@@ -1,0 +1,125 @@
+//! Which versions of a key a merge keeps: a pure decision over versions in internal order.
+//!
+//! The live sequence numbers (snapshots, iterators) cut history into stripes; a reader sees the newest
+//! version of its stripe or of an older one. So of each key the newest version of each stripe stays and the
+//! others go. A version under a range tombstone of its own stripe goes. A tombstone goes when nothing
+//! below could hold what it hides: no table outside the merge that is older than its output shares the key,
+//! and no reader is older than the tombstone (what it hides inside the merge is then gone as well).
+//!
+//! Not here: reading and writing ([`super::job`]).
+
+use shamba_key::{EntryKind, SeqNo};
+
+use crate::version::KeyRange;
+use shamba_key::planted::{Defect, is_planted};
+use shamba_table::FragmentedTombstones;
+
+/// What a merge knows when it decides.
+pub struct Retention<'a> {
+    /// Live sequence numbers, ascending.
+    snapshots: &'a [SeqNo],
+    /// Range tombstones of all inputs.
+    tombstones: &'a FragmentedTombstones,
+    /// Ranges of the tables that lie below the output and are not merged.
+    below: &'a [KeyRange],
+    key: Vec<u8>,
+    has_key: bool,
+    /// Stripe of the version kept last, of this key.
+    last_stripe: Option<usize>,
+}
+
+impl<'a> Retention<'a> {
+    pub fn new(snapshots: &'a [SeqNo], tombstones: &'a FragmentedTombstones, below: &'a [KeyRange]) -> Self {
+        Self { snapshots, tombstones, below, key: Vec::new(), has_key: false, last_stripe: None }
+    }
+
+    /// Whether the next version, in internal order, stays.
+    pub fn keeps(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) -> bool {
+        if !self.has_key || self.key != key {
+            self.has_key = true;
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.last_stripe = None;
+        }
+        let stripe = stripe_of(seq, self.snapshots);
+        if self.last_stripe == Some(stripe) {
+            return false; // A newer version of the same stripe hides it from everybody.
+        }
+        if !self.tombstones.is_empty() {
+            // The newest tombstone that the stripe's readers see; the newest readers have no upper end.
+            let snapshot = self.snapshots.get(stripe).copied();
+            let visible = snapshot.filter(|_| !is_planted(Defect::RangeDeleteIgnoresSnapshots));
+            let visible = visible.unwrap_or(SeqNo::MAX);
+            if self.tombstones.newest_covering(key, visible) > seq {
+                // What is older in this stripe is covered as well; older stripes decide for themselves.
+                return false;
+            }
+        }
+        self.last_stripe = Some(stripe);
+        // A spent tombstone is left out, but it still hides the older versions of its stripe.
+        !(kind == EntryKind::Delete && stripe == 0 && !self.below.iter().any(|range| range.contains(key)))
+    }
+
+    /// Whether the merge may leave out a range tombstone over `range`.
+    pub fn drops_range_tombstone(&self, range: &KeyRange, seq: SeqNo) -> bool {
+        stripe_of(seq, self.snapshots) == 0 && !self.below.iter().any(|below| below.overlaps(range))
+    }
+}
+
+/// The stripe that a version belongs to: how many readers are older than it.
+fn stripe_of(seq: SeqNo, snapshots: &[SeqNo]) -> usize {
+    snapshots.partition_point(|snapshot| *snapshot < seq)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use shamba_table::RangeTombstone;
+
+    use super::*;
+
+    fn seqs(list: &[u64]) -> Vec<SeqNo> {
+        list.iter().copied().map(SeqNo).collect()
+    }
+
+    fn kept(snapshots: &[u64], versions: &[(u64, EntryKind)], below: &[KeyRange], cover: &[u64]) -> Vec<u64> {
+        let snapshots = seqs(snapshots);
+        let tombstones = cover.iter().map(|seq| RangeTombstone {
+            start: Bytes::from_static(b"a"),
+            end: Some(Bytes::from_static(b"z")),
+            seq: SeqNo(*seq),
+        });
+        let tombstones = FragmentedTombstones::new(tombstones.collect());
+        let mut retention = Retention::new(&snapshots, &tombstones, below);
+        let keep = |(seq, kind): &&(u64, EntryKind)| retention.keeps(b"k", SeqNo(*seq), *kind);
+        versions.iter().filter(keep).map(|(seq, _)| *seq).collect()
+    }
+
+    use EntryKind::{Delete, Put};
+
+    #[test]
+    fn the_newest_version_of_each_stripe_stays() {
+        let versions = [(9, Put), (7, Put), (5, Put), (3, Put), (1, Put)];
+        assert_eq!(kept(&[], &versions, &[], &[]), [9]);
+        assert_eq!(kept(&[5], &versions, &[], &[]), [9, 5]);
+        assert_eq!(kept(&[4, 7, 20], &versions, &[], &[]), [9, 7, 3]);
+        assert_eq!(kept(&[1, 2], &versions, &[], &[]), [9, 1]);
+    }
+
+    #[test]
+    fn a_tombstone_goes_only_when_nothing_below_and_no_older_reader() {
+        let below = [KeyRange::everything()];
+        assert_eq!(kept(&[], &[(5, Delete), (3, Put)], &[], &[]), [0u64; 0]);
+        assert_eq!(kept(&[], &[(5, Delete), (3, Put)], &below, &[]), [5]);
+        assert_eq!(kept(&[4], &[(5, Delete), (3, Put)], &[], &[]), [5, 3]);
+        assert_eq!(kept(&[5], &[(5, Delete), (3, Put)], &[], &[]), [0u64; 0]);
+    }
+
+    #[test]
+    fn a_range_tombstone_hides_older_versions_of_its_own_stripe() {
+        assert_eq!(kept(&[], &[(9, Put), (3, Put)], &[], &[6]), [9]);
+        assert_eq!(kept(&[], &[(3, Put)], &[], &[6]), [0u64; 0]);
+        assert_eq!(kept(&[4], &[(9, Put), (3, Put)], &[], &[6]), [9, 3]);
+        assert_eq!(kept(&[7], &[(9, Put), (3, Put)], &[], &[6]), [9]);
+    }
+}

@@ -1,0 +1,510 @@
+//! The policy on paper: flushes and merges without files, with every claim about them checked.
+//!
+//! Entries are uniform key numbers of a fixed size; a flush brings a buffer of them into the inbox, and the
+//! policy's jobs are carried out slice by slice as the engine does it, real merges of sorted lists. After
+//! every edit the version is checked; before every job the job; when nothing is left to merge the shape and
+//! the debt; and lookups, in lookup order, must find the newest version of a key. A crash forgets a job between two
+//! slices; flushes come there, too, and other jobs have their turns. So it shows that the policy ends, what shape it makes and what it writes.
+//!
+//! Same settings, same seed: same tree. [`fill`] is what others may ask of it. Not here: time, filters, caches, files.
+
+pub mod fill;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_env::{Rng, SeededRng};
+use shamba_key::SeqNo;
+use shamba_model::{Design, Sizing};
+use shamba_table::{BirthId, TableId};
+
+use crate::allocation::{JobBits, Rule};
+
+use super::policy::{
+    MergeJob, Rules, bytes_beside, debt_bytes, move_edit, owed_after, pick, pick_beside, slice_edit, slices,
+};
+use crate::version::{Change, KeyRange, Run, TableMeta, TableUse, Version, VersionEdit};
+use shamba_key::{Age, KeyspaceId, RunId};
+
+/// No policy needs as many jobs after one flush; one that does runs in circles.
+const JOBS_PER_FLUSH_MAX: u64 = 100_000;
+/// Keys looked up after every job.
+const LOOKUPS_PER_JOB: u64 = 4;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The design that the policy follows.
+    pub design: Design,
+    /// Where capacities come from.
+    pub sizing: Sizing,
+    /// Runs in the inbox that start a merge.
+    pub inbox_trigger: u32,
+    /// Entries of a flush.
+    pub flush_entries: u64,
+    /// Size of every entry.
+    pub entry_bytes: u64,
+    /// Entries of a full table.
+    pub table_entries: usize,
+    /// Input of a slice.
+    pub slice_bytes: u64,
+    /// Keys are drawn from as many.
+    pub key_count: u64,
+    /// One entry in so many is a tombstone; 0 for none.
+    pub delete_one_in: u64,
+    /// After one slice in so many the job is forgotten; 0 for never.
+    pub crash_one_in: u64,
+    /// After one slice in so many a buffer is flushed; 0 for never.
+    pub flush_one_in: u64,
+    /// At most so many of them after each flush from outside: merges may bring more than they get done.
+    pub flushes_between: u32,
+    /// With so many runs in the inbox writers wait: nothing is flushed between slices.
+    pub inbox_runs_most: usize,
+    /// A merge of so many bytes is long.
+    pub long_bytes: u64,
+    /// Tables of fewer bytes are small: many adjacent ones are merged.
+    pub small_bytes: u64,
+    /// How filter bits are shared out; `None`: not at all.
+    pub rule: Option<Rule>,
+    /// Seed of keys, tombstones and crashes.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// A buffer of 16 entries, tables as large as level 1, many more keys than a test writes.
+    pub fn new(design: Design, seed: u64) -> Self {
+        let entry_bytes = (design.buffer_bytes / 16).max(1);
+        let table_entries = (16.0 * design.size_ratio) as usize;
+        Self {
+            design,
+            sizing: Sizing::Manual,
+            inbox_trigger: 1,
+            flush_entries: design.buffer_bytes / entry_bytes,
+            entry_bytes,
+            table_entries,
+            slice_bytes: entry_bytes * table_entries as u64 * 8,
+            key_count: 1 << 40,
+            delete_one_in: 0,
+            crash_one_in: 0,
+            flush_one_in: 0,
+            flushes_between: 3,
+            inbox_runs_most: 24,
+            long_bytes: u64::MAX,
+            small_bytes: 0,
+            rule: None,
+            seed,
+        }
+    }
+}
+
+/// What a simulation did so far.
+#[derive(Clone, Default, Debug)]
+pub struct Report {
+    /// Buffers flushed.
+    pub flushes: u64,
+    /// Bytes that flushes wrote.
+    pub flushed_bytes: u64,
+    /// Bytes that flushes and merges wrote.
+    pub written_bytes: u64,
+    /// Bytes that merges wrote to each level, the inbox first.
+    pub merged_bytes: Vec<u64>,
+    /// Jobs that merged.
+    pub merges: u64,
+    /// Jobs that moved tables as they were.
+    pub moves: u64,
+    /// Jobs carried out between two slices of another.
+    pub beside: u64,
+    /// The most runs that were in the inbox.
+    pub inbox_runs_most: usize,
+    /// Jobs forgotten half-way.
+    pub crashes: u64,
+    /// Deepest level and runs after each flush, when the policy had done its work.
+    pub history: Vec<(u32, usize)>,
+}
+
+impl Report {
+    fn merged(&mut self, level: usize, bytes: u64) {
+        self.written_bytes += bytes;
+        if self.merged_bytes.len() <= level {
+            self.merged_bytes.resize(level + 1, 0);
+        }
+        self.merged_bytes[level] += bytes;
+    }
+
+    /// How often a byte was written.
+    pub fn write_amplification(&self) -> f64 {
+        self.written_bytes as f64 / self.flushed_bytes.max(1) as f64
+    }
+}
+
+/// One version of a key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Entry {
+    key: u64,
+    seq: u64,
+    is_delete: bool,
+}
+
+/// A tree on paper.
+pub struct Simulation {
+    /// May be changed at any time, as a caller may change options.
+    pub settings: Settings,
+    /// The tree.
+    pub version: Version,
+    /// What was done.
+    pub report: Report,
+    files: HashMap<TableId, Arc<[Entry]>>,
+    newest: HashMap<u64, Entry>,
+    written_keys: Vec<u64>,
+    rng: SeededRng,
+    last_id: u64,
+    last_seq: u64,
+    flushes_left: u32,
+    owed_bytes: u64,
+}
+
+impl Simulation {
+    /// An empty tree.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            rng: SeededRng::new(settings.seed),
+            settings,
+            version: Version::empty(),
+            report: Report::default(),
+            files: HashMap::new(),
+            newest: HashMap::new(),
+            written_keys: Vec::new(),
+            last_id: 0,
+            last_seq: 0,
+            flushes_left: 0,
+            owed_bytes: 0,
+        }
+    }
+
+    /// Brings one buffer of entries into the inbox.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    pub fn flush(&mut self) -> Result<(), String> {
+        let key_count = self.settings.key_count;
+        self.flush_keys(|rng, _| rng.next_u64() % key_count)
+    }
+
+    /// Brings a buffer of entries that are larger than all before them into the inbox.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    #[cfg(test)]
+    pub fn flush_ascending(&mut self) -> Result<(), String> {
+        self.flush_keys(|_, seq| seq)
+    }
+
+    fn flush_keys(&mut self, next_key: impl Fn(&SeededRng, u64) -> u64) -> Result<(), String> {
+        let Settings { flush_entries, entry_bytes, delete_one_in, .. } = self.settings;
+        let mut buffer = BTreeMap::new();
+        for _ in 0..flush_entries.max(1) {
+            self.last_seq += 1;
+            let key = next_key(&self.rng, self.last_seq);
+            let is_delete = self.one_in(delete_one_in);
+            let entry = Entry { key, seq: self.last_seq, is_delete };
+            buffer.insert(key, entry);
+            if self.newest.insert(key, entry).is_none() {
+                self.written_keys.push(key);
+            }
+        }
+        let entries: Vec<_> = buffer.into_values().collect();
+        let rule = self.settings.rule;
+        let bits = rule.map(|rule| JobBits::of_flush(rule, &self.version, entries.len() as u64));
+        let tables = self.write(&entries, &KeyRange::everything(), bits.as_ref());
+        let bytes = entries.len() as u64 * entry_bytes;
+        self.report.flushes += 1;
+        self.report.flushed_bytes += bytes;
+        self.report.written_bytes += bytes;
+        let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
+        let changes = tables.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
+        self.apply(&VersionEdit { keyspace: KeyspaceId(0), changes })?;
+        self.flushes_left = self.settings.flushes_between;
+        self.report.inbox_runs_most = self.report.inbox_runs_most.max(self.version.level(0).len());
+        Ok(())
+    }
+
+    /// Carries out jobs until the policy has none, then checks the shape.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    pub fn settle(&mut self) -> Result<(), String> {
+        self.settle_by(false)
+    }
+
+    /// As [`Self::settle`], and the inbox is empty after it.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    #[cfg(test)]
+    pub fn drain(&mut self) -> Result<(), String> {
+        self.settle_by(true)?;
+        if self.settings.sizing == Sizing::Auto && !self.version.level(0).is_empty() {
+            return Err(format!("the inbox is not drained:\n{}", self.version));
+        }
+        Ok(())
+    }
+
+    fn rules(&self, is_draining: bool) -> Rules {
+        let Settings { design, sizing, inbox_trigger, long_bytes, small_bytes, .. } = self.settings;
+        Rules {
+            design,
+            sizing,
+            inbox_trigger,
+            inbox_soft_runs: u32::MAX,
+            is_draining,
+            long_bytes,
+            owed_bytes: self.owed_bytes,
+            small_bytes,
+        }
+    }
+
+    fn settle_by(&mut self, is_draining: bool) -> Result<(), String> {
+        let mut jobs = 0;
+        loop {
+            let rules = self.rules(is_draining);
+            let job = pick(&self.version, &rules);
+            let debt = debt_bytes(&self.version, &rules);
+            if job.is_some() != (debt > 0) {
+                return Err(format!("the debt is {debt} and the next job {job:?}"));
+            }
+            let Some(job) = job else { break };
+            self.carry_out(&job, false)?;
+            jobs += 1;
+            if jobs > JOBS_PER_FLUSH_MAX {
+                return Err(format!("the policy does not end; last job: {job}"));
+            }
+        }
+        self.version.check_shape(&self.rules(is_draining))?;
+        self.report.history.push((self.version.deepest_level(), self.version.run_count()));
+        Ok(())
+    }
+
+    /// Merges everything into one run, as a caller's `compact` does, again after each crash.
+    ///
+    /// # Errors
+    /// A violation, in words.
+    #[cfg(test)]
+    pub fn compact(&mut self) -> Result<(), String> {
+        while let Some(job) = super::policy::pick_full(&self.version, &self.rules(false)) {
+            self.carry_out(&job, false)?;
+            self.flushes_left = 0; // Else there would be no end.
+        }
+        if self.version.run_count() > 1 || self.version.tables().any(|(_, _, table)| table.meta.deletes > 0) {
+            return Err(format!("not one run without tombstones:\n{}", self.version));
+        }
+        Ok(())
+    }
+
+    /// Looks up every key ever written.
+    ///
+    /// # Errors
+    /// A key of which not the newest version is found.
+    #[cfg(test)]
+    pub fn check_all_keys(&self) -> Result<(), String> {
+        self.written_keys.iter().try_for_each(|key| self.check_key(*key))
+    }
+
+    /// Carries out one job, or what a crash leaves of it.
+    fn carry_out(&mut self, job: &MergeJob, is_beside: bool) -> Result<(), String> {
+        job.check(&self.version).map_err(|why| format!("{job}: {why}\n{}", self.version))?;
+        let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
+        let output_run = job.output_run(&self.version, run, age)?;
+        if job.is_trivial_move(&self.version) {
+            self.report.moves += 1;
+            self.apply(&move_edit(KeyspaceId(0), &self.version, job, output_run))?;
+            return self.check_some_keys();
+        }
+        self.report.merges += 1;
+        let entry_bytes = self.settings.entry_bytes;
+        let bits = self.settings.rule.map(|rule| JobBits::of_merge(rule, &self.version, job));
+        let files = &self.files;
+        let split_keys = |table: &TableUse, every_bytes: u64| {
+            let every = (every_bytes / entry_bytes).max(1) as usize;
+            entries_in(files, table, &table.range)
+                .iter()
+                .step_by(every)
+                .map(|entry| bytes_of(entry.key))
+                .collect()
+        };
+        let before_bytes = bytes_beside(&self.version, &self.rules(false), job);
+        let slices = slices(job, &self.version, self.settings.slice_bytes, &split_keys);
+        let was_crowded = self.rules(false).is_inbox_crowded(&self.version);
+        let mut read_bytes = 0;
+        for (number, slice) in slices.iter().enumerate() {
+            let entries = self.merge(job, slice)?;
+            self.report.merged(job.target_level as usize, entries.len() as u64 * entry_bytes);
+            let read = |(_, _, table): &(u32, &Arc<Run>, &TableUse)| {
+                let range = table.range.intersection(slice)?;
+                Some(entries_in(&self.files, table, &range).len() as u64)
+            };
+            read_bytes += job.uses(&self.version).iter().filter_map(read).sum::<u64>() * entry_bytes;
+            let outputs = self.write(&entries, slice, bits.as_ref());
+            let files = &self.files;
+            let live = |table: &TableUse, range: &KeyRange| {
+                entries_in(files, table, range).len() as u64 * entry_bytes
+            };
+            let edit = slice_edit(KeyspaceId(0), &self.version, job, slice, outputs, output_run, &live);
+            self.apply(&edit)?;
+            if self.one_in(self.settings.crash_one_in) {
+                self.report.crashes += 1;
+                break;
+            }
+            let has_room = self.version.level(0).len() < self.settings.inbox_runs_most;
+            if has_room && self.flushes_left > 0 && self.one_in(self.settings.flush_one_in) {
+                let left = self.flushes_left - 1;
+                self.flush()?;
+                self.flushes_left = left;
+            }
+            let done = (number + 1) as f64 / slices.len() as f64;
+            if let (false, Some(before_bytes), true) = (is_beside, before_bytes, done < 1.0) {
+                self.carry_out_beside(job, done, before_bytes)?;
+            }
+        }
+        self.owed_bytes = owed_after(job, read_bytes, was_crowded, self.owed_bytes);
+        self.check_some_keys()
+    }
+
+    /// Between two slices of a job: what the policy asks for beside it.
+    fn carry_out_beside(&mut self, job: &MergeJob, done: f64, before_bytes: u64) -> Result<(), String> {
+        let mut jobs = 0;
+        while let Some(beside) = pick_beside(&self.version, &self.rules(false), job, done, before_bytes) {
+            self.carry_out(&beside, true)?;
+            self.report.beside += 1;
+            jobs += 1;
+            if jobs > JOBS_PER_FLUSH_MAX {
+                return Err(format!("the policy does not end beside {job}; last job: {beside}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest version of every key of the slice; tombstones only if something older may be below.
+    fn merge(&self, job: &MergeJob, slice: &KeyRange) -> Result<Vec<Entry>, String> {
+        let drops_tombstones = job.below(&self.version, slice).is_empty();
+        let mut newest: BTreeMap<u64, Entry> = BTreeMap::new();
+        for (_, run, table) in job.uses(&self.version) {
+            let Some(range) = table.range.intersection(slice) else { continue };
+            for entry in entries_in(&self.files, table, &range) {
+                // Inputs come in lookup order: who comes first must be the newest.
+                let first = *newest.entry(entry.key).or_insert(*entry);
+                if first.seq < entry.seq {
+                    return Err(format!(
+                        "{job}: run {} has {entry:?}, newer than {first:?} above it",
+                        run.id
+                    ));
+                }
+            }
+        }
+        newest.retain(|_, entry| !(drops_tombstones && entry.is_delete));
+        Ok(newest.into_values().collect())
+    }
+
+    /// Tables of sorted entries.
+    fn write(&mut self, entries: &[Entry], slice: &KeyRange, bits: Option<&JobBits>) -> Vec<TableUse> {
+        let mut tables = Vec::new();
+        let mut earlier = 0;
+        for entries in entries.chunks(self.settings.table_entries) {
+            let (Some(first), Some(last)) = (entries.first(), entries.last()) else { continue };
+            let count = entries.len() as u64;
+            let ends = (&first.key.to_be_bytes()[..], &last.key.to_be_bytes()[..]);
+            let bits_per_key = bits.map_or(0.0, |bits| bits.bits_per_key(ends, slice, count, earlier));
+            earlier += count;
+            let seqs = || entries.iter().map(|entry| SeqNo(entry.seq));
+            let meta = TableMeta {
+                id: TableId(self.next_id()),
+                birth: BirthId(0),
+                file_bytes: entries.len() as u64 * self.settings.entry_bytes,
+                entries: entries.len() as u64,
+                deletes: entries.iter().filter(|entry| entry.is_delete).count() as u64,
+                range_deletes: 0,
+                smallest: bytes_of(first.key),
+                upper: Some(bytes_of(last.key + 1)),
+                smallest_seq: seqs().min().unwrap_or_default(),
+                largest_seq: seqs().max().unwrap_or_default(),
+                bits_per_key,
+                reader: Default::default(),
+                statistics: Default::default(),
+            };
+            self.files.insert(meta.id, entries.into());
+            tables.push(TableUse::whole(Arc::new(meta)));
+        }
+        tables
+    }
+
+    fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
+        self.version = self.version.apply(edit)?;
+        self.version.check().map_err(|why| format!("{why}\n{}", self.version))?;
+        let added: HashSet<_> = edit
+            .changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::Add { table, .. } => Some(table.meta.id),
+                _ => None,
+            })
+            .collect();
+        for change in &edit.changes {
+            if let Change::Remove { table, .. } = change {
+                if !added.contains(table) {
+                    self.files.remove(table);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_some_keys(&self) -> Result<(), String> {
+        let keys = (0..LOOKUPS_PER_JOB.min(self.written_keys.len() as u64))
+            .map(|_| self.written_keys[(self.rng.next_u64() % self.written_keys.len() as u64) as usize]);
+        keys.into_iter().try_for_each(|key| self.check_key(key))
+    }
+
+    fn check_key(&self, key: u64) -> Result<(), String> {
+        let bytes = key.to_be_bytes();
+        let found = self.version.runs().find_map(|(_, run)| {
+            let file = self.files.get(&run.table_for(&bytes)?.meta.id)?;
+            file.binary_search_by_key(&key, |entry| entry.key).ok().map(|at| file[at])
+        });
+        let wanted = self.newest.get(&key).copied();
+        // A dropped tombstone leaves nothing, which is as good.
+        let visible = |entry: Option<Entry>| entry.filter(|entry| !entry.is_delete);
+        if visible(found) == visible(wanted) {
+            return Ok(());
+        }
+        Err(format!("key {key}: {found:?} is found, {wanted:?} was written\n{}", self.version))
+    }
+
+    fn one_in(&self, count: u64) -> bool {
+        count > 0 && self.rng.next_u64() % count == 0
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+}
+
+/// The entries of a table inside `range`.
+fn entries_in<'f>(
+    files: &'f HashMap<TableId, Arc<[Entry]>>,
+    table: &TableUse,
+    range: &KeyRange,
+) -> &'f [Entry] {
+    let entries = files.get(&table.meta.id).map_or(&[] as &[Entry], |entries| entries);
+    let from = entries.partition_point(|entry| entry.key.to_be_bytes().as_slice() < range.lower.as_ref());
+    let to = entries.partition_point(|entry| range.is_above(&entry.key.to_be_bytes()));
+    entries.get(from..to).unwrap_or_default()
+}
+
+/// The key of a number: numbers and keys have the same order.
+fn bytes_of(key: u64) -> Bytes {
+    Bytes::copy_from_slice(&key.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests;

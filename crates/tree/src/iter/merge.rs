@@ -1,0 +1,434 @@
+//! Many sorted sources as one: a k-way merge in internal order, both ways.
+//!
+//! Every child stands at its first entry not yet given out (in the direction of travel); the numbers of the
+//! children are kept in the order of these entries. After a step only the first child has moved. Mostly it
+//! stays first, since one source holds most of a tree's entries: one comparison, with the runner-up. Where it
+//! does not, its new place is found by binary search, as few comparisons as a heap needs. Children are compared
+//! by key head, then key, then sequence number, head and number held beside the child.
+//!
+//! Children are given newest first. Two children with the same key and sequence number hold the same write
+//! (a replayed log beside the table that was flushed from it); the newest child's copy is given, the other
+//! skipped.
+//!
+//! Turning round seeks every child again, strictly to the other side of the current entry. Merely stepping
+//! each child back would be wrong: a live memtable may have gained entries between the two.
+//!
+//! Not here: which entries a reader may see ([`super::visible`]).
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
+use shamba_table::{EntryIter, EntryView, Result};
+
+use super::source::Source;
+use shamba_key::planted::{Defect, is_planted};
+
+/// A merge of sources, itself a source.
+pub struct MergeIter {
+    children: Vec<Child>,
+    /// The numbers of the children that stand at an entry, in the order of these entries.
+    order: Vec<u32>,
+    direction: Direction,
+}
+
+struct Child {
+    iter: Source,
+    /// Whether the child stands at an entry that is still to be given out.
+    live: bool,
+    head: u64,
+    seq: SeqNo,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+impl MergeIter {
+    /// About the memory that it takes, blocks apart.
+    pub fn memory_bytes(&self) -> usize {
+        self.children.capacity() * size_of::<Child>() + self.order.capacity() * size_of::<u32>()
+    }
+
+    /// A merge of `sources`, newest first. It stands nowhere until it is sought.
+    pub fn new(sources: Vec<impl Into<Source>>) -> Self {
+        let child = |iter: _| Child { iter: Into::into(iter), live: false, head: 0, seq: SeqNo::ZERO };
+        let children: Vec<Child> = sources.into_iter().map(child).collect();
+        Self { order: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
+    }
+
+    /// Goes on forward as long as `each`, given the entry that the merge stands at, says so, and stands at the one
+    /// of which it said no. Only for a merge that goes forward. `each` may be given copies of an entry one after
+    /// the other. Cheaper than step by step: while one child stays first, only its entries are looked at.
+    pub fn walk(&mut self, mut each: impl FnMut(EntryView<'_>) -> bool) -> Result<()> {
+        debug_assert!(self.direction == Direction::Forward);
+        while let Some(&first) = self.order.first() {
+            let first = first as usize;
+            let second = self.order.get(1).map(|&second| second as usize);
+            // Both at once, one of them to be moved.
+            let (child, bound) = match second {
+                Some(second) => match two_mut(&mut self.children, first, second) {
+                    Some((child, next)) => {
+                        let bound =
+                            Bound { head: next.head, seq: next.seq, newer: first < second, iter: &next.iter };
+                        (child, Some(bound))
+                    }
+                    None => return Ok(()),
+                },
+                None => (&mut self.children[first], None),
+            };
+            let drained = match &mut child.iter {
+                Source::Run(iter) => drain(iter, bound, &mut each),
+                Source::Tables(iter) => drain(iter, bound, &mut each),
+                Source::Other(iter) => drain(iter.as_mut(), bound, &mut each),
+                Source::Nothing => Ok(Drained::Ended),
+            };
+            match drained {
+                Ok(drained) => {
+                    child.refresh();
+                    match drained {
+                        Drained::Stopped => return Ok(()),
+                        Drained::Passed => self.move_back(0),
+                        Drained::Ended => drop(self.order.remove(0)),
+                    }
+                }
+                Err(error) => {
+                    self.order.clear();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The sources, by their numbers as given; whoever moves one must seek the merge before its next step.
+    pub fn sources(&mut self) -> impl Iterator<Item = &mut Source> {
+        self.children.iter_mut().map(|child| &mut child.iter)
+    }
+
+    /// Lets `each` change the sources, by their numbers as given. Afterwards the merge stands nowhere, until it is
+    /// sought.
+    pub fn restart(&mut self, mut each: impl FnMut(usize, &mut Source)) {
+        self.order.clear();
+        for (number, child) in self.children.iter_mut().enumerate() {
+            child.live = false;
+            each(number, &mut child.iter);
+        }
+    }
+
+    /// Moves the `chosen` children (numbered as given) past a stretch that holds nothing to give out. Going
+    /// forward, those below `bound` go to the first key from `bound` on, to their end if it is `None`. Going
+    /// backward, those at or above `bound` go to the last key below it. Tells whether any moved.
+    pub fn skip(&mut self, bound: Option<&[u8]>, chosen: impl Fn(usize) -> bool) -> Result<bool> {
+        let direction = self.direction;
+        let mut moved = false;
+        let done = self.for_each_child(|number, child| {
+            if !child.live || !chosen(number) {
+                return Ok(());
+            }
+            match bound {
+                Some(bound) if direction == Direction::Forward && child.iter.key() < bound => {
+                    child.iter.seek(bound, SeqNo::MAX)?;
+                }
+                Some(bound) if direction == Direction::Backward && child.iter.key() >= bound => {
+                    child.iter.seek_for_prev(bound, SeqNo::MAX)?;
+                }
+                Some(_) => return Ok(()),
+                None => {}
+            }
+            moved = true;
+            child.refresh();
+            // Without a bound there is nothing left to give out, wherever the child stands.
+            child.live &= bound.is_some();
+            Ok(())
+        });
+        self.settle(done, direction)?;
+        Ok(moved)
+    }
+
+    /// Places every child by `place` and starts over in `direction`.
+    fn place(
+        &mut self,
+        direction: Direction,
+        mut place: impl FnMut(&mut Source) -> Result<()>,
+    ) -> Result<()> {
+        let placed = self.for_each_child(|_, child| {
+            place(&mut child.iter)?;
+            child.refresh();
+            Ok(())
+        });
+        self.settle(placed, direction)
+    }
+
+    fn for_each_child(&mut self, mut visit: impl FnMut(usize, &mut Child) -> Result<()>) -> Result<()> {
+        self.children.iter_mut().enumerate().try_for_each(|(number, child)| visit(number, child))
+    }
+
+    /// Puts the children in order after they have moved; after an error there is no position.
+    fn settle(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
+        self.direction = direction;
+        self.order.clear();
+        moved?;
+        for number in 0..self.children.len() {
+            if self.children[number].live {
+                let at = self.order.partition_point(|&other| self.comes_first(other as usize, number));
+                self.order.insert(at, number as u32);
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns round: every child goes to its first entry strictly beyond the current one.
+    fn turn(&mut self, direction: Direction) -> Result<()> {
+        if is_planted(Defect::TurnWithoutSeek) {
+            self.direction = direction;
+            return Ok(());
+        }
+        let Some(first) = self.first() else { return Ok(()) };
+        let (key, seq) = (first.iter.key().to_vec(), first.seq);
+        self.place(direction, |iter| {
+            match direction {
+                Direction::Forward => iter.seek(&key, seq)?,
+                Direction::Backward => iter.seek_for_prev(&key, seq)?,
+            }
+            if iter.valid() && iter.seq() == seq && iter.key() == key {
+                match direction {
+                    Direction::Forward => iter.next()?,
+                    Direction::Backward => iter.prev()?,
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Leaves the current entry, in the direction of travel.
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        // Copies of the first entry stand right after it.
+        while self.order.len() > 1 && self.is_copy_of_first() {
+            self.step(1)?;
+        }
+        self.step(0)
+    }
+
+    /// Whether the runner-up stands at the same write as the first child.
+    #[inline]
+    fn is_copy_of_first(&self) -> bool {
+        let [first, other, ..] = self.order[..] else { return false };
+        let (first, other) = (&self.children[first as usize], &self.children[other as usize]);
+        first.seq == other.seq && first.head == other.head && first.iter.key() == other.iter.key()
+    }
+
+    /// Moves the child at `place` of the order by one entry.
+    #[inline]
+    fn step(&mut self, place: usize) -> Result<()> {
+        let Some(&number) = self.order.get(place) else { return Ok(()) };
+        let child = &mut self.children[number as usize];
+        let moved = match self.direction {
+            Direction::Forward => child.iter.next(),
+            Direction::Backward => child.iter.prev(),
+        };
+        if let Err(error) = moved {
+            self.order.clear();
+            return Err(error);
+        }
+        child.refresh();
+        if !child.live {
+            self.order.remove(place);
+        } else if self
+            .order
+            .get(place + 1)
+            .is_some_and(|&next| !self.comes_first(number as usize, next as usize))
+        {
+            self.move_back(place);
+        }
+        Ok(())
+    }
+
+    /// Puts the child at `place`, which has fallen behind the next one, where it belongs.
+    fn move_back(&mut self, place: usize) {
+        let number = self.order[place];
+        let beyond = &self.order[place + 2..];
+        let passed = beyond.partition_point(|&other| self.comes_first(other as usize, number as usize));
+        let end = place + 2 + passed;
+        self.order.copy_within(place + 1..end, place);
+        self.order[end - 1] = number;
+    }
+
+    fn first(&self) -> Option<&Child> {
+        self.order.first().map(|&number| &self.children[number as usize])
+    }
+
+    /// The child at the current entry.
+    #[inline]
+    fn current(&self) -> &Source {
+        &self.children[self.order[0] as usize].iter
+    }
+
+    /// Whether child `a` is to be given out before child `b`.
+    #[inline]
+    fn comes_first(&self, a: usize, b: usize) -> bool {
+        let (one, other) = (&self.children[a], &self.children[b]);
+        let order = one
+            .head
+            .cmp(&other.head)
+            .then_with(|| one.iter.key().cmp(other.iter.key()))
+            .then(other.seq.cmp(&one.seq));
+        match (order, self.direction) {
+            (Ordering::Equal, _) => a < b,
+            (order, Direction::Forward) => order.is_lt(),
+            (order, Direction::Backward) => order.is_gt(),
+        }
+    }
+}
+
+impl Child {
+    /// Takes over where the source stands now.
+    #[inline]
+    fn refresh(&mut self) {
+        self.live = self.iter.valid();
+        if self.live {
+            self.head = head(self.iter.key());
+            self.seq = self.iter.seq();
+        }
+    }
+}
+
+/// Where the runner-up stands.
+struct Bound<'a> {
+    head: u64,
+    seq: SeqNo,
+    /// Whether the first child comes before the runner-up where both stand at the same write.
+    newer: bool,
+    iter: &'a Source,
+}
+
+/// Why a child is not moved any further.
+enum Drained {
+    /// It stands at an entry of which was said no.
+    Stopped,
+    /// It has gone past the runner-up.
+    Passed,
+    /// It has no more entries.
+    Ended,
+}
+
+/// Moves the first child, a valid `iter`, as far as it is first and `each` says so.
+#[inline]
+fn drain<I: EntryIter + ?Sized>(
+    iter: &mut I,
+    bound: Option<Bound<'_>>,
+    each: &mut impl FnMut(EntryView<'_>) -> bool,
+) -> Result<Drained> {
+    loop {
+        if !each(iter.view()) {
+            return Ok(Drained::Stopped);
+        }
+        iter.next()?;
+        if !iter.valid() {
+            return Ok(Drained::Ended);
+        }
+        if let Some(bound) = &bound {
+            let key = iter.key();
+            let order = head(key).cmp(&bound.head).then_with(|| {
+                let order = key.cmp(bound.iter.key());
+                order.then_with(|| bound.seq.cmp(&iter.seq()))
+            });
+            if order.is_gt() || (order.is_eq() && !bound.newer) {
+                return Ok(Drained::Passed);
+            }
+        }
+    }
+}
+
+impl EntryIter for MergeIter {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.place(Direction::Forward, |iter| iter.seek_to_first())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.place(Direction::Backward, |iter| iter.seek_to_last())
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.place(Direction::Forward, |iter| iter.seek(key, seq))
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.place(Direction::Backward, |iter| iter.seek_for_prev(key, seq))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        match self.direction {
+            Direction::Forward => self.advance(),
+            Direction::Backward => self.turn(Direction::Forward),
+        }
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        match self.direction {
+            Direction::Forward => self.turn(Direction::Backward),
+            Direction::Backward => self.advance(),
+        }
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        !self.order.is_empty()
+    }
+
+    #[inline]
+    fn view(&self) -> EntryView<'_> {
+        self.current().view()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.current().key()
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.children[self.order[0] as usize].seq
+    }
+
+    #[inline]
+    fn kind(&self) -> EntryKind {
+        self.current().kind()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.current().value()
+    }
+
+    fn value_bytes(&self) -> Bytes {
+        self.current().value_bytes()
+    }
+
+    fn value_bytes_len(&self) -> Result<u64> {
+        self.current().value_bytes_len()
+    }
+
+    fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.current().read_value(sink)
+    }
+
+    fn digest(&self) -> Option<KeyDigest> {
+        self.current().digest()
+    }
+}
+
+/// Items `a` and `b`, both to be changed; `None` if they are the same one or one is missing.
+#[inline]
+fn two_mut<T>(items: &mut [T], a: usize, b: usize) -> Option<(&mut T, &mut T)> {
+    let (low, high) = items.split_at_mut_checked(a.max(b))?;
+    let (low, high) = (low.get_mut(a.min(b))?, high.first_mut()?);
+    Some(if a < b { (low, high) } else { (high, low) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+//! The entries of a run: its tables one after the other, each cut to the range in which it counts.
+//!
+//! A table is opened for iteration only when the walk gets there, and let go when the walk leaves it, so an
+//! iterator over a run of a thousand tables holds one block. A limit keeps the walk from reading tables that
+//! a scan or a slice of a merge has no use for.
+//!
+//! Not here: range tombstones ([`crate::version::Run::tombstones`]).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, SeqNo};
+use shamba_table::{EntryIter, EntryView, Error, Result, TableIter, Walk};
+
+use crate::version::{KeyRange, Run, TableUse};
+
+/// Where a run iterator's tables are: in a run that is kept alive, or in a list of its own.
+pub trait TableList: Send {
+    /// The tables, ascending and disjoint.
+    fn tables(&self) -> &[TableUse];
+
+    /// The number of the first table that does not lie wholly below `key`.
+    fn first_reaching(&self, key: &[u8]) -> usize {
+        self.tables().partition_point(|table| !table.range.is_above(key))
+    }
+}
+
+impl TableList for Arc<Run> {
+    fn tables(&self) -> &[TableUse] {
+        Run::tables(self)
+    }
+
+    fn first_reaching(&self, key: &[u8]) -> usize {
+        Run::first_reaching(self, key)
+    }
+}
+
+impl TableList for Vec<TableUse> {
+    fn tables(&self) -> &[TableUse] {
+        self
+    }
+}
+
+/// Walks the entries of a sorted list of tables.
+pub struct RunIter<L: TableList> {
+    tables: L,
+    limit: KeyRange,
+    walk: Walk,
+    /// The table that the walk was in last.
+    open: Option<Open>,
+    /// Whether the walk stands at an entry of it.
+    valid: bool,
+    /// Whether the next table that is searched counts it.
+    notes_seek: bool,
+}
+
+/// The table that the walk is in.
+struct Open {
+    index: usize,
+    iter: TableIter,
+    /// Where the walk must stay; bounds that the file itself cannot cross are not compared at each step.
+    lower: Option<Bytes>,
+    upper: Option<Bytes>,
+}
+
+impl<L: TableList> RunIter<L> {
+    /// An iterator over the entries of `tables` whose keys lie in `limit`, each walked by `walk`.
+    pub fn new(tables: L, limit: KeyRange, walk: Walk) -> Self {
+        Self { tables, limit, walk, open: None, valid: false, notes_seek: false }
+    }
+
+    /// Starts over with other limits: as new, but for the memory that it has.
+    pub fn restart(&mut self, limit: KeyRange, walk: Walk) {
+        self.let_go();
+        if self.walk != walk {
+            self.open = None;
+        }
+        (self.limit, self.walk) = (limit, walk);
+    }
+
+    /// Lets go of the blocks at hand. Stands nowhere, until it is sought.
+    pub fn let_go(&mut self) {
+        self.valid = false;
+        if let Some(open) = &mut self.open {
+            open.iter.let_go();
+            open.index = usize::MAX; // Its bounds are to be made anew.
+        }
+    }
+
+    /// Whether the next table that is searched counts it, whatever is found there: one, if any.
+    pub fn note_seek(&mut self, notes: bool) {
+        self.notes_seek = notes;
+    }
+
+    /// The table at hand was searched, if a partition of its index was.
+    #[cold]
+    fn noted(&mut self) {
+        let Some(open) = &self.open else { return };
+        if let Some(table) = self.tables.tables().get(open.index) {
+            if open.iter.note_index_search() {
+                table.meta.statistics.note_seek();
+                self.notes_seek = false;
+            }
+        }
+    }
+
+    /// Table `index`, opened unless it is the one at hand.
+    fn enter(&mut self, index: usize) -> Result<&mut Open> {
+        if self.open.as_ref().is_none_or(|open| open.index != index) {
+            self.open_table(index)?;
+        }
+        self.open.as_mut().ok_or_else(|| Error::Invalid("no table is open".to_owned()))
+    }
+
+    fn open_table(&mut self, index: usize) -> Result<()> {
+        let table = &self.tables.tables()[index];
+        let reader = &table.meta.open()?;
+        let lower = (&table.range.lower).max(&self.limit.lower);
+        let lower = (*lower > table.meta.smallest).then(|| lower.clone());
+        let upper = tighter(table.range.upper.as_ref(), self.limit.upper.as_ref());
+        let upper = upper.filter(|upper| table.meta.upper.as_ref().is_none_or(|end| *upper < end)).cloned();
+        match &mut self.open {
+            Some(open) => {
+                // The iterator at hand has its buffers already.
+                open.iter.move_to(reader);
+                (open.index, open.lower, open.upper) = (index, lower, upper);
+            }
+            None => self.open = Some(Open { index, iter: reader.walk(self.walk), lower, upper }),
+        }
+        Ok(())
+    }
+
+    /// Goes to the first entry at or after `target` in table `index` or a later one.
+    fn seek_from(&mut self, mut index: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
+        self.valid = false;
+        while let Some(table) = self.tables.tables().get(index) {
+            if !self.limit.is_above(&table.range.lower) {
+                break;
+            }
+            let open = self.enter(index)?;
+            match (target.take(), &open.lower) {
+                (Some((key, seq)), lower) if lower.as_ref().is_none_or(|lower| lower.as_ref() <= key) => {
+                    open.iter.seek(key, seq)?;
+                }
+                (_, Some(lower)) => open.iter.seek(lower, SeqNo::MAX)?,
+                (_, None) => open.iter.seek_to_first()?,
+            }
+            let is_there = open.holds_up_to_here();
+            if self.notes_seek {
+                self.noted();
+            }
+            if is_there {
+                self.valid = true;
+                return Ok(());
+            }
+            index += 1;
+        }
+        self.let_go();
+        Ok(())
+    }
+
+    /// Goes to the last entry at or before `target` in a table before table `end`.
+    fn seek_back_from(&mut self, mut end: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
+        self.valid = false;
+        while let Some(index) = end.checked_sub(1) {
+            let table = self.tables.tables().get(index);
+            if table.is_none_or(|table| !table.range.is_above(&self.limit.lower)) {
+                break;
+            }
+            let open = self.enter(index)?;
+            match (target.take(), &open.upper) {
+                (Some((key, seq)), upper) if upper.as_ref().is_none_or(|upper| key < upper.as_ref()) => {
+                    open.iter.seek_for_prev(key, seq)?;
+                }
+                // No entry has the largest number, so this is the last entry below the bound.
+                (_, Some(upper)) => open.iter.seek_for_prev(upper, SeqNo::MAX)?,
+                (_, None) => open.iter.seek_to_last()?,
+            }
+            let is_there = open.holds_down_to_here();
+            if self.notes_seek {
+                self.noted();
+            }
+            if is_there {
+                self.valid = true;
+                return Ok(());
+            }
+            end = index;
+        }
+        self.let_go();
+        Ok(())
+    }
+
+    #[inline]
+    fn at_entry(&self) -> &TableIter {
+        &self.open.as_ref().expect("only called when valid").iter
+    }
+}
+
+impl Open {
+    fn holds_up_to_here(&self) -> bool {
+        self.iter.valid() && self.upper.as_ref().is_none_or(|upper| self.iter.key() < upper.as_ref())
+    }
+
+    fn holds_down_to_here(&self) -> bool {
+        self.iter.valid() && self.lower.as_ref().is_none_or(|lower| lower.as_ref() <= self.iter.key())
+    }
+}
+
+/// The smaller of two exclusive upper bounds.
+fn tighter<'a>(a: Option<&'a Bytes>, b: Option<&'a Bytes>) -> Option<&'a Bytes> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}
+
+impl<L: TableList> EntryIter for RunIter<L> {
+    fn seek_to_first(&mut self) -> Result<()> {
+        let first = self.tables.first_reaching(&self.limit.lower);
+        self.seek_from(first, None)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        let end = self.tables.tables().partition_point(|table| self.limit.is_above(&table.range.lower));
+        self.seek_back_from(end, None)
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        if key < self.limit.lower.as_ref() {
+            return self.seek_to_first();
+        }
+        let index = self.tables.first_reaching(key);
+        self.seek_from(index, Some((key, seq)))
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        if !self.limit.is_above(key) {
+            return self.seek_to_last();
+        }
+        let end = self.tables.tables().partition_point(|table| table.range.lower.as_ref() <= key);
+        self.seek_back_from(end, Some((key, seq)))
+    }
+
+    #[inline]
+    fn view(&self) -> EntryView<'_> {
+        self.at_entry().view()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let Some(open) = self.open.as_mut().filter(|_| self.valid) else { return Ok(()) };
+        self.valid = false;
+        open.iter.next()?;
+        if open.holds_up_to_here() {
+            self.valid = true;
+            return Ok(());
+        }
+        let after = open.index + 1;
+        self.seek_from(after, None)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        let Some(open) = self.open.as_mut().filter(|_| self.valid) else { return Ok(()) };
+        self.valid = false;
+        open.iter.prev()?;
+        if open.holds_down_to_here() {
+            self.valid = true;
+            return Ok(());
+        }
+        let before = open.index;
+        self.seek_back_from(before, None)
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.at_entry().key()
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.at_entry().seq()
+    }
+
+    #[inline]
+    fn kind(&self) -> EntryKind {
+        self.at_entry().kind()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.at_entry().value()
+    }
+
+    fn value_bytes(&self) -> Bytes {
+        self.at_entry().value_bytes()
+    }
+
+    fn value_bytes_len(&self) -> Result<u64> {
+        self.at_entry().value_bytes_len()
+    }
+
+    fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.at_entry().read_value(sink)
+    }
+}
+
+#[cfg(test)]
+mod tests;

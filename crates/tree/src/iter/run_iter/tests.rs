@@ -1,0 +1,64 @@
+//! Run iterators over real tables against a sorted vector, with narrowed tables and limits.
+
+use super::*;
+use crate::iter::testing::{Store, random_range};
+use shamba_table::FragmentedTombstones;
+use shamba_testkit::{Dice, Row, check_laws, collect, sort};
+
+const WALK: Walk = Walk::Parts { fill_cache: true, ahead_bytes: 0 };
+
+#[test]
+fn random_walks_agree_with_the_rows_that_count() {
+    for seed in 0..150 {
+        println!("seed {seed}");
+        let dice = Dice::new(seed);
+        let store = Store::new();
+        let mut rows: Vec<Row> = (1..=dice.below(80) as u64).map(|seq| Row::put(&dice.key(), seq)).collect();
+        sort(&mut rows);
+        let mut tables = store.build(&rows, &FragmentedTombstones::default(), 1 + dice.below(6));
+        // Some tables count only in part: the rest of their entries is nobody's.
+        for table in &mut tables {
+            if let Some(part) = table.range.intersection(&random_range(&dice)).filter(|_| dice.one_in(2)) {
+                table.range = part;
+            }
+        }
+        let limit = if dice.one_in(2) { KeyRange::everything() } else { random_range(&dice) };
+        let counts =
+            |row: &Row| limit.contains(&row.key) && tables.iter().any(|table| table.range.contains(&row.key));
+        rows.retain(counts);
+        let walk = match dice.below(3) {
+            0 => Walk::Whole { bytes: 10_000 },
+            fill => Walk::Parts { fill_cache: fill == 1, ahead_bytes: 10_000 },
+        };
+        let mut iter = RunIter::new(tables, limit, walk);
+        assert!(!iter.valid());
+        check_laws(&mut iter, &rows, &dice, 300);
+        assert_eq!(collect(&mut iter), rows);
+    }
+}
+
+#[test]
+fn a_table_is_opened_only_when_the_walk_gets_there() {
+    let store = Store::new();
+    let rows: Vec<Row> = (b'a'..=b'f').map(|letter| Row::put(&[letter], 1)).collect();
+    let mut tables = store.build(&rows, &FragmentedTombstones::default(), 2);
+    // The last table is closed: whoever goes there gets an error.
+    let meta = Arc::get_mut(&mut tables[2].meta).expect("only the list holds it");
+    meta.reader.take();
+    let mut iter = RunIter::new(tables.clone(), KeyRange::everything(), WALK);
+    iter.seek(b"a", SeqNo::MAX).expect("the first table is open");
+    for _ in 0..3 {
+        iter.next().expect("so is the second");
+    }
+    assert_eq!(iter.key(), b"d");
+    assert!(matches!(iter.next(), Err(Error::Invalid(_))) && !iter.valid());
+    assert!(iter.seek_to_last().is_err() && !iter.valid());
+
+    let limit = KeyRange { lower: Bytes::new(), upper: Some(Bytes::from_static(b"e")) };
+    let mut limited = RunIter::new(tables, limit, WALK);
+    assert_eq!(collect(&mut limited), rows[..4], "a limit keeps the walk out of it");
+    limited.seek_to_last().expect("within the limit");
+    assert_eq!(limited.key(), b"d");
+    limited.seek(b"e", SeqNo::MAX).expect("within the limit");
+    assert!(!limited.valid());
+}

@@ -1,0 +1,329 @@
+//! Scans over a keyspace that changes under them, against the model frozen at their sequence number.
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::error::{Cause, Error};
+use crate::iter::testing::{Op, Store, random_range};
+use crate::view::View;
+use shamba_testkit::Dice;
+
+/// A scan and what it must see.
+struct Watched {
+    scan: Scan,
+    expected: Vec<(Vec<u8>, Vec<u8>)>,
+    place: Place,
+    at: usize,
+}
+
+impl Watched {
+    fn new(store: &Arc<Store>, dice: &Dice) -> Self {
+        let seq = store.take();
+        let range = if dice.one_in(2) { KeyRange::everything() } else { random_range(dice) };
+        let expected = store.model(seq.seq(), &range);
+        Self { scan: Scan::new(store.scan_source(seq), range), expected, place: Place::Nowhere, at: 0 }
+    }
+
+    fn stand(&mut self, at: Option<usize>) {
+        (self.place, self.at) = match at {
+            None => (Place::Before, 0),
+            Some(at) if at < self.expected.len() => (Place::At, at),
+            Some(_) => (Place::After, 0),
+        };
+    }
+
+    fn random_move(&mut self, dice: &Dice) {
+        let last = self.expected.len().checked_sub(1);
+        let choice = dice.below(12);
+        let found = match choice {
+            0 => {
+                self.stand(Some(0));
+                self.scan.seek_to_first()
+            }
+            1 => {
+                self.stand(last);
+                self.scan.seek_to_last()
+            }
+            2 => {
+                let key = dice.key();
+                self.stand(Some(self.expected.partition_point(|(other, _)| *other < key)));
+                self.scan.seek(&key)
+            }
+            3 => {
+                let key = dice.key();
+                self.stand(self.expected.partition_point(|(other, _)| *other <= key).checked_sub(1));
+                self.scan.seek_for_prev(&key)
+            }
+            4..8 => {
+                match self.place {
+                    Place::Nowhere | Place::Before => self.stand(Some(0)),
+                    Place::At => self.stand(Some(self.at + 1)),
+                    Place::After => {}
+                }
+                self.scan.next()
+            }
+            _ => {
+                match self.place {
+                    Place::Nowhere | Place::After => self.stand(last),
+                    Place::At => self.stand(self.at.checked_sub(1)),
+                    Place::Before => {}
+                }
+                self.scan.prev()
+            }
+        };
+        let expected = (self.place == Place::At).then(|| &self.expected[self.at]);
+        assert_eq!(found.expect("readable"), expected.is_some(), "move {choice}");
+        let expected = expected.map(|(key, value)| (key.as_slice(), value.as_slice()));
+        assert_eq!(self.scan.entry(), expected, "move {choice}");
+        assert_eq!(self.scan.place, self.place, "move {choice}");
+    }
+}
+
+fn random_op(dice: &Dice, number: usize) -> Op {
+    match dice.below(12) {
+        0..3 => Op::Delete(dice.key()),
+        3 => Op::DeleteRange(dice.key(), (!dice.one_in(8)).then(|| dice.key())),
+        _ => Op::Put(dice.key(), format!("value {number}").into_bytes()),
+    }
+}
+
+/// Takes views that are not the newest, as the installer of a version does.
+fn revoke_stale(store: &Store) -> usize {
+    let newest = Arc::as_ptr(&store.newest_view());
+    store.registry.revoke_idle(|view| !std::ptr::eq(view, newest))
+}
+
+#[test]
+fn scans_are_frozen_whatever_happens_to_the_keyspace() {
+    let mut revoked = 0;
+    for seed in 0..120 {
+        println!("seed {seed}");
+        let dice = Dice::new(seed);
+        let store = Store::new();
+        let mut scans: Vec<Watched> = Vec::new();
+        for number in 0..400 {
+            match dice.below(24) {
+                0..8 => store.write(random_op(&dice, number)),
+                8 => store.rotate(),
+                9 => store.flush(),
+                10 if dice.one_in(2) => {
+                    store.merge();
+                    revoke_stale(&store);
+                }
+                10 | 11 => drop(store.registry.revoke_idle(|_| dice.one_in(2))),
+                12 => scans.push(Watched::new(&store, &dice)),
+                13 if scans.len() > 4 => drop(scans.swap_remove(dice.below(scans.len()))),
+                _ if scans.is_empty() => scans.push(Watched::new(&store, &dice)),
+                _ => {
+                    let scan = dice.below(scans.len());
+                    for _ in 0..=dice.below(6) {
+                        scans[scan].random_move(&dice);
+                    }
+                }
+            }
+        }
+        // What all of them see at the end, after everything has moved below them.
+        store.rotate();
+        while store.newest_view().memtables.len() > 1 {
+            store.flush();
+        }
+        store.merge();
+        store.registry.revoke_idle(|_| true);
+        assert_eq!(store.registry.pinned(), 0);
+        for watched in &mut scans {
+            for _ in 0..20 {
+                watched.random_move(&dice);
+            }
+        }
+        revoked += store.registry.revoked();
+        drop(scans);
+        assert_eq!(store.snapshots.len(), 0);
+    }
+    assert!(revoked > 1_000, "only {revoked} views were taken away");
+}
+
+#[test]
+fn forward_and_backward_walks_agree_after_every_flush_and_merge() {
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let dice = Dice::new(seed);
+        let store = Store::new();
+        let mut snapshots = Vec::new();
+        for number in 0..200 {
+            store.write(random_op(&dice, number));
+            match dice.below(30) {
+                0 => snapshots.push(store.take()),
+                1..4 => store.rotate(),
+                4..7 => store.flush(),
+                7 => store.merge(),
+                _ => {}
+            }
+        }
+        snapshots.push(store.take());
+        for seq in snapshots {
+            let expected = store.model(seq.seq(), &KeyRange::everything());
+            let mut scan = Scan::new(store.scan_source(seq), KeyRange::everything());
+            let owned = |scan: &Scan| scan.entry().map(|(key, value)| (key.to_vec(), value.to_vec()));
+            let mut forward = Vec::new();
+            while scan.next().expect("readable") {
+                forward.extend(owned(&scan));
+            }
+            assert_eq!(forward, expected);
+            let mut backward = Vec::new();
+            while scan.prev().expect("readable") {
+                backward.extend(owned(&scan));
+            }
+            backward.reverse();
+            assert_eq!(backward, expected);
+        }
+    }
+}
+
+#[test]
+fn a_thousand_idle_scans_keep_no_view_alive() {
+    let store = Store::new();
+    for number in 0..100 {
+        store.put(&format!("{number:03}"), "value");
+    }
+    let mut scans: Vec<Scan> =
+        (0..1_000).map(|_| Scan::new(store.scan_source(store.take()), KeyRange::everything())).collect();
+    for scan in &mut scans {
+        assert!(scan.seek(b"050").expect("readable"));
+    }
+    assert_eq!(store.registry.pinned(), 1_000);
+    let old: Weak<View> = Arc::downgrade(&store.newest_view());
+    store.rotate();
+    store.flush();
+    assert!(old.upgrade().is_some());
+    assert_eq!(revoke_stale(&store), 1_000);
+    assert!(old.upgrade().is_none(), "something still holds the old view");
+    assert_eq!((store.registry.pinned(), store.registry.revoked()), (0, 1_000));
+    for scan in &mut scans {
+        assert_eq!(scan.key(), Some(&b"050"[..]), "the entry at hand stays readable");
+        assert!(scan.next().expect("readable"));
+        assert_eq!(scan.key(), Some(&b"051"[..]));
+    }
+    assert_eq!(revoke_stale(&store), 0, "they hold the newest view now");
+    let slots = || store.registry.places();
+    assert_eq!(slots(), 1_000);
+    drop(scans);
+    for _ in 0..2_000 {
+        drop(Scan::new(store.scan_source(store.take()), KeyRange::everything()));
+    }
+    assert!(slots() <= 2_100, "{} places kept for ended scans", slots());
+}
+
+/// A source of views during which something else happens.
+struct Interrupted<F: Fn() -> Result<()>>(Arc<Store>, F);
+
+impl<F: Fn() -> Result<()> + Send + Sync> ViewSource for Interrupted<F> {
+    fn view(&self) -> Result<Arc<View>> {
+        (self.1)()?;
+        self.0.view()
+    }
+}
+
+#[test]
+fn a_scan_in_the_middle_of_a_call_gives_its_view_up_at_the_end_of_it() {
+    let store = Store::new();
+    store.put("a", "1");
+    store.put("b", "2");
+    let registry = Arc::clone(&store.registry);
+    let interrupted = Interrupted(Arc::clone(&store), move || {
+        assert_eq!(registry.revoke_idle(|_| true), 0, "the scan is busy");
+        Ok(())
+    });
+    let source = ScanSource { views: Arc::new(interrupted), ..store.scan_source(store.take()) };
+    let mut scan = Scan::new(source, KeyRange::everything());
+    assert!(scan.next().expect("readable"));
+    assert_eq!(store.registry.pinned(), 0);
+    assert!(scan.next().expect("readable"));
+    assert_eq!(scan.key(), Some(&b"b"[..]));
+}
+
+#[test]
+fn after_an_error_a_scan_stands_nowhere_and_can_start_over() {
+    let store = Store::new();
+    store.put("a", "1");
+    store.put("b", "2");
+    let closed = Arc::new(AtomicBool::new(false));
+    let switch = Arc::clone(&closed);
+    let views = Interrupted(Arc::clone(&store), move || match switch.load(Ordering::Relaxed) {
+        true => Err(Error::closed()),
+        false => Ok(()),
+    });
+    let source = ScanSource { views: Arc::new(views), ..store.scan_source(store.take()) };
+    let mut scan = Scan::new(source, KeyRange::everything());
+    assert!(scan.seek(b"b").expect("readable"));
+    closed.store(true, Ordering::Relaxed);
+    store.registry.revoke_idle(|_| true);
+    assert!(matches!(scan.prev().expect_err("closed").cause(), Cause::Closed));
+    assert_eq!((scan.entry(), scan.place), (None, Place::Nowhere));
+    closed.store(false, Ordering::Relaxed);
+    assert!(scan.prev().expect("readable"));
+    assert_eq!(scan.key(), Some(&b"b"[..]));
+}
+
+#[test]
+fn a_merge_keeps_what_registered_scans_see_and_drops_the_rest() {
+    let store = Store::new();
+    store.put("a", "old");
+    let before = store.take();
+    store.put("a", "middle");
+    store.put("a", "new");
+    store.write(Op::DeleteRange(b"b".to_vec(), Some(b"c".to_vec())));
+    store.rotate();
+    store.flush();
+    store.merge();
+    let versions = |store: &Store| store.first_run(1).iter().map(|table| table.meta.entries).sum::<u64>();
+    assert_eq!(versions(&store), 2);
+    let mut scan = Scan::new(store.scan_source(before), KeyRange::everything());
+    assert!(scan.next().expect("readable"));
+    assert_eq!(scan.entry(), Some((&b"a"[..], &b"old"[..])));
+    drop(scan);
+    store.merge();
+    assert_eq!(versions(&store), 1);
+}
+
+/// Open iterators hold no more than they may together, whoever moves next; and all of them go on where they were.
+#[test]
+fn many_open_scans_take_little_and_lose_nothing() {
+    let limit_bytes = 1 << 20;
+    let store = Store::with_iterator_bytes(limit_bytes);
+    for number in 0..4_000 {
+        store.put(&format!("k{number:05}"), "some value of some length");
+        if number % 400 == 399 {
+            store.rotate();
+            store.flush();
+        }
+    }
+    let ledger = Arc::clone(&store.ledger);
+    let held_bytes = || ledger.bytes(shamba_table::LedgerPart::Iterators);
+    let mut scans: Vec<(usize, Scan)> = (0..400)
+        .map(|number| {
+            let mut scan = Scan::new(store.scan_source(store.take()), KeyRange::everything());
+            let at = number * 10;
+            assert!(scan.seek(format!("k{at:05}").as_bytes()).expect("readable"));
+            (at, scan)
+        })
+        .collect();
+    let mut most_bytes = held_bytes();
+    for round in 0..30 {
+        for (at, scan) in &mut scans {
+            let forward = round < 20 || *at == 0;
+            *at = if forward { *at + 1 } else { *at - 1 };
+            let moved = if forward { scan.next() } else { scan.prev() }.expect("readable");
+            assert_eq!(moved, *at < 4_000, "round {round}, at {at}");
+            if moved {
+                assert_eq!(scan.key(), Some(format!("k{at:05}").as_bytes()));
+            } else {
+                *at = 4_000;
+            }
+            most_bytes = most_bytes.max(held_bytes());
+        }
+    }
+    assert!(store.registry.revoked() > 400, "{}", store.registry.revoked());
+    assert!(most_bytes < limit_bytes * 2, "{most_bytes} of {limit_bytes}");
+    drop(scans);
+}

@@ -1,0 +1,310 @@
+//! What the tests of this folder share: dice, a sorted vector as a source, the laws of a bidirectional
+//! iterator, and a small keyspace that is written, rotated, flushed and merged by hand.
+//!
+//! The keyspace ([`Store`]) has real memtables and real tables on files in memory, but no log, no policy and
+//! no threads. Beside it runs the naive model: the list of all operations, replayed up to a sequence number.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_env::sync::Mutex;
+use shamba_env::{Env, MemFs};
+use shamba_filter::FilterLayout;
+use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, SeqNo};
+use shamba_table::{
+    BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, OpenFiles, RangeTombstone,
+    ReaderOptions, Residency, TableId, TableReader, TableWriter, Walk, WriterOptions,
+};
+
+use shamba_testkit::{Dice, Row, collect};
+
+use super::merge::MergeIter;
+use super::registry::IterRegistry;
+use super::run_iter::RunIter;
+use super::scan::ScanSource;
+use crate::error::Result;
+use crate::snapshot::{SnapshotGuard, SnapshotList};
+use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
+use crate::view::{View, ViewSource};
+use shamba_key::{Age, KeyspaceId, RunId};
+use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_table::FragmentedTombstones;
+
+/// What was written, in order; operation `i` has sequence number `i + 1`.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    DeleteRange(Vec<u8>, Option<Vec<u8>>),
+}
+
+/// A keyspace by hand.
+pub struct Store {
+    env: Env,
+    cache: Arc<BlockCache>,
+    pub ledger: Arc<Ledger>,
+    view: Mutex<Arc<View>>,
+    history: Mutex<Vec<Op>>,
+    next_id: Mutex<u64>,
+    pub snapshots: Arc<SnapshotList>,
+    pub registry: Arc<IterRegistry>,
+}
+
+const DIR: &str = "/store";
+/// How scans of a [`Store`] walk.
+pub const WALK: Walk = Walk::Parts { fill_cache: true, ahead_bytes: 8_192 };
+
+impl ViewSource for Store {
+    fn view(&self) -> Result<Arc<View>> {
+        Ok(self.newest_view())
+    }
+}
+
+impl Store {
+    pub fn new() -> Arc<Self> {
+        Self::with_iterator_bytes(1 << 30)
+    }
+
+    /// A store whose iterators may hold so much.
+    pub fn with_iterator_bytes(iterator_bytes: u64) -> Arc<Self> {
+        let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+        env.vfs.create_dir_all(Path::new(DIR)).expect("memory");
+        let ledger = Arc::new(Ledger::new());
+        let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(ChunkedMemtable::new(true))];
+        let view = View::new(KeyspaceId(0), memtables, Arc::new(Version::empty()));
+        Arc::new(Self {
+            env,
+            cache: Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger))),
+            registry: IterRegistry::new(Arc::clone(&ledger), iterator_bytes, 1),
+            ledger,
+            view: Mutex::new(Arc::new(view)),
+            history: Mutex::default(),
+            next_id: Mutex::new(1),
+            snapshots: SnapshotList::new(),
+        })
+    }
+
+    pub fn newest_view(&self) -> Arc<View> {
+        Arc::clone(&self.view.lock().expect("not poisoned"))
+    }
+
+    /// The number of the last operation.
+    pub fn visible(&self) -> SeqNo {
+        SeqNo(self.history.lock().expect("not poisoned").len() as u64)
+    }
+
+    pub fn write(&self, op: Op) {
+        let seq = self.visible().next();
+        let memtable = Arc::clone(&self.newest_view().memtables[0]);
+        let digest = KeyDigest::from_raw(0);
+        match op.clone() {
+            Op::Put(key, value) => memtable.insert(digest, &key, seq, EntryKind::Put, &value),
+            Op::Delete(key) => memtable.insert(digest, &key, seq, EntryKind::Delete, &[]),
+            Op::DeleteRange(start, end) => {
+                let end = end.map(Bytes::from);
+                memtable.insert_range_delete(RangeTombstone { start: start.into(), end, seq });
+            }
+        }
+        self.history.lock().expect("not poisoned").push(op);
+    }
+
+    pub fn put(&self, key: &str, value: &str) {
+        self.write(Op::Put(key.into(), value.into()));
+    }
+
+    /// Replays the history up to `seq` and gives what is in `range`.
+    pub fn model(&self, seq: SeqNo, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut map = BTreeMap::new();
+        for op in self.history.lock().expect("not poisoned").iter().take(seq.0 as usize) {
+            match op {
+                Op::Put(key, value) => {
+                    map.insert(key.clone(), value.clone());
+                }
+                Op::Delete(key) => {
+                    map.remove(key);
+                }
+                Op::DeleteRange(start, end) => {
+                    map.retain(|key, _| key < start || end.as_ref().is_some_and(|end| end <= key));
+                }
+            }
+        }
+        map.into_iter().filter(|(key, _)| range.contains(key)).collect()
+    }
+
+    /// A reader at the newest sequence number.
+    pub fn take(&self) -> Arc<SnapshotGuard> {
+        self.snapshots.take_with(|| self.visible())
+    }
+
+    pub fn scan_source(self: &Arc<Self>, seq: Arc<SnapshotGuard>) -> ScanSource {
+        let views = Arc::clone(self) as Arc<dyn ViewSource>;
+        ScanSource {
+            views,
+            owner: Arc::clone(&self.registry) as Arc<dyn super::registry::Owner>,
+            seq,
+            walk: WALK,
+            samples: true,
+            notes: None,
+        }
+    }
+
+    fn id(&self) -> u64 {
+        let mut next = self.next_id.lock().expect("not poisoned");
+        *next += 1;
+        *next
+    }
+
+    fn install(&self, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) {
+        let view = View::new(KeyspaceId(0), memtables, version);
+        *self.view.lock().expect("not poisoned") = Arc::new(view);
+    }
+
+    /// A new memtable takes the writes from now on.
+    pub fn rotate(&self) {
+        let view = self.newest_view();
+        let mut memtables = view.memtables.clone();
+        memtables.insert(0, Arc::new(ChunkedMemtable::new(true)));
+        self.install(memtables, Arc::clone(&view.version));
+    }
+
+    /// Makes a run of level 0 of the oldest memtable, if it is not the one that takes writes.
+    pub fn flush(&self) {
+        let view = self.newest_view();
+        let Some((oldest, newer)) = view.memtables.split_last().filter(|(_, newer)| !newer.is_empty()) else {
+            return;
+        };
+        let rows = collect(Arc::clone(oldest).iter().as_mut());
+        let tables = self.build(&rows, &oldest.range_tombstones(), 4);
+        let version = self.add_run(&view.version, 0, tables);
+        self.install(newer.to_vec(), Arc::new(version));
+    }
+
+    /// Merges the whole tree into one run of level 1, dropping every version that no registered reader needs.
+    pub fn merge(&self) {
+        let stripes = self.snapshots.stripes();
+        let view = self.newest_view();
+        let runs: Vec<_> = view.version.runs().map(|(_, run)| Arc::clone(run)).collect();
+        let sources = runs.iter().map(|run| {
+            let iter =
+                RunIter::new(run.tables().to_vec(), KeyRange::everything(), Walk::Whole { bytes: 1 << 20 });
+            Box::new(iter) as Box<dyn EntryIter>
+        });
+        let tombstones = runs.iter().flat_map(|run| run.tombstones().iter().cloned()).collect();
+        let tombstones = FragmentedTombstones::new(tombstones);
+        let stripe = |seq: SeqNo| stripes.partition_point(|&stripe| stripe < seq);
+        let mut kept: Vec<Row> = Vec::new();
+        for row in collect(&mut MergeIter::new(sources.collect())) {
+            let shadowed = kept
+                .last()
+                .is_some_and(|newer: &Row| newer.key == row.key && stripe(newer.seq) == stripe(row.seq));
+            let reader = stripes.get(stripe(row.seq)).copied().unwrap_or(SeqNo::MAX);
+            if !shadowed && tombstones.newest_covering(&row.key, reader) < row.seq {
+                kept.push(row);
+            }
+        }
+        let thinned = FragmentedTombstones::new(tombstones.thinned(&[], None, &stripes));
+        let tables = self.build(&kept, &thinned, 4);
+        let version = self.add_run(&Version::empty(), 1, tables);
+        self.install(view.memtables.clone(), Arc::new(version));
+    }
+
+    /// The newest view's tables of level `level` as they are used by its first run.
+    pub fn first_run(&self, level: u32) -> Vec<TableUse> {
+        self.newest_view().version.level(level).first().map_or(Vec::new(), |run| run.tables().to_vec())
+    }
+
+    fn add_run(&self, version: &Version, level: u32, tables: Vec<TableUse>) -> Version {
+        let (run, age) = (RunId(self.id()), Age(self.id()));
+        let add = |table| Change::Add { level, run, age, table };
+        let changes = tables.into_iter().map(add).collect();
+        version.apply(&VersionEdit { keyspace: KeyspaceId(0), changes }).expect("a run on top")
+    }
+
+    /// Tables of at most `keys_each` keys from sorted rows, each with its part of the tombstones.
+    pub fn build(&self, rows: &[Row], tombstones: &FragmentedTombstones, keys_each: usize) -> Vec<TableUse> {
+        let by_key: Vec<&[Row]> = rows.chunk_by(|a, b| a.key == b.key).collect();
+        let groups: Vec<Vec<&[Row]>> = by_key.chunks(keys_each).map(<[_]>::to_vec).collect();
+        let starts: Vec<Vec<u8>> = groups.iter().skip(1).map(|group| group[0][0].key.clone()).collect();
+        let mut tables = Vec::new();
+        for (index, group) in
+            groups.iter().map(Vec::as_slice).chain(groups.is_empty().then_some(&[][..])).enumerate()
+        {
+            let lower = index.checked_sub(1).map_or(&[][..], |before| starts[before].as_slice());
+            let upper = starts.get(index).map(Vec::as_slice);
+            let tombstones = tombstones.thinned(lower, upper, &self.snapshots.stripes());
+            if group.is_empty() && tombstones.is_empty() {
+                continue;
+            }
+            tables.push(self.table(group.iter().flat_map(|rows| *rows), tombstones));
+        }
+        tables
+    }
+
+    fn table<'r>(&self, rows: impl Iterator<Item = &'r Row>, tombstones: Vec<RangeTombstone>) -> TableUse {
+        let (id, birth) = (TableId(self.id()), BirthId(self.id()));
+        let digest = DigestFn::new(DigestKind::Xxh3, 1);
+        let (compression, bits_per_key, block_bytes) = (Compression::None, 10.0, 4096);
+        let options = WriterOptions {
+            id,
+            birth,
+            digest,
+            compression,
+            bits_per_key,
+            filter_layout: FilterLayout::Blocked,
+            block_bytes,
+            block_tags: true,
+            large_values: LargeValues::default(),
+        };
+        let mut writer = TableWriter::create(&self.env, Path::new(DIR), options).expect("memory");
+        for row in rows {
+            writer.add(&row.key, row.seq, row.kind, &row.value).expect("sorted");
+        }
+        for tombstone in tombstones {
+            writer.add_range_tombstone(tombstone).expect("not empty");
+        }
+        let summary = writer.finish().expect("memory");
+        let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
+        let files = Arc::new(OpenFiles::new(1));
+        let options = ReaderOptions {
+            id,
+            birth,
+            digest,
+            cache,
+            ledger,
+            files,
+            direct_io: false,
+            filter: Residency::Pinned,
+            index: Residency::Pinned,
+            units: Default::default(),
+            keeps_blocks: true,
+            bounds: None,
+        };
+        let reader = TableReader::open(&self.env, Path::new(DIR), options).expect("just written");
+        let meta = TableMeta {
+            id,
+            birth,
+            file_bytes: summary.file_bytes,
+            entries: summary.entries,
+            deletes: summary.deletes,
+            range_deletes: summary.range_deletes,
+            smallest: summary.smallest,
+            upper: summary.upper,
+            smallest_seq: summary.smallest_seq,
+            largest_seq: summary.largest_seq,
+            bits_per_key: summary.bits_per_key,
+            reader: Default::default(),
+            statistics: Default::default(),
+        };
+        meta.reader.set(reader);
+        TableUse::whole(Arc::new(meta))
+    }
+}
+
+/// A random range, often open at an end, sometimes empty or reversed.
+pub fn random_range(dice: &Dice) -> KeyRange {
+    let lower = if dice.one_in(2) { Bytes::new() } else { dice.key().into() };
+    let upper = if dice.one_in(2) { None } else { Some(dice.key().into()) };
+    KeyRange { lower, upper }
+}

@@ -1,0 +1,293 @@
+//! What is visible, which kinds are refused, and that long hidden stretches are sought over, not walked.
+//!
+//! That random histories read right is tested one floor up, in `scan`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shamba_key::KeyDigest;
+use shamba_table::{Entry, RangeTombstone};
+
+use super::*;
+use crate::iter::testing::WALK;
+use crate::version::Version;
+use shamba_key::KeyspaceId;
+use shamba_memtable::ChunkedMemtable;
+
+/// A memtable whose iterators count their moves.
+struct Counted {
+    table: Arc<ChunkedMemtable>,
+    moves: Arc<AtomicU64>,
+}
+
+struct CountedIter(Box<dyn EntryIter>, Arc<AtomicU64>);
+
+impl CountedIter {
+    fn moved(&mut self) -> &mut dyn EntryIter {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.as_mut()
+    }
+}
+
+impl EntryIter for CountedIter {
+    fn seek_to_first(&mut self) -> shamba_table::Result<()> {
+        self.moved().seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> shamba_table::Result<()> {
+        self.moved().seek_to_last()
+    }
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> shamba_table::Result<()> {
+        self.moved().seek(key, seq)
+    }
+    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> shamba_table::Result<()> {
+        self.moved().seek_for_prev(key, seq)
+    }
+    fn next(&mut self) -> shamba_table::Result<()> {
+        self.moved().next()
+    }
+    fn prev(&mut self) -> shamba_table::Result<()> {
+        self.moved().prev()
+    }
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+    fn seq(&self) -> SeqNo {
+        self.0.seq()
+    }
+    fn kind(&self) -> EntryKind {
+        self.0.kind()
+    }
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+    fn value_bytes(&self) -> Bytes {
+        self.0.value_bytes()
+    }
+}
+
+impl Memtable for Counted {
+    fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+        self.table.insert(digest, key, seq, kind, value);
+    }
+    fn prefetch(&self, digest: KeyDigest) {
+        self.table.prefetch(digest);
+    }
+    fn insert_range_delete(&self, tombstone: RangeTombstone) {
+        self.table.insert_range_delete(tombstone);
+    }
+    fn get(&self, digest: KeyDigest, key: &[u8], seq: SeqNo) -> Option<Entry> {
+        self.table.get(digest, key, seq)
+    }
+    fn has_range_deletes(&self) -> bool {
+        self.table.has_range_deletes()
+    }
+    fn range_tombstones(&self) -> Arc<FragmentedTombstones> {
+        self.table.range_tombstones()
+    }
+    fn bytes(&self) -> u64 {
+        self.table.bytes()
+    }
+    fn entries(&self) -> u64 {
+        self.table.entries()
+    }
+    fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+    fn largest_seq(&self) -> SeqNo {
+        self.table.largest_seq()
+    }
+    fn values(&self) -> &shamba_log::wal::ValueLogs {
+        self.table.values()
+    }
+    fn iter(self: Arc<Self>) -> Box<dyn EntryIter> {
+        Box::new(CountedIter(Arc::clone(&self.table).iter(), Arc::clone(&self.moves)))
+    }
+}
+
+/// Some memtables, newest first, and the moves of their iterators.
+struct Bench {
+    memtables: Vec<Arc<ChunkedMemtable>>,
+    moves: Arc<AtomicU64>,
+}
+
+impl Bench {
+    fn new(memtables: usize) -> Self {
+        Self {
+            memtables: (0..memtables).map(|_| Arc::new(ChunkedMemtable::new(true))).collect(),
+            moves: Arc::default(),
+        }
+    }
+
+    fn add(&self, memtable: usize, key: &[u8], seq: u64, kind: EntryKind) {
+        let digest = KeyDigest::from_raw(0);
+        self.memtables[memtable].insert(digest, key, SeqNo(seq), kind, seq.to_string().as_bytes());
+    }
+
+    fn delete_range(&self, memtable: usize, start: &str, end: Option<&str>, seq: u64) {
+        let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let tombstone = RangeTombstone { start: bytes(start), end: end.map(bytes), seq: SeqNo(seq) };
+        self.memtables[memtable].insert_range_delete(tombstone);
+    }
+
+    fn iter(&self, seq: SeqNo) -> VisibleIter {
+        self.moves.store(0, Ordering::Relaxed);
+        let counted = |table: &Arc<ChunkedMemtable>| {
+            let (table, moves) = (Arc::clone(table), Arc::clone(&self.moves));
+            Arc::new(Counted { table, moves }) as Arc<dyn Memtable>
+        };
+        let memtables = self.memtables.iter().map(counted).collect();
+        let view = View::new(KeyspaceId(0), memtables, Arc::new(Version::empty()));
+        VisibleIter::new(Arc::new(view), seq, KeyRange::everything(), WALK)
+    }
+
+    fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
+    }
+
+    /// The visible keys both ways, which must agree, found one or several at a time, and the moves that the two
+    /// walks took.
+    fn walk(&self, seq: SeqNo) -> (Vec<String>, u64, u64) {
+        let [one_by_one, together] = [1, 7].map(|wanted| self.walk_by(seq, wanted));
+        assert_eq!(one_by_one.0, together.0);
+        one_by_one
+    }
+
+    fn walk_by(&self, seq: SeqNo, wanted: usize) -> (Vec<String>, u64, u64) {
+        let mut out = Batch::default();
+        let mut iter = self.iter(seq);
+        let mut forward = Vec::new();
+        out.begin(wanted);
+        let mut found = iter.seek_to_first(&mut out).expect("readable");
+        while found {
+            forward.extend(keys(&out));
+            out.begin(wanted);
+            found = iter.next(&mut out).expect("readable");
+        }
+        let forward_moves = self.moves();
+        let mut iter = self.iter(seq);
+        let mut backward = Vec::new();
+        let mut found = iter.seek_to_last(&mut out).expect("readable");
+        while found {
+            backward.extend(keys(&out));
+            out.begin(wanted);
+            found = iter.prev(&mut out).expect("readable");
+        }
+        backward.reverse();
+        assert_eq!(forward, backward);
+        (forward, forward_moves, self.moves())
+    }
+}
+
+fn keys(batch: &Batch) -> Vec<String> {
+    let key = |number| String::from_utf8(batch.key(number).expect("an entry").to_vec()).expect("text");
+    (0..batch.len()).map(key).collect()
+}
+
+fn key(number: u64) -> String {
+    format!("{number:06}")
+}
+
+#[test]
+fn entries_of_kinds_to_come_are_refused_by_name_unless_hidden() {
+    for kind in [EntryKind::Merge, EntryKind::PutWithExpiry] {
+        let bench = Bench::new(1);
+        bench.add(0, b"a", 1, EntryKind::Put);
+        bench.add(0, b"k", 2, kind);
+        let mut out = Batch::default();
+        for backward in [false, true] {
+            out.begin(1);
+            let mut iter = bench.iter(SeqNo::MAX);
+            let error = match backward {
+                false => iter.seek(b"b", &mut out),
+                true => iter.seek_to_last(&mut out),
+            };
+            let error = error.expect_err("nobody can read it");
+            assert!(error.is_unsupported());
+            assert!(error.to_string().contains(&format!("{kind:?}")) && error.to_string().contains("\"k\""));
+        }
+        assert_eq!(bench.walk(SeqNo(1)).0, ["a"], "the reader does not see it yet");
+        bench.delete_range(0, "k", None, 3);
+        assert_eq!(bench.walk(SeqNo::MAX).0, ["a"], "deleted");
+        bench.add(0, b"k", 4, EntryKind::Put);
+        assert_eq!(bench.walk(SeqNo::MAX).0, ["a", "k"], "overwritten");
+    }
+}
+
+#[test]
+fn a_range_tombstone_over_older_sources_costs_a_seek_not_a_walk() {
+    let bench = Bench::new(3);
+    for number in 0..20_000 {
+        bench.add(1 + (number % 2) as usize, key(number).as_bytes(), 1 + number, EntryKind::Put);
+    }
+    bench.delete_range(0, &key(10), Some(&key(19_990)), 30_000);
+    bench.add(0, key(7_000).as_bytes(), 30_001, EntryKind::Put);
+    let expected: Vec<String> = (0..10).chain([7_000]).chain(19_990..20_000).map(key).collect();
+    let (keys, forward, backward) = bench.walk(SeqNo::MAX);
+    assert_eq!(keys, expected);
+    assert!(forward < 300 && backward < 300, "{forward} and {backward} moves");
+    let (keys, ..) = bench.walk(SeqNo(20_000));
+    assert_eq!(keys.len(), 20_000, "older readers see all of it");
+}
+
+#[test]
+fn tombstones_that_grow_step_by_step_are_crossed_together() {
+    let bench = Bench::new(2);
+    for number in 0..10_000 {
+        bench.add(1, key(number).as_bytes(), 1 + number, EntryKind::Put);
+    }
+    // A queue that is trimmed: each tombstone reaches a little further. And one without end.
+    for trim in 1..=500 {
+        bench.delete_range(0, "", Some(&key(trim * 10)), 10_000 + trim);
+    }
+    bench.delete_range(0, &key(9_990), None, 20_000);
+    let (keys, forward, backward) = bench.walk(SeqNo::MAX);
+    assert_eq!(keys, (5_000..9_990).map(key).collect::<Vec<_>>());
+    let shown = keys.len() as u64;
+    assert!(
+        forward < shown + 300 && backward < shown + 300,
+        "{forward} and {backward} moves for {shown} keys"
+    );
+}
+
+#[test]
+fn what_a_tombstone_of_the_same_source_does_not_hide_is_never_sought_over() {
+    let bench = Bench::new(1);
+    for number in 0..200 {
+        bench.add(0, key(number).as_bytes(), 1 + number, EntryKind::Put);
+    }
+    bench.delete_range(0, "", None, 500);
+    for number in (0..200).step_by(67) {
+        bench.add(0, key(number).as_bytes(), 600 + number, EntryKind::Put);
+    }
+    assert_eq!(bench.walk(SeqNo::MAX).0, (0..200).step_by(67).map(key).collect::<Vec<_>>());
+}
+
+#[test]
+fn many_versions_of_a_key_cost_a_seek_not_a_walk() {
+    let bench = Bench::new(1);
+    bench.add(0, b"a", 1, EntryKind::Put);
+    for seq in 2..=20_000 {
+        bench.add(0, b"k", seq, EntryKind::Put);
+    }
+    bench.add(0, b"z", 20_001, EntryKind::Put);
+    for (seq, expected) in [
+        (SeqNo::MAX, &["a", "k", "z"][..]),
+        (SeqNo(10_000), &["a", "k"]),
+        (SeqNo(3), &["a", "k"]),
+        (SeqNo(1), &["a"]),
+        (SeqNo::ZERO, &[]),
+    ] {
+        let (keys, forward, backward) = bench.walk(seq);
+        assert_eq!(keys, expected, "at {seq}");
+        assert!(forward < 150 && backward < 150, "at {seq}: {forward} and {backward} moves");
+    }
+    let mut out = Batch::default();
+    out.begin(1);
+    assert!(bench.iter(SeqNo(10_000)).seek_for_prev(b"k", &mut out).expect("readable"));
+    assert_eq!(out.value(0), Some(&b"10000"[..]));
+    out.begin(1);
+    assert!(bench.iter(SeqNo(10_000)).seek(b"k", &mut out).expect("readable"));
+    assert_eq!(out.value(0), Some(&b"10000"[..]));
+}

@@ -1,0 +1,34 @@
+//! The tree of one keyspace: runs of tables as an immutable version, lookups and iterators over it, and
+//! what compaction does to it as arithmetic.
+//!
+//! A [`version::Version`] is a value; a [`version::VersionEdit`] makes the next one, and the manifest
+//! ([`version::manifest`]) records edits. A [`view::View`] is a version with the memtables above it: what
+//! one reader sees. [`lookup`] and [`iter`] read a view; [`compaction`] decides what to merge.
+//!
+//! Not here: which view is current, threads, and carrying out compactions (package `shamba`).
+#![allow(missing_docs)]
+#![deny(unsafe_code)]
+
+// What a tree is made of.
+pub mod error;
+pub mod slice;
+pub mod statistics;
+pub mod version;
+
+// What one reader sees.
+pub mod counters;
+pub mod snapshot;
+pub mod view;
+
+// Reading it.
+pub mod iter;
+pub mod lookup;
+pub mod sampling;
+
+// Changing it.
+pub mod allocation;
+pub mod compaction;
+
+pub use error::{Cause, Error, Result};
+
+use shamba_env::sync;

@@ -1,0 +1,453 @@
+//! `explain`: what one lookup touched and skipped, with reasons and costs.
+//!
+//! The lookup itself ([`super::get`]) calls a [`Recorder`] at each decision. [`Silent`] compiles to nothing;
+//! [`Trace`] keeps the steps. So there is no second code path that could tell another story.
+
+use std::fmt;
+
+use shamba_key::{EntryKind, SeqNo};
+use shamba_table::{Entry, ReadCounters, ResidentFilter, TableReader, Value};
+
+use super::get::{Lookup, Verdict};
+use crate::counters::{LookupCounts, ReadsByKind};
+use crate::slice::Slice;
+use crate::version::Run;
+use crate::view::RunPlan;
+
+/// Gets told of each decision of a lookup.
+pub trait Recorder {
+    /// Whether steps are kept.
+    const RECORDS: bool;
+    /// One step; the closure runs only if steps are kept.
+    fn step(&mut self, step: impl FnOnce() -> Step);
+    /// The newest range tombstone over the key.
+    fn floor(&mut self, floor: SeqNo);
+    /// What was done with one module of the filter that is being consulted.
+    fn module(&mut self, step: impl FnOnce() -> ModuleStep);
+    /// The filter of table `number` of the run has been consulted, module by module.
+    fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict);
+    /// Table `number` of the run was searched, after its filter had this to say; whether it holds an entry of the key.
+    fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool);
+    /// The search went through index partition `number` of this table.
+    fn partition(&mut self, reader: &TableReader, number: usize);
+}
+
+/// Keeps nothing.
+pub struct Silent;
+
+impl Recorder for Silent {
+    const RECORDS: bool = false;
+    #[inline(always)]
+    fn step(&mut self, _: impl FnOnce() -> Step) {}
+    #[inline(always)]
+    fn floor(&mut self, _: SeqNo) {}
+    #[inline(always)]
+    fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
+    #[inline(always)]
+    fn filter(&mut self, _: &RunPlan, _: usize, _: Verdict) {}
+    #[inline(always)]
+    fn searched(&mut self, _: &RunPlan, _: usize, _: Verdict, _: bool) {}
+    #[inline(always)]
+    fn partition(&mut self, _: &TableReader, _: usize) {}
+}
+
+/// Keeps everything.
+#[derive(Default)]
+pub struct Trace {
+    pub steps: Vec<Step>,
+    pub floor: SeqNo,
+    /// Of the filter that is being consulted.
+    modules: Vec<ModuleStep>,
+}
+
+impl Recorder for Trace {
+    const RECORDS: bool = true;
+    fn step(&mut self, step: impl FnOnce() -> Step) {
+        self.steps.push(step());
+    }
+    fn floor(&mut self, floor: SeqNo) {
+        self.floor = floor;
+    }
+    fn module(&mut self, step: impl FnOnce() -> ModuleStep) {
+        self.modules.push(step());
+    }
+    fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict) {
+        let modules = std::mem::take(&mut self.modules);
+        self.steps.push(Step::filter(plan, number, verdict, modules));
+    }
+    fn searched(&mut self, _: &RunPlan, _: usize, _: Verdict, _: bool) {} // Its step says more.
+    fn partition(&mut self, _: &TableReader, _: usize) {}
+}
+
+/// Where a step of a lookup happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Place {
+    /// A memtable; 0 is the one that takes writes.
+    Memtable {
+        /// Its place among the memtables, newest first.
+        number: usize,
+    },
+    /// A run.
+    Run {
+        /// Its level.
+        level: u32,
+        /// Its number.
+        run: u64,
+    },
+    /// A table of a run.
+    Table {
+        /// The run's level.
+        level: u32,
+        /// The run's number.
+        run: u64,
+        /// The table's number.
+        table: u64,
+    },
+}
+
+/// What happened there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Action {
+    /// The memtable was asked.
+    MemtableSearched {
+        /// How many entries it holds.
+        entries: u64,
+    },
+    /// No table of the run has the key in its range: nothing was touched.
+    OutOfRange,
+    /// The table has no filter (none was written, or it is damaged): it must be searched.
+    NoFilter,
+    /// At least one module of the filter was asked.
+    FilterProbed {
+        /// False: the key is certainly not in the table, which was skipped.
+        maybe: bool,
+        /// What was done with each module, up to the first no.
+        modules: Vec<ModuleStep>,
+    },
+    /// No module of the filter was asked: the table must be searched.
+    FilterSkipped {
+        /// Why, for each module.
+        modules: Vec<ModuleStep>,
+    },
+    /// Index and data block were searched.
+    TableSearched {
+        /// Blocks read from the file.
+        data_reads: u64,
+        /// Blocks that the cache had.
+        cache_hits: u64,
+        /// Index partitions read from the file.
+        index_reads: u64,
+        /// Nanoseconds, file reads included.
+        ns: u64,
+        /// Whether a filter had said "maybe": nothing found is then a false positive.
+        filtered: bool,
+    },
+}
+
+/// What a lookup did with one module of a filter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ModuleStep {
+    /// It was asked in memory.
+    Held {
+        /// Its number, from 0.
+        module: usize,
+        /// False: the key is certainly not in the table.
+        maybe: bool,
+    },
+    /// It was asked in the block cache, or read from the file for it.
+    Fetched {
+        /// Its number, from 0.
+        module: usize,
+        /// False: the key is certainly not in the table.
+        maybe: bool,
+        /// Whether it was read from the file: the block cache did not have it.
+        read: bool,
+    },
+    /// It was passed over.
+    Skipped {
+        /// Its number, from 0.
+        module: usize,
+        /// Why.
+        why: SkipReason,
+    },
+}
+
+/// Why a module was passed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// Memory holds none of it: other things save more for their bytes.
+    NotResident,
+    /// Memory holds other slices of it, but not the key's.
+    SliceNotResident,
+    /// Memory holds it, but so many lookups find their key here that asking costs more than it saves.
+    Resting,
+}
+
+impl ModuleStep {
+    pub fn held(module: usize, maybe: bool) -> Self {
+        Self::Held { module, maybe }
+    }
+
+    pub fn fetched(module: usize, maybe: bool, io: &ReadCounters) -> Self {
+        Self::Fetched { module, maybe, read: io.filter.count > 0 }
+    }
+
+    pub fn skipped(module: usize, filter: &ResidentFilter) -> Self {
+        let is_in = |mask: u8| mask >> module & 1 == 1;
+        let why = match (is_in(filter.asked()), is_in(filter.unasked().resting)) {
+            (true, _) => SkipReason::SliceNotResident,
+            (false, true) => SkipReason::Resting,
+            (false, false) => SkipReason::NotResident,
+        };
+        Self::Skipped { module, why }
+    }
+}
+
+impl fmt::Display for ModuleStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = |maybe: &bool| if *maybe { "maybe" } else { "no" };
+        match self {
+            Self::Held { module, maybe } => write!(f, "module {} says {}", module + 1, said(maybe)),
+            Self::Fetched { module, maybe, read } => {
+                let from = if *read { "read from the file" } else { "from the block cache" };
+                write!(f, "module {}, {from}, says {}", module + 1, said(maybe))
+            }
+            Self::Skipped { module, why } => write!(f, "module {} skipped: {why}", module + 1),
+        }
+    }
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotResident => "not in memory, where other things save more",
+            Self::SliceNotResident => "the key's slice of it is not in memory",
+            Self::Resting => "in memory, but asking it costs more than it saves: most lookups find their key",
+        })
+    }
+}
+
+/// One step of a lookup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Step {
+    /// Where.
+    pub place: Place,
+    /// What was done.
+    pub action: Action,
+    /// What was found: the entry's sequence number and whether it is a tombstone.
+    pub found: Option<(u64, bool)>,
+}
+
+impl Step {
+    fn found_of(entry: Option<&Entry>) -> Option<(u64, bool)> {
+        entry.map(|entry| (entry.seq.0, entry.kind == EntryKind::Delete))
+    }
+
+    pub fn memtable(number: usize, entries: u64, entry: Option<&Entry>) -> Self {
+        let action = Action::MemtableSearched { entries };
+        Self { place: Place::Memtable { number }, action, found: Self::found_of(entry) }
+    }
+
+    pub fn outside(level: u32, run: &Run) -> Self {
+        Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfRange, found: None }
+    }
+
+    /// The place of the table of this number within the run.
+    fn table(plan: &RunPlan, number: usize) -> Place {
+        let table = plan.run.tables().get(number).map_or(0, |table| table.meta.id.0);
+        Place::Table { level: plan.level, run: plan.run.id.0, table }
+    }
+
+    pub fn no_filter(plan: &RunPlan, number: usize) -> Self {
+        Self { place: Self::table(plan, number), action: Action::NoFilter, found: None }
+    }
+
+    fn filter(plan: &RunPlan, number: usize, verdict: Verdict, modules: Vec<ModuleStep>) -> Self {
+        let action = match verdict {
+            Verdict::Unasked => Action::FilterSkipped { modules },
+            Verdict::No | Verdict::Maybe => {
+                Action::FilterProbed { maybe: verdict == Verdict::Maybe, modules }
+            }
+        };
+        Self { place: Self::table(plan, number), action, found: None }
+    }
+
+    pub fn search(
+        plan: &RunPlan,
+        number: usize,
+        io: &ReadCounters,
+        entry: Option<&Entry>,
+        ns: u64,
+        filtered: bool,
+    ) -> Self {
+        let (data_reads, index_reads, cache_hits) = (io.data.count, io.index.count, io.cache_hits);
+        let action = Action::TableSearched { data_reads, cache_hits, index_reads, ns, filtered };
+        Self { place: Self::table(plan, number), action, found: Self::found_of(entry) }
+    }
+}
+
+/// What a lookup came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// A value.
+    Found {
+        /// The value.
+        value: Slice,
+    },
+    /// A tombstone, or an entry that a range tombstone hides.
+    Deleted,
+    /// No entry anywhere.
+    Absent,
+}
+
+/// The whole story of one lookup. Its `Display` is for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its digest.
+    pub digest: u64,
+    /// Digests computed.
+    pub hashes: u64,
+    /// The sequence number that the lookup read at.
+    pub sequence: u64,
+    /// The newest range tombstone over the key, if there is one.
+    pub range_delete_floor: Option<u64>,
+    /// What was done, in order.
+    pub steps: Vec<Step>,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// Filters consulted.
+    pub filters: u64,
+    /// Tables searched in vain after their filter said "maybe".
+    pub false_positives: u64,
+    /// Reads from files: of what, how many, and of how many bytes and pages.
+    pub reads: ReadsByKind,
+    /// Filter modules passed over: memory does not hold them, or they rest.
+    pub modules_skipped: u64,
+    /// Nanoseconds in all, the recording included.
+    pub total_ns: u64,
+}
+
+impl Explanation {
+    /// The explanation of a lookup that was recorded by `trace` and found `value`.
+    pub fn new(lookup: &Lookup<'_>, trace: Trace, counts: &LookupCounts, value: Option<Value>) -> Self {
+        let outcome = match value {
+            Some(value) => Outcome::Found { value: Slice::from_value(value) },
+            None if trace.steps.iter().any(|step| step.found.is_some()) => Outcome::Deleted,
+            None => Outcome::Absent,
+        };
+        let is_probe = |step: &&Step| matches!(step.action, Action::FilterProbed { .. });
+        debug_assert_eq!(
+            counts.filters,
+            trace.steps.iter().filter(is_probe).count() as u64,
+            "each filter that was consulted is a step"
+        );
+        Self {
+            key: lookup.key.to_vec(),
+            digest: lookup.digest.raw(),
+            hashes: counts.hashes,
+            sequence: lookup.seq.0,
+            range_delete_floor: (trace.floor > SeqNo::ZERO).then_some(trace.floor.0),
+            steps: trace.steps,
+            outcome,
+            filters: counts.filters,
+            false_positives: counts.false_positives,
+            reads: counts.reads(),
+            modules_skipped: counts.modules_skipped,
+            total_ns: counts.total_ns,
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Memtable { number: 0 } => f.write_str("memtable (active)")?,
+            Place::Memtable { number } => write!(f, "memtable {number} (sealed)")?,
+            Place::Run { level, run } => write!(f, "level {level}, run {run}")?,
+            Place::Table { level, run, table } => write!(f, "level {level}, run {run}, table {table}")?,
+        }
+        f.write_str(": ")?;
+        match &self.action {
+            Action::MemtableSearched { entries } => write!(f, "searched among {entries} entries")?,
+            Action::OutOfRange => f.write_str("no table has the key in its range; nothing touched")?,
+            Action::NoFilter => f.write_str("no filter, so it must be searched")?,
+            Action::FilterProbed { maybe, modules } => {
+                f.write_str(if *maybe { "filter says maybe" } else { "filter says no; skipped" })?;
+                // Of a single module there is no more to say.
+                if !matches!(&modules[..], [ModuleStep::Held { .. }]) {
+                    write!(f, " ({})", joined(modules))?;
+                }
+            }
+            Action::FilterSkipped { modules } => {
+                write!(f, "filter not asked ({}), so it must be searched", joined(modules))?;
+            }
+            Action::TableSearched { data_reads, cache_hits, index_reads, ns, .. } => {
+                write!(f, "searched: {data_reads} blocks read, {cache_hits} from the cache")?;
+                if *index_reads > 0 {
+                    write!(f, ", {index_reads} index partitions read")?;
+                }
+                if *ns > 0 {
+                    write!(f, ", {ns} ns")?;
+                }
+            }
+        }
+        match (self.found, &self.action) {
+            (Some((seq, false)), _) => write!(f, "; found the entry of sequence {seq}"),
+            (Some((seq, true)), _) => write!(f, "; found the tombstone of sequence {seq}"),
+            (None, Action::TableSearched { filtered: true, .. }) => {
+                f.write_str("; not there (false positive)")
+            }
+            (None, Action::TableSearched { .. }) => f.write_str("; not there"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+fn joined(modules: &[ModuleStep]) -> String {
+    modules.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "key       \"{}\" ({} bytes)", self.key.escape_ascii(), self.key.len())?;
+        writeln!(f, "digest    {:016x}, {} computed for this lookup", self.digest, self.hashes)?;
+        writeln!(f, "sequence  {}", self.sequence)?;
+        match self.range_delete_floor {
+            Some(floor) => writeln!(f, "range tombstones: the newest over the key has sequence {floor}")?,
+            None => writeln!(f, "range tombstones: none over the key")?,
+        }
+        for (number, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{:>3}. {step}", number + 1)?;
+        }
+        let outcome = match &self.outcome {
+            Outcome::Found { value } => format!("found, a value of {} bytes", value.len()),
+            Outcome::Deleted => "deleted".into(),
+            Outcome::Absent => "absent: no entry anywhere".into(),
+        };
+        writeln!(f, "outcome   {outcome}")?;
+        write!(
+            f,
+            "cost      filters probed {}, modules skipped {}, false positives {}; read: {} filter slices, {} index \
+             partitions, {} blocks, {} pieces of values ({} bytes, {} pages); {} ns (recording included)",
+            self.filters,
+            self.modules_skipped,
+            self.false_positives,
+            self.reads.filter.count,
+            self.reads.index.count,
+            self.reads.data.count,
+            self.reads.value.count,
+            self.reads.all().bytes,
+            self.reads.all().pages,
+            self.total_ns
+        )
+    }
+}

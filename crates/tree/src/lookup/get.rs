@@ -1,0 +1,597 @@
+//! Point lookups, in phases; `explain` runs the same code with a recorder.
+//!
+//! One digest, made by the caller, serves everything below it. The phases: range tombstones (a filter's
+//! "no" says nothing about them); memtables; the one candidate table of every run; all their filter lines
+//! asked for at once; then test after test, newest first, stopping at the first entry found. An entry older
+//! than the newest covering range tombstone is gone.
+//!
+//! With `hash_sharing` off each filter after the first hashes the key again just before its test, which waits for it: the
+//! baseline, which differs in nothing else. Its lines are asked for early, too, by the digest that it has not made yet.
+//!
+//! A lookup walks the flat list of runs that the view prepared ([`RunPlan`]): no counted pointer is followed
+//! and nothing is allocated until a value is found.
+//!
+//! Not here: which view and sequence ([`super::reader`]), many keys at once ([`super::multi_get`]), what the
+//! steps look like to a person ([`super::explain`]).
+
+use std::sync::{Arc, OnceLock};
+
+use shamba_env::Clock;
+use shamba_filter::Question;
+use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
+use shamba_table::{
+    Entry, LoadedBlock, Located, ReadCounters, ResidentFilter, TableReader, Value, ValueMode,
+};
+
+use super::explain::{ModuleStep, Recorder, Step};
+use super::opened::OpenedTables;
+use crate::counters::LookupCounts;
+use crate::error::{Error, Result};
+use crate::view::{Places, Probe, RunPlan, View};
+use shamba_key::planted::{Defect, is_planted};
+use shamba_memtable::Memtable;
+
+/// How lookups are done.
+#[derive(Clone, Copy)]
+pub struct LookupSettings<'a> {
+    pub digest: DigestFn,
+    pub hash_sharing: bool,
+    pub prefetch: bool,
+    /// With one, the parts of a lookup are timed.
+    pub timer: Option<&'a Timer>,
+    /// Where tables are kept that are opened for this lookup.
+    pub opened: &'a OpenedTables,
+}
+
+/// Times parts of lookups and charges no part with the time that reading the clock takes.
+///
+/// A part of a lookup takes some ten nanoseconds, as does reading the clock: the time of one read
+/// lies between the two reads of an interval, that of another outside of it.
+pub struct Timer {
+    clock: Arc<dyn Clock>,
+    /// Nanoseconds that one read of the clock takes, measured when the first lookup is timed.
+    read_ns: OnceLock<u64>,
+}
+
+impl Timer {
+    /// Measured reads of the clock. The fastest tenth of them counts, because interruptions and a busy
+    /// sibling core only make reads slower.
+    const SAMPLES: usize = 255;
+
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, read_ns: OnceLock::new() }
+    }
+
+    fn read_ns(&self) -> u64 {
+        *self.read_ns.get_or_init(|| {
+            let mut last = self.clock.now_ns();
+            let mut distances = [0; Self::SAMPLES];
+            for distance in &mut distances {
+                let now = self.clock.now_ns();
+                *distance = now.saturating_sub(last);
+                last = now;
+            }
+            distances.sort_unstable();
+            distances[Self::SAMPLES / 10]
+        })
+    }
+}
+
+impl LookupSettings<'_> {
+    /// The time if lookups are timed, else 0.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.timer.map_or(0, |timer| timer.clock.now_ns())
+    }
+
+    /// Nanoseconds that one read of the clock takes, 0 if lookups are not timed.
+    #[inline]
+    pub fn clock_read_ns(&self) -> u64 {
+        self.timer.map_or(0, Timer::read_ns)
+    }
+
+    /// Nanoseconds from `begin_ns` to `end_ns`, two readings of the clock, without what reading it
+    /// took.
+    #[inline]
+    pub fn elapsed_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
+        end_ns.saturating_sub(begin_ns).saturating_sub(self.clock_read_ns())
+    }
+}
+
+/// Candidates are gathered in an array of this size on the stack; deeper trees go round again.
+const CANDIDATES: usize = 16;
+
+/// One key to look up: where, when and how.
+#[derive(Clone, Copy)]
+pub struct Lookup<'a> {
+    pub view: &'a View,
+    pub settings: LookupSettings<'a>,
+    pub key: &'a [u8],
+    pub digest: KeyDigest,
+    pub seq: SeqNo,
+    /// What is wanted of the value.
+    pub mode: ValueMode,
+}
+
+/// A run's table that may hold the key, and the line of its filter, asked for.
+#[derive(Clone, Copy)]
+pub struct Candidate<'a> {
+    plan: &'a RunPlan,
+    /// The table's number within the run.
+    number: usize,
+    reader: &'a Arc<TableReader>,
+    /// `None` without a filter.
+    filter: Option<&'a ResidentFilter>,
+    /// To the filter's first module; unanswerable without one.
+    question: Question<'a>,
+}
+
+/// What a candidate's filter says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The key is certainly not in the table.
+    No,
+    /// It may be.
+    Maybe,
+    /// There was nothing to ask: no filter, or no module of it in memory.
+    Unasked,
+}
+
+/// What a filter was asked and what came of it.
+struct Tested {
+    modules: u64,
+    maybe: bool,
+}
+
+impl<'a> Lookup<'a> {
+    /// The newest visible value of the key. Everything but the digest, which the caller made and counted.
+    #[inline]
+    pub fn run<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
+        counts.lookups += 1;
+        if is_planted(Defect::SecondHash) {
+            let _ = self.settings.digest.digest(self.key);
+        }
+        let value = self.find(counts, recorder)?;
+        counts.found += u64::from(value.is_some());
+        Ok(value)
+    }
+
+    #[inline]
+    fn find<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
+        let floor = self.floor(recorder); // Entries at or below it are gone.
+        if let Some((entry, memtable)) = self.in_memtables(counts, recorder) {
+            return visible_above(entry, floor, Home::Memtable(memtable), self.mode, counts);
+        }
+        let places = self.view.places(self.key);
+        let mut plans = self.view.plans().iter().enumerate();
+        let mut consulted = 0; // Filters tested so far, over all rounds.
+        loop {
+            let mut candidates = [None; CANDIDATES];
+            let gathered = self.gather(places, &mut plans, &mut candidates, recorder)?; // All cache misses at once...
+            for candidate in candidates.iter().take(gathered).flatten() {
+                // ...then the tests, newest first.
+                let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
+                if verdict != Verdict::No {
+                    if let Some(entry) = self.search(candidate, verdict, counts, recorder)? {
+                        return visible_above(entry, floor, candidate.home(), self.mode, counts);
+                    }
+                }
+            }
+            if gathered < CANDIDATES {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The newest range tombstone over the key that a reader at this sequence sees; `ZERO` if there is none.
+    #[inline]
+    pub fn floor<R: Recorder>(&self, recorder: &mut R) -> SeqNo {
+        let mut floor = SeqNo::ZERO;
+        for memtable in &self.view.memtables {
+            if memtable.has_range_deletes() {
+                floor = floor.max(memtable.range_tombstones().newest_covering(self.key, self.seq));
+            }
+        }
+        if self.view.runs_have_range_deletes() && !is_planted(Defect::RunRangeDeletesUnseen) {
+            for RunPlan { run, .. } in self.view.plans() {
+                if run.has_range_deletes() {
+                    floor = floor.max(run.tombstones().newest_covering(self.key, self.seq));
+                }
+            }
+        }
+        recorder.floor(floor);
+        floor
+    }
+
+    /// The newest entry of the key in a memtable.
+    #[inline]
+    pub fn in_memtables<R: Recorder>(
+        &self,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Option<(Entry, &'a dyn Memtable)> {
+        for (place, memtable) in self.view.memtables.iter().enumerate() {
+            let entries = memtable.entries();
+            let entry = if entries == 0 { None } else { memtable.get(self.digest, self.key, self.seq) };
+            recorder.step(|| Step::memtable(place, entries, entry.as_ref()));
+            if let Some(entry) = entry {
+                counts.memtable_hits += 1;
+                return Some((entry, memtable.as_ref()));
+            }
+        }
+        None
+    }
+
+    /// Fills `candidates` from `plans`, asks for their filter lines, and says how many there are.
+    #[inline(always)]
+    fn gather<R: Recorder>(
+        &self,
+        places: Places<'_>,
+        plans: &mut std::iter::Enumerate<std::slice::Iter<'a, RunPlan>>,
+        candidates: &mut [Option<Candidate<'a>>],
+        recorder: &mut R,
+    ) -> Result<usize> {
+        let mut gathered = 0;
+        while let Some(place) = candidates.get_mut(gathered) {
+            let Some((at, plan)) = plans.next() else { break };
+            let number = places.number(at, plan, self.key);
+            if let Some(candidate) = self.candidate(plan, number, recorder)? {
+                *place = Some(candidate);
+                gathered += 1;
+            }
+        }
+        Ok(gathered)
+    }
+
+    /// Table `number` of the run, which is closed, opened for this lookup.
+    #[cold]
+    #[inline(never)]
+    fn open_closed(
+        &self,
+        plan: &RunPlan,
+        number: usize,
+    ) -> Result<(&'a Option<ResidentFilter>, &'a Arc<TableReader>)> {
+        let missing = || Error::invalid(format!("table {number} of run {} is not there", plan.run.id));
+        let table = plan.run.tables().get(number).ok_or_else(missing)?;
+        let Probe { filter, reader } = self.settings.opened.open(&table.meta)?;
+        Ok((filter, reader.as_ref().ok_or_else(missing)?))
+    }
+
+    /// Table `number` of the run, whose range holds the key, its filter line asked for.
+    #[inline(always)] // A candidate that came back through memory would be copied, and the copy waits for it.
+    pub fn candidate<R: Recorder>(
+        &self,
+        plan: &'a RunPlan,
+        number: Option<usize>,
+        recorder: &mut R,
+    ) -> Result<Option<Candidate<'a>>> {
+        let Some(number) = number else {
+            recorder.step(|| Step::outside(plan.level, &plan.run));
+            return Ok(None);
+        };
+        let (filter, reader) = match plan.probes.get(number) {
+            Some(Probe { filter, reader: Some(reader) }) => (filter, reader),
+            _ => self.open_closed(plan, number)?,
+        };
+        let filter = filter.as_ref();
+        let question = filter.map(|filter| filter.ask(self.digest, self.settings.prefetch));
+        let question = question.unwrap_or_else(Question::unanswerable);
+        Ok(Some(Candidate { plan, number, reader, filter, question }))
+    }
+
+    /// Whether the candidate's filter lets the lookup through. `consulted` counts the filters asked.
+    #[inline(always)]
+    pub fn may_be_in<R: Recorder>(
+        &self,
+        candidate: &Candidate<'_>,
+        consulted: &mut u64,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Verdict> {
+        let Some(filter) = candidate.filter else {
+            recorder.step(|| Step::no_filter(candidate.plan, candidate.number));
+            return Ok(Verdict::Unasked);
+        };
+        let is_shared = self.settings.hash_sharing || *consulted == 0;
+        let tested = if self.settings.timer.is_some() {
+            self.test_timed(candidate, filter, is_shared, counts, recorder)?
+        } else {
+            let (question, digest) = self.question_to(candidate, is_shared);
+            self.test(candidate, filter, question, digest, counts, recorder)?
+        };
+        counts.modules += tested.modules;
+        if tested.modules > 0 {
+            *consulted += 1;
+            counts.filters += 1;
+        }
+        let verdict = match (tested.maybe, tested.modules) {
+            (false, _) => Verdict::No,
+            (true, 0) => Verdict::Unasked,
+            (true, _) => Verdict::Maybe,
+        };
+        recorder.filter(candidate.plan, candidate.number, verdict);
+        Ok(verdict)
+    }
+
+    /// Asks module after module up to the first no.
+    #[inline(always)]
+    fn test<R: Recorder>(
+        &self,
+        candidate: &Candidate<'_>,
+        filter: &ResidentFilter,
+        first: Question<'_>,
+        digest: KeyDigest,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Tested> {
+        let mut tested = Tested { modules: 0, maybe: true };
+        if first.is_answerable() {
+            tested = Tested { modules: 1, maybe: first.maybe() };
+            recorder.module(|| ModuleStep::held(0, tested.maybe));
+        }
+        if tested.maybe && (filter.has_more() || tested.modules == 0) {
+            self.test_more(candidate, filter, digest, &mut tested, counts, recorder)?;
+        }
+        Ok(tested)
+    }
+
+    /// The modules that the first one leaves: asked where memory holds them and they do not rest, fetched if that is the plan, else skipped.
+    #[inline(never)] // Some nine of ten absent keys end at the first module.
+    fn test_more<R: Recorder>(
+        &self,
+        candidate: &Candidate<'_>,
+        filter: &ResidentFilter,
+        digest: KeyDigest,
+        tested: &mut Tested,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<()> {
+        let modules = filter.geometry().modules().len();
+        for module in tested.modules as usize..modules {
+            let maybe = match filter.module(digest, module) {
+                Some(maybe) => {
+                    recorder.module(|| ModuleStep::held(module, maybe));
+                    maybe
+                }
+                None if filter.fetches(module) => {
+                    let mut io = ReadCounters::default();
+                    let maybe = candidate.reader.fetch_module(digest, module, &mut io)?;
+                    recorder.module(|| ModuleStep::fetched(module, maybe, &io));
+                    counts.add_reads(&io);
+                    maybe
+                }
+                None => {
+                    counts.modules_skipped += 1;
+                    recorder.module(|| ModuleStep::skipped(module, filter));
+                    continue;
+                }
+            };
+            tested.modules += 1;
+            tested.maybe = maybe;
+            if !maybe {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The candidate's question and the digest for what its first module leaves: the shared one, or a new one.
+    #[inline(always)]
+    fn question_to(&self, candidate: &Candidate<'a>, is_shared: bool) -> (Question<'a>, KeyDigest) {
+        if is_shared { (candidate.question, self.digest) } else { self.hash_anew(candidate.question) }
+    }
+
+    /// Hashes the key once more, and lets the question wait for that.
+    #[inline(never)] // It is the baseline's alone.
+    fn hash_anew(&self, question: Question<'a>) -> (Question<'a>, KeyDigest) {
+        let digest = self.settings.digest.digest(self.key);
+        (question.asked_by(self.digest, digest), digest)
+    }
+
+    /// The test with a clock beside it.
+    #[cold]
+    fn test_timed<R: Recorder>(
+        &self,
+        candidate: &Candidate<'a>,
+        filter: &ResidentFilter,
+        is_shared: bool,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Tested> {
+        let settings = &self.settings;
+        // A shared digest costs nothing here, so nothing is timed.
+        let begin_ns = if is_shared { 0 } else { settings.now_ns() };
+        let (question, digest) = self.question_to(candidate, is_shared);
+        let hashed_ns = settings.now_ns();
+        let tested = self.test(candidate, filter, question, digest, counts, recorder);
+        let end_ns = settings.now_ns();
+        counts.probe_ns += settings.elapsed_ns(hashed_ns, end_ns);
+        counts.timer_ns += 2 * settings.clock_read_ns();
+        if !is_shared {
+            counts.hash_ns += settings.elapsed_ns(begin_ns, hashed_ns);
+            counts.timer_ns += settings.clock_read_ns();
+        }
+        tested
+    }
+
+    /// Searches the candidate's index and block.
+    #[inline(never)] // The path that most lookups do not take: it would only spread the other apart.
+    fn search<R: Recorder>(
+        &self,
+        candidate: &Candidate<'_>,
+        verdict: Verdict,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Option<Entry>> {
+        let begin_ns = if R::RECORDS { self.settings.now_ns() } else { 0 };
+        let mut io = self.read_counters();
+        let located = candidate.reader.locate(self.key, self.seq, &mut io);
+        if let Ok(Some(located)) = &located {
+            recorder.partition(candidate.reader, located.partition());
+        }
+        let found = located.map_err(Error::from).and_then(|at| self.search_block(candidate, at, &mut io));
+        counts.add_reads(&io);
+        let entry = match found {
+            Err(_) if is_planted(Defect::ErrorAsNotFound) => None,
+            found => found?,
+        };
+        let filtered = verdict == Verdict::Maybe;
+        counts.false_positives += u64::from(entry.is_none() && filtered);
+        candidate.tell(verdict, entry.is_some(), recorder);
+        recorder.step(|| {
+            let ns = self.settings.now_ns().saturating_sub(begin_ns);
+            Step::search(candidate.plan, candidate.number, &io, entry.as_ref(), ns, filtered)
+        });
+        Ok(entry)
+    }
+
+    /// What a search adds its reads up in.
+    pub fn read_counters(&self) -> ReadCounters {
+        ReadCounters {
+            timed: self.settings.timer.is_some(),
+            clock_read_ns: self.settings.clock_read_ns(),
+            ..ReadCounters::default()
+        }
+    }
+
+    /// Searches the candidate's block that the index named.
+    pub fn search_block(
+        &self,
+        candidate: &Candidate<'_>,
+        located: Option<Located>,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Entry>> {
+        let Some(located) = located else { return Ok(None) };
+        Ok(candidate.reader.get_at(located, self.key, self.seq, self.digest, self.mode, io)?)
+    }
+
+    /// As [`Self::search_block`], of a block that was read for it.
+    pub fn search_loaded(
+        &self,
+        candidate: &Candidate<'_>,
+        block: &LoadedBlock,
+        located: Located,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Entry>> {
+        let Self { key, seq, digest, mode, .. } = *self;
+        Ok(candidate.reader.get_from(block, located, key, seq, digest, mode, io)?)
+    }
+}
+
+impl<'a> Candidate<'a> {
+    /// The table.
+    pub fn reader(&self) -> &'a Arc<TableReader> {
+        self.reader
+    }
+
+    /// Tells what a search of it gave, after its filter had this to say.
+    #[inline(always)]
+    pub fn tell<R: Recorder>(&self, verdict: Verdict, found: bool, recorder: &mut R) {
+        recorder.searched(self.plan, self.number, verdict, found);
+    }
+
+    /// Where its entries' large values are.
+    pub fn home(&self) -> Home<'a> {
+        Home::Table(self.reader)
+    }
+}
+
+/// Where an entry was found, and where its value is if that is large.
+#[derive(Clone, Copy)]
+pub enum Home<'a> {
+    Memtable(&'a dyn Memtable),
+    Table(&'a TableReader),
+}
+
+impl Home<'_> {
+    /// Puts a large value together.
+    #[cold]
+    fn read_large(self, place: &[u8], counts: &mut LookupCounts) -> Result<Value> {
+        let mut io = ReadCounters::default();
+        let value = match self {
+            Self::Table(reader) => reader.read_large(place, &mut io)?,
+            Self::Memtable(memtable) => memtable.values().read_whole(place, &mut io.value)?,
+        };
+        counts.add_reads(&io);
+        Ok(value.into())
+    }
+}
+
+/// The value of an entry that no range tombstone hides; an empty one where only its being there is wanted.
+pub fn visible_above(
+    entry: Entry,
+    floor: SeqNo,
+    home: Home<'_>,
+    mode: ValueMode,
+    counts: &mut LookupCounts,
+) -> Result<Option<Value>> {
+    if entry.seq <= floor {
+        return Ok(None);
+    }
+    match entry.kind {
+        EntryKind::Put => Ok(Some(entry.value)),
+        EntryKind::ValueRef if mode == ValueMode::Absent => Ok(Some(Value::default())),
+        EntryKind::ValueRef => home.read_large(&entry.value, counts).map(Some),
+        EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
+        kind @ (EntryKind::Merge | EntryKind::PutWithExpiry) => {
+            Err(Error::unknown_entry(format!("an entry of kind {kind:?}, which this build cannot read")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use shamba_key::DigestKind;
+
+    use super::*;
+
+    /// A clock that stands still but for its reads, each of which takes 40 ns.
+    #[derive(Debug, Default)]
+    struct SlowToRead {
+        ns: AtomicU64,
+    }
+
+    impl Clock for SlowToRead {
+        fn now_us(&self) -> u64 {
+            self.now_ns() / 1_000
+        }
+
+        fn now_ns(&self) -> u64 {
+            self.ns.fetch_add(40, Ordering::Relaxed)
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
+
+        fn sleep_us(&self, _: u64) {}
+
+        fn wait_ns(&self, ns: u64) {
+            self.ns.fetch_add(ns, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn reading_the_clock_is_charged_to_no_part() {
+        let clock = Arc::new(SlowToRead::default());
+        let timer = Timer::new(clock.clone());
+        let opened = OpenedTables::default();
+        let settings = LookupSettings {
+            opened: &opened,
+            digest: DigestFn::new(DigestKind::default(), 0),
+            hash_sharing: true,
+            prefetch: true,
+            timer: Some(&timer),
+        };
+        assert_eq!(settings.clock_read_ns(), 40);
+        let begin_ns = settings.now_ns();
+        assert_eq!(settings.elapsed_ns(begin_ns, settings.now_ns()), 0, "nothing was done in between");
+        let begin_ns = settings.now_ns();
+        clock.wait_ns(25);
+        assert_eq!(settings.elapsed_ns(begin_ns, settings.now_ns()), 25);
+        let untimed = LookupSettings { timer: None, ..settings };
+        assert_eq!((untimed.now_ns(), untimed.clock_read_ns(), untimed.elapsed_ns(0, 0)), (0, 0, 0));
+    }
+}

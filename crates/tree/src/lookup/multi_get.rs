@@ -1,0 +1,369 @@
+//! Many keys at once: the phases of a lookup, each for a whole group before the next.
+//!
+//! A single lookup waits for one line of memory after another: the memtable's index, a filter, an index, a
+//! block. Here all keys of a group ask for theirs before the first is looked at, so that a group waits about
+//! as long as one key does alone. What is asked, counted and found is what single lookups would.
+//!
+//! Phases: digests, and the memtables' lines; memtables; candidates of all runs, and their filter lines. Then in
+//! rounds, until every key has its answer: filter tests, newest first, each key up to its first "maybe"; index
+//! searches, and the first lines of cached blocks; the blocks that are not cached, read at the same time if reads
+//! have been slow ([`super::pool`]); the lines of the entries that tags point to; block searches.
+//!
+//! Not here: the steps themselves ([`super::get`]).
+
+use std::sync::Arc;
+
+use shamba_key::SeqNo;
+use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
+
+use super::explain::{Recorder, Silent};
+use super::get::{Candidate, Home, Lookup, LookupSettings, Verdict, visible_above};
+use super::opened::OpenedTables;
+use super::pool::ReadPool;
+use crate::counters::LookupCounts;
+use crate::error::Result;
+use crate::sampling::Sampler;
+use crate::slice::Slice;
+use crate::sync::Mutex;
+use crate::view::View;
+use shamba_env::lock;
+use shamba_key::planted::{Defect, is_planted};
+
+/// Keys of a group: 32 overlap about all that the processor can; 64 gain nothing more.
+const GROUP: usize = 32;
+/// Tables that are opened for lookups are closed again after so many keys.
+const PART: usize = 8 * GROUP;
+
+/// How far one key of a group is.
+struct Pending<'a> {
+    lookup: Lookup<'a>,
+    /// Entries at or below it are gone.
+    floor: SeqNo,
+    /// Its place among the answers.
+    place: usize,
+    /// The candidates that are still to be asked, in the group's list.
+    from: usize,
+    to: usize,
+    /// Filters tested.
+    consulted: u64,
+    /// What the filter of the present candidate says.
+    verdict: Verdict,
+    /// The block of its present candidate.
+    block: Option<Located>,
+    /// The same, if it was read and the cache does not keep it.
+    loaded: Option<LoadedBlock>,
+    state: BlockState,
+    /// In the key that is sampled.
+    sampler: Option<Sampler>,
+}
+
+/// Which keys are sampled for statistics, and what becomes of what they saw.
+pub struct Samples<'a> {
+    /// Of the next so many keys, the one that is sampled.
+    pub next: &'a dyn Fn(u64) -> Option<u64>,
+    /// Of a key that no memtable answered.
+    pub finish: &'a dyn Fn(Sampler),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlockState {
+    Cached,
+    Cold,
+    /// This key's round has read it.
+    Loaded,
+}
+
+/// The values of `keys` in `view` at `seq`, in their order. With `reads`, blocks that are not cached are read at once.
+pub fn multi_get<K: AsRef<[u8]>>(
+    view: &View,
+    settings: LookupSettings<'_>,
+    seq: SeqNo,
+    keys: &[K],
+    reads: Option<&ReadPool>,
+    samples: &Samples<'_>,
+    counts: &mut LookupCounts,
+) -> Result<Vec<Option<Slice>>> {
+    let mut answers = Vec::with_capacity(keys.len());
+    for part in keys.chunks(PART) {
+        let opened = OpenedTables::default();
+        let settings = LookupSettings { opened: &opened, ..settings };
+        let mut group = Group { pending: Vec::with_capacity(GROUP), candidates: Vec::new(), sampled: None };
+        for keys in part.chunks(GROUP) {
+            group.begin(view, settings, seq, keys, answers.len(), counts);
+            if let Some(sampled) = (samples.next)(keys.len() as u64) {
+                if let Some(pending) = group.pending.get_mut(sampled as usize) {
+                    pending.sampler = Some(Sampler::default());
+                }
+            }
+            answers.resize_with(answers.len() + keys.len(), || None);
+            group.ask_memtables(&mut answers, counts)?;
+            group.gather(view)?;
+            group.test_filters(counts)?;
+            while !group.pending.is_empty() {
+                group.locate(counts)?;
+                if let Some(reads) = reads {
+                    group.load_cold(reads, counts);
+                }
+                group.ask_for_entries();
+                group.search(&mut answers, counts)?;
+                group.test_filters(counts)?;
+            }
+            // At most one key of a group is.
+            group.sampled.take().into_iter().for_each(samples.finish);
+        }
+    }
+    counts.found += answers.iter().flatten().count() as u64;
+    Ok(answers.into_iter().map(|value| value.map(Slice::from_value)).collect())
+}
+
+/// What reads beside each other brought: the blocks that the cache does not keep, and what all of them cost.
+#[derive(Default)]
+struct Loads {
+    blocks: Vec<Option<LoadedBlock>>,
+    cost: ReadCounters,
+}
+
+struct Group<'a> {
+    pending: Vec<Pending<'a>>,
+    candidates: Vec<Candidate<'a>>,
+    /// What the sampled key saw, once it has its answer from the tree.
+    sampled: Option<Sampler>,
+}
+
+impl<'a> Group<'a> {
+    /// Digests, and the lines at which memtables look first.
+    fn begin<K: AsRef<[u8]>>(
+        &mut self,
+        view: &'a View,
+        settings: LookupSettings<'a>,
+        seq: SeqNo,
+        keys: &'a [K],
+        first_place: usize,
+        counts: &mut LookupCounts,
+    ) {
+        self.pending.clear();
+        self.candidates.clear();
+        counts.lookups += keys.len() as u64;
+        let begin_ns = settings.now_ns();
+        for (number, key) in keys.iter().enumerate() {
+            let key = key.as_ref();
+            let digest = settings.digest.digest(key);
+            if is_planted(Defect::SecondHash) {
+                let _ = settings.digest.digest(key);
+            }
+            self.pending.push(Pending {
+                lookup: Lookup { view, settings, key, digest, seq, mode: ValueMode::Copy },
+                floor: SeqNo::ZERO,
+                place: first_place + number,
+                from: 0,
+                to: 0,
+                consulted: 0,
+                verdict: Verdict::Unasked,
+                block: None,
+                loaded: None,
+                state: BlockState::Cached,
+                sampler: None,
+            });
+        }
+        counts.hash_ns += settings.elapsed_ns(begin_ns, settings.now_ns());
+        counts.timer_ns += 2 * settings.clock_read_ns();
+        if settings.prefetch {
+            for memtable in view.memtables.iter().filter(|memtable| memtable.entries() > 0) {
+                self.pending.iter().for_each(|pending| memtable.prefetch(pending.lookup.digest));
+            }
+        }
+    }
+
+    /// Keys that a memtable answers leave the group.
+    fn ask_memtables(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
+        let mut failed = None;
+        self.pending.retain_mut(|pending| {
+            if !is_planted(Defect::MultiGetWithoutFloor) {
+                pending.floor = pending.lookup.floor(&mut Silent);
+            }
+            let Some((entry, memtable)) = pending.lookup.in_memtables(counts, &mut Silent) else {
+                return true;
+            };
+            match visible_above(entry, pending.floor, Home::Memtable(memtable), ValueMode::Copy, counts) {
+                Ok(value) => answers[pending.place] = value,
+                Err(error) => failed = Some(error),
+            }
+            false
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The candidates of every key, their filter lines asked for.
+    fn gather(&mut self, view: &'a View) -> Result<()> {
+        for pending in &mut self.pending {
+            pending.from = self.candidates.len();
+            let places = view.places(pending.lookup.key);
+            for (at, plan) in view.plans().iter().enumerate() {
+                let number = places.number(at, plan, pending.lookup.key);
+                self.candidates.extend(pending.lookup.candidate(plan, number, &mut Silent)?);
+            }
+            pending.to = self.candidates.len();
+        }
+        Ok(())
+    }
+
+    /// Takes every key to its first candidate that may hold it; keys without one leave the group.
+    fn test_filters(&mut self, counts: &mut LookupCounts) -> Result<()> {
+        let (candidates, sampled) = (&self.candidates, &mut self.sampled);
+        let mut failed = None;
+        self.pending.retain_mut(|pending| match pending.advance(candidates, counts) {
+            Ok(true) => true,
+            Ok(false) => {
+                *sampled = pending.sampler.or(*sampled);
+                false
+            }
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Every key's block in its present candidate, asked for if it is cached.
+    fn locate(&mut self, counts: &mut LookupCounts) -> Result<()> {
+        for pending in &mut self.pending {
+            let Some(candidate) = self.candidates.get(pending.from) else { continue };
+            let Lookup { key, seq, .. } = pending.lookup;
+            let mut io = pending.lookup.read_counters();
+            let located = candidate.reader().locate(key, seq, &mut io);
+            counts.add_reads(&io);
+            pending.block = located?;
+            pending.loaded = None;
+            let is_cold =
+                pending.block.as_ref().is_some_and(|block| !candidate.reader().prefetch_block(block));
+            pending.state = if is_cold { BlockState::Cold } else { BlockState::Cached };
+        }
+        Ok(())
+    }
+
+    /// Reads the blocks that are not cached all at once. What cannot be read now fails later,
+    /// when the key's search reads it again.
+    fn load_cold(&mut self, reads: &ReadPool, counts: &mut LookupCounts) {
+        let is_cold = |pending: &Pending<'_>| pending.state == BlockState::Cold;
+        if self.pending.iter().filter(|pending| is_cold(pending)).count() < 2 {
+            return;
+        }
+        let mut blocks: Vec<(Arc<TableReader>, Located)> = Vec::new();
+        let mut sharers: Vec<(usize, usize)> = Vec::new(); // Pending, block.
+        for (at, pending) in self.pending.iter_mut().enumerate().filter(|(_, pending)| is_cold(pending)) {
+            let candidate = self.candidates.get(pending.from);
+            let Some((reader, located)) = candidate.map(Candidate::reader).zip(pending.block) else {
+                continue;
+            };
+            let is_same =
+                |(other, block): &(_, Located)| Arc::ptr_eq(other, reader) && block.is_same_block(&located);
+            // Whoever shares a block with an earlier key does not read it once more.
+            let block = blocks.iter().position(is_same).unwrap_or_else(|| {
+                blocks.push((Arc::clone(reader), located));
+                pending.state = BlockState::Loaded;
+                blocks.len() - 1
+            });
+            sharers.push((at, block));
+        }
+        let count = blocks.len();
+        let done: Arc<Mutex<Loads>> = Arc::default();
+        lock(&done).blocks.resize(count, None);
+        let into = Arc::clone(&done);
+        reads.run(count, move |number| {
+            let Some((reader, block)) = blocks.get(number) else { return };
+            let mut io = ReadCounters::default();
+            let loaded = reader.load_block(block, &mut io);
+            let mut into = lock(&into);
+            into.cost.data = into.cost.data.plus(io.data);
+            into.cost.index = into.cost.index.plus(io.index);
+            if let (Ok(loaded), Some(place)) = (loaded, into.blocks.get_mut(number)) {
+                *place = loaded;
+            }
+        });
+        let done = lock(&done);
+        counts.add_reads(&done.cost);
+        for (at, block) in sharers {
+            if let (Some(pending), Some(loaded)) = (self.pending.get_mut(at), done.blocks.get(block)) {
+                pending.loaded.clone_from(loaded);
+            }
+        }
+    }
+
+    /// Asks for the entries that the searches will look at: the blocks' tags are here by now.
+    fn ask_for_entries(&self) {
+        let cached = self.pending.iter().filter(|pending| pending.state == BlockState::Cached);
+        for pending in cached.filter(|pending| pending.lookup.settings.prefetch) {
+            if let (Some(candidate), Some(block)) = (self.candidates.get(pending.from), &pending.block) {
+                candidate.reader().prefetch_entry(block, pending.lookup.digest);
+            }
+        }
+    }
+
+    /// Searches every key's block; keys with an answer leave the group, the others go on behind it.
+    fn search(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
+        let mut failed = None;
+        let sampled = &mut self.sampled;
+        self.pending.retain_mut(|pending| {
+            let Some(candidate) = self.candidates.get(pending.from) else { return false };
+            match pending.search(candidate, counts) {
+                Ok(Some(entry)) => {
+                    *sampled = pending.sampler.or(*sampled);
+                    match visible_above(entry, pending.floor, candidate.home(), ValueMode::Copy, counts) {
+                        Ok(value) => answers[pending.place] = value,
+                        Err(error) => failed = Some(error),
+                    }
+                    false
+                }
+                Ok(None) => {
+                    pending.from += 1;
+                    !is_planted(Defect::MultiGetStopsEarly)
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    false
+                }
+            }
+        });
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Pending<'_> {
+    /// What the present candidate's block says.
+    fn search(&mut self, candidate: &Candidate<'_>, counts: &mut LookupCounts) -> Result<Option<Entry>> {
+        let mut io = self.lookup.read_counters();
+        let found = match (&self.loaded, self.block) {
+            (Some(loaded), Some(located)) => self.lookup.search_loaded(candidate, loaded, located, &mut io),
+            (_, located) => self.lookup.search_block(candidate, located, &mut io),
+        };
+        if self.state == BlockState::Loaded {
+            io.cache_hits = io.cache_hits.saturating_sub(1); // It counts as the read that it was.
+        }
+        counts.add_reads(&io);
+        let entry = found?;
+        counts.false_positives += u64::from(entry.is_none() && self.verdict == Verdict::Maybe);
+        if let Some(sampler) = &mut self.sampler {
+            if let Some(located) = &self.block {
+                sampler.partition(candidate.reader(), located.partition());
+            }
+            candidate.tell(self.verdict, entry.is_some(), sampler);
+        }
+        Ok(entry)
+    }
+
+    /// Goes on, from where it is, to a candidate that may hold the key; false if there is none.
+    fn advance(&mut self, candidates: &[Candidate<'_>], counts: &mut LookupCounts) -> Result<bool> {
+        while let Some(candidate) = candidates.get(self.from).filter(|_| self.from < self.to) {
+            self.verdict = match &mut self.sampler {
+                None => self.lookup.may_be_in(candidate, &mut self.consulted, counts, &mut Silent)?,
+                Some(sampler) => self.lookup.may_be_in(candidate, &mut self.consulted, counts, sampler)?,
+            };
+            if self.verdict != Verdict::No {
+                return Ok(true);
+            }
+            self.from += 1;
+        }
+        Ok(false)
+    }
+}

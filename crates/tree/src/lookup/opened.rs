@@ -1,0 +1,55 @@
+//! Tables that a lookup, or a few lookups together, have opened because the memory budget keeps them closed.
+//!
+//! A lookup borrows readers and filters from its view. A table that it opens for itself has to live as
+//! long as that borrow: here, in a list in the caller's frame that only grows and holds each table once.
+//! The list is short: a lookup asks one table of a run, and `multi_get` begins a new list after some keys.
+//! Where all tables are open, which is the rule, it costs a null pointer on the stack.
+
+use std::sync::OnceLock;
+
+use shamba_table::TableId;
+
+use crate::error::Result;
+use crate::version::TableMeta;
+use crate::view::Probe;
+
+/// Tables opened for lookups; closed when it is dropped.
+#[derive(Default)]
+pub struct OpenedTables {
+    first: OnceLock<Box<Opened>>,
+}
+
+struct Opened {
+    table: TableId,
+    probe: Probe,
+    next: OnceLock<Box<Opened>>,
+}
+
+impl OpenedTables {
+    /// The table, opened if it is not in the list, and kept until the list is dropped.
+    ///
+    /// # Errors
+    /// What opening says.
+    #[cold]
+    pub fn open(&self, meta: &TableMeta) -> Result<&Probe> {
+        let mut place = &self.first;
+        while let Some(opened) = place.get() {
+            if opened.table == meta.id {
+                return Ok(&opened.probe);
+            }
+            place = &opened.next;
+        }
+        let probe = Probe::of(Some(&meta.open()?));
+        Ok(&place.get_or_init(|| Box::new(Opened { table: meta.id, probe, next: OnceLock::new() })).probe)
+    }
+}
+
+impl Drop for OpenedTables {
+    fn drop(&mut self) {
+        // A batch may have opened many: not by recursion.
+        let mut next = self.first.take();
+        while let Some(mut opened) = next {
+            next = opened.next.take();
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Sampled lookups: how often lookups come to it, in vain or not, how often its filter was wrong, and how often seeks come.
+//!
+//! One lookup in about 64 is *sampled* (a countdown of the thread, [`crate::counters`]). It runs the same code as any
+//! other, with a recorder ([`Sampler`]) that adds what each table answered to the table's [`TableStatistics`], which
+//! lives as long as the file and is shared by every version that has it. What a lookup that is not sampled pays is the
+//! countdown.
+//!
+//! Seeks are sampled as rarely, by each scan's own countdown: of each run the first table that one searches counts it. No filter is asked then, but an
+//! index is.
+//!
+//! Old figures fade by the number of sampled lookups of the keyspace, not by time ([`crate::statistics::rates`]): a quiet night tells nothing
+//! about the next day. When lookups end otherwise than all before them, figures are restated ([`shift`]; by the memory worker, so not
+//! where there is none). How many lookups come in a second is reckoned apart, by time; the rate of a table is the product.
+//! The outputs of a merge take over what their inputs had ([`inherit`]). All of it outlives the process in a file of its
+//! own, best effort: to lose it is harmless.
+//!
+//! Units: everything counted here is in *sampled* lookups and probes, decayed; only rates "per second" are of all lookups.
+//!
+//! Not here: what follows from the figures ([`crate::allocation`]).
+
+pub mod inherit;
+mod shift;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shamba_env::{lock, try_lock};
+use shamba_table::TableReader;
+
+use self::shift::{Restated, Shift};
+use crate::lookup::explain::{ModuleStep, Recorder, Step};
+use crate::lookup::get::Verdict;
+use crate::statistics::Window;
+use crate::statistics::rates::{Fading, Samples};
+use crate::sync::Mutex;
+use crate::version::{TableUse, Version};
+use crate::view::RunPlan;
+
+/// Sampled lookups after which old figures fade a step: often enough that the steps are small, seldom enough that
+/// walking all tables costs nothing that could be measured.
+const FOLD_EVERY: u64 = 1 << 12;
+/// Whoever reckons with what comes in a second has it done after so long, however few lookups and seeks there were.
+const FOLD_AFTER_US: u64 = 1_000_000;
+
+/// What sampled lookups and seeks saw in a keyspace's tree as a whole.
+#[derive(Debug, Default)]
+pub struct TreeStatistics {
+    /// Sampled lookups of this process that no memtable answered.
+    lookups: AtomicU64,
+    /// Those of them that a table answered.
+    found: AtomicU64,
+    /// Sampled seeks of this process.
+    seeks: AtomicU64,
+    folded: Mutex<Folded>,
+}
+
+/// What was counted up to a moment.
+#[derive(Clone, Copy, Default, Debug)]
+struct Counted {
+    lookups: u64,
+    found: u64,
+    seeks: u64,
+}
+
+impl Counted {
+    /// What came since `earlier`.
+    fn since(self, earlier: Self) -> Samples {
+        let since = |now: u64, earlier: u64| now.saturating_sub(earlier) as f64;
+        Samples {
+            lookups: since(self.lookups, earlier.lookups),
+            found: since(self.found, earlier.found),
+            seeks: since(self.seeks, earlier.seeks),
+        }
+    }
+}
+
+/// Decayed, up to the last fold.
+#[derive(Debug, Default)]
+struct Folded {
+    window: Window,
+    /// What had been counted at the last fold,
+    counted: Counted,
+    /// and before the lookups in which a shift is looked for.
+    looked: Counted,
+    /// Since when these contradict those before.
+    contradicted_since_us: Option<u64>,
+    restated: Restated,
+}
+
+impl Folded {
+    /// The figures when so much is counted.
+    fn window_at(&self, counted: Counted, now_us: u64) -> Window {
+        self.window.next(counted.since(self.counted), now_us)
+    }
+}
+
+impl TreeStatistics {
+    /// Counts a sampled lookup that no memtable answered; true if it is time to fold.
+    fn count(&self, found: bool) -> bool {
+        self.found.fetch_add(u64::from(found), Ordering::Relaxed);
+        (self.lookups.fetch_add(1, Ordering::Relaxed) + 1) % FOLD_EVERY == 0
+    }
+
+    /// Counts a sampled seek.
+    pub fn count_seek(&self) {
+        self.seeks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets old figures fade if that was last done a while ago: what comes in a second is of all the time since.
+    pub fn fold_in_time(&self, version: &Version, now_us: u64) {
+        let folded_us = lock(&self.folded).window.as_of_us;
+        if now_us.saturating_sub(folded_us) >= FOLD_AFTER_US {
+            self.fold(version, now_us);
+        }
+    }
+
+    /// How many lookups were sampled since the open that no memtable answered.
+    pub fn sampled(&self) -> u64 {
+        self.lookups.load(Ordering::Relaxed)
+    }
+
+    fn counted(&self) -> Counted {
+        let found = self.found.load(Ordering::Relaxed);
+        let seeks = self.seeks.load(Ordering::Relaxed);
+        Counted { lookups: self.lookups.load(Ordering::Relaxed), found, seeks }
+    }
+
+    /// The figures as of now.
+    pub fn window(&self, now_us: u64) -> Window {
+        self.window_and(now_us, || ()).0
+    }
+
+    /// The figures as of now, and what `also` says while they stay what they are.
+    pub fn window_and<T>(&self, now_us: u64, also: impl FnOnce() -> T) -> (Window, T) {
+        let folded = lock(&self.folded);
+        (folded.window_at(self.counted(), now_us), also())
+    }
+
+    /// Goes on from figures of an earlier process.
+    pub fn begin_with(&self, window: Window) {
+        lock(&self.folded).window = window;
+    }
+
+    /// Lets old figures fade, here and at the tables of `version`, unless somebody is at it.
+    fn fold(&self, version: &Version, now_us: u64) {
+        if let Some(mut folded) = try_lock(&self.folded) {
+            self.fold_into(&mut folded, version, now_us);
+        }
+    }
+
+    fn fold_into(&self, folded: &mut Folded, version: &Version, now_us: u64) {
+        let counted = self.counted();
+        let fading = Fading::after(counted.since(folded.counted));
+        folded.window = folded.window_at(counted, now_us);
+        folded.counted = counted;
+        distinct_tables(version).for_each(|table| table.meta.statistics.fold(fading, 1.0));
+    }
+
+    /// Whether the lookups since the last look end otherwise than those before, and have done so for a while.
+    pub fn look_for_shift(&self, now_us: u64) -> Option<Shift> {
+        let mut folded = lock(&self.folded);
+        let counted = self.counted();
+        let Samples { lookups, found, .. } = counted.since(folded.looked);
+        if lookups < shift::LEAST_SAMPLES {
+            return None;
+        }
+        let window = folded.window_at(counted, now_us);
+        let seen = |weight| Shift::seen(window, (lookups, found), weight);
+        let Some(shift) = seen(folded.restated.weight(now_us)) else {
+            if seen(1.0).is_some() {
+                folded.restated = folded.restated.still(now_us);
+            }
+            folded.contradicted_since_us = None;
+            if lookups >= shift::LOOKED_AT_SAMPLES {
+                folded.looked = counted;
+            }
+            return None;
+        };
+        // One that does not last is a burst.
+        let since_us = *folded.contradicted_since_us.get_or_insert(now_us);
+        (now_us.saturating_sub(since_us) >= shift::LASTING_US).then_some(shift)
+    }
+
+    /// Restates the figures, here and at the tables of `version`, after a shift. Nobody gives figures to tables meanwhile that
+    /// are not in `version` yet.
+    pub fn restate(&self, shift: Shift, version: &Version, now_us: u64) {
+        let mut folded = lock(&self.folded);
+        folded.restated = folded.restated.again(now_us);
+        folded.looked = self.counted();
+        folded.contradicted_since_us = None;
+        self.fold_into(&mut folded, version, now_us);
+        folded.window = shift.of_window(folded.window);
+        let entries: u64 = version.tables().map(|(_, _, table)| table.meta.entries).sum();
+        for table in distinct_tables(version) {
+            let of_tree = table.meta.entries as f64 / entries.max(1) as f64;
+            table.meta.statistics.restate(|probes| shift.of_table(probes, of_tree));
+        }
+    }
+}
+
+/// The tables, one with each file: one that several runs share has one set of figures.
+fn distinct_tables(version: &Version) -> impl Iterator<Item = &TableUse> {
+    let mut seen = HashSet::new();
+    version.tables().map(|(_, _, table)| table).filter(move |table| seen.insert(table.meta.id))
+}
+
+/// The recorder of a sampled lookup.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sampler {
+    found: bool,
+}
+
+impl Sampler {
+    /// Adds the lookup, which no memtable answered, to the figures of the tree.
+    pub fn finish(self, tree: &TreeStatistics, version: &Version, now_us: impl FnOnce() -> u64) {
+        if tree.count(self.found) {
+            tree.fold(version, now_us());
+        }
+    }
+}
+
+impl Recorder for Sampler {
+    const RECORDS: bool = false;
+    #[inline(always)]
+    fn step(&mut self, _: impl FnOnce() -> Step) {}
+    #[inline(always)]
+    fn floor(&mut self, _: shamba_key::SeqNo) {}
+    #[inline(always)]
+    fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
+
+    fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict) {
+        if verdict == Verdict::No {
+            if let Some(table) = plan.run.tables().get(number) {
+                table.meta.statistics.count_empty();
+            }
+        }
+    }
+
+    fn partition(&mut self, reader: &TableReader, number: usize) {
+        reader.note_index_search(number);
+    }
+
+    fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool) {
+        self.found |= found;
+        let Some(table) = plan.run.tables().get(number) else { return };
+        let statistics = &table.meta.statistics;
+        if found {
+            statistics.count_found();
+            return;
+        }
+        statistics.count_empty();
+        if verdict == Verdict::Maybe {
+            statistics.count_false_positive();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::iter::testing::{Op, Store};
+
+    #[test]
+    fn old_figures_decay_by_half_after_the_half_life_in_sampled_lookups() {
+        let store = Store::new();
+        store.write(Op::Put(b"a".to_vec(), b"1".to_vec()));
+        store.rotate();
+        store.flush();
+        let version = Arc::clone(&store.newest_view().version);
+        let table = Arc::clone(&store.first_run(0)[0].meta);
+        let tree = TreeStatistics::default();
+        let fold = |lookups: u64| {
+            tree.lookups.fetch_add(lookups, Ordering::Relaxed);
+            tree.fold(&version, 0);
+        };
+        (0..1_000).for_each(|_| table.statistics.count_empty());
+        fold(0);
+        let known = table.statistics.probes();
+        assert_eq!(known.empty, 1_000.0, "nothing has decayed yet");
+        fold(1 << 17);
+        let decayed = table.statistics.probes();
+        assert!((decayed.empty / known.empty - 0.5).abs() < 1e-9, "{known:?} {decayed:?}");
+    }
+}

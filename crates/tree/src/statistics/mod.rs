@@ -1,0 +1,12 @@
+//! Rates of sampled lookups: of one table ([`TableStatistics`]) and the arithmetic of their decay ([`rates`]).
+//!
+//! Units: everything is in *sampled* lookups and probes, decayed; only rates "per second" are of all
+//! lookups.
+//!
+//! Not here: sampling, and the figures of a whole tree ([`crate::sampling`]).
+
+pub mod rates;
+mod table;
+
+pub use rates::{Probes, Window};
+pub use table::TableStatistics;

@@ -1,0 +1,74 @@
+//! What sampled lookups and seeks saw at one table; shared by every version that has the table.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shamba_env::lock;
+
+use super::rates::{Fading, Probes};
+use crate::sync::Mutex;
+
+/// What sampled lookups and seeks saw at one table.
+#[derive(Debug, Default)]
+pub struct TableStatistics {
+    /// Since the last fold.
+    empty: AtomicU64,
+    found: AtomicU64,
+    false_positives: AtomicU64,
+    seeks: AtomicU64,
+    /// Decayed, up to the last fold.
+    folded: Mutex<Probes>,
+}
+
+impl TableStatistics {
+    /// The figures now, in sampled probes.
+    pub fn probes(&self) -> Probes {
+        let folded = lock(&self.folded);
+        let fresh = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let lookups = Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives));
+        *folded + lookups.with_seeks(fresh(&self.seeks))
+    }
+
+    /// Counts a sampled seek.
+    pub fn note_seek(&self) {
+        self.seeks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets everything before the last fold fade, and all of it to `share` of what it is.
+    pub fn fold(&self, fading: Fading, share: f64) {
+        let mut folded = lock(&self.folded);
+        let fresh = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed) as f64;
+        let lookups = Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives));
+        *folded = (folded.faded(fading) + lookups.with_seeks(fresh(&self.seeks))).scaled(share);
+    }
+
+    /// Keeps this share of the figures: the rest went to another table.
+    pub fn keep(&self, share: f64) {
+        self.fold(Fading::NONE, share);
+    }
+
+    /// Puts others in the place of the figures up to the last fold.
+    pub fn restate(&self, restated: impl FnOnce(Probes) -> Probes) {
+        let mut folded = lock(&self.folded);
+        *folded = restated(*folded);
+    }
+
+    /// Begins with these figures.
+    pub fn begin_with(&self, probes: Probes) {
+        *lock(&self.folded) = probes;
+    }
+
+    /// Counts a sampled lookup that found its key here.
+    pub fn count_found(&self) {
+        self.found.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a sampled lookup of a key that is not here.
+    pub fn count_empty(&self) {
+        self.empty.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a filter that answered "maybe" for a key that is not here.
+    pub fn count_false_positive(&self) {
+        self.false_positives.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,353 @@
+//! Checks: what must hold of every version, and what must hold of one that needs no merge.
+//!
+//! [`Version::check`] looks only at what the tree states of its tables, so tests run it after every edit:
+//! 1. within a run, tables ascend, no range is empty or goes beyond its file, no key is in two ranges;
+//! 2. run ids are unique, ages strictly descend within a level, runs of a file used twice share no key;
+//! 3. the newer run's versions of a key are all newer: *stated* numbers decide this only between flushed
+//!    runs, whose sequence numbers cannot interleave, and between tables that begin with the same key.
+//!
+//! [`Version::check_shape`] holds a tree that the policy leaves alone to the bounds of its design.
+//! [`deep_check`] proves the third point for every key, by reading every entry.
+//!
+//! Not here: whether files hold what the tree states of them (`TableReader::verify`).
+
+use std::collections::{HashMap, HashSet};
+
+use shamba_key::SeqNo;
+use shamba_table::EntryIter;
+
+use super::edit::TableUse;
+use super::version::Version;
+use crate::compaction::policy::Rules;
+
+impl Version {
+    /// Whether the tree is one that the engine could have made.
+    ///
+    /// # Errors
+    /// The first violation: which level, run and table.
+    pub fn check(&self) -> Result<(), String> {
+        let mut run_ids = HashSet::new();
+        for (level, runs) in self.levels() {
+            for run in runs {
+                if !run_ids.insert(run.id) {
+                    return Err(format!("run {} is in the tree twice", run.id));
+                }
+                if run.tables().is_empty() {
+                    return Err(format!("level {level}: run {} has no tables", run.id));
+                }
+                check_tables(run.tables()).map_err(|why| format!("level {level}: run {}: {why}", run.id))?;
+            }
+            let mut pairs = runs.iter().zip(runs.iter().skip(1));
+            if let Some((newer, older)) = pairs.find(|(newer, older)| newer.age <= older.age) {
+                return Err(format!("level {level}: run {} is not newer than run {}", newer.id, older.id));
+            }
+        }
+        if self.levels().next_back().is_some_and(|(_, runs)| runs.is_empty()) {
+            return Err("the deepest level is empty".to_owned());
+        }
+        self.check_shared_files()?;
+        self.check_inbox_order()?;
+        self.check_first_keys()
+    }
+
+    /// Whether the levels are within the bounds of the rules, as full and with as many runs as they allow, and
+    /// the inbox is not due. Holds whenever the policy finds nothing to merge.
+    ///
+    /// # Errors
+    /// The first level that is not, with the bound.
+    pub fn check_shape(&self, rules: &Rules) -> Result<(), String> {
+        let last = self.deepest_level().max(1);
+        let capacities = rules.capacities(self);
+        for (level, runs) in self.levels() {
+            if level == 0 {
+                if rules.is_inbox_due(self, &capacities) {
+                    let trigger = if rules.is_draining { 1 } else { rules.inbox_trigger };
+                    return Err(format!("the inbox has {} runs, its trigger is {trigger}", runs.len()));
+                }
+                continue;
+            }
+            let allowed = rules.design.runs_allowed(level, last);
+            if runs.len() > allowed as usize {
+                return Err(format!("level {level} has {} runs, {allowed} allowed", runs.len()));
+            }
+            let (bytes, capacity) = (self.level_bytes(level), capacities.level_bytes(level));
+            if bytes > capacity {
+                return Err(format!("level {level} has {bytes} bytes, its capacity is {capacity}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A file may be used by several runs, each another part of it.
+    fn check_shared_files(&self) -> Result<(), String> {
+        let mut uses: Vec<_> = self.tables().map(|(_, run, table)| (table.meta.id, run.id, table)).collect();
+        uses.sort_unstable_by_key(|(table, run, _)| (*table, *run));
+        for same in uses.chunk_by(|a, b| a.0 == b.0) {
+            for (at, (table, run, one)) in same.iter().enumerate() {
+                if same[..at].iter().any(|(_, _, other)| other.range.overlaps(&one.range)) {
+                    return Err(format!("run {run}: table {table} counts twice for a key"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushed runs hold what memtables held, one after the other.
+    fn check_inbox_order(&self) -> Result<(), String> {
+        let mut newer: Option<(_, SeqNo)> = None;
+        for run in self.level(0) {
+            let numbered = || run.tables().iter().filter(|table| is_numbered(table));
+            let Some(smallest) = numbered().map(|table| table.meta.smallest_seq).min() else { continue };
+            let Some(largest) = numbered().map(|table| table.meta.largest_seq).max() else { continue };
+            if let Some((id, bound)) = newer.filter(|(_, bound)| largest >= *bound) {
+                return Err(format!(
+                    "level 0: run {id} begins at sequence number {bound}, the older run {} ends at {largest}",
+                    run.id
+                ));
+            }
+            newer = Some((run.id, smallest));
+        }
+        Ok(())
+    }
+
+    /// A table that counts from its first key on holds a version of that key; two that begin with the same
+    /// key can be compared.
+    fn check_first_keys(&self) -> Result<(), String> {
+        // For each first key: the table of the newer runs whose versions of it end lowest.
+        let mut newest: HashMap<&[u8], &TableUse> = HashMap::with_capacity(self.tables().count());
+        for (level, run, table) in self.tables() {
+            if !is_numbered(table) || table.range.lower != table.meta.smallest {
+                continue;
+            }
+            let newer = newest.entry(&table.meta.smallest).or_insert(table);
+            if newer.meta.id != table.meta.id && newer.meta.largest_seq <= table.meta.smallest_seq {
+                return Err(format!(
+                    "level {level}: run {}: table {} begins with newer versions of its first key than table {} \
+                     of a newer run",
+                    run.id, table.meta.id, newer.meta.id
+                ));
+            }
+            if table.meta.largest_seq < newer.meta.largest_seq {
+                *newer = table;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the sequence numbers are known (trees on paper may leave them out) and are those of point
+/// entries alone: a range tombstone is not a version of the key at which it begins.
+fn is_numbered(table: &TableUse) -> bool {
+    table.meta.largest_seq > SeqNo::ZERO && table.meta.range_deletes == 0
+}
+
+fn check_tables(tables: &[TableUse]) -> Result<(), String> {
+    for table in tables {
+        let id = table.meta.id;
+        if table.range.is_empty() {
+            return Err(format!("no key is in the range of table {id}"));
+        }
+        if !table.meta.key_range().covers(&table.range) {
+            return Err(format!("table {id} counts for keys that its file does not cover"));
+        }
+        if table.meta.smallest_seq > table.meta.largest_seq {
+            return Err(format!("table {id} ends at a smaller sequence number than it begins"));
+        }
+    }
+    let mut pairs = tables.iter().zip(tables.iter().skip(1));
+    match pairs.find(|(left, right)| left.range.is_above(&right.range.lower)) {
+        Some((left, right)) => Err(format!("tables {} and {} share keys", left.meta.id, right.meta.id)),
+        None => Ok(()),
+    }
+}
+
+/// Reads every entry that counts and proves that, in lookup order, the versions of every key descend. All
+/// tables must be open.
+///
+/// # Errors
+/// The first key whose versions do not, with both runs; a table that is not open or cannot be read.
+pub fn deep_check(version: &Version) -> Result<(), String> {
+    let mut walks = Vec::new();
+    for (_, run) in version.runs() {
+        let mut walk = Walk { name: run.id.to_string(), tables: run.tables(), iter: None };
+        walk.settle()?;
+        walks.push(walk);
+    }
+    loop {
+        let next = walks.iter().filter_map(Walk::key).min().map(<[u8]>::to_vec);
+        let Some(key) = next else { return Ok(()) };
+        let mut newer: Option<(String, SeqNo)> = None;
+        for walk in &mut walks {
+            while walk.key() == Some(&key) {
+                let seq = walk.step()?;
+                if let Some((name, bound)) = newer.filter(|(_, bound)| seq >= *bound) {
+                    let key = key.escape_ascii();
+                    return Err(format!(
+                        "key {key}: run {} has version {seq}, run {name} before it in lookup order has {bound}",
+                        walk.name
+                    ));
+                }
+                newer = Some((walk.name.clone(), seq));
+            }
+        }
+    }
+}
+
+/// A walk over the entries of a run that count.
+struct Walk<'v> {
+    name: String,
+    /// The tables not yet done; the first one is the one that `iter` walks.
+    tables: &'v [TableUse],
+    iter: Option<Box<dyn EntryIter>>,
+}
+
+impl Walk<'_> {
+    fn key(&self) -> Option<&[u8]> {
+        self.iter.as_ref().map(|iter| iter.key())
+    }
+
+    /// The number of the entry at hand; moves to the next one.
+    fn step(&mut self) -> Result<SeqNo, String> {
+        let Some(iter) = &mut self.iter else { return Err("the walk is over".to_owned()) };
+        let seq = iter.seq();
+        iter.next().map_err(|error| error.chain())?;
+        self.settle()?;
+        Ok(seq)
+    }
+
+    /// Leaves the iterator on an entry that counts, or the walk at its end.
+    fn settle(&mut self) -> Result<(), String> {
+        loop {
+            let Some((table, rest)) = self.tables.split_first() else { return Ok(()) };
+            let iter = match &mut self.iter {
+                Some(iter) => iter,
+                None => {
+                    let reader = table.meta.open().map_err(|error| error.to_string())?;
+                    let iter = self.iter.insert(Box::new(reader.iter(false)));
+                    iter.seek(&table.range.lower, SeqNo::MAX).map_err(|error| error.chain())?;
+                    iter
+                }
+            };
+            if iter.valid() && table.range.is_above(iter.key()) {
+                return Ok(());
+            }
+            self.iter = None;
+            self.tables = rest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iter::testing::Store;
+    use crate::version::{Change, VersionEdit};
+    use shamba_key::{Age, RunId};
+    use shamba_model::{Design, MergePolicy};
+    use shamba_table::FragmentedTombstones;
+    use shamba_testkit::Row;
+
+    /// What `check` says of a tree in the notation.
+    fn check(text: &str) -> Result<(), String> {
+        text.parse::<Version>().and_then(|version| version.check())
+    }
+
+    #[test]
+    fn a_tree_in_order_passes() {
+        let tree = "L0: r9@9[000019:a..z 5 seq=90-99] r8@8[000018:a..z 5 seq=80-89]\n\
+                    L2: r5@5[000015:a..f of a..m 3 of 5 seq=50-79, 000016:f.. 5 seq=1-79]\n";
+        assert_eq!(check(tree), Ok(()));
+    }
+
+    #[test]
+    fn stated_numbers_that_cannot_be_are_found() {
+        assert_eq!(
+            check("L0: r9@9[000019:a..c 5 seq=85-99] r8@8[000018:x..z 5 seq=80-89]\n").unwrap_err(),
+            "level 0: run 9 begins at sequence number 85, the older run 8 ends at 89"
+        );
+        assert_eq!(
+            check("L1: r9@9[000019:a..z 5 seq=1-9]\nL2: r8@8[000018:a..c 5 seq=10-20]\n").unwrap_err(),
+            "level 2: run 8: table 000018 begins with newer versions of its first key than table 000019 of a newer run"
+        );
+        // Interleaved numbers are what partial merges make, and a table that begins elsewhere proves nothing.
+        assert_eq!(check("L1: r9@9[000019:a..z 5 seq=1-99]\nL2: r8@8[000018:a..c 5 seq=10-20]\n"), Ok(()));
+        assert_eq!(check("L1: r9@9[000019:a..z 5 seq=1-9]\nL2: r8@8[000018:b..c 5 seq=10-20]\n"), Ok(()));
+        assert_eq!(
+            check("L1: r9@9[000019:a..z 5 seq=1-9 rdel=1]\nL2: r8@8[000018:a..c 5 seq=10-20]\n"),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn files_and_ranges_are_used_once_a_key() {
+        assert_eq!(
+            check("L1: r9@9[000019:a..f of a..z 5 of 9]\nL2: r8@8[000019:e..z of a..z 4 of 9]\n")
+                .unwrap_err(),
+            "run 9: table 000019 counts twice for a key"
+        );
+        assert_eq!(
+            check("L1: r9@9[000019:a..e of a..z 5 of 9]\nL2: r8@8[000019:e..z of a..z 4 of 9]\n"),
+            Ok(())
+        );
+        assert_eq!(
+            check("L1: r9@9[000019:a..z of b..z 5 of 9]\n").unwrap_err(),
+            "level 1: run 9: table 000019 counts for keys that its file does not cover"
+        );
+        assert_eq!(
+            check("L1: r9@9[000019:a..b 5] r9@8[000018:a..b 5]\n").unwrap_err(),
+            "line 1: run 9 is in the tree twice"
+        );
+    }
+
+    #[test]
+    fn the_shape_is_that_of_the_design() {
+        let shape = |text: &str, policy| {
+            let rules = Rules::manual(Design::new(policy, 4.0, 100, 10.0), 2);
+            text.parse::<Version>().and_then(|version| version.check_shape(&rules))
+        };
+        use MergePolicy::{LazyLeveling, Leveling, Tiering};
+        let tree = "L0: r9@9[000019:a..z 100]\n\
+                    L1: r8@8[000018:a..z 100] r7@7[000017:a..z 100] r6@6[000016:a..z 100]\n\
+                    L2: r5@5[000015:a..z 1600]\n";
+        assert_eq!(shape(tree, Tiering), Ok(()));
+        assert_eq!(shape(tree, LazyLeveling), Ok(()));
+        assert_eq!(shape(tree, Leveling).unwrap_err(), "level 1 has 3 runs, 1 allowed");
+        let full = tree.replace("1600", "1601");
+        assert_eq!(shape(&full, Tiering).unwrap_err(), "level 2 has 1601 bytes, its capacity is 1600");
+        let inbox = tree.replace("L0:", "L0: r10@10[000020:a..z 1]");
+        assert_eq!(shape(&inbox, Tiering).unwrap_err(), "the inbox has 2 runs, its trigger is 2");
+        let last = "L1: r8@8[000018:a..z 100] r7@7[000017:a..z 100]\n";
+        assert_eq!(shape(last, LazyLeveling).unwrap_err(), "level 1 has 2 runs, 1 allowed");
+    }
+
+    /// A tree with real tables: runs of (key, sequence number), all on level 0, newest first.
+    fn on_disk(runs: &[&[(&str, u64)]]) -> Version {
+        let store = Store::new();
+        let mut changes = Vec::new();
+        for (newer, entries) in runs.iter().enumerate() {
+            let rows: Vec<_> = entries.iter().map(|(key, seq)| Row::put(key.as_bytes(), *seq)).collect();
+            let tables = store.build(&rows, &FragmentedTombstones::default(), 2);
+            let (run, age) = (RunId(newer as u64), Age((runs.len() - newer) as u64));
+            changes.extend(tables.into_iter().map(|table| Change::Add { level: 0, run, age, table }));
+        }
+        Version::empty().apply(&VersionEdit { changes, ..VersionEdit::default() }).expect("a good edit")
+    }
+
+    #[test]
+    fn reading_every_entry_finds_a_version_below_an_older_one() {
+        let good = on_disk(&[&[("a", 9), ("c", 8), ("c", 7), ("d", 6)], &[("a", 1), ("b", 99), ("c", 5)]]);
+        assert_eq!(deep_check(&good), Ok(()));
+        let bad = on_disk(&[&[("a", 9), ("c", 8), ("c", 7), ("d", 6)], &[("a", 1), ("b", 2), ("c", 7)]]);
+        let why = "key c: run 1 has version 7, run 0 before it in lookup order has 7";
+        assert_eq!(deep_check(&bad).unwrap_err(), why);
+
+        // What does not count is not looked at.
+        let table = bad.level(0)[1].tables().last().expect("a table").clone();
+        assert_eq!(table.range.lower, "c");
+        let change = Change::Remove { level: 0, run: RunId(1), table: table.meta.id };
+        let without = VersionEdit { changes: vec![change], ..VersionEdit::default() };
+        assert_eq!(deep_check(&bad.apply(&without).expect("a good edit")), Ok(()));
+        let paper: Version = "L0: r1@1[1:a..b 1]".parse().expect("notation");
+        assert_eq!(deep_check(&paper).unwrap_err(), "table 000001 is not open");
+    }
+}

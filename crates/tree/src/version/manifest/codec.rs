@@ -1,0 +1,359 @@
+//! The bytes of an edit.
+//!
+//! ```text
+//! edit   = field*
+//! field  = tag (1 byte)  length (varint)  body
+//!
+//! 0x81 setting            name  value
+//! 0x82 keyspace created   id  name  count  (name value)*
+//! 0x83 keyspace settings  id  count  (name value)*
+//! 0x84 keyspace dropped   id
+//! 0x85 tree changes       keyspace  (kind (1 byte)  length  body)*
+//!        1 add            level run age  table  range  live_bytes
+//!        2 remove         level run table_id
+//!        3 narrow         level run table_id  range  live_bytes
+//! 0x86 flushed            keyspace  sequence
+//! 0x87 first log          log
+//! 0x88 log promise        log  offset
+//! 0x89 last sequence      sequence
+//! 0x8a next id            id
+//!
+//! table  = id  birth (8 bytes)  file_bytes  entries  deletes  range_deletes  smallest  bound
+//!          smallest_seq  largest_seq  bits_per_key (8 bytes, IEEE 754)
+//! range  = lower  bound
+//! bound  = 0, or 1 and a key: no end, or an exclusive one
+//! ```
+//!
+//! Numbers are varints unless a size stands there; names, values and keys are a varint length and bytes.
+//! Tags are never reused. A reader skips a tag that it does not know if the tag is below 0x80 and refuses
+//! the manifest as unsupported otherwise. Fields apply together, whatever their order; changes of a tree
+//! keep theirs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::{MAX_KEY_BYTES, SeqNo};
+use shamba_table::{BirthId, TableId};
+
+use super::pieces::Pieces;
+use crate::version::edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
+use shamba_key::{Age, KeyspaceId, LogNo, RunId};
+use shamba_log::framing::codec::{Decoded, Decoder, put_prefixed, put_varint};
+
+const SETTING: u8 = 0x81;
+const KEYSPACE_CREATED: u8 = 0x82;
+const KEYSPACE_SETTINGS: u8 = 0x83;
+const KEYSPACE_DROPPED: u8 = 0x84;
+const TREE_CHANGES: u8 = 0x85;
+const FLUSHED: u8 = 0x86;
+const FIRST_LOG: u8 = 0x87;
+const LOG_PROMISE: u8 = 0x88;
+const LAST_SEQ: u8 = 0x89;
+const NEXT_ID: u8 = 0x8a;
+/// Tags from here on must be understood.
+const MUST_UNDERSTAND: u8 = 0x80;
+
+const ADD: u8 = 1;
+const REMOVE: u8 = 2;
+const NARROW: u8 = 3;
+
+/// Why an edit cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EditFault {
+    /// Not an edit.
+    Malformed(String),
+    /// It has a field that this build does not know and must not skip.
+    Unsupported(String),
+}
+
+impl From<String> for EditFault {
+    fn from(detail: String) -> Self {
+        Self::Malformed(detail)
+    }
+}
+
+/// The record of an edit.
+pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
+    let mut out = Pieces::default();
+    for (name, value) in &edit.settings {
+        put_field(&mut out, SETTING, |body| put_texts(&mut body.short, name, value));
+    }
+    for (id, name, settings) in &edit.keyspaces_created {
+        put_field(&mut out, KEYSPACE_CREATED, |body| {
+            put_numbers(body, &[u64::from(id.0)]);
+            put_prefixed(&mut body.short, name.as_bytes());
+            put_settings(&mut body.short, settings);
+        });
+    }
+    for (id, settings) in &edit.keyspace_settings {
+        put_field(&mut out, KEYSPACE_SETTINGS, |body| {
+            put_numbers(body, &[u64::from(id.0)]);
+            put_settings(&mut body.short, settings);
+        });
+    }
+    for id in &edit.keyspaces_dropped {
+        put_field(&mut out, KEYSPACE_DROPPED, |body| put_numbers(body, &[u64::from(id.0)]));
+    }
+    for version in &edit.versions {
+        put_field(&mut out, TREE_CHANGES, |body| {
+            put_numbers(body, &[u64::from(version.keyspace.0)]);
+            for change in &version.changes {
+                put_change(body, change);
+            }
+        });
+    }
+    for (keyspace, seq) in &edit.flushed {
+        put_field(&mut out, FLUSHED, |body| put_numbers(body, &[u64::from(keyspace.0), seq.0]));
+    }
+    if let Some(log) = edit.first_log {
+        put_field(&mut out, FIRST_LOG, |body| put_numbers(body, &[log.0]));
+    }
+    if let Some((log, offset)) = edit.log_promise {
+        put_field(&mut out, LOG_PROMISE, |body| put_numbers(body, &[log.0, offset]));
+    }
+    if let Some(seq) = edit.last_seq {
+        put_field(&mut out, LAST_SEQ, |body| put_numbers(body, &[seq.0]));
+    }
+    if let Some(id) = edit.next_id {
+        put_field(&mut out, NEXT_ID, |body| put_numbers(body, &[id]));
+    }
+    out
+}
+
+/// The record of an edit, in one.
+#[cfg(test)]
+pub fn encode_edit(edit: &ManifestEdit) -> Vec<u8> {
+    edit_pieces(edit).parts().concat()
+}
+
+/// Decodes the record of an edit.
+pub fn decode_edit(payload: &[u8]) -> Result<ManifestEdit, EditFault> {
+    let mut edit = ManifestEdit::default();
+    let mut fields = Decoder::new(payload);
+    while !fields.is_empty() {
+        let tag = fields.u8()?;
+        let mut body = Decoder::new(fields.prefixed()?);
+        let known = decode_field(&mut edit, tag, &mut body)
+            .map_err(|detail| EditFault::Malformed(format!("field {tag:#04x}: {detail}")))?;
+        if known {
+            body.finish().map_err(|detail| EditFault::Malformed(format!("field {tag:#04x}: {detail}")))?;
+        } else if tag >= MUST_UNDERSTAND {
+            return Err(EditFault::Unsupported(format!("an edit with the unknown field {tag:#04x}")));
+        }
+    }
+    Ok(edit)
+}
+
+/// Whether the tag is known; then `body` was taken into `edit`.
+fn decode_field(edit: &mut ManifestEdit, tag: u8, body: &mut Decoder<'_>) -> Decoded<bool> {
+    match tag {
+        SETTING => edit.settings.push(texts(body)?),
+        KEYSPACE_CREATED => {
+            let id = keyspace(body)?;
+            let name = body.text()?.to_owned();
+            edit.keyspaces_created.push((id, name, settings(body)?));
+        }
+        KEYSPACE_SETTINGS => {
+            let id = keyspace(body)?;
+            edit.keyspace_settings.push((id, settings(body)?));
+        }
+        KEYSPACE_DROPPED => edit.keyspaces_dropped.push(keyspace(body)?),
+        TREE_CHANGES => {
+            let mut version = VersionEdit { keyspace: keyspace(body)?, changes: Vec::new() };
+            while !body.is_empty() {
+                let kind = body.u8()?;
+                let mut inner = Decoder::new(body.prefixed()?);
+                let change = change(kind, &mut inner)?;
+                inner.finish()?;
+                version.changes.push(change);
+            }
+            edit.versions.push(version);
+        }
+        FLUSHED => {
+            let id = keyspace(body)?;
+            edit.flushed.push((id, SeqNo(body.varint()?)));
+        }
+        FIRST_LOG => once(&mut edit.first_log, LogNo(body.varint()?))?,
+        LOG_PROMISE => {
+            let log = LogNo(body.varint()?);
+            once(&mut edit.log_promise, (log, body.varint()?))?;
+        }
+        LAST_SEQ => once(&mut edit.last_seq, SeqNo(body.varint()?))?,
+        NEXT_ID => once(&mut edit.next_id, body.varint()?)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn once<T>(place: &mut Option<T>, value: T) -> Decoded<()> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err("it is there twice".to_owned()),
+    }
+}
+
+fn put_field(out: &mut Pieces, tag: u8, fill: impl FnOnce(&mut Pieces)) {
+    let mut body = Pieces::default();
+    fill(&mut body);
+    out.short.push(tag);
+    out.put_prefixed(body);
+}
+
+fn put_numbers(out: &mut Pieces, numbers: &[u64]) {
+    for &number in numbers {
+        put_varint(&mut out.short, number);
+    }
+}
+
+fn put_texts(out: &mut Vec<u8>, name: &str, value: &str) {
+    put_prefixed(out, name.as_bytes());
+    put_prefixed(out, value.as_bytes());
+}
+
+fn texts(decoder: &mut Decoder<'_>) -> Decoded<(String, String)> {
+    let name = decoder.text()?.to_owned();
+    Ok((name, decoder.text()?.to_owned()))
+}
+
+fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
+    put_varint(out, settings.len() as u64);
+    for (name, value) in settings {
+        put_texts(out, name, value);
+    }
+}
+
+fn settings(decoder: &mut Decoder<'_>) -> Decoded<Vec<(String, String)>> {
+    let count = decoder.varint()?;
+    // The count is only believed pair by pair: the input ends before a false one fills memory.
+    let mut settings = Vec::new();
+    for _ in 0..count {
+        settings.push(texts(decoder)?);
+    }
+    Ok(settings)
+}
+
+fn keyspace(decoder: &mut Decoder<'_>) -> Decoded<KeyspaceId> {
+    Ok(KeyspaceId(decoder.varint_u32()?))
+}
+
+fn put_bound(out: &mut Pieces, bound: Option<&Bytes>) {
+    out.short.push(u8::from(bound.is_some()));
+    if let Some(bound) = bound {
+        out.put_key(bound);
+    }
+}
+
+fn bound(decoder: &mut Decoder<'_>) -> Decoded<Option<Bytes>> {
+    match decoder.u8()? {
+        0 => Ok(None),
+        1 => Ok(Some(key(decoder)?)),
+        flag => Err(format!("bound flag {flag}")),
+    }
+}
+
+fn key(decoder: &mut Decoder<'_>) -> Decoded<Bytes> {
+    let key = decoder.prefixed()?;
+    // The bound right behind the longest key is one byte longer.
+    if key.len() > MAX_KEY_BYTES + 1 {
+        return Err(format!("a key of {} bytes", key.len()));
+    }
+    Ok(Bytes::copy_from_slice(key))
+}
+
+fn put_range(out: &mut Pieces, range: &KeyRange) {
+    out.put_key(&range.lower);
+    put_bound(out, range.upper.as_ref());
+}
+
+fn range(decoder: &mut Decoder<'_>) -> Decoded<KeyRange> {
+    Ok(KeyRange { lower: key(decoder)?, upper: bound(decoder)? })
+}
+
+fn put_change(out: &mut Pieces, change: &Change) {
+    match change {
+        Change::Add { level, run, age, table } => put_field(out, ADD, |body| {
+            put_numbers(body, &[u64::from(*level), run.0, age.0]);
+            put_table(body, &table.meta);
+            put_range(body, &table.range);
+            put_numbers(body, &[table.live_bytes]);
+        }),
+        Change::Remove { level, run, table } => {
+            put_field(out, REMOVE, |body| put_numbers(body, &[u64::from(*level), run.0, table.0]));
+        }
+        Change::Narrow { level, run, table, range, live_bytes } => put_field(out, NARROW, |body| {
+            put_numbers(body, &[u64::from(*level), run.0, table.0]);
+            put_range(body, range);
+            put_numbers(body, &[*live_bytes]);
+        }),
+    }
+}
+
+fn change(kind: u8, decoder: &mut Decoder<'_>) -> Decoded<Change> {
+    if !(ADD..=NARROW).contains(&kind) {
+        return Err(format!("unknown change {kind}"));
+    }
+    let level = decoder.varint_u32()?;
+    let run = RunId(decoder.varint()?);
+    Ok(match kind {
+        ADD => {
+            let age = Age(decoder.varint()?);
+            let meta = Arc::new(table(decoder)?);
+            let range = shared_bounds(range(decoder)?, &meta);
+            Change::Add { level, run, age, table: TableUse { meta, range, live_bytes: decoder.varint()? } }
+        }
+        REMOVE => Change::Remove { level, run, table: TableId(decoder.varint()?) },
+        _ => Change::Narrow {
+            level,
+            run,
+            table: TableId(decoder.varint()?),
+            range: range(decoder)?,
+            live_bytes: decoder.varint()?,
+        },
+    })
+}
+
+/// The range with the table's own bounds in place of copies of them: most tables count as a whole.
+fn shared_bounds(mut range: KeyRange, meta: &TableMeta) -> KeyRange {
+    if range.lower == meta.smallest {
+        range.lower = meta.smallest.clone();
+    }
+    if range.upper == meta.upper {
+        range.upper = meta.upper.clone();
+    }
+    range
+}
+
+fn put_table(out: &mut Pieces, meta: &TableMeta) {
+    put_numbers(out, &[meta.id.0]);
+    out.short.extend_from_slice(&meta.birth.0.to_le_bytes());
+    put_numbers(out, &[meta.file_bytes, meta.entries, meta.deletes, meta.range_deletes]);
+    out.put_key(&meta.smallest);
+    put_bound(out, meta.upper.as_ref());
+    put_numbers(out, &[meta.smallest_seq.0, meta.largest_seq.0]);
+    out.short.extend_from_slice(&meta.bits_per_key.to_bits().to_le_bytes());
+}
+
+fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {
+    let meta = TableMeta {
+        id: TableId(decoder.varint()?),
+        birth: BirthId(decoder.u64()?),
+        file_bytes: decoder.varint()?,
+        entries: decoder.varint()?,
+        deletes: decoder.varint()?,
+        range_deletes: decoder.varint()?,
+        smallest: key(decoder)?,
+        upper: bound(decoder)?,
+        smallest_seq: SeqNo(decoder.varint()?),
+        largest_seq: SeqNo(decoder.varint()?),
+        bits_per_key: f64::from_bits(decoder.u64()?),
+        reader: Default::default(),
+        statistics: Default::default(),
+    };
+    if !meta.bits_per_key.is_finite() || meta.bits_per_key < 0.0 {
+        return Err(format!("{} filter bits per key", meta.bits_per_key));
+    }
+    if meta.largest_seq > SeqNo::MAX || meta.smallest_seq > meta.largest_seq {
+        return Err(format!("sequence numbers {} to {}", meta.smallest_seq, meta.largest_seq));
+    }
+    Ok(meta)
+}

@@ -1,0 +1,182 @@
+//! Reading the manifest in force. Writes nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use shamba_env::Env;
+
+use super::codec::{EditFault, decode_edit};
+use super::state::ManifestState;
+use super::{ManifestEdit, manifest_file_name};
+use crate::error::{Error, Result};
+use crate::version::current::{CURRENT, read_current};
+use shamba_key::planted::{Defect, is_planted};
+use shamba_log::framing::header::HEADER_BYTES;
+use shamba_log::framing::{
+    FileHeader, FileKind, FrameReader, HeaderFault, Record, RecordKind, Step, Window, survey,
+};
+
+/// What a manifest says.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The state after the last edit.
+    pub state: ManifestState,
+    /// A torn edit that was dropped.
+    pub warnings: Vec<String>,
+}
+
+/// Reads manifests.
+#[derive(Debug)]
+pub struct ManifestReader;
+
+impl ManifestReader {
+    /// The state of the database in `dir`; `None` if there is no database, or one whose creation did not get
+    /// as far as `CURRENT`.
+    ///
+    /// # Errors
+    /// `Corruption` for damage below a promise, a missing manifest, or a database without `CURRENT`;
+    /// `Unsupported` for a newer version; what reading says.
+    pub fn load(env: &Env, dir: &Path) -> Result<Option<Loaded>> {
+        let Some(current) = read_current(env, dir)? else {
+            no_database_without_current(env, dir)?;
+            return Ok(None);
+        };
+        let path = dir.join(manifest_file_name(current.number));
+        let exists = env.vfs.exists(&path).map_err(|error| Error::io("look for", &path, error))?;
+        if !exists {
+            let detail = format!("it is missing, and {CURRENT} names it");
+            return Err(Error::corruption(&path, 0, "manifest", detail));
+        }
+        let mut state = ManifestState::default();
+        let torn = read_edits(env, &path, current.number, Some(current), &mut |record, edit| {
+            state.apply(&edit).map_err(|detail| {
+                Error::corruption(&path, record.offset, "manifest edit", format!("it does not fit: {detail}"))
+            })
+        })?;
+        let warnings = torn.iter().map(TornEdit::to_string).collect();
+        // The manifest's own number may have been drawn after the snapshot was made.
+        state.next_id = state.next_id.max(current.number.saturating_add(1));
+        Ok(Some(Loaded { state, warnings }))
+    }
+}
+
+/// The end of a manifest that a crash left unfinished.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TornEdit {
+    pub path: PathBuf,
+    pub offset: u64,
+    pub bytes: u64,
+    pub detail: String,
+}
+
+impl std::fmt::Display for TornEdit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { path, offset, bytes, detail } = self;
+        write!(
+            f,
+            "{}: an unfinished edit of {bytes} bytes at offset {offset} left out: {detail}",
+            path.display()
+        )
+    }
+}
+
+/// Gives every edit of a manifest to `take`, the snapshot first; returns the torn end, if there is one.
+///
+/// # Errors
+/// As [`ManifestReader::load`]; what `take` says.
+pub fn read_edits(
+    env: &Env,
+    path: &Path,
+    number: u64,
+    expected: Option<FileHeader>,
+    take: &mut dyn FnMut(&Record, ManifestEdit) -> Result<()>,
+) -> Result<Option<TornEdit>> {
+    let mut window = Window::open(env, path)?;
+    let start = window.at(0, HEADER_BYTES as usize)?;
+    let header = match FileHeader::decode(FileKind::Manifest, Some(number), start) {
+        Ok(header) => header,
+        Err(HeaderFault::Unsupported(detail)) => return Err(unsupported(path, &detail)),
+        // The file is in force, so its header and snapshot were synced: damage is never a torn tail.
+        Err(HeaderFault::Damaged(detail)) => {
+            return Err(Error::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
+        }
+    };
+    if expected.is_some_and(|expected| expected.birth != header.birth) {
+        let detail = format!("it is not the file that {CURRENT} names, but another of that name");
+        return Err(Error::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
+    }
+    let mut promise = survey::highest_promise(&mut window, number, Some(header.birth))?;
+    if is_planted(Defect::EditPromiseIgnored) {
+        promise = 0;
+    }
+    let file_bytes = window.file_bytes();
+    let mut reader = FrameReader::new(window, number, header.birth);
+    let mut edits = 0u64;
+    loop {
+        let at = reader.offset();
+        let (offset, detail) = match reader.next()? {
+            Step::Record(record) => {
+                match record.kind {
+                    RecordKind::Data => {
+                        let edit = decode_edit(&record.payload).map_err(|fault| match fault {
+                            EditFault::Unsupported(detail) => unsupported(path, &detail),
+                            EditFault::Malformed(detail) => {
+                                Error::corruption(path, record.offset, "manifest edit", detail)
+                            }
+                        })?;
+                        take(&record, edit)?;
+                        edits += 1;
+                    }
+                    RecordKind::Promise | RecordKind::End => {}
+                    RecordKind::Head => {
+                        let detail = "a log's head in a manifest";
+                        return Err(Error::corruption(path, record.offset, "manifest frame", detail));
+                    }
+                }
+                continue;
+            }
+            Step::End if at >= promise && edits > 0 => return Ok(None),
+            Step::End => (at, "it ends here".to_owned()),
+            Step::Damage { offset, detail } => (offset, detail),
+        };
+        if at < promise || edits == 0 {
+            let why = match edits {
+                0 => "the snapshot was synced before the manifest came into force".to_owned(),
+                _ => format!("everything below {promise} was synced"),
+            };
+            let structure = FileKind::Manifest.frame_structure();
+            return Err(Error::corruption(path, offset, structure, format!("{detail}; {why}")));
+        }
+        let bytes = file_bytes.saturating_sub(at);
+        return Ok(Some(TornEdit { path: path.to_path_buf(), offset: at, bytes, detail }));
+    }
+}
+
+fn unsupported(path: &Path, detail: &str) -> Error {
+    Error::unsupported(&path, detail)
+}
+
+/// Without `CURRENT` there may be what a creation leaves behind that did not end, and nothing else of ours.
+///
+/// # Errors
+/// `Corruption` if there is more; what reading says.
+pub fn no_database_without_current(env: &Env, dir: &Path) -> Result<()> {
+    let entries = match env.vfs.list(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::io("list", dir, error)),
+    };
+    let is_data =
+        |name: &str| name.strip_suffix(".log").or_else(|| name.strip_suffix(".sst")).is_some_and(is_number);
+    match entries.iter().find(|entry| !entry.is_dir && is_data(&entry.name)) {
+        None => Ok(()),
+        Some(entry) => {
+            let detail = format!("it is missing, and {} belongs to a database", entry.name);
+            Err(Error::corruption(&dir.join(CURRENT), 0, FileKind::Current.header_structure(), detail))
+        }
+    }
+}
+
+fn is_number(digits: &str) -> bool {
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}

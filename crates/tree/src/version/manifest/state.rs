@@ -1,0 +1,127 @@
+//! The state of the whole database, as the manifest knows it.
+//!
+//! A pure value: edits go in with [`ManifestState::apply`], and [`ManifestState::snapshot_edit`] is the one
+//! edit that makes the same state from nothing.
+
+use std::collections::BTreeMap;
+
+use shamba_key::SeqNo;
+
+use crate::version::Version;
+use crate::version::edit::{Change, ManifestEdit, VersionEdit};
+use shamba_key::{KeyspaceId, LogNo};
+
+/// One keyspace.
+#[derive(Clone, Debug, Default)]
+pub struct KeyspaceState {
+    /// Its name, unique among the living.
+    pub name: String,
+    /// The settings of its design.
+    pub settings: BTreeMap<String, String>,
+    /// Its tree.
+    pub version: Version,
+    /// Operations of batches with a sequence number up to this one are in tables.
+    pub flushed: SeqNo,
+}
+
+/// The whole database.
+#[derive(Clone, Debug, Default)]
+pub struct ManifestState {
+    /// Options fixed at creation and settings adopted since.
+    pub settings: BTreeMap<String, String>,
+    /// The living keyspaces.
+    pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    /// Logs below this one are not needed.
+    pub first_log: LogNo,
+    /// Everything in this log below this offset, and every earlier log, is on the disk.
+    pub log_promise: Option<(LogNo, u64)>,
+    /// No sequence number up to this one may be given out again.
+    pub last_seq: SeqNo,
+    /// The next unused number of files, runs and ages.
+    pub next_id: u64,
+}
+
+impl ManifestState {
+    /// Takes an edit in, or leaves everything as it is.
+    ///
+    /// The counters only rise: an edit that was made earlier and is applied later takes nothing back.
+    ///
+    /// # Errors
+    /// A phrase that says what does not fit.
+    pub fn apply(&mut self, edit: &ManifestEdit) -> Result<(), String> {
+        let mut keyspaces = self.keyspaces.clone();
+        for (id, name, settings) in &edit.keyspaces_created {
+            if keyspaces.values().any(|keyspace| keyspace.name == *name) {
+                return Err(format!("a second keyspace named {name:?}"));
+            }
+            let settings = settings.iter().cloned().collect();
+            let fresh = KeyspaceState { name: name.clone(), settings, ..KeyspaceState::default() };
+            if keyspaces.insert(*id, fresh).is_some() {
+                return Err(format!("a second keyspace {id}"));
+            }
+        }
+        for (id, settings) in &edit.keyspace_settings {
+            living(&mut keyspaces, *id)?.settings.extend(settings.iter().cloned());
+        }
+        for version_edit in &edit.versions {
+            let keyspace = living(&mut keyspaces, version_edit.keyspace)?;
+            let version = keyspace.version.apply(version_edit);
+            keyspace.version = version.map_err(|why| format!("keyspace {}: {why}", version_edit.keyspace))?;
+        }
+        for (id, seq) in &edit.flushed {
+            let keyspace = living(&mut keyspaces, *id)?;
+            keyspace.flushed = keyspace.flushed.max(*seq);
+        }
+        for id in &edit.keyspaces_dropped {
+            if keyspaces.remove(id).is_none() {
+                return Err(format!("keyspace {id} does not exist"));
+            }
+        }
+        self.keyspaces = keyspaces;
+        self.settings.extend(edit.settings.iter().cloned());
+        self.first_log = self.first_log.max(edit.first_log.unwrap_or_default());
+        self.log_promise = self.log_promise.max(edit.log_promise);
+        self.last_seq = self.last_seq.max(edit.last_seq.unwrap_or_default());
+        self.next_id = self.next_id.max(edit.next_id.unwrap_or_default());
+        Ok(())
+    }
+
+    /// The edit that makes this state from an empty one.
+    pub fn snapshot_edit(&self) -> ManifestEdit {
+        let pairs = |settings: &BTreeMap<String, String>| {
+            settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let mut edit = ManifestEdit {
+            settings: pairs(&self.settings),
+            first_log: Some(self.first_log),
+            log_promise: self.log_promise,
+            last_seq: Some(self.last_seq),
+            next_id: Some(self.next_id),
+            ..ManifestEdit::default()
+        };
+        for (&id, keyspace) in &self.keyspaces {
+            edit.keyspaces_created.push((id, keyspace.name.clone(), pairs(&keyspace.settings)));
+            if keyspace.flushed > SeqNo::ZERO {
+                edit.flushed.push((id, keyspace.flushed));
+            }
+            let add = keyspace.version.tables().map(|(level, run, table)| Change::Add {
+                level,
+                run: run.id,
+                age: run.age,
+                table: table.clone(),
+            });
+            let changes: Vec<Change> = add.collect();
+            if !changes.is_empty() {
+                edit.versions.push(VersionEdit { keyspace: id, changes });
+            }
+        }
+        edit
+    }
+}
+
+fn living(
+    keyspaces: &mut BTreeMap<KeyspaceId, KeyspaceState>,
+    id: KeyspaceId,
+) -> Result<&mut KeyspaceState, String> {
+    keyspaces.get_mut(&id).ok_or_else(|| format!("keyspace {id} does not exist"))
+}

@@ -1,0 +1,18 @@
+//! Versions: the tree as an immutable value, the edits between values, and the manifest that records them.
+
+mod check;
+pub mod current;
+pub mod edit;
+pub mod manifest;
+mod notation;
+mod range;
+mod run;
+mod slot;
+#[allow(clippy::module_inception)]
+mod version;
+
+pub use check::deep_check;
+pub use edit::{Change, KeyRange, ManifestEdit, Pairs, TableMeta, TableUse, VersionEdit};
+pub use run::Run;
+pub use slot::OpenTables;
+pub use version::Version;

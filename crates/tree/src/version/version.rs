@@ -1,0 +1,298 @@
+//! Versions: the tree of one keyspace at one moment, as an immutable value.
+//!
+//! Level 0 is the inbox of flushed runs, levels 1 and deeper hold what merges made. A lookup asks runs in
+//! *lookup order*: level 0 first, within a level the newest run (largest age) first, and stops at the
+//! first answer; so everything that a run holds of a key must be newer than what any later run holds of it.
+//! [`Version::apply`] makes the next version; it shares every run that the edit does not name.
+//!
+//! Invariants: held by `apply`, at any edit: run ids are unique, ages differ within a level, what
+//! [`Run::new`] asks. The rest is asked for by `Version::check` in tests and `check`.
+//!
+//! Not here: text ([`super::notation`]), bytes ([`super::manifest`]), what to merge
+//! ([`crate::compaction::policy`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shamba_model::MAX_LEVELS;
+use shamba_table::TableId;
+
+use super::edit::{Change, TableUse, VersionEdit};
+use super::run::Run;
+use shamba_key::{Age, RunId};
+
+/// The tree of one keyspace.
+#[derive(Clone, Debug, Default)]
+pub struct Version {
+    /// Runs of each level, newest first. The last level is not empty, others may be.
+    levels: Vec<Vec<Arc<Run>>>,
+}
+
+impl Version {
+    /// A tree without runs.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The runs of a level, newest first; none for a level that the tree does not have.
+    pub fn level(&self, level: u32) -> &[Arc<Run>] {
+        usize::try_from(level).ok().and_then(|level| self.levels.get(level)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every level that could hold runs, the inbox first, with its number.
+    pub fn levels(&self) -> impl DoubleEndedIterator<Item = (u32, &[Arc<Run>])> + ExactSizeIterator {
+        self.levels.iter().enumerate().map(|(level, runs)| (level as u32, runs.as_slice()))
+    }
+
+    /// Every run with its level, in lookup order.
+    pub fn runs(&self) -> impl Iterator<Item = (u32, &Arc<Run>)> {
+        self.levels().flat_map(|(level, runs)| runs.iter().map(move |run| (level, run)))
+    }
+
+    /// The levels down to `deepest`, of those runs that `keeps` names.
+    pub fn upper(&self, deepest: u32, keeps: impl Fn(RunId) -> bool) -> Self {
+        let kept = |(_, runs): (u32, &[Arc<Run>])| runs.iter().filter(|run| keeps(run.id)).cloned().collect();
+        let mut levels: Vec<Vec<Arc<Run>>> =
+            self.levels().take_while(|(level, _)| *level <= deepest).map(kept).collect();
+        while levels.last().is_some_and(Vec::is_empty) {
+            levels.pop();
+        }
+        Self { levels }
+    }
+
+    /// The run `id` and its level.
+    pub fn run(&self, id: RunId) -> Option<(u32, &Arc<Run>)> {
+        self.runs().find(|(_, run)| run.id == id)
+    }
+
+    /// Every use of a table, with the level and the run that uses it, in lookup order.
+    pub fn tables(&self) -> impl Iterator<Item = (u32, &Arc<Run>, &TableUse)> {
+        self.runs().flat_map(|(level, run)| run.tables().iter().map(move |table| (level, run, table)))
+    }
+
+    /// The deepest level that is not empty; 0 when nothing is below the inbox.
+    pub fn deepest_level(&self) -> u32 {
+        (self.levels.len() as u32).saturating_sub(1)
+    }
+
+    /// Runs, level 0 included: as many as a lookup may have to ask.
+    pub fn run_count(&self) -> usize {
+        self.levels.iter().map(Vec::len).sum()
+    }
+
+    /// About how many bytes of a level count.
+    pub fn level_bytes(&self, level: u32) -> u64 {
+        self.level(level).iter().fold(0, |sum, run| sum.saturating_add(run.bytes()))
+    }
+
+    /// About how many bytes count.
+    pub fn bytes(&self) -> u64 {
+        self.runs().fold(0, |sum, (_, run)| sum.saturating_add(run.bytes()))
+    }
+
+    /// The tree after an edit.
+    ///
+    /// # Errors
+    /// An edit that does not fit this tree: which level, run or table, and why.
+    pub fn apply(&self, edit: &VersionEdit) -> Result<Self, String> {
+        let mut drafts = Drafts { version: self, by_run: BTreeMap::new() };
+        for change in &edit.changes {
+            drafts.change(change)?;
+        }
+        let mut levels = self.levels.clone();
+        for runs in &mut levels {
+            runs.retain(|run| !drafts.by_run.contains_key(&run.id));
+        }
+        for (id, draft) in drafts.by_run.into_iter().filter(|(_, draft)| !draft.tables.is_empty()) {
+            let at = draft.level as usize;
+            if levels.len() <= at {
+                levels.resize_with(at + 1, Vec::new);
+            }
+            let runs = &mut levels[at];
+            let place = runs.partition_point(|run| run.age > draft.age);
+            if let Some(other) = runs.get(place).filter(|run| run.age == draft.age) {
+                return Err(format!(
+                    "level {at}: runs {id} and {} have the same age {}",
+                    other.id, draft.age
+                ));
+            }
+            let run = Run::new(id, draft.age, draft.tables).map_err(|why| format!("level {at}: {why}"))?;
+            runs.insert(place, Arc::new(run));
+        }
+        while levels.last().is_some_and(Vec::is_empty) {
+            levels.pop();
+        }
+        Ok(Self { levels })
+    }
+}
+
+/// The runs that an edit touches, while it is applied.
+struct Drafts<'v> {
+    version: &'v Version,
+    by_run: BTreeMap<RunId, Draft>,
+}
+
+struct Draft {
+    level: u32,
+    age: Age,
+    tables: Vec<TableUse>,
+}
+
+impl Drafts<'_> {
+    fn change(&mut self, change: &Change) -> Result<(), String> {
+        match change {
+            Change::Add { level, run, age, table } => {
+                let draft = self.draft(*level, *run, Some(*age))?;
+                if draft.tables.iter().any(|other| other.meta.id == table.meta.id) {
+                    return Err(format!("level {level}: run {run} has table {} already", table.meta.id));
+                }
+                draft.tables.push(table.clone());
+            }
+            Change::Remove { level, run, table } => {
+                let draft = self.draft(*level, *run, None)?;
+                let at = draft.position(*level, *run, *table)?;
+                draft.tables.swap_remove(at);
+            }
+            Change::Narrow { level, run, table, range, live_bytes } => {
+                let draft = self.draft(*level, *run, None)?;
+                let at = draft.position(*level, *run, *table)?;
+                let narrowed = &mut draft.tables[at];
+                if !narrowed.range.covers(range) {
+                    return Err(format!("level {level}: run {run}: table {table} would count for more keys"));
+                }
+                narrowed.range = range.clone();
+                narrowed.live_bytes = *live_bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// The draft of a run. Only a change that states an age can make a run.
+    fn draft(&mut self, level: u32, run: RunId, age: Option<Age>) -> Result<&mut Draft, String> {
+        // Levels come from a file: without this bound one byte could ask for four thousand million lists.
+        if level > MAX_LEVELS {
+            return Err(format!("run {run} is on level {level}; the deepest there can be is {MAX_LEVELS}"));
+        }
+        let draft = match self.by_run.entry(run) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(match (self.version.run(run), age) {
+                    (Some((level, run)), _) => Draft { level, age: run.age, tables: run.tables().to_vec() },
+                    (None, Some(age)) => Draft { level, age, tables: Vec::new() },
+                    (None, None) => return Err(format!("level {level} has no run {run}")),
+                })
+            }
+        };
+        if draft.level != level {
+            return Err(format!("run {run} is on level {}, not {level}", draft.level));
+        }
+        if let Some(age) = age.filter(|age| *age != draft.age) {
+            return Err(format!("level {level}: run {run} has age {}, not {age}", draft.age));
+        }
+        Ok(draft)
+    }
+}
+
+impl Draft {
+    fn position(&self, level: u32, run: RunId, table: TableId) -> Result<usize, String> {
+        self.tables
+            .iter()
+            .position(|other| other.meta.id == table)
+            .ok_or_else(|| format!("level {level}: run {run} has no table {table}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::KeyRange;
+
+    fn version(text: &str) -> Version {
+        text.parse().expect("notation")
+    }
+
+    fn table(text: &str) -> TableUse {
+        version(&format!("L1: r1@1[{text}]\n")).level(1)[0].tables()[0].clone()
+    }
+
+    fn add(level: u32, run: u64, age: u64, text: &str) -> Change {
+        Change::Add { level, run: RunId(run), age: Age(age), table: table(text) }
+    }
+
+    fn remove(level: u32, run: u64, id: u64) -> Change {
+        Change::Remove { level, run: RunId(run), table: TableId(id) }
+    }
+
+    fn apply(to: &Version, changes: Vec<Change>) -> Result<Version, String> {
+        to.apply(&VersionEdit { changes, ..VersionEdit::default() })
+    }
+
+    #[test]
+    fn runs_come_and_go_with_their_tables() {
+        let first = apply(
+            &Version::empty(),
+            vec![add(0, 1, 1, "000011:a..m 10"), add(0, 2, 2, "000012:a..z 5"), add(3, 3, 3, "000013:a.. 7")],
+        )
+        .expect("a good edit");
+        assert_eq!(
+            first.to_string(),
+            "L0: r2@2[000012:a..z 5] r1@1[000011:a..m 10]\nL3: r3@3[000013:a.. 7]\n"
+        );
+        assert_eq!((first.deepest_level(), first.run_count(), first.bytes()), (3, 3, 22));
+
+        let second = apply(&first, vec![remove(0, 1, 11), remove(3, 3, 13)]).expect("a good edit");
+        assert_eq!(second.to_string(), "L0: r2@2[000012:a..z 5]\n");
+        assert_eq!(second.deepest_level(), 0, "levels that are empty at the end are gone");
+        assert!(Arc::ptr_eq(&first.level(0)[0], &second.level(0)[0]), "an untouched run is shared");
+    }
+
+    #[test]
+    fn a_run_may_lose_its_last_table_and_gain_another_in_one_edit() {
+        let first = version("L1: r1@1[000001:a..c 1]\n");
+        let second =
+            apply(&first, vec![remove(1, 1, 1), add(1, 1, 1, "000002:a..b 1")]).expect("a good edit");
+        assert_eq!(second.to_string(), "L1: r1@1[000002:a..b 1]\n");
+    }
+
+    #[test]
+    fn narrowing_keeps_the_file_and_counts_less_of_it() {
+        let first = version("L1: r1@1[000001:a..m 10]\n");
+        let range = KeyRange { lower: "d".into(), upper: Some("m".into()) };
+        let (level, run, table) = (1, RunId(1), TableId(1));
+        let narrow = |range| vec![Change::Narrow { level, run, table, range, live_bytes: 6 }];
+        let second = apply(&first, narrow(range)).expect("a good edit");
+        assert_eq!(second.to_string(), "L1: r1@1[000001:d..m of a..m 6 of 10]\n");
+        assert_eq!(second.bytes(), 6);
+        let wider = KeyRange { lower: "c".into(), upper: Some("m".into()) };
+        assert_eq!(
+            apply(&second, narrow(wider)).unwrap_err(),
+            "level 1: run 1: table 000001 would count for more keys"
+        );
+        let nothing = KeyRange { lower: "e".into(), upper: Some("e".into()) };
+        assert_eq!(
+            apply(&second, narrow(nothing)).unwrap_err(),
+            "level 1: run 1: no key is in the range of table 000001"
+        );
+    }
+
+    #[test]
+    fn edits_that_do_not_fit_are_refused_by_name() {
+        let tree = version("L1: r7@7[000001:a..c 1, 000002:c..e 1] r5@5[000003:a.. 1]\n");
+        for (change, why) in [
+            (remove(1, 9, 1), "level 1 has no run 9"),
+            (remove(2, 7, 1), "run 7 is on level 1, not 2"),
+            (remove(1, 7, 3), "level 1: run 7 has no table 000003"),
+            (add(2, 7, 7, "000009:x..y 1"), "run 7 is on level 1, not 2"),
+            (add(1, 7, 8, "000009:x..y 1"), "level 1: run 7 has age 7, not 8"),
+            (add(1, 7, 7, "000002:x..y 1"), "level 1: run 7 has table 000002 already"),
+            (add(1, 7, 7, "000009:b..b\\x00 1"), "level 1: run 7: tables 000001 and 000009 share keys"),
+            (add(1, 8, 5, "000009:x..y 1"), "level 1: runs 8 and 5 have the same age 5"),
+            (
+                add(u32::MAX, 8, 8, "000009:x..y 1"),
+                "run 8 is on level 4294967295; the deepest there can be is 64",
+            ),
+        ] {
+            assert_eq!(apply(&tree, vec![change]).unwrap_err(), why);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What one reader sees: the memtables and the version of one keyspace, taken together.
+//!
+//! A view is immutable; a new one is published whenever a memtable rotates or a version is installed. A
+//! reader loads it without a contended reference count (`arc-swap`'s thread-local slots) and filters what
+//! it finds by its sequence number, so one view serves readers of any sequence that is still protected.
+//!
+//! Beside the tree, a view holds what lookups need of it in the order in which they need it: a flat list of
+//! runs ([`RunPlan`]), and for each of their tables one cache line with filter and reader ([`Probe`]). It is
+//! made when the view is installed, so that a lookup follows no chain of counted pointers from level to run
+//! to table to filter; a run that was in the view before keeps its list. The bounds of all runs' tables are joined
+//! ([`fences`]), so that one search finds the table of every run.
+//!
+//! Invariant: `memtables[0]` is the one that takes writes; everything in a later memtable is older than
+//! everything in an earlier one, and everything in the version is older than all of them.
+
+mod fences;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use shamba_table::{ResidentFilter, TableId, TableReader};
+
+use crate::error::Result;
+use crate::version::{Run, Version};
+use shamba_key::KeyspaceId;
+use shamba_memtable::Memtable;
+
+use self::fences::{JoinedFences, Row};
+
+/// Memtables and tree of one keyspace at one moment.
+pub struct View {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// Newest first; the first one takes writes.
+    pub memtables: Vec<Arc<dyn Memtable>>,
+    /// The tree.
+    pub version: Arc<Version>,
+    plans: Box<[RunPlan]>,
+    /// `None`: each run is searched by itself.
+    fences: Option<Arc<JoinedFences>>,
+    runs_have_range_deletes: bool,
+}
+
+/// A run as lookups see it.
+pub struct RunPlan {
+    /// Its level.
+    pub level: u32,
+    pub run: Arc<Run>,
+    /// One for each table of the run, in the same order.
+    pub probes: Arc<[Probe]>,
+}
+
+/// A table as lookups see it, on one cache line.
+#[repr(align(64))]
+pub struct Probe {
+    /// `None`: every key may be contained.
+    pub filter: Option<ResidentFilter>,
+    /// `None` in trees that exist only on paper, and of tables that are not open (yet).
+    pub reader: Option<Arc<TableReader>>,
+}
+
+const _: () = assert!(size_of::<Probe>() == 64);
+
+impl View {
+    /// The view of these memtables, newest first, and this tree.
+    pub fn new(keyspace: KeyspaceId, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) -> Self {
+        Self::after(None, keyspace, memtables, version)
+    }
+
+    /// The view that follows this one.
+    pub fn next(&self, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) -> Self {
+        Self::after(Some(self), self.keyspace, memtables, version)
+    }
+
+    fn after(
+        before: Option<&Self>,
+        keyspace: KeyspaceId,
+        memtables: Vec<Arc<dyn Memtable>>,
+        version: Arc<Version>,
+    ) -> Self {
+        let plans_before = before.map_or(&[][..], |before| &before.plans);
+        let plans = version.runs().map(|(level, run)| {
+            let known = plans_before.iter().find(|plan| Arc::ptr_eq(&plan.run, run) && plan.is_open());
+            let probes = known.map_or_else(|| probes(run), |plan| Arc::clone(&plan.probes));
+            RunPlan { level, run: Arc::clone(run), probes }
+        });
+        let plans: Box<[RunPlan]> = plans.collect();
+        let same_runs = plans.iter().map(|plan| Arc::as_ptr(&plan.run));
+        let fences = match before {
+            Some(before) if same_runs.eq(plans_before.iter().map(|plan| Arc::as_ptr(&plan.run))) => {
+                before.fences.clone()
+            }
+            _ => JoinedFences::new(&plans).map(Arc::new),
+        };
+        let runs_have_range_deletes = plans.iter().any(|plan| plan.run.has_range_deletes());
+        Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes }
+    }
+
+    /// The same view after memory came to hold other slices of the filters of these tables.
+    pub fn with_filters_of(&self, changed: &BTreeSet<TableId>) -> Self {
+        let has_changed =
+            |plan: &RunPlan| plan.run.tables().iter().any(|table| changed.contains(&table.meta.id));
+        let plans = self.plans.iter().map(|plan| RunPlan {
+            level: plan.level,
+            run: Arc::clone(&plan.run),
+            probes: if has_changed(plan) { probes(&plan.run) } else { Arc::clone(&plan.probes) },
+        });
+        Self {
+            keyspace: self.keyspace,
+            memtables: self.memtables.clone(),
+            version: Arc::clone(&self.version),
+            plans: plans.collect(),
+            fences: self.fences.clone(),
+            runs_have_range_deletes: self.runs_have_range_deletes,
+        }
+    }
+
+    /// Whether it keeps no tree, and nothing of filters, that the other does not.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let mut pairs = self.plans.iter().zip(&other.plans);
+        Arc::ptr_eq(&self.version, &other.version)
+            && pairs.all(|(own, new)| Arc::ptr_eq(&own.probes, &new.probes))
+    }
+
+    /// Every run, in lookup order.
+    #[inline]
+    pub fn plans(&self) -> &[RunPlan] {
+        &self.plans
+    }
+
+    /// Which table of each run may hold `key`.
+    #[inline]
+    pub fn places(&self, key: &[u8]) -> Places<'_> {
+        Places(self.fences.as_ref().map(|fences| fences.row(&self.plans, key)))
+    }
+
+    /// Memory of what the tree is looked up by, beside the open tables: of the runs, and of what this view adds to them.
+    pub fn metadata_bytes(&self) -> usize {
+        let of_plan = |plan: &RunPlan| {
+            size_of::<RunPlan>() + plan.run.metadata_bytes() + size_of_val::<[Probe]>(&plan.probes)
+        };
+        let fences_bytes = self.fences.as_ref().map_or(0, |fences| fences.memory_bytes());
+        self.plans.iter().map(of_plan).sum::<usize>() + fences_bytes
+    }
+
+    /// Whether any run has range tombstones.
+    #[inline]
+    pub fn runs_have_range_deletes(&self) -> bool {
+        self.runs_have_range_deletes
+    }
+}
+
+/// For one key, the table of each run that may hold it.
+#[derive(Clone, Copy)]
+pub struct Places<'a>(Option<Row<'a>>);
+
+impl Places<'_> {
+    /// The number of the table in the run at `place` among the view's plans, whose plan is `plan`. `key` must be the
+    /// one that the places are of.
+    #[inline]
+    pub fn number(self, place: usize, plan: &RunPlan, key: &[u8]) -> Option<usize> {
+        match self.0 {
+            Some(row) => row.number(place),
+            None => plan.run.number_for(key),
+        }
+    }
+}
+
+impl RunPlan {
+    /// Whether every table was open when the plan was made.
+    fn is_open(&self) -> bool {
+        self.probes.iter().all(|probe| probe.reader.is_some())
+    }
+}
+
+impl Probe {
+    /// The probe of a table that is open, or not.
+    pub fn of(reader: Option<&Arc<TableReader>>) -> Self {
+        Self { filter: reader.and_then(|reader| reader.filter()), reader: reader.cloned() }
+    }
+}
+
+fn probes(run: &Run) -> Arc<[Probe]> {
+    run.tables().iter().map(|table| Probe::of(table.meta.reader.get())).collect()
+}
+
+/// Where iterators get a fresh view after theirs was taken away.
+pub trait ViewSource: Send + Sync {
+    /// The newest view.
+    ///
+    /// # Errors
+    /// `Closed` after the database was closed; `Invalid` when the keyspace was dropped.
+    fn view(&self) -> Result<Arc<View>>;
+
+    /// A seek was sampled.
+    fn note_seek(&self) {}
+}

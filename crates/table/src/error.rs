@@ -1,7 +1,7 @@
-//! Why a call on a table failed.
+//! Errors of calls on a table.
 //!
-//! Corruption names file, offset and structure, always. A file that ends inside a structure it promised is
-//! corrupt, not an I/O error; every other failed call of the file system is `Io`.
+//! A corruption error always names file, offset and structure. A file that ends inside a structure
+//! is corrupt, not an I/O error; every other failed call of the file system is `Io`.
 
 use std::fmt;
 use std::io;
@@ -11,37 +11,37 @@ use std::sync::Arc;
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call on a table failed.
+/// Error of a call on a table.
 #[derive(Clone, Debug)]
 pub enum Error {
     /// A call of the file system failed.
     Io {
         /// The table.
         file: PathBuf,
-        /// What was being done to it, as a verb: "open", "read", "write".
+        /// The failed operation, as a verb: "open", "read", "write".
         op: &'static str,
-        /// What the file system said.
+        /// The file system's error.
         source: Arc<io::Error>,
     },
-    /// Bytes are not what was written, or the file is another one than expected.
+    /// The bytes differ from what was written, or the file is another one than expected.
     Corruption {
         /// The table.
         file: PathBuf,
-        /// Where the damaged structure starts, in bytes.
+        /// Offset of the damaged structure, in bytes.
         offset: u64,
-        /// Which structure: "header", "footer", "data block", "index partition", ...
+        /// Name of the structure: "header", "footer", "data block", "index partition", ...
         structure: &'static str,
         /// Expected and found.
         detail: String,
     },
-    /// The file is of a version or uses a feature that this build does not know.
+    /// The file has a version or uses a feature that this build does not know.
     Unsupported {
         /// The table.
         file: PathBuf,
-        /// Which one.
+        /// Name of the version or feature.
         detail: String,
     },
-    /// The caller asked for what cannot be: keys out of order, an option out of bounds.
+    /// An invalid request: keys out of order, an option out of bounds.
     Invalid(String),
 }
 
@@ -63,7 +63,7 @@ impl Error {
         Self::Unsupported { file: file.to_path_buf(), detail: detail.into() }
     }
 
-    /// Whether the bytes are damaged (as against a failing disk or a wrong call).
+    /// Whether the bytes are damaged (as opposed to a failing disk or an invalid call).
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::Corruption { .. })
     }

@@ -72,7 +72,8 @@ impl StoredFilter {
     /// Loads the filter in `section`: reads its geometry.
     ///
     /// # Errors
-    /// `Corruption` for damage to the geometry, without which there is no filter; `Io` when reading fails.
+    /// `Corruption` for damage to the geometry, without which there is no filter; `Io` when reading
+    /// fails.
     pub(crate) fn load(file: &TableFile, section: Section) -> Result<Self> {
         let damaged = |detail: String| file.damaged(section.offset, GEOMETRY, detail);
         // The maximum length of a geometry, so that one read suffices.
@@ -147,7 +148,7 @@ impl StoredFilter {
     /// Reads every slice and returns the damaged ones.
     ///
     /// # Errors
-    /// A failed read only.
+    /// `Io` when reading fails.
     pub(crate) fn verify(&self, file: &TableFile) -> Result<Vec<Error>> {
         let mut damage = Vec::new();
         for place in (0..self.geometry.slices()).filter_map(|number| self.place_of(number)) {

@@ -26,7 +26,8 @@
 //! let (id, birth, digest) = (TableId(1), BirthId(99), DigestFn::new(DigestKind::Xxh3, 42));
 //! let options = WriterOptions {
 //!     id, birth, digest, compression: Compression::Lz4, bits_per_key: 10.0,
-//!     filter_layout: FilterLayout::Blocked, block_bytes: 4096, block_tags: true, large_values: LargeValues::default(),
+//!     filter_layout: FilterLayout::Blocked, block_bytes: 4096, block_tags: true,
+//!     large_values: LargeValues::default(),
 //! };
 //! let mut writer = TableWriter::create(&env, Path::new("/"), options)?;
 //! writer.add(b"apple", SeqNo(7), EntryKind::Put, b"red")?;
@@ -37,8 +38,8 @@
 //! let files = Arc::new(OpenFiles::new(1_000));
 //! let (filter, index) = (Residency::Pinned, Residency::Pinned);
 //! let options =
-//!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index, units: CacheUnits::default(),
-//!         keeps_blocks: true, bounds: None };
+//!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index,
+//!         units: CacheUnits::default(), keeps_blocks: true, bounds: None };
 //! let table = TableReader::open(&env, Path::new("/"), options)?;
 //! let (digest, mut cost) = (digest.digest(b"apple"), ReadCounters::default());
 //! let found = table.get(b"apple", SeqNo::MAX, digest, ValueMode::Copy, &mut cost)?;
@@ -46,8 +47,8 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Not here: which tables make up a tree, and whose versions are visible (package `shamba`); the filter's
-//! bits (crate `shamba-filter`).
+//! Not here: which tables make up a tree, and whose versions are visible (package `shamba`); the
+//! filter's bits (crate `shamba-filter`).
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 

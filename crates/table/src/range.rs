@@ -1,15 +1,15 @@
 //! Range tombstones and their section.
 //!
-//! The section is one [frame](crate::block::frame) around one [block](crate::block): key = start, sequence
-//! number, kind `RangeDelete`, value = an open or closed end:
+//! The section is one [frame](crate::block::frame) around one [block](crate::block): key = start,
+//! sequence number, kind `RangeDelete`, value = an open or closed end:
 //!
 //! ```text
 //! 00            no end: every key from the start on
 //! 01 end...     up to the end, exclusive
 //! ```
 //!
-//! Sorted by (start ascending, sequence number descending, end); duplicates are harmless. A file without range
-//! tombstones has no such section.
+//! Sorted by (start ascending, sequence number descending, end); duplicates are harmless. A file
+//! without range tombstones has no such section.
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};

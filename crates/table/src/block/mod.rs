@@ -81,8 +81,8 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// The newest version of exactly `key` that is not newer than `seq`. `tag` is the block tag of the key's
-    /// digest.
+    /// The newest version of exactly `key` that is not newer than `seq`. `tag` is the block tag of
+    /// the key's digest.
     #[inline]
     pub(crate) fn find(&self, key: &[u8], seq: SeqNo, tag: u16) -> Result<Option<EntryParts<'a>>, String> {
         match self {

@@ -10,7 +10,8 @@
 //! +--------+-------+----------+-------+---------+-----+---------+----------------------+
 //!  0        1       2          4       8                        count x (2 or 4 bytes)
 //!
-//! entry = key length (varint, 1 to 3 bytes), seq << 8 | kind (u64 LE), key, value (to the next entry)
+//! entry = key length (varint, 1 to 3 bytes), seq << 8 | kind (u64 LE), key,
+//!         value (to the next entry)
 //! ```
 //!
 //! Flag bit 0: offsets are four bytes wide, because some entry starts beyond 65,535.

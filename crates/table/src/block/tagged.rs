@@ -1,24 +1,26 @@
 //! The layout `tagged`: data blocks whose entries are found by a tag of their key's digest.
 //!
 //! ```text
-//! +--------+------+--------+---------+---------+-------------+-------------+-------------+------------+
-//! | header | tags | common | offsets | lengths | 1st group's | 2nd group's | entry, ...  | entry      |
-//! |        |      | prefix |         | (u16)   | prefix      | prefix, ... |             |            |
-//! +--------+------+--------+---------+---------+-------------+-------------+-------------+------------+
-//!  0        16     16 + count x tag width                                   ^ offsets count from here
+//! +--------+------+--------+---------+---------+-----------+-----------+------------+-------+
+//! | header | tags | common | offsets | lengths | group 1's | group 2's | entry, ... | entry |
+//! |        |      | prefix |         | (u16)   | prefix    | prefix .. |            |       |
+//! +--------+------+--------+---------+---------+-----------+-----------+------------+-------+
+//!  0        16     16 + count x tag width                              ^ offsets count from here
 //!
 //! header   0   layout = 2
-//!          1   flags: bit 0 offsets of 4 bytes, else 2; bits 1-2 tag width (0, 1, 2); bits 3-4 width of suffix
-//!              lengths (0, 1, 2)
-//!          2   low half: width of sequence deltas (0 to 8); high half: the kind of every entry, 0 = each has one
+//!          1   flags: bit 0 offsets of 4 bytes, else 2; bits 1-2 tag width (0, 1, 2); bits 3-4
+//!              width of suffix lengths (0, 1, 2)
+//!          2   low half: width of sequence deltas (0 to 8); high half: the kind of every entry,
+//!              0 = each entry has its own
 //!          3   entries in a group, as a power of two (1 to 15); 0 = there are no groups
 //!          4   count u16
 //!          6   common prefix length u16
 //!          8   base sequence number, 7 bytes
-//!          15  length of every suffix, if their lengths have no width
+//!          15  length of every suffix, if the width of suffix lengths is 0
 //!
 //! lengths  end of each group's prefix, relative to the start of the first one
-//! entry    sequence number - base, kind, suffix length (each absent where its width is 0), suffix, value
+//! entry    sequence number - base, kind, suffix length (each absent where its width is 0),
+//!          suffix, value
 //! ```
 //!
 //! A key is the common prefix, its group's prefix and its suffix; a value ends where the next entry

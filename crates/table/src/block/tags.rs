@@ -57,7 +57,7 @@ fn equal(step: &[u8; STEP_BYTES], tag: u16, wide: bool) -> u64 {
 }
 
 #[cfg(target_arch = "x86_64")]
-// // Before Rust 1.87 these intrinsics are unsafe functions.
+// Before Rust 1.87 these intrinsics are unsafe functions.
 #[allow(unused_unsafe)]
 #[inline(always)]
 fn equal_sse2(step: &[u8; STEP_BYTES], tag: u16, wide: bool) -> u64 {

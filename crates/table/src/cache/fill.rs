@@ -61,8 +61,8 @@ impl Deref for FreshFrame<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the frame is owned, `bytes` long and initialised: large ones when they were allocated, small
-        // ones by `fresh`. (Dangling only with length 0.)
+        // SAFETY: the frame is owned, `bytes` long and initialised: large ones when they were
+        // allocated, small ones by `fresh`. (Dangling only with length 0.)
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
@@ -83,7 +83,7 @@ impl FreshFrame<'_> {
         if self.cache.enter().find(slot, key).is_none() {
             if let Some(record) = self.prepare(length) {
                 self.show(record, slot, key);
-                // // It is shared now: do not give it back.
+                // It is shared now: do not give it back.
                 std::mem::forget(self);
             }
         }
@@ -96,7 +96,7 @@ impl FreshFrame<'_> {
             return PinnedBlock::Frame(other);
         }
         let (Some(record), Some(payload)) = (self.prepare(length), self.get(..length)) else {
-            // // Longer than the frame.
+            // Longer than the frame.
             return PinnedBlock::Heap(Bytes::copy_from_slice(&self));
         };
         let pin = FramePin::add(self.cache, record, self.frame, payload);

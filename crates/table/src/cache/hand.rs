@@ -17,7 +17,7 @@
 //! Not here: how readers find frames ([`super::slab`], [`super::section`]).
 
 use std::collections::VecDeque;
-// // For statistics, which derive from the state under the lock.
+// For statistics, which derive from the state under the lock.
 use std::sync::atomic::AtomicU64;
 
 use super::admission::Admission;

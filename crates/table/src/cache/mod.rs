@@ -26,9 +26,7 @@
 //! Design and measurements: `docs/decisions/0007-block-cache.md`.
 //!
 //! Not here: compression and checksums (the reader's).
-//!
-//! Not here: compression and checksums (the reader's).
-// // Frames are shared between threads; each use states why it is sound.
+// Frames are shared between threads; each use states why it is sound.
 #![allow(unsafe_code)]
 
 mod admission;

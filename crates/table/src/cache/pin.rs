@@ -75,8 +75,8 @@ impl Deref for FramePin {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` and `length` are part of the bytes with which the frame was published, and a pinned
-        // frame is not reused.
+        // SAFETY: `start` and `length` are part of the bytes with which the frame was published,
+        // and a pinned frame is not reused.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length as usize) }
     }
 }

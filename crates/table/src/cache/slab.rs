@@ -280,8 +280,8 @@ impl Slabs {
     /// Frees a hidden slab.
     ///
     /// # Safety
-    /// A grace period has passed since it was hidden, and none of its frames is owned, pinned or has bytes of
-    /// its own.
+    /// A grace period has passed since it was hidden, and none of its frames is owned, pinned or
+    /// has bytes of its own.
     pub(super) unsafe fn free(&self, slab: HiddenSlab) {
         // SAFETY: allocated by `install` with this layout. The caller guarantees that no references
         // to the records or to the data remain; the data is dropped with the value.

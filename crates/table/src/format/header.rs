@@ -1,4 +1,4 @@
-//! The header page: what the file is, and whether this build may read it.
+//! The header page: format version, required features and identity of the file.
 //!
 //! ```text
 //! 0     magic "SHAMBAT1"

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! 0      header page, 4,096 bytes
-//! 4096   data section        blocks; an uncompressed one starts on a page, or on a multiple of 64 if
-//!                            the padding would be too long ([`placement`]); before each, the chunks
-//!                            of the large values that it refers to
+//! 4096   data section        blocks; an uncompressed one starts on a page, or on a multiple of 64
+//!                            if the padding would be too long ([`placement`]); before each, the
+//!                            chunks of the large values that it refers to
 //!        index partitions    blocks of (separator -> data block)
 //!        index top level     one block of (separator -> partition)
 //!        filter section      shape, then slices

@@ -19,7 +19,7 @@ pub(crate) fn separator<'a>(last: &'a [u8], next: &'a [u8], made: &'a mut Vec<u8
     debug_assert!(last < next);
     let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
     let Some(last_byte) = last.get(common) else {
-        // // `last` is a prefix of `next`.
+        // `last` is a prefix of `next`.
         return last;
     };
     match next.get(..=common) {

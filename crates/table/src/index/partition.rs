@@ -4,7 +4,7 @@
 //! bytes that the heads do not contain](super::tails) are kept, and read only if the heads do not
 //! decide. The partition also has the blocks' handles and a [slot](FrameSlot) for each, so that a
 //! cached block is found without a map. Sequence numbers are held only if one of them is not 0. The
-//! memory is charged as long as the partition lives, whoever holds it.
+//! memory is charged until the partition is dropped.
 //!
 //! Memory per block, with keys without common prefixes: a head of 8 bytes, a handle of 8, a slot of
 //! 4. With long keys that share long prefixes, also the tail of the separator and 2 bytes for its

@@ -33,7 +33,7 @@ const USED_PART_COPIED: u64 = 3;
 /// of large values.
 const GAP_MAX_BYTES: u64 = 4 << 10;
 
-/// What an iterator over a table will read, and how.
+/// Reading mode of an iterator over a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Walk {
     /// Unknown: reads from the cache or the file, up to `ahead_bytes` at once after a scan was

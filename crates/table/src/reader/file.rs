@@ -203,7 +203,7 @@ fn read_around<T>(
     show: impl FnOnce(&[u8]) -> T,
 ) -> io::Result<T> {
     let alignment = file.alignment_bytes().max(1);
-    // // Below the alignment.
+    // Below the alignment.
     let before = (offset % alignment as u64) as usize;
     let needed = before + bytes;
     SCRATCH.with(|scratch| {

@@ -157,7 +157,7 @@ impl TableIter {
 
     fn charge_block(&mut self, payload: &PinnedBlock) {
         let block_bytes = match payload {
-            // // Charged by the cache.
+            // Charged by the cache.
             PinnedBlock::Frame(_) => 0,
             PinnedBlock::Heap(bytes) => bytes.len(),
         };

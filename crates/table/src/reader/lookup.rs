@@ -111,7 +111,7 @@ impl TableReader {
         mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        // // Already held for this lookup, not read by it.
+        // Already held for this lookup, not read by it.
         io.cache_hits += 1;
         let payload = block.payload();
         self.note_reference(&located, payload.len());

@@ -3,7 +3,7 @@
 //! [`TableReader::open`] reads header, footer, properties, index, range tombstones and filter,
 //! checks each and checks them against each other. With filter and index in memory, a lookup then
 //! usually reads at most one data block, if the cache does not have it. A reader can be shared
-//! between threads; of its state, only the resident parts of filter and index change.
+//! between threads; only the resident parts of filter and index, and the warnings, change.
 //!
 //! Not here: the file ([`file`]), loading ([`load`]), the filter ([`filter`]), lookups ([`lookup`])
 //! and reading their blocks ([`blocks`]), iteration ([`iter`]) and its read-ahead ([`ahead`]),
@@ -129,9 +129,9 @@ impl TableReader {
     /// Opens `dir/NNNNNN.sst`.
     ///
     /// # Errors
-    /// `Io` when the file is missing or cannot be read; `Unsupported` for a newer version or unknown
-    /// required feature; `Corruption` for damage to anything but filter slices, for another birth id than
-    /// expected, and for another digest.
+    /// `Io` when the file is missing or cannot be read; `Unsupported` for a newer version or
+    /// unknown required feature; `Corruption` for damage to anything but filter slices, for another
+    /// birth id than expected, and for another digest.
     pub fn open(env: &Env, dir: &Path, options: ReaderOptions) -> Result<Arc<Self>> {
         let path = dir.join(table_file_name(options.id));
         let file = TableFile::open(&env.vfs, &path, options.direct_io, &options.files)?;

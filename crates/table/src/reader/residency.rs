@@ -79,8 +79,9 @@ impl TableReader {
         }
     }
 
-    /// Drops all filter slices and all budgeted index partitions of a table that new lookups no longer
-    /// reach. Nothing becomes resident again. Lookups that still use the table stay correct, but are slower.
+    /// Drops all filter slices and all budgeted index partitions of a table that new lookups no
+    /// longer reach. Nothing becomes resident again. Lookups that still use the table stay correct,
+    /// but are slower.
     pub fn release(&self) {
         self.is_released.store(true, Ordering::Release);
         // Nothing is read when nothing is wanted, so this cannot fail.

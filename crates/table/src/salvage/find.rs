@@ -41,9 +41,9 @@ const READ_BYTES_MIN: usize = 16 << 10;
 /// the bytes that may be hashed for it.
 const SECTION_BYTES_MAX: u64 = 16 << 20;
 const SECTION_ALLOWED: u64 = 256 << 20;
-/// Bytes that a search may hash, walk and read at first,
+/// Initial allowance of a search: bytes that it may hash, walk and read.
 pub(crate) const ALLOWED_FIRST: u64 = 64 << 20;
-/// and additional ones for each byte that it has passed.
+/// Additional allowance for each byte of the file that the search has passed.
 pub(crate) const ALLOWED_PER_BYTE: u64 = 1 << 10;
 /// Cost of finishing an incremental checksum, in hashed bytes.
 const END_BYTES: u64 = 256;

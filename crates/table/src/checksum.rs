@@ -1,21 +1,21 @@
-//! The checksum of every structure of a table, salted with whose it is and where it lies.
+//! The checksum of every structure of a table, salted with the file and the offset.
 //!
-//! The low 32 bits of XXH3 of the bytes, mixed with a full-avalanche mix of birth id and offset: bytes that
-//! are right in themselves but belong to another file or another place do not pass. These hashes are no key
-//! digests and are not counted as such.
+//! The low 32 bits of XXH3 of the bytes, mixed with a full-avalanche mix of birth id and offset:
+//! undamaged bytes that belong to another file or another offset do not pass. These hashes are not
+//! key digests and are not counted as such.
 
 use shamba_key::planted::{Defect, is_planted};
 use twox_hash::XxHash3_64;
 
 use crate::id::BirthId;
 
-/// The checksum of `bytes` that lie at `offset` of the file born as `birth`.
+/// The checksum of `bytes` that lie at `offset` of the file with birth id `birth`.
 #[inline]
 pub fn checksum(birth: BirthId, offset: u64, bytes: &[u8]) -> u32 {
     salted(birth, offset, XxHash3_64::oneshot(bytes))
 }
 
-/// [`checksum`] of bytes of which XXH3 is known.
+/// [`checksum`] of bytes whose XXH3 is known.
 #[inline]
 pub(crate) fn salted(birth: BirthId, offset: u64, hash: u64) -> u32 {
     if is_planted(Defect::ChecksumConstant) {
@@ -29,11 +29,11 @@ pub(crate) fn salted(birth: BirthId, offset: u64, hash: u64) -> u32 {
         offset = 0;
     }
     let salt = avalanche(birth.0 ^ avalanche(offset.wrapping_add(0x9e37_79b9_7f4a_7c15)));
-    // The low half is the stored width: XXH3's bits are equally good everywhere.
+    // The stored width is the low half: all bits of XXH3 are equally good.
     (hash ^ salt) as u32
 }
 
-/// Every input bit reaches every output bit (the finaliser of SplitMix64).
+/// Every input bit affects every output bit (the finaliser of SplitMix64).
 fn avalanche(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(checksum(BirthId(0x0123_4567_89ab_cdef), 4_096, b"shamba"), SHAMBA);
     }
 
-    // What version 1 of the format wrote: a change here is a change of the format.
+    // Values of version 1 of the format: a change here is a change of the format.
     const EMPTY: u32 = 3_354_345_597;
     const SHAMBA: u32 = 4_006_788_971;
 }

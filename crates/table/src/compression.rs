@@ -5,35 +5,36 @@
 //! other  u32 LE  length of the payload, then the codec's own bytes
 //! ```
 //!
-//! A block that compression does not make at least an eighth smaller is stored as it is: reading it back
-//! costs no decompression, and it may begin on a page. The stated length is checked against the caller's
-//! limit, and against what the codec can reach at all, before anything is allocated.
+//! A block that compression does not make at least an eighth smaller is stored uncompressed:
+//! reading it costs no decompression, and it may start on a page. The stated length is checked
+//! against the caller's limit, and against the codec's maximum ratio, before anything is allocated.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How blocks are compressed. The byte values are stored in files: never reuse one.
+/// Compression of blocks. The byte values are stored in files: never reuse one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Compression {
-    /// Not at all: blocks begin on a page, as far as that leaves few zeros.
+    /// None: blocks start on a page if the padding is short.
     #[default]
     None = 0,
-    /// LZ4, block format: fast both ways.
+    /// LZ4, block format: fast to write and to read.
     Lz4 = 1,
-    /// Zstandard, level 3: smaller, slower to read. Needs the feature `zstd`, which is on by default; a build without
-    /// it answers `Unsupported` (see [`Compression::is_built`]).
+    /// Zstandard, level 3: smaller, slower to read. Needs the feature `zstd`, which is on by
+    /// default; a build without it returns `Unsupported` (see [`Compression::is_built`]).
     Zstd = 2,
 }
 
-/// One byte of LZ4 makes at most 255 bytes (the format's own bound).
+/// One byte of LZ4 expands to at most 255 bytes (the format's own bound).
 const LZ4_RATIO_MAX: usize = 255;
 
-/// Payloads above this are decompressed piece by piece, so that memory follows what really comes out.
+/// Larger payloads are decompressed in pieces, so that memory is allocated only for bytes that were
+/// decompressed.
 const WHOLE_BYTES_MAX: usize = 1 << 20;
 
 impl Compression {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
 
     /// The name in options and output.
@@ -45,7 +46,7 @@ impl Compression {
         }
     }
 
-    /// The kind that a stored byte means; `None` for an unknown one.
+    /// The kind with this stored byte; `None` for an unknown one.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -55,7 +56,7 @@ impl Compression {
         self != Self::Zstd || cfg!(feature = "zstd")
     }
 
-    /// The byte that is stored.
+    /// The stored byte.
     pub fn as_byte(self) -> u8 {
         self as u8
     }
@@ -78,7 +79,7 @@ impl FromStr for Compression {
     }
 }
 
-/// Compresses blocks, keeping the codec's workspace between them.
+/// Compressor of blocks that reuses the codec's workspace.
 pub(crate) struct Compressor {
     kind: Compression,
     zstd: Option<codec::Compressor>,
@@ -94,7 +95,7 @@ impl Compressor {
         Ok(Self { kind, zstd, scratch: Vec::new() })
     }
 
-    /// The bytes to store for `payload` and how they are compressed.
+    /// The bytes to store for `payload`, and their compression.
     pub(crate) fn compress<'a>(&'a mut self, payload: &'a [u8]) -> std::io::Result<(&'a [u8], Compression)> {
         let compressed = match (self.kind, &mut self.zstd) {
             (Compression::None, _) => return Ok((payload, Compression::None)),
@@ -114,7 +115,8 @@ impl Compressor {
     }
 }
 
-/// How long the payload is that `stored` states, at most `limit_bytes`; checked against what can be in it.
+/// The payload length that `stored` states, at most `limit_bytes`; checked against the maximum that
+/// its bytes can hold.
 pub(crate) fn payload_bytes(kind: Compression, stored: &[u8], limit_bytes: usize) -> Result<usize, String> {
     if kind == Compression::None {
         return if stored.len() <= limit_bytes {
@@ -135,7 +137,7 @@ pub(crate) fn payload_bytes(kind: Compression, stored: &[u8], limit_bytes: usize
     Ok(payload_bytes)
 }
 
-/// The payload that `stored` holds, at most `limit_bytes` of it.
+/// Decompresses the payload in `stored`, of at most `limit_bytes`.
 pub(crate) fn decompress(kind: Compression, stored: &[u8], limit_bytes: usize) -> Result<Vec<u8>, String> {
     let payload_bytes = payload_bytes(kind, stored, limit_bytes)?;
     if kind == Compression::Zstd && payload_bytes > WHOLE_BYTES_MAX {
@@ -147,7 +149,7 @@ pub(crate) fn decompress(kind: Compression, stored: &[u8], limit_bytes: usize) -
     Ok(payload)
 }
 
-/// Puts the payload that `stored` holds into `out`, which is as long as [`payload_bytes`] says.
+/// Decompresses the payload in `stored` into `out`, whose length is that of [`payload_bytes`].
 pub(crate) fn decompress_into(kind: Compression, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
     let expected = out.len();
     let compressed = stored.get(4..).unwrap_or_default();
@@ -172,11 +174,12 @@ fn exactly(found: usize, expected: usize) -> Result<(), String> {
     Err(format!("states a payload of {expected} bytes, holds {found}"))
 }
 
-/// What to do about [`Compression::Zstd`] in a build without it.
+/// Message about [`Compression::Zstd`] in a build without it.
 pub(crate) const ZSTD_IS_MISSING: &str =
     "zstd compression is not part of this build: build with the feature \"zstd\" of shamba";
 
-/// How long the zstd stream is that `bytes` begins with; `None` if there is none, or in a build without zstd.
+/// Length of the zstd stream at the start of `bytes`; `None` if there is none, or in a build
+/// without zstd.
 pub(crate) fn zstd_stream_bytes(bytes: &[u8]) -> Option<usize> {
     codec::stream_bytes(bytes)
 }
@@ -188,7 +191,7 @@ mod codec {
     use std::cell::RefCell;
     use std::io::{self, Read};
 
-    /// The level at which zstd's ratio has mostly been reached and its speed not yet lost.
+    /// The level with most of zstd's compression ratio at a high speed.
     const ZSTD_LEVEL: i32 = 3;
 
     pub(super) struct Compressor(zstd::bulk::Compressor<'static>);
@@ -204,7 +207,7 @@ mod codec {
     }
 
     thread_local! {
-        // Making zstd's context costs more than decompressing a block with it.
+        // Creating zstd's context costs more than decompressing a block with it.
         static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
     }
 
@@ -235,14 +238,14 @@ mod codec {
 
 #[cfg(not(feature = "zstd"))]
 mod codec {
-    //! What a build without Zstandard has in its place: refusals.
+    //! Stubs for a build without Zstandard: every call fails.
 
     use std::convert::Infallible;
     use std::io;
 
     use super::ZSTD_IS_MISSING;
 
-    /// Never made.
+    /// Never constructed.
     pub(super) struct Compressor(Infallible);
 
     impl Compressor {

@@ -1,7 +1,8 @@
-//! The content digest: what a set of entries is, whatever the files and the order they come in.
+//! The content digest: identifies a set of entries, independent of their files and order.
 //!
-//! The sum, modulo 2^128, of a hash of each entry. So a merge proves its outputs by adding up what it read,
-//! taking away what it dropped, and comparing with what it wrote, however both were cut into files.
+//! It is the sum, modulo 2^128, of a hash of each entry. So a compaction verifies its outputs: the
+//! digest of its inputs minus that of the dropped entries must equal the digest of its outputs,
+//! however both are cut into files.
 
 use shamba_key::{EntryKind, SeqNo};
 use twox_hash::{XxHash3_64, XxHash3_128};
@@ -11,7 +12,7 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 pub struct ContentDigest(u128);
 
 impl ContentDigest {
-    /// The digest of nothing.
+    /// The digest of no entries.
     pub fn new() -> Self {
         Self::default()
     }
@@ -22,7 +23,7 @@ impl ContentDigest {
         Self(entry_hash(key, seq, kind, value))
     }
 
-    /// What is left without the entries of `other`, which must be among these for the result to mean anything.
+    /// The digest without the entries of `other`, which must be among these.
     pub fn without(self, other: Self) -> Self {
         Self(self.0.wrapping_sub(other.0))
     }
@@ -32,7 +33,7 @@ impl ContentDigest {
         self.0 = self.0.wrapping_add(entry_hash(key, seq, kind, value));
     }
 
-    /// Takes one entry away, which must have been added for the result to mean anything.
+    /// Removes one entry, which must have been added.
     pub fn remove(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
         self.0 = self.0.wrapping_sub(entry_hash(key, seq, kind, value));
     }
@@ -42,7 +43,7 @@ impl ContentDigest {
         self.0 = self.0.wrapping_add(other.0);
     }
 
-    /// The digest of one entry whose value comes in pieces: the same as if it came whole.
+    /// The digest of one entry whose value comes in pieces: the same as that of the whole value.
     pub fn of_streamed(key: &[u8], seq: SeqNo, kind: EntryKind) -> StreamedEntry {
         StreamedEntry(Box::new(XxHash3_128::with_seed(value_seed(key, seq, kind))))
     }
@@ -52,22 +53,22 @@ impl ContentDigest {
         self.0
     }
 
-    /// The digest of these stored bits.
+    /// The digest with these stored bits.
     pub fn from_u128(bits: u128) -> Self {
         Self(bits)
     }
 }
 
-/// The digest of one entry on its way; made by [`ContentDigest::of_streamed`].
+/// The unfinished digest of one entry, created by [`ContentDigest::of_streamed`].
 pub struct StreamedEntry(Box<XxHash3_128>);
 
 impl StreamedEntry {
-    /// Takes the next piece of the value.
+    /// Adds the next piece of the value.
     pub fn push(&mut self, piece: &[u8]) {
         self.0.write(piece);
     }
 
-    /// The digest of the entry with the value that was given.
+    /// The digest of the entry with the value that was added.
     pub fn finish(self) -> ContentDigest {
         ContentDigest(self.0.finish_128())
     }
@@ -83,7 +84,8 @@ fn entry_hash(key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> u128 {
     XxHash3_128::oneshot_with_seed(value_seed(key, seq, kind), value)
 }
 
-/// The key and its trailer seed the hash of the value, so no part can move into another.
+/// Key and trailer seed the hash of the value, so that bytes cannot move between the fields
+/// unnoticed.
 fn value_seed(key: &[u8], seq: SeqNo, kind: EntryKind) -> u64 {
     XxHash3_64::oneshot_with_seed(seq.0 << 8 | u64::from(kind.as_byte()), key)
 }

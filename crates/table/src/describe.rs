@@ -1,8 +1,8 @@
-//! A table in words: what `shamba table FILE` prints.
+//! A readable description of a table: the output of `shamba table FILE`.
 //!
-//! Takes nothing but the file, so it also reads tables that belong to no database; the birth id is taken from
-//! the header unless the caller knows which it must be. Every data block is read, to say how it is compressed
-//! and with which key it starts.
+//! Needs nothing but the file, so it also reads tables that belong to no database; the birth id is
+//! taken from the header unless the caller passes the expected one. Every data block is read, for
+//! its compression and first key.
 //!
 //! Not here: the full check ([`crate::TableReader::verify`]).
 
@@ -26,29 +26,29 @@ use crate::reader::{ListedBlock, Residency, TableFile, load};
 use crate::writer::TableSummary;
 use crate::{Error, Result};
 
-/// Keys are printed up to this many bytes: a screen's width.
+/// Maximum number of printed bytes of a key: a screen's width.
 const SHOWN_KEY_BYTES: usize = 48;
 
-/// One data block.
+/// Description of one data block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockDescription {
-    /// Where it starts in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// What it takes in the file, compression byte and checksum included.
+    /// Length in the file, including compression byte and checksum.
     pub bytes: u64,
-    /// What it takes decompressed.
+    /// Length of the decompressed payload.
     pub payload_bytes: u64,
-    /// How many entries it holds.
+    /// Number of entries.
     pub entries: u64,
     /// The key of its first entry.
     pub first_key: Bytes,
-    /// How its entries are laid out and found.
+    /// Name of the block's layout.
     pub layout: &'static str,
-    /// How it is compressed.
+    /// Compression of the block.
     pub compression: Compression,
 }
 
-/// What a table file is.
+/// Description of a table file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TableDescription {
     /// The file.
@@ -59,29 +59,29 @@ pub struct TableDescription {
     pub optional_features: u64,
     /// Number under which it was written; a linked file may have another name.
     pub table: TableId,
-    /// How keys were hashed for the filter.
+    /// The key hash.
     pub digest: DigestKind,
-    /// The seed of that.
+    /// The seed of the key hash.
     pub seed: u64,
     /// Counts, bounds and digest.
     pub summary: TableSummary,
-    /// The compression that was asked for.
+    /// The requested compression.
     pub compression: Compression,
-    /// The largest block of several entries, in bytes.
+    /// Maximum size of a block with several entries, in bytes.
     pub block_bytes: u32,
-    /// Where the sections are.
+    /// The sections of the file.
     pub sections: Vec<Section>,
     /// The filter; `None` if there is none, or its geometry is damaged.
     pub filter: Option<FilterGeometry>,
-    /// What is damaged in the filter.
+    /// Damage found in the filter.
     pub warnings: Vec<String>,
     /// The range tombstones.
     pub range_tombstones: Vec<RangeTombstone>,
     /// The data blocks.
     pub blocks: Vec<BlockDescription>,
-    /// How many values lie in chunks beside the blocks.
+    /// Number of large values.
     pub large_values: u64,
-    /// What these chunks take.
+    /// Length of their chunks.
     pub large_value_bytes: u64,
 }
 
@@ -91,7 +91,7 @@ pub struct TableDescription {
 /// As [`crate::TableReader::open`] and for every data block: `Io`, `Unsupported`, `Corruption`.
 pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableDescription> {
     let file = TableFile::open(&env.vfs, path, false, &Arc::new(OpenFiles::new(1)))?;
-    // One partition of the index at a time.
+    // Budgeted: one partition of the index in memory at a time.
     let loaded = load(file, birth, Residency::Budgeted, &Arc::new(Ledger::new()))?;
     let mut blocks = Vec::with_capacity(loaded.index.len());
     let (mut large_values, mut large_value_bytes) = (0, 0);
@@ -222,7 +222,7 @@ impl TableDescription {
     }
 }
 
-/// `blocked, 6 probes, 1 slices of 64 bytes`; of several modules each by itself.
+/// Text such as `blocked, 6 probes, 1 slices of 64 bytes`; several modules are listed one by one.
 fn filter_text(filter: &FilterGeometry) -> String {
     let module = |module: &ModuleShape| {
         let (probes, slices) = (module.probes(), module.slices());

@@ -1,11 +1,12 @@
-//! Open files: at most so many at once, reopened by path when they are read again.
+//! Open files: a limited number at once, reopened by path when they are read again.
 //!
-//! A table keeps its entry here for as long as it lives; the file behind it may be closed meanwhile. Reading an
-//! open file costs one load and no count: the file is kept by a guard. A reopened file is not looked at again:
-//! its birth id is part of every checksum, so that another file under the same path does not pass for it.
+//! A table keeps its entry here for as long as it is open; the file behind it may be closed
+//! meanwhile. Reading an open file costs one load and no reference count: a guard keeps the file
+//! open. A reopened file is not checked again: its birth id is part of every checksum, so another
+//! file under the same path fails the checks.
 //!
-//! Which file is closed is decided as in the block cache: a hand goes round, and what was read since it last
-//! passed gets another round.
+//! Files are closed by CLOCK, like evictions of the block cache: a file that was read since the
+//! last sweep stays open for another one.
 //!
 //! Not here: reading ([`crate::reader`]'s `TableFile`).
 
@@ -20,11 +21,11 @@ use shamba_env::{RandomFile, Vfs};
 
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Files beside tables that a database at work has open: log, manifest, lock, info log, and a few tables being written or
-/// read whole.
+/// Minimum number of other files that a working database has open: log, manifest, lock, info log,
+/// and a few tables being written or read whole.
 const OTHER_FILES_LEAST: usize = 32;
 
-/// Bounds how many tables of a database have their file open. Shared by all of them.
+/// Limit on the open table files of a database. Shared by all its tables.
 pub struct OpenFiles {
     count_max: usize,
     ring: Mutex<Ring>,
@@ -36,14 +37,14 @@ struct Ring {
     places: Vec<Option<Arc<Entry>>>,
     vacant: Vec<usize>,
     hand: usize,
-    /// How many files are open.
+    /// Number of open files.
     open: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
     file: ArcSwapOption<Opened>,
-    /// Read since the hand last passed.
+    /// Reference bit: read since the last sweep.
     used: AtomicBool,
 }
 
@@ -67,31 +68,33 @@ pub(crate) struct CachedFile {
     place: usize,
 }
 
-/// How many tables may have their file open where `wanted` is asked for and the process may have `limit` files: some
-/// are left to logs, to what merges write, and to the program around the database.
+/// The limit on open tables if `wanted` is requested and the process may have `limit` open files:
+/// some are reserved for logs, for outputs of compactions, and for the program that embeds the
+/// database.
 pub fn open_files_within(wanted: usize, limit: Option<u64>) -> usize {
     let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return wanted };
     wanted.min(limit.saturating_sub((limit / 8).max(OTHER_FILES_LEAST)))
 }
 
 impl OpenFiles {
-    /// At most `count_max` files at once, but one at least. Those being read stay open a little longer.
+    /// Limits the open files to `count_max`, at least one. Files being read stay open a little
+    /// longer.
     pub fn new(count_max: usize) -> Self {
         Self { count_max: count_max.max(1), ring: Mutex::default(), reopens: AtomicU64::new(0) }
     }
 
-    /// How many files are open now.
+    /// Number of open files.
     pub fn open_count(&self) -> usize {
         self.ring().open
     }
 
-    /// How often a file was opened again.
+    /// Number of times that a file was reopened.
     pub fn reopens(&self) -> u64 {
         self.reopens.load(Ordering::Relaxed)
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        // Consistent between any two statements that can panic.
+        // Poison is ignored: the ring is consistent between any two statements that can panic.
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,10 +126,10 @@ impl Ring {
         }
     }
 
-    /// Notes that `entry`'s file is open, and closes others until there are at most `count_max`.
+    /// Notes that `entry`'s file was opened, and closes others until at most `count_max` are open.
     fn opened(&mut self, entry: &Entry, count_max: usize) {
         self.open += 1;
-        // Twice round: the first takes the marks.
+        // Twice round, because the first round clears the reference bits.
         for _ in 0..2 * self.places.len() {
             if self.open <= count_max {
                 return;
@@ -144,7 +147,7 @@ impl Ring {
 }
 
 impl CachedFile {
-    /// Opens `path`; with `direct`, for reads past the operating system's cache.
+    /// Opens `path`; with `direct`, for reads that bypass the operating system's cache.
     pub(crate) fn open(
         vfs: &Arc<dyn Vfs>,
         path: &Path,
@@ -154,13 +157,13 @@ impl CachedFile {
         let entry = Arc::new(Entry { file: ArcSwapOption::const_empty(), used: AtomicBool::new(true) });
         let place = files.ring().add(Arc::clone(&entry));
         let (vfs, files) = (Arc::clone(vfs), Arc::clone(files));
-        // From here on the place is given back if anything fails.
+        // From here on the place is returned if anything fails.
         let file = Self { path: path.to_path_buf(), vfs, direct, files, entry, place };
         file.open_now()?;
         Ok(file)
     }
 
-    /// The file, opened again if need be.
+    /// The file, reopened if necessary.
     #[inline]
     pub(crate) fn get(&self) -> io::Result<Guard<Option<Arc<Opened>>>> {
         let guard = self.entry.file.load();
@@ -187,7 +190,7 @@ impl CachedFile {
         };
         let opened = Some(Arc::new(Opened(file)));
         let mut ring = self.files.ring();
-        // Another thread may have been faster: then the counted one is its.
+        // If another thread was faster, its file is the one that is counted.
         if self.entry.file.load().is_none() {
             self.entry.file.store(opened.clone());
             self.entry.used.store(true, Ordering::Relaxed);

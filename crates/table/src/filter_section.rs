@@ -1,18 +1,20 @@
-//! The filter's section: its geometry, then its slices, each with a checksum of its own.
+//! The filter's section: its geometry, then its slices, each with its own checksum.
 //!
 //! ```text
 //! +----------+---------------+---------+---------------+-----+---------+---------------+
 //! | geometry | checksum  u32 | slice 0 | checksum  u32 | ... | slice n | checksum  u32 |
 //! +----------+---------------+---------+---------------+-----+---------+---------------+
-//!  0          8 a module
+//!  0          8 per module
 //! ```
 //!
-//! The slices of a module are equally long, those of the first module come first; so each is found by arithmetic
-//! ([`StoredFilter::place_of`]) and read on its own. Checksums are salted with birth id and the offset of what they
-//! cover. Damage to a slice takes that slice away and nothing else: its keys "may be contained". Damage to the
-//! geometry takes the whole filter away. The answers stay right either way.
+//! The slices of a module have equal length, and those of the first module come first. So the place
+//! of a slice is computed ([`StoredFilter::place_of`]), and it is read on its own. Checksums are
+//! salted with the birth id and the offset of the covered bytes. A damaged slice is left out: its
+//! keys "may be contained". If the geometry is damaged, the whole filter is left out. Answers stay
+//! correct either way.
 //!
-//! Not here: the bits ([`shamba_filter::Filter`]); which slices are in memory ([`crate::reader`], `filter.rs`).
+//! Not here: the bits ([`shamba_filter::Filter`]); which slices are in memory ([`crate::reader`],
+//! `filter.rs`).
 
 use std::sync::Arc;
 
@@ -25,22 +27,22 @@ use crate::reader::TableFile;
 use crate::{Error, Result};
 
 pub(crate) const CHECKSUM_BYTES: usize = 4;
-/// The longest geometry and its checksum.
+/// Length of the longest geometry with its checksum.
 const HEAD_BYTES: usize = MAX_MODULES * FilterGeometry::ENCODED_MODULE_BYTES + CHECKSUM_BYTES;
-/// The geometry as it is named in errors.
+/// The geometry's name in errors.
 pub(crate) const GEOMETRY: &str = "filter geometry";
-/// A slice as it is named in errors.
+/// A slice's name in errors.
 pub(crate) const SLICE: &str = "filter slice";
 
-/// A filter as it lies in its file.
+/// A filter in its file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredFilter {
     pub(crate) geometry: FilterGeometry,
-    /// Where the first slice is.
+    /// Offset of the first slice.
     slices_at: u64,
 }
 
-/// Where a slice lies, its checksum not counted.
+/// Place of a slice, without its checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlicePlace {
     number: usize,
@@ -67,13 +69,14 @@ pub(crate) fn write(
 }
 
 impl StoredFilter {
-    /// The filter in `section`, of which the geometry is read.
+    /// Loads the filter in `section`: reads its geometry.
     ///
     /// # Errors
-    /// `Corruption` for damage to the geometry, without which there is no filter; `Io` when reading fails.
+    /// `Corruption` for damage to the geometry, without which there is no filter; `Io` when reading
+    /// fails.
     pub(crate) fn load(file: &TableFile, section: Section) -> Result<Self> {
         let damaged = |detail: String| file.damaged(section.offset, GEOMETRY, detail);
-        // As much as a geometry can be: one read, whatever it is.
+        // The maximum length of a geometry, so that one read suffices.
         let head = file.read(section.offset, section.bytes.min(HEAD_BYTES as u64), GEOMETRY)?;
         let geometry_bytes = FilterGeometry::encoded_bytes(&head).map_err(damaged)?;
         let first_bytes = (geometry_bytes + CHECKSUM_BYTES) as u64;
@@ -91,7 +94,7 @@ impl StoredFilter {
         Ok(Self { geometry, slices_at: section.offset + first_bytes })
     }
 
-    /// Where slice `number` lies; `None` beyond the last.
+    /// The place of slice `number`; `None` past the last.
     pub(crate) fn place_of(&self, number: usize) -> Option<SlicePlace> {
         let mut offset = self.slices_at;
         let mut first = 0;
@@ -107,7 +110,7 @@ impl StoredFilter {
         None
     }
 
-    /// Reads a slice and shows its bytes, once they are found to be undamaged.
+    /// Reads a slice and passes its bytes to `show` after the check.
     ///
     /// # Errors
     /// `Corruption` for a damaged slice; `Io` when reading fails.
@@ -120,7 +123,7 @@ impl StoredFilter {
         file.read_briefly(place.offset, place.bytes + CHECKSUM_BYTES, SLICE, look)?
     }
 
-    /// The lines of a slice that was read with its checksum.
+    /// Checks a slice that was read with its checksum, and returns its lines.
     ///
     /// # Errors
     /// `Corruption` for a damaged slice.
@@ -134,7 +137,7 @@ impl StoredFilter {
         }
     }
 
-    /// The lines of a slice, as they are kept in memory.
+    /// Reads the lines of a slice, in the form in which they are kept in memory.
     ///
     /// # Errors
     /// As [`Self::read_slice`].
@@ -142,10 +145,10 @@ impl StoredFilter {
         Self::read_slice(file, place, Line::shared)
     }
 
-    /// Reads every slice and says which are damaged.
+    /// Reads every slice and returns the damaged ones.
     ///
     /// # Errors
-    /// A failed read only.
+    /// `Io` when reading fails.
     pub(crate) fn verify(&self, file: &TableFile) -> Result<Vec<Error>> {
         let mut damage = Vec::new();
         for place in (0..self.geometry.slices()).filter_map(|number| self.place_of(number)) {
@@ -158,7 +161,7 @@ impl StoredFilter {
     }
 }
 
-/// Whether `bytes`, which lie at `offset`, have the checksum `stated`.
+/// Checks `bytes`, which lie at `offset`, against the checksum `stated`.
 fn check(file: &TableFile, offset: u64, bytes: &[u8], stated: &[u8]) -> std::result::Result<(), String> {
     let stated = stated.first_chunk().map_or(0, |stated| u32::from_le_bytes(*stated));
     let found = checksum(file.birth, offset, bytes);

@@ -1,8 +1,8 @@
-//! Names of tables: the number in the file name, and the birth id inside the file.
+//! Identity of tables: the number in the file name, and the birth id inside the file.
 //!
-//! The number names a file within its database. The birth id is random, written into the file and into the
-//! manifest and mixed into every checksum: it stays with the bytes when the file is linked elsewhere, and a
-//! file that was swapped for another does not have it.
+//! The number identifies a file within its database. The birth id is random, written into the file
+//! and into the manifest and mixed into every checksum. It stays with the bytes when the file is
+//! linked elsewhere, and a file that was swapped for another has a different one.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub fn table_file_name(id: TableId) -> String {
 /// The table that a file name belongs to; `None` for any other file.
 pub fn parse_table_file_name(name: &str) -> Option<TableId> {
     let id = TableId(name.strip_suffix(".sst")?.parse().ok()?);
-    // Signs and surplus zeros parse, too, but are no names of ours.
+    // Signs and surplus zeros parse, too, but no table has such a name.
     (table_file_name(id) == name).then_some(id)
 }
 

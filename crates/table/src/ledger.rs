@@ -1,10 +1,11 @@
-//! The ledger: who holds how many bytes.
+//! The ledger: bytes held by each consumer of memory.
 //!
-//! One counter a part and one for the sum, changed with relaxed atomics: a reading is a moment's figure, and
-//! the parts of one reading may be of slightly different moments. The sum's highest value is kept, so that a
-//! test or an operator can tell whether a budget ever was exceeded. Consumers charge before they allocate.
+//! One counter per part and one for the sum, changed with relaxed atomics: a reading is a snapshot,
+//! and the parts of one reading may be from slightly different moments. The highest value of the
+//! sum is kept, so that a test or an operator can check whether a budget was ever exceeded.
+//! Consumers charge before they allocate.
 //!
-//! Not here: what to do about a sum that nears its budget, which is decided above.
+//! Not here: the reaction when the sum approaches its budget.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub enum LedgerPart {
     /// Entries not yet in tables.
     Memtables,
-    /// Data blocks kept after a read.
+    /// Blocks in the block cache.
     BlockCache,
     /// Resident filter slices.
     Filters,
@@ -24,17 +25,17 @@ pub enum LedgerPart {
     Indexes,
     /// Open tables: bounds, properties, range tombstones.
     TableMeta,
-    /// Flushes and merges at work: what merges read ahead; of tables being built gathered bytes, digests, filters,
-    /// separators.
+    /// Running flushes and compactions: read-ahead of compactions; write buffers, digests, filters
+    /// and separators of tables being built.
     WriteBuffers,
-    /// Open iterators: themselves, what they found and read ahead, blocks that have no frame in the cache.
+    /// Open iterators: their state, their read-ahead, and blocks without a frame in the cache.
     Iterators,
-    /// Log records on their way to the operating system.
+    /// Log records not yet written to the operating system.
     Logs,
 }
 
 impl LedgerPart {
-    /// Every part.
+    /// All parts.
     pub const ALL: [Self; 8] = [
         Self::Memtables,
         Self::BlockCache,
@@ -67,13 +68,13 @@ impl fmt::Display for LedgerPart {
     }
 }
 
-/// Counts the bytes that each part holds.
+/// Counters of the bytes that each part holds.
 #[derive(Debug, Default)]
 pub struct Ledger {
     parts: [AtomicU64; LedgerPart::ALL.len()],
     total: AtomicU64,
     peak: AtomicU64,
-    /// What [`Charge::try_resize`] leaves a part at; 0: no limit.
+    /// Limit of each part for [`Charge::try_resize`]; 0: no limit.
     limits: [AtomicU64; LedgerPart::ALL.len()],
 }
 
@@ -83,7 +84,7 @@ impl Ledger {
         Self::default()
     }
 
-    /// Counts `bytes` more for `part`.
+    /// Adds `bytes` to `part`.
     pub fn charge(&self, part: LedgerPart, bytes: u64) {
         self.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
         let total = self.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -92,14 +93,14 @@ impl Ledger {
         }
     }
 
-    /// Counts `bytes` less for `part`; what was never charged must not be released.
+    /// Subtracts `bytes` from `part`; they must have been charged.
     pub fn release(&self, part: LedgerPart, bytes: u64) {
         self.total.fetch_sub(bytes, Ordering::Relaxed);
         let before = self.parts[part as usize].fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{part}: released {bytes} of {before} bytes");
     }
 
-    /// From now on [`Charge::try_resize`] does not take `part` beyond `bytes`.
+    /// Sets the limit of `part` for [`Charge::try_resize`].
     pub fn limit(&self, part: LedgerPart, bytes: u64) {
         self.limits[part as usize].store(bytes.max(1), Ordering::Relaxed);
     }
@@ -109,28 +110,28 @@ impl Ledger {
         limit_bytes == 0 || self.bytes(part).saturating_add(more_bytes) <= limit_bytes
     }
 
-    /// What `part` holds now.
+    /// Bytes that `part` holds.
     pub fn bytes(&self, part: LedgerPart) -> u64 {
         self.parts[part as usize].load(Ordering::Relaxed)
     }
 
-    /// What all parts hold now.
+    /// Bytes that all parts hold.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// The most that all parts together have held since the ledger was made, or the peak was reset.
+    /// Maximum of the total since the ledger was created, or the peak was reset.
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Forgets the peak: it is what is held now.
+    /// Resets the peak to the current total.
     pub fn reset_peak(&self) {
         self.peak.store(self.total(), Ordering::Relaxed);
     }
 }
 
-/// Bytes charged for as long as this value lives.
+/// Bytes charged until this value is dropped.
 #[derive(Debug)]
 pub struct Charge {
     ledger: Arc<Ledger>,
@@ -145,12 +146,12 @@ impl Charge {
         Self { ledger: Arc::clone(ledger), part, bytes }
     }
 
-    /// What is charged.
+    /// Bytes charged.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Charges `bytes` instead of what was charged so far.
+    /// Changes the charge to `bytes`.
     pub fn resize(&mut self, bytes: u64) {
         if bytes >= self.bytes {
             self.ledger.charge(self.part, bytes - self.bytes);
@@ -162,8 +163,8 @@ impl Charge {
 }
 
 impl Charge {
-    /// [`Self::resize`], for what its user can do without: false, and nothing changed, if the part's limit stands against
-    /// it. Two at once may pass it by what one of them asks for.
+    /// [`Self::resize`] for optional memory: returns false, without a change, if the part's limit
+    /// would be exceeded. Concurrent calls may exceed the limit by the amount of one of them.
     #[must_use]
     pub fn try_resize(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.bytes || self.ledger.has_room(self.part, bytes - self.bytes);

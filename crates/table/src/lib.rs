@@ -1,17 +1,19 @@
 //! One immutable sorted file (a *table*): its writer, its reader, its cache.
 //!
-//! A table holds entries in internal order (user key ascending, then sequence number descending), an index
-//! over its data blocks, a filter, range tombstones and properties. The bytes are described in
-//! `docs/formats/table.md` and, structure by structure, in the modules that encode them. [`TableWriter`]
-//! writes one, [`TableReader`] opens it, [`TableIter`] walks it both ways, [`TableReader::verify`] reads every
-//! byte of it, [`describe`] prints it.
+//! A table holds entries in internal order (user key ascending, then sequence number descending),
+//! an index over its data blocks, a filter, range tombstones and properties. The bytes are
+//! described in `docs/formats/table.md` and, structure by structure, in the modules that encode
+//! them. [`TableWriter`] writes a table, [`TableReader`] opens it, [`TableIter`] iterates over it
+//! in both directions, [`TableReader::verify`] checks every byte of it, and [`describe`] prints it.
 //!
-//! Damage never becomes an answer: whatever the bytes are, a call gives what was written or an [`Error`] that
-//! names file, offset and structure. Every checksum is salted with the file's birth id and the place, so that
-//! a block that was moved, or a file that was swapped for another, does not pass. A damaged filter slice is
-//! no error: it is left out ("may contain") and a warning says so.
+//! Damage never becomes an answer: whatever the bytes are, a call returns what was written or an
+//! [`Error`] that names file, offset and structure. Every checksum is salted with the file's birth
+//! id and the offset, so a block that was moved, or a file that was swapped for another, fails the
+//! check. A damaged filter slice is not an error: it is left out ("may contain"), and a warning
+//! reports it.
 //!
-//! Every file access goes through `shamba-env`. All types are `Send`; readers and caches are shared freely.
+//! Every file access goes through `shamba-env`. All types are `Send`; readers and caches can be
+//! shared between threads.
 //!
 //! ```
 //! use std::{path::Path, sync::Arc};
@@ -24,7 +26,8 @@
 //! let (id, birth, digest) = (TableId(1), BirthId(99), DigestFn::new(DigestKind::Xxh3, 42));
 //! let options = WriterOptions {
 //!     id, birth, digest, compression: Compression::Lz4, bits_per_key: 10.0,
-//!     filter_layout: FilterLayout::Blocked, block_bytes: 4096, block_tags: true, large_values: LargeValues::default(),
+//!     filter_layout: FilterLayout::Blocked, block_bytes: 4096, block_tags: true,
+//!     large_values: LargeValues::default(),
 //! };
 //! let mut writer = TableWriter::create(&env, Path::new("/"), options)?;
 //! writer.add(b"apple", SeqNo(7), EntryKind::Put, b"red")?;
@@ -35,8 +38,8 @@
 //! let files = Arc::new(OpenFiles::new(1_000));
 //! let (filter, index) = (Residency::Pinned, Residency::Pinned);
 //! let options =
-//!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index, units: CacheUnits::default(),
-//!         keeps_blocks: true, bounds: None };
+//!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index,
+//!         units: CacheUnits::default(), keeps_blocks: true, bounds: None };
 //! let table = TableReader::open(&env, Path::new("/"), options)?;
 //! let (digest, mut cost) = (digest.digest(b"apple"), ReadCounters::default());
 //! let found = table.get(b"apple", SeqNo::MAX, digest, ValueMode::Copy, &mut cost)?;
@@ -44,8 +47,8 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Not here: which tables make up a tree, and whose versions are visible (package `shamba`); the filter's
-//! bits (crate `shamba-filter`).
+//! Not here: which tables make up a tree, and whose versions are visible (package `shamba`); the
+//! filter's bits (crate `shamba-filter`).
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 

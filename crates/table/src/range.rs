@@ -1,34 +1,34 @@
 //! Range tombstones and their section.
 //!
-//! The section is one [frame](crate::block::frame) around one [block](crate::block): key = start, sequence
-//! number, kind `RangeDelete`, value = an open or closed end:
+//! The section is one [frame](crate::block::frame) around one [block](crate::block): key = start,
+//! sequence number, kind `RangeDelete`, value = an open or closed end:
 //!
 //! ```text
 //! 00            no end: every key from the start on
 //! 01 end...     up to the end, exclusive
 //! ```
 //!
-//! Sorted by (start ascending, sequence number descending, end); duplicates are harmless. A file without range
-//! tombstones has no such section.
+//! Sorted by (start ascending, sequence number descending, end); duplicates are harmless. A file
+//! without range tombstones has no such section.
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 
 use crate::block::{Block, BlockBuilder};
 
-/// Says that all keys in `[start, end)` written before `seq` are gone.
+/// A deletion of all keys in `[start, end)` written before `seq`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RangeTombstone {
-    /// First key that is gone.
+    /// First deleted key.
     pub start: Bytes,
-    /// First key that is not; `None`: all keys from `start` on are gone.
+    /// End of the range, exclusive; `None`: all keys from `start` on are deleted.
     pub end: Option<Bytes>,
-    /// When it was written.
+    /// Sequence number.
     pub seq: SeqNo,
 }
 
 impl RangeTombstone {
-    /// Whether no key can be inside.
+    /// Whether the range contains no key.
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
@@ -37,7 +37,7 @@ impl RangeTombstone {
 const OPEN_END: u8 = 0;
 const CLOSED_END: u8 = 1;
 
-/// The payload of the section.
+/// Sorts the tombstones and encodes the payload of the section.
 pub(crate) fn encode(tombstones: &mut [RangeTombstone]) -> Vec<u8> {
     tombstones.sort_by(|a, b| a.start.cmp(&b.start).then(b.seq.cmp(&a.seq)).then(a.end.cmp(&b.end)));
     let mut block = BlockBuilder::new();
@@ -56,7 +56,7 @@ pub(crate) fn encode(tombstones: &mut [RangeTombstone]) -> Vec<u8> {
     block.finish()
 }
 
-/// The tombstones of the section's payload.
+/// Decodes the section's payload.
 pub(crate) fn decode(payload: Bytes) -> Result<Vec<RangeTombstone>, String> {
     let block = Block::parse(payload)?;
     let mut tombstones = Vec::with_capacity(block.len());

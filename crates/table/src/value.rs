@@ -1,12 +1,12 @@
-//! The bytes of one value, free of the block that they came from: inline, in a buffer, or part of one.
+//! The bytes of one value, independent of the block that they came from: inline, in a buffer, or
+//! part of a buffer.
 //!
-//! Few bytes lie in the [`Value`] itself: no allocation. More lie in a buffer that clones share. A value that
-//! is part of a larger buffer (a block) is copied out of it up to [`COPY_UP_TO_BYTES`] and shares it above
-//! that, since sharing keeps the whole buffer alive. The thresholds are measured:
-//! `docs/decisions/0006-values.md`.
+//! Short values are stored in the [`Value`] itself, without an allocation. Longer ones are in a
+//! buffer that clones share. A value that is part of a larger buffer (a block) is copied out of it
+//! up to [`COPY_UP_TO_BYTES`] and shares it above that, since sharing keeps the whole buffer alive.
+//! The thresholds are measured: `docs/decisions/0006-values.md`.
 //!
-//! Not here: the slice that callers of the database see (package `shamba`), which is this one with more
-//! conversions.
+//! Not here: the slice that callers of the database see (package `shamba`), which adds conversions.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -17,16 +17,16 @@ use bytes::Bytes;
 
 use crate::cache::{FramePin, PinnedBlock};
 
-/// Values up to this long lie in the [`Value`] itself. With it a value takes 40 bytes, a third more than a
-/// shared buffer alone would.
+/// Maximum length of an inline value. With it a value takes 40 bytes, a third more than a shared
+/// buffer alone would.
 pub const INLINE_BYTES: usize = 38;
 
-/// Values up to this long are copied out of the buffer that they are part of. A block is 4 KiB: a value that
-/// kept one alive for less would hold at least four times what it shows, while copying a kilobyte costs
-/// some tens of nanoseconds, no more than the reference count that sharing needs.
+/// Maximum length of a value that is copied out of a larger buffer. A block is 4 KiB: a shorter
+/// value that kept it alive would hold at least four times its length in memory. Copying a kilobyte
+/// costs tens of nanoseconds, no more than the reference count that sharing needs.
 pub const COPY_UP_TO_BYTES: usize = 1024;
 
-/// The bytes of a value. Dereferences to `[u8]`; a clone shares or copies few bytes.
+/// The bytes of a value. Dereferences to `[u8]`; a clone shares the buffer or copies few bytes.
 #[derive(Clone)]
 pub struct Value(Repr);
 
@@ -36,7 +36,7 @@ enum Repr {
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
     /// A buffer, or part of one.
     Shared(Bytes),
-    /// Part of a block in the cache, which stays there meanwhile.
+    /// Part of a cached block, which is not evicted meanwhile.
     Pinned(FramePin),
 }
 
@@ -47,20 +47,21 @@ impl Value {
         Self::inline(bytes).unwrap_or_else(|| Self(Repr::Shared(Bytes::copy_from_slice(bytes))))
     }
 
-    /// A value of a buffer of its own: shared, unless it is short enough to lie inline.
+    /// A value that takes over a buffer: shared, unless it is short enough to be inline.
     #[inline]
     pub fn from_bytes(bytes: Bytes) -> Self {
         Self::inline(&bytes).unwrap_or(Self(Repr::Shared(bytes)))
     }
 
-    /// A value of part of a larger buffer: a copy when it is short, so that it does not keep the whole buffer
-    /// alive; shared otherwise.
+    /// A value that is part of a larger buffer: a copy when it is short, so that it does not keep
+    /// the whole buffer alive; shared otherwise.
     #[inline]
     pub fn of_part(bytes: Bytes) -> Self {
         if bytes.len() <= COPY_UP_TO_BYTES { Self::copy_of(&bytes) } else { Self(Repr::Shared(bytes)) }
     }
 
-    /// A value of part of a block that is held; `None` if that part is not all there. Shared, however short.
+    /// A value that is part of a pinned block; `None` if the range exceeds it. Shared, however
+    /// short.
     pub(crate) fn from_pin(block: PinnedBlock, range: Range<usize>) -> Option<Self> {
         match block {
             PinnedBlock::Frame(pin) => pin.narrow(range).map(|pin| Self(Repr::Pinned(pin))),
@@ -79,7 +80,7 @@ impl Value {
         }
     }
 
-    /// The bytes, to be shared further.
+    /// The bytes, in a shareable form.
     pub fn into_bytes(self) -> Bytes {
         match self.0 {
             Repr::Inline { .. } => Bytes::copy_from_slice(&self),
@@ -159,7 +160,8 @@ impl Ord for Value {
     }
 }
 
-/// As the hash of the bytes, so that a map by value can be asked with a plain slice.
+/// The same hash as that of the bytes, so that a map with values as keys can be searched with a
+/// slice.
 impl Hash for Value {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_ref().hash(state);

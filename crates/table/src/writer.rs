@@ -1,15 +1,16 @@
-//! Writing a table, in one pass from its first byte to its last.
+//! The table writer: writes a table in one pass from its first byte to its last.
 //!
-//! Entries come in internal order and are cut into blocks; a block is written as soon as it is full, its
-//! separator as soon as the next key is known. A long value goes to the file in chunks while it comes, before the
-//! block with its entry ([`crate::values`]). Digests of the distinct keys, separators and range tombstones
-//! are kept until [`TableWriter::finish`], which writes index, filter, tombstones, properties and footer and
-//! makes the file durable. Its name is the caller's to make durable, by syncing the directory.
+//! Entries come in internal order and are cut into blocks. A block is written as soon as it is
+//! full, its separator as soon as the next key is known. A large value is written in chunks while
+//! it arrives, before the block with its entry ([`crate::values`]). Digests of the distinct keys,
+//! separators and range tombstones are kept until [`TableWriter::finish`], which writes index,
+//! filter, tombstones, properties and footer and syncs the file. The caller makes its name durable
+//! by syncing the directory.
 //!
-//! A writer that is dropped unfinished, or whose `finish` fails, removes its file as well as it can.
+//! A writer that is dropped unfinished, or whose `finish` fails, tries to remove its file.
 //!
-//! Not here: long values ([`large`]); what to write (the engine's flush and compaction); the layout
-//! ([`crate::format`]).
+//! Not here: large values ([`large`]); the choice of entries (the engine's flush and compaction);
+//! the layout ([`crate::format`]).
 
 mod finish;
 mod large;
@@ -43,39 +44,41 @@ use crate::reader::WrittenBlocks;
 use crate::values::{ChunkCutter, LargeValues};
 use crate::{Error, Result};
 
-/// Files are written in pieces of this size, each at a multiple of it: a call a block would cost more than the copy.
-/// And the system keeps what is written at once, aligned, as one piece of its page cache: to read 4 KiB out of such a
-/// piece takes two thirds of the time that it takes out of single pages, and larger pieces gain little more.
+/// Length of a write call; each starts at a multiple of it. A call per block would cost more than
+/// the copy. The system keeps an aligned write as one piece of its page cache. Reading 4 KiB from
+/// such a piece takes two thirds of the time of a read from single pages, and larger pieces gain
+/// little more.
 const GATHER_BYTES: usize = 256 << 10;
 
-/// Block sizes that may be asked for. The smallest are for tests; the largest keeps decoding bounded.
+/// Allowed block sizes. The smallest are for tests; the largest bounds the cost of decoding.
 pub(crate) const BLOCK_BYTES_ALLOWED: RangeInclusive<usize> = 64..=(64 << 10);
 
-/// How a table is written.
+/// Options for writing a table.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
     /// Number of the file.
     pub id: TableId,
-    /// Random id of the file, fresh for each.
+    /// Random id of the file, new for each file.
     pub birth: BirthId,
-    /// How keys are hashed, for the filter.
+    /// The key hash, for filter and tags.
     pub digest: DigestFn,
-    /// How blocks are compressed.
+    /// Compression of blocks.
     pub compression: Compression,
     /// Filter bits per distinct key; 0 writes no filter.
     pub bits_per_key: f64,
     /// The family of the filter, and its modules.
     pub filter_layout: FilterLayout,
-    /// The most that a block of several entries takes decompressed, header, compression byte and checksum
-    /// included, in bytes; 64 to 65,536, usually 4,096.
+    /// Maximum decompressed length of a block with several entries, in bytes, including header,
+    /// compression byte and checksum; 64 to 65,536, usually 4,096.
     pub block_bytes: usize,
-    /// Whether an entry of a block is found by a tag of its key's digest; else by searching its key.
+    /// Whether entries of a block have tags of their keys' digests; if not, blocks are searched by
+    /// key.
     pub block_tags: bool,
-    /// Which values lie beside the blocks.
+    /// Which values are stored in chunks outside the blocks.
     pub large_values: LargeValues,
 }
 
-/// What is known of a finished table; goes into the manifest.
+/// Metadata of a finished table, for the manifest.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TableSummary {
     /// Number of the file.
@@ -84,7 +87,7 @@ pub struct TableSummary {
     pub birth: BirthId,
     /// Length of the file.
     pub file_bytes: u64,
-    /// Entries, point tombstones included, range tombstones not.
+    /// Entries, including point tombstones, without range tombstones.
     pub entries: u64,
     /// Point tombstones among the entries.
     pub deletes: u64,
@@ -92,20 +95,20 @@ pub struct TableSummary {
     pub range_deletes: u64,
     /// First key of any entry or range tombstone.
     pub smallest: Bytes,
-    /// First key beyond every entry and range tombstone (a key's successor is the key and a zero byte); `None`:
-    /// a range tombstone has no end.
+    /// Exclusive upper bound of all entries and range tombstones (the successor of a key is the key
+    /// and a zero byte); `None`: a range tombstone has no end.
     pub upper: Option<Bytes>,
     /// Smallest sequence number of any entry or range tombstone.
     pub smallest_seq: SeqNo,
     /// Largest sequence number of any entry or range tombstone.
     pub largest_seq: SeqNo,
-    /// Digest of all entries, range tombstones not included.
+    /// Digest of all entries, without range tombstones.
     pub content: ContentDigest,
-    /// Bytes of all keys, one count for each entry.
+    /// Total length of the keys of all entries.
     pub raw_key_bytes: u64,
-    /// Bytes of all values.
+    /// Total length of all values.
     pub raw_value_bytes: u64,
-    /// Filter bits per distinct key that were asked for; 0: no filter.
+    /// Requested filter bits per distinct key; 0: no filter.
     pub bits_per_key: f64,
 }
 
@@ -130,16 +133,16 @@ impl TableSummary {
     }
 }
 
-/// How an entry follows the one before.
+/// Relation of an entry to the previous one.
 #[derive(Clone, Copy, Debug)]
 struct Order {
-    /// How many leading bytes the two keys share.
+    /// Length of the common prefix of the two keys.
     shared_bytes: usize,
-    /// Whether their keys differ.
+    /// Whether the keys differ.
     is_new_key: bool,
 }
 
-/// Writes one table.
+/// Writer of one table.
 pub struct TableWriter {
     env: Env,
     options: WriterOptions,
@@ -149,9 +152,9 @@ pub struct TableWriter {
     /// The payload of a block that is compressed.
     payload: Vec<u8>,
     index: IndexBuilder,
-    /// The block last written, until the next key tells its separator.
+    /// The block written last, until the next key determines its separator.
     unlisted: Option<Handle>,
-    /// Where a separator is made.
+    /// Buffer for separators.
     separator: Vec<u8>,
     digests: Vec<KeyDigest>,
     tombstones: Vec<RangeTombstone>,
@@ -166,12 +169,12 @@ pub struct TableWriter {
     raw_key_bytes: u64,
     raw_value_bytes: u64,
     content: ContentDigest,
-    /// `content` when the open block was begun.
+    /// Value of `content` at the start of the open block.
     content_before: ContentDigest,
     written: WrittenBlocks,
     chunks: ChunkCutter,
     has_values: bool,
-    /// Chunks were written without an entry that refers to them.
+    /// Whether chunks were written without an entry that refers to them.
     is_torn: bool,
     origin: Option<Origin>,
     placement: Placement,
@@ -188,7 +191,8 @@ impl TableWriter {
     /// Creates the file `dir/NNNNNN.sst`.
     ///
     /// # Errors
-    /// `Invalid` for options out of bounds; `Io` when the file cannot be made (so if the name is taken).
+    /// `Invalid` for options out of bounds; `Io` when the file cannot be created (also if the name
+    /// is taken).
     pub fn create(env: &Env, dir: &Path, options: WriterOptions) -> Result<Self> {
         if !BLOCK_BYTES_ALLOWED.contains(&options.block_bytes) {
             let (least, most) = BLOCK_BYTES_ALLOWED.into_inner();
@@ -243,14 +247,15 @@ impl TableWriter {
     /// Appends an entry, which must come after the last one in internal order.
     ///
     /// # Errors
-    /// `Invalid` for an entry out of order or too large, or a range delete; `Io` when writing fails, after
-    /// which the writer can only be abandoned.
+    /// `Invalid` for an entry out of order or too large, or a range delete; `Io` when writing
+    /// fails. After an I/O error the writer can only be abandoned.
     pub fn add(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> Result<()> {
         self.add_counted(key, None, seq, kind, value).map(|_| ())
     }
 
-    /// [`Self::add`] for a key whose digest, by the way of [`WriterOptions::digest`], may be known: then it is not
-    /// hashed again. Gives the content digest of the entry, which is computed once.
+    /// [`Self::add`] for a key whose digest by [`WriterOptions::digest`] the caller may know, so
+    /// that it is not hashed again. Returns the content digest of the entry, which is computed
+    /// once.
     ///
     /// # Errors
     /// As [`Self::add`].
@@ -280,17 +285,17 @@ impl TableWriter {
         Ok(content)
     }
 
-    /// Says of which keyspace the table is: the file then tells it by itself.
+    /// Records the table's keyspace in its properties.
     pub fn note_origin(&mut self, origin: Origin) {
         self.origin = Some(origin);
     }
 
-    /// What a block of several entries may take.
+    /// Maximum payload of a block with several entries.
     fn payload_limit_bytes(&self) -> usize {
         self.options.block_bytes - FRAME_BYTES
     }
 
-    /// The digest of the key of an entry, which was checked; keeps it for the filter.
+    /// The digest of the key of a checked entry; keeps it for the filter.
     #[inline]
     fn hash(&mut self, key: &[u8], known: Option<KeyDigest>, order: Order) -> KeyDigest {
         if order.is_new_key && (self.options.bits_per_key > 0.0 || self.options.block_tags) {
@@ -302,7 +307,8 @@ impl TableWriter {
         self.last_digest
     }
 
-    /// Counts an entry that is in the open block, and lists the block before it if that was cut for it.
+    /// Counts an entry that was added to the open block, and adds the previous block to the index
+    /// if it was just cut.
     #[inline]
     fn count(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, order: Order) {
         if let Some(handle) = self.unlisted.take() {
@@ -316,7 +322,7 @@ impl TableWriter {
         if self.first_key.is_none() {
             self.first_key = Some(Bytes::copy_from_slice(key));
         }
-        // What it shares with the last one is there already.
+        // The common prefix with the last key is already there.
         self.last_key.truncate(order.shared_bytes);
         self.last_key.extend_from_slice(&key[order.shared_bytes..]);
         self.last_seq = seq;
@@ -326,10 +332,10 @@ impl TableWriter {
         self.raw_key_bytes += key.len() as u64;
     }
 
-    /// Adds a range tombstone, at any time and in any order.
+    /// Adds a range tombstone. It can be called at any time and in any order.
     ///
     /// # Errors
-    /// `Invalid` for one that covers no key or whose bounds are too long.
+    /// `Invalid` for a tombstone that covers no key or whose bounds are too long.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) -> Result<()> {
         // A bound may be the successor of the longest key.
         let longest = MAX_KEY_BYTES + 1;
@@ -349,12 +355,12 @@ impl TableWriter {
         Ok(())
     }
 
-    /// About how long the file would be if it ended now, filter and footer not counted.
+    /// Approximate length of the file if it ended now, without filter and footer.
     pub fn file_bytes(&self) -> u64 {
         self.out.offset() + (self.block.about_payload_bytes() + self.index.bytes()) as u64
     }
 
-    /// About what the writer holds in memory now, for the ledger.
+    /// Approximate memory of the writer, for the ledger.
     pub fn memory_bytes(&self) -> u64 {
         let digests = self.digests.capacity() * size_of::<KeyDigest>();
         let buffers = self.out.gathered.capacity()
@@ -365,12 +371,12 @@ impl TableWriter {
         (digests + buffers + self.tombstones.capacity() * size_of::<RangeTombstone>()) as u64
     }
 
-    /// About what the writer will hold at most within the next [`Self::SOON_ENTRIES`] entries, and when it
-    /// finishes: what a caller charges before it adds them.
+    /// Approximate maximum memory of the writer during the next [`Self::SOON_ENTRIES`] entries and
+    /// `finish`: the amount that a caller charges before it adds them.
     pub fn memory_bytes_soon(&self) -> u64 {
         let digest_bytes = size_of::<KeyDigest>() as u64;
         let growing = self.digests.len() + Self::SOON_ENTRIES > self.digests.capacity();
-        // A list that grows is in memory twice, once as large as the other.
+        // A growing vector is in memory twice, and the new buffer has twice the capacity.
         let grown = if growing {
             self.digests.capacity().max(Self::SOON_ENTRIES) as u64 * 2 * digest_bytes
         } else {
@@ -380,7 +386,7 @@ impl TableWriter {
         self.memory_bytes() + grown + filter + GATHER_BYTES as u64
     }
 
-    /// See [`Self::memory_bytes_soon`].
+    /// Number of entries that [`Self::memory_bytes_soon`] looks ahead.
     pub const SOON_ENTRIES: usize = 256;
 
     /// Entries so far.
@@ -388,8 +394,8 @@ impl TableWriter {
         self.entries
     }
 
-    /// Decides the filter bits per key anew, until the table is finished. Without effect on one that began with none: it
-    /// has not kept what a filter is made of.
+    /// Changes the filter bits per key; possible until the table is finished. No effect if the
+    /// writer started with 0 bits, because it has then kept no digests.
     pub fn set_bits_per_key(&mut self, bits_per_key: f64) {
         if self.options.bits_per_key > 0.0 && bits_per_key.is_finite() {
             self.options.bits_per_key = bits_per_key.max(0.0);
@@ -411,7 +417,7 @@ impl TableWriter {
         self.entries == 0 && self.tombstones.is_empty()
     }
 
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.out.path
     }
@@ -457,7 +463,7 @@ impl TableWriter {
         self.seqs = Some((smallest.min(seq), largest.max(seq)));
     }
 
-    /// Writes the open block, if it holds anything.
+    /// Writes the open block, if it has entries.
     fn cut_block(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
@@ -490,7 +496,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Begins blocks that are stored as they are by another rule: as writers of before did, or as none should.
+    /// Places uncompressed blocks by another rule: that of older writers, or an invalid one.
     #[cfg(test)]
     pub(crate) fn begin_blocks_by(&mut self, rule: fn(u64, usize) -> u64) {
         self.placement.rule = Some(rule);
@@ -500,7 +506,8 @@ impl TableWriter {
 impl Drop for TableWriter {
     fn drop(&mut self) {
         if !self.keep {
-            // Best effort: a file that stays is no table of any version, and is cleaned up at the next open.
+            // Best effort: a file that remains belongs to no version and is removed at the next
+            // open.
             let _ = self.env.vfs.unlink(&self.out.path);
         }
     }

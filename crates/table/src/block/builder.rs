@@ -1,13 +1,14 @@
-//! Building data blocks of the layout [tagged](super::tagged), without an allocation per block or entry.
+//! Builder of data blocks of the layout [tagged](super::tagged), without an allocation per block or
+//! entry.
 //!
-//! Entries are kept as they came until the block is full, for the prefixes and widths depend on all of them.
-//! What the payload would take follows from a few sums, least and greatest values, the [`Shape`]. As long as all
-//! entries fit in their widest form nobody asks, and nothing is counted; near the limit, an entry is tried on a copy
-//! of the shape. Whether the keys are cut by
-//! groups too is decided by which is smaller: keys of one length without much in common are better off with
-//! the block's prefix alone, as then no suffix needs a length.
+//! Entries are kept unencoded until the block is full, because prefixes and widths depend on all of
+//! them. The payload's length follows from a few sums, minimums and maximums, the [`Shape`]. As
+//! long as all entries fit in their widest form, the shape is not computed; near the limit, an
+//! entry is tried on a copy of the shape. Whether keys are also cut by groups depends on which
+//! result is smaller. For keys of one length with short common prefixes, the block's prefix alone
+//! is smaller, because then no suffix needs a length.
 //!
-//! Not here: the picture of the layout ([`super::tagged`]).
+//! Not here: the layout ([`super::tagged`]).
 
 use shamba_key::{EntryKind, SeqNo, chunks};
 
@@ -16,22 +17,23 @@ use super::tagged::{FLAG_WIDE, HEADER_BYTES, LAYOUT_TAGGED, SUFFIX_WIDTH_SHIFT, 
 /// Entries in a group, as a power of two.
 const GROUP_SHIFT: u32 = 3;
 const GROUP_ENTRIES: usize = 1 << GROUP_SHIFT;
-/// Tags are two bytes wide in blocks of more entries than this: one byte would be equal by chance too often.
+/// Maximum number of entries in a block with one-byte tags: with more, too many would be equal by
+/// chance.
 const NARROW_TAGS_MAX: usize = 100;
-/// Above this, buffers are given back after the block: a large value came by.
+/// Larger buffers are freed after the block: it had a large value.
 const KEPT_BUFFER_BYTES: usize = 256 << 10;
 
-/// The most that an entry takes beside key and value in a block of one to 65,535 bytes: tag, offset, sequence delta,
-/// kind, suffix length.
+/// Maximum length of an entry besides key and value in a block of up to 65,535 bytes: tag, offset,
+/// sequence delta, kind, suffix length.
 const WIDEST_BYTES: usize = 2 + 2 + 8 + 1 + 2;
-/// What it mostly takes: tag, offset, sequence delta.
+/// Usual length of an entry besides key and value: tag, offset, sequence delta.
 const USUAL_BYTES: usize = 1 + 2 + 2;
 
 /// An entry to append, after the last one in internal order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewEntry<'a> {
     pub(crate) key: &'a [u8],
-    /// How many leading bytes its key shares with the key before; of the first entry of a block, anything.
+    /// Length of the common prefix with the previous key; ignored for the first entry of a block.
     pub(crate) shared_bytes: usize,
     pub(crate) seq: SeqNo,
     pub(crate) kind: EntryKind,
@@ -40,30 +42,31 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) tag: u16,
 }
 
-/// What the length of a payload follows from.
+/// The figures from which the length of a payload follows.
 #[derive(Clone, Copy, Default, Debug)]
 struct Shape {
     entries: usize,
     key_bytes: usize,
     value_bytes: usize,
-    /// Shared by all keys.
+    /// Length of the prefix that all keys share.
     common_bytes: usize,
-    /// The shortest and the longest key.
+    /// Lengths of the shortest and the longest key.
     key_lengths: Lengths,
     smallest_seq: u64,
     largest_seq: u64,
     kind: Option<EntryKind>,
-    /// Groups that are full: what is shared by the keys of each, added up; the same once for each key; suffixes.
+    /// Full groups: the sum of their prefix lengths; the same multiplied by their numbers of keys;
+    /// their suffix lengths.
     closed_prefix_bytes: usize,
     closed_saved_bytes: usize,
     closed_suffixes: Lengths,
-    /// The group of the last entry: its keys, what they share, their lengths.
+    /// The group of the last entry: its number of keys, their common prefix, their lengths.
     open_entries: usize,
     open_prefix_bytes: usize,
     open_lengths: Lengths,
 }
 
-/// The least and the greatest of some lengths.
+/// Minimum and maximum of some lengths.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     least: usize,
@@ -81,7 +84,8 @@ impl Lengths {
         Self { least: self.least.min(least), greatest: self.greatest.max(greatest) }
     }
 
-    /// The width of a field for lengths less `cut`; 0 if all are the same and fit into the header's byte.
+    /// Width of a field for the lengths minus `cut`; 0 if all are the same and fit into the
+    /// header's byte.
     fn width(self, cut: usize) -> usize {
         let greatest = self.greatest - cut;
         match greatest {
@@ -127,7 +131,7 @@ impl Shape {
         self.open_lengths = Lengths::default();
     }
 
-    /// The lengths of all suffixes if there are groups.
+    /// Suffix lengths of all entries if there are groups.
     fn suffixes(&self) -> Lengths {
         let (lengths, prefix_bytes) = (self.open_lengths, self.open_prefix_bytes);
         self.closed_suffixes.with(lengths.least - prefix_bytes, lengths.greatest - prefix_bytes)
@@ -137,12 +141,12 @@ impl Shape {
         self.entries.div_ceil(GROUP_ENTRIES)
     }
 
-    /// What all groups' prefixes take beside the common one.
+    /// Length of all groups' prefixes after the common one.
     fn prefix_bytes(&self) -> usize {
         self.closed_prefix_bytes + self.open_prefix_bytes - self.groups() * self.common_bytes
     }
 
-    /// What prefix lengths, prefixes, suffix lengths and suffixes take if there are groups.
+    /// Length of prefix lengths, prefixes, suffix lengths and suffixes if there are groups.
     fn grouped_bytes(&self) -> usize {
         let saved_bytes = self.closed_saved_bytes + self.open_entries * self.open_prefix_bytes;
         2 * self.groups()
@@ -151,13 +155,13 @@ impl Shape {
             + (self.key_bytes - saved_bytes)
     }
 
-    /// What suffix lengths and suffixes take if there are none.
+    /// Length of suffix lengths and suffixes if there are no groups.
     fn ungrouped_bytes(&self) -> usize {
         let width = self.key_lengths.width(self.common_bytes);
         self.entries * width + (self.key_bytes - self.entries * self.common_bytes)
     }
 
-    /// Whether groups make the payload smaller; their prefixes must end where 16 bits reach.
+    /// Whether groups make the payload smaller; the ends of their prefixes must fit into 16 bits.
     fn is_grouped(&self) -> bool {
         self.grouped_bytes() < self.ungrouped_bytes() && self.prefix_bytes() <= usize::from(u16::MAX)
     }
@@ -174,14 +178,15 @@ impl Shape {
         ((64 - (self.largest_seq - self.smallest_seq).leading_zeros()) as usize).div_ceil(8)
     }
 
-    /// What all entries take, and the prefixes and lengths that their suffixes need.
+    /// Lengths of the entries, and of the group prefixes and prefix lengths.
     fn sizes(&self) -> Sizes {
         let grouped = self.is_grouped();
         let keys = if grouped { self.grouped_bytes() } else { self.ungrouped_bytes() };
         let apart = if grouped { 2 * self.groups() + self.prefix_bytes() } else { 0 };
         let head = self.seq_width() + usize::from(self.kind.is_none());
         let entries_bytes = keys - apart + self.entries * head + self.value_bytes;
-        // Of offsets only the starts of entries count, but no block of several entries comes near the edge.
+        // Only the starts of entries need to fit, but a block of several entries never comes close
+        // to the limit.
         let wide = self.entries > 1 && entries_bytes > usize::from(u16::MAX);
         Sizes { grouped, wide, apart_bytes: apart, entries_bytes }
     }
@@ -201,17 +206,18 @@ impl Shape {
 struct Sizes {
     grouped: bool,
     wide: bool,
-    /// Prefix lengths and prefixes of groups.
+    /// Length of the groups' prefix lengths and prefixes.
     apart_bytes: usize,
     entries_bytes: usize,
 }
 
-/// An entry that waits for the block to be full. Key and value follow those of the entry before.
+/// A pending entry of the open block. Its key and value follow those of the previous entry in the
+/// buffer.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     seq: SeqNo,
     value_bytes: u32,
-    // Keys are at most 65,535 bytes long, so what they share is too.
+    // Keys are at most 65,535 bytes long, so the common prefixes are, too.
     key_bytes: u16,
     shared_bytes: u16,
     tag: u16,
@@ -233,7 +239,7 @@ impl Waiting {
     }
 }
 
-/// What the keys of a group share.
+/// Length of the prefix that the keys of a group share.
 fn shared_by_all(group: &[Waiting]) -> usize {
     let Some((first, rest)) = group.split_first() else {
         return 0;
@@ -246,25 +252,26 @@ fn shared_by_all(group: &[Waiting]) -> usize {
 #[derive(Debug)]
 pub(crate) struct DataBlockBuilder {
     tags: bool,
-    /// Of the first of the entries that wait; of all of them once somebody asks.
+    /// Shape of a prefix of the pending entries; brought up to date when it is needed.
     shape: Shape,
-    /// Key and value of each entry, so that a suffix and its value lie together as they will in the block.
+    /// Key and value of each entry, so that suffix and value are contiguous as in the block.
     bytes: Vec<u8>,
     waiting: Vec<Waiting>,
 }
 
 impl DataBlockBuilder {
-    /// A builder of blocks with `tags`, or of blocks that are searched by key.
+    /// Creates a builder of blocks with `tags`, or of blocks that are searched by key.
     pub(crate) fn new(tags: bool) -> Self {
         Self { tags, shape: Shape::default(), bytes: Vec::new(), waiting: Vec::new() }
     }
 
-    /// Whether `entry` fits into the payload of at most `limit_bytes`; into an empty one every entry does.
+    /// Whether `entry` fits into a payload of at most `limit_bytes`; every entry fits into an empty
+    /// one.
     pub(crate) fn fits(&mut self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
         self.surely_fits(entry, limit_bytes) || self.shape_with(entry, limit_bytes).is_some()
     }
 
-    /// Whether `entry` fits even if nothing is shared and everything takes its widest form.
+    /// Whether `entry` fits even if no prefix is shared and all fields have their widest form.
     #[inline]
     fn surely_fits(&self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
         let bytes = self.bytes.len() + entry.key.len() + entry.value.len();
@@ -288,8 +295,8 @@ impl DataBlockBuilder {
         shape
     }
 
-    /// Appends `entry`, if the payload then takes at most `limit_bytes` or holds nothing else; says whether it
-    /// did. The caller keeps the order.
+    /// Appends `entry` if the payload then takes at most `limit_bytes` or holds nothing else;
+    /// returns whether it did. The caller keeps the order.
     #[inline]
     pub(crate) fn push(&mut self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
         if !self.surely_fits(entry, limit_bytes) {
@@ -305,7 +312,7 @@ impl DataBlockBuilder {
         true
     }
 
-    /// How many entries it holds.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -314,17 +321,17 @@ impl DataBlockBuilder {
         self.waiting.is_empty()
     }
 
-    /// About the payload's length if it ended now, and not less if no key were cut.
+    /// Estimate of the payload's length if it ended now, without prefix compression.
     pub(crate) fn about_payload_bytes(&self) -> usize {
         HEADER_BYTES + self.bytes.len() + self.waiting.len() * USUAL_BYTES
     }
 
-    /// The payload's length if it ended now.
+    /// Length of the payload if it ended now.
     pub(crate) fn payload_bytes(&self) -> usize {
         self.whole_shape().payload_bytes(self.tags)
     }
 
-    /// What is allocated.
+    /// Bytes allocated.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.waiting.capacity() * size_of::<Waiting>()
     }
@@ -400,7 +407,7 @@ impl DataBlockBuilder {
         }
     }
 
-    /// Where each group's prefix ends, then the prefixes.
+    /// Writes the end of each group's prefix, then the prefixes.
     fn write_group_prefixes(&self, out: &mut Vec<u8>) {
         let common_bytes = self.shape.common_bytes;
         let mut end = 0;
@@ -417,7 +424,7 @@ impl DataBlockBuilder {
     }
 }
 
-/// How many leading bytes two keys share.
+/// Length of the common prefix of two keys.
 #[inline]
 pub(crate) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     let mut shared = 0;
@@ -434,7 +441,7 @@ pub(crate) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
 #[inline]
 fn push_number(out: &mut Vec<u8>, number: u64, width: usize) {
     if width > 0 {
-        // Eight bytes are one store; what is too much goes again.
+        // Eight bytes are one store; the surplus is truncated.
         let end = out.len() + width;
         out.extend_from_slice(&number.to_le_bytes());
         out.truncate(end);

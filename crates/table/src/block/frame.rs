@@ -1,4 +1,4 @@
-//! Frames: how a block lies in the file.
+//! Frames: blocks as stored in the file.
 //!
 //! ```text
 //! +----------------------------------+-------------+----------------+
@@ -15,17 +15,17 @@ use crate::checksum::checksum;
 use crate::compression::{Compression, decompress};
 use crate::id::BirthId;
 
-/// What a frame adds to its payload: compression byte and checksum.
+/// Length of a frame besides its payload: compression byte and checksum.
 pub(crate) const FRAME_BYTES: usize = 5;
 
-/// Appends to `out` the frame of `stored`, which lies at `offset` of the file.
+/// Appends to `out` the frame of `stored`, whose offset in the file is `offset`.
 pub(crate) fn seal(out: &mut Vec<u8>, birth: BirthId, offset: u64, stored: &[u8], compression: Compression) {
     let start = out.len();
     out.extend_from_slice(stored);
     seal_in_place(out, start, birth, offset, compression);
 }
 
-/// Makes a frame of what `out` ends with, from `start` on, which lies at `offset` of the file.
+/// Completes the frame that starts at `start` of `out` and whose offset in the file is `offset`.
 pub(crate) fn seal_in_place(
     out: &mut Vec<u8>,
     start: usize,
@@ -38,8 +38,8 @@ pub(crate) fn seal_in_place(
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The payload of a frame that was read from `offset`: checksum first, then decompression to at most
-/// `limit_bytes`. Says also how it was compressed.
+/// The payload and compression of a frame that was read from `offset`: compares the checksum, then
+/// decompresses to at most `limit_bytes`.
 pub(crate) fn unseal(
     birth: BirthId,
     offset: u64,
@@ -59,7 +59,8 @@ pub(crate) fn unseal(
     Ok((payload, compression))
 }
 
-/// What a frame that was read from `offset` stores, after its checksum was compared, and how.
+/// Compares the checksum of a frame that was read from `offset`; returns its stored bytes and
+/// compression.
 pub(crate) fn check(birth: BirthId, offset: u64, frame: &[u8]) -> Result<(&[u8], Compression), String> {
     let Some((covered, stated)) = frame.split_last_chunk::<4>() else {
         return Err(format!("{} bytes are no frame", frame.len()));

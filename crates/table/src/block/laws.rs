@@ -1,5 +1,5 @@
-//! What holds for data blocks of every shape: both layouts and a plain list give the same answers, the size is
-//! known beforehand, and no damage makes any call panic.
+//! Properties of data blocks of every shape: both layouts and a plain list give the same answers,
+//! the length is predicted exactly, and no damage makes any call panic.
 
 use shamba_env::{Rng, SeededRng};
 use shamba_key::{DigestFn, DigestKind};
@@ -28,8 +28,8 @@ impl Dice {
     }
 }
 
-/// Rows in internal order: random keys, paths, counters, one key over and over, with sequence numbers that need
-/// any width.
+/// Rows in internal order: random keys, paths, counters, one key many times, with sequence numbers
+/// of any width.
 fn random_rows(dice: &Dice) -> Vec<Row> {
     let shape = dice.below(6);
     let spread = SeqNo::MAX.0 >> (8 * dice.below(8));
@@ -96,7 +96,7 @@ fn tagged(builder: &mut DataBlockBuilder, rows: &[Row], digest: DigestFn) -> Vec
     payload
 }
 
-/// Keys in and around the rows.
+/// Keys equal and close to those of the rows.
 fn probes(rows: &[Row]) -> Vec<Vec<u8>> {
     let mut keys = vec![vec![], vec![0], vec![0xff; 20], b"/usr/share".to_vec()];
     for row in rows {
@@ -159,7 +159,7 @@ fn both_layouts_answer_as_a_plain_list_does() {
         let dice = Dice(SeededRng::new(seed));
         let rows = random_rows(&dice);
         println!("seed {seed} rows {}", rows.len());
-        // A digest with few values makes tags equal, so that keys must tell.
+        // A digest with few values makes tags equal, so that keys must decide.
         let kind = if dice.below(3) == 0 { DigestKind::TestFourBit } else { DigestKind::Xxh3 };
         let digest = DigestFn::new(kind, seed);
         check_answers(DataBlock::view(&plain(&rows)).expect("a plain block"), &rows, digest);
@@ -208,7 +208,8 @@ fn a_block_takes_what_fits_and_not_a_byte_more() {
             if builder.push(&entry, limit_bytes) {
                 continue;
             }
-            // With one entry more it would have been too long, and what it says it takes it does take.
+            // With one more entry it would have been too long; the predicted length is the actual
+            // one.
             assert!(tagged(&mut whole, &rows[start..=number], digest).len() > limit_bytes, "seed {seed}");
             assert_eq!(builder.len(), number - start);
             let mut out = Vec::new();
@@ -220,7 +221,7 @@ fn a_block_takes_what_fits_and_not_a_byte_more() {
     }
 }
 
-/// Everything that can be asked, for a payload that may be damaged in any way.
+/// Calls every method on a payload with any damage.
 fn ask_everything(payload: &[u8], rows: &[Row], digest: DigestFn) {
     let Ok(block) = DataBlock::view(payload) else {
         return;
@@ -305,7 +306,7 @@ fn tags_and_prefixes_are_what_the_header_says() {
         assert_eq!(payload[1] >> 1 & 3, width, "{count} entries");
         let block = DataBlock::view(&payload).expect("a block");
         assert_eq!(block.tag_agrees(0, digest.digest(b"another").block_tag()), width == 0);
-        // Groups pay here: every key shares much more with its neighbours than with all.
+        // Groups pay off here: every key shares much more with its neighbours than with all keys.
         assert_eq!(payload[3], 3);
         assert!(payload.len() < count * 12 + 100, "{} bytes", payload.len());
     }
@@ -318,6 +319,7 @@ fn tags_and_prefixes_are_what_the_header_says() {
         rows
     };
     let payload = tagged(&mut DataBlockBuilder::new(true), &random(40), digest);
-    // Header, and for each entry a tag, an offset and the eight bytes of its key: no group, no length.
+    // Header, and for each entry a tag, an offset and the eight bytes of its key: no group, no
+    // length.
     assert_eq!((payload[3], payload.len()), (0, 16 + 40 * (1 + 2 + 8)));
 }

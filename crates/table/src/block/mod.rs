@@ -1,12 +1,14 @@
-//! Blocks: sorted entries, and quick ways to one of them.
+//! Blocks: sorted entries, and the search for one of them.
 //!
-//! Two layouts, told apart by the first byte of the payload: [`plain`], whole keys and an offset for each, for
-//! everything that a table lists, and [`tagged`], shared prefixes cut and a tag of the digest for each entry,
-//! for data blocks. What key, sequence number, kind and value mean differs by where the block is.
+//! There are two layouts, distinguished by the first byte of the payload. [`plain`] has whole keys
+//! and an offset for each entry, and is used for everything but data blocks. [`tagged`] removes
+//! shared prefixes and has a tag of the digest for each entry, and is used for data blocks. The
+//! meaning of key, sequence number, kind and value depends on the use of the block.
 //!
-//! [`DataBlock`] reads data blocks of both layouts in place: it checks the header when it is made, and each
-//! access for itself, so that a hot block is searched without having been parsed. Bytes that passed a checksum
-//! and are damaged all the same give an error, or what they say; never a panic.
+//! [`DataBlock`] reads data blocks of both layouts in place: it checks the header when it is
+//! created, and each access checks its own bounds, so that a block is searched without having been
+//! parsed. Damaged bytes that passed a checksum lead to an error or to wrong entries, never to a
+//! panic.
 //!
 //! Not here: checksums and compression ([`frame`]).
 
@@ -31,17 +33,17 @@ use shamba_key::{EntryKind, SeqNo};
 
 use self::tagged::Tagged;
 
-/// An entry of a data block, its key apart.
+/// An entry of a data block without its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EntryParts<'a> {
     pub(crate) seq: SeqNo,
     pub(crate) kind: EntryKind,
     pub(crate) value: &'a [u8],
-    /// Where the value starts in the payload, for whoever keeps the block and not the slice.
+    /// Offset of the value in the payload, for callers that keep the block instead of the slice.
     pub(crate) value_start: usize,
 }
 
-/// A data block over its payload, of either layout.
+/// A data block of either layout, over its payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DataBlock<'a> {
     Plain(PlainView<'a>),
@@ -49,10 +51,11 @@ pub(crate) enum DataBlock<'a> {
 }
 
 impl<'a> DataBlock<'a> {
-    /// A view of `payload`; checks its header and nothing else.
+    /// Creates a view of `payload`; checks only its header.
     ///
     /// # Errors
-    /// What is wrong with the header; so below, with what an access meets.
+    /// A description of the damage to the header; the methods below describe the damage that an
+    /// access finds.
     #[inline]
     pub(crate) fn view(payload: &'a [u8]) -> Result<Self, String> {
         match payload.first() {
@@ -61,7 +64,7 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// Checks the whole structure, order and tags excepted.
+    /// Checks the whole structure, except order and tags.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Self::Plain(block) => block.check(),
@@ -69,7 +72,7 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// How many entries it holds.
+    /// Number of entries.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -78,8 +81,8 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// The newest version of exactly `key` that is not newer than `seq`. `tag` is the block tag of the key's
-    /// digest.
+    /// The newest version of exactly `key` that is not newer than `seq`. `tag` is the block tag of
+    /// the key's digest.
     #[inline]
     pub(crate) fn find(&self, key: &[u8], seq: SeqNo, tag: u16) -> Result<Option<EntryParts<'a>>, String> {
         match self {
@@ -88,7 +91,7 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// Asks for the bytes of the entry that [`Self::find`] with this tag will look at first.
+    /// Prefetches the entry that [`Self::find`] with this tag will look at first.
     #[inline]
     pub(crate) fn prefetch_found(&self, tag: u16) {
         if let Self::Tagged(block) = self {
@@ -104,7 +107,7 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// Entry `number`, which must be below [`Self::len`], its key put into `key`.
+    /// Entry `number`, which must be below [`Self::len`]; its key replaces the content of `key`.
     pub(crate) fn entry(&self, number: usize, key: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
         match self {
             Self::Plain(block) => {
@@ -118,8 +121,8 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// The entries `numbers`, which must be below [`Self::len`]: each is given to `each` after its key was appended
-    /// to `keys`, with these. Cheaper than one by one.
+    /// Decodes the entries `numbers`, which must be below [`Self::len`]. For each, appends the key
+    /// to `keys` and calls `each` with the entry and `keys`. Cheaper than one call per entry.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -137,7 +140,7 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// Whether entry `number` may be found by `tag`: it has that tag, or the block has none.
+    /// Whether entry `number` may be found by `tag`: it has that tag, or the block has no tags.
     pub(crate) fn tag_agrees(&self, number: usize, tag: u16) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -145,7 +148,7 @@ impl<'a> DataBlock<'a> {
         }
     }
 
-    /// The layout's name, for people.
+    /// The layout's name, for output.
     pub(crate) fn layout(&self) -> &'static str {
         match self {
             Self::Plain(_) => "plain",

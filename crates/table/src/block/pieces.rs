@@ -1,13 +1,14 @@
-//! Short pieces of keys: compared, copied and read without a call.
+//! Short pieces of keys: compared, copied and read without a function call.
 //!
-//! Not here: where the pieces lie ([`super::tagged`]).
+//! Not here: the places of the pieces ([`super::tagged`]).
 
 use shamba_key::chunks;
 
-/// What is copied of a key at once, whatever its length.
+/// Bytes copied at once, whatever the length of the piece.
 pub(super) const CHUNK_BYTES: usize = 16;
 
-/// Whether `key` is these three pieces. The suffix first: it is what tells keys with equal tags apart.
+/// Whether `key` consists of these three pieces. Compares the suffix first: it differs for most
+/// false tag matches.
 #[inline(always)]
 pub(super) fn is_of(key: &[u8], common: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
     if key.len() != common.len() + prefix.len() + suffix.len() {
@@ -22,19 +23,21 @@ pub(super) fn is_of(key: &[u8], common: &[u8], prefix: &[u8], suffix: &[u8]) -> 
     is_same(end, suffix) && is_same(start, common) && is_same(middle, prefix)
 }
 
-/// Whether two pieces of one length are equal. They are short, often empty: a call of `memcmp` costs more (some of
-/// its versions, for an empty slice at no address, as much as a whole search).
+/// Whether two pieces of equal length are equal. They are short, often empty: a call of `memcmp`
+/// costs more (in some implementations, for an empty slice at a dangling address, as much as a
+/// whole search).
 #[inline(always)]
 pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
     if let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) {
-        // What the whole words leave is in the last one, which may overlap.
+        // The last word covers the bytes after the whole words; it may overlap them.
         let differs = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) != u64::from_ne_bytes(*b);
         return a_last == b_last && !chunks(a).0.zip(chunks(b).0).any(differs);
     }
     a.len() == b.len() && !a.iter().zip(b).any(|(a, b)| a != b)
 }
 
-/// The bytes at `at`, if `length` of them are a chunk or less and a whole chunk is there: copied without a call.
+/// The chunk at `at`, if `length` fits into a chunk and the whole chunk exists: copied without a
+/// call.
 #[inline(always)]
 pub(super) fn chunk_at(bytes: &[u8], at: usize, length: usize) -> Option<[u8; CHUNK_BYTES]> {
     if length > CHUNK_BYTES {
@@ -51,7 +54,7 @@ pub(super) fn append_part(keys: &mut Vec<u8>, chunk: [u8; CHUNK_BYTES], length: 
     keys.truncate(end);
 }
 
-/// As [`super::tagged::Tagged::number`], where fewer than eight bytes are left.
+/// As [`super::tagged::Tagged::number`], where fewer than eight bytes follow.
 #[cold]
 pub(super) fn number_near_the_end(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let found = bytes.get(at..)?.get(..width)?;

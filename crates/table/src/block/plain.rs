@@ -1,7 +1,8 @@
 //! The layout `plain`: sorted entries with whole keys, and an offset for each.
 //!
-//! Index partitions, the index's top level, range tombstones and properties are plain blocks, and so are the
-//! data blocks of tables from before the layout [tagged](super::tagged), whose twin this layout is in tests.
+//! Index partitions, the index's top level, range tombstones and properties are plain blocks, and
+//! so are the data blocks of tables from before the layout [tagged](super::tagged). Tests compare
+//! the two layouts.
 //!
 //! ```text
 //! +--------+-------+----------+-------+---------+-----+---------+----------------------+
@@ -9,16 +10,17 @@
 //! +--------+-------+----------+-------+---------+-----+---------+----------------------+
 //!  0        1       2          4       8                        count x (2 or 4 bytes)
 //!
-//! entry = key length (varint, 1 to 3 bytes), seq << 8 | kind (u64 LE), key, value (to the next entry)
+//! entry = key length (varint, 1 to 3 bytes), seq << 8 | kind (u64 LE), key,
+//!         value (to the next entry)
 //! ```
 //!
 //! Flag bit 0: offsets are four bytes wide, because some entry starts beyond 65,535.
 //!
-//! [`PlainView`] checks the header only, and every access for itself; [`Block::parse`] checks the whole
-//! structure once. Order is checked by neither (the checksum vouches for it), but by
-//! [`crate::TableReader::verify`].
+//! [`PlainView`] checks only the header, and each access checks its own bounds; [`Block::parse`]
+//! checks the whole structure once. Neither checks the order (the checksum vouches for it);
+//! [`crate::TableReader::verify`] does.
 //!
-//! Not here: what key and value mean.
+//! Not here: the meaning of key and value.
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
@@ -31,14 +33,15 @@ use crate::entry::internal_cmp;
 pub(super) const LAYOUT_PLAIN: u8 = 1;
 /// Flag: four-byte offsets.
 const FLAG_WIDE: u8 = 1;
-/// What precedes the first entry.
+/// Length of the header, which precedes the first entry.
 const BLOCK_HEADER_BYTES: usize = 8;
-/// The most that an entry takes beside key and value: key length and trailer.
+/// Maximum length of an entry besides key and value: key length and trailer.
 const ENTRY_OVERHEAD_MAX: usize = 3 + 8;
-/// Keys of entries and starts of range tombstones (a key's successor is one byte longer than the key).
+/// Maximum length of an entry's key or of a range tombstone's start (a key's successor is one byte
+/// longer than the key).
 const KEY_BYTES_MAX: usize = shamba_key::MAX_KEY_BYTES + 1;
 
-/// The largest payload of a block that holds nothing but one largest entry.
+/// Maximum payload of a block with a single entry.
 pub(crate) const LARGEST_PAYLOAD_BYTES: usize =
     BLOCK_HEADER_BYTES + ENTRY_OVERHEAD_MAX + KEY_BYTES_MAX + shamba_key::MAX_VALUE_BYTES + 4;
 
@@ -54,7 +57,7 @@ impl BlockBuilder {
         Self::default()
     }
 
-    /// Appends an entry; the caller keeps the order, and the whole below 4 GiB.
+    /// Appends an entry; the caller keeps the order, and the total length below 4 GiB.
     pub(crate) fn push(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
         debug_assert!(key.len() <= KEY_BYTES_MAX);
         if self.bytes.is_empty() {
@@ -68,7 +71,7 @@ impl BlockBuilder {
         self.bytes.extend_from_slice(value);
     }
 
-    /// How many entries it holds.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.offsets.len()
     }
@@ -77,20 +80,20 @@ impl BlockBuilder {
         self.offsets.is_empty()
     }
 
-    /// The payload's length if it ended now.
+    /// Length of the payload if it ended now.
     pub(crate) fn payload_bytes(&self) -> usize {
         let entries = self.bytes.len().max(BLOCK_HEADER_BYTES);
         entries + self.offsets.len() * offset_bytes(self.offsets.last().copied())
     }
 
-    /// The payload's length with one more entry of these lengths.
+    /// Length of the payload with one more entry of these lengths.
     pub(crate) fn payload_bytes_with(&self, key_bytes: usize, value_bytes: usize) -> usize {
         let start = self.bytes.len().max(BLOCK_HEADER_BYTES);
         let entry = varint_bytes(key_bytes as u32) + 8 + key_bytes + value_bytes;
         start + entry + (self.offsets.len() + 1) * offset_bytes(u32::try_from(start).ok())
     }
 
-    /// The payload; the builder is empty afterwards.
+    /// Returns the payload; the builder is empty afterwards.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let wide = offset_bytes(self.offsets.last().copied()) == 4;
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -109,7 +112,7 @@ impl BlockBuilder {
     }
 }
 
-/// The width of offsets when the last entry starts at `last`.
+/// Width of offsets if the last entry starts at `last`.
 fn offset_bytes(last: Option<u32>) -> usize {
     if last.is_some_and(|last| last > u32::from(u16::MAX)) { 4 } else { 2 }
 }
@@ -122,7 +125,8 @@ fn varint_bytes(value: u32) -> usize {
     }
 }
 
-/// Seven bits a byte, lowest first, the top bit saying that more follow; values below 2^21.
+/// Appends a varint: seven bits per byte, lowest first; the top bit is set if more bytes follow.
+/// Values below 2^21.
 fn push_varint(out: &mut Vec<u8>, mut value: u32) {
     debug_assert!(value < 1 << 21);
     while value >= 0x80 {
@@ -132,8 +136,8 @@ fn push_varint(out: &mut Vec<u8>, mut value: u32) {
     out.push(value as u8);
 }
 
-/// The key length at the front of `bytes` and the bytes that it takes; `None` if it is cut short, longer than
-/// three bytes, or not in its shortest form (one value has one encoding).
+/// The key length at the front of `bytes` and the length of its encoding; `None` if it is
+/// truncated, longer than three bytes, or not in its shortest form (each value has one encoding).
 fn read_varint(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0usize;
     for (place, byte) in bytes.iter().take(3).enumerate() {
@@ -145,7 +149,7 @@ fn read_varint(bytes: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// An entry where it lies in its block.
+/// An entry in place in its block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryRef<'a> {
     pub(crate) key: &'a [u8],
@@ -161,8 +165,7 @@ impl<'a> EntryRef<'a> {
     }
 }
 
-/// A plain block whose header was checked, over bytes that are somebody else's. Every access may still find
-/// damage.
+/// A plain block over borrowed bytes, whose header was checked. Every access may still find damage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainView<'a> {
     bytes: &'a [u8],
@@ -196,7 +199,7 @@ impl<'a> PlainView<'a> {
         Ok(Self { bytes, count, entries_end, wide })
     }
 
-    /// Checks the structure: offsets that ascend without gaps, entries that fit.
+    /// Checks the structure: offsets ascend without gaps, entries fit.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut expected = BLOCK_HEADER_BYTES;
         for number in 0..self.count {
@@ -225,7 +228,7 @@ impl<'a> PlainView<'a> {
         self.count
     }
 
-    /// Entry `number`; `None` past the end or where it is damaged.
+    /// Entry `number`; `None` if it is past the end or damaged.
     pub(crate) fn entry(&self, number: usize) -> Option<EntryRef<'a>> {
         if number >= self.count {
             return None;
@@ -233,7 +236,7 @@ impl<'a> PlainView<'a> {
         self.decode(self.offset(number)?, self.end(number))
     }
 
-    /// Entry `number`, which must exist, its key appended to `keys`.
+    /// Entry `number`, which must exist, with its key appended to `keys`.
     pub(super) fn append(&self, number: usize, keys: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
         let entry = self.entry(number).ok_or_else(|| malformed(number))?;
         keys.extend_from_slice(entry.key);
@@ -277,7 +280,7 @@ impl<'a> PlainView<'a> {
         }
     }
 
-    /// Where entry `number`, which exists, ends.
+    /// End of entry `number`, which exists.
     fn end(&self, number: usize) -> usize {
         if number + 1 < self.count { self.offset(number + 1).unwrap_or(0) } else { self.entries_end }
     }
@@ -310,7 +313,8 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Checks the structure of `payload`: layout, offsets that ascend without gaps, entries that fit.
+    /// Checks the structure of `payload`: layout, offsets that ascend without gaps, entries that
+    /// fit.
     pub(crate) fn parse(payload: Bytes) -> Result<Self, String> {
         let view = PlainView::new(&payload)?;
         view.check()?;
@@ -322,7 +326,7 @@ impl Block {
         PlainView { bytes: &self.bytes, count: self.count, entries_end: self.entries_end, wide: self.wide }
     }
 
-    /// How many entries it holds.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.count
     }

@@ -1,32 +1,34 @@
 //! The layout `tagged`: data blocks whose entries are found by a tag of their key's digest.
 //!
 //! ```text
-//! +--------+------+--------+---------+---------+-------------+-------------+-------------+------------+
-//! | header | tags | common | offsets | lengths | 1st group's | 2nd group's | entry, ...  | entry      |
-//! |        |      | prefix |         | (u16)   | prefix      | prefix, ... |             |            |
-//! +--------+------+--------+---------+---------+-------------+-------------+-------------+------------+
-//!  0        16     16 + count x tag width                                   ^ offsets count from here
+//! +--------+------+--------+---------+---------+-----------+-----------+------------+-------+
+//! | header | tags | common | offsets | lengths | group 1's | group 2's | entry, ... | entry |
+//! |        |      | prefix |         | (u16)   | prefix    | prefix .. |            |       |
+//! +--------+------+--------+---------+---------+-----------+-----------+------------+-------+
+//!  0        16     16 + count x tag width                              ^ offsets count from here
 //!
 //! header   0   layout = 2
-//!          1   flags: bit 0 offsets of 4 bytes, else 2; bits 1-2 tag width (0, 1, 2); bits 3-4 width of suffix
-//!              lengths (0, 1, 2)
-//!          2   low half: width of sequence deltas (0 to 8); high half: the kind of every entry, 0 = each has one
+//!          1   flags: bit 0 offsets of 4 bytes, else 2; bits 1-2 tag width (0, 1, 2); bits 3-4
+//!              width of suffix lengths (0, 1, 2)
+//!          2   low half: width of sequence deltas (0 to 8); high half: the kind of every entry,
+//!              0 = each entry has its own
 //!          3   entries in a group, as a power of two (1 to 15); 0 = there are no groups
 //!          4   count u16
 //!          6   common prefix length u16
 //!          8   base sequence number, 7 bytes
-//!          15  length of every suffix, if their lengths have no width
+//!          15  length of every suffix, if the width of suffix lengths is 0
 //!
-//! lengths  where each group's prefix ends, counted from the start of the first one
-//! entry    sequence number - base, kind, suffix length (each absent where its width is 0), suffix, value
+//! lengths  end of each group's prefix, relative to the start of the first one
+//! entry    sequence number - base, kind, suffix length (each absent where its width is 0),
+//!          suffix, value
 //! ```
 //!
-//! A key is the common prefix, its group's prefix and its suffix; a value ends where the next entry starts. A
-//! hit touches the line of header and tags, the offset and the entry; a miss, nothing but the tags. The tags
-//! are one byte wide, two in blocks of more than 100 entries (where one byte would often be equal by chance),
-//! or absent: then the search is binary, by key.
+//! A key is the common prefix, its group's prefix and its suffix; a value ends where the next entry
+//! starts. A hit touches the line of header and tags, the offset and the entry; a miss touches only
+//! the tags. The tags are one byte wide, two in blocks of more than 100 entries (where one byte
+//! would often be equal by chance), or absent: then the search is binary, by key.
 //!
-//! Not here: how the widths are chosen ([`super::builder`]).
+//! Not here: the choice of the widths ([`super::builder`]).
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -40,26 +42,28 @@ use super::tags::Tags;
 
 /// The layout byte of tagged blocks.
 pub(super) const LAYOUT_TAGGED: u8 = 2;
-/// What precedes the tags.
+/// Length of the header, which precedes the tags.
 pub(super) const HEADER_BYTES: usize = 16;
 /// Flag: four-byte offsets.
 pub(super) const FLAG_WIDE: u8 = 1;
-/// Where the widths of tags and of suffix lengths are in the flags.
+/// Positions of the tag width and the suffix-length width in the flags.
 pub(super) const TAG_WIDTH_SHIFT: u32 = 1;
 pub(super) const SUFFIX_WIDTH_SHIFT: u32 = 3;
-/// What is fixed in the first half of the header: the layout, unknown flags, the upper half of the group shift.
+/// Bits of the first half of the header with a fixed value: the layout, unknown flags, the upper
+/// half of the group shift.
 const HEAD_KNOWN: u64 = 0xff | 0xe0 << 8 | 0xf0 << 24;
-/// Of the two fields for widths in the flags, the lower bits: both bits of one are never set.
+/// The lower bit of each of the two width fields in the flags: a width of 3 is invalid.
 const HEAD_WIDTH_OF_3: u64 = 1 << (8 + TAG_WIDTH_SHIFT) | 1 << (8 + SUFFIX_WIDTH_SHIFT);
 /// All kinds up to this one exist.
 const KIND_MAX: u8 = EntryKind::PutWithExpiry as u8;
-/// The widest sequence delta.
+/// Maximum width of a sequence delta.
 const SEQ_WIDTH_MAX: usize = 8;
 
-/// About how many lines a search asks for at once: as many as a core can wait for.
+/// Approximate number of lines that a search prefetches at once: as many as a core can have in
+/// flight.
 const ASKED_FOR: usize = 16;
 
-/// The bits of a number of so many bytes.
+/// Mask of a number, by its width in bytes.
 const MASKS: [u64; 9] = [
     0,
     0xff,
@@ -76,35 +80,35 @@ const MASKS: [u64; 9] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tagged<'a> {
     bytes: &'a [u8],
-    /// The first half of the header, layout to common length: what a miss needs, in a register.
+    /// The first half of the header, layout to common length, in a register: a miss needs no more.
     head: u64,
 }
 
-/// What the header says, worked out.
+/// Places derived from the header.
 #[derive(Clone, Copy)]
 struct Places {
     count: usize,
     base_seq: u64,
-    /// The kind of every entry; 0: each has its own.
+    /// The kind of every entry; 0: each entry has its own.
     kind: u8,
     seq_width: usize,
     suffix_width: usize,
-    /// The length of every suffix where `suffix_width` is 0.
+    /// The length of every suffix if `suffix_width` is 0.
     suffix_bytes: usize,
-    /// What precedes the suffix in an entry.
+    /// Length of an entry before its suffix.
     entry_head_bytes: usize,
     is_wide: bool,
     /// Entries in a group, as a power of two; 0: no groups.
     group_shift: u32,
     common_at: usize,
     offsets_at: usize,
-    /// Where the ends of the groups' prefixes are.
+    /// Position of the ends of the groups' prefixes.
     ends_at: usize,
     prefixes_at: usize,
     entries_at: usize,
 }
 
-/// An entry's suffix where it lies, and what follows and precedes it.
+/// An entry's suffix and value in place, and its start.
 #[derive(Clone, Copy)]
 struct Lying<'a> {
     start: usize,
@@ -113,7 +117,7 @@ struct Lying<'a> {
 }
 
 impl<'a> Tagged<'a> {
-    /// Checks the header; whether what it says fits, every access finds out.
+    /// Checks the header only; every access checks that the header's lengths fit.
     #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, String> {
         let head = bytes.first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));
@@ -163,13 +167,13 @@ impl<'a> Tagged<'a> {
         (self.head >> 32 & 0xffff) as usize
     }
 
-    /// `None` where the header says what does not fit.
+    /// `None` if the header's lengths do not fit.
     #[inline(always)]
     fn places(&self) -> Option<Places> {
         let (count, group_shift, is_wide) = (self.len(), self.group_shift(), self.flags() & FLAG_WIDE != 0);
         let last = u64::from_le_bytes(*self.bytes.get(8..)?.first_chunk()?);
         let (seq_width, suffix_width, kind) = (self.seq_width(), self.suffix_width(), self.kind());
-        // Sums of a few numbers of 16 bits, times 4 at most: far from any overflow.
+        // Sums of a few 16-bit numbers, multiplied by at most 4: no overflow.
         let common_at = HEADER_BYTES + count * self.tag_width();
         let offsets_at = common_at + (self.head >> 48) as usize;
         let ends_at = offsets_at + (count << if is_wide { 2 } else { 1 });
@@ -194,13 +198,13 @@ impl<'a> Tagged<'a> {
         })
     }
 
-    /// The number of two bytes at `at`.
+    /// The 2-byte number at `at`.
     #[inline(always)]
     fn short(&self, at: usize) -> Option<usize> {
         Some(usize::from(u16::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?)))
     }
 
-    /// The number of `width` bytes at `at`, in one load where eight bytes are there.
+    /// The number of `width` bytes at `at`, in one load if eight bytes follow.
     #[inline(always)]
     fn number(&self, at: usize, width: usize) -> Option<u64> {
         match self.bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
@@ -229,7 +233,7 @@ impl<'a> Tagged<'a> {
         self.bytes.get(at.prefixes_at + start..at.prefixes_at + self.short(end_at)?)
     }
 
-    /// Where entry `number`, which exists, starts and ends in the payload.
+    /// Start and end of entry `number`, which exists, in the payload.
     #[inline(always)]
     fn span(&self, at: &Places, number: usize) -> Option<(usize, usize)> {
         let is_last = number + 1 == at.count;
@@ -244,7 +248,7 @@ impl<'a> Tagged<'a> {
         Some((at.entries_at + start, if is_last { self.bytes.len() } else { at.entries_at + next }))
     }
 
-    /// Entry `number`; `None` where it is damaged or past the end.
+    /// Entry `number`; `None` if it is damaged or past the end.
     #[inline(always)]
     fn lying(&self, at: &Places, number: usize) -> Option<Lying<'a>> {
         if number >= at.count {
@@ -257,7 +261,8 @@ impl<'a> Tagged<'a> {
             1 => usize::from(*self.bytes.get(suffix_at - 1)?),
             _ => self.short(suffix_at - 2)?,
         };
-        // What precedes the suffix may lie beyond `end` if that is wrong: then so does the suffix, and this is `None`.
+        // If `end` is wrong, the bytes before the suffix may lie beyond it; then the suffix does
+        // too, and this is `None`.
         let (suffix, value) = self.bytes.get(suffix_at..end)?.split_at_checked(suffix_bytes)?;
         Some(Lying { start, suffix, value })
     }
@@ -291,12 +296,12 @@ impl<'a> Tagged<'a> {
             return self.find_by_key(key, seq);
         }
         let tags = Tags { bytes: self.bytes, start: HEADER_BYTES, count: self.len(), wide: width == 2 };
-        // Apart from the loop, so that a miss pays for nothing that only entries need.
+        // Outside the loop, so that a miss pays only for the tag search.
         let Some(mut number) = tags.find(tag, 0) else {
             return Ok(None);
         };
         loop {
-            // Versions are in order, newest first: the first that is old enough is the answer.
+            // Versions are in order, newest first: the first one that is old enough is the answer.
             match self.matched(number, key, seq) {
                 Some(None) if is_planted(Defect::FirstTagOnly) => return Ok(None),
                 Some(None) => {}
@@ -310,7 +315,7 @@ impl<'a> Tagged<'a> {
         }
     }
 
-    /// Asks for the first entry with this tag: key and value.
+    /// Prefetches the first entry with this tag: key and value.
     #[inline]
     pub(super) fn prefetch_found(&self, tag: u16) {
         let width = self.tag_width();
@@ -319,7 +324,7 @@ impl<'a> Tagged<'a> {
             if let Some(number) = tags.find(tag, 0) {
                 if let Some(at) = self.places() {
                     if let Some((start, end)) = self.span(&at, number) {
-                        // Lines of a long value beyond these come fast enough once it is walked through.
+                        // The further lines of a long value are loaded by the hardware prefetcher.
                         for line in (start..end).step_by(64).take(3) {
                             prefetch_line(self.bytes, line);
                         }
@@ -330,12 +335,12 @@ impl<'a> Tagged<'a> {
         }
     }
 
-    /// Entry `number` if it is of `key` and not newer than `seq`; `None` where it is damaged.
+    /// Entry `number` if it has `key` and is not newer than `seq`; `None` if it is damaged.
     #[inline(always)]
     fn matched(&self, number: usize, key: &[u8], seq: SeqNo) -> Option<Option<EntryParts<'a>>> {
         let at = self.places()?;
         let entry = self.lying(&at, number)?;
-        // While the key is waited for: the value's end, where a short one is on other lines.
+        // While the key is loaded: prefetches the value's end, which may be on another line.
         if let Some(last) = entry.value.last() {
             prefetch_address(last);
         }
@@ -368,7 +373,8 @@ impl<'a> Tagged<'a> {
         if at.group_shift == 0 {
             return self.first_from(&at, 0, at.count, rest, seq);
         }
-        // The last group that starts before the place holds it, unless it is the start of the next.
+        // The last group that starts before the position contains it, unless it is the start of the
+        // next group.
         let (mut low, mut high) = (0, (at.count + (1 << at.group_shift) - 1) >> at.group_shift);
         self.ask_for(&at, (0..at.count).step_by((high / ASKED_FOR + 1) << at.group_shift));
         while low < high {
@@ -389,12 +395,13 @@ impl<'a> Tagged<'a> {
         let prefix = self.group_prefix(&at, start).ok_or_else(|| malformed(start))?;
         match rest.strip_prefix(prefix) {
             Some(rest) => self.first_from(&at, start, end, rest, seq),
-            // Its first entry is before the place, so all with this prefix are.
+            // Its first entry is before the position, so all entries with this prefix are.
             None => Ok(end),
         }
     }
 
-    /// The first of the entries from `low` to `high`, all with the same prefixes, that is at or after `(rest, seq)`.
+    /// The first of the entries from `low` to `high`, which have the same prefixes, at or after
+    /// `(rest, seq)`.
     #[inline]
     fn first_from(
         &self,
@@ -416,11 +423,11 @@ impl<'a> Tagged<'a> {
         Ok(low)
     }
 
-    /// How entry `number`, its prefixes cut, lies to `(rest, seq)`.
+    /// Compares entry `number`, without its prefixes, with `(rest, seq)`.
     #[inline(always)]
     fn order(&self, at: &Places, number: usize, rest: &[u8], seq: SeqNo) -> Option<Ordering> {
         let entry = self.lying(at, number)?;
-        // The first eight bytes mostly decide, without a call.
+        // The first eight bytes usually decide, without a call.
         if let (Some(a), Some(b)) = (entry.suffix.first_chunk::<8>(), rest.first_chunk::<8>()) {
             if a != b {
                 return Some(u64::from_be_bytes(*a).cmp(&u64::from_be_bytes(*b)));
@@ -432,18 +439,18 @@ impl<'a> Tagged<'a> {
         })
     }
 
-    /// As [`Self::order`], where the prefix of the group is still to be compared.
+    /// As [`Self::order`], but compares the group's prefix first.
     fn order_in_group(&self, at: &Places, number: usize, rest: &[u8], seq: SeqNo) -> Option<Ordering> {
         let prefix = self.group_prefix(at, number)?;
         match rest.split_at_checked(prefix.len()) {
             Some((start, rest)) if start == prefix => self.order(at, number, rest, seq),
             Some((start, _)) => Some(prefix.cmp(start)),
-            // Shorter than the prefix: equal as far as it goes, the prefix is greater.
+            // Shorter than the prefix: if it is equal so far, the prefix is greater.
             None => Some(prefix.cmp(rest)),
         }
     }
 
-    /// Entry `number`, its key appended to `keys`.
+    /// Entry `number`, with its key appended to `keys`.
     pub(super) fn append(&self, number: usize, keys: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
         let mut assemble = || {
             let at = self.places()?;
@@ -456,7 +463,8 @@ impl<'a> Tagged<'a> {
         assemble().ok_or_else(|| malformed(number))
     }
 
-    /// The entries `numbers`, each given to `each` after its key was appended to `keys`.
+    /// Decodes the entries `numbers`; calls `each` with each entry after its key was appended to
+    /// `keys`.
     #[inline]
     pub(super) fn take(
         &self,
@@ -466,7 +474,7 @@ impl<'a> Tagged<'a> {
     ) -> Result<(), String> {
         let at = self.places().ok_or_else(|| wrong_header(self.bytes))?;
         let in_group = (1usize << at.group_shift) - 1;
-        // Where the key before starts, and how much of it the next one of its group begins with.
+        // Start of the previous key, and the length that it shares with the next one of its group.
         let (mut before, mut shared) = (0, 0);
         for number in numbers.clone() {
             let mut assemble = || {
@@ -496,8 +504,7 @@ impl<'a> Tagged<'a> {
         Ok(())
     }
 
-    /// Asks for the entries that a search may look at next, all together: one wait instead of one after the
-    /// other.
+    /// Prefetches the entries that a search may look at next, all at once: their loads overlap.
     #[inline]
     fn ask_for(&self, at: &Places, numbers: impl Iterator<Item = usize>) {
         for number in numbers {
@@ -513,7 +520,7 @@ impl<'a> Tagged<'a> {
         width == 0 || found == MASKS.get(width).map(|mask| u64::from(tag) & mask)
     }
 
-    /// Checks the structure: offsets and group prefixes that ascend, entries that fit.
+    /// Checks the structure: offsets and group prefixes ascend, entries fit.
     pub(super) fn check(&self) -> Result<(), String> {
         let at = self.places().ok_or_else(|| wrong_header(self.bytes))?;
         let mut expected = at.entries_at;

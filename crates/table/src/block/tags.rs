@@ -1,22 +1,22 @@
-//! Searching an array of tags: 64 bytes a step by SSE2, which every x86-64 processor has.
+//! Searching an array of tags: 64 bytes a step with SSE2, which every x86-64 processor has.
 //!
-//! A tag says that an entry may be of a key: a few equal tags are met by chance. [`Tags::find`] finds the
-//! entries whose tag is equal one after the other, in their order. Tags are one or two bytes wide; of a block tag of 16 bits
-//! a width of one takes the low half.
+//! An equal tag says that an entry may have the key: some tags are equal by chance. [`Tags::find`]
+//! finds the entries with an equal tag one after the other, in order. Tags are one or two bytes
+//! wide; a width of one uses the low byte of the 16-bit block tag.
 //!
-//! The safe twin goes byte by byte: for other processors, and for arrays so close to the end of the payload that
-//! a step cannot be loaded. A test holds the two together.
+//! The safe twin compares byte by byte: for other processors, and for arrays so close to the end of
+//! the payload that a step cannot be loaded. A test compares the two.
 #![allow(unsafe_code)]
 
 use shamba_key::chunks;
 
-/// Bytes looked at in one step: the tags of most blocks.
+/// Bytes per step: enough for the tags of most blocks.
 const STEP_BYTES: usize = 64;
 
-/// Where the tags of a block are.
+/// Place of a block's tags.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tags<'a> {
-    /// The payload; what lies behind its end is no tag, whatever `count` says.
+    /// The payload; the search stops at its end, whatever `count` says.
     pub(super) bytes: &'a [u8],
     pub(super) start: usize,
     pub(super) count: usize,
@@ -25,7 +25,7 @@ pub(super) struct Tags<'a> {
 }
 
 impl Tags<'_> {
-    /// The number of the first entry, from `from` on, whose tag is equal to `tag`.
+    /// The number of the first entry, from `from` on, whose tag equals `tag`.
     #[inline(always)]
     pub(super) fn find(&self, tag: u16, from: usize) -> Option<usize> {
         let shift = u32::from(self.wide);
@@ -37,7 +37,7 @@ impl Tags<'_> {
                 None => equal_near_the_end(self.bytes.get(at..).unwrap_or_default(), tag, self.wide),
             };
             if end - at < STEP_BYTES {
-                // What lies behind the last tag is no tag.
+                // Ignore matches behind the last tag.
                 found &= (1 << (end - at)) - 1;
             }
             if found != 0 {
@@ -57,7 +57,8 @@ fn equal(step: &[u8; STEP_BYTES], tag: u16, wide: bool) -> u64 {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[allow(unused_unsafe)] // Rust before 1.87 has the instructions as unsafe functions.
+// Before Rust 1.87 these intrinsics are unsafe functions.
+#[allow(unused_unsafe)]
 #[inline(always)]
 fn equal_sse2(step: &[u8; STEP_BYTES], tag: u16, wide: bool) -> u64 {
     use std::arch::x86_64::{
@@ -126,7 +127,8 @@ mod tests {
         for seed in 0..4_000u64 {
             let rng = SeededRng::new(seed);
             let below = |end: u64| (rng.next_u64() % end) as usize;
-            // Few values, so that tags are equal often; bytes before and behind that are no tags.
+            // Few distinct values, so that tags are often equal; the bytes before and behind are
+            // not tags.
             let (count, start, behind) = (below(140), below(20), below(30));
             let wide = below(2) == 1;
             let bytes: Vec<u8> =

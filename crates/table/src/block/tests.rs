@@ -1,4 +1,4 @@
-//! Plain blocks against a plain list, and against every damage of one byte.
+//! Tests of plain blocks against a plain list, and with every one-byte damage.
 
 use bytes::Bytes;
 

@@ -1,14 +1,14 @@
-//! Which blocks that were missed get a frame.
+//! Admission: which missed blocks get a frame.
 //!
-//! While there is room, all of them. Once every frame holds a block, a new one drives another out, and what that
-//! costs (the other's lines of memory, the work of finding it) is worth it only against the time of a read. Where
-//! reads take long, every block gets its frame. Where they are copies out of the system's page cache, that
-//! would cost half as much again as the read itself, so only one block in [`KEPT_IN`] gets one, picked
-//! without a pattern: who reads all blocks alike loses nothing, what is read often comes in after a few reads,
-//! and what is read once mostly leaves the cache as it was. Who counts reads instead of time has every block kept
-//! ([`BlockCache::keeping_all`]).
+//! While there are free frames, every missed block is admitted. Once every frame holds a block,
+//! admission evicts another block; its cost (the evicted block's cache lines, the sweep) must be
+//! small against the time of a read. Where reads are slow, every block is admitted. Where reads are
+//! copies out of the page cache, admission would add half the read's cost again, so only one block
+//! in [`KEPT_IN`] is admitted, chosen pseudo-randomly. A uniform workload loses nothing, frequently
+//! read blocks are admitted after a few reads, and blocks that are read once rarely evict others. A
+//! cache that counts reads instead of time admits every block ([`BlockCache::keeping_all`]).
 //!
-//! Not here: which block goes ([`super::hand`]).
+//! Not here: which block is evicted ([`super::hand`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,79 +17,83 @@ use shamba_env::Clock;
 use super::BlockCache;
 use super::slab::BlockKey;
 
-/// From this average on every missed block is kept: some ten times what keeping one costs.
+/// From this average read time on, every missed block is admitted: about ten times the cost of
+/// admission.
 const SLOW_READ_NS: u64 = 5_000;
-/// Of quick reads, the share that is kept.
+/// Of fast reads, one in this many is admitted.
 const KEPT_IN: u64 = 16;
-/// One read in so many is timed.
+/// One read in this many is timed.
 const TIMED_IN: u64 = 8;
-/// A measurement counts one part in this many of the average.
+/// Weight of a measurement in the moving average: one part in this many.
 const WEIGHT: u64 = 8;
-/// Reads from this length on are long ones: twice as long as blocks and partitions are in common, and
-/// shorter than slices of large filters.
+/// Minimum length of a long read: twice the common size of blocks and partitions, and shorter than
+/// slices of large filters.
 const LONG_BYTES_MIN: u64 = 16 << 10;
 
-/// Moving averages of the time of reads, of two sizes.
+/// Moving averages of read times, by size class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadTimes {
-    /// Bytes and nanoseconds of short reads: blocks, index partitions, small slices. None before the first.
+    /// Bytes and nanoseconds of short reads: blocks, index partitions, small slices. `None` before
+    /// the first.
     pub short: Option<(u64, u64)>,
-    /// The same of reads of 16 KiB and more.
+    /// The same for reads of 16 KiB and more.
     pub long: Option<(u64, u64)>,
 }
 
 #[derive(Default)]
 pub(super) struct Admission {
-    /// The last frame that was wanted had to be taken from a block. Only a hint.
+    /// The last frame that was taken was freed by an eviction. Only a hint.
     pub(super) crowded: AtomicBool,
     misses: AtomicU64,
-    /// Time and length of short reads (blocks), moving averages; 0: none was timed.
+    /// Moving averages of the time and length of short reads (blocks); 0 before the first sample.
     short_ns: AtomicU64,
     short_bytes: AtomicU64,
-    /// The same of long ones (filter slices).
+    /// The same for long reads (filter slices).
     long_ns: AtomicU64,
     long_bytes: AtomicU64,
-    /// Time does not count, reads do.
+    /// Admit every block: reads are counted, not timed.
     pub(super) keeps_all: bool,
 }
 
 impl Admission {
     pub(super) fn set_crowded(&self, crowded: bool) {
-        // Looked at first: misses of all threads read it.
+        // Load before store: the misses of all threads read it.
         if self.crowded.load(Ordering::Relaxed) != crowded {
             self.crowded.store(crowded, Ordering::Relaxed);
         }
     }
 }
 
-/// What is to be done with a block that the cache does not have.
+/// Decision about a block that missed the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Miss {
-    /// Whether it should get a frame.
+    /// Whether the block is admitted.
     pub(crate) keep: bool,
     begin_ns: Option<u64>,
 }
 
 impl Miss {
-    /// The same, otherwise decided.
+    /// The same miss with another decision.
     pub(crate) fn but_keep(self, keep: bool) -> Self {
         Self { keep, ..self }
     }
 }
 
-/// Whether the miss of this number is kept in a crowded cache.
+/// Whether miss `number` is admitted while the cache is full.
 fn is_kept(number: u64, read_ns: u64) -> bool {
-    // A product with the golden ratio: of any sixteen in a row about one, whatever the rhythm of what is missed.
+    // A product with the golden ratio: about one of any sixteen consecutive numbers, whatever the
+    // access pattern.
     read_ns >= SLOW_READ_NS || number.wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / KEPT_IN
 }
 
-/// The average after a measurement.
+/// The moving average after a measurement.
 fn averaged(before_ns: u64, ns: u64) -> u64 {
     if before_ns == 0 { ns } else { before_ns.saturating_mul(WEIGHT - 1).saturating_add(ns) / WEIGHT }
 }
 
 impl BlockCache {
-    /// A block is about to be read that the cache does not have; `key` if it could keep it.
+    /// Notes that a block missed the cache and is about to be read; `key` if the cache could hold
+    /// it.
     pub(crate) fn missed(&self, key: Option<BlockKey>, clock: &dyn Clock) -> Miss {
         let admission = &self.shelf.admission;
         let number = admission.misses.fetch_add(1, Ordering::Relaxed);
@@ -104,19 +108,19 @@ impl BlockCache {
         Miss { keep, begin_ns: (number % TIMED_IN == 0).then(|| clock.now_ns()) }
     }
 
-    /// It was read; so many bytes.
+    /// Notes that the missed block was read, with its length in bytes.
     pub(crate) fn was_read(&self, miss: Miss, bytes: usize, clock: &dyn Clock) {
         if let Some(begin_ns) = miss.begin_ns {
             self.note_read(bytes, clock.now_ns().saturating_sub(begin_ns));
         }
     }
 
-    /// Average time of recent reads of blocks, in nanoseconds; 0 before the first.
+    /// Moving average of the time of block reads, in nanoseconds; 0 before the first.
     pub fn read_ns(&self) -> u64 {
         self.shelf.admission.short_ns.load(Ordering::Relaxed)
     }
 
-    /// Average times of recent reads, of two sizes.
+    /// Moving averages of read times, by size class.
     pub fn read_times(&self) -> ReadTimes {
         let Admission { short_ns, short_bytes, long_ns, long_bytes, .. } = &self.shelf.admission;
         let of = |bytes: &AtomicU64, ns: &AtomicU64| match ns.load(Ordering::Relaxed) {
@@ -126,7 +130,7 @@ impl BlockCache {
         ReadTimes { short: of(short_bytes, short_ns), long: of(long_bytes, long_ns) }
     }
 
-    /// Counts the time of a read. Measurements that come at the same moment may be lost.
+    /// Adds a read's time to the average. Concurrent measurements may be lost.
     pub fn note_read(&self, bytes: usize, ns: u64) {
         let Admission { short_ns, short_bytes, long_ns, long_bytes, .. } = &self.shelf.admission;
         let bytes = bytes as u64;

@@ -1,39 +1,43 @@
-//! Grace periods: when has everybody left who could still be reading a frame?
+//! Grace periods: when every reader that could still see a retired frame has left.
 //!
-//! A reader enters a section and leaves it soon; sections never last over I/O or a caller's code. Whoever takes
-//! a frame away makes it unreachable, notes the phase, and reuses it two phases later:
+//! A reader enters a section and leaves it soon; sections never span I/O or a caller's code. To
+//! reuse a frame, the owner of the cache's lock makes it unreachable, records the phase, and reuses
+//! it two phases later:
 //!
-//! - There are two counts of readers, for even and odd phases, spread over cells so that threads rarely share
-//!   one. A reader adds itself to the count of the phase that it sees and looks again: if the phase has moved
-//!   on, it takes itself off and starts over. So a reader that is inside was counted while its phase was current.
-//! - The phase moves from p to p + 1 only when nobody is counted under p - 1 (whose count p + 1 takes over).
-//!   So while the phase is p, readers are of p or p - 1.
-//! - What was made unreachable while the phase was p can be held by readers of p and p - 1 only: one that saw
-//!   phase p + 1 saw what came before it. At phase p + 2 all of those have left.
+//! - There are two counts of readers, for even and odd phases, spread over cells so that threads
+//!   rarely share one. A reader increments the count of the phase that it sees and loads the phase
+//!   again: if the phase has advanced, it decrements and starts over. So a reader that is inside
+//!   was counted while its phase was current.
+//! - The phase advances from p to p + 1 only when the count of phase p - 1 is zero (p + 1 uses the
+//!   same count). So while the phase is p, readers belong to p or p - 1.
+//! - A frame that became unreachable in phase p can be held only by readers of p and p - 1: a
+//!   reader that saw phase p + 1 also saw the frame's removal. At phase p + 2 all of those have
+//!   left.
 //!
-//! Nobody waits: a phase that cannot move on yet is tried again later. Nothing depends on time, and a thread
-//! needs no registration: which cell it uses changes who contends with whom, never what happens.
+//! No thread waits: a phase that cannot advance yet is tried again later. Nothing depends on time,
+//! and threads need no registration: the choice of a cell affects contention, never correctness.
 
 use std::cell::Cell;
 
 use crate::sync::IS_EXPLORED;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A power of two; more than the cores that fill one machine's memory bandwidth with block searches.
+/// A power of two; more than the number of cores that saturate one machine's memory bandwidth with
+/// block searches.
 const CELLS: usize = if IS_EXPLORED { 1 } else { 32 };
 
-/// How many phases after it was made unreachable a frame can be reused.
+/// Phases between the removal of a frame and its reuse.
 pub(super) const GRACE_PHASES: u64 = 2;
 
-/// Two cache lines: neighbours are fetched together.
+/// One cell of reader counts. Two cache lines, because processors prefetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Readers {
-    /// Of even and of odd phases.
+    /// Readers of even and of odd phases.
     inside: [AtomicU64; 2],
 }
 
-/// The phase, and who is inside.
+/// The current phase and the readers inside.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Epoch {
@@ -41,19 +45,20 @@ pub(super) struct Epoch {
     cells: [Readers; CELLS],
 }
 
-/// A reader that is inside until this is dropped.
+/// A reader inside a section, until dropped.
 pub(super) struct Inside<'a>(&'a AtomicU64);
 
 impl Epoch {
-    /// Enters. Whatever is reachable from now on stays readable until the guard is dropped.
+    /// Enters a section. Frames that are reachable from now on stay readable until the guard is
+    /// dropped.
     #[inline]
     pub(super) fn enter(&self) -> Inside<'_> {
         let cell = &self.cells[thread_cell()];
         loop {
             let phase = self.phase.load(Ordering::Acquire);
             let inside = &cell.inside[(phase & 1) as usize];
-            // Sequentially consistent, as are the loads below and in `try_advance`: either the advancing thread
-            // sees this count, or this thread sees the advanced phase.
+            // Sequentially consistent, as are the loads below and in `try_advance`: either the
+            // advancing thread sees this count, or this thread sees the advanced phase.
             inside.fetch_add(1, Ordering::SeqCst);
             if self.phase.load(Ordering::SeqCst) == phase {
                 return Inside(inside);
@@ -62,16 +67,18 @@ impl Epoch {
         }
     }
 
-    /// The phase now. What is made unreachable before this call may be reused [`GRACE_PHASES`] after it.
+    /// The current phase. A frame made unreachable before this call may be reused [`GRACE_PHASES`]
+    /// later.
     pub(super) fn phase(&self) -> u64 {
         self.phase.load(Ordering::SeqCst)
     }
 
-    /// Moves the phase on by one if nobody is in the last one. Callers take turns (they hold a lock).
+    /// Advances the phase by one if no reader is in the previous one. Callers are serialized (by
+    /// the cache's lock).
     pub(super) fn try_advance(&self) -> bool {
         let phase = self.phase.load(Ordering::SeqCst);
         let before = ((phase + 1) & 1) as usize;
-        // Acquire: what those readers did inside comes before whatever the caller does with frames now.
+        // Acquire: those readers' accesses happen before the caller's next use of the frames.
         if self.cells.iter().any(|cell| cell.inside[before].load(Ordering::SeqCst) != 0) {
             return false;
         }
@@ -87,10 +94,10 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// This thread's cell: threads take them in turn.
+/// This thread's cell, assigned round-robin.
 #[inline]
 fn thread_cell() -> usize {
-    // Not one of a scheduler's: what it gives makes no difference.
+    // Not the schedule explorer's atomic: the value does not affect correctness.
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
         static CELL: Cell<usize> = const { Cell::new(usize::MAX) };

@@ -1,38 +1,39 @@
-//! Ghosts: names of blocks that the cache let go, or would not take, a little while ago.
+//! Ghost entries: hashes of blocks that were recently evicted or not admitted.
 //!
-//! A miss of a block that is still a ghost is a hit that a somewhat larger cache would have had. So the ghosts' hits say
-//! what more memory would be worth here, which hits themselves do not: they say what all of it is worth.
+//! A miss of a block that has a ghost entry is a hit that a somewhat larger cache would have had.
+//! So ghost hits measure the marginal value of memory, while cache hits measure the value of the
+//! whole cache.
 //!
-//! The names lie in a table of fixed size, each in the one place that its hash says; a new one takes the place of an
-//! older. So a name stays for about as many others as there are places. Places are written and read without a lock: a
-//! lost name is a hit that is not counted.
+//! The entries are a direct-mapped table of fixed size: each hash has one place, and a new entry
+//! replaces an older one. So an entry lives for about as many insertions as there are places.
+//! Places are read and written without a lock: a lost entry is a ghost hit that is not counted.
 //!
-//! Not here: what is done with the figure (package `shamba`).
+//! Not here: use of the figures (package `shamba`).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::slab::{BlockKey, FRAME_SIZE};
 
-/// Of the frames that the capacity is good for, one place for so many.
+/// One ghost entry per this many frames of the capacity.
 const FRAMES_A_PLACE: u64 = 8;
 const PLACES_MIN: u64 = 256;
 const PLACES_MAX: u64 = 1 << 16;
 
 pub(super) struct Ghosts {
-    /// A part of the name's hash; 0: nobody.
+    /// Part of the block's hash; 0 for no entry.
     places: Box<[AtomicU32]>,
     hits: AtomicU64,
 }
 
 impl Ghosts {
-    /// For a cache of this magnitude.
+    /// Creates the table for a cache of about this capacity.
     pub(super) fn new(capacity_bytes: u64) -> Self {
         let frames = capacity_bytes / FRAME_SIZE as u64;
         let places = (frames / FRAMES_A_PLACE).clamp(PLACES_MIN, PLACES_MAX);
         Self { places: (0..places).map(|_| AtomicU32::new(0)).collect(), hits: AtomicU64::new(0) }
     }
 
-    /// The place and the name of a block.
+    /// The place and the stored hash of a block.
     fn of(&self, key: BlockKey) -> Option<(&AtomicU32, u32)> {
         let mixed = key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,14 +41,14 @@ impl Ghosts {
         Some((self.places.get(place as usize)?, mixed as u32 | 1))
     }
 
-    /// The block is not in the cache any more, or still not.
+    /// Notes that the block was evicted or not admitted.
     pub(super) fn note(&self, key: BlockKey) {
         if let Some((place, name)) = self.of(key) {
             place.store(name, Ordering::Relaxed);
         }
     }
 
-    /// The block is missed.
+    /// Notes a miss of the block; counts a ghost hit if it has an entry.
     pub(super) fn missed(&self, key: BlockKey) {
         if let Some((place, name)) = self.of(key) {
             if place.load(Ordering::Relaxed) == name {
@@ -57,7 +58,7 @@ impl Ghosts {
         }
     }
 
-    /// Hits so far, and what memory the ghosts would take if they were blocks.
+    /// Ghost hits so far, and the bytes that the blocks of all entries would take.
     pub(super) fn hits(&self) -> (u64, u64) {
         (self.hits.load(Ordering::Relaxed), self.places.len() as u64 * FRAME_SIZE as u64)
     }
@@ -79,7 +80,7 @@ mod tests {
         missed(1);
         missed(1);
         assert_eq!(ghosts.hits().0, 1, "it came back once");
-        // Of the last 64 most are still known, of those 4,096 ago hardly one.
+        // Most of the last 64 blocks are still known, of those 4,096 insertions ago hardly any.
         (0..5000).for_each(note);
         (4936..5000).for_each(missed);
         let recent = ghosts.hits().0 - 1;

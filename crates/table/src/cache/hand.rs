@@ -1,22 +1,24 @@
-//! Which frames are free and which have to go: the part of the cache that is behind a lock.
+//! Free lists, CLOCK eviction and slabs: the part of the cache behind the lock.
 //!
-//! A frame goes round: free, owned by a filler, published, retired (its key is gone, readers may still be in it),
-//! and free again after a grace period; one that is pinned then is freed by its last holder. The hand walks over
-//! the frames of one kind, takes the mark of a marked frame and retires the first unmarked and unpinned one:
-//! every block that was asked for since the hand last passed gets another round. A sweep is bounded: where
-//! marks are everywhere, they do not tell which block to keep.
+//! A frame is free, then owned by a filler, then published, then retired (its key is cleared,
+//! readers may still be in it), and free again after a grace period. A frame that is pinned at that
+//! time is freed by its last pin. The CLOCK hand walks over the frames of one kind, clears set
+//! reference bits and retires the first frame that is unreferenced and unpinned: every block that
+//! was referenced since the last sweep stays for another one. A sweep is bounded: when nearly all
+//! reference bits are set, they carry no information.
 //!
-//! Small frames come in slabs, large ones are allocated one by one, both within one capacity. When it is used
-//! up, each kind may hold what corresponds to its part of the bytes lately missed; to give memory to large
-//! blocks, a whole slab is drained.
+//! Small frames come in slabs, large ones are allocated singly, both within one capacity. When it
+//! is used up, each kind's share is proportional to its recently missed bytes; to give memory to
+//! large blocks, a whole slab of small frames is drained.
 //!
-//! Slabs of a smaller capacity are drained, too: their frames are retired and no more handed out, and the slab
-//! goes when its last frame is free. Pinned frames delay that.
+//! When the capacity shrinks, slabs are drained as well: their frames are retired and not handed
+//! out again, and the slab is freed with its last frame. Pinned frames delay that.
 //!
 //! Not here: how readers find frames ([`super::slab`], [`super::section`]).
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64; // For figures, which follow from what the lock guards.
+// For statistics, which derive from the state under the lock.
+use std::sync::atomic::AtomicU64;
 
 use super::admission::Admission;
 use super::epoch::{Epoch, GRACE_PHASES};
@@ -25,27 +27,31 @@ use super::slab::{BlockKey, FRAME_SIZE, HiddenSlab, RETIRED, Record, SlabKind, S
 use crate::ledger::{Ledger, LedgerPart};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Frames retired at once: the walk's cost is shared, and a grace period covers them all.
+/// Maximum number of frames retired in one sweep: they share the cost of the walk and one grace
+/// period.
 const BATCH_FRAMES_MAX: usize = 32;
-/// How far the hand goes for one batch before it stops caring about marks: some microseconds.
+/// Maximum number of steps in one sweep before reference bits are ignored: a few microseconds.
 const STEPS_MAX: usize = 1_024;
-/// A large block is usually at most this part of the capacity, so that one cannot flush the cache,
+/// Divisor: a large block is usually at most this fraction of the capacity, so that one block
+/// cannot flush the cache.
 pub(super) const LARGE_PART_MAX: u64 = 8;
-/// or this part of it, as long as it is no larger than a filter's largest slice: a small cache could not keep any.
+/// Divisor: up to [`SLICE_BYTES_MAX`], the limit is this fraction instead: a small cache could not
+/// hold any filter slice otherwise.
 const SLICE_PART_MAX: u64 = 4;
 const SLICE_BYTES_MAX: u64 = 64 << 10;
-/// Small and large blocks do not push each other to and fro for less than this part of the capacity.
+/// Divisor: hysteresis of the division between small and large blocks, as a fraction of the
+/// capacity.
 const HYSTERESIS_PART: u64 = 16;
 
-/// What the lock does not guard: shared by all parts of the cache.
+/// State that the lock does not guard, shared by all parts of the cache.
 pub(super) struct Shelf {
     pub(super) epoch: Epoch,
     pub(super) slabs: Slabs,
     pub(super) capacity_bytes: AtomicU64,
     pub(super) held_bytes: AtomicU64,
-    /// Slabs that drain.
+    /// Number of draining slabs.
     pub(super) draining: AtomicUsize,
-    /// A large block is at most this part of the capacity.
+    /// Divisor: a large block is at most this fraction of the capacity.
     pub(super) large_part_max: u64,
     pub(super) admission: Admission,
     pub(super) ghosts: Ghosts,
@@ -61,7 +67,7 @@ impl Shelf {
         self.capacity_bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes if there is room for them. The lock is held: nobody else adds.
+    /// Charges bytes if they fit the capacity. The lock is held: no other thread adds.
     fn charge(&self, bytes: u64) -> bool {
         let fits = self.held().saturating_add(bytes) <= self.capacity();
         if fits {
@@ -77,12 +83,12 @@ impl Shelf {
     }
 }
 
-/// A slab number: what is there.
+/// State of a slab number.
 #[derive(Default)]
 struct Slab {
     /// `None`: no slab.
     kind: Option<SlabKind>,
-    /// Counted only while draining.
+    /// Number of free frames. Counted only while draining.
     free: usize,
     draining: bool,
 }
@@ -92,43 +98,43 @@ enum Retired {
     Slab(usize, SlabKind, HiddenSlab),
 }
 
-/// What there is of one kind of frames.
+/// State of one kind of frames.
 #[derive(Default)]
 struct Kind {
     slabs: usize,
-    /// Frames to hand out.
+    /// Free frames.
     free: Vec<u32>,
-    /// The frame that the hand points to.
+    /// The frame at the CLOCK hand.
     hand: u32,
-    /// Bytes lately missed.
+    /// Bytes recently missed, decayed.
     missed_bytes: u64,
 }
 
-/// A frame that belongs to whoever took it.
+/// A frame owned by its taker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Taken {
     pub(super) frame: u32,
-    /// Its bytes were never written: they must not be read before.
+    /// Its memory has never been written: it must be initialised before it is read.
     pub(super) unwritten: bool,
 }
 
 #[derive(Default)]
 pub(super) struct Hand {
-    /// By slab number.
+    /// Indexed by slab number.
     slabs: Vec<Slab>,
     kinds: [Kind; 2],
     /// Small frames of the newest slab that were never handed out.
     unwritten: std::ops::Range<u32>,
-    /// By phase, ascending.
+    /// Retired frames and slabs that wait for their grace period, in ascending order of phases.
     limbo: VecDeque<(u64, Retired)>,
     /// Bytes of large frames, without records.
     large_bytes: u64,
-    /// Held bytes that will be released: slabs that drain, large frames that are retired.
+    /// Held bytes that will be released: draining slabs, retired large frames.
     leaving_bytes: u64,
 }
 
 impl Hand {
-    /// A small frame, if one can be had now.
+    /// Takes a small frame, if one is available now.
     pub(super) fn take_small(&mut self, shelf: &Shelf) -> Option<Taken> {
         self.missed(shelf, SlabKind::Small, FRAME_SIZE as u64);
         if let Some(taken) = self.pop_small() {
@@ -143,7 +149,8 @@ impl Hand {
         let slack_bytes = slab_bytes.max(shelf.capacity() / HYSTERESIS_PART);
         let over_share = self.large_bytes > self.large_share(shelf).saturating_add(slack_bytes);
         let is_first = self.kind(SlabKind::Small).slabs == 0;
-        // Where all of the large blocks do not make room for a slab, as in a capacity of less than one, none of them goes.
+        // If even all large blocks do not free enough for a slab, as in a capacity below one slab,
+        // none is evicted.
         if short > 0 && short <= self.large_bytes && (over_share || is_first) {
             self.evict(shelf, SlabKind::Large, short as usize);
             self.reclaim(shelf);
@@ -157,7 +164,8 @@ impl Hand {
         self.pop_small()
     }
 
-    /// A large frame, without its bytes but with the right to allocate `bytes`, if it can be had now.
+    /// Takes a large frame record and charges `bytes` for its allocation, if they are available
+    /// now.
     pub(super) fn take_large(&mut self, shelf: &Shelf, bytes: u64) -> Option<Taken> {
         let slice_bytes = (shelf.capacity() / SLICE_PART_MAX).min(SLICE_BYTES_MAX);
         let most_bytes = slice_bytes.max(shelf.capacity() / shelf.large_part_max);
@@ -193,8 +201,8 @@ impl Hand {
         pop(self)
     }
 
-    /// Makes room for bytes of large blocks: from small ones if those hold more than their share, else from
-    /// other large ones.
+    /// Frees bytes for large blocks: from small frames if those hold more than their share, else
+    /// from other large blocks.
     fn make_room(&mut self, shelf: &Shelf, bytes: u64) -> bool {
         let short = |shelf: &Shelf| shelf.held().saturating_add(bytes).saturating_sub(shelf.capacity());
         if short(shelf) == 0 {
@@ -202,7 +210,7 @@ impl Hand {
         }
         self.reclaim(shelf);
         let slab_bytes = shelf.slabs.slab_bytes(SlabKind::Small) as u64;
-        // Some room at least: else few large blocks would never find any.
+        // A minimum share: otherwise a workload with few large blocks would never keep any.
         let share = self.large_share(shelf).max(slab_bytes).max(shelf.capacity() / HYSTERESIS_PART);
         while short(shelf) > self.leaving_bytes
             && self.large_bytes.saturating_add(slab_bytes) <= share
@@ -216,7 +224,7 @@ impl Hand {
         short(shelf) == 0
     }
 
-    /// Takes a frame back that was taken and not published.
+    /// Returns a frame that was taken and not published.
     pub(super) fn give_back(&mut self, shelf: &Shelf, frame: u32) {
         self.set_free(shelf, frame);
         self.reclaim(shelf);
@@ -231,7 +239,7 @@ impl Hand {
         self.limbo.push_back((shelf.epoch.phase(), Retired::Frame(frame)));
     }
 
-    /// The last holder of a retired frame let it go.
+    /// Frees a retired frame whose last pin was dropped.
     pub(super) fn unpinned(&mut self, shelf: &Shelf, frame: u32) {
         if let Some(record) = shelf.slabs.record(frame) {
             record.pins.store(0, Ordering::Relaxed);
@@ -241,7 +249,7 @@ impl Hand {
         self.reclaim(shelf);
     }
 
-    /// Retires the frames of `slab` whose blocks are of a table; false past the last slab.
+    /// Retires the frames of `slab` that hold blocks of the tables; false past the last slab.
     pub(super) fn retire_table(
         &mut self,
         shelf: &Shelf,
@@ -261,7 +269,7 @@ impl Hand {
         slab + 1 < self.slabs.len()
     }
 
-    /// Frees what is retired and out of everybody's sight.
+    /// Frees retired frames and slabs whose grace period has passed.
     pub(super) fn reclaim(&mut self, shelf: &Shelf) {
         while let Some((since, _)) = self.limbo.front() {
             if since + GRACE_PHASES > shelf.epoch.phase() {
@@ -287,7 +295,7 @@ impl Hand {
         }
     }
 
-    /// Gives up slabs and large blocks until the capacity is kept, as far as readers and pins let it.
+    /// Evicts slabs and large blocks until the capacity is met, as far as readers and pins allow.
     pub(super) fn shrink(&mut self, shelf: &Shelf) {
         self.reclaim(shelf);
         loop {
@@ -324,7 +332,7 @@ impl Hand {
         self.unwritten.next().map(|frame| Taken { frame, unwritten: true })
     }
 
-    /// Remembers what was missed, and forgets by halves what was missed a cacheful ago.
+    /// Adds to the missed bytes. Halves both counters once per capacity's worth of misses.
     fn missed(&mut self, shelf: &Shelf, kind: SlabKind, bytes: u64) {
         self.kind(kind).missed_bytes += bytes;
         if self.kinds.iter().map(|kind| kind.missed_bytes).sum::<u64>() > shelf.capacity() {
@@ -332,7 +340,7 @@ impl Hand {
         }
     }
 
-    /// How much large blocks should hold when the capacity is used up.
+    /// Share of the large blocks in bytes when the capacity is used up.
     fn large_share(&self, shelf: &Shelf) -> u64 {
         let [small, large] = [0, 1].map(|kind: usize| u128::from(self.kinds[kind].missed_bytes));
         let share = u128::from(shelf.capacity()) * large / (small + large).max(1);
@@ -358,19 +366,20 @@ impl Hand {
         let first = shelf.slabs.first(slab);
         let frames = first..first + shelf.slabs.frames() as u32;
         match kind {
-            // Called only when no frame is left of the slab before.
+            // Called only when the previous slab has no unwritten frame left.
             SlabKind::Small => self.unwritten = frames,
             SlabKind::Large => self.kind(kind).free.extend(frames.rev()),
         }
         true
     }
 
-    /// Retires frames until they are `wanted`, counted in frames (small) or bytes (large); how many it found.
+    /// Retires `wanted` frames (small) or bytes (large); returns how many it found.
     fn evict(&mut self, shelf: &Shelf, kind: SlabKind, wanted: usize) -> usize {
         shelf.admission.set_crowded(true);
         let frames = self.kind(kind).slabs * shelf.slabs.frames();
         let (mut found, mut steps) = (0, 0);
-        // Twice the bound: pinned frames may be many. Twice round: the first takes the marks.
+        // Twice the bound, because many frames may be pinned. Twice round, because the first round
+        // clears the bits.
         let steps_max = (frames * 2).min(STEPS_MAX * 2) + wanted.min(frames);
         while found < wanted && steps < steps_max {
             let Some(frame) = self.step(shelf, kind) else {
@@ -394,7 +403,8 @@ impl Hand {
         found
     }
 
-    /// The frame that the hand points to; the hand goes on, over slabs of its kind that stay.
+    /// Returns the frame at the hand and advances the hand, over slabs of this kind that are not
+    /// draining.
     fn step(&mut self, shelf: &Shelf, kind: SlabKind) -> Option<u32> {
         let mut frame = self.kind(kind).hand;
         let mut tried = 0;
@@ -417,8 +427,8 @@ impl Hand {
         Some(frame)
     }
 
-    /// Starts to drain a slab of this kind, one without pins if there is any, as pins would keep it; false if there
-    /// is none left.
+    /// Starts to drain a slab of this kind, preferably one without pins, which would delay it;
+    /// false if there is none.
     fn drain_last(&mut self, shelf: &Shelf, kind: SlabKind) -> bool {
         let stays = |slab: &Slab| slab.kind == Some(kind) && !slab.draining;
         let unpinned = |slab: usize| {
@@ -443,8 +453,8 @@ impl Hand {
         self.leaving_bytes += shelf.slabs.slab_bytes(kind) as u64;
         self.slabs[slab].free = free;
         self.slabs[slab].draining = true;
-        // Before the frames are looked at: a frame that is published after its turn is told of by its filler,
-        // who looks at this count after publishing.
+        // Incremented before the frames are scanned: if a frame is published after the scan passed
+        // it, its filler reports it, because it loads this count after publishing.
         shelf.draining.fetch_add(1, Ordering::SeqCst);
         self.retire_table(shelf, slab, |_| true);
         self.hide_if_free(shelf, slab);
@@ -452,7 +462,7 @@ impl Hand {
         true
     }
 
-    /// A frame was published while some slab drains: if it is in that one, it goes with the others.
+    /// Retires a frame that was published while some slab drains, if it is in that slab.
     pub(super) fn published_while_draining(&mut self, shelf: &Shelf, frame: u32) {
         let draining = self.slabs.get(shelf.slabs.slab_of(frame)).is_some_and(|slab| slab.draining);
         if let Some(record) = shelf.slabs.record(frame).filter(|_| draining) {
@@ -467,8 +477,8 @@ impl Hand {
         let Some(record) = shelf.slabs.record(frame) else {
             return;
         };
-        // Acquire: what holders read comes before the next owner's writes. From here on either nobody has the
-        // frame, or the last holder sees the bit.
+        // Acquire: the holders' reads happen before the next owner's writes. From here on either
+        // the frame has no holder, or its last holder sees the bit.
         if record.pins.fetch_or(RETIRED, Ordering::AcqRel) == 0 {
             record.pins.store(0, Ordering::Relaxed);
             self.left(shelf, frame);
@@ -476,7 +486,7 @@ impl Hand {
         }
     }
 
-    /// A retired frame is about to be free.
+    /// Updates the count of leaving bytes: a retired frame is about to be free.
     fn left(&mut self, shelf: &Shelf, frame: u32) {
         if self.kind_of(shelf, frame) == Some(SlabKind::Large) {
             if let Some(record) = shelf.slabs.record(frame) {
@@ -485,7 +495,7 @@ impl Hand {
         }
     }
 
-    /// The frame is nobody's.
+    /// Marks a frame as free.
     fn set_free(&mut self, shelf: &Shelf, frame: u32) {
         let number = shelf.slabs.slab_of(frame);
         let Some(slab) = self.slabs.get_mut(number) else {
@@ -494,8 +504,8 @@ impl Hand {
         let (kind, draining) = (slab.kind, slab.draining);
         if kind == Some(SlabKind::Large) {
             if let Some(record) = shelf.slabs.record(frame) {
-                // SAFETY: the frame has no key and no pins, and either a grace period has passed since it had a key
-                // or it was owned by the caller's caller, who gave it up.
+                // SAFETY: the frame has no key and no pins, and either a grace period has passed
+                // since it had a key or its owner gave it up.
                 let bytes = unsafe { shelf.slabs.free_large(record) } as u64;
                 self.large_bytes -= bytes;
                 shelf.release(bytes);

@@ -1,30 +1,33 @@
 //! The block cache: decompressed, verified blocks in frames, found without a lock.
 //!
-//! Whoever has the index entry of a block has its [`FrameSlot`]: the number of the frame that last held the
-//! block. A hit is: enter a [section](section), load the slot, compare the frame's key with the block's, read.
-//! Nothing is written but the frame's mark, and that only when it is clear. A slot may be out of date, a key
-//! never is: a frame changes hands only after its key was taken away and everybody who saw it has left
-//! ([`epoch`]).
+//! The index entry of a block has a [`FrameSlot`]: the number of the frame that last held the
+//! block. A hit enters a [section](section), loads the slot, compares the frame's key with the
+//! block's key and reads. A hit writes only the frame's reference bit, and only if that bit is
+//! clear. A slot may be stale, a key never is: a frame is reused only after its key was cleared and
+//! every reader that may have seen the key has left its section ([`epoch`]).
 //!
-//! A miss reads straight into a frame of its own ([`fill`]) and publishes it, if the block is to be kept
-//! ([`admission`]). If it is not, or no frame can be had at once, the block is served from a buffer: nobody waits
-//! for memory here. A section never lasts over a
-//! read or a caller's code; who needs a block for longer [pins](pin) its frame.
+//! A miss takes a frame of its own, reads into it ([`fill`]) and publishes it if the block is
+//! admitted ([`admission`]). If the block is not admitted, or no frame is available at once, the
+//! block is served from a buffer: a miss never waits for memory. A section never spans a read or a
+//! caller's code; a reader that needs a block for longer [pins](pin) its frame.
 //!
-//! References of lookups to data blocks are sampled on request ([`reuse`]): how often which size would miss.
+//! References of lookups to data blocks are sampled on request ([`reuse`]), which yields a
+//! miss-ratio curve.
 //!
-//! What is published was verified and never changes. Blocks above a frame's size have allocations of their
-//! own within the same capacity, which can change while the cache is in use. Frames, their records and large
-//! blocks are charged to the ledger when they are allocated; the slots belong to the index, which charges them.
-//! What is left out are the readers' counts and the directory of slabs, some kilobytes a cache.
+//! A published block was verified and never changes. Blocks larger than a frame have their own
+//! allocations within the same capacity, which can change while the cache is in use. Frames, their
+//! records and large blocks are charged to the ledger when they are allocated; the slots belong to
+//! the index, which charges them. Not charged: the reader counters and the directory of slabs, a
+//! few kilobytes per cache.
 //!
-//! Thread safety: everything is shared freely. Locks are taken on misses and by the last unpinning of a frame
-//! that was given up meanwhile, never on a hit.
+//! Thread safety: everything can be shared. Locks are taken on misses, and by the last unpinning of
+//! a frame that was retired meanwhile; never on a hit.
 //!
-//! Why it is so, and what it costs: `docs/decisions/0007-block-cache.md`.
+//! Design and measurements: `docs/decisions/0007-block-cache.md`.
 //!
 //! Not here: compression and checksums (the reader's).
-#![allow(unsafe_code)] // Frames are shared between threads; each use says why it may.
+// Frames are shared between threads; each use states why it is sound.
+#![allow(unsafe_code)]
 
 mod admission;
 mod epoch;
@@ -61,18 +64,20 @@ use crate::ledger::Ledger;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{IS_EXPLORED, Mutex, MutexGuard, PoisonError};
 
-/// Frames of a slab, at least: so many are memory of their own ([`shamba_env::Pages`]), which goes back to the system.
-/// A model of all schedules has fewer, for each is a step of its own.
+/// Minimum number of frames in a slab. Memory of this size has its own mapping
+/// ([`shamba_env::Pages`]), so freeing it returns it to the system. Under the schedule explorer
+/// slabs have fewer frames, because each frame adds steps.
 const SLAB_FRAMES_MIN: u64 = if IS_EXPLORED { 4 } else { 8 };
-/// Blocks of a closed table that are looked at without letting others go on.
+/// Blocks of a closed table that are retired in one critical section.
 const CLOSED_AT_ONCE: usize = 256;
-/// A slab is about this part of the capacity that a cache begins with: what does not fill a slab is not used, and memory may
-/// leave the cache little of what it began with.
+/// Divisor: a slab is about this fraction of the capacity at creation. A remainder of less than a
+/// slab is not used, and the memory division may later leave the cache a small part of its first
+/// capacity.
 const SLAB_PART: u64 = 128;
-/// From this capacity on a slab is a large page of the memory.
+/// From this capacity on, a slab is one huge page (2 MiB).
 const LARGE_PAGES_FROM_BYTES: u64 = 32 << 20;
 
-/// What an open table is to the cache; never given twice. Its blocks' keys are made of it.
+/// The cache's number for an open table, never reused. The keys of the table's blocks contain it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct CachedTable(u32);
 
@@ -84,7 +89,7 @@ impl CachedTable {
     }
 }
 
-/// Keeps blocks in memory. Shared by all tables of a database.
+/// A block cache, shared by all tables of a database.
 pub struct BlockCache {
     shelf: Shelf,
     hand: Mutex<Hand>,
@@ -104,9 +109,9 @@ impl fmt::Debug for BlockCache {
 }
 
 impl BlockCache {
-    /// A cache of `capacity_bytes`, charged to `ledger` as it grows; 0 keeps nothing. The capacity can change
-    /// ([`Self::set_capacity_bytes`]), the size of the pieces in which memory is taken is chosen here, for a
-    /// capacity of this magnitude.
+    /// Creates a cache of `capacity_bytes`, charged to `ledger` as it grows; 0 caches nothing. The
+    /// capacity can change ([`Self::set_capacity_bytes`]); the slab size is chosen here, from this
+    /// capacity.
     pub fn new(capacity_bytes: u64, ledger: Arc<Ledger>) -> Self {
         let shift = slab_numbers(capacity_bytes).ilog2();
         let shelf = Shelf {
@@ -129,45 +134,48 @@ impl BlockCache {
         }
     }
 
-    /// Keeps blocks of any size up to the capacity: for filters and indexes that are cached whole, which
-    /// compete with smaller blocks on equal terms.
+    /// Admits blocks of any size up to the capacity: for filters and indexes that are cached whole,
+    /// which then compete with smaller blocks on equal terms.
     #[must_use]
     pub fn keeping_whole(mut self) -> Self {
         self.shelf.large_part_max = 1;
         self
     }
 
-    /// Keeps every block that is missed, however quickly it was read: for those who count reads, not time.
+    /// Admits every missed block, however fast its read was: for experiments that count reads, not
+    /// time.
     #[must_use]
     pub fn keeping_all(mut self) -> Self {
         self.shelf.admission.keeps_all = true;
         self
     }
 
-    /// The most that it holds.
+    /// Capacity in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.shelf.capacity_bytes.load(Ordering::Relaxed)
     }
 
-    /// Misses so far of blocks that a cache larger by some bytes would have had, and these bytes.
+    /// Ghost hits so far (misses that a larger cache would have served), and the bytes by which
+    /// that cache would be larger.
     pub fn ghost_hits(&self) -> (u64, u64) {
         self.shelf.ghosts.hits()
     }
 
-    /// What it holds now.
+    /// Bytes held.
     pub fn bytes(&self) -> u64 {
         self.shelf.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Lets it grow to `bytes`, or shrinks it to that at once. What readers are just looking at goes a little
-    /// later, pinned blocks when they are let go.
+    /// Sets the capacity to `bytes` and, if it is smaller, evicts at once. Frames that are being
+    /// read are freed after a grace period, pinned frames when they are unpinned.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.shelf.capacity_bytes.store(bytes, Ordering::Relaxed);
         self.shelf.admission.set_crowded(false);
         self.hand().shrink(&self.shelf);
     }
 
-    /// Forgets every block of a table. Looks at all frames; a reader that goes away forgets its own by itself.
+    /// Removes every block of a table. Scans all frames; a reader that is closed removes its own
+    /// blocks itself.
     pub fn remove_table(&self, id: TableId) {
         let range = (id, CachedTable(0))..=(id, CachedTable(u32::MAX));
         let dead: BTreeSet<u32> = locked(&self.tables).range(range).map(|(_, table)| table.0).collect();
@@ -175,7 +183,7 @@ impl BlockCache {
             return;
         }
         let mut slab = 0;
-        // The lock is let go between slabs: misses need it.
+        // The lock is released between slabs: misses need it.
         while self.hand().retire_table(&self.shelf, slab, |key| dead.contains(&((key >> 32) as u32))) {
             slab += 1;
         }
@@ -183,8 +191,7 @@ impl BlockCache {
         self.shelf.admission.set_crowded(false);
     }
 
-    /// What the blocks of a newly opened table are kept by; `None` if the cache has seen too many tables to
-    /// tell one more apart.
+    /// Registers a newly opened table; `None` if the table numbers are exhausted.
     pub(crate) fn add_table(&self, id: TableId) -> Option<CachedTable> {
         let next = |last: u32| last.checked_add(1);
         let number = self.next_table.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
@@ -193,12 +200,14 @@ impl BlockCache {
         Some(table)
     }
 
-    /// Forgets a table that is closed. Its blocks are [retired](Self::retire_blocks) by whoever has their slots.
+    /// Unregisters a closed table. The owner of its slots [retires](Self::retire_blocks) its
+    /// blocks.
     pub(crate) fn close_table(&self, id: TableId, table: CachedTable) {
         locked(&self.tables).remove(&(id, table));
     }
 
-    /// Makes the frames of blocks free that nobody will ask for: `slots` are theirs, by the blocks' numbers.
+    /// Frees the frames of blocks that will not be read again: `slots` are their slots, by block
+    /// number.
     pub(crate) fn retire_blocks<'s>(
         &self,
         table: CachedTable,
@@ -211,7 +220,7 @@ impl BlockCache {
         let mut slots =
             slots.filter_map(|(number, slot)| Some((slot.frame()?, table.key(number)))).peekable();
         while slots.peek().is_some() {
-            // Few at a time: misses need the lock, and frames to go round.
+            // In small batches: misses need the lock and free frames.
             let inside = self.shelf.epoch.enter();
             let full = |(frame, key): &(u32, BlockKey)| has(*frame, *key).is_some();
             let full: Vec<_> = slots.by_ref().take(CLOSED_AT_ONCE).filter(full).collect();
@@ -221,7 +230,7 @@ impl BlockCache {
             }
             let mut hand = self.hand();
             for (frame, key) in full {
-                // Another block may be there by now.
+                // Another block may be in the frame by now.
                 if let Some(record) = has(frame, key) {
                     hand.retire(&self.shelf, frame, record);
                 }
@@ -238,7 +247,8 @@ impl BlockCache {
 
 impl Drop for BlockCache {
     fn drop(&mut self) {
-        // Nobody is inside and nothing is pinned: both keep the cache alive. The slabs free the rest.
+        // No reader is inside and nothing is pinned: both hold a reference to the cache. The slabs
+        // free what they own.
         self.hand().reclaim(&self.shelf);
         let bytes = self.bytes();
         self.shelf.release(bytes);
@@ -246,7 +256,7 @@ impl Drop for BlockCache {
     }
 }
 
-/// How many frame numbers a slab has, about, in a cache that begins with `capacity_bytes`.
+/// Frame numbers per slab, approximately, in a cache created with `capacity_bytes`.
 fn slab_numbers(capacity_bytes: u64) -> u64 {
     let most = NUMBERS_MAX as u64;
     if capacity_bytes >= LARGE_PAGES_FROM_BYTES {
@@ -255,8 +265,8 @@ fn slab_numbers(capacity_bytes: u64) -> u64 {
     (capacity_bytes / FRAME_SIZE as u64 / SLAB_PART).clamp(SLAB_FRAMES_MIN, most)
 }
 
-/// What is behind these locks is consistent between any two statements that can panic, so a poisoned one is
-/// still good.
+/// Locks, ignoring poison: the guarded state is consistent between any two statements that can
+/// panic.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

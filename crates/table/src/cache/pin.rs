@@ -1,9 +1,10 @@
-//! Pins: blocks that are used for longer than a section lasts.
+//! Pins: blocks that are used beyond a section.
 //!
-//! A pin is a count in the frame's record. It is added by somebody inside a section who found the block, by the
-//! filler that publishes it, or by another pin; so a grace period after the frame was retired, no first pin
-//! can be added any more. Then the frame is marked as retired in the same word: either its count was zero and
-//! it is free, or whoever takes the count to zero frees it.
+//! A pin is a count in the frame's record. It is added inside a section by a reader that found the
+//! block, by the filler that publishes it, or by cloning a pin. So once a grace period has passed
+//! since the frame was retired, no first pin can be added. Then the frame is marked as retired in
+//! the same word. If its count was zero it is free; otherwise the thread that takes the count to
+//! zero frees it.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -16,10 +17,11 @@ use bytes::Bytes;
 use super::BlockCache;
 use super::slab::{RETIRED, Record};
 
-/// As with other reference counts: whoever leaks so many pins is stopped before the count runs over.
+/// Limit on pins, as with other reference counts: a leak of this many pins aborts before the count
+/// overflows.
 const PINS_MAX: u32 = RETIRED / 2;
 
-/// Bytes of a frame that stay as they are until this is dropped. Clones share the frame.
+/// Bytes of a pinned frame, unchanged until this is dropped. Clones share the frame.
 pub(crate) struct FramePin {
     cache: Arc<BlockCache>,
     start: NonNull<u8>,
@@ -33,19 +35,20 @@ unsafe impl Send for FramePin {}
 unsafe impl Sync for FramePin {}
 
 impl FramePin {
-    /// Pins a frame that the caller found inside a section or is about to publish; `payload` lies in it.
+    /// Pins a frame that the caller found inside a section or is about to publish; `payload` lies
+    /// in it.
     pub(super) fn add(cache: &Arc<BlockCache>, record: &Record, frame: u32, payload: &[u8]) -> Self {
         add_one(record);
         Self {
             cache: Arc::clone(cache),
             start: NonNull::from(payload).cast(),
-            // Set from a length of 32 bits.
+            // `payload` was made from a 32-bit length.
             length: payload.len() as u32,
             frame,
         }
     }
 
-    /// Only these of the bytes; `None` if they are not all there.
+    /// Restricts the pin to `range` of the bytes; `None` if the range exceeds them.
     pub(crate) fn narrow(mut self, range: Range<usize>) -> Option<Self> {
         let part = self.get(range)?;
         let (start, length) = (NonNull::from(part).cast(), part.len() as u32);
@@ -55,7 +58,7 @@ impl FramePin {
     }
 
     fn record(&self) -> Option<&Record> {
-        // The frame is pinned: its slab stays.
+        // The frame is pinned, so its slab is not freed.
         self.cache.shelf.slabs.record(self.frame)
     }
 }
@@ -72,8 +75,8 @@ impl Deref for FramePin {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` and `length` are part of the bytes with which the frame was published, and a pinned
-        // frame is not reused.
+        // SAFETY: `start` and `length` are part of the bytes with which the frame was published,
+        // and a pinned frame is not reused.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length as usize) }
     }
 }
@@ -98,10 +101,10 @@ impl Drop for FramePin {
         let Some(record) = self.record() else {
             return;
         };
-        // Release: what was read through this pin was read before the frame is used again.
+        // Release: reads through this pin happen before the frame is used again.
         if record.pins.fetch_sub(1, Ordering::Release) == RETIRED | 1 {
-            // What the other holders read comes before what is done next. (A load and not a fence, which the thread
-            // sanitizer does not understand.)
+            // Acquire: the other holders' reads happen before the frame's next use. (A load and not
+            // a fence, which the thread sanitizer does not support.)
             let _ = record.pins.load(Ordering::Acquire);
             self.cache.hand().unpinned(&self.cache.shelf, self.frame);
         }
@@ -114,7 +117,7 @@ impl fmt::Debug for FramePin {
     }
 }
 
-/// A block's payload, kept for as long as it is needed: pinned in its frame, or in a buffer of its own.
+/// A block's payload, pinned in its frame or in its own buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum PinnedBlock {
     Frame(FramePin),
@@ -122,7 +125,7 @@ pub(crate) enum PinnedBlock {
 }
 
 impl PinnedBlock {
-    /// Part of the block, to be shared; empty if it is not all there.
+    /// Part of the block, shared; empty if `range` exceeds it.
     pub(crate) fn share(&self, range: Range<usize>) -> Bytes {
         match self {
             Self::Frame(pin) => pin.clone().narrow(range).map_or_else(Bytes::new, Bytes::from_owner),

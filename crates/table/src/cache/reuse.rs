@@ -1,12 +1,12 @@
 //! Observed reuse of data blocks: a spatial sample of the references of lookups ([`ReuseSampler`]).
 //!
-//! Every lookup of a block multiplies its key and compares the product with a threshold; that is
-//! all for blocks that are not sampled. References to sampled blocks go to the sampler, behind a
-//! lock that nobody waits for: a reference that meets it taken is only counted, and the next one
-//! stands for it.
+//! Every lookup of a block hashes its key with a multiplication and compares the product with a
+//! threshold; blocks that are not sampled cost nothing more. References to sampled blocks go to the
+//! sampler under a `try_lock`: a reference that finds the lock taken is only counted, and the next
+//! sampled reference is weighted by that count.
 //!
-//! A block counts as the pages of its frame: one page if it is short, several if it holds one long
-//! entry. So the miss ratio of a capacity in bytes is right for every block size.
+//! A block counts as the pages that it takes in the cache: one page if it is short, several if it
+//! holds one long entry. So the miss ratio of a capacity in bytes is correct for every block size.
 //!
 //! Not here: scans, whose blocks mostly pass through the cache once; the total of references, which
 //! the caller counts.
@@ -20,10 +20,10 @@ use super::BlockCache;
 use super::slab::{BlockKey, FRAME_OVERHEAD_BYTES, FRAME_SIZE, STRIDE_BYTES};
 use crate::ledger::{Ledger, LedgerPart};
 
-/// The sample of a cache.
+/// The reuse sample of a cache.
 #[derive(Default)]
 pub(super) struct Reuse {
-    /// Blocks whose hash lies below are sampled; 0: none.
+    /// Blocks whose hash is below this threshold are sampled; 0: none.
     below: AtomicU64,
     sampler: Mutex<Option<Sample>>,
     skipped: AtomicU64,
@@ -35,7 +35,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Charges what the sampler has grown by.
+    /// Charges the sampler's growth.
     fn charge(&mut self, ledger: &Ledger) {
         let bytes = self.sampler.bytes() as u64;
         if bytes > self.charged_bytes {
@@ -58,7 +58,7 @@ impl Reuse {
 }
 
 impl BlockCache {
-    /// Samples the references of lookups to data blocks, at most so many blocks.
+    /// Samples the references of lookups to data blocks, tracking at most `tracked_max` blocks.
     #[must_use]
     pub fn observing_reuse(self, tracked_max: usize) -> Self {
         let mut sample = Sample { sampler: ReuseSampler::new(tracked_max), charged_bytes: 0 };
@@ -68,8 +68,8 @@ impl BlockCache {
         self
     }
 
-    /// Notes that a lookup looks into a block of `payload_bytes`, in the cache or not. Short enough
-    /// for a section.
+    /// Notes a lookup's reference to a block of `payload_bytes`, cached or not. Short enough for a
+    /// section.
     #[inline]
     pub(crate) fn referenced(&self, key: BlockKey, payload_bytes: usize) {
         let hash = ReuseSampler::hash(key.0);
@@ -99,34 +99,32 @@ impl BlockCache {
         }
     }
 
-    /// Says how many references of lookups to data blocks there have been in all: a counter that
-    /// only rises.
+    /// Reports the total number of references of lookups to data blocks, a monotonic counter.
     pub fn count_references(&self, references: u64) {
         if let Some(sample) = self.reuse.locked().as_mut() {
             sample.sampler.count_references(references);
         }
     }
 
-    /// The observed curve over the capacity as a share of `data_bytes`; `None` while too little was
-    /// seen.
+    /// The observed miss-ratio curve over the capacity as a share of `data_bytes`; `None` while the
+    /// sample is too small.
     pub fn reuse_curve(&self, data_bytes: u64) -> Option<MissRatioCurve> {
         self.reuse.locked().as_ref()?.sampler.curve(capacity_pages(data_bytes))
     }
 
-    /// The share of observed references that a cache of `capacity_bytes` misses; `None` while too
-    /// little was seen.
+    /// The share of observed references that a cache of `capacity_bytes` misses; `None` while the
+    /// sample is too small.
     pub fn reuse_miss_ratio(&self, capacity_bytes: u64) -> Option<f64> {
         self.reuse.locked().as_ref()?.sampler.miss_ratio(capacity_pages(capacity_bytes))
     }
 }
 
-/// The pages that a block takes in the cache: a frame even if it is shorter, whole pages if it is
-/// longer.
+/// Pages that a block takes in the cache: one frame if it is shorter, whole pages if it is longer.
 fn frame_pages(payload_bytes: usize) -> u32 {
     u32::try_from(payload_bytes.div_ceil(FRAME_SIZE).max(1)).unwrap_or(u32::MAX)
 }
 
-/// The pages of blocks that a cache of `bytes` holds.
+/// Pages of blocks that a cache of `bytes` holds.
 fn capacity_pages(bytes: u64) -> f64 {
     bytes as f64 / (STRIDE_BYTES + FRAME_OVERHEAD_BYTES) as f64
 }

@@ -1,27 +1,29 @@
-//! Memory of the cache: frames and their records, in slabs, under a directory that readers walk without a lock.
+//! Memory of the cache: slabs of frames and records, under a directory that is read without a lock.
 //!
 //! ```text
-//! frame number = slab << shift | place            directory: one entry a slab
+//! frame number = slab << shift | place            directory: one entry per slab
 //!
-//! entry -> records   32 bytes a frame: key, length, pins, mark
-//!       -> data      4,160 bytes a frame, 64-aligned           (none in slabs of large blocks)
+//! entry -> records   32 bytes per frame: key, length, pins, reference bit
+//!       -> data      4,160 bytes per frame, 64-aligned            (none in slabs of large blocks)
 //! ```
 //!
-//! A frame is a cache line longer than the page that it holds: frames a page apart would have their headers,
-//! which every hit reads, in the same few sets of the processor's caches. For direct I/O, which needs pages,
-//! a copy of a page costs nothing beside the device. A large cache's slab fits 2 MiB, and asks for one large page where
-//! the system has them: a hit then finds the address of a frame without a walk of page tables.
+//! A frame is one cache line longer than the page that it holds: with a stride of one page, all
+//! frame headers, which every hit reads, would map to the same few sets of the processor's caches.
+//! Direct I/O needs page alignment; there the block is copied, which costs little compared with the
+//! device. In a large cache a slab fits 2 MiB and asks for one huge page where the system has them:
+//! a hit then finds the address of a frame without a page-table walk.
 //!
-//! A slab of *small* frames has the bytes of its frames; in a slab of *large* ones each record points to an
-//! allocation of its own.
+//! A slab of *small* frames contains their bytes; in a slab of *large* frames each record points to
+//! an allocation of its own.
 //!
-//! Who may touch what. A record's atomics: anybody in a section ([`super::epoch`]) who got to it through the
-//! directory. Frame bytes: written only by the one owner of a frame that is neither free nor published
-//! ([`super::fill`]); read by whoever found the frame's key in its record while in a section, or has it pinned.
-//! A slab is freed only after its directory entry was cleared and a grace period has passed, the directory only
-//! with the cache.
+//! Access rules. A record's atomics: any thread in a section ([`super::epoch`]) that reached the
+//! record through the directory. Frame bytes: written only by the one owner of a frame that is
+//! neither free nor published ([`super::fill`]); read by a thread that found the frame's key in its
+//! record while in a section, or that has pinned the frame. A slab is freed only after its
+//! directory entry was cleared and a grace period has passed; the directory is freed with the
+//! cache.
 //!
-//! Not here: which frames are free, and who has to go ([`super::hand`]).
+//! Not here: which frames are free, and which are evicted ([`super::hand`]).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
@@ -31,44 +33,47 @@ use shamba_env::Pages;
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{IS_EXPLORED, Mutex, PoisonError};
 
-/// What a frame holds: a page of the disk.
+/// Payload bytes of a frame: a page of the disk.
 pub(crate) const FRAME_SIZE: usize = 4_096;
 
 /// Alignment of frames: a cache line.
 const LINE_BYTES: usize = 64;
 
-/// From one frame to the next: an odd number of cache lines, so that headers spread over all sets of a cache.
+/// Distance between frames: an odd number of cache lines, so that headers spread over all sets of a
+/// cache.
 pub(super) const STRIDE_BYTES: usize = FRAME_SIZE + LINE_BYTES;
 
-/// A large page of the memory.
+/// Size of a huge page.
 const LARGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Frame numbers of a slab, at most: as many frames as fit into a large page are used.
+/// Maximum number of frame numbers per slab. The frames that fit into a huge page are used, the
+/// other numbers stay unused.
 pub(super) const NUMBERS_MAX: usize = (LARGE_PAGE_BYTES / STRIDE_BYTES).next_power_of_two();
 
-/// What a frame takes beside its bytes: its record, and its place in the lists of frames.
+/// Memory of a frame besides its bytes: its record, and its entry in the lists of frames.
 pub(super) const FRAME_OVERHEAD_BYTES: usize = size_of::<Record>() + 8;
 
-/// In [`Record::pins`]: the frame is to be freed by whoever unpins it last.
+/// Flag in [`Record::pins`]: the last unpinning frees the frame.
 pub(super) const RETIRED: u32 = 1 << 31;
 
-/// Which block a frame holds; 0 for none.
+/// Key of the block that a frame holds; 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockKey(pub(super) u64);
 
-/// What is known of a frame. 32 bytes, so that it never lies across two cache lines.
+/// Metadata of a frame. 32 bytes, so that it never spans two cache lines.
 #[repr(C, align(32))]
 #[derive(Default)]
 pub(super) struct Record {
-    /// The [`BlockKey`], 0 while the frame holds none.
+    /// The [`BlockKey`]; 0 while the frame holds no block.
     pub(super) key: AtomicU64,
-    /// The bytes of a large frame; null in small ones, which are found by their number.
+    /// Pointer to the bytes of a large frame; null for small frames, whose address follows from
+    /// their number.
     large: AtomicPtr<u8>,
-    /// Bytes in use: the block's payload.
+    /// Length of the block's payload in bytes.
     pub(super) length: AtomicU32,
-    /// Holders outside of sections, and [`RETIRED`].
+    /// Number of pins, and the flag [`RETIRED`].
     pub(super) pins: AtomicU32,
-    /// 1 if asked for since the hand last passed.
+    /// Reference bit: 1 if the block was referenced since the last sweep.
     pub(super) mark: AtomicU32,
     /// Bytes reserved for a large frame.
     large_bytes: AtomicU32,
@@ -77,7 +82,7 @@ pub(super) struct Record {
 const _: () = assert!(size_of::<Record>() == 32 || IS_EXPLORED);
 
 impl Record {
-    /// Announces how many bytes a large frame will get.
+    /// Records how many bytes will be allocated for a large frame.
     pub(super) fn reserve_large(&self, bytes: u32) {
         self.large_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -90,25 +95,26 @@ impl Record {
 
 #[derive(Default)]
 struct Entry {
-    /// Null: no slab. The other field is set before and stays until another slab takes the place.
+    /// Null: no slab. `data` is set before this and does not change until another slab takes the
+    /// entry.
     records: AtomicPtr<Record>,
     data: AtomicPtr<u8>,
 }
 
-/// The slabs of a cache, all with equally many frames.
+/// The slabs of a cache, all with the same number of frames.
 pub(super) struct Slabs {
-    /// Frame numbers of a slab: `1 << shift`.
+    /// Log2 of the frame numbers per slab.
     shift: u32,
-    /// Frames of a slab: so many of the numbers are used.
+    /// Frames per slab: this many of the numbers are used.
     frames: usize,
     directory: AtomicPtr<Directory>,
-    /// The frames' bytes by slab, kept to be dropped: the directory says where they are.
+    /// The frames' memory by slab, kept only to free it: the directory has the addresses.
     data: Mutex<Vec<Option<Box<Pages>>>>,
 }
 
 struct Directory {
     entries: Box<[Entry]>,
-    /// The directory that was too short, or null: readers may still be in it.
+    /// The previous, shorter directory, or null: readers may still use it.
     outgrown: *mut Directory,
 }
 
@@ -122,14 +128,14 @@ impl Directory {
 /// A slab that readers cannot find any more.
 pub(super) struct HiddenSlab {
     records: NonNull<Record>,
-    /// Dropped with it. Boxed: many frames wait in the same list as few slabs.
+    /// Freed with it. Boxed, because entries for single frames share the list with the few slabs.
     _data: Option<Box<Pages>>,
 }
 
-// SAFETY: it owns what it points to; whoever frees it may be another thread than the one that hid it.
+// SAFETY: it owns what it points to; it may be freed by another thread than the one that hid it.
 unsafe impl Send for HiddenSlab {}
 
-/// What kind of frames a slab has.
+/// Kind of the frames of a slab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SlabKind {
     Small,
@@ -147,12 +153,12 @@ impl Slabs {
         }
     }
 
-    /// Frames of a slab.
+    /// Frames per slab.
     pub(super) fn frames(&self) -> usize {
         self.frames
     }
 
-    /// What a slab of this kind takes.
+    /// Bytes of a slab of this kind.
     pub(super) fn slab_bytes(&self, kind: SlabKind) -> usize {
         let data = match kind {
             SlabKind::Small => STRIDE_BYTES,
@@ -170,7 +176,7 @@ impl Slabs {
         (slab << self.shift) as u32
     }
 
-    /// The most slabs that frame numbers can name; a number and one more must fit.
+    /// Maximum number of slabs; a slot stores the frame number plus one, which must fit as well.
     pub(super) fn slabs_max(&self) -> usize {
         (u32::MAX >> self.shift) as usize
     }
@@ -178,14 +184,14 @@ impl Slabs {
     #[inline]
     fn directory(&self) -> &[Entry] {
         let directory = self.directory.load(Ordering::Acquire);
-        // SAFETY: the pointer is always that of a directory from `Directory::leak`; directories are freed only when
-        // `self` is dropped, and the reference ends before that.
+        // SAFETY: the pointer is always that of a directory from `Directory::leak`; directories are
+        // freed only when `self` is dropped, and the reference ends before that.
         unsafe { &(*directory).entries }
     }
 
-    /// The record of a frame and where its bytes are (null for a large frame without any); `None` if its slab is
-    /// gone. The caller is in a section, holds the cache's lock, or owns or has pinned the frame, for as long as
-    /// it uses them.
+    /// Returns the record of a frame and the address of its bytes (null for a large frame without
+    /// any); `None` if its slab is freed. For as long as it uses them, the caller is in a section,
+    /// holds the cache's lock, or owns or has pinned the frame.
     #[inline]
     pub(super) fn frame(&self, frame: u32) -> Option<(&Record, *mut u8)> {
         let entry = self.directory().get(self.slab_of(frame))?;
@@ -197,11 +203,13 @@ impl Slabs {
         if place >= self.frames {
             return None;
         }
-        // SAFETY: a slab has `frames` records, initialised before the entry was set, and `place` is below that.
-        // They are freed only after the entry was cleared and a grace period went by, and never while a frame of
-        // the slab is owned or pinned; by the caller's promise the reference does not live that long.
+        // SAFETY: a slab has `frames` records, initialised before the entry was set, and `place` is
+        // below that. They are freed only after the entry was cleared and a grace period has
+        // passed, and never while a frame of the slab is owned or pinned; the caller guarantees
+        // that the reference does not live that long.
         let record = unsafe { &*records.add(place) };
-        // Set before `records` was, and not changed before a grace period is over that the caller is part of.
+        // Set before `records`, and not changed before a grace period has passed, which this caller
+        // delays.
         let data = entry.data.load(Ordering::Relaxed);
         if data.is_null() {
             return Some((record, record.large.load(Ordering::Relaxed)));
@@ -215,7 +223,8 @@ impl Slabs {
         self.frame(frame).map(|(record, _)| record)
     }
 
-    /// Allocates a slab in `slab`, which has none; false if there is no memory. The cache's lock is held.
+    /// Allocates a slab in the unused entry `slab`; false if there is no memory. The cache's lock
+    /// is held.
     pub(super) fn install(&self, slab: usize, kind: SlabKind) -> bool {
         self.grow_to(slab + 1);
         let Some(entry) = self.directory().get(slab) else {
@@ -229,7 +238,7 @@ impl Slabs {
         }
         if IS_EXPLORED {
             for place in 0..self.frames {
-                // SAFETY: within the layout, not yet visible to anybody.
+                // SAFETY: within the layout, not yet visible to other threads.
                 unsafe { records.add(place).write(Record::default()) };
             }
         }
@@ -246,13 +255,13 @@ impl Slabs {
             self.keep(slab, data);
         }
         entry.data.store(start, Ordering::Relaxed);
-        // Zeroed records are empty ones: all fields are integers or a null pointer.
+        // Zeroed records are empty: all fields are integers or a null pointer.
         entry.records.store(records, Ordering::Release);
         true
     }
 
-    /// Hides a slab from new readers. The cache's lock is held; all its frames are free. What it returns is freed
-    /// after a grace period.
+    /// Hides a slab from new readers. The cache's lock is held; all its frames are free. The
+    /// returned slab is freed after a grace period.
     pub(super) fn hide(&self, slab: usize) -> Option<HiddenSlab> {
         let entry = self.directory().get(slab)?;
         let records = NonNull::new(entry.records.swap(ptr::null_mut(), Ordering::AcqRel))?;
@@ -271,16 +280,16 @@ impl Slabs {
     /// Frees a hidden slab.
     ///
     /// # Safety
-    /// A grace period has passed since it was hidden, and none of its frames is owned, pinned or has bytes of
-    /// its own.
+    /// A grace period has passed since it was hidden, and none of its frames is owned, pinned or
+    /// has bytes of its own.
     pub(super) unsafe fn free(&self, slab: HiddenSlab) {
-        // SAFETY: allocated by `install` with this layout; by the caller's promise nobody refers to them, nor to
-        // the data, which is dropped with the value.
+        // SAFETY: allocated by `install` with this layout. The caller guarantees that no references
+        // to the records or to the data remain; the data is dropped with the value.
         unsafe { dealloc(slab.records.as_ptr().cast(), self.records_layout()) };
     }
 
-    /// Allocates the bytes that [`Record::reserve_large`] announced; false if there is no memory. The caller owns
-    /// the frame.
+    /// Allocates the bytes that [`Record::reserve_large`] recorded; false if there is no memory.
+    /// The caller owns the frame.
     pub(super) fn allocate_large(&self, record: &Record) -> bool {
         let Some(layout) = large_layout(record.large_bytes()) else {
             return false;
@@ -291,16 +300,17 @@ impl Slabs {
         !data.is_null()
     }
 
-    /// Takes a large frame's bytes away and says how many were reserved.
+    /// Frees a large frame's bytes and returns how many were reserved.
     ///
     /// # Safety
-    /// Nobody reads them or can come to: the frame is owned by the caller, or a grace period has passed since
-    /// its key was taken away and it is not pinned.
+    /// No thread reads them or can reach them: the caller owns the frame, or a grace period has
+    /// passed since its key was cleared and it is not pinned.
     pub(super) unsafe fn free_large(&self, record: &Record) -> usize {
         let data = record.large.swap(ptr::null_mut(), Ordering::Relaxed);
         let bytes = record.large_bytes.swap(0, Ordering::Relaxed) as usize;
         if let (false, Some(layout)) = (data.is_null(), large_layout(bytes)) {
-            // SAFETY: allocated by `allocate_large` with this layout, and forgotten by the record just now.
+            // SAFETY: allocated by `allocate_large` with this layout, and the record's pointer was
+            // just cleared.
             unsafe { dealloc(data, layout) };
         }
         bytes
@@ -314,13 +324,13 @@ impl Slabs {
         }
         let outgrown = self.directory.load(Ordering::Relaxed);
         let grown = Directory::leak(slabs.next_power_of_two().max(16), outgrown);
-        // SAFETY: just made, and not shared yet.
+        // SAFETY: just allocated, and not shared yet.
         for (new, entry) in unsafe { &(*grown).entries }.iter().zip(old) {
             new.data.store(entry.data.load(Ordering::Relaxed), Ordering::Relaxed);
             new.records.store(entry.records.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        // Readers that are still in the old one see slabs as they were: what is hidden from now on is freed only
-        // after a grace period, and readers that come later see the new one.
+        // Readers of the old directory see the slabs as they were: a slab hidden from now on is
+        // freed only after a grace period, and later readers see the new directory.
         self.directory.store(grown, Ordering::Release);
     }
 
@@ -336,12 +346,14 @@ impl Slabs {
     }
 }
 
-/// Asks the system to back a slab by a large page, if it is one.
+/// Asks the system to back a slab of that size by a huge page.
 #[cfg(target_os = "linux")]
 fn ask_for_large_pages(data: *mut u8, layout: Layout) {
     if layout.align() == LARGE_PAGE_BYTES {
-        // The whole page: what lies behind the slab's end in it is nobody's or backed by it, too.
-        // SAFETY: the advice changes how memory is backed, never what it holds. A system without large pages refuses.
+        // The whole page: the memory behind the slab's end is unused, or is backed by the same
+        // page.
+        // SAFETY: the advice changes how memory is backed, never its contents. A system without
+        // huge pages refuses it.
         let _ = unsafe { rustix::mm::madvise(data.cast(), layout.size(), rustix::mm::Advice::LinuxHugepage) };
     }
 }
@@ -349,7 +361,7 @@ fn ask_for_large_pages(data: *mut u8, layout: Layout) {
 #[cfg(not(target_os = "linux"))]
 fn ask_for_large_pages(_data: *mut u8, _layout: Layout) {}
 
-/// How a large frame's bytes are allocated.
+/// Layout of a large frame's bytes.
 fn large_layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes, LINE_BYTES).ok().filter(|layout| layout.size() > 0)
 }
@@ -359,18 +371,19 @@ impl Drop for Slabs {
         for slab in 0..self.directory().len() {
             for place in 0..self.frames() as u32 {
                 if let Some(record) = self.record(self.first(slab) + place) {
-                    // SAFETY: nobody else has the cache: sections, owned frames and pins all borrow or count it.
+                    // SAFETY: no other thread uses the cache: sections, owned frames and pins all
+                    // borrow it or hold a reference.
                     unsafe { self.free_large(record) };
                 }
             }
             if let Some(hidden) = self.hide(slab) {
-                // SAFETY: as above, and the large frames' bytes went before.
+                // SAFETY: as above, and the large frames' bytes were freed before.
                 unsafe { self.free(hidden) };
             }
         }
         let mut directory = self.directory.load(Ordering::Relaxed);
         while !directory.is_null() {
-            // SAFETY: from `Directory::leak`, each in this chain once, and nobody else is there.
+            // SAFETY: from `Directory::leak`, each in this chain once, and no other thread uses it.
             let boxed = unsafe { Box::from_raw(directory) };
             directory = boxed.outgrown;
         }

@@ -1,4 +1,5 @@
-//! What the cache returns is always the right block's bytes, whatever else goes on; what it holds is charged.
+//! Tests of the cache: it always returns the right block's bytes, and charges the bytes that it
+//! holds.
 
 mod stress;
 mod twin;
@@ -69,7 +70,7 @@ fn tables_that_are_removed_or_closed_leave_nothing_behind() {
     assert!(after < before, "large blocks of a closed table are freed");
     drop(pin);
     assert!(cache.bytes() < after, "and the pinned one when it is let go");
-    // All the frames of the other tables are free for new blocks: nothing of table 3 has to go.
+    // All frames of the other tables are free for new blocks: no block of table 3 is evicted.
     let four = Blocks::new(&cache, 4, 600);
     (0..600).for_each(|number| four.bring(&cache, number, 1));
     assert_eq!((kept(&tables[1]), kept(&four)), (300, 300));
@@ -159,7 +160,7 @@ fn a_random_life_agrees_with_the_twin() {
     }
 }
 
-/// Single-threaded: everything that can be done, in random order. [`Blocks`] compares all bytes.
+/// Runs all operations in random order on one thread. [`Blocks`] compares all bytes.
 fn random_life(seed: u64) {
     let dice = SeededRng::new(seed);
     let below = |end: usize| (dice.next_u64() % end as u64) as usize;
@@ -199,7 +200,7 @@ fn random_life(seed: u64) {
                 drop(part);
             }
             180..200 => drop(cache.fresh(1 + below(20_000))),
-            // Half of the questions go to a tenth of the blocks.
+            // Half of the lookups go to a tenth of the blocks.
             _ => {
                 let number = if below(2) == 0 { below(40) } else { below(400) } as u32;
                 let pages = if number % 10 == 3 { 2 + number as usize % 4 } else { 1 };
@@ -207,7 +208,7 @@ fn random_life(seed: u64) {
             }
         }
         check_ledger(&cache);
-        // A pinned small frame holds its whole slab, of 64 frames at most here.
+        // A pinned small frame keeps its whole slab, of at most 64 frames here.
         let slack = pins.len() as u64 * 64 * 4_300;
         assert!(cache.bytes() <= capacity + slack, "seed {seed} step {step}: {}", cache.bytes());
     }
@@ -217,8 +218,9 @@ fn random_life(seed: u64) {
     assert_eq!(cache.bytes(), 0, "seed {seed}");
 }
 
-/// Filters of five levels, each four times as large as the one above, come to a cache that memory has left a fraction of
-/// what it began with: it keeps those that are asked for often, though small blocks come, too.
+/// Filters of five levels, each four times as large as the one above, in a cache that has shrunk to
+/// a fraction of its first capacity: it keeps the frequently read ones although small blocks are
+/// admitted, too.
 #[test]
 fn a_cache_that_has_shrunk_keeps_large_blocks_as_well_as_an_lru_would() {
     for (capacity, first_capacity) in
@@ -251,7 +253,8 @@ fn a_cache_that_has_shrunk_keeps_large_blocks_as_well_as_an_lru_would() {
     }
 }
 
-/// Where time counts, one in sixteen quick reads is kept once the cache is full; where reads count, all.
+/// With timed reads, one in sixteen fast reads is admitted once the cache is full; with counted
+/// reads, all.
 #[test]
 fn who_counts_reads_has_every_miss_kept() {
     let clock = shamba_env::Env::deterministic(Arc::new(shamba_env::MemFs::new()), 1).clock;

@@ -1,4 +1,4 @@
-//! The footer: where the sections are, and how keys are hashed and compared.
+//! The footer: places of the sections, key hash and comparator.
 //!
 //! ```text
 //! 0    directory: 10 places of (kind u8, offset u64, bytes u64), unused ones zero
@@ -6,14 +6,14 @@
 //! 171  digest kind         u8
 //! 172  digest seed         u64
 //! 180  comparator          16 bytes, zero-padded: "bytewise"
-//! 196  required features   u64: as in the header; those of which only the end of the file can tell
+//! 196  required features   u64: as in the header; those known only when the file ends
 //! 204  zeros
 //! 244  checksum            u32 of bytes 0..244
 //! 248  magic "SHAMBATF"
 //! ```
 //!
-//! The sections ascend in kind and fill the file from the header page to the footer without a gap, so every
-//! byte of the file belongs to something that is checked.
+//! The sections ascend in kind and fill the file from the header page to the footer without a gap,
+//! so every byte of the file belongs to a structure that is checked.
 
 use std::path::Path;
 
@@ -30,18 +30,18 @@ const PLACE_BYTES: usize = 17;
 const SECTIONS_AT: usize = PLACES * PLACE_BYTES;
 const COMPARATOR: [u8; 16] = *b"bytewise\0\0\0\0\0\0\0\0";
 const CHECKSUM_AT: usize = FOOTER_BYTES - 12;
-/// The footer as it is named in errors.
+/// Name of the footer in errors.
 pub(crate) const STRUCTURE: &str = "footer";
 
 const _: () = assert!(SECTIONS_AT == 170 && SECTIONS_AT + 2 + 8 + 16 + 8 <= CHECKSUM_AT);
 const _: () = assert!(SectionKind::ALL.len() <= PLACES);
 
-/// What the footer says.
+/// Content of the footer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Footer {
     pub(crate) sections: Vec<Section>,
     pub(crate) digest: DigestFn,
-    /// Required features that the file has: [`super::FEATURE_VALUES`].
+    /// Required features of the file: [`super::FEATURE_VALUES`].
     pub(crate) required: u64,
 }
 
@@ -51,7 +51,7 @@ impl Footer {
         self.sections.iter().copied().find(|section| section.kind == kind)
     }
 
-    /// The footer that lies at `offset`.
+    /// Encodes the footer, which lies at `offset`.
     pub(crate) fn encode(&self, birth: BirthId, offset: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(FOOTER_BYTES);
         for section in &self.sections {
@@ -72,7 +72,7 @@ impl Footer {
         bytes
     }
 
-    /// The footer in `bytes`, which lie at `offset` and end the file.
+    /// Decodes the footer in `bytes`, which lie at `offset` and end the file.
     pub(crate) fn decode(file: &Path, birth: BirthId, offset: u64, bytes: &[u8]) -> Result<Self> {
         let damaged = |detail: String| Error::corruption(file, offset, STRUCTURE, detail);
         let Some((covered, magic)) = bytes.split_last_chunk::<8>().filter(|_| bytes.len() == FOOTER_BYTES)
@@ -121,7 +121,7 @@ impl Footer {
     }
 }
 
-/// The sections in use; `end` is where the footer starts.
+/// The sections in use; `end` is the start of the footer.
 fn decode_directory(bytes: &[u8], count: usize, end: u64) -> std::result::Result<Vec<Section>, String> {
     let directory = bytes.get(..SECTIONS_AT).unwrap_or_default();
     if count > PLACES {
@@ -144,7 +144,7 @@ fn decode_directory(bytes: &[u8], count: usize, end: u64) -> std::result::Result
             return Err(format!("section kind {kind} of {bytes} bytes at {offset}, expected at {expected}"));
         }
         expected = offset.checked_add(bytes).ok_or("a section beyond the largest offset")?;
-        // A kind that this build does not know is optional (else a required feature bit would say so).
+        // An unknown kind is optional: otherwise a required feature bit would announce it.
         if let Some(kind) = SectionKind::from_byte(*kind) {
             sections.push(Section { kind, offset, bytes });
         }

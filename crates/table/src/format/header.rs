@@ -1,4 +1,4 @@
-//! The header page: what the file is, and whether this build may read it.
+//! The header page: format version, required features and identity of the file.
 //!
 //! ```text
 //! 0     magic "SHAMBAT1"
@@ -12,8 +12,8 @@
 //! 4092  checksum            u32 of bytes 0..4092
 //! ```
 //!
-//! Version and required features are looked at before the checksum: a newer format may keep its checksum
-//! elsewhere, and the answer must be "unsupported", not "damaged".
+//! Version and required features are checked before the checksum: a newer format may have its
+//! checksum elsewhere, and the result must be "unsupported", not "damaged".
 
 use std::path::Path;
 
@@ -26,10 +26,10 @@ use crate::{Error, Result};
 
 pub(crate) const MAGIC: [u8; 8] = *b"SHAMBAT1";
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
-/// The header as it is named in errors.
+/// Name of the header in errors.
 pub(crate) const STRUCTURE: &str = "header";
 
-/// What the header page says.
+/// Content of the header page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub(crate) required: u64,
@@ -54,7 +54,8 @@ impl Header {
         page
     }
 
-    /// The header in `page`, the first [`HEADER_BYTES`] of `file` or fewer if the file is shorter.
+    /// Decodes the header in `page`, the first [`HEADER_BYTES`] of `file`, or fewer if the file is
+    /// shorter.
     pub(crate) fn decode(file: &Path, page: &[u8]) -> Result<Self> {
         let damaged = |detail: String| Error::corruption(file, 0, STRUCTURE, detail);
         if !page.starts_with(&MAGIC) {

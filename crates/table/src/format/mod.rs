@@ -1,19 +1,20 @@
-//! The frame of a table file: header page, sections, footer.
+//! The layout of a table file: header page, sections, footer.
 //!
 //! ```text
 //! 0      header page, 4,096 bytes
-//! 4096   data section        blocks; uncompressed ones start on a page, or on a multiple of 64 where too much would be
-//!                            zeros ([`placement`]); before each, the chunks of the large values that it refers to
+//! 4096   data section        blocks; an uncompressed one starts on a page, or on a multiple of 64
+//!                            if the padding would be too long ([`placement`]); before each, the
+//!                            chunks of the large values that it refers to
 //!        index partitions    blocks of (separator -> data block)
 //!        index top level     one block of (separator -> partition)
 //!        filter section      shape, then slices
 //!        range tombstones    one block
 //!        properties          one block of (name -> value)
-//!        footer, 256 bytes   where the sections are
+//!        footer, 256 bytes   places of the sections
 //! ```
 //!
-//! Sections lie back to back in this order and fill the file between header and footer; one that would be
-//! empty is absent. Field tables and a worked example: `docs/formats/table.md`.
+//! Sections are contiguous in this order and fill the file between header and footer; an empty
+//! section is absent. Field tables and a worked example: `docs/formats/table.md`.
 
 pub(crate) mod footer;
 pub(crate) mod header;
@@ -23,13 +24,13 @@ pub(crate) mod properties;
 
 use std::fmt;
 
-/// The first page of the file; the data section starts after it, page-aligned.
+/// Length of the header page; the data section starts after it, page-aligned.
 pub(crate) const HEADER_BYTES: usize = 4_096;
-/// The footer's size, for ever.
+/// Length of the footer in every version.
 pub(crate) const FOOTER_BYTES: usize = 256;
-/// Bytes that every table file has, however little it holds: header page and footer.
+/// Bytes that every table file has besides its sections: header page and footer.
 pub const FIXED_BYTES: u64 = (HEADER_BYTES + FOOTER_BYTES) as u64;
-/// A page of the file, where uncompressed data blocks begin if few zeros are needed for it: one page of direct I/O.
+/// A page of the file, for placing uncompressed data blocks: the unit of direct I/O.
 pub(crate) const PAGE_BYTES: usize = 4_096;
 
 /// The version that this build writes, and the only one that it reads.
@@ -38,7 +39,8 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const FEATURE_TAGGED_BLOCKS: u64 = 1;
 /// Required feature bits in the header that this build knows.
 pub(crate) const REQUIRED_KNOWN: u64 = FEATURE_TAGGED_BLOCKS;
-/// A required feature in the footer: there are chunks of large values in the data section ([`crate::values`]).
+/// A required feature in the footer: the data section has chunks of large values
+/// ([`crate::values`]).
 pub(crate) const FEATURE_VALUES: u64 = 1;
 /// Required feature bits in the footer that this build knows.
 pub(crate) const REQUIRED_KNOWN_AT_END: u64 = FEATURE_VALUES;
@@ -49,7 +51,8 @@ pub(crate) const REQUIRED_KNOWN_AT_END: u64 = FEATURE_VALUES;
 pub enum SectionKind {
     /// Data blocks.
     Data = 1,
-    /// Large values apart from the data (reserved; absent so far: their chunks lie in the data section).
+    /// Large values outside the data section (reserved and unused: their chunks lie in the data
+    /// section).
     Values = 2,
     /// Index partitions.
     Index = 3,
@@ -64,7 +67,7 @@ pub enum SectionKind {
 }
 
 impl SectionKind {
-    /// Every kind, in the order of the file.
+    /// All kinds, in file order.
     pub const ALL: [Self; 7] = [
         Self::Data,
         Self::Values,
@@ -75,7 +78,7 @@ impl SectionKind {
         Self::Properties,
     ];
 
-    /// The kind that a stored byte means; `None` for an unknown one.
+    /// The kind with this stored byte; `None` for an unknown one.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -100,19 +103,20 @@ impl fmt::Display for SectionKind {
     }
 }
 
-/// A stretch of the file.
+/// A contiguous part of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Section {
-    /// What it holds.
+    /// Kind of its content.
     pub kind: SectionKind,
-    /// Where it starts.
+    /// Offset in the file.
     pub offset: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
 impl Section {
-    /// The first byte after it. The directory is checked to end at the footer, so this cannot overflow.
+    /// End of the section, exclusive. The directory is checked to end at the footer, so this cannot
+    /// overflow.
     pub fn end(self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }

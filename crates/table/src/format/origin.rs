@@ -1,7 +1,7 @@
-//! Origin: of which keyspace a table is, by its own word.
+//! Origin: the keyspace of a table, stored in the table.
 //!
-//! Two properties, `keyspace` (its number, u32) and `keyspace_name`. No reader needs them while there is a
-//! manifest; without one they are what tells a repair where the entries belong. Tables from before have none.
+//! Two properties, `keyspace` (its number, u32) and `keyspace_name`. With a manifest no reader
+//! needs them; without one, a repair assigns the entries by them. Older tables have none.
 
 use bytes::Bytes;
 
@@ -14,14 +14,14 @@ pub(super) const NAME: &str = "keyspace_name";
 /// The keyspace that a table was written for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Origin {
-    /// Its number.
+    /// Number of the keyspace.
     pub keyspace: u32,
-    /// Its name.
+    /// Name of the keyspace.
     pub name: String,
 }
 
 impl Origin {
-    /// What the payload of a properties section says, if it says anything.
+    /// The origin in the payload of a properties section, if it has one.
     pub(crate) fn decode(payload: Bytes) -> Option<Self> {
         let block = Block::parse(payload).ok()?;
         let raw = |name: &str| {

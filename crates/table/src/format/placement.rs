@@ -1,4 +1,4 @@
-//! Where data blocks that are stored as they are begin.
+//! Placement of uncompressed data blocks.
 //!
 //! ```text
 //! page                       page                       page
@@ -6,40 +6,43 @@
 //!        few zeros to the page: on it       many: packed, on the next line
 //! ```
 //!
-//! On the next page, so that one page is read for it, if at most an eighth of a page is zeros for that; else *packed*, on
-//! the next line of 64 bytes. A block that fills a page goes *back* to one, though, as long as the zeros for that stay a small part
-//! of the file: otherwise one long entry, or a chunk of a large value, would leave all blocks behind it on two pages each. Writers of before
-//! began every block on a page, and their files are as good.
+//! A block starts on the next page, so that one page is read for it, if the padding is at most an
+//! eighth of a page. Otherwise it is *packed*: it starts on the next line of 64 bytes. However, a
+//! block that fills a page *returns* to a page boundary, as long as the padding for that stays a
+//! small part of the file: otherwise one long entry, or a chunk of a large value, would leave all
+//! following blocks on two pages each. Older writers started every block on a page; their files
+//! stay valid.
 //!
-//! Invariants: a start is at or after the end that it follows, on a multiple of [`LINE_BYTES`], and is the next page or the packed
-//! place; with the old rule, too.
+//! Invariants: a start is at or after the previous end, on a multiple of [`LINE_BYTES`], and is the
+//! next page or the packed place; by the old rule, too.
 //!
-//! Not here: compressed blocks, which begin where what is before them ends.
+//! Not here: compressed blocks, which start directly at the previous end.
 
 use super::PAGE_BYTES;
 
-/// What every block that is stored as it is begins on a multiple of, by either rule: a cache line. A search for blocks has
-/// no more places to try than these.
+/// Alignment of every uncompressed block, by either rule: a cache line. A search for blocks tries
+/// only these places.
 pub(crate) const LINE_BYTES: u64 = 64;
-/// Up to one part in so many of a page is left empty for the next block to begin on a page.
+/// Divisor: at most this fraction of a page is padding for a block that starts on a page.
 const ZEROS_SHARE: u64 = 8;
 
-/// Going back to pages may take up to one byte in so many of what the file has.
+/// Divisor: the padding for blocks that return to a page is at most this fraction of the file so
+/// far.
 const BACK_SHARE: u64 = 32;
 
-/// Where the next such block begins, and what was spent on beginning blocks on pages that would else be packed.
+/// Places the next uncompressed block; counts the padding for blocks that returned to a page.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Placement {
-    /// Zeros before blocks that went back to a page.
+    /// Padding before blocks that returned to a page.
     back_bytes: u64,
-    /// Another rule: tests write files of before, and such as nobody should.
+    /// Another rule: tests write files of older writers, and invalid ones.
     #[cfg(test)]
     pub rule: Option<fn(u64, usize) -> u64>,
 }
 
 impl Placement {
-    /// The place of a block of `block_bytes` at most that takes `frame_bytes`, asked only if that matters, when what is
-    /// before it ends at `end`.
+    /// Offset of a block of at most `block_bytes`, if the previous end is `end`. `frame_bytes`
+    /// returns the block's length; it is called only if the length matters.
     pub fn next(&mut self, end: u64, block_bytes: usize, frame_bytes: impl FnOnce() -> u64) -> u64 {
         #[cfg(test)]
         if let Some(rule) = self.rule {
@@ -47,7 +50,7 @@ impl Placement {
         }
         let (packed, page) = (start_after(end, block_bytes), page_after(end, block_bytes));
         let back_bytes = self.back_bytes.saturating_add(page - end);
-        // Before the first block there is nothing that moved it off a page.
+        // Before the first block the end is on a page.
         let is_affordable = back_bytes.saturating_mul(BACK_SHARE) <= end;
         if packed == page || !is_affordable || !fills_a_page(frame_bytes(), block_bytes) {
             return packed;
@@ -57,14 +60,14 @@ impl Placement {
     }
 }
 
-/// Whether blocks of such a length, one behind the other, lie on a page each by themselves.
+/// Whether consecutive blocks of this length take a page each.
 fn fills_a_page(frame_bytes: u64, block_bytes: usize) -> bool {
     let page_bytes = page_bytes(block_bytes);
     (page_bytes - page_bytes / ZEROS_SHARE..=page_bytes).contains(&frame_bytes)
 }
 
-/// Where the next such block begins in a table with blocks of `block_bytes`, when what is before it ends at `end`, and it does
-/// not go back to a page.
+/// Offset of the next uncompressed block in a table with blocks of `block_bytes`, if the previous
+/// end is `end` and the block does not return to a page.
 pub(crate) fn start_after(end: u64, block_bytes: usize) -> u64 {
     let page_bytes = page_bytes(block_bytes);
     let zeros = zeros_to(end, page_bytes);
@@ -72,24 +75,24 @@ pub(crate) fn start_after(end: u64, block_bytes: usize) -> u64 {
     end.saturating_add(if zeros <= page_bytes / ZEROS_SHARE { zeros } else { zeros_to(end, LINE_BYTES) })
 }
 
-/// Whether a writer of this build or of one before may have begun such a block at `offset`, when what is before it ends
-/// at `end`.
+/// Whether a writer of this or an older build may have started an uncompressed block at `offset`,
+/// if the previous end is `end`.
 pub(crate) fn is_start(end: u64, block_bytes: usize, offset: u64) -> bool {
     offset == start_after(end, block_bytes) || offset == page_after(end, block_bytes)
 }
 
-/// Where it begins by the rule of the writers before: always on a page.
+/// Offset of the block by the rule of older writers: always on a page.
 pub(crate) fn page_after(end: u64, block_bytes: usize) -> u64 {
     end.saturating_add(zeros_to(end, page_bytes(block_bytes)))
 }
 
-/// A page; less for blocks so small that several share one.
+/// Length of a page; less for blocks so small that several share one.
 fn page_bytes(block_bytes: usize) -> u64 {
-    // A power of two, and not below a line: no block of several entries may be smaller than that.
+    // A power of two, and not below a line: the block size is at least a line.
     block_bytes.min(PAGE_BYTES).next_power_of_two().max(LINE_BYTES as usize) as u64
 }
 
-/// How many zeros there are from `end` to the next multiple of a power of two.
+/// Number of zeros from `end` to the next multiple of a power of two.
 fn zeros_to(end: u64, multiple: u64) -> u64 {
     end.wrapping_neg() & (multiple - 1)
 }

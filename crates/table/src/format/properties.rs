@@ -1,7 +1,8 @@
-//! Properties: what is known of a table without reading its data.
+//! Properties: the metadata of a table, readable without its data.
 //!
-//! One [block](crate::block) whose keys are names, sorted; numbers are little-endian. A reader ignores names
-//! that it does not know and insists on those below. `upper` is absent when a range tombstone has no end.
+//! One [block](crate::block) whose keys are names, sorted; numbers are little-endian. A reader
+//! ignores unknown names and requires those below. `upper` is absent when a range tombstone has no
+//! end.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ pub(crate) struct Properties {
 }
 
 impl Properties {
-    /// The payload of the section, with the table's origin if that is known.
+    /// The payload of the section, with the table's origin if it is known.
     pub(crate) fn encode(&self, origin: Option<&Origin>) -> Vec<u8> {
         let mut named: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
         for (name, number) in [
@@ -69,7 +70,7 @@ impl Properties {
         block.finish()
     }
 
-    /// The properties of the section's payload.
+    /// Decodes the section's payload.
     pub(crate) fn decode(payload: Bytes) -> Result<Self, String> {
         let block = Block::parse(payload)?;
         let raw = |name: &str| {
@@ -104,7 +105,7 @@ impl Properties {
         Ok(properties)
     }
 
-    /// Takes these bounds in place of its own, which are equal, or leaves it.
+    /// Replaces the bounds by these if they are equal, to share their memory.
     pub(crate) fn share_bounds(&mut self, bounds: Option<(Bytes, Option<Bytes>)>) {
         if let Some((smallest, upper)) = bounds {
             if (&smallest, &upper) == (&self.smallest, &self.upper) {
@@ -113,12 +114,12 @@ impl Properties {
         }
     }
 
-    /// Bytes of both bounds.
+    /// Total length of both bounds.
     pub(crate) fn bounds_bytes(&self) -> usize {
         self.smallest.len() + self.upper.as_ref().map_or(0, Bytes::len)
     }
 
-    /// What must hold whatever the entries are.
+    /// Checks what holds for any entries.
     fn check(&self) -> Result<(), String> {
         if self.deletes > self.entries || self.filter_keys > self.entries {
             return Err(format!(

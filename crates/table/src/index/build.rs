@@ -1,6 +1,6 @@
-//! Making the index that goes into the file: short separators, partitions, the top level.
+//! Builder of the stored index: short separators, partitions, the top level.
 //!
-//! Not here: its form in memory ([`super::partition`]).
+//! Not here: the form in memory ([`super::partition`]).
 
 use shamba_key::planted::{Defect, is_planted};
 use shamba_key::{EntryKind, SeqNo};
@@ -10,7 +10,8 @@ use crate::Result;
 use crate::block::BlockBuilder;
 use crate::block::frame::FRAME_BYTES;
 
-/// What partitions are cut to, frame included: one page, the unit of later residency.
+/// Maximum size of a partition of several separators, frame included: one page, the unit of
+/// residency.
 const PARTITION_BYTES: usize = 4_096;
 
 /// The shortest key `s` with `last <= s < next`.
@@ -18,7 +19,8 @@ pub(crate) fn separator<'a>(last: &'a [u8], next: &'a [u8], made: &'a mut Vec<u8
     debug_assert!(last < next);
     let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
     let Some(last_byte) = last.get(common) else {
-        return last; // `last` is a prefix of `next`.
+        // `last` is a prefix of `next`.
+        return last;
     };
     match next.get(..=common) {
         Some(short) if short.len() < next.len() || is_planted(Defect::FenceOffByOne) => short,
@@ -32,11 +34,12 @@ pub(crate) fn separator<'a>(last: &'a [u8], next: &'a [u8], made: &'a mut Vec<u8
     }
 }
 
-/// Longer keys end a table with a shorter separator: it stays in memory, and a few bytes tell as much.
+/// Keys longer than this get a shorter separator at the end of a table: it stays in memory, and a
+/// few bytes suffice.
 const LAST_BYTES_MAX: usize = 64;
 
-/// A separator for the last block of a table, whose last key is `last`: that key or, where it is long, a short one
-/// after it.
+/// A separator for the last block of a table, whose last key is `last`: that key or, if it is long,
+/// a short key after it.
 pub(crate) fn last_separator<'a>(last: &'a [u8], made: &'a mut Vec<u8>) -> &'a [u8] {
     let start = last.get(..LAST_BYTES_MAX).unwrap_or_default();
     match start.iter().rposition(|byte| *byte < u8::MAX) {
@@ -55,7 +58,7 @@ pub(crate) fn last_separator<'a>(last: &'a [u8], made: &'a mut Vec<u8>) -> &'a [
 pub(crate) struct IndexBuilder {
     open: BlockBuilder,
     last: (Vec<u8>, SeqNo),
-    /// Finished partitions: last separator, payload, separators.
+    /// Finished partitions: last separator, payload, number of separators.
     partitions: Vec<(Vec<u8>, SeqNo, Vec<u8>, u32)>,
     finished_bytes: usize,
 }
@@ -72,7 +75,7 @@ impl IndexBuilder {
         self.last.1 = seq;
     }
 
-    /// About what the index takes in the file.
+    /// Approximate bytes of the index in the file.
     pub(crate) fn bytes(&self) -> usize {
         self.finished_bytes + self.open.payload_bytes()
     }
@@ -84,7 +87,8 @@ impl IndexBuilder {
         self.partitions.push((self.last.0.clone(), self.last.1, payload, separators));
     }
 
-    /// Writes every partition with `write`, which says where its frame went; the top level's payload.
+    /// Writes every partition with `write`, which returns the frame's place; returns the top
+    /// level's payload.
     pub(crate) fn finish(mut self, mut write: impl FnMut(&[u8]) -> Result<(u64, u32)>) -> Result<Vec<u8>> {
         if !self.open.is_empty() {
             self.cut();

@@ -1,4 +1,4 @@
-//! Handles: where blocks lie, as stored and as held in memory.
+//! Handles: places of blocks, stored and in memory.
 //!
 //! ```text
 //! stored   offset u64, bytes u32, entries u32                    16 bytes
@@ -6,16 +6,16 @@
 //!          bytes u16, entries u16                                 8 bytes
 //! ```
 //!
-//! A partition of which some block does not fit the short form is held in the stored one.
+//! A partition with a block that does not fit the short form keeps the stored form.
 
-/// The stored form of a [`Handle`].
+/// Length of a stored [`Handle`].
 pub(super) const HANDLE_BYTES: usize = 16;
 
-/// Where a block lies and what is in it.
+/// Place of a block and its number of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Handle {
     pub(crate) offset: u64,
-    /// Of the whole frame.
+    /// Length of the whole frame.
     pub(crate) bytes: u32,
     pub(crate) entries: u32,
 }
@@ -40,20 +40,21 @@ impl Handle {
         })
     }
 
-    /// The first byte after the block. Handles are checked to lie in their section before they are used.
+    /// End of the block, exclusive. Handles are checked to lie in their section before they are
+    /// used.
     pub(crate) fn end(self) -> u64 {
         self.offset.saturating_add(u64::from(self.bytes))
     }
 }
 
-/// The handles of a partition, in as little memory as they need.
+/// The handles of a partition, in the short form if all fit.
 #[derive(Debug)]
 pub(super) enum Handles {
     Short { base: u64, blocks: Box<[Short]> },
     Full(Box<[Handle]>),
 }
 
-/// A handle from a base on.
+/// A handle relative to a base.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Short {
     offset: u32,

@@ -1,17 +1,19 @@
-//! The three ways to hold the partitions of an index.
+//! The three residency modes of index partitions.
 //!
 //! * *Pinned*: all of them in memory, from open on.
-//! * *Budgeted*: partition by partition, as somebody outside decides; none at first. What is not in memory is read for
-//!   each lookup that needs it, and so are the blocks that it lists: nothing notes where the cache has them.
-//! * *Cached*, the baseline: the stored bytes of a partition are a block in the block cache, fetched when a lookup misses
-//!   it, which competes with the data blocks. Where the cache keeps each data block (4 bytes a block) stays in memory
-//!   all the same, in the index's part of the ledger, so that data blocks are found as in the other ways.
+//! * *Budgeted*: each partition is resident or not, as the owner of the table decides; none at
+//!   first. A lookup that needs an absent partition reads it, and also the data block that it finds
+//!   there: without the partition there is no slot for the block's frame.
+//! * *Cached*, the baseline: the stored bytes of a partition are a block of the block cache, read
+//!   on a miss, which competes with data blocks. The frame slots of the data blocks (4 bytes per
+//!   block) stay in memory in the index's part of the ledger, so that data blocks are found as in
+//!   the other modes.
 //!
-//! Whoever looks at a resident partition has it for as long as it looks (`arc-swap` protects it without a
-//! contended count), so that it can be dropped at any time; its memory, and the charge for it, go with the last who
-//! looks.
+//! A reader of a resident partition keeps it alive while it uses it (`arc-swap` protects it without
+//! a contended reference count), so the partition can be dropped at any time. Its memory and its
+//! charge are released with the last reader.
 //!
-//! Not here: who decides what is resident (whoever has the table open).
+//! Not here: the decision which partitions are resident (the owner of the table).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +24,7 @@ use super::partition::Partition;
 use super::slot::FrameSlot;
 use crate::reader::Residency;
 
-/// The partitions, as they are held.
+/// The partitions, by residency mode.
 #[derive(Debug)]
 pub(super) enum HeldPartitions {
     Pinned(Box<[Arc<Partition>]>),
@@ -30,13 +32,13 @@ pub(super) enum HeldPartitions {
     Cached(CachedSlots),
 }
 
-/// Place for one partition, resident or not.
+/// Place of one partition, resident or not.
 #[derive(Debug, Default)]
 pub(super) struct Cell {
     pub(super) partition: ArcSwapOption<Partition>,
-    /// What it takes in memory: about, until it was there once.
+    /// Bytes of the partition in memory: an estimate until it was first resident.
     pub(super) bytes: AtomicU32,
-    /// Searches that were counted and not yet taken.
+    /// Counted searches, halved periodically.
     pub(super) searches: AtomicU32,
 }
 
@@ -46,7 +48,7 @@ impl Cell {
         Self { bytes, ..Self::default() }
     }
 
-    /// Makes the partition resident; false if another one is already.
+    /// Makes the partition resident; false if one is resident already.
     pub(super) fn publish(&self, partition: Partition) -> bool {
         let bytes = u32::try_from(partition.memory_bytes()).unwrap_or(u32::MAX);
         self.bytes.store(bytes, Ordering::Relaxed);
@@ -55,7 +57,7 @@ impl Cell {
     }
 }
 
-/// Where the cache keeps partitions and blocks.
+/// Frame slots of partitions and data blocks.
 #[derive(Debug)]
 pub(super) struct CachedSlots {
     pub(super) partitions: Box<[FrameSlot]>,
@@ -69,7 +71,8 @@ impl Default for HeldPartitions {
 }
 
 impl HeldPartitions {
-    /// Of the `partitions`, if all of them are held, else of as many as there are figures of what they will take.
+    /// Holds the `partitions` if all are pinned, else creates one cell or slot per element of
+    /// `expected`.
     pub(super) fn new(hold: Residency, partitions: Vec<Partition>, expected: &[u64], blocks: usize) -> Self {
         let slots = |count| (0..count).map(|_| FrameSlot::new()).collect();
         match hold {
@@ -89,7 +92,7 @@ impl HeldPartitions {
         }
     }
 
-    /// What it takes beside the partitions, which are charged one by one.
+    /// Bytes besides the partitions, which are charged one by one.
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
             Self::Pinned(partitions) => size_of_val(&**partitions),
@@ -99,7 +102,7 @@ impl HeldPartitions {
     }
 }
 
-/// Where the cache keeps a block: usable for as long as this lives.
+/// A frame slot, valid while this lives.
 pub(crate) enum SlotRef<'a> {
     Here(&'a FrameSlot),
     Resident(Guard<Option<Arc<Partition>>>, usize),

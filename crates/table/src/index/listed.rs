@@ -1,4 +1,4 @@
-//! A partition as those see it who do not care whether it is in memory.
+//! A partition in either form, for code that works with both.
 //!
 //! Not here: the two forms ([`super::partition`], [`super::stored`]).
 
@@ -8,7 +8,7 @@ use super::handle::Handle;
 use super::partition::Partition;
 use super::stored::{Bounds, StoredPartition};
 
-/// Some partition of a table: in memory, or as it was read.
+/// A partition of a table: decoded in memory, or as it was read.
 #[derive(Clone, Copy)]
 pub(crate) enum Listed<'a> {
     Decoded(&'a Partition),
@@ -16,7 +16,7 @@ pub(crate) enum Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    /// How many blocks it lists.
+    /// Number of blocks that it lists.
     pub(crate) fn len(self) -> usize {
         match self {
             Self::Decoded(partition) => partition.len(),
@@ -24,10 +24,10 @@ impl<'a> Listed<'a> {
         }
     }
 
-    /// The place of the first block that can hold an entry at or after `(key, seq)`.
+    /// The position of the first block that can hold an entry at or after `(key, seq)`.
     ///
     /// # Errors
-    /// What is wrong with the partition; so below.
+    /// A description of the damage to the partition; the same holds for the methods below.
     pub(crate) fn find(self, key: &[u8], seq: SeqNo) -> std::result::Result<usize, String> {
         match self {
             Self::Decoded(partition) => Ok(partition.find(key, seq).at),
@@ -44,7 +44,8 @@ impl<'a> Listed<'a> {
         }
     }
 
-    /// The separator of a block: `None` in memory, which has only what searches need of it.
+    /// The separator of a block; `None` in the decoded form, which keeps only the tails of
+    /// separators.
     pub(crate) fn separator(self, within: usize) -> std::result::Result<Option<(&'a [u8], SeqNo)>, String> {
         match self {
             Self::Decoded(_) => Ok(None),

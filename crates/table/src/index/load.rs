@@ -1,8 +1,9 @@
-//! Loading an index when its table is opened: every partition is read and checked, few are kept.
+//! Loading an index when its table is opened: every partition is read and checked; only pinned ones
+//! are kept.
 //!
-//! In long reads, one piece of the section at a time. Each partition is checked against what is known of the ones
-//! before it and of the data section; at the end, that the blocks fill the section. Partitions that are pinned are
-//! taken into memory on the way.
+//! The section is read in long pieces. Each partition is checked against the partitions before it
+//! and against the data section; at the end, the blocks must fill the section. Pinned partitions
+//! are decoded on the way.
 //!
 //! Not here: reading a single partition later ([`super::Index::read_whole`]).
 
@@ -17,12 +18,12 @@ use crate::format::Section;
 use crate::ledger::Ledger;
 use crate::reader::{Residency, TableFile};
 
-/// As much of the partitions is read at once.
+/// Bytes of the section per read.
 const READ_BYTES: u64 = 64 << 10;
 
 impl Index {
-    /// Loads the index whose top level is `top` and whose partitions are `section`; its blocks lie in `data`. What
-    /// is held of the partitions is charged to `ledger`.
+    /// Loads the index whose top level is `top` and whose partitions are `section`; its blocks lie
+    /// in `data`. Pinned partitions are charged to `ledger`.
     pub(crate) fn load(
         file: &TableFile,
         top: Section,
@@ -65,7 +66,8 @@ impl Index {
     }
 }
 
-/// The partitions that the top level lists: back to back, filling their section.
+/// The handles of the partitions that the top level lists; checks that they are contiguous and fill
+/// their section.
 pub(crate) fn listed_partitions(
     listed: &Block,
     section: Section,

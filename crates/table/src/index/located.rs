@@ -1,10 +1,10 @@
-//! Blocks as lookups name them.
+//! Data blocks as lookups identify them.
 //!
-//! Not here: finding them ([`super::Index`], and where that has to read, [`crate::reader`]).
+//! Not here: the search for them ([`super::Index`], and if that has to read, [`crate::reader`]).
 
 use super::handle::Handle;
 
-/// A data block of a table: its place among all of them, from 0.
+/// Number of a data block in its table, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct BlockNo(pub(crate) u32);
 
@@ -12,14 +12,14 @@ impl BlockNo {
     /// The first block of a table that has one.
     pub(crate) const FIRST: Self = Self(0);
 
-    /// The block after this one, if the table goes on.
+    /// The block after this one, if the table has one.
     pub(crate) fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
     /// The block `blocks` after this one.
     pub(crate) fn plus(self, blocks: usize) -> Self {
-        // A table has fewer than 2^31.
+        // A table has fewer than 2^31 blocks.
         Self(self.0.saturating_add(u32::try_from(blocks).unwrap_or(u32::MAX)))
     }
 
@@ -29,23 +29,24 @@ impl BlockNo {
     }
 }
 
-/// A data block that a search of the index led to, and what the index knew of it then: whoever goes on with it need
-/// not ask again.
+/// A data block found by a search of the index, with what the index knew of it, so that later steps
+/// do not search again.
 #[derive(Clone, Copy, Debug)]
 pub struct Located {
     pub(crate) number: BlockNo,
     /// The partition that lists it.
     pub(crate) partition: u32,
-    /// The frame that last held it, if its slot is in memory and says so.
+    /// The frame that last held it, if its slot is in memory and set.
     pub(crate) frame: Option<u32>,
-    /// Where it lies, if that had to be read; what is in memory can be asked when it is wanted.
+    /// Its place, if the partition had to be read; otherwise the partition in memory is asked when
+    /// needed.
     pub(crate) handle: Option<Handle>,
     /// Whether versions of the key may lie in the next block, too.
     pub(crate) goes_on: bool,
 }
 
 impl Located {
-    /// The index partition that lists it: its number among those of the table.
+    /// The number of the index partition that lists it.
     pub fn partition(&self) -> usize {
         self.partition as usize
     }
@@ -56,12 +57,12 @@ impl Located {
     }
 }
 
-/// What a search of what is in memory says.
+/// Result of a search of the part of the index that is in memory.
 pub(crate) enum Find {
     /// The block to look at.
     At(Located),
-    /// No block has such a place.
+    /// No block can hold such an entry.
     Beyond,
-    /// This partition says, and it is not in memory.
+    /// The partition with the answer is not in memory.
     Absent(usize),
 }

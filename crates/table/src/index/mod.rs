@@ -1,20 +1,24 @@
-//! The index: separators that say which data block holds a place of the order.
+//! The index: separators that lead to the data block of a position in the order.
 //!
-//! On disk, partitions of at most about 4 KiB and a top level over them, all of them [blocks](crate::block):
+//! On disk, the index consists of partitions of at most about 4 KiB and a top level over them, all
+//! of them [blocks](crate::block):
 //!
 //! ```text
 //! partition   separator (key, seq) -> data block   offset u64, bytes u32, entries u32
 //! top level   last separator       -> partition    offset u64, bytes u32, separators u32
 //! ```
 //!
-//! A separator is a place at or after the last entry of its block and before the first of the next. It orders
-//! as entries do, by key ascending and sequence number descending, so versions of one key may span blocks and
-//! a lookup still goes straight to the block of its sequence number. Where the next block starts with
-//! another key, the separator is the shortest such key, with sequence number 0 (the last place of a key).
+//! A separator is a position at or after the last entry of its block and before the first entry of
+//! the next. Separators are ordered like entries, by key ascending and sequence number descending,
+//! so versions of one key may span blocks and a lookup still goes directly to the block of its
+//! sequence number. If the next block starts with another key, the separator is the shortest key
+//! between the two, with sequence number 0 (the last position of a key).
 //!
-//! In memory, the [top level](top) always; the partitions [as they are held](hold). When a table is opened all of
-//! them are read once, in long reads, and checked, whichever way they are held then. A block is named by its
-//! [number](BlockNo) over the whole table.
+//! In memory, the [top level](top) is always present; the partitions depend on the [residency
+//! mode](hold). When a table is opened, all partitions are read once, in long reads, and checked,
+//! in every mode. A block is identified by its [number](BlockNo) in the whole table.
+//!
+//! Thread safety: immutable except for the partitions, which are published and dropped atomically.
 //!
 //! Not here: reading partitions that are not in memory, and the data blocks ([`crate::reader`]).
 
@@ -56,50 +60,51 @@ use crate::ledger::Ledger;
 use crate::reader::{Residency, TableFile};
 use crate::{Error, Result};
 
-/// Index partitions as they are named in errors.
+/// Name of an index partition in errors.
 pub(crate) const PARTITION: &str = "index partition";
-/// The top level as it is named in errors.
+/// Name of the top level in errors.
 pub(crate) const TOP: &str = "index top level";
 
-/// Sets the cache's keys of partitions apart from those of data blocks, whose numbers are below it.
+/// Separates the cache keys of partitions from those of data blocks, whose numbers are smaller.
 const PARTITION_KEY: u32 = 1 << 31;
 
-/// What is in memory of an index.
+/// The part of an index that is in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     top: Top,
     held: HeldPartitions,
 }
 
-/// What a partition that was read is, over its payload: the view, and what it must be.
+/// A partition that was read: a view of its payload, and the bounds that it must meet.
 pub(crate) struct Read<'a> {
     pub(crate) stored: StoredPartition<'a>,
     pub(crate) bounds: Bounds<'a>,
 }
 
 impl Index {
-    /// Of these `partitions` if they are pinned; `expected` says what each of them takes.
+    /// An index of these `partitions` if they are pinned; `expected` has the bytes that each would
+    /// take in memory.
     fn of(top: Top, hold: Residency, partitions: Vec<Partition>, expected: &[u64]) -> Self {
         let held = HeldPartitions::new(hold, partitions, expected, top.blocks() as usize);
         Self { top, held }
     }
 
-    /// How the partitions are held.
+    /// Residency mode of the partitions.
     pub(crate) fn hold(&self) -> Residency {
         self.held.hold()
     }
 
-    /// How many data blocks there are.
+    /// Number of data blocks.
     pub(crate) fn len(&self) -> usize {
         self.top.blocks() as usize
     }
 
-    /// Entries of all blocks, as the handles count them.
+    /// Entries of all blocks, by the counts in the handles.
     pub(crate) fn entries(&self) -> u64 {
         self.top.entries()
     }
 
-    /// How many partitions there are.
+    /// Number of partitions.
     pub(crate) fn partitions(&self) -> usize {
         self.top.len()
     }
@@ -114,17 +119,17 @@ impl Index {
         self.top.first(partition).map(BlockNo)
     }
 
-    /// Where a partition lies in the file; nowhere, if there is none of that number.
+    /// The place of a partition in the file; an empty handle if the number is out of range.
     pub(crate) fn stored_at(&self, partition: usize) -> Handle {
         self.top.stored(partition).unwrap_or(Handle { offset: 0, bytes: 0, entries: 0 })
     }
 
-    /// What a partition must be.
+    /// The bounds that a partition must meet.
     pub(crate) fn bounds(&self, partition: usize) -> Option<Bounds<'_>> {
         self.top.bounds(partition)
     }
 
-    /// The partition that has block `number`, and the block's place in it.
+    /// The partition that lists block `number`, and the block's position in it.
     #[inline]
     pub(crate) fn partition_of(&self, number: BlockNo) -> Option<(usize, usize)> {
         self.top.partition_of(number)
@@ -135,7 +140,8 @@ impl Index {
         Some(self.top.find(key, seq)).filter(|at| *at < self.top.len())
     }
 
-    /// The first block that can hold an entry at or after `(key, seq)`, as far as that is in memory.
+    /// Finds the first block that can hold an entry at or after `(key, seq)`, if the partition is
+    /// in memory.
     #[inline]
     pub(crate) fn find(&self, key: &[u8], seq: SeqNo) -> Find {
         let at = self.top.find(key, seq);
@@ -157,7 +163,7 @@ impl Index {
         }
     }
 
-    /// What `look` sees in partition `number`, if that is in memory.
+    /// Calls `look` with partition `number` if it is in memory.
     #[inline]
     pub(crate) fn with_resident<T>(
         &self,
@@ -171,7 +177,8 @@ impl Index {
         }
     }
 
-    /// Where the cache keeps block `number`; `None` past the last, and where the partition is not in memory.
+    /// The frame slot of block `number`; `None` past the last, and if the partition is not in
+    /// memory.
     #[inline]
     pub(crate) fn slot(&self, number: BlockNo) -> Option<SlotRef<'_>> {
         if let HeldPartitions::Cached(slots) = &self.held {
@@ -189,13 +196,13 @@ impl Index {
         }
     }
 
-    /// Whether the cache can be told where it keeps block `number`.
+    /// Whether block `number` has a frame slot in memory.
     pub(crate) fn has_slot(&self, number: BlockNo) -> bool {
         self.slot(number).is_some()
     }
 
-    /// Where the cache keeps partition `number`, and what is its key made of, if that is the way in which they are
-    /// held.
+    /// The frame slot of partition `number` and the number for its cache key, in the mode
+    /// [`Residency::Cached`].
     pub(crate) fn partition_slot(&self, number: usize) -> Option<(&FrameSlot, u32)> {
         match &self.held {
             HeldPartitions::Cached(slots) => {
@@ -205,8 +212,8 @@ impl Index {
         }
     }
 
-    /// Calls `each` with the slots that are in memory, some at a time, and the number of the first of them as the
-    /// cache's keys have it; those of the others follow it.
+    /// Calls `each` with slices of the slots that are in memory, and the number of the first slot
+    /// of each slice in the cache's keys; the numbers are consecutive within a slice.
     pub(crate) fn each_slots(&self, mut each: impl FnMut(u32, &[FrameSlot])) {
         if let HeldPartitions::Cached(slots) = &self.held {
             each(0, &slots.blocks);
@@ -219,13 +226,14 @@ impl Index {
         }
     }
 
-    /// The view of partition `number`, whose frame is `frame`: its checksum, and what its header says, checked.
+    /// Returns a view of partition `number`, whose frame is `frame`; checks its checksum and its
+    /// header.
     pub(crate) fn read<'a>(&'a self, file: &TableFile, number: usize, frame: &'a [u8]) -> Result<Read<'a>> {
         let payload = payload_of(file, self.stored_at(number), frame)?;
         self.view(file, number, payload)
     }
 
-    /// As [`Self::read`], of a payload that was checked before.
+    /// As [`Self::read`], for a payload that was checked before.
     pub(crate) fn view<'a>(&'a self, file: &TableFile, number: usize, payload: &'a [u8]) -> Result<Read<'a>> {
         let bounds = self.bounds(number).unwrap_or(NOTHING);
         let stored = StoredPartition::view(payload, bounds.separators)
@@ -233,7 +241,7 @@ impl Index {
         Ok(Read { stored, bounds })
     }
 
-    /// The whole of partition `number`, read from the file and checked.
+    /// Reads the whole of partition `number` from the file and checks it.
     pub(crate) fn read_whole(&self, file: &TableFile, number: usize) -> Result<Bytes> {
         let stored = self.stored_at(number);
         let payload = file.payload(stored.offset, u64::from(stored.bytes), PARTITION)?;
@@ -251,25 +259,26 @@ impl Index {
         checked.map(|_| ()).map_err(|detail| self.damaged(file, number, detail))
     }
 
-    /// What is in a partition that was read and is to be used in parts.
+    /// A located block, listed at position `within` of a partition that was read.
     pub(crate) fn located(&self, number: usize, within: usize, handle: Handle, goes_on: bool) -> Located {
         let block = BlockNo(self.top.first(number).unwrap_or(0)).plus(within);
         let frame = self.slot(block).and_then(|slot| slot.get()?.frame());
         Located { number: block, partition: number as u32, frame, handle: Some(handle), goes_on }
     }
 
-    /// Damage to partition `number`.
+    /// The error for damage to partition `number`.
     #[cold]
     pub(crate) fn damaged(&self, file: &TableFile, number: usize, detail: String) -> Error {
         file.damaged(self.stored_at(number).offset, PARTITION, detail)
     }
 
-    /// What it takes in memory without the partitions, each of which is charged by itself.
+    /// Bytes in memory without the partitions, which are charged separately.
     pub(crate) fn base_bytes(&self) -> usize {
         self.top.memory_bytes() + self.held.memory_bytes()
     }
 
-    /// Takes a partition that was read into memory; nothing if it is already, or they are held in another way.
+    /// Makes a partition resident from its payload. No effect if it is resident already, or in
+    /// another mode.
     pub(crate) fn hold_partition(
         &self,
         file: &TableFile,
@@ -284,13 +293,13 @@ impl Index {
         Ok(())
     }
 
-    /// Gives up a resident partition; what is found of it afterwards is its memory, until it is let go.
+    /// Drops a resident partition and returns it; its memory is freed with the last reference.
     pub(crate) fn drop_partition(&self, number: usize) -> Option<Arc<Partition>> {
         self.cell(number)?.partition.swap(None)
     }
 
-    /// What a partition takes in memory when it is there, in bytes: exact once it was there, else about; 0 where
-    /// it never is.
+    /// Bytes of a partition while it is resident: exact once it was resident, else an estimate; 0
+    /// if it can not become resident.
     pub(crate) fn partition_bytes(&self, number: usize) -> u64 {
         if let Some(cell) = self.cell(number) {
             return cell.bytes.load(Ordering::Relaxed).into();
@@ -305,12 +314,12 @@ impl Index {
         }
     }
 
-    /// How many searches of a partition were counted, older ones for less.
+    /// Decayed count of the searches of a partition.
     pub(crate) fn searches(&self, number: usize) -> u32 {
         self.cell(number).map_or(0, |cell| cell.searches.load(Ordering::Relaxed))
     }
 
-    /// All counted searches are worth half as much. One that is counted at the same moment may be lost.
+    /// Halves all search counts. A search that is counted at the same moment may be lost.
     pub(crate) fn halve_searches(&self) {
         for cell in (0..self.partitions()).filter_map(|number| self.cell(number)) {
             cell.searches.store(cell.searches.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
@@ -326,13 +335,13 @@ impl Index {
 }
 
 impl Partition {
-    /// Its slots and the number of the first of them.
+    /// The partition's slots with the numbers of their blocks.
     pub(crate) fn slots_from(&self, first: BlockNo) -> impl Iterator<Item = (u32, &FrameSlot)> {
         (first.0..).zip(self.slots())
     }
 }
 
-/// Of a partition that there is not: nothing passes.
+/// Bounds for a partition number out of range: no partition meets them.
 const NOTHING: Bounds<'static> =
     Bounds { separators: 0, start: 0, end: 0, is_end_known: true, after: None, last: (&[], SeqNo::ZERO) };
 
@@ -340,7 +349,7 @@ const NOTHING: Bounds<'static> =
 fn find_in(partition: &Partition, at: usize, first: u32, key: &[u8], seq: SeqNo) -> Find {
     let found = partition.find(key, seq);
     let Some(slot) = partition.slot(found.at) else {
-        // The partition ends where the top level says: this was checked when it was loaded.
+        // Checked when the partition was loaded: it ends with the separator of the top level.
         return Find::Beyond;
     };
     Find::At(Located {
@@ -352,7 +361,7 @@ fn find_in(partition: &Partition, at: usize, first: u32, key: &[u8], seq: SeqNo)
     })
 }
 
-/// What the frame of the partition at `handle` stores, its checksum compared.
+/// Checks the checksum of the partition's frame at `handle` and returns its payload.
 fn payload_of<'f>(file: &TableFile, handle: Handle, frame: &'f [u8]) -> Result<&'f [u8]> {
     match check(file.birth, handle.offset, frame) {
         Ok((payload, Compression::None)) => Ok(payload),

@@ -1,14 +1,16 @@
-//! One partition of the index, as it is held in memory.
+//! One partition of the index in memory.
 //!
-//! [Heads](LayeredHeads) over the separators find the block; of the separators themselves only [what heads do not
-//! say](super::tails) is kept, and read only where they leave the question open. Beside them lie the blocks' handles and a [slot](FrameSlot) for each, so that a block
-//! that is cached is found without a map. Sequence numbers are held only if one of them is not 0. What it
-//! takes is charged for as long as it lives, whoever holds it.
+//! [Heads](LayeredHeads) over the separators find the block. Of the separators themselves only [the
+//! bytes that the heads do not contain](super::tails) are kept, and read only if the heads do not
+//! decide. The partition also has the blocks' handles and a [slot](FrameSlot) for each, so that a
+//! cached block is found without a map. Sequence numbers are held only if one of them is not 0. The
+//! memory is charged until the partition is dropped.
 //!
-//! Memory for each block, with keys of no pattern: a head of 8 bytes, a handle of 8, a slot of 4. With
-//! long keys that have much in common, the tail of the separator and 2 for its place.
+//! Memory per block, with keys without common prefixes: a head of 8 bytes, a handle of 8, a slot of
+//! 4. With long keys that share long prefixes, also the tail of the separator and 2 bytes for its
+//! end.
 //!
-//! Not here: the form in the file, which is searched without being taken apart ([`super::stored`]).
+//! Not here: the stored form, which is searched without being decoded ([`super::stored`]).
 
 use shamba_key::{LayeredHeads, SeqNo, prefetch_slice};
 
@@ -18,7 +20,7 @@ use super::slot::FrameSlot;
 use super::tails::Tails;
 use crate::ledger::Charge;
 
-/// What a partition takes beside what it holds on the heap: itself, and the two counts of those who share it.
+/// Bytes besides the heap parts: the partition itself, and the two counts of its `Arc`.
 const FIXED_BYTES: usize = size_of::<Partition>() + 2 * size_of::<usize>();
 
 /// The separators of consecutive blocks, ascending. Never empty.
@@ -39,7 +41,7 @@ impl Partition {
     /// The first block whose separator is at or after `(key, seq)`; [`Self::len`] if there is none.
     #[inline]
     pub(super) fn find(&self, key: &[u8], seq: SeqNo) -> Found {
-        // What the end of the search will want: its dependent loads would wait for one line after another.
+        // Prefetch of the lines at the end of the search: its loads depend on each other.
         self.heads.prefetch();
         prefetch_slice(&self.slots);
         if self.heads.is_layered() {
@@ -67,17 +69,17 @@ impl Partition {
         &self.slots
     }
 
-    /// What it takes in memory.
+    /// Bytes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        // Charged to the byte when it was made.
+        // Charged exactly when the partition was made.
         usize::try_from(self.charge.bytes()).unwrap_or(usize::MAX)
     }
 }
 
-/// About what a partition takes in memory, told from its separators without taking it apart: exact, if heads in one layer
-/// tell them apart.
+/// Estimate of a partition's memory, computed from its separators without decoding it. Exact if
+/// heads of one layer distinguish the separators.
 pub(super) struct Estimate {
-    /// What all keys start with.
+    /// Length of the prefix that all keys share.
     common: usize,
     blocks: u64,
     keys: u64,
@@ -86,13 +88,13 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Of the partition that starts and ends with these keys.
+    /// Starts the estimate of a partition whose first and last keys are these.
     pub(super) fn new(first: &[u8], last: &[u8]) -> Self {
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         Self { common, blocks: 0, keys: 0, tail_bytes: 0, is_numbered: false }
     }
 
-    /// Takes the next separator into account.
+    /// Adds the next separator.
     pub(super) fn add(&mut self, key: &[u8], seq: SeqNo, is_same_key: bool) {
         self.blocks += 1;
         self.is_numbered |= seq > SeqNo::ZERO;
@@ -103,7 +105,7 @@ impl Estimate {
         }
     }
 
-    /// The sum.
+    /// The estimated bytes.
     pub(super) fn bytes(&self) -> u64 {
         let slots_and_handles = self.blocks * (4 + 8);
         let seqs = if self.is_numbered { self.blocks * size_of::<SeqNo>() as u64 } else { 0 };
@@ -111,7 +113,7 @@ impl Estimate {
     }
 }
 
-/// Gathers the separators of one partition.
+/// Collects the separators of one partition.
 #[derive(Default)]
 pub(super) struct PartitionBuilder {
     separators: SeparatorsBuilder,
@@ -125,7 +127,7 @@ impl PartitionBuilder {
         self.separators.push(key, seq)
     }
 
-    /// The partition; `charge` becomes what it takes.
+    /// Returns the partition; resizes `charge` to its memory.
     pub(super) fn finish(self, charge: Charge) -> Partition {
         let separators = self.separators.finish();
         let heads = separators.heads();

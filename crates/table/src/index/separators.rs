@@ -1,10 +1,11 @@
-//! Separators of consecutive blocks, or partitions, one behind the other.
+//! Separators of consecutive blocks, or partitions, in one buffer.
 //!
-//! Keys in one buffer with the end of each; sequence numbers only if one of them is not 0. A search goes by
-//! [heads](LayeredHeads) over the keys and reads a key only where those leave the question open.
+//! The keys are in one buffer, with the end of each; sequence numbers only if one of them is not 0.
+//! A search uses [heads](LayeredHeads) over the keys and reads a key only if the heads do not
+//! decide.
 //!
-//! Not here: what the separators stand for ([`super::partition`], [`super::top`]); what is kept of those
-//! of a partition ([`super::tails`]).
+//! Not here: the meaning of the separators ([`super::partition`], [`super::top`]); what is kept of
+//! the separators of a partition ([`super::tails`]).
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -13,21 +14,21 @@ use shamba_key::{LayeredHeads, SeqNo};
 
 use crate::entry::internal_cmp;
 
-/// Where a search ends.
+/// Result of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
-    /// The first separator at or after what was sought.
+    /// The first separator at or after the position sought.
     pub(crate) at: usize,
-    /// Whether versions of the key may lie behind it, too: it lies between two of them.
+    /// Whether versions of the key may follow it: the separator lies between two versions.
     pub(crate) goes_on: bool,
 }
 
 impl Found {
-    /// The first of the separators `equal`, whose key is the one sought and whose numbers are in `seqs`, at or after
-    /// `seq`; the one behind them if there is none.
+    /// The first separator at or after `seq` in the range `equal`, whose keys are the key sought
+    /// and whose sequence numbers are in `seqs`; the end of the range if there is none.
     #[inline]
     pub(super) fn among(equal: Range<usize>, seqs: &[SeqNo], seq: SeqNo) -> Self {
-        // Separators with one key: their numbers descend.
+        // Separators with one key: their sequence numbers descend.
         let later = seqs.get(equal.clone()).unwrap_or_default();
         let skipped = later.partition_point(|held| *held > seq);
         let goes_on = later.get(skipped).is_some_and(|held| *held > SeqNo::ZERO);
@@ -39,9 +40,9 @@ impl Found {
 #[derive(Debug, Default)]
 pub(super) struct Separators {
     keys: Box<[u8]>,
-    /// Where each key ends.
+    /// End of each key.
     ends: Box<[u32]>,
-    /// The separators' numbers; empty if all are 0.
+    /// Sequence numbers of the separators; empty if all are 0.
     seqs: Box<[SeqNo]>,
 }
 
@@ -64,13 +65,14 @@ impl Separators {
         LayeredHeads::new(self.len(), |number| self.key(number))
     }
 
-    /// The first separator at or after `(key, seq)`, by `heads` over these; [`Self::len`] if there is none.
+    /// The first separator at or after `(key, seq)`, by `heads` over these; [`Self::len`] if there
+    /// is none.
     #[inline]
     pub(super) fn find(&self, heads: &LayeredHeads, key: &[u8], seq: SeqNo) -> Found {
         Found::among(heads.equal_range(key, |number| self.key(number)), &self.seqs, seq)
     }
 
-    /// Their numbers; empty if all are 0.
+    /// The sequence numbers; empty if all are 0.
     pub(super) fn into_seqs(self) -> Box<[SeqNo]> {
         self.seqs
     }
@@ -87,7 +89,7 @@ fn key_at<'a>(keys: &'a [u8], ends: &[u32], number: usize) -> &'a [u8] {
     keys.get(start..end).unwrap_or_default()
 }
 
-/// Gathers separators.
+/// Collects separators.
 #[derive(Default)]
 pub(super) struct SeparatorsBuilder {
     keys: Vec<u8>,
@@ -105,7 +107,7 @@ impl SeparatorsBuilder {
             }
         }
         self.keys.extend_from_slice(key);
-        // What lists them is one frame, whose length has four bytes.
+        // Fits: the separators are in one frame, whose length has four bytes.
         self.ends.push(u32::try_from(self.keys.len()).unwrap_or(u32::MAX));
         self.seqs.push(seq);
         true

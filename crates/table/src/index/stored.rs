@@ -1,10 +1,11 @@
-//! One partition of the index, as it lies in the file: searched where it is, and taken into memory.
+//! One partition of the index in its stored form: searched in place, or decoded into memory.
 //!
-//! A partition whose [decoded form](super::partition) is not in memory is read, its checksum compared, and the
-//! few separators that a search looks at are taken from the bytes. The checksum vouches for order and structure, as
-//! it does for data blocks; they are [checked](StoredPartition::check) in whole when a table is opened, when a
-//! partition is taken into memory, when a walk holds on to it, and by [`crate::TableReader::verify`]. Every access
-//! checks its own bounds, whatever the bytes are.
+//! If the [decoded form](super::partition) of a partition is not in memory, the partition is read,
+//! its checksum compared, and the few separators that a search needs are taken from the bytes. The
+//! checksum vouches for order and structure, as for data blocks. Partitions are
+//! [checked](StoredPartition::check) in full when a table is opened, when a partition becomes
+//! resident, when an iterator keeps one, and by [`crate::TableReader::verify`]. Every access checks
+//! its own bounds, whatever the bytes are.
 //!
 //! Not here: reading it ([`crate::reader`]).
 
@@ -20,34 +21,34 @@ use crate::block::PlainView;
 use crate::entry::internal_cmp;
 use crate::ledger::{Charge, Ledger, LedgerPart};
 
-/// What the top level knows of a partition before it is looked at.
+/// Bounds that the top level sets for a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounds<'a> {
-    /// How many separators it has.
+    /// Number of its separators.
     pub(crate) separators: u32,
-    /// Its first block starts here or a little later.
+    /// Minimum offset of its first block.
     pub(crate) start: u64,
-    /// Its last block ends here, or before if [`Self::is_end_known`] is not set.
+    /// End of its last block; an upper bound if [`Self::is_end_known`] is not set.
     pub(crate) end: u64,
     pub(crate) is_end_known: bool,
-    /// The last separator of the partition before.
+    /// The last separator of the previous partition.
     pub(crate) after: Option<(&'a [u8], SeqNo)>,
     /// Its last separator.
     pub(crate) last: (&'a [u8], SeqNo),
 }
 
-/// What a check found of the blocks of a partition.
+/// Result of the check of a partition's blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Checked {
-    /// Where the last one ends.
+    /// End of the last block.
     pub(super) end: u64,
-    /// Their entries.
+    /// Number of their entries.
     pub(super) entries: u64,
-    /// About what the partition takes in memory, in bytes.
+    /// Estimated memory of the decoded partition, in bytes.
     pub(super) memory_bytes: u64,
 }
 
-/// A partition over its payload. Errors say what is wrong with it.
+/// A view of a partition's payload. Errors describe the damage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredPartition<'a> {
     block: PlainView<'a>,
@@ -55,7 +56,8 @@ pub(crate) struct StoredPartition<'a> {
 }
 
 impl<'a> StoredPartition<'a> {
-    /// A view of `payload`; checks its header, and that it has as many separators as the top level says.
+    /// Creates a view of `payload`; checks its header and the number of separators that the top
+    /// level states.
     pub(crate) fn view(payload: &'a [u8], separators: u32) -> Result<Self, String> {
         let block = PlainView::new(payload)?;
         if block.len() != separators as usize || separators == 0 {
@@ -68,7 +70,8 @@ impl<'a> StoredPartition<'a> {
         self.block.len()
     }
 
-    /// The first block whose separator is at or after `(key, seq)`, which the last one must be, and where it lies.
+    /// The first block whose separator is at or after `(key, seq)`, and its place. The last
+    /// separator must be.
     pub(crate) fn find(
         &self,
         key: &[u8],
@@ -95,7 +98,7 @@ impl<'a> StoredPartition<'a> {
         Ok(handle)
     }
 
-    /// Checks the whole of it: structure, order, and that it is what the top level says.
+    /// Checks the whole partition: structure, order, and the bounds of the top level.
     pub(crate) fn check(&self, bounds: &Bounds<'_>) -> Result<Checked, String> {
         self.block.check()?;
         let (mut next, mut entries) = (bounds.start, 0u64);
@@ -126,9 +129,9 @@ impl<'a> StoredPartition<'a> {
         Ok(Checked { end: next, entries, memory_bytes: estimate.bytes() })
     }
 
-    /// Its form in memory, once it was checked.
+    /// Decodes the partition into memory. It must have been checked.
     pub(super) fn decode(&self, bounds: &Bounds<'_>, ledger: &Arc<Ledger>) -> Result<Partition, String> {
-        // As a rule the stored form takes more.
+        // The stored form is usually larger.
         let charge = Charge::new(ledger, LedgerPart::Indexes, self.payload_bytes as u64);
         let mut partition = PartitionBuilder::default();
         for number in 0..self.len() {

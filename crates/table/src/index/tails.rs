@@ -1,36 +1,37 @@
-//! What heads do not say of the separators of a partition: the tails of their keys, and their sequence numbers.
+//! Tails: the bytes of a partition's separators that the heads do not contain, and their sequence
+//! numbers.
 //!
-//! A search asks for a key only where it ends at the head of a single key that goes on, and then only for what lies behind
-//! the bytes that heads and their prefixes have compared. So that is all that is kept: nothing, for most keys without a
-//! pattern, whose separators are shorter than a head.
+//! A search needs a key only if it ends at the head of a single key longer than its head, and then
+//! only the bytes behind those that heads and their prefixes have compared. Only these bytes are
+//! kept: none for most keys without a pattern, whose separators are shorter than a head.
 //!
-//! The separators themselves are in the file; who needs one reads the partition.
+//! The separators themselves are in the file; code that needs one reads the partition.
 
 use shamba_key::{LayeredHeads, SeqNo, prefetch_slice};
 
 use super::separators::{Found, Separators};
 
-/// The rests of a partition's separators.
+/// The tails of a partition's separators.
 #[derive(Debug)]
 pub(super) struct Tails {
     bytes: Box<[u8]>,
     ends: Ends,
-    /// The separators' numbers; empty if all are 0.
+    /// Sequence numbers of the separators; empty if all are 0.
     seqs: Box<[SeqNo]>,
 }
 
-/// Where each tail ends.
+/// Ends of the tails.
 #[derive(Debug)]
 enum Ends {
-    /// They are empty.
+    /// All tails are empty.
     Nowhere,
     Short(Box<[u16]>),
-    /// Of a partition with a very long key.
+    /// For a partition with a very long key.
     Long(Box<[u32]>),
 }
 
 impl Tails {
-    /// The tails of `separators`, over which `heads` are.
+    /// The tails of `separators`, which are those under `heads`.
     pub(super) fn new(separators: Separators, heads: &LayeredHeads) -> Self {
         let (mut bytes, mut ends): (Vec<u8>, Vec<usize>) = (Vec::new(), Vec::new());
         for number in 0..separators.len() {
@@ -51,7 +52,8 @@ impl Tails {
         Self { bytes: bytes.into(), ends, seqs: separators.into_seqs() }
     }
 
-    /// The first separator at or after `(key, seq)`, by the heads over them; their number if there is none.
+    /// The first separator at or after `(key, seq)`, by the heads over them; their number if there
+    /// is none.
     #[inline]
     pub(super) fn find(&self, heads: &LayeredHeads, key: &[u8], seq: SeqNo) -> Found {
         let equal = heads.equal_range_by_rest(key, |number, _| self.tail(number));
@@ -64,7 +66,7 @@ impl Tails {
             && self.seqs.get(number).is_some_and(|seq| *seq > SeqNo::ZERO)
     }
 
-    /// Asks for where the tails end, which a search that compares one looks at.
+    /// Prefetches the ends of the tails, which a search that compares a tail reads.
     #[inline]
     pub(super) fn prefetch(&self) {
         if let Ends::Short(ends) = &self.ends {

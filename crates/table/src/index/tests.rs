@@ -1,4 +1,4 @@
-//! The index in memory against a walk over its separators.
+//! Tests of the index in memory against a linear search over its separators.
 
 use shamba_key::EntryKind;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::block::BlockBuilder;
 use crate::entry::internal_cmp;
 
-/// An index over `separators` in partitions of `sizes` blocks, taken in turn, all of them in memory.
+/// An index over `separators`, all in memory, in partitions of `sizes` blocks, used cyclically.
 fn index(separators: &[(Vec<u8>, u64)], sizes: &[usize]) -> Index {
     let ledger = Arc::new(Ledger::new());
     let mut top = TopBuilder::new(0, u64::MAX);
@@ -45,7 +45,7 @@ fn find(index: &Index, key: &[u8], seq: SeqNo) -> Option<Located> {
     }
 }
 
-/// All blocks: partition by partition, as lookups and walks see them.
+/// All blocks, partition by partition, as lookups and iterators see them.
 fn blocks(index: &Index) -> Vec<(BlockNo, Handle)> {
     let mut found = Vec::new();
     for number in 0..index.partitions() {
@@ -134,7 +134,7 @@ fn every_block_has_its_own_handle_slot_and_separator() {
     );
 }
 
-/// What the check of a partition of these separators and handles says.
+/// Result of the check of a partition with these separators and handles.
 fn checked(listed: &[(&[u8], u64, Handle)], bounds: &Bounds<'_>) -> std::result::Result<u64, String> {
     let mut block = BlockBuilder::new();
     for (key, seq, handle) in listed {
@@ -177,7 +177,7 @@ fn a_partition_is_what_the_top_level_says_or_refused() {
     let more = Bounds { separators: 3, ..bounds };
     assert!(checked(&good, &more).expect_err("too few").contains("2 separators, expected 3"));
     assert!(checked(&[], &Bounds { separators: 0, ..bounds }).is_err());
-    // While the top level is made, the end is not known, only where it must not be passed.
+    // While the top level is built, the end is not known; there is only an upper bound.
     let open = Bounds { end: 1_000, is_end_known: false, ..bounds };
     assert_eq!(checked(&good, &open), Ok(4));
 }

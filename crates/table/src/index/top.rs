@@ -1,8 +1,10 @@
-//! What of the index is always in memory: where the partitions lie, and which of them has a place of the order.
+//! The part of the index that is always in memory: the places of the partitions, and the search for
+//! one.
 //!
-//! For each partition its last separator, under heads; the number of its first block; where it lies in the file
-//! and where its blocks end. With that, a partition that was read is checked against its neighbours without
-//! them. Some 80 bytes a partition, of which each lists about a hundred blocks.
+//! For each partition it has the last separator, under heads; the number of its first block; its
+//! place in the file and the end of its blocks. With that, a partition that was read is checked
+//! against its neighbours without reading them. About 80 bytes per partition, each of which lists
+//! about a hundred blocks.
 //!
 //! Not here: the partitions ([`super::partition`], [`super::stored`]).
 
@@ -13,32 +15,32 @@ use super::handle::Handle;
 use super::separators::{Separators, SeparatorsBuilder};
 use super::stored::{Bounds, Checked};
 
-/// Blocks for each of the places that [`Top::partition_of`] starts looking at.
+/// Blocks per hint, a starting point for [`Top::partition_of`].
 const BLOCKS_PER_HINT: usize = 64;
 
-/// The top level of an index. Never changes.
+/// The top level of an index. Immutable.
 #[derive(Debug, Default)]
 pub(super) struct Top {
-    /// Over the partitions' last separators.
+    /// Heads over the partitions' last separators.
     heads: LayeredHeads,
     lasts: Separators,
     /// The number of each partition's first block.
     firsts: Box<[u32]>,
     /// The partition of every [`BLOCKS_PER_HINT`]th block.
     hints: Box<[u32]>,
-    /// Where the partitions lie in the file; as entries, how many separators they have.
+    /// Places of the partitions in the file; `entries` is the number of their separators.
     stored: Box<[Handle]>,
-    /// Where the first block may start.
+    /// Minimum offset of the first block.
     data_start: u64,
-    /// Where the last block of each partition ends.
+    /// End of the last block of each partition.
     data_ends: Box<[u64]>,
-    /// How many blocks there are: below [`LayeredHeads::KEYS_MAX`].
+    /// Number of blocks: less than [`LayeredHeads::KEYS_MAX`].
     blocks: u32,
     entries: u64,
 }
 
 impl Top {
-    /// How many partitions there are.
+    /// Number of partitions.
     pub(super) fn len(&self) -> usize {
         self.firsts.len()
     }
@@ -51,11 +53,11 @@ impl Top {
         self.entries
     }
 
-    /// The partition that has the first block that can hold an entry at or after `(key, seq)`; the number of
-    /// partitions if there is none.
+    /// The partition that lists the first block that can hold an entry at or after `(key, seq)`;
+    /// the number of partitions if there is none.
     #[inline]
     pub(super) fn find(&self, key: &[u8], seq: SeqNo) -> usize {
-        // Partitions may end within the versions of one key, whose sequence numbers descend.
+        // Partitions may end between versions of one key, whose sequence numbers descend.
         self.lasts.find(&self.heads, key, seq).at
     }
 
@@ -69,7 +71,7 @@ impl Top {
         self.stored.get(partition).copied()
     }
 
-    /// What a partition must be.
+    /// The bounds that a partition must meet.
     pub(super) fn bounds(&self, partition: usize) -> Option<Bounds<'_>> {
         let before = partition.checked_sub(1);
         Some(Bounds {
@@ -82,14 +84,14 @@ impl Top {
         })
     }
 
-    /// The partition that has block `number`, and the block's place in it.
+    /// The partition that lists block `number`, and the block's position in it.
     #[inline]
     pub(super) fn partition_of(&self, number: BlockNo) -> Option<(usize, usize)> {
         if number.0 >= self.blocks {
             return None;
         }
         let mut at = *self.hints.get(number.0 as usize / BLOCKS_PER_HINT)? as usize;
-        // Partitions mostly have more blocks than a hint is for: hardly ever a second turn.
+        // Most partitions have more blocks than a hint covers, so the loop rarely iterates twice.
         while self.firsts.get(at + 1).is_some_and(|first| *first <= number.0) {
             at += 1;
         }
@@ -107,7 +109,7 @@ impl Top {
     }
 }
 
-/// Gathers the top level while the partitions are looked at one after the other.
+/// Collects the top level while the partitions are checked one after the other.
 pub(super) struct TopBuilder {
     stored: Vec<Handle>,
     lasts: SeparatorsBuilder,
@@ -122,7 +124,7 @@ pub(super) struct TopBuilder {
 }
 
 impl TopBuilder {
-    /// Of a table whose blocks lie in `data_start..data_end`.
+    /// Starts the top level of a table whose blocks lie in `data_start..data_end`.
     pub(super) fn new(data_start: u64, data_end: u64) -> Self {
         Self {
             stored: Vec::new(),
@@ -138,7 +140,7 @@ impl TopBuilder {
         }
     }
 
-    /// What the next partition must be, which has `separators` and ends with `last`.
+    /// The bounds of the next partition, which has `separators` and ends with `last`.
     pub(super) fn bounds<'a>(&'a self, separators: u32, last: (&'a [u8], SeqNo)) -> Bounds<'a> {
         Bounds {
             separators,
@@ -174,7 +176,7 @@ impl TopBuilder {
         Ok(())
     }
 
-    /// Where the blocks end that are there so far.
+    /// End of the blocks so far.
     pub(super) fn blocks_end(&self) -> u64 {
         self.data_ends.last().copied().unwrap_or(self.data_start)
     }

@@ -1,14 +1,14 @@
-//! Reading ahead: several blocks of a table in one read of the file.
+//! Read-ahead: several blocks of a table in one read of the file.
 //!
-//! A walk that has left two blocks for the ones right after them, and found them not cached, is taken for a
-//! scan: what it reads next is read with what follows, twice as much each time, up to a limit. Cached blocks between them do
-//! not end it, and are read along: past the page cache a read costs far more than its bytes. Where most of what was
-//! read ahead was cached, the next read takes half as much. A merge, which
-//! reads everything, begins with the limit. What was read ahead lies in a buffer of the walk's own and is
-//! checked and decoded block by block, when the walk gets there; a walk that turns elsewhere has read it in
-//! vain, at most twice what it used.
+//! An iterator that has read two consecutive blocks from the file is assumed to be a scan. From
+//! then on each read includes the blocks that follow, doubling in length up to a limit. Cached
+//! blocks between them do not end the scan and are read along: with direct I/O a read costs far
+//! more than its bytes. If most of the bytes read ahead were cached blocks, the next read is
+//! shorter. A compaction, which reads everything, starts at the limit. The bytes lie in a buffer of
+//! the iterator, and each block is checked and decoded when the iterator reaches it. An iterator
+//! that seeks elsewhere wastes the buffer: at most twice the bytes that it used.
 //!
-//! Not here: the cache ([`crate::cache`]), which is asked before anything is read.
+//! Not here: the cache ([`crate::cache`]), which is searched before anything is read.
 
 use super::walked::IndexCursor;
 use super::{DATA_BLOCK, ReadCounters, TableReader};
@@ -17,58 +17,65 @@ use crate::cache::PinnedBlock;
 use crate::index::{BlockNo, Handle};
 use crate::ledger::{Charge, LedgerPart};
 
-/// What a scan reads ahead at most when nobody says otherwise: above it a read takes as long as its bytes do.
+/// Default limit of a scan's read-ahead: from this length on, the transfer dominates the time of a
+/// read.
 pub const AHEAD_BYTES: u64 = 256 << 10;
-/// What the first read of a scan takes.
+/// Length of the first read of a scan.
 const FIRST_BYTES: u64 = 16 << 10;
-/// Blocks read one after the other before more is read at once.
+/// Consecutive blocks read one by one before read-ahead starts.
 const ROWS_BEFORE: u32 = 2;
-/// Where a smaller part than this of what was read ahead was used, less is read ahead: the rest was cached. Past the page cache a
-/// read of 256 KiB takes about as long as two or three of a block; through it as long as some twenty.
+/// Divisor: if less than this fraction of the last read was used, the next read is shorter, because
+/// the other blocks were cached. With direct I/O a read of 256 KiB takes about as long as two or
+/// three reads of a block; through the page cache about as long as twenty.
 const USED_PART_DIRECT: u64 = 16;
 const USED_PART_COPIED: u64 = 3;
-/// Blocks further apart than padding makes them are read apart: chunks of large values lie between them.
+/// Minimum gap between blocks that ends a read. Padding gaps are shorter; larger ones hold chunks
+/// of large values.
 const GAP_MAX_BYTES: u64 = 4 << 10;
 
-/// What a walk over a table will read, and how.
+/// Reading mode of an iterator over a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Walk {
-    /// Nobody knows: from the cache or the file, up to `ahead_bytes` at once once it has proved a scan.
+    /// Unknown: reads from the cache or the file, up to `ahead_bytes` at once after a scan was
+    /// detected.
     Parts {
-        /// Whether blocks that are read go into the cache.
+        /// Whether blocks that are read may be admitted to the cache.
         fill_cache: bool,
-        /// The most bytes read at once; 0 reads block by block.
+        /// Maximum bytes per read; 0 reads block by block.
         ahead_bytes: u64,
     },
-    /// Everything, once, as merges do: from the file past the cache, `bytes` at once.
+    /// Everything once, as compactions do: from the file, bypassing the cache, `bytes` at once.
     Whole {
-        /// How many bytes are read at once.
+        /// Bytes per read.
         bytes: u64,
     },
 }
 
-/// Whose memory a walk is charged to: a merge's reads everything.
+/// The ledger part that an iterator is charged to: write buffers for compactions, which read
+/// everything.
 pub(super) fn walk_part(is_whole: bool) -> LedgerPart {
     if is_whole { LedgerPart::WriteBuffers } else { LedgerPart::Iterators }
 }
 
-/// How much a walk reads ahead, and what it has read.
+/// Read-ahead state and buffer of an iterator.
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead {
     limit_bytes: u64,
     fill_cache: bool,
-    /// Whether everything will be read: then the limit is read at once, and no cache asked.
+    /// Whether everything will be read: then each read has the limit's length, and the cache is not
+    /// searched.
     whole: bool,
-    /// The block after the one that was last read from the file, or cached ones after that.
+    /// The block after the last one that was read from the file, or after cached blocks that
+    /// followed it.
     next: Option<BlockNo>,
-    /// How many blocks in a row were read from the file.
+    /// Number of consecutive blocks read from the file.
     in_a_row: u32,
-    /// How much the next read takes.
+    /// Length of the next read.
     bytes: u64,
-    /// Where in the file the buffer is from, and what it holds.
+    /// Offset of the buffer's bytes in the file, and their number (`filled`).
     start: u64,
     filled: usize,
-    /// How much of that was taken out.
+    /// Bytes of the buffer that were used.
     used_bytes: u64,
     buffer: Vec<u8>,
     charge: Option<Charge>,
@@ -84,12 +91,13 @@ impl ReadAhead {
         }
     }
 
-    /// Whether blocks that are read go into the cache.
+    /// Whether blocks that are read may be admitted to the cache.
     pub(super) fn fills_cache(&self) -> bool {
         self.fill_cache
     }
 
-    /// Block `number`, which lies at `handle`: from the cache, from what was read ahead, or from the file.
+    /// Returns block `number`, which lies at `handle`: from the cache, from the buffer, or from the
+    /// file.
     pub(super) fn block(
         &mut self,
         table: &TableReader,
@@ -119,13 +127,13 @@ impl ReadAhead {
         self.used_bytes += u64::from(handle.bytes);
         let taken = table.take_in(number, handle, self.held(handle).unwrap_or_default(), self.fill_cache);
         if taken.is_err() {
-            // Whoever tries again reads again: the damage may be the read's.
+            // A retry reads again: the read itself may have been faulty.
             self.filled = 0;
         }
         taken
     }
 
-    /// Forgets what was read.
+    /// Frees the buffer.
     pub(super) fn let_go(&mut self) {
         self.next = None;
         self.filled = 0;
@@ -139,8 +147,8 @@ impl ReadAhead {
         self.buffer.get(..self.filled)?.get(start..start.checked_add(handle.bytes as usize)?)
     }
 
-    /// Reads the frame at `handle` and what follows it into the buffer; false, and nothing read, if nothing would
-    /// follow it, or if there is no memory for that.
+    /// Reads the frame at `handle` and the blocks after it into the buffer. Returns false, without
+    /// reading, if no block would follow, or if the memory budget has no room for the buffer.
     fn read(
         &mut self,
         table: &TableReader,
@@ -153,7 +161,7 @@ impl ReadAhead {
             self.bytes = (self.bytes / 4).max(FIRST_BYTES);
         }
         let (mut end, mut last) = (handle.end(), number);
-        // As far as is known: no partition of the index is read ahead.
+        // As far as the handles are known: index partitions are not read ahead.
         while let Some(next) = index.known_handle(table, last.next()) {
             if next.end().saturating_sub(handle.offset) > self.bytes.min(self.limit_bytes)
                 || next.offset.saturating_sub(end) >= GAP_MAX_BYTES
@@ -167,11 +175,12 @@ impl ReadAhead {
         }
         let bytes = usize::try_from(end - handle.offset).unwrap_or(usize::MAX);
         self.filled = 0;
-        // Only ever grows: a new buffer for each read would cost as much as the read.
+        // The buffer only grows: a new one for each read would cost as much as the read.
         if bytes > self.buffer.len() {
             let charge =
                 self.charge.get_or_insert_with(|| Charge::new(&table.ledger, walk_part(self.whole), 0));
-            // A merge has memory kept for it; a scan can do without, and reads block by block.
+            // A compaction has memory set aside for the buffer; a scan without it reads block by
+            // block.
             if self.whole {
                 charge.resize(bytes as u64);
             } else if !charge.try_resize(bytes as u64) {

@@ -1,10 +1,11 @@
-//! Bringing data blocks in: from the file to a frame of the cache, checked on the way.
+//! Reading data blocks: from the file into a frame of the cache, with checks.
 //!
-//! An uncompressed block is read straight into its frame, a compressed one into memory of the thread and
-//! decompressed into its frame. The checksum is salted with file and place and covers every byte, so it vouches
-//! for the structure: only the block's header and its count of entries are looked at. Accesses check their
-//! bounds, whatever the bytes are. Where the cache does not want the block, or has no frame to give, a buffer takes
-//! its place: of the thread, if the block is only looked at.
+//! An uncompressed block is read directly into its frame; a compressed block is read into memory of
+//! the thread and decompressed into its frame. The checksum is salted with file and offset and
+//! covers every byte, so it vouches for the structure: only the block's header and its number of
+//! entries are checked. Accesses check their bounds, whatever the bytes are. If the cache does not
+//! admit the block, or has no free frame, a buffer replaces the frame: the thread's buffer, if the
+//! block is searched only once.
 //!
 //! Not here: the search ([`super::lookup`]).
 
@@ -22,7 +23,7 @@ use crate::index::{BlockNo, Handle, Located, SlotRef};
 use crate::ledger::{Charge, LedgerPart};
 use crate::{Error, Result};
 
-/// A block that was just read and checked; nobody else has seen it.
+/// A block that was just read and checked; no other thread has seen it.
 pub(super) enum FreshBlock<'a> {
     /// In a frame, with the payload's length.
     Frame(FreshFrame<'a>, usize),
@@ -38,8 +39,8 @@ impl FreshBlock<'_> {
     }
 }
 
-/// A block that was read for somebody who comes back for it ([`TableReader::get_from`]) and that the cache does not
-/// keep. Clones share it.
+/// A block that was read for a later [`TableReader::get_from`] and that the cache did not admit.
+/// Clones share it.
 #[derive(Clone, Debug)]
 pub struct LoadedBlock(Arc<(PinnedBlock, Charge)>);
 
@@ -50,7 +51,8 @@ impl LoadedBlock {
 }
 
 impl TableReader {
-    /// Whether the block was in the cache when it was located and still is; if so, its first lines are asked for.
+    /// Whether the block was cached when it was located and still is; if so, prefetches its first
+    /// lines.
     pub fn prefetch_block(&self, located: &Located) -> bool {
         match (self.cached, located.frame) {
             (Some(table), Some(frame)) => self.cache.prefetch(frame, table.key(located.number.0)),
@@ -58,8 +60,8 @@ impl TableReader {
         }
     }
 
-    /// Asks for the entry that a search of the block for this digest will look at first, if the block is in
-    /// the cache. To be called some time after [`Self::prefetch_block`], whose lines it looks at.
+    /// Prefetches the entry that a search of the block for this digest will look at first, if the
+    /// block is cached. Call it some time after [`Self::prefetch_block`], whose lines it reads.
     pub fn prefetch_entry(&self, located: &Located, digest: KeyDigest) {
         if let (Some(table), Some(frame)) = (self.cached, located.frame) {
             let section = self.cache.enter();
@@ -71,11 +73,11 @@ impl TableReader {
         }
     }
 
-    /// Reads the block, if it is not in the cache: into it, if it has a frame to give and the block can be found there;
-    /// else it is given to whoever comes back for it.
+    /// Reads the block if it is not cached. The block goes into the cache if a frame is free and
+    /// the block has a slot; otherwise it is returned, for [`Self::get_from`].
     ///
     /// # Errors
-    /// What reading says: `Io` or `Corruption`.
+    /// `Io` or `Corruption` from reading.
     pub fn load_block(&self, located: &Located, io: &mut ReadCounters) -> Result<Option<LoadedBlock>> {
         if self.prefetch_block(located) {
             return Ok(None);
@@ -95,7 +97,7 @@ impl TableReader {
         }
     }
 
-    /// Block `number` at `handle`, to be kept, from the file.
+    /// Reads block `number` at `handle` from the file and pins it.
     pub(super) fn read_pinned(
         &self,
         number: BlockNo,
@@ -109,7 +111,7 @@ impl TableReader {
         Ok(self.publish_pinned(number, block))
     }
 
-    /// Block `number`, to be kept, if the cache has it.
+    /// Pins block `number` if it is cached.
     pub(super) fn cached_block(&self, number: BlockNo, io: &mut ReadCounters) -> Option<PinnedBlock> {
         let (table, slot) = (self.cached?, self.loaded.index.slot(number)?);
         let pin = self.cache.enter().find(slot.get()?, table.key(number.0))?.pin();
@@ -117,7 +119,7 @@ impl TableReader {
         Some(PinnedBlock::Frame(pin))
     }
 
-    /// Block `number`, to be kept, of its frame as it was read from `handle`.
+    /// Checks, decompresses and pins block `number`, whose frame was read from `handle`.
     pub(super) fn take_in(
         &self,
         number: BlockNo,
@@ -132,7 +134,7 @@ impl TableReader {
         Ok(self.publish_pinned(number, block))
     }
 
-    /// Lets everybody find a block that was read.
+    /// Publishes a block that was read.
     pub(super) fn publish(&self, number: BlockNo, block: FreshBlock<'_>) {
         if let (FreshBlock::Frame(frame, length), Some(table), Some(slot)) =
             (block, self.cached, self.loaded.index.slot(number))
@@ -143,7 +145,7 @@ impl TableReader {
         }
     }
 
-    /// As [`Self::publish`], and keeps it.
+    /// As [`Self::publish`], and pins it.
     pub(super) fn publish_pinned(&self, number: BlockNo, block: FreshBlock<'_>) -> PinnedBlock {
         let slot = self.loaded.index.slot(number);
         match (block, self.cached, slot.as_ref().and_then(SlotRef::get)) {
@@ -157,17 +159,17 @@ impl TableReader {
         }
     }
 
-    /// A block is to be read: the cache does not have it.
+    /// Notes a miss of block `number`.
     pub(super) fn missed(&self, number: BlockNo) -> Miss {
         self.missed_at(self.cached.map(|table| table.key(number.0)))
     }
 
-    /// As [`Self::missed`], of anything that the cache keeps.
+    /// As [`Self::missed`], for any cache key.
     pub(super) fn missed_at(&self, key: Option<BlockKey>) -> Miss {
         self.cache.missed(key, self.clock.as_ref())
     }
 
-    /// Reads the block that `handle` says; into a frame if it is to be kept and one can be had.
+    /// Reads the block at `handle`, into a frame if it is admitted and a frame is free.
     pub(super) fn read_block(
         &self,
         handle: Handle,
@@ -188,8 +190,8 @@ impl TableReader {
         Ok(block)
     }
 
-    /// Shows `look` the payload of the block that `handle` says, read into memory of the thread and checked as all
-    /// are: for one look at a block that is not to be kept.
+    /// Reads the block at `handle` into memory of the thread, with the usual checks, and passes its
+    /// payload to `look`: for one search of a block that is not admitted.
     pub(super) fn read_block_briefly<T>(
         &self,
         handle: Handle,
@@ -229,10 +231,10 @@ impl TableReader {
         }
     }
 
-    /// Reads a block of a table that is not compressed.
+    /// Reads a block of an uncompressed table.
     fn read_stored(&self, handle: Handle, fill_cache: bool) -> Result<FreshBlock<'_>> {
         let (file, frame_bytes) = (&self.loaded.file, handle.bytes as usize);
-        // Frames are as long as the index says, which says nothing beyond the data section.
+        // A frame's length is stated by the index, which is limited to the data section.
         if let Some(mut fresh) = fill_cache.then(|| self.cache.fresh(frame_bytes)).flatten() {
             file.read_into(handle.offset, frame_bytes, &mut fresh, DATA_BLOCK)?;
             let frame = fresh.get(..frame_bytes).unwrap_or_default();

@@ -1,25 +1,26 @@
-//! What reads of a table's file cost: counters that whoever reads passes down.
+//! Cost of reads of a table's file: counters that are passed down with each call.
 //!
-//! Each read is counted by what it is of (filter, index, data, value), with its length in bytes and in pages.
-//! Pages have 4 KiB, the unit of the SHaMBa slides' emulator: a read of 80 KB is 20 pages there and 1 read
-//! here. A length rounded up says what a piece takes where it begins at a page; where pieces are packed, a
-//! short one may lie on two pages, and [`Reads::pages_touched`] says so.
+//! Each read is counted by its kind (filter, index, data, value), with its length in bytes and in
+//! pages. Pages have 4 KiB, the unit of the SHaMBa slides' emulator: a read of 80 KB is 20 pages
+//! there and 1 read here. [`Reads::pages`] is the length rounded up, which is exact for a piece
+//! that begins at a page boundary; a short packed piece may span two pages, which
+//! [`Reads::pages_touched`] counts.
 //!
 //! Not here: the sums over lookups (crate `shamba`, `Stats`); bytes in memory ([`crate::Ledger`]).
 
-/// A page of a device.
+/// Size of a page.
 const PAGE_BYTES: u64 = 4 << 10;
 
 /// Reads of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reads {
-    /// How many.
+    /// Number of reads.
     pub count: u64,
-    /// Their lengths.
+    /// Sum of their lengths.
     pub bytes: u64,
-    /// Their lengths in pages of 4 KiB, each rounded up.
+    /// Sum of their lengths in pages of 4 KiB, each rounded up.
     pub pages: u64,
-    /// The pages of 4 KiB of the file on which they lie.
+    /// Pages of 4 KiB of the file that they overlap.
     pub pages_touched: u64,
 }
 
@@ -35,7 +36,7 @@ impl Reads {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -46,7 +47,7 @@ impl Reads {
         }
     }
 
-    /// Those since `earlier`, which is of the same counters.
+    /// The reads since `earlier`, a previous value of the same counters.
     #[must_use]
     pub fn saturating_sub(self, earlier: Self) -> Self {
         Self {
@@ -58,12 +59,14 @@ impl Reads {
     }
 }
 
-/// What reads cost. Add up over lookups by passing the same one.
+/// Cost of reads. Passing the same value to several lookups adds up their cost.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReadCounters {
-    /// Index partitions read from the file. (None with [`crate::Residency::Pinned`], after the table was opened.)
+    /// Index partitions read from the file. (None with [`crate::Residency::Pinned`], after the
+    /// table was opened.)
     pub index: Reads,
-    /// Data blocks read from the file. Of blocks that are read ahead together, each that is used counts as one.
+    /// Data blocks read from the file. Of blocks that are read ahead together, each used block
+    /// counts as one.
     pub data: Reads,
     /// Filter slices read from the file.
     pub filter: Reads,
@@ -77,11 +80,11 @@ pub struct ReadCounters {
     pub index_ns: u64,
     /// Time in data blocks, reads included, if [`Self::timed`].
     pub data_ns: u64,
-    /// Time spent reading the clock, which is in neither of the two.
+    /// Time spent reading the clock, in neither of the two.
     pub timer_ns: u64,
-    /// Whether to take the time.
+    /// Whether to measure time.
     pub timed: bool,
-    /// Nanoseconds that one read of the clock takes; not charged to what is timed.
+    /// Nanoseconds of one clock read; subtracted from the measured times.
     pub clock_read_ns: u64,
 }
 

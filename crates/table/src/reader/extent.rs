@@ -1,9 +1,10 @@
-//! How much of a table lies in a range of keys, and where to cut it into pieces.
+//! Size of a key range in a table, and keys that cut the table into pieces.
 //!
-//! Merges ask so often that it must not cost reads: what the index knows in memory is enough for figures that
-//! need not be exact. Cuts are keys of the index, so their partitions are read where they are not in memory.
+//! Compactions ask for sizes often, so sizes must not cost reads: the part of the index in memory
+//! is exact enough. Cuts are keys of the index, so partitions that are not in memory are read for
+//! them.
 //!
-//! Not here: which pieces a merge makes of them (crate `shamba`, `compaction::policy::slices`).
+//! Not here: how a compaction uses the pieces (crate `shamba`, `compaction::policy::slices`).
 
 use bytes::Bytes;
 use shamba_key::SeqNo;
@@ -12,8 +13,9 @@ use super::TableReader;
 use crate::index::{BlockNo, Bounds, Handle, Listed};
 
 impl TableReader {
-    /// About how many bytes of the file belong to keys in `[lower, upper)`; the whole file for all of them.
-    /// Blocks count whole, to the side on which they start; index and filter are shared out in proportion.
+    /// Approximate bytes of the file that belong to keys in `[lower, upper)`; for all keys, the
+    /// whole file. A block belongs to the side on which it starts; index and filter are shared in
+    /// proportion.
     pub fn bytes_between(&self, lower: &[u8], upper: Option<&[u8]>) -> u64 {
         let index = &self.loaded.index;
         let last = index.partitions().checked_sub(1).and_then(|last| index.bounds(last));
@@ -27,13 +29,13 @@ impl TableReader {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// Where the blocks end that have no key from `key` on; `all_end` if that is all of them. Nothing is read for it:
-    /// in a partition that is not in memory keys are taken to lie evenly.
+    /// End of the blocks without any key from `key` on; `all_end` if those are all blocks. Reads
+    /// nothing: in a partition that is not in memory, keys are assumed to be evenly distributed.
     fn data_before(&self, key: &[u8], all_end: u64) -> u64 {
         let index = &self.loaded.index;
         let Some(number) = index.partition_for(key, SeqNo::MAX) else { return all_end };
         let Some(bounds) = index.bounds(number) else { return 0 };
-        // The chunks of large values lie before the block that refers to them, and count with it.
+        // The chunks of large values lie before the block that refers to them, and belong to it.
         let found = index.with_resident(number, |partition| {
             let listed = Listed::Decoded(partition);
             let before = listed.find(key, SeqNo::MAX).ok()?.checked_sub(1);
@@ -48,14 +50,14 @@ impl TableReader {
         })
     }
 
-    /// Keys that cut the table into pieces of about `every_bytes`, ascending, none of them the smallest key:
-    /// piece i has the keys from cut i-1 up to cut i, exclusive.
+    /// Keys that cut the table into pieces of about `every_bytes`, ascending, none of them the
+    /// smallest key: piece i has the keys from cut i-1 up to cut i, exclusive.
     pub fn split_keys(&self, every_bytes: u64) -> Vec<Bytes> {
         let index = &self.loaded.index;
         let mut cuts: Vec<Bytes> = Vec::new();
         let mut since = 0;
         let mut cut_after = |block: Option<BlockNo>, since: &mut u64, key: &[u8]| {
-            // After the last block there is nothing to cut.
+            // There is nothing to cut after the last block.
             if block == index.last() {
                 return;
             }
@@ -68,12 +70,12 @@ impl TableReader {
         for number in 0..index.partitions() {
             let Some(Bounds { mut start, end, last, .. }) = index.bounds(number) else { break };
             if since + end.saturating_sub(start) < every_bytes {
-                // No cut falls into it: it is not looked at.
+                // No cut falls into this partition, so it is not read.
                 since += end.saturating_sub(start);
                 continue;
             }
             let Ok(partition) = self.loaded.partition(number) else {
-                // Where a cut falls is nothing to fail for: whoever merges will meet the damage.
+                // A failure here is not an error: the compaction will report the damage.
                 since += end.saturating_sub(start);
                 let next = index.first(number + 1);
                 cut_after(next.map_or(index.last(), BlockNo::previous), &mut since, last.0);
@@ -91,8 +93,8 @@ impl TableReader {
     }
 }
 
-/// The part of the keys from `lower` to `upper` that lies below `key`, if they lie evenly: judged by the eight bytes
-/// after what the bounds have in common.
+/// The fraction of the keys from `lower` to `upper` that is below `key`, if they are evenly
+/// distributed: computed from the eight bytes after the common prefix of the bounds.
 fn share_below(key: &[u8], lower: &[u8], upper: &[u8]) -> f64 {
     let common = lower.iter().zip(upper).take_while(|(a, b)| a == b).count();
     let place = |bound: &[u8]| {

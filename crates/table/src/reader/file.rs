@@ -1,10 +1,12 @@
-//! Reading a table's file: pieces of it, into buffers or frames, past the system's cache or not.
+//! Reading a table's file: pieces of it, into buffers or frames, through the system's cache or past
+//! it.
 //!
-//! Bounds are checked first: what lies beyond the file's end is damage to the structure that was expected there,
-//! and nothing is allocated for it. With direct I/O, what is not aligned is read with everything around it up to
-//! page boundaries, into a scratch buffer of the thread.
+//! Bounds are checked first: a piece beyond the file's end is damage to the structure that was
+//! expected there, and nothing is allocated for it. With direct I/O, an unaligned piece is read
+//! together with the rest of its pages into a scratch buffer of the thread.
 //!
-//! Not here: what the bytes mean ([`super::load`], [`super::blocks`]); which files are open ([`crate::files`]).
+//! Not here: the meaning of the bytes ([`super::load`], [`super::blocks`]); which files are open
+//! ([`crate::files`]).
 
 use std::cell::RefCell;
 use std::io;
@@ -20,11 +22,11 @@ use crate::files::{CachedFile, OpenFiles};
 use crate::id::BirthId;
 use crate::{Error, Result};
 
-/// What a thread keeps between reads. More is freed at once.
+/// Scratch memory that a thread keeps between reads; a larger buffer is freed after the read.
 const SCRATCH_KEPT_BYTES: usize = 256 << 10;
 
 thread_local! {
-    /// Aligned memory for reads that cannot go where they belong.
+    /// Aligned memory for reads that cannot go directly to their destination.
     static SCRATCH: RefCell<AlignedBuf> = RefCell::default();
 }
 
@@ -39,7 +41,7 @@ pub(crate) struct TableFile {
 }
 
 impl TableFile {
-    /// Opens `path`; its birth id is not known yet.
+    /// Opens `path`; the birth id is set later.
     pub(crate) fn open(
         vfs: &Arc<dyn Vfs>,
         path: &Path,
@@ -53,25 +55,25 @@ impl TableFile {
         Ok(opened)
     }
 
-    /// A file that is no whole table.
+    /// Opens a file that is not a complete table.
     #[cfg(test)]
     pub(crate) fn for_tests(env: &shamba_env::Env, path: &Path, birth: BirthId) -> Self {
         let file = Self::open(&env.vfs, path, false, &Arc::new(OpenFiles::new(1))).expect("opened");
         Self { birth, ..file }
     }
 
-    /// Length of the file now; it was `bytes` when the table was opened.
+    /// Current length of the file; it was `bytes` when the table was opened.
     pub(crate) fn length_now(&self) -> Result<u64> {
         self.with_file(|file| file.len()).and_then(|length| self.read_result(length))
     }
 
-    /// Whether reads go past the system's cache.
+    /// Whether reads bypass the system's cache.
     pub(crate) fn is_direct(&self) -> bool {
         self.with_file(|file| file.is_direct()).unwrap_or(false)
     }
 
-    /// Reads what the file must have: its end inside is damage to `structure`. Nothing is allocated for bytes
-    /// that the file does not have.
+    /// Reads bytes that the file must have: an end of file before their end is damage to
+    /// `structure`. Nothing is allocated for bytes beyond the file's end.
     pub(crate) fn read(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Vec<u8>> {
         let length = self.check_range(offset, bytes, structure)?;
         let mut buf = vec![0; length];
@@ -79,8 +81,9 @@ impl TableFile {
         Ok(buf)
     }
 
-    /// Reads `bytes` from `offset` to the front of `buf`; what lies behind them is overwritten with anything. A
-    /// `buf` of whole pages, aligned, is read into directly where the offset is aligned, too.
+    /// Reads `bytes` from `offset` to the front of `buf`; the bytes of `buf` behind them are
+    /// undefined afterwards. If `buf` is aligned and a multiple of the page size and the offset is
+    /// aligned, the read goes directly into it.
     pub(crate) fn read_into(
         &self,
         offset: u64,
@@ -89,7 +92,7 @@ impl TableFile {
         structure: &'static str,
     ) -> Result<()> {
         if bytes > SCRATCH_KEPT_BYTES && self.is_direct() {
-            // In pieces: scratch memory, if it is needed, stays small.
+            // In pieces, so that the scratch memory stays small if it is needed.
             let Some(buf) = buf.get_mut(..bytes) else {
                 return self.read_error(offset, structure, io::ErrorKind::InvalidInput.into());
             };
@@ -128,7 +131,7 @@ impl TableFile {
         read.or_else(|error| self.read_error(offset, structure, error))
     }
 
-    /// Reads `bytes` from `offset` into memory of the thread and gives them to `look`.
+    /// Reads `bytes` from `offset` into memory of the thread and passes them to `look`.
     pub(crate) fn read_briefly<T>(
         &self,
         offset: u64,
@@ -158,7 +161,7 @@ impl TableFile {
         Error::corruption(&self.path, offset, structure, detail)
     }
 
-    /// The length of a piece that lies in the file.
+    /// Checks that the piece lies in the file; returns its length.
     fn check_range(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<usize> {
         let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
         match (end, usize::try_from(bytes)) {
@@ -174,7 +177,7 @@ impl TableFile {
         let guard = self.file.get().map_err(|error| Error::io(&self.path, "open", error))?;
         match guard.as_ref() {
             Some(opened) => Ok(act(opened.file())),
-            // An open file is what `get` gives.
+            // `get` returns an open file.
             None => Err(Error::io(&self.path, "open", io::ErrorKind::NotFound.into())),
         }
     }
@@ -192,7 +195,7 @@ impl TableFile {
     }
 }
 
-/// Reads `bytes` from `offset` and what else lies on their pages, and shows them.
+/// Reads `bytes` from `offset` together with the rest of their pages, and passes them to `show`.
 fn read_around<T>(
     file: &dyn RandomFile,
     offset: u64,
@@ -200,7 +203,8 @@ fn read_around<T>(
     show: impl FnOnce(&[u8]) -> T,
 ) -> io::Result<T> {
     let alignment = file.alignment_bytes().max(1);
-    let before = (offset % alignment as u64) as usize; // Below the alignment.
+    // Below the alignment.
+    let before = (offset % alignment as u64) as usize;
     let needed = before + bytes;
     SCRATCH.with(|scratch| {
         // Taken, not borrowed: `show` may read, too.

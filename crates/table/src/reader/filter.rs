@@ -1,15 +1,21 @@
-//! The filter of an open table: which of its slices memory holds, and fetching the others.
+//! The filter of an open table: its resident slices, and fetching the others.
 //!
-//! What is held at a moment is a [`ResidentFilter`], a value that never changes. [`TableReader::hold_filter`] makes the next one;
-//! memory of slices that it lets go is given back (and its charge released) when the last holder of an earlier value is gone.
+//! The resident slices at one moment are a [`ResidentFilter`], an immutable value.
+//! [`TableReader::hold_filter`] makes the next one; the memory of dropped slices is freed (and
+//! their charge released) when the last holder of an earlier value is gone.
 //!
-//! A module that is not held is *skipped*, which is always right, or *fetched*: its slice is found in the block cache
-//! or read from the file for this one lookup ([`TableReader::fetch_module`]). A module that is held may *rest*: lookups skip it as if
-//! it were not, and once it is to be asked again nothing is read for it. Which of these is part of the value ([`Unasked`]).
+//! A module that is not resident is *skipped*, which is always correct, or *fetched*: its slice is
+//! found in the block cache or read from the file for this one lookup
+//! ([`TableReader::fetch_module`]). A resident module may be *dormant*: lookups skip it as if it
+//! were not resident, and reactivating it needs no read. The value contains which of these applies
+//! to each module ([`Unasked`]).
 //!
-//! Invariant: whatever is held, damaged or fetched, no key of the table is denied.
+//! Invariant: whatever is resident, damaged or fetched, no key of the table is denied.
 //!
-//! Not here: who decides (package `shamba`); where slices lie in the file ([`crate::filter_section`]).
+//! Thread safety: a mutex guards the current value; lookups do not take it, as they hold a value.
+//!
+//! Not here: the decision (package `shamba`); the places of slices in the file
+//! ([`crate::filter_section`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,23 +35,25 @@ use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Error, Result};
 
-/// What a slice takes beside its lines: two counts before them, on a line of their own, and its charge.
+/// Memory of a slice besides its lines: the two reference counts before them, on a line of their
+/// own, and its charge.
 const SLICE_EXTRA_BYTES: usize = 64 + size_of::<Charge>() + 16;
 
-/// How filters (and index partitions) are held in memory.
+/// Residency mode of filters (and of index partitions).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Residency {
-    /// All of them, always: what is not in the budget is exceeded.
+    /// All of them, always resident, even if that exceeds the budget.
     Pinned,
-    /// As blocks of the block cache, where they compete with data: read when a lookup misses them. The baseline.
+    /// As blocks of the block cache, where they compete with data: read when a lookup misses them.
+    /// The baseline.
     Cached,
-    /// Those that save most for their bytes.
+    /// The pieces that save most for their bytes.
     #[default]
     Budgeted,
 }
 
 impl Residency {
-    /// Every kind.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Pinned, Self::Cached, Self::Budgeted];
 
     /// The name in options and output.
@@ -78,36 +86,36 @@ impl std::str::FromStr for Residency {
 pub(crate) struct TableFilter {
     stored: StoredFilter,
     state: Mutex<State>,
-    /// Where the block cache has slices that are cached; empty unless [`Residency::Cached`].
+    /// Frames of cached slices in the block cache; empty unless [`Residency::Cached`].
     slots: Box<[FrameSlot]>,
     /// Whether modules are cached as a whole, each under the slot of its first slice.
     is_whole: bool,
-    /// What the block cache knows the slices by.
+    /// The block cache's number for the slices.
     cached: Option<CachedTable>,
 }
 
 #[derive(Debug)]
 struct State {
     resident: ResidentFilter,
-    /// Slices that were found to be damaged: never tried again.
+    /// Damaged slices: not read again.
     damaged: BTreeSet<usize>,
 }
 
-/// What a change of the filter's slices came to.
+/// Result of a change of the resident slices.
 #[derive(Debug, Default)]
 pub struct Held {
-    /// Whether another [`ResidentFilter`] took the place of the last.
+    /// Whether a new [`ResidentFilter`] replaced the last one.
     pub changed: bool,
-    /// Whether slices were let go.
+    /// Whether slices were dropped.
     pub freed: bool,
-    /// Slices that were read.
+    /// Number of slices that were read.
     pub slices_read: u64,
-    /// What was found to be damaged; the answers are right all the same.
+    /// Damage found; answers stay correct.
     pub warnings: Vec<String>,
 }
 
 impl TableFilter {
-    /// Nothing held.
+    /// Creates a filter with no resident slice.
     pub(super) fn new(
         stored: StoredFilter,
         (residency, unit): (Residency, CacheUnit),
@@ -138,7 +146,7 @@ impl TableFilter {
         self.stored.place_of(slice)
     }
 
-    /// The table as the cache knows it, and where the cache has a slice.
+    /// The table's number in the cache, and the frame slot of a slice.
     pub(super) fn slot(&self, slice: usize) -> Option<(CachedTable, &FrameSlot)> {
         self.cached.zip(self.slots.get(slice))
     }
@@ -157,16 +165,16 @@ impl TableFilter {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Consistent between any two statements that can panic.
+        // Poison is ignored: the state is consistent between any two statements that can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is always held for it.
+    /// Bytes that are held for the filter even without any slice.
     pub(super) fn meta_bytes(&self) -> usize {
         self.stored.geometry.slices() * (size_of::<Option<Slice>>() + size_of::<FrameSlot>())
     }
 
-    /// Forgets what the cache has of it.
+    /// Removes its slices from the cache.
     pub(super) fn close(&self, cache: &BlockCache, id: crate::TableId) {
         if let Some(table) = self.cached {
             cache.close_table(id, table);
@@ -181,18 +189,18 @@ fn all_modules(geometry: &FilterGeometry) -> u8 {
 }
 
 impl TableReader {
-    /// What memory holds of the filter now; `None` if none was written or its geometry is damaged, and then every
-    /// key may be contained.
+    /// The resident filter now; `None` if the table has no filter or its geometry is damaged, in
+    /// which case every key may be contained.
     pub fn filter(&self) -> Option<ResidentFilter> {
         Some(self.filter.as_ref()?.state().resident.clone())
     }
 
-    /// What the filter was built as; `None` as for [`Self::filter`].
+    /// The geometry with which the filter was built; `None` as for [`Self::filter`].
     pub fn filter_geometry(&self) -> Option<FilterGeometry> {
         Some(self.filter.as_ref()?.stored.geometry)
     }
 
-    /// What all slices of the filter take in memory, each module by itself: `(bytes, slices)`.
+    /// Memory of all slices of each module, if they were resident: `(bytes, slices)`.
     pub fn filter_module_bytes(&self) -> Vec<(u64, u32)> {
         let Some(filter) = &self.filter else { return Vec::new() };
         let modules = filter.stored.geometry.modules().iter();
@@ -200,8 +208,9 @@ impl TableReader {
         modules.map(|m| (bytes(m.slices(), m.slice_bytes()), m.slices() as u32)).collect()
     }
 
-    /// Holds the first `wanted[d]` slices of each module d and no others, and has lookups do with modules as `unasked` says. What
-    /// is missing is read from the file, what is damaged stays absent.
+    /// Makes the first `wanted[d]` slices of each module d resident and no others, and sets the
+    /// treatment of modules to `unasked`. Missing slices are read from the file; damaged ones stay
+    /// absent.
     ///
     /// # Errors
     /// `Io` when reading fails; nothing has changed then.
@@ -249,7 +258,7 @@ impl TableReader {
         Ok(held)
     }
 
-    /// Holds all of the filter.
+    /// Makes the whole filter resident.
     ///
     /// # Errors
     /// As [`Self::hold_filter`].
@@ -257,8 +266,8 @@ impl TableReader {
         self.hold_filter(&[u32::MAX; MAX_MODULES], Unasked::default())
     }
 
-    /// What module `module` says of the key of `digest`, from the block cache or from the file; a damaged slice says
-    /// "maybe".
+    /// The answer of module `module` for the key of `digest`, from the block cache or from the
+    /// file; a damaged slice answers "maybe".
     ///
     /// # Errors
     /// `Io` when reading fails.
@@ -274,7 +283,7 @@ impl TableReader {
             (None, None) => return Ok(true),
         };
         let test = |slice: &[u8]| {
-            // Where bytes are not aligned as lines are, a copy of them is.
+            // If the bytes are not aligned like lines, they are copied.
             let copy;
             let lines = match Line::view(slice) {
                 Some(lines) => lines,
@@ -329,12 +338,12 @@ impl TableReader {
         }
     }
 
-    /// What is damaged in the filter, as far as it was read; the answers are right all the same.
+    /// Damage found in the filter so far; answers stay correct.
     pub fn filter_warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reports a damaged slice, once: lookups come again and again.
+    /// Reports a damaged slice once: many lookups may find it.
     pub(super) fn note_damaged_slice(&self, filter: &TableFilter, slice: usize, error: &Error) {
         if filter.state().damaged.insert(slice) {
             self.note_filter_damage(warning(error));
@@ -345,7 +354,7 @@ impl TableReader {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
     }
 
-    /// Every slice of the filter, read from the file: what is damaged.
+    /// Reads every slice of the filter from the file and returns the damage.
     pub(super) fn verify_filter(&self) -> Result<Vec<Error>> {
         self.filter.as_ref().map_or(Ok(Vec::new()), |filter| filter.stored.verify(&self.loaded.file))
     }

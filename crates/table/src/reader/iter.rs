@@ -1,9 +1,10 @@
-//! Walking a table, both ways.
+//! The iterator over a table, in both directions.
 //!
-//! An iterator holds the reader, the block that it is in and a few of its entries, taken apart together
-//! ([`Window`]): one after a seek, more the further it walks, so that a walk pays for the block's header seldom
-//! and a seek for no entry that nobody asks for. `value` is a slice of the block, `key` is put together from its
-//! pieces. What is read from the file at once is [`ReadAhead`]'s.
+//! An iterator holds the reader, the current block and a few of its entries, decoded together
+//! ([`Window`]). A seek decodes one entry, and each further window is larger. So a scan rarely pays
+//! for reading the block's header, and a seek decodes no entry that is not used. `value` is a slice
+//! of the block, `key` is assembled from its pieces. [`ReadAhead`] decides how much is read from
+//! the file at once.
 //!
 //! Not here: iterators over runs and trees (the engine's), and their bounds.
 
@@ -23,34 +24,34 @@ use crate::entry::{EntryIter, EntryView};
 use crate::index::{BlockNo, Handle};
 use crate::ledger::Charge;
 
-/// How much more entries each window of a walk has than the one before: looking at a block's header costs about
-/// as much as a few entries.
+/// Growth factor of consecutive windows: reading a block's header costs about as much as decoding a
+/// few entries.
 const STRIDE_GROWTH: usize = 3;
 
-/// Walks the entries of one table.
+/// Iterator over the entries of one table.
 #[derive(Debug)]
 pub struct TableIter {
     table: Arc<TableReader>,
-    /// The block last used; the window's entries are of it.
+    /// The current block; the window's entries belong to it.
     block: Option<Held>,
     window: Window,
-    /// How many entries the next window of this walk takes.
+    /// Number of entries in the next window.
     stride: usize,
     ahead: ReadAhead,
     index: IndexCursor,
     counters: ReadCounters,
-    /// Its window, and the block at hand if that has no frame in the cache.
+    /// Charge for the window, and for the current block if it is not in a frame of the cache.
     charge: Charge,
 }
 
-/// A block at hand.
+/// The current block.
 #[derive(Debug)]
 struct Held {
     number: BlockNo,
-    /// Where it lies in the file.
+    /// Offset in the file.
     offset: u64,
     payload: PinnedBlock,
-    /// How many entries it has.
+    /// Number of its entries.
     count: usize,
 }
 
@@ -70,12 +71,13 @@ impl TableIter {
         }
     }
 
-    /// What the walk has cost so far.
+    /// Cost of the iteration so far.
     pub fn counters(&self) -> ReadCounters {
         self.counters
     }
 
-    /// Goes over to another table, to be walked in the same way. Stands nowhere, until it is sought.
+    /// Moves to another table, to be read in the same way. The iterator is invalid until the next
+    /// seek.
     pub fn move_to(&mut self, table: &Arc<TableReader>) {
         self.let_go();
         if !Arc::ptr_eq(&self.table, table) {
@@ -83,8 +85,8 @@ impl TableIter {
         }
     }
 
-    /// Lets go of the block at hand and of what was read ahead: what an iterator that waits for its next use need
-    /// not hold. Stands nowhere, until it is sought.
+    /// Releases the current block and the read-ahead buffer, which an idle iterator need not hold.
+    /// The iterator is invalid until the next seek.
     pub fn let_go(&mut self) {
         self.block = None;
         self.window.clear();
@@ -93,21 +95,22 @@ impl TableIter {
         self.charge.resize(WINDOW_BYTES as u64);
     }
 
-    /// Counts the partition of the index that lists the block at hand as one that was searched
-    /// ([`TableReader::note_index_search`]). Says whether there is one: past the table's last key none was.
+    /// Counts a search of the index partition that lists the current block
+    /// ([`TableReader::note_index_search`]). Returns false if there is no current block: past the
+    /// table's last key no partition was searched.
     pub fn note_index_search(&self) -> bool {
         let index = &self.table.loaded.index;
         let partition = self.block.as_ref().and_then(|held| index.partition_of(held.number));
         partition.map(|(partition, _)| self.table.note_index_search(partition)).is_some()
     }
 
-    /// The table that it walks.
+    /// The table that it reads.
     pub fn table(&self) -> &Arc<TableReader> {
         &self.table
     }
 
-    /// Makes block `number` the one held; says how many entries it has, or that there is none. The current entry is
-    /// given up.
+    /// Makes block `number` the current block; returns its number of entries, or `None` if there is
+    /// no such block. No entry is current afterwards.
     fn enter(&mut self, number: BlockNo) -> Result<Option<usize>> {
         self.window.clear();
         if let Some(held) = &self.block {
@@ -123,7 +126,8 @@ impl TableIter {
         }
     }
 
-    /// As [`Self::enter`], the first block that can hold an entry at or after `(key, seq)`; says also which it is.
+    /// As [`Self::enter`], for the first block that can hold an entry at or after `(key, seq)`;
+    /// also returns its number.
     fn enter_at(&mut self, key: &[u8], seq: SeqNo) -> Result<Option<(BlockNo, usize)>> {
         self.window.clear();
         let fill_cache = self.ahead.fills_cache();
@@ -141,10 +145,10 @@ impl TableIter {
         Ok(Some((number, self.take(number, handle)?)))
     }
 
-    /// Holds block `number`, which lies at `handle`.
+    /// Makes block `number`, which lies at `handle`, the current block.
     fn take(&mut self, number: BlockNo, handle: Handle) -> Result<usize> {
         let payload = self.ahead.block(&self.table, &self.index, number, handle, &mut self.counters)?;
-        // A reader checks the count against the handle's when it reads the block.
+        // The count was checked against the handle's when the block was read.
         let count = handle.entries as usize;
         self.charge_block(&payload);
         self.block = Some(Held { number, offset: handle.offset, payload, count });
@@ -153,7 +157,8 @@ impl TableIter {
 
     fn charge_block(&mut self, payload: &PinnedBlock) {
         let block_bytes = match payload {
-            PinnedBlock::Frame(_) => 0, // The cache counts it.
+            // Charged by the cache.
+            PinnedBlock::Frame(_) => 0,
             PinnedBlock::Heap(bytes) => bytes.len(),
         };
         let bytes = (WINDOW_BYTES + block_bytes) as u64;
@@ -162,7 +167,7 @@ impl TableIter {
         }
     }
 
-    /// What `ask` finds in the block held.
+    /// Calls `ask` with the current block.
     fn ask<T>(
         &mut self,
         ask: impl FnOnce(DataBlock<'_>, &mut Window) -> std::result::Result<T, String>,
@@ -176,7 +181,7 @@ impl TableIter {
         asked.map_err(|detail| self.table.loaded.file.damaged(offset, DATA_BLOCK, detail))
     }
 
-    /// Takes entries of the block held from entry `number` on; the first is current.
+    /// Decodes entries of the current block from entry `number` on; the first becomes current.
     fn take_from(&mut self, number: usize) -> Result<()> {
         let count = self.block.as_ref().map_or(0, |held| held.count);
         let numbers = number..count.min(number + self.stride);
@@ -184,7 +189,7 @@ impl TableIter {
         self.ask(|block, window| window.fill(block, numbers))
     }
 
-    /// Takes entries of the block held that end before entry `end`; the last is current.
+    /// Decodes entries of the current block that end before entry `end`; the last becomes current.
     fn take_up_to(&mut self, end: usize) -> Result<()> {
         let numbers = end.saturating_sub(self.stride)..end;
         self.stride = (self.stride * STRIDE_GROWTH).min(ENTRIES_MAX);
@@ -193,7 +198,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// Goes to the first entry of block `number`, if there is one.
+    /// Goes to the first entry of block `number`, if there is such a block.
     fn settle_first(&mut self, number: BlockNo) -> Result<()> {
         match self.enter(number)? {
             Some(_) => self.take_from(0),
@@ -201,7 +206,8 @@ impl TableIter {
         }
     }
 
-    /// Goes to the last entry of block `number`. Blocks are never empty: their handles count entries.
+    /// Goes to the last entry of block `number`. Blocks are never empty: their handles count
+    /// entries.
     fn settle_last(&mut self, number: BlockNo) -> Result<()> {
         match self.enter(number)? {
             Some(count) => self.take_up_to(count),
@@ -209,10 +215,10 @@ impl TableIter {
         }
     }
 
-    /// The entry of the block held at which a seek ends.
+    /// The entry of the current block at which a seek ends.
     fn search(&mut self, key: &[u8], seq: SeqNo) -> Result<usize> {
         if let Some(held) = &self.block {
-            // The header and what follows it: tags, offsets.
+            // The header and the tags and offsets after it.
             for line in [0, 64, 128] {
                 prefetch_line(&held.payload, line);
             }
@@ -220,14 +226,14 @@ impl TableIter {
         self.ask(|block, _| block.lower_bound(key, seq))
     }
 
-    /// Past the window, forward.
+    /// Moves past the end of the window.
     fn next_window(&mut self) -> Result<()> {
         let Some(held) = &self.block else { return Ok(()) };
         let (number, end) = (held.number, self.window.numbers().end);
         if end < held.count { self.take_from(end) } else { self.settle_first(number.next()) }
     }
 
-    /// Past the window, backward.
+    /// Moves before the start of the window.
     fn prev_window(&mut self) -> Result<()> {
         let Some(held) = &self.block else { return Ok(()) };
         match (self.window.numbers().start, held.number.previous()) {
@@ -263,7 +269,8 @@ impl EntryIter for TableIter {
             return Ok(());
         };
         let place = self.search(key, seq)?;
-        // Between the last entry of a block and its separator: the next block's first entry is the first after.
+        // Between the last entry of a block and its separator: the result is the next block's first
+        // entry.
         if place < count { self.take_from(place) } else { self.settle_first(number.next()) }
     }
 

@@ -1,10 +1,10 @@
-//! Large values of a table: read in pieces, or put together for a caller.
+//! Large values of a table: read in pieces, or assembled for a caller.
 //!
-//! An entry of the kind [`shamba_key::EntryKind::ValueRef`] says where the chunks of its value lie; they are
-//! read from the file each time, past the cache of blocks: a value is many times what the cache keeps of
-//! anything else.
+//! An entry of the kind [`shamba_key::EntryKind::ValueRef`] has the place of its value's chunks.
+//! They are read from the file each time, bypassing the block cache: one such value is many times
+//! the size of a block.
 //!
-//! Not here: what a chunk looks like ([`crate::values`]).
+//! Not here: the format of a chunk ([`crate::values`]).
 
 use super::{Loaded, ReadCounters, TableReader};
 use crate::Result;
@@ -12,19 +12,20 @@ use crate::format::{FEATURE_VALUES, Section, SectionKind};
 use crate::values::{self, VALUE_REFERENCE, ValueRef};
 
 impl TableReader {
-    /// How long the large value is at which `reference`, the value of an entry of this table, points.
+    /// Length of the large value that `reference`, the value of an entry of this table, refers to.
     ///
     /// # Errors
-    /// `Corruption` when it points at none.
+    /// `Corruption` if the reference is invalid.
     pub fn large_value_bytes(&self, reference: &[u8]) -> Result<u64> {
         Ok(u64::from(self.loaded.value_ref(reference)?.value_bytes))
     }
 
-    /// Gives the large value at which `reference`, the value of an entry of this table, points, piece by
-    /// piece.
+    /// Passes the large value that `reference`, the value of an entry of this table, refers to, to
+    /// `sink` in pieces.
     ///
     /// # Errors
-    /// What reading says, `Io` or `Corruption`, or what `sink` says, which then got a part of the value only.
+    /// `Io` or `Corruption` from reading, or the error of `sink`; `sink` then got only a part of
+    /// the value.
     pub fn read_large_into(
         &self,
         reference: &[u8],
@@ -35,12 +36,13 @@ impl TableReader {
         values::read(&self.loaded.file, reference, &mut io.value, &mut |piece| sink(piece?))
     }
 
-    /// The large value at which `reference`, the value of an entry of this table, points.
+    /// The large value that `reference`, the value of an entry of this table, refers to.
     ///
     /// # Errors
-    /// What reading says: `Io` or `Corruption`.
+    /// `Io` or `Corruption` from reading.
     pub fn read_large(&self, reference: &[u8], io: &mut ReadCounters) -> Result<Vec<u8>> {
-        // What the reference says must fit into the file, except compressed: then it grows as it comes.
+        // A value of the stated length must fit into the file unless it is compressed; then the
+        // buffer grows.
         let bytes = self.large_value_bytes(reference)?.min(self.loaded.file.bytes);
         let mut value = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
         self.read_large_into(reference, io, &mut |piece| {
@@ -57,7 +59,7 @@ impl Loaded {
         self.footer.required & FEATURE_VALUES != 0
     }
 
-    /// What the value of an entry says of a large value.
+    /// Decodes the value of an entry that refers to a large value.
     pub(crate) fn value_ref(&self, reference: &[u8]) -> Result<ValueRef> {
         let nothing = Section { kind: SectionKind::Data, offset: 0, bytes: 0 };
         let data = self.footer.section(SectionKind::Data).filter(|_| self.has_values()).unwrap_or(nothing);

@@ -1,8 +1,8 @@
-//! Loading: everything of a table that is held in memory while it is open.
+//! Loading: reads and checks the parts of a table that are held in memory while it is open.
 //!
-//! In the order header, footer, properties, index, range tombstones, the filter's geometry: each is checked by its checksum
-//! and by what was read before it. The first damage ends loading, except in the filter, which the answers do
-//! not depend on.
+//! The order is header, footer, properties, index, range tombstones, the filter's geometry; each is
+//! checked by its checksum and against the parts read before it. The first damage ends loading,
+//! except in the filter, which the answers do not depend on.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::ledger::Ledger;
 use crate::range::{self, RangeTombstone};
 use crate::{Error, Result};
 
-/// Properties as they are named in errors.
+/// Name of the properties in errors.
 pub(crate) const PROPERTIES: &str = "properties";
-/// Range tombstones as they are named in errors.
+/// Name of the range tombstones in errors.
 pub(crate) const RANGE_TOMBSTONES: &str = "range tombstones";
 
-/// What is in memory of an open table.
+/// The parts of an open table that are in memory.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) file: TableFile,
@@ -34,13 +34,13 @@ pub(crate) struct Loaded {
     pub(crate) properties: Properties,
     pub(crate) index: Index,
     pub(crate) tombstones: Vec<RangeTombstone>,
-    /// `None`: none was written, or its geometry is damaged.
+    /// `None`: the table has no filter, or its geometry is damaged.
     pub(crate) filter: Option<StoredFilter>,
     pub(crate) filter_damage: Option<Error>,
 }
 
-/// Loads the table in `file`, whose birth id must be `birth` if one is given. The index is held as `hold` says and
-/// charged to `ledger`.
+/// Loads the table in `file`, whose birth id must be `birth` if one is given. The index has the
+/// residency mode `hold` and is charged to `ledger`.
 pub(crate) fn load(
     mut file: TableFile,
     birth: Option<BirthId>,

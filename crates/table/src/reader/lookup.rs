@@ -1,10 +1,10 @@
 //! Point lookups in one table: the block by the index, the entry in the block.
 //!
-//! In the cache, the whole of it happens inside one section: no lock, no count, no copy but of the value. A
-//! block that is not there is read first, outside of any section.
+//! A lookup of a cached block runs in one section: no lock, no reference count, and only the value
+//! is copied. A block that is not cached is read first, outside of any section.
 //!
-//! Not here: whether to ask the filter or the range tombstones first (the engine's, which asks all runs'
-//! together); reading ([`super::blocks`]).
+//! Not here: filters and range tombstones (the engine's, which tests those of all runs together);
+//! reading blocks ([`super::blocks`]).
 
 use shamba_key::{KeyDigest, SeqNo};
 
@@ -16,19 +16,19 @@ use crate::entry::Entry;
 use crate::index::{FrameSlot, Located};
 use crate::value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 
-/// What a lookup wants of the value.
+/// How a lookup returns the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueMode {
-    /// Nothing: the entry's value is empty.
+    /// Not at all: the entry's value is empty.
     Absent,
-    /// To keep it: short values are copied, long ones share the block.
+    /// For keeping: short values are copied, long ones share the block.
     Copy,
-    /// To look at it and let it go: it shares the block unless it is very short.
+    /// For short use: the value shares the block unless it is very short.
     Pin,
 }
 
 impl ValueMode {
-    /// Up to which length a value is copied.
+    /// Maximum length of a value that is copied.
     fn copy_up_to_bytes(self) -> usize {
         match self {
             Self::Absent => usize::MAX,
@@ -50,11 +50,11 @@ impl ValueMode {
 }
 
 impl TableReader {
-    /// The newest version of `key` that is not newer than `seq`, tombstones included. Asks neither the filter
-    /// nor the range tombstones. `digest` is the key's.
+    /// The newest version of `key` that is not newer than `seq`, tombstones included. Tests neither
+    /// the filter nor the range tombstones. `digest` is the key's digest.
     ///
     /// # Errors
-    /// What reading says: `Io` or `Corruption`.
+    /// `Io` or `Corruption` from reading.
     pub fn get(
         &self,
         key: &[u8],
@@ -69,7 +69,7 @@ impl TableReader {
         }
     }
 
-    /// [`Self::get`] from the block that [`Self::locate`] says.
+    /// [`Self::get`], starting at the block that [`Self::locate`] returned.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -85,8 +85,8 @@ impl TableReader {
         let start_ns = self.now_ns(io);
         let (mut located, tag) = (located, digest.block_tag());
         let mut found = self.search(&located, key, seq, tag, mode, io)?;
-        // Hardly ever, as separators carry sequence numbers: only when one lies between the last version in its block
-        // and the next.
+        // Rare, because separators carry sequence numbers: only if `seq` lies between the last
+        // version in its block and the next one.
         while found.is_none() && located.goes_on {
             let Some(next) = self.locate_next(located.number.next(), key, io)? else { break };
             located = next;
@@ -96,7 +96,7 @@ impl TableReader {
         Ok(found)
     }
 
-    /// [`Self::get_at`] of a block that [`Self::load_block`] gave.
+    /// [`Self::get_at`] in a block that [`Self::load_block`] returned.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -111,7 +111,8 @@ impl TableReader {
         mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        io.cache_hits += 1; // Held for this lookup, and not read by it.
+        // Already held for this lookup, not read by it.
+        io.cache_hits += 1;
         let payload = block.payload();
         self.note_reference(&located, payload.len());
         if let Some(parts) = self.search_payload(&located, payload, key, seq, digest.block_tag())? {
@@ -127,7 +128,7 @@ impl TableReader {
         }
     }
 
-    /// The answer of one block.
+    /// Searches one block.
     #[inline]
     fn search(
         &self,
@@ -155,7 +156,7 @@ impl TableReader {
         self.search_file(located, key, seq, tag, mode, io)
     }
 
-    /// As [`Self::search`], for a block that was not in the cache when it was located.
+    /// As [`Self::search`], for a block that was not cached when it was located.
     #[cold]
     fn search_file(
         &self,
@@ -172,13 +173,13 @@ impl TableReader {
             if Some(frame) != located.frame
                 && self.cached.is_some_and(|table| self.cache.prefetch(frame, table.key(number.0)))
             {
-                // Somebody has read it meanwhile.
+                // Another thread has read it meanwhile.
                 return self.search(&Located { frame: Some(frame), ..*located }, key, seq, tag, mode, io);
             }
         }
         let handle = self.handle_of(located, io)?;
         let miss = self.missed(number);
-        // Without a place to note its frame, it would not be found again.
+        // Without a slot for its frame, it would not be found again.
         let miss = miss.but_keep(miss.keep && slot_frame.is_some());
         if !miss.keep {
             return self.read_block_briefly(handle, miss, io, |payload| {
@@ -210,7 +211,7 @@ impl TableReader {
         Ok(Some(Entry { seq, kind, value }))
     }
 
-    /// Notes for the cache's figures of reuse that a lookup looked into a block.
+    /// Notes a lookup's reference to a block for the reuse sample.
     #[inline]
     fn note_reference(&self, located: &Located, payload_bytes: usize) {
         if let Some(table) = self.cached {

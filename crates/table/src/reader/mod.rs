@@ -1,12 +1,14 @@
-//! Reading a table: point lookups, and what is known of it without reading its data.
+//! Reading a table: opening it, point lookups, and its metadata.
 //!
-//! [`TableReader::open`] reads header, footer, properties, index, range tombstones and filter, checks each and
-//! checks them against each other; from then on a lookup reads one data block at most, if the cache does not
-//! hold it. A reader never changes and is shared freely between threads.
+//! [`TableReader::open`] reads header, footer, properties, index, range tombstones and filter,
+//! checks each and checks them against each other. With filter and index in memory, a lookup then
+//! usually reads at most one data block, if the cache does not have it. A reader can be shared
+//! between threads; only the resident parts of filter and index, and the warnings, change.
 //!
-//! Not here: the file ([`file`]), loading ([`load`]), the filter ([`filter`]), lookups ([`lookup`]) and the blocks that they bring in
-//! ([`blocks`]), walking ([`iter`]) and reading ahead of it ([`ahead`]), how much lies where ([`extent`]), large values ([`large`]), the
-//! checks of a table just written ([`written`]) and of any ([`verify`]).
+//! Not here: the file ([`file`]), loading ([`load`]), the filter ([`filter`]), lookups ([`lookup`])
+//! and reading their blocks ([`blocks`]), iteration ([`iter`]) and its read-ahead ([`ahead`]),
+//! sizes of key ranges ([`extent`]), large values ([`large`]), the check of a table just written
+//! ([`written`]) and the full check ([`verify`]).
 
 mod ahead;
 mod blocks;
@@ -64,40 +66,41 @@ use crate::sync::Mutex;
 use crate::writer::TableSummary;
 use crate::{Error, Result};
 
-/// What an open table takes beside its filter, its index and its keys: itself, its path, its places among the open files
-/// and in the cache, and what the allocator adds to a dozen allocations.
+/// Bytes of an open table besides its filter, its index and its keys: the reader, its path, its
+/// entries in the open files and in the cache, and the allocator's overhead for a dozen
+/// allocations.
 pub(crate) const OPEN_BYTES: usize = size_of::<TableReader>() + 512;
 
-/// Data blocks as they are named in errors.
+/// Name of a data block in errors.
 const DATA_BLOCK: &str = "data block";
 
-/// How a table is opened.
+/// Options for opening a table.
 #[derive(Clone, Debug)]
 pub struct ReaderOptions {
     /// Number of the file.
     pub id: TableId,
-    /// The birth id that the manifest has: a file with another one was swapped.
+    /// The birth id in the manifest: a file with another one was swapped.
     pub birth: BirthId,
-    /// How the database hashes keys: a table with another way would deny keys that it holds.
+    /// The database's key hash: a table with another hash would deny keys that it holds.
     pub digest: DigestFn,
-    /// Where blocks are kept.
+    /// The block cache.
     pub cache: Arc<BlockCache>,
-    /// What resident parts are charged to.
+    /// The ledger that resident parts are charged to.
     pub ledger: Arc<Ledger>,
-    /// Bounds how many files are open.
+    /// Limits the number of open files.
     pub files: Arc<OpenFiles>,
-    /// Whether to read past the operating system's cache, where the file system can.
+    /// Whether to bypass the operating system's cache, if the file system supports it.
     pub direct_io: bool,
-    /// How the filter is held. A budgeted one holds nothing until it is told to.
+    /// Residency mode of the filter. A budgeted filter is absent until slices are made resident.
     pub filter: Residency,
-    /// How the index is held. A budgeted one holds no partition until it is told to.
+    /// Residency mode of the index. A budgeted index has no resident partition at first.
     pub index: Residency,
-    /// What the cache holds at once of filters and indexes that are held as its blocks.
+    /// Caching units of filters and indexes that are held as blocks of the cache.
     pub units: CacheUnits,
-    /// Whether blocks that are read may be kept in the cache. Not for a reader of one use.
+    /// Whether blocks that are read may be cached. False for a reader that is used once.
     pub keeps_blocks: bool,
-    /// The first key and the bound behind the last one, if the caller keeps them: the table then has no copies of its
-    /// own. Others than the file's are ignored.
+    /// The first key and the exclusive upper bound, if the caller already has them in memory: the
+    /// table then shares them instead of keeping copies. Ignored if they differ from the file's.
     pub bounds: Option<(Bytes, Option<Bytes>)>,
 }
 
@@ -108,16 +111,16 @@ pub struct TableReader {
     summary: TableSummary,
     digest: DigestFn,
     filter: Option<TableFilter>,
-    /// What is damaged in the filter.
+    /// Damage found in the filter.
     warnings: Mutex<Vec<String>>,
     cache: Arc<BlockCache>,
-    /// What the cache knows the table by; without it, no block is kept.
+    /// The table's number in the cache; `None`: no block is cached.
     cached: Option<CachedTable>,
     clock: Arc<dyn Clock>,
     ledger: Arc<Ledger>,
-    /// Nothing more of it comes into memory.
+    /// Whether the table was released: nothing more becomes resident.
     is_released: AtomicBool,
-    /// Whether the index is a block of the cache as a whole.
+    /// Whether the index is cached as one block.
     is_index_whole: bool,
     _charges: [Charge; 2],
 }
@@ -126,9 +129,9 @@ impl TableReader {
     /// Opens `dir/NNNNNN.sst`.
     ///
     /// # Errors
-    /// `Io` when the file is missing or cannot be read; `Unsupported` for a newer version or unknown
-    /// required feature; `Corruption` for damage to anything but filter slices, for another birth id than
-    /// expected, and for another digest.
+    /// `Io` when the file is missing or cannot be read; `Unsupported` for a newer version or
+    /// unknown required feature; `Corruption` for damage to anything but filter slices, for another
+    /// birth id than expected, and for another digest.
     pub fn open(env: &Env, dir: &Path, options: ReaderOptions) -> Result<Arc<Self>> {
         let path = dir.join(table_file_name(options.id));
         let file = TableFile::open(&env.vfs, &path, options.direct_io, &options.files)?;
@@ -188,7 +191,7 @@ impl TableReader {
         Ok(reader)
     }
 
-    /// What is known of the table.
+    /// The table's metadata.
     pub fn summary(&self) -> &TableSummary {
         &self.summary
     }
@@ -198,12 +201,13 @@ impl TableReader {
         self.summary.id
     }
 
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.loaded.file.path
     }
 
-    /// Whether reads go past the operating system's cache: asked for, and possible there.
+    /// Whether reads bypass the operating system's cache: requested, and supported by the file
+    /// system.
     pub fn is_direct(&self) -> bool {
         self.loaded.file.is_direct()
     }
@@ -213,17 +217,18 @@ impl TableReader {
         &self.loaded.tombstones
     }
 
-    /// Walks the entries. With `fill_cache`, blocks that are read are kept in the cache.
+    /// Iterates over the entries. With `fill_cache`, blocks that are read may be admitted to the
+    /// cache.
     pub fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
         self.walk(Walk::Parts { fill_cache, ahead_bytes: AHEAD_BYTES })
     }
 
-    /// Walks the entries in a given way.
+    /// Iterates over the entries, reading as `walk` says.
     pub fn walk(self: &Arc<Self>, walk: Walk) -> TableIter {
         TableIter::new(Arc::clone(self), walk)
     }
 
-    /// Damage that an access to a block met.
+    /// The error for damage that an access to a block found.
     #[cold]
     fn damaged_block(&self, located: &Located, detail: String) -> Error {
         match self.handle_of(located, &mut ReadCounters::default()) {
@@ -236,7 +241,7 @@ impl TableReader {
         if io.timed { self.clock.now_ns() } else { 0 }
     }
 
-    /// Nanoseconds since `start_ns`, without what reading the clock twice takes.
+    /// Nanoseconds since `start_ns`, without the time of two clock reads.
     fn elapsed_ns(&self, io: &mut ReadCounters, start_ns: u64) -> u64 {
         io.timer_ns += 2 * io.clock_read_ns;
         self.now_ns(io).saturating_sub(start_ns).saturating_sub(io.clock_read_ns)
@@ -258,7 +263,8 @@ impl Drop for TableReader {
 }
 
 impl Loaded {
-    /// The payload of the data block whose frame is `bytes`, its header checked, and how it was compressed.
+    /// Decodes the data block whose frame is `bytes`: its payload, with the header checked, and its
+    /// compression.
     pub(crate) fn decode_block(&self, handle: Handle, bytes: Vec<u8>) -> Result<(Bytes, Compression)> {
         let damaged = |detail: String| -> Error { self.file.damaged(handle.offset, DATA_BLOCK, detail) };
         let limit_bytes = payload_limit_bytes(&self.properties, handle);
@@ -272,7 +278,8 @@ impl Loaded {
     }
 }
 
-/// How large a data block may be decompressed: one entry takes what it takes, several share a block.
+/// Maximum decompressed length of a data block: a single entry may exceed the block size, several
+/// share a block.
 fn payload_limit_bytes(properties: &Properties, handle: Handle) -> usize {
     if handle.entries == 1 {
         LARGEST_PAYLOAD_BYTES

@@ -1,12 +1,13 @@
-//! Which block has a key: the index, asked in memory, in the cache, or in the file.
+//! The search for a key's block: the index in memory, in the cache, or in the file.
 //!
-//! What a search of the index found out goes along with the block ([`Located`]), so that no later step of the same
-//! lookup asks again; in particular a partition that is not in memory is read once for a lookup. It is read into memory of the
-//! thread and searched as it lies there, not taken apart. (Twice only if versions of the key go on in the next block,
-//! which they hardly ever do, or if the partition was resident when the block was found and is not any more when
-//! the block has to be read.)
+//! The result of a search of the index ([`Located`]) is kept with the block, so that later steps of
+//! the same lookup do not search again; in particular, a lookup reads an absent partition only
+//! once. The partition is read into memory of the thread and searched in its stored form, without
+//! decoding. (It is read twice only if versions of the key continue in the next block, which is
+//! rare, or if the partition was resident when the block was found and was dropped before the block
+//! is read.)
 //!
-//! Not here: what is searched ([`crate::index`]), walks ([`super::walked`]).
+//! Not here: the index itself ([`crate::index`]), iterators ([`super::walked`]).
 
 use shamba_key::SeqNo;
 
@@ -16,10 +17,11 @@ use crate::block::frame::FRAME_BYTES;
 use crate::index::{self, BlockNo, Find, Handle, Listed, Located, Read};
 
 impl TableReader {
-    /// The block in which [`Self::get_at`] has to look; `None` if no block can have the key. Asks the index only.
+    /// The block that [`Self::get_at`] has to search; `None` if no block can have the key. Searches
+    /// the index only.
     ///
     /// # Errors
-    /// `Io` or `Corruption`, where the index has to be read.
+    /// `Io` or `Corruption`, if the index has to be read.
     #[inline]
     pub fn locate(&self, key: &[u8], seq: SeqNo, io: &mut ReadCounters) -> Result<Option<Located>> {
         let start_ns = self.now_ns(io);
@@ -32,7 +34,7 @@ impl TableReader {
         found
     }
 
-    /// As [`Self::locate`], by partition `number`, which is not in memory.
+    /// As [`Self::locate`], in partition `number`, which is not in memory.
     #[inline(never)]
     fn locate_stored(
         &self,
@@ -48,7 +50,7 @@ impl TableReader {
         })
     }
 
-    /// Block `number` for a lookup of `key` that goes on with it; `None` past the last.
+    /// Block `number`, for a lookup of `key` that continues in it; `None` past the last.
     #[cold]
     pub(super) fn locate_next(
         &self,
@@ -64,7 +66,7 @@ impl TableReader {
         })
     }
 
-    /// Where a block lies.
+    /// The place of a block.
     pub(super) fn handle_of(&self, located: &Located, io: &mut ReadCounters) -> Result<Handle> {
         match (located.handle, self.loaded.index.partition_of(located.number)) {
             (Some(handle), _) => Ok(handle),
@@ -73,7 +75,7 @@ impl TableReader {
         }
     }
 
-    /// What `look` sees in partition `number`; it says what is wrong with it.
+    /// Calls `look` with partition `number`; `look` returns a description of any damage.
     pub(super) fn look_at<T>(
         &self,
         number: usize,
@@ -87,7 +89,8 @@ impl TableReader {
         }
     }
 
-    /// What `look` sees in partition `number`, of the cache or of the file; it says what is wrong with it.
+    /// Calls `look` with partition `number`, from the cache or the file; `look` returns a
+    /// description of any damage.
     fn look_at_stored<T>(
         &self,
         number: usize,

@@ -1,11 +1,12 @@
-//! What memory holds of a table's filter at one moment, and asking it.
+//! The resident part of a table's filter at one moment, and its probing.
 //!
-//! A [`ResidentFilter`] is a value that never changes: lookups ask the one that their view was made with and touch no lock and no
-//! count. Of each module it holds all slices, some or none, and says what lookups do with those that they do not ask ([`Unasked`]).
+//! A [`ResidentFilter`] is an immutable value: lookups probe the one that belongs to their view and
+//! touch no lock and no reference count. Of each module it holds all slices, some or none, and it
+//! states what lookups do with the modules that they do not probe in memory ([`Unasked`]).
 //!
-//! Invariant: whatever is held or rests, no key of the table is denied.
+//! Invariant: whatever is resident or dormant, no key of the table is denied.
 //!
-//! Not here: making the next one ([`super::filter`]); who decides (package `shamba`).
+//! Not here: making the next value ([`super::filter`]); the decision (package `shamba`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,16 +17,17 @@ use shamba_key::planted::{Defect, is_planted};
 
 use crate::ledger::Charge;
 
-/// What lookups do with modules that they do not ask in memory. Masks, the first module in the lowest bit.
+/// Treatment of modules that lookups do not probe in memory. Bit masks, the first module in the
+/// lowest bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unasked {
-    /// They are fetched where they are not held; all others are skipped then.
+    /// Modules that are fetched where they are not resident; the others are then skipped.
     pub fetched: u8,
-    /// They are skipped though they are held.
+    /// Dormant modules: resident, but skipped.
     pub resting: u8,
 }
 
-/// A slice in memory, for as long as somebody holds it.
+/// A slice in memory, shared by its holders.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     lines: Arc<[Line]>,
@@ -38,23 +40,25 @@ impl Slice {
     }
 }
 
-/// What memory holds of a table's filter at one moment, and what is done about the rest.
+/// The resident part of a table's filter at one moment, and the treatment of the other part.
 #[derive(Clone)]
 pub struct ResidentFilter {
     geometry: FilterGeometry,
-    /// As many as the geometry says.
+    /// One entry per slice of the geometry.
     slices: Arc<[Option<Slice>]>,
-    /// Modules of which a slice is held and that do not rest, the first one in the lowest bit.
+    /// Modules with at least one resident slice that are not dormant, the first one in the lowest
+    /// bit.
     asked: u8,
-    /// Modules that are fetched where they are not held.
+    /// Modules that are fetched where they are not resident.
     fetched: u8,
-    /// The first module is asked in the short way: neither standard nor absent nor resting.
+    /// The first module can be probed on the fast path: it is resident, not dormant, and the filter
+    /// is not standard.
     first_is_quick: bool,
-    /// There is more to do than to ask the first module.
+    /// Whether a lookup has more to do than probe the first module.
     has_more: bool,
 }
 
-// With the reader beside it, on one cache line.
+// Fits on one cache line together with the reader's pointer.
 const _: () = assert!(size_of::<ResidentFilter>() <= 56);
 
 impl ResidentFilter {
@@ -66,58 +70,59 @@ impl ResidentFilter {
         Self { geometry, slices, asked, fetched, first_is_quick, has_more }
     }
 
-    /// What the filter was built as.
+    /// The geometry with which the filter was built.
     pub fn geometry(&self) -> &FilterGeometry {
         &self.geometry
     }
 
-    /// The modules that lookups ask where memory holds the key's slice: those of which it holds any and that do not rest. The first
-    /// one in the lowest bit.
+    /// Modules that lookups probe where the key's slice is resident: those with at least one
+    /// resident slice that are not dormant. The first one in the lowest bit.
     pub fn asked(&self) -> u8 {
         self.asked
     }
 
-    /// What lookups do with the others.
+    /// Treatment of the other modules.
     pub fn unasked(&self) -> Unasked {
         let resting = held_modules(&self.geometry, &self.slices) & !self.asked;
         Unasked { fetched: self.fetched, resting }
     }
 
-    /// Whether lookups fetch `module` where it is not held.
+    /// Whether lookups fetch `module` where it is not resident.
     #[inline]
     pub fn fetches(&self, module: usize) -> bool {
         self.fetched >> module & 1 == 1
     }
 
-    /// Every slice, and of each whether it is held.
+    /// All slices; `None` for each that is not resident.
     pub(super) fn slices(&self) -> Vec<Option<Slice>> {
         self.slices.to_vec()
     }
 
-    /// How many slices of `module` are held.
+    /// Number of resident slices of `module`.
     pub fn held_slices(&self, module: usize) -> usize {
         self.slices.get(self.geometry.slices_of(module)).unwrap_or_default().iter().flatten().count()
     }
 
-    /// How many slices are not held.
+    /// Number of slices that are not resident.
     pub fn absent_slices(&self) -> usize {
         self.slices.iter().filter(|slice| slice.is_none()).count()
     }
 
-    /// The bytes of the slices that are held.
+    /// Bytes of the resident slices.
     pub fn held_bytes(&self) -> u64 {
         bytes_of(&self.slices)
     }
 
-    /// The bytes of those that rest.
+    /// Bytes of the resident slices of dormant modules.
     pub fn resting_bytes(&self) -> u64 {
         let resting = self.unasked().resting;
         let modules = (0..self.geometry.modules().len()).filter(|module| resting >> module & 1 == 1);
         modules.filter_map(|module| Some(bytes_of(self.slices.get(self.geometry.slices_of(module))?))).sum()
     }
 
-    /// The question to the first module; its line, and those of the other modules that are held, are asked for if
-    /// `prefetch`. Without a line the question is not answerable; [`Self::has_more`] says whether to go on.
+    /// The question to the first module; with `prefetch`, its line and the lines of the other
+    /// resident modules are prefetched. Without a resident line the question is not answerable.
+    /// [`Self::has_more`] says whether to go on.
     #[inline(always)]
     pub fn ask(&self, digest: KeyDigest, prefetch: bool) -> Question<'_> {
         if !self.first_is_quick {
@@ -134,13 +139,14 @@ impl ResidentFilter {
         question
     }
 
-    /// Whether a "maybe" of the first module leaves others: to ask with [`Self::module`], to fetch, or to skip.
+    /// Whether a "maybe" of the first module leaves other modules: to probe with [`Self::module`],
+    /// to fetch, or to skip.
     #[inline(always)]
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Without a first module: nothing to ask there.
+    /// [`Self::ask`] without a first module on the fast path: there is nothing to probe yet.
     #[cold]
     fn ask_later(&self, digest: KeyDigest, prefetch: bool) -> Question<'_> {
         if prefetch {
@@ -155,7 +161,8 @@ impl ResidentFilter {
         }
     }
 
-    /// What module `module` says; `None` if memory does not hold the slice, or the module rests.
+    /// The answer of module `module`; `None` if the slice is not resident, or the module is
+    /// dormant.
     #[inline]
     pub fn module(&self, digest: KeyDigest, module: usize) -> Option<bool> {
         if self.asked >> module & 1 == 0 {
@@ -169,7 +176,7 @@ impl ResidentFilter {
         question.is_answerable().then(|| question.maybe())
     }
 
-    /// Whether the key of `digest` may be in the table, as far as memory can tell.
+    /// Whether the key of `digest` may be in the table, by the resident modules.
     pub fn may_contain(&self, digest: KeyDigest) -> bool {
         (0..self.geometry.modules().len()).all(|module| self.module(digest, module).unwrap_or(true))
     }
@@ -192,7 +199,7 @@ fn bytes_of(slices: &[Option<Slice>]) -> u64 {
     slices.iter().flatten().map(|slice| size_of_val(&*slice.lines) as u64).sum()
 }
 
-/// The modules of which any slice is there.
+/// Mask of the modules with at least one resident slice.
 pub(super) fn held_modules(geometry: &FilterGeometry, slices: &[Option<Slice>]) -> u8 {
     let is_held = |module: usize| {
         let of_module = slices.get(geometry.slices_of(module)).unwrap_or_default();

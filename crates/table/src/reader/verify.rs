@@ -1,8 +1,8 @@
 //! The full check of a table: every byte of it, read from the file.
 //!
-//! Reports all damage that it can tell apart: each section, each index partition, each filter slice, each data
-//! block on its own. What holds over the whole (counts, content digest, bounds) is compared only when no data
-//! block is damaged, so that one cause is reported once.
+//! Reports all damage that it can distinguish: each section, each index partition, each filter
+//! slice, each data block separately. Totals (counts, content digest, bounds) are compared only if
+//! no data block is damaged, so that one cause is reported once.
 
 use shamba_key::{EntryKind, SeqNo};
 
@@ -21,13 +21,14 @@ use crate::index::{self, Handle};
 use crate::values::{self, VALUE_REFERENCE};
 use crate::{Error, Result};
 
-/// Zeros between blocks as they are named in errors.
+/// Name of the zeros between blocks in errors.
 const PADDING: &str = "padding";
 
 impl TableReader {
-    /// Reads every byte of every section and reports all damage: checksums, structure, padding, order of
-    /// entries and separators, sequence bounds, key bounds, counts, content digest, and that every key passes
-    /// the filter. Empty if there is none. Hashes every key, so not for use inside a counted lookup.
+    /// Reads every byte of every section and reports all damage: checksums, structure, padding,
+    /// order of entries and separators, sequence bounds, key bounds, counts, content digest, and
+    /// that every key passes the filter. Empty if there is none. Hashes every key, so it is not for
+    /// use inside a counted lookup.
     pub fn verify(&self) -> Vec<Error> {
         let mut damage = Vec::new();
         self.verify_length(&mut damage);
@@ -37,7 +38,7 @@ impl TableReader {
         damage
     }
 
-    /// A reader that was open while its file changed still knows what the file was.
+    /// Compares the file's length with its length at open: the file may have changed since.
     fn verify_length(&self, damage: &mut Vec<Error>) {
         let file = &self.loaded.file;
         match file.length_now() {
@@ -84,7 +85,7 @@ impl TableReader {
         }
     }
 
-    /// Says which partitions are damaged in the file.
+    /// Checks the index and returns the damaged partitions.
     fn verify_index(&self, damage: &mut Vec<Error>) -> BTreeSet<usize> {
         let (file, index) = (&self.loaded.file, &self.loaded.index);
         if let Some(top) = self.loaded.footer.section(SectionKind::IndexTop) {
@@ -100,7 +101,8 @@ impl TableReader {
         unreadable
     }
 
-    /// The blocks of a partition that is neither in memory nor readable cannot be found: it is reported for them.
+    /// Checks the data blocks. The blocks of a partition that is neither in memory nor readable
+    /// cannot be found; the partition is reported instead.
     fn verify_data(&self, unreadable: &BTreeSet<usize>, damage: &mut Vec<Error>) {
         let (before, mut is_whole) = (damage.len(), true);
         let mut seen = Seen::default();
@@ -137,8 +139,7 @@ impl TableReader {
         }
     }
 
-    /// Before a block that is damaged there are all the same chunks that can be checked. Where they end, if that can
-    /// be told.
+    /// Checks the chunks before a damaged block. Returns their end, if it can be determined.
     fn verify_chunks(&self, start: u64, next: Handle, damage: &mut Vec<Error>) -> Option<u64> {
         if !self.loaded.has_values() {
             return Some(start);
@@ -152,7 +153,8 @@ impl TableReader {
         }
     }
 
-    /// Where the chunks of a block's values end: from `next` on they lie back to back, in the order of the entries.
+    /// End of the chunks of a block's values: from `next` on they are contiguous, in the order of
+    /// the entries.
     pub(super) fn chunks_end(&self, block: DataBlock<'_>, handle: Handle, next: u64) -> Result<u64> {
         let mut end = next;
         let mut key = Vec::new();
@@ -175,7 +177,7 @@ impl TableReader {
         Ok(end)
     }
 
-    /// Reads every chunk of a large value, and counts it.
+    /// Reads every chunk of a large value, and adds the value to the totals.
     fn verify_value(
         &self,
         key: &[u8],
@@ -198,7 +200,7 @@ impl TableReader {
         Ok(())
     }
 
-    /// Between blocks there are zeros.
+    /// Checks that the gap before a block is zero.
     pub(super) fn verify_padding(&self, start: u64, next: Handle) -> Result<()> {
         let bytes = self.loaded.file.read(start, next.offset.saturating_sub(start), PADDING)?;
         match bytes.iter().position(|byte| *byte != 0) {
@@ -210,7 +212,7 @@ impl TableReader {
         }
     }
 
-    /// Checks a block and the values that it refers to; where their chunks end.
+    /// Checks a block and the values that it refers to; returns the end of their chunks.
     fn verify_block(
         &self,
         listed: &ListedBlock<'_>,
@@ -220,7 +222,7 @@ impl TableReader {
     ) -> Result<u64> {
         let (file, handle) = (&self.loaded.file, listed.handle);
         let damaged = |detail: String| file.damaged(handle.offset, super::DATA_BLOCK, detail);
-        // Whatever this block turns out to be, the next one's keys are compared with separators only.
+        // If this block is damaged, the next block's keys are compared with separators only.
         let previous = std::mem::take(&mut seen.last);
         let bytes = file.read(handle.offset, u64::from(handle.bytes), super::DATA_BLOCK)?;
         let (payload, compression) = self.loaded.decode_block(handle, bytes)?;
@@ -325,7 +327,7 @@ impl TableReader {
     }
 }
 
-/// What was found in the data so far.
+/// Totals of the data checked so far.
 #[derive(Default)]
 struct Seen {
     last: Option<(Vec<u8>, SeqNo)>,

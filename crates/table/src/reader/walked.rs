@@ -1,9 +1,10 @@
-//! The index as walks use it: partition after partition, whichever of them are in memory.
+//! The index for iterators: partition after partition, resident or not.
 //!
-//! A walk looks at a resident partition where it is, each time anew, so that it may be dropped meanwhile. One that is
-//! not resident is read once for all blocks that it lists, checked in whole, and kept as it was read until the
-//! walk leaves it; it is charged to the walk. What looks at a table as a whole (its check, its description, cuts
-//! for a merge) has one partition at a time likewise.
+//! An iterator looks up a resident partition each time it needs it, so the partition can be dropped
+//! in between. A partition that is not resident is read once for all its blocks, checked in full,
+//! and kept in its stored form until the iterator leaves it; it is charged to the iterator.
+//! Operations on a whole table (its check, its description, cuts for a compaction) likewise hold
+//! one partition at a time.
 //!
 //! Not here: lookups ([`super::place`]).
 
@@ -19,24 +20,24 @@ use crate::cache::PinnedBlock;
 use crate::index::{self, BlockNo, Handle, Listed, Partition};
 use crate::ledger::{Charge, LedgerPart};
 
-/// The place of a walk in the index.
+/// Position of an iterator in the index.
 #[derive(Debug, Default)]
 pub(super) struct IndexCursor {
     /// The partition that was last read for it.
     read: Option<ReadPartition>,
 }
 
-/// A partition that is not resident, for as long as somebody needs it.
+/// A partition that is not resident, held by its user.
 #[derive(Debug)]
 pub(super) struct ReadPartition {
     number: usize,
     payload: PinnedBlock,
-    /// Without one, the cache has it in its books.
+    /// `None` if the payload is in the cache, which charges it.
     _charge: Option<Charge>,
 }
 
 impl IndexCursor {
-    /// The first block that can hold an entry at or after `(key, seq)`, and where it lies.
+    /// The first block that can hold an entry at or after `(key, seq)`, and its place.
     pub(super) fn find(
         &mut self,
         table: &TableReader,
@@ -54,7 +55,7 @@ impl IndexCursor {
         })
     }
 
-    /// Where block `number` lies; `None` past the last.
+    /// The place of block `number`; `None` past the last.
     pub(super) fn handle(
         &mut self,
         table: &TableReader,
@@ -70,7 +71,7 @@ impl IndexCursor {
         }
     }
 
-    /// Where block `number` lies, if that is known without reading.
+    /// The place of block `number`, if it is known without a read.
     pub(super) fn known_handle(&self, table: &TableReader, number: BlockNo) -> Option<Handle> {
         let index = &table.loaded.index;
         let (partition, within) = index.partition_of(number)?;
@@ -83,7 +84,7 @@ impl IndexCursor {
         })
     }
 
-    /// Gives up what was read.
+    /// Drops the partition that was read.
     pub(super) fn let_go(&mut self) {
         self.read = None;
     }
@@ -113,7 +114,7 @@ impl IndexCursor {
 }
 
 impl TableReader {
-    /// Partition `number`, which is not resident, from the cache or from the file.
+    /// Reads partition `number`, which is not resident, from the cache or from the file.
     fn read_partition(
         &self,
         number: usize,
@@ -121,7 +122,8 @@ impl TableReader {
         io: &mut ReadCounters,
     ) -> Result<ReadPartition> {
         let (file, index) = (&self.loaded.file, &self.loaded.index);
-        // The slot of the first partition is the whole index's then.
+        // If the index is cached as a whole, the slot of the first partition belongs to the whole
+        // index.
         let place = index.partition_slot(number).zip(self.cached).filter(|_| !self.is_index_whole);
         let place = place.map(|((slot, place), table)| (slot, table.key(place)));
         if let Some((slot, key)) = place {
@@ -148,7 +150,7 @@ impl TableReader {
     }
 }
 
-/// A partition that somebody looks at from the first to the last block.
+/// A partition for use from its first to its last block.
 pub(crate) enum WholePartition {
     Resident(Arc<Partition>),
     Read(Bytes),
@@ -158,18 +160,18 @@ pub(crate) enum WholePartition {
 pub(crate) struct ListedBlock<'a> {
     pub(crate) number: BlockNo,
     pub(crate) handle: Handle,
-    /// Its separator; `None` where the partition is known from memory alone.
+    /// Its separator; `None` if the partition is in decoded form.
     pub(crate) separator: Option<(&'a [u8], SeqNo)>,
-    /// The separator of the block before, likewise.
+    /// The separator of the previous block; `None` likewise.
     pub(crate) before: Option<(&'a [u8], SeqNo)>,
 }
 
 impl Loaded {
-    /// Partition `number` as it is in the file, checked in whole; where it is damaged or cannot be read, what memory has of
-    /// it.
+    /// Partition `number` from the file, checked in full; if it is damaged or unreadable, the
+    /// resident partition.
     ///
     /// # Errors
-    /// What reading says, if memory does not have it.
+    /// The error of the read, if the partition is not resident.
     pub(crate) fn partition(&self, number: usize) -> Result<WholePartition> {
         self.index.read_whole(&self.file, number).map(WholePartition::Read).or_else(|error| {
             let resident = self.index.with_resident(number, Arc::clone);
@@ -192,7 +194,7 @@ impl Loaded {
         };
         let first = self.index.first(number).unwrap_or(BlockNo::FIRST);
         let mut before = self.index.bounds(number).and_then(|bounds| bounds.after);
-        // It was checked: none is missing.
+        // The partition was checked, so none is missing.
         let blocks = listed.into_iter().flat_map(|listed| {
             (0..listed.len()).map_while(move |within| {
                 Some((within, listed.handle(within).ok()?, listed.separator(within).ok()?))

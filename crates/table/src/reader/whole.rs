@@ -1,14 +1,15 @@
 //! Whole filters and whole indexes as blocks of the cache: the papers' baseline, for experiments.
 //!
-//! With [`Residency::Cached`](super::Residency::Cached) a lookup that misses a slice of a filter, or a partition of an index, reads
-//! that piece and caches it by itself. With [`CacheUnit::Whole`] it reads the whole module, or the whole
-//! index, by one read, and the cache holds and evicts it as one block. On disk nothing differs: slices of a
-//! module and partitions of an index lie back to back, each with its checksum. A unit of which a piece is
-//! damaged is not cached; pieces that are not damaged answer as ever.
+//! With [`Residency::Cached`](super::Residency::Cached), a lookup that misses a slice of a filter,
+//! or a partition of an index, reads and caches that piece alone. With [`CacheUnit::Whole`] it
+//! reads the whole module, or the whole index, in one read, and the cache holds and evicts it as
+//! one block. The file format is the same: slices of a module and partitions of an index are
+//! contiguous, each with its checksum. A unit with a damaged piece is not cached; its undamaged
+//! pieces are still used.
 //!
-//! A unit's key in the cache is its first piece's, so its payload lies under that piece's slot.
+//! A unit has the cache key and the slot of its first piece.
 //!
-//! Not here: pieces by themselves ([`super::filter`], [`super::place`]).
+//! Not here: single pieces ([`super::filter`], [`super::place`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +21,7 @@ use crate::block::frame::FRAME_BYTES;
 use crate::filter_section::{CHECKSUM_BYTES, SLICE};
 use crate::index::{self, Read};
 
-/// What the cache reads, holds and evicts at once, of filters or indexes.
+/// Unit of reading, caching and eviction, for filters or indexes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum CacheUnit {
     /// A slice of at most 64 KiB of a filter module; a partition of about 4 KiB of an index.
@@ -31,7 +32,7 @@ pub enum CacheUnit {
 }
 
 impl CacheUnit {
-    /// Every kind.
+    /// All units.
     pub const ALL: [Self; 2] = [Self::Sliced, Self::Whole];
 
     /// The name in options and output.
@@ -61,9 +62,9 @@ impl FromStr for CacheUnit {
 /// The units of filters and of indexes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheUnits {
-    /// Of filters.
+    /// Unit of filters.
     pub filter: CacheUnit,
-    /// Of indexes.
+    /// Unit of indexes.
     pub index: CacheUnit,
 }
 
@@ -75,8 +76,8 @@ impl CacheUnits {
 }
 
 impl TableReader {
-    /// The answer of `test` for slice `slice` of module `module`, which is cached as a whole. `None` if the slice
-    /// is damaged; it has been reported then.
+    /// The answer of `test` for slice `slice` of module `module`, which is cached as a whole.
+    /// `None` if the slice is damaged; the damage is then reported.
     ///
     /// # Errors
     /// `Io` when reading fails.
@@ -137,7 +138,7 @@ impl TableReader {
         Ok(answer)
     }
 
-    /// As `look_at_stored`, of an index that is cached as a whole.
+    /// As `look_at_stored`, for an index that is cached as a whole.
     ///
     /// # Errors
     /// `Io` when reading fails, `Corruption` for damage to partition `number`.
@@ -163,7 +164,7 @@ impl TableReader {
             let section = self.cache.enter();
             if let Some(hit) = section.find(slot, key) {
                 let frame = hit.payload().get(range_of(number)).unwrap_or_default();
-                // Its checksum was compared when it came into the cache.
+                // Its checksum was compared before it was published.
                 let payload = frame.get(..frame.len().saturating_sub(FRAME_BYTES)).unwrap_or_default();
                 return look(index.view(file, number, payload)?);
             }

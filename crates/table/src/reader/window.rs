@@ -1,9 +1,10 @@
-//! Some neighbouring entries of a data block, taken apart.
+//! A window: some consecutive entries of a data block, decoded.
 //!
-//! A block's header is read once for each window, not for each entry, and within a window a step is an
-//! addition. Keys are put together in one buffer; values stay in the block, and only their places are kept.
+//! A block's header is read once for each window, not for each entry, and a step within a window is
+//! one addition. Keys are assembled in one buffer; values stay in the block, and only their places
+//! are kept.
 //!
-//! Not here: which entries are taken ([`super::iter`]).
+//! Not here: the choice of entries ([`super::iter`]).
 
 use std::ops::Range;
 
@@ -12,26 +13,26 @@ use shamba_key::{EntryKind, SeqNo};
 use crate::block::DataBlock;
 use crate::entry::EntryView;
 
-/// The most entries in a window.
+/// Maximum number of entries in a window.
 pub(super) const ENTRIES_MAX: usize = 16;
-/// What the keys of a window mostly fit into.
+/// Initial capacity for a window's keys, sufficient for most windows.
 const KEYS_BYTES: usize = 1024;
 
-/// What a window mostly takes.
+/// Memory of a typical window.
 pub(super) const WINDOW_BYTES: usize = KEYS_BYTES + ENTRIES_MAX * size_of::<Taken>();
 
 /// Consecutive entries of a block, one of which is current.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// The number in the block of the first one.
+    /// Number of the first entry in its block.
     first: usize,
     entries: Vec<Taken>,
     keys: Vec<u8>,
-    /// Which one is current; none if there are no entries.
+    /// Index of the current entry; meaningless if there are none.
     at: usize,
 }
 
-/// An entry: where its parts lie, in the buffer of keys and in the block.
+/// Places of an entry's parts: in the buffer of keys and in the block.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     seq: SeqNo,
@@ -43,19 +44,20 @@ struct Taken {
 }
 
 impl Window {
-    /// Leaves no entry.
+    /// Removes all entries.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.keys.clear();
         self.at = 0;
     }
 
-    /// Takes the entries `numbers` of `block`; none if one of them is damaged. The first is current.
+    /// Decodes the entries `numbers` of `block`; none if one of them is damaged. The first becomes
+    /// current.
     pub(super) fn fill(&mut self, block: DataBlock<'_>, numbers: Range<usize>) -> Result<(), String> {
         self.clear();
         self.first = numbers.start;
         if self.keys.capacity() < KEYS_BYTES {
-            // Once for an iterator's life, mostly: growing step by step costs more than the entries do.
+            // Usually once per iterator: growing step by step costs more than the entries do.
             self.keys.reserve(KEYS_BYTES);
             self.entries.reserve(ENTRIES_MAX);
         }
@@ -83,7 +85,7 @@ impl Window {
         self.at = self.entries.len().saturating_sub(1);
     }
 
-    /// Makes the next entry current, if it is here.
+    /// Makes the next entry current; false if it is not in the window.
     #[inline(always)]
     pub(super) fn next(&mut self) -> bool {
         let more = self.at + 1 < self.entries.len();
@@ -91,7 +93,7 @@ impl Window {
         more
     }
 
-    /// Makes the entry before current, if it is here.
+    /// Makes the previous entry current; false if it is not in the window.
     #[inline(always)]
     pub(super) fn prev(&mut self) -> bool {
         let more = self.at > 0;
@@ -99,7 +101,7 @@ impl Window {
         more
     }
 
-    /// The numbers in the block of the entries that are here.
+    /// The numbers of the window's entries in their block.
     pub(super) fn numbers(&self) -> Range<usize> {
         self.first..self.first + self.entries.len()
     }
@@ -110,7 +112,7 @@ impl Window {
         !self.entries.is_empty()
     }
 
-    /// The current entry, of the block with this payload; an empty put if there is none.
+    /// The current entry, from the block with this payload; an empty put if there is none.
     #[inline(always)]
     pub(super) fn view<'a>(&'a self, payload: &'a [u8]) -> EntryView<'a> {
         let Some(entry) = self.entries.get(self.at) else {
@@ -142,7 +144,7 @@ impl Window {
         self.entries.get(self.at).map_or(EntryKind::Put, |entry| entry.kind)
     }
 
-    /// Where the current entry's value lies in the block.
+    /// The place of the current entry's value in the block.
     #[inline(always)]
     pub(super) fn value(&self) -> Range<usize> {
         self.entries.get(self.at).map_or(0..0, |entry| entry.value as usize..entry.value_end as usize)

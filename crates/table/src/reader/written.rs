@@ -1,10 +1,11 @@
-//! The check of a table just written, before anything that it was made from may go.
+//! The check of a table just written, before its inputs may be deleted.
 //!
-//! Every frame of the data is read back and its checksum compared, in long reads; and every so many blocks one is
-//! taken apart as a reader will, and the digest of its entries compared with that of the entries that were put into
-//! it. The first finds bytes that changed on their way to the file and back, the second an encoder that does not
-//! give back what it was given. All else was checked when the table was opened; a filter that was found damaged then,
-//! which an old table does without, is refused.
+//! Every frame of the data is read back in long reads and its checksum compared. In addition, one
+//! in [`SAMPLE_EVERY_BLOCKS`] blocks is decoded, and the digest of its entries compared with the
+//! digest of the entries that were written. The first check finds bytes that changed on their way
+//! to the file and back, the second an encoder that does not reproduce its input. All other parts
+//! were checked when the table was opened. A damaged filter, which an old table is used without, is
+//! an error here.
 //!
 //! Not here: the check of a table of any age ([`super::verify`]).
 
@@ -21,12 +22,13 @@ use crate::format::{HEADER_BYTES, SectionKind};
 use crate::index::Handle;
 use crate::values;
 
-/// One block of so many is compared entry by entry; in builds with assertions, those of the tests, every one.
+/// One block in this many is compared entry by entry; in builds with debug assertions, which tests
+/// use, every block.
 const SAMPLE_EVERY_BLOCKS: u64 = if cfg!(debug_assertions) { 1 } else { 16 };
-/// As much is read at once.
+/// Bytes per read.
 const READ_BYTES: u64 = 256 << 10;
 
-/// What the writer of a table remembers of its blocks, for the check that follows.
+/// Samples of a table's blocks that its writer took for this check.
 #[derive(Clone, Default, Debug)]
 pub struct WrittenBlocks {
     samples: Vec<Sample>,
@@ -39,29 +41,30 @@ struct Sample {
 }
 
 impl WrittenBlocks {
-    /// Whether block `number` of the table, counted from 0, is to be remembered.
+    /// Whether block `number` of the table, counted from 0, is a sample.
     pub(crate) fn wants(&self, number: u64) -> bool {
         number.checked_rem(SAMPLE_EVERY_BLOCKS) == Some(0)
     }
 
-    /// Remembers the block at `offset`, the digest of whose entries is `content`.
+    /// Adds the block at `offset` as a sample; `content` is the digest of its entries.
     pub(crate) fn remember(&mut self, offset: u64, content: ContentDigest) {
         self.samples.push(Sample { offset, content });
     }
 }
 
 impl TableReader {
-    /// Reads back all of the data of a table that was written with `blocks` in it.
+    /// Reads back all data of a table that was written with the samples `blocks`.
     ///
     /// # Errors
-    /// `Corruption` for the first frame whose checksum is wrong, or block whose entries are not those that went in;
-    /// `Io` when reading fails.
+    /// `Corruption` for the first frame with a wrong checksum, or sample with other entries than
+    /// were written; `Io` when reading fails.
     pub fn check_written(&self, blocks: &WrittenBlocks) -> Result<()> {
         if is_planted(Defect::OutputUnverified) {
             return Ok(());
         }
         let file = &self.loaded.file;
-        // What is held was checked when it was read; but whoever reads the rest some day would find it too late.
+        // Resident slices were checked when they were read; damage to the others would be found too
+        // late.
         let damage = match self.filter_warnings().into_iter().next() {
             Some(warning) => Some(warning),
             None => self.verify_filter()?.first().map(ToString::to_string),
@@ -109,8 +112,8 @@ impl TableReader {
         }
     }
 
-    /// Reads the chunks of the values to which a block refers. They lie back to back from `start` on, and what is
-    /// between them and the block is nothing.
+    /// Reads the chunks of the values that a block refers to. They are contiguous from `start` on,
+    /// and only padding lies between them and the block.
     fn check_chunks(&self, start: u64, handle: Handle, frame: &[u8]) -> Result<()> {
         let damaged = |detail: String| self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail);
         let (payload, _) = self.loaded.decode_block(handle, frame.to_vec())?;
@@ -127,7 +130,7 @@ impl TableReader {
         self.verify_padding(chunks_end, handle)
     }
 
-    /// The digest of the entries of a block, its large values read from their chunks.
+    /// The digest of a block's entries, with large values read from their chunks.
     fn content_of(&self, handle: Handle, frame: &[u8]) -> Result<ContentDigest> {
         let damaged = |detail: String| self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail);
         let (payload, _) = self.loaded.decode_block(handle, frame.to_vec())?;

@@ -1,16 +1,19 @@
-//! Finding frames where nothing says how long they are.
+//! Finding frames whose length is unknown.
 //!
-//! A frame's checksum is at its end and covers everything before. So a frame that starts at a place is found by knowing its
-//! end, or by trying ends. What is compressed tells it: both codecs' streams are walked up to the length that stands
-//! before them, without decoding. A block that is stored as it is begins on a multiple of [`LINE_BYTES`], and its ends
-//! are tried in one pass over the bytes. What passes the checksum is a frame up to one chance in four thousand million for each
-//! try, and is looked at as a block then, whose every part has to fit.
+//! A frame's checksum is at its end and covers all bytes before it. So a frame that starts at a
+//! given place is found by knowing its end, or by trying ends. For a compressed payload the end is
+//! computed: the codec's stream is walked, without decoding, up to the length that is stated before
+//! it. An uncompressed block starts on a multiple of [`LINE_BYTES`], and its possible ends are
+//! tried in one pass over the bytes. A false match of a checksum has a chance of one in 2^32 per
+//! try; what matches is then checked in full as a block.
 //!
-//! Bytes may be made so that something seems to begin everywhere. So there is an [`Allowance`]: what is hashed, walked and read
-//! is counted, and at most [`ALLOWED_PER_BYTE`] bytes for each byte of the file may be, beside [`ALLOWED_FIRST`]. A try that
-//! would take more is left out, and told as damage like every place at which nothing begins. Undamaged blocks as the writer
-//! makes them need a quarter of it at worst: whoever walks goes on where a block ended, and among the zeros up to the next
-//! one hardly a place looks like a beginning; so each block is tried once, however many places there are.
+//! Bytes can be crafted so that a frame seems to begin at every place. An [`Allowance`] bounds the
+//! work: bytes that are hashed, walked and read are counted, at most [`ALLOWED_PER_BYTE`] for each
+//! byte of the file plus [`ALLOWED_FIRST`]. Tries beyond that are skipped and reported as damage,
+//! like every place at which no frame is found. Undamaged blocks of the writer need at most a
+//! quarter of the allowance: the search continues where a block ended, and among the zeros up to
+//! the next block few places look like the start of a frame. So each block is tried once, however
+//! many places there are.
 
 use std::hash::Hasher as _;
 
@@ -27,54 +30,57 @@ use crate::reader::TableFile;
 use crate::values::{CHUNK_BYTES_MAX, CHUNK_OVERHEAD_BYTES};
 use crate::writer::BLOCK_BYTES_ALLOWED;
 
-/// The longest frame that is found: a longest key and as long a value.
+/// Maximum length of a frame that is found: a key of maximum length and a value of about the same
+/// length.
 const FRAME_BYTES_MAX: usize = 160 << 10;
-/// Read at a time, unless less is to be held.
+/// Bytes per read, unless less may be held.
 pub(super) const READ_BYTES: usize = 4 * FRAME_BYTES_MAX;
-/// Read at least beyond what is wanted: some usual blocks.
+/// Minimum bytes per read beyond the requested ones: some blocks of usual length.
 const READ_BYTES_MIN: usize = 16 << 10;
-/// How far before its end a section of a few names or range tombstones is looked for, and how much is hashed for it.
+/// Maximum distance before the end at which the properties or range tombstones are searched, and
+/// the bytes that may be hashed for it.
 const SECTION_BYTES_MAX: u64 = 16 << 20;
 const SECTION_ALLOWED: u64 = 256 << 20;
-/// What a search may hash, walk and read: this much,
+/// Initial allowance of a search: bytes that it may hash, walk and read.
 pub(crate) const ALLOWED_FIRST: u64 = 64 << 20;
-/// and this much for each byte that it has passed.
+/// Additional allowance for each byte of the file that the search has passed.
 pub(crate) const ALLOWED_PER_BYTE: u64 = 1 << 10;
-/// What it takes to end a checksum that goes on, as bytes that are hashed.
+/// Cost of finishing an incremental checksum, in hashed bytes.
 const END_BYTES: u64 = 256;
-/// The layout bytes of blocks, and the least that any block has.
+/// The layout bytes of blocks, and the minimum length of a payload.
 const LAYOUT_PLAIN: u8 = 1;
 const LAYOUT_TAGGED: u8 = 2;
 const BLOCK_HEADER_BYTES: usize = 16;
-/// What stands before a compressed payload: its length.
+/// Length of the field before a compressed payload: the payload's length.
 const LENGTH_BYTES: usize = 4;
-/// What a stream of zstd begins with.
+/// Magic number of a zstd stream.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// What a compressed payload of this length states takes the compressor at most: all but an eighth.
+/// Maximum frame length of a compressed payload of this length: compression saves at least an
+/// eighth.
 const fn stored_bytes_max(payload_bytes: usize) -> usize {
     payload_bytes - payload_bytes / 8 + FRAME_BYTES
 }
 
-/// What lies at a place.
+/// Result of a search at one place.
 pub(super) enum Found {
-    /// A data block: its payload and where it ends.
+    /// A data block: its payload and its end.
     Block(Bytes, u64),
-    /// A chunk of a large value, and where it ends.
+    /// A chunk of a large value, and its end.
     Chunk(u64),
-    /// Nothing that could be told.
+    /// No frame.
     Nothing {
-        /// The byte there is not 0, which is what lies between blocks.
+        /// Whether the byte there is not 0; between blocks there are zeros.
         is_damage: bool,
     },
 }
 
-/// How much may still be hashed, walked and read.
+/// Bytes that may still be hashed, walked and read.
 #[derive(Debug)]
 struct Allowance {
     left: u64,
     spent: u64,
-    /// Up to here it was granted.
+    /// Place up to which the allowance was granted.
     passed: Option<u64>,
 }
 
@@ -83,7 +89,7 @@ impl Allowance {
         Self { left: bytes, spent: 0, passed: None }
     }
 
-    /// The search has come to `at`.
+    /// Grants the allowance for the bytes up to `at`.
     fn pass(&mut self, at: u64) {
         let passed = *self.passed.get_or_insert(at);
         if at > passed {
@@ -96,7 +102,7 @@ impl Allowance {
         self.left >= bytes
     }
 
-    /// Takes so much if there is so much.
+    /// Spends `bytes` if the allowance suffices; returns whether it does.
     fn takes(&mut self, bytes: u64) -> bool {
         let has = self.has(bytes);
         if has {
@@ -107,14 +113,14 @@ impl Allowance {
     }
 }
 
-/// What may begin at a place, by its first bytes: how long each would be at most.
+/// Kinds of frames that may begin at a place, by its first bytes, with their maximum lengths.
 #[derive(Clone, Copy, Default, Debug)]
 struct Forms {
-    /// Of a chunk, exactly.
+    /// Exact length of a chunk.
     chunk_bytes: usize,
-    /// Of a block that is stored as it is.
+    /// Maximum length of an uncompressed block.
     stored_bytes: usize,
-    /// Of a block that is compressed, and its payload, exactly.
+    /// Maximum length of a compressed block, and exact length of its payload.
     compressed_bytes: usize,
     payload_bytes: usize,
 }
@@ -125,16 +131,17 @@ impl Forms {
     }
 }
 
-/// The bytes at hand.
+/// The bytes read last.
 struct Window {
     at: u64,
     bytes: Vec<u8>,
-    /// Held between two looks, at most.
+    /// Maximum bytes held between two calls.
     kept_bytes: usize,
 }
 
 impl Window {
-    /// The bytes from `at` on: as many as wanted, fewer only before `end` or when no more may be read.
+    /// The bytes from `at` on: `wanted` of them, fewer only before `end` or when the allowance is
+    /// spent.
     fn get(
         &mut self,
         file: &TableFile,
@@ -159,16 +166,17 @@ impl Window {
     }
 }
 
-/// Looks for blocks and chunks from place to place.
+/// Searches for blocks and chunks from place to place.
 pub(super) struct Finder {
     window: Window,
     allowance: Allowance,
-    /// Frames of blocks of several entries are at most as long; that of one that has a single entry may be longer.
+    /// Maximum frame length of a block with several entries; one with a single entry may be longer.
     shared_bytes_max: usize,
 }
 
 impl Finder {
-    /// For a table with these properties, as far as they are known, holding at most so many bytes between two looks.
+    /// Creates a finder for a table with these properties, if they are known, that holds at most
+    /// `kept_bytes` between two calls.
     pub(super) fn new(properties: Option<&Properties>, kept_bytes: usize) -> Self {
         let block_bytes = properties.map(|known| known.block_bytes as usize);
         Self {
@@ -178,13 +186,13 @@ impl Finder {
         }
     }
 
-    /// What was hashed, walked and read so far, in bytes.
+    /// Bytes hashed, walked and read so far.
     #[cfg(test)]
     pub(super) fn spent(&self) -> u64 {
         self.allowance.spent
     }
 
-    /// What lies at `at`, of what ends before `end`.
+    /// Searches for a frame at `at` that ends at or before `end`.
     pub(super) fn look(&mut self, file: &TableFile, at: u64, end: u64) -> Result<Found> {
         let Self { window, allowance, shared_bytes_max } = self;
         allowance.pass(at);
@@ -207,7 +215,7 @@ impl Finder {
         Ok(found)
     }
 
-    /// Nothing is looked for until the caller has done something else: holds no more than it may meanwhile.
+    /// Frees the window if it exceeds the limit: the caller pauses the search.
     pub(super) fn rest(&mut self) {
         if self.window.bytes.len() > self.window.kept_bytes {
             self.window.bytes = Vec::new();
@@ -215,7 +223,7 @@ impl Finder {
     }
 }
 
-/// What may begin with `start`.
+/// The kinds of frames that may begin with `start`.
 fn forms(start: &[u8], is_on_line: bool, shared_bytes_max: usize) -> Forms {
     let mut forms = Forms::default();
     let Some(start) = start.first_chunk::<8>() else { return forms };
@@ -240,7 +248,7 @@ fn is_chunk(file: &TableFile, at: u64, bytes: &[u8], chunk_bytes: usize, allowan
         && bytes.get(..chunk_bytes).is_some_and(|chunk| sealed(file, at, chunk, allowance).is_some())
 }
 
-/// The payload of the compressed block with which `bytes` begin, and how long its frame is.
+/// The payload of the compressed block at the start of `bytes`, and the length of its frame.
 fn compressed(
     file: &TableFile,
     at: u64,
@@ -274,7 +282,7 @@ fn compressed(
     framed(stream_bytes?, Compression::Lz4, allowance)
 }
 
-/// The payload of the block that is stored as it is with which `bytes` begin, and how long its frame is.
+/// The payload of the uncompressed block at the start of `bytes`, and the length of its frame.
 fn stored(
     file: &TableFile,
     at: u64,
@@ -306,14 +314,16 @@ fn stored(
     None
 }
 
-/// How much was walked of the block of LZ4 with which `bytes` begin, and, if it makes so many bytes, how long it is.
+/// The number of bytes walked of the LZ4 block at the start of `bytes` and, if it expands to
+/// `payload_bytes`, its length.
 fn lz4_bytes(bytes: &[u8], payload_bytes: usize) -> (usize, Option<usize>) {
     let mut at = 0;
     let end = walk_lz4(bytes, payload_bytes, &mut at);
     (at.min(bytes.len()), end)
 }
 
-/// As [`lz4_bytes`]: a sequence is a token, literals, and a copy of what came before; the last one has literals only.
+/// As [`lz4_bytes`]. A sequence is a token, literals, and a copy of earlier output; the last one
+/// has only literals.
 fn walk_lz4(bytes: &[u8], payload_bytes: usize, at: &mut usize) -> Option<usize> {
     let mut made = 0usize;
     loop {
@@ -334,7 +344,7 @@ fn walk_lz4(bytes: &[u8], payload_bytes: usize, at: &mut usize) -> Option<usize>
     }
 }
 
-/// A length that begins in a token and goes on behind it if it is long.
+/// A length that starts in a token and continues in further bytes if it is long.
 fn lz4_length(bytes: &[u8], begun: u8, at: &mut usize) -> Option<usize> {
     let mut length = usize::from(begun);
     let mut is_open = begun == 15;
@@ -347,7 +357,7 @@ fn lz4_length(bytes: &[u8], begun: u8, at: &mut usize) -> Option<usize> {
     Some(length)
 }
 
-/// What a frame stores and how, if its checksum is right, and may be computed.
+/// The stored bytes and compression of a frame, if its checksum matches and the allowance suffices.
 fn sealed<'b>(
     file: &TableFile,
     at: u64,
@@ -363,8 +373,8 @@ fn sealed<'b>(
     (checksum(file.birth, at, covered) == u32::from_le_bytes(*stated)).then_some((stored, compression))
 }
 
-/// The nearest frame before `end` of a plain block, of so many entries if that is known, whose payload `take` takes;
-/// and where it begins.
+/// The last frame before `end` of a plain block, with this number of entries if it is given, whose
+/// payload `take` accepts; and its offset.
 pub(super) fn frame_before<T>(
     file: &TableFile,
     end: u64,

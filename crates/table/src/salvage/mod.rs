@@ -1,16 +1,17 @@
-//! Salvage: what can still be read of a damaged table.
+//! Salvage: reading the undamaged parts of a damaged table.
 //!
-//! [`crate::TableReader`] refuses a file of which it cannot trust everything it holds in memory. This one takes each
-//! structure by itself: what its checksum vouches for counts, whatever became of the others. Without the index, or where
-//! a partition of it is damaged, data blocks are [looked for](find) in the bytes; without the footer, properties and
-//! range tombstones are. Nothing is taken that a checksum, salted with the file's birth id and the place, does not vouch
-//! for, so nothing is made up.
+//! [`crate::TableReader`] refuses a file if any structure that it holds in memory is damaged.
+//! `Salvage` reads each structure separately: a structure with a valid checksum is used, whatever
+//! the state of the others. Without the index, or where a partition of it is damaged, data blocks
+//! are [searched](find) in the bytes; without the footer, properties and range tombstones are
+//! searched. All that is used has a valid checksum, salted with the file's birth id and the offset,
+//! so nothing is invented.
 //!
-//! [`Salvage::walk`] gives the entries that are left, in order, and the [gaps](Gap) between them. It holds one block, one
-//! partition's list and the list of partitions, and where it searches some of the file. What a search takes grows with the file's
-//! length and no faster, whatever is in it.
+//! [`Salvage::walk`] returns the remaining entries in order, and the [gaps](Gap) between them. It
+//! holds one block, one partition's list, the list of partitions, and, while it searches, a part of
+//! the file. The cost of a search is linear in the file's length, whatever its content.
 //!
-//! Not here: which tables count, and what to do with what is left (the engine's repair).
+//! Not here: which tables are needed, and the use of the entries (the engine's repair).
 
 mod find;
 mod walk;
@@ -43,18 +44,18 @@ use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, Reads, TableFile, load_footer}
 use crate::values::{self, ValueRef};
 use crate::{Error, Result};
 
-/// Where the birth id stands in the header page.
+/// Offset of the birth id in the header page.
 const BIRTH_AT: usize = 32;
 
-/// A table of which some may be damaged.
+/// A table that may be damaged.
 #[derive(Debug)]
 pub struct Salvage {
     file: TableFile,
     properties: Option<Properties>,
     origin: Option<Origin>,
-    /// Where blocks and chunks lie, as far as that is known.
+    /// The section with blocks and chunks, as far as it is known.
     data: Section,
-    /// As the index's top level lists them; `None` without one.
+    /// The partitions in the index's top level; `None` without one.
     partitions: Option<Vec<ListedPartition>>,
     tombstones: Vec<RangeTombstone>,
     lost_tombstones: Option<Error>,
@@ -69,18 +70,19 @@ struct ListedPartition {
 }
 
 impl Salvage {
-    /// Opens what is left of the table at `path`, whose birth id must be `birth` if one is given.
+    /// Opens the table at `path`, whose birth id must be `birth` if one is given.
     ///
     /// # Errors
-    /// `Io` when the file cannot be opened or read; `Unsupported` for an undamaged file of a newer version;
-    /// `Corruption` for a file with another birth id, and for one that says none that could be used.
+    /// `Io` when the file cannot be opened or read; `Unsupported` for an undamaged file of a newer
+    /// version; `Corruption` for a file with another birth id, and for one whose birth id is
+    /// unreadable if none is given.
     pub fn open(env: &Env, path: &Path, files: &Arc<OpenFiles>, birth: Option<BirthId>) -> Result<Self> {
         let file = TableFile::open(&env.vfs, path, false, files)?;
         let mut damage = Vec::new();
         let file = know_birth(file, birth, &mut damage)?;
         let footer = match load_footer(&file) {
             Ok(footer) => Some(footer),
-            // Its checksum was right.
+            // Its checksum was valid.
             Err(error @ Error::Unsupported { .. }) => return Err(error),
             Err(error) => kept(Err(error), &mut damage)?,
         };
@@ -140,7 +142,8 @@ impl Salvage {
         Ok(())
     }
 
-    /// Without a footer: the properties end where it begins, and the range tombstones where they begin.
+    /// Searches the sections without a footer: the properties end where the footer begins, and the
+    /// range tombstones where the properties begin.
     fn find_sections(&mut self) -> Result<()> {
         let end = self.end();
         let properties = find::frame_before(&self.file, end, None, |payload| {
@@ -187,12 +190,12 @@ impl Salvage {
         Ok(handles.into_iter().zip(listed.entries()).map(partition).collect())
     }
 
-    /// Where the footer is, or should be.
+    /// Offset of the footer, present or not.
     fn end(&self) -> u64 {
         self.file.bytes.saturating_sub(FOOTER_BYTES as u64)
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.file.path
     }
@@ -207,12 +210,13 @@ impl Salvage {
         self.file.birth
     }
 
-    /// The keyspace that it was written for, if it says so.
+    /// The keyspace that the table was written for, if it is recorded.
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
     }
 
-    /// The first key of any entry or range tombstone and the bound behind the last, if the properties are readable.
+    /// The first key of any entry or range tombstone and the exclusive upper bound, if the
+    /// properties are readable.
     pub fn bounds(&self) -> Option<(&Bytes, Option<&Bytes>)> {
         self.properties.as_ref().map(|properties| (&properties.smallest, properties.upper.as_ref()))
     }
@@ -222,35 +226,38 @@ impl Salvage {
         self.properties.as_ref().map(|properties| properties.largest_seq)
     }
 
-    /// The range tombstones that are left: all of them, or none.
+    /// The readable range tombstones: all of them, or none.
     pub fn range_tombstones(&self) -> &[RangeTombstone] {
         &self.tombstones
     }
 
-    /// Why the range tombstones cannot be read, if they cannot, or if nobody knows whether there are any.
+    /// The reason why the range tombstones are unreadable, or why it is unknown whether there are
+    /// any.
     pub fn lost_tombstones(&self) -> Option<&Error> {
         self.lost_tombstones.as_ref()
     }
 
-    /// What is damaged beside data and range tombstones: header, footer, properties, index's top level, filter.
+    /// Damage outside data and range tombstones: header, footer, properties, index's top level,
+    /// filter.
     pub fn damage(&self) -> &[Error] {
         &self.damage
     }
 
-    /// Walks the entries that are left.
+    /// Iterates over the remaining entries.
     pub fn walk(self: &Arc<Self>) -> SalvageWalk {
         self.walk_within(find::READ_BYTES)
     }
 
-    /// [`Self::walk`] that holds at most so many bytes of the file between two blocks, where it has to search.
+    /// [`Self::walk`] that, while it searches, holds at most `kept_bytes` of the file between two
+    /// blocks.
     pub fn walk_within(self: &Arc<Self>, kept_bytes: usize) -> SalvageWalk {
         SalvageWalk::new(Arc::clone(self), kept_bytes.min(find::READ_BYTES))
     }
 
-    /// The large value at which `reference`, the value of an entry of this table, points.
+    /// The large value that `reference`, the value of an entry of this table, refers to.
     ///
     /// # Errors
-    /// What reading says: `Io` or `Corruption`.
+    /// `Io` or `Corruption` from reading.
     pub fn read_large(&self, reference: &[u8]) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         values::read(&self.file, self.value_ref(reference)?, &mut Reads::default(), &mut |piece| {
@@ -268,7 +275,8 @@ impl Salvage {
     }
 }
 
-/// All damage of the table at `path` that a single reading can tell apart, and how many entries are left.
+/// All damage of the table at `path` that one pass can distinguish, and the number of remaining
+/// entries.
 ///
 /// # Errors
 /// As [`Salvage::open`].
@@ -290,7 +298,7 @@ pub fn survey_damage(
     Ok((damage, entries))
 }
 
-/// The file with the birth id that its checksums are salted with.
+/// Sets the file's birth id, with which its checksums are salted.
 fn know_birth(mut file: TableFile, birth: Option<BirthId>, damage: &mut Vec<Error>) -> Result<TableFile> {
     let page = file.read(0, file.bytes.min(HEADER_BYTES as u64), header::STRUCTURE)?;
     let stated = page.get(BIRTH_AT..).and_then(<[u8]>::first_chunk);
@@ -307,7 +315,7 @@ fn know_birth(mut file: TableFile, birth: Option<BirthId>, damage: &mut Vec<Erro
             _ => file.birth = header.birth,
         },
         Err(error) => {
-            // A version that is not known is damage where the page is not what its checksum says.
+            // An unknown version is damage if the page's checksum does not match.
             let is_whole = page.split_last_chunk::<4>().zip(stated).is_some_and(|((covered, sum), birth)| {
                 page.len() == HEADER_BYTES && checksum(birth, 0, covered) == u32::from_le_bytes(*sum)
             });
@@ -331,7 +339,7 @@ fn data_section(file: &TableFile, footer: Option<&Footer>) -> Section {
     }
 }
 
-/// What was read, or nothing and the damage.
+/// The result, or `None` after adding the damage to `damage`.
 fn kept<T>(read: Result<T>, damage: &mut Vec<Error>) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -342,7 +350,7 @@ fn kept<T>(read: Result<T>, damage: &mut Vec<Error>) -> Result<Option<T>> {
     }
 }
 
-/// Damage; a failing disk is none.
+/// Returns damage as a value; passes other errors on.
 fn corrupt(error: Error) -> Result<Error> {
     if error.is_corruption() || matches!(error, Error::Unsupported { .. }) { Ok(error) } else { Err(error) }
 }

@@ -1,9 +1,10 @@
-//! Walking what is left of a table: entries in order, and gaps.
+//! Iterating over the remaining entries of a table: entries in order, and gaps.
 //!
-//! Blocks come from the index's partitions as long as these are readable; a stretch whose partitions are damaged, or the
-//! whole data section without a top level, is searched ([`super::find`]). A block counts when its checksum is right, its
-//! structure whole and its entries in order behind those before it. Between two that count and between which something is
-//! damaged lies a gap: its keys are bounded by theirs, and by separators where the index has them.
+//! Blocks come from the index's partitions as long as these are readable. A stretch whose
+//! partitions are damaged, or the whole data section without a top level, is searched
+//! ([`super::find`]). A block is valid if its checksum matches, its structure is complete and its
+//! entries are in order and after those before it. If something is damaged between two valid
+//! blocks, there is a gap: its keys are bounded by theirs, and by separators if the index has them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,34 +22,34 @@ use crate::index::{self, Bounds, Handle, StoredPartition};
 use crate::values;
 use crate::{Error, Result};
 
-/// Data blocks as they are named in errors.
+/// Name of a data block in errors.
 const DATA_BLOCK: &str = "data block";
-/// As many zeros in a stretch that is searched may be a block that was overwritten with them, or what lies between two.
+/// From this number on, zeros in a searched stretch may be an overwritten block instead of padding.
 const ZEROS_LEAST: u64 = 20;
-/// Payloads of blocks of several entries are at most as long where the properties do not say.
+/// Maximum payload of a block with several entries if the properties are unreadable.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 
-/// An entry that is left.
+/// A remaining entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SalvagedEntry {
     /// The user key.
     pub key: Vec<u8>,
-    /// When it was written.
+    /// Sequence number.
     pub seq: SeqNo,
-    /// What it says: a put, a delete, or a put whose value [`Salvage::read_large`] reads.
+    /// A put, a delete, or a put whose value [`Salvage::read_large`] reads.
     pub kind: EntryKind,
-    /// The value; of a large one, the reference to it.
+    /// The value; for a large one, the reference to it.
     pub value: Bytes,
 }
 
-/// Keys of which entries are lost.
+/// A key range in which entries are lost.
 #[derive(Debug)]
 pub struct Gap {
-    /// First key of which something may be lost.
+    /// First key that may be lost.
     pub lower: Bytes,
-    /// First key beyond; `None`: not known, or no end.
+    /// End of the range, exclusive; `None`: unknown or unbounded.
     pub upper: Option<Bytes>,
-    /// What is damaged.
+    /// The damage.
     pub error: Error,
 }
 
@@ -59,28 +60,30 @@ struct ListedBlock {
     separator: Bytes,
 }
 
-/// Walks what is left of a table. Made by [`Salvage::walk`].
+/// Iterator over the remaining entries of a table, created by [`Salvage::walk`].
 pub struct SalvageWalk {
     table: Arc<Salvage>,
-    /// Of the block at hand.
+    /// Entries of the current block.
     entries: VecDeque<SalvagedEntry>,
     listed: VecDeque<ListedBlock>,
     next_partition: usize,
-    /// Where blocks are to be searched before those listed.
+    /// The stretch to search before the listed blocks.
     search: Option<Range<u64>>,
     finder: Finder,
-    /// Where the last block ended.
+    /// End of the last block.
     at: u64,
-    /// Whether everything up to `at` is accounted for.
+    /// Whether all bytes up to `at` are accounted for.
     is_at_known: bool,
     last: Option<(Vec<u8>, SeqNo)>,
     /// Entries so far.
     count: u64,
-    /// Zeros met in a search since the last block.
+    /// Zeros found in a search since the last block.
     zeros: u64,
-    /// The keys between which lay as many that a block may be missing there, which only the count of all entries tells.
+    /// Key ranges with enough zeros between them that a block may be missing; only the count of all
+    /// entries decides.
     doubts: Vec<(Bytes, Option<Bytes>)>,
-    /// The gap that the next good block ends: the lower bound, what separators say of the upper one, and the damage.
+    /// The open gap, which the next valid block ends: its lower bound, the upper bound from
+    /// separators, and the damage.
     open: Option<(Bytes, Option<Bytes>, Error)>,
     gaps: Vec<Gap>,
 }
@@ -114,7 +117,7 @@ impl SalvageWalk {
         }
     }
 
-    /// The table that it walks.
+    /// The table that it reads.
     pub fn table(&self) -> &Arc<Salvage> {
         &self.table
     }
@@ -122,7 +125,7 @@ impl SalvageWalk {
     /// The next entry; `None` at the end.
     ///
     /// # Errors
-    /// `Io` when reading fails. Damage is in [`Self::take_gaps`].
+    /// `Io` when reading fails. Damage is reported by [`Self::take_gaps`].
     pub fn next_entry(&mut self) -> Result<Option<SalvagedEntry>> {
         while self.entries.is_empty() {
             if !self.enter_next(None)? {
@@ -132,12 +135,13 @@ impl SalvageWalk {
         Ok(self.entries.pop_front())
     }
 
-    /// The gaps that were passed since the last call.
+    /// The gaps since the last call.
     pub fn take_gaps(&mut self) -> Vec<Gap> {
         std::mem::take(&mut self.gaps)
     }
 
-    /// As [`Self::next_entry`], and checks large values and what lies between blocks on the way; false at the end.
+    /// As [`Self::next_entry`]; also checks large values and the bytes between blocks. False at the
+    /// end.
     pub(super) fn look_on(&mut self, damage: &mut Vec<Error>) -> Result<bool> {
         while self.entries.is_empty() {
             if !self.enter_next(Some(damage))? {
@@ -147,7 +151,7 @@ impl SalvageWalk {
         Ok(self.entries.pop_front().is_some())
     }
 
-    /// Takes the next block that counts; false if there is none.
+    /// Moves to the next valid block; false if there is none.
     fn enter_next(&mut self, mut between: Option<&mut Vec<Error>>) -> Result<bool> {
         loop {
             if let Some(search) = self.search.take() {
@@ -179,8 +183,8 @@ impl SalvageWalk {
         }
     }
 
-    /// Lists the blocks of the next readable partition, with what damaged ones list before it as a stretch to search;
-    /// false at the end.
+    /// Lists the blocks of the next readable partition; the blocks of damaged partitions before it
+    /// become a stretch to search. False at the end.
     fn next_listed(&mut self) -> Result<bool> {
         let table = Arc::clone(&self.table);
         let partitions = table.partitions.as_deref().unwrap_or_default();
@@ -199,7 +203,7 @@ impl SalvageWalk {
                     return Ok(true);
                 }
                 Err(error) => {
-                    // The blocks are looked for: what is lost of them will show.
+                    // Its blocks are searched, which shows what is lost.
                     is_damaged = true;
                     self.note(corrupt(error)?);
                 }
@@ -211,7 +215,7 @@ impl SalvageWalk {
         Ok(is_damaged)
     }
 
-    /// Looks for the next block of a stretch; false if there is none left.
+    /// Searches for the next block of a stretch; false if there is none.
     fn search_block(&mut self, mut search: Range<u64>) -> Result<bool> {
         let table = Arc::clone(&self.table);
         while search.start < search.end {
@@ -263,7 +267,7 @@ impl SalvageWalk {
         Ok(entries)
     }
 
-    /// Whether entries ascend, behind those before them.
+    /// Whether the entries ascend, after those before them.
     fn follows(&self, entries: &[SalvagedEntry]) -> bool {
         let mut last = self.last.as_ref().map(|(key, seq)| (key.as_slice(), *seq));
         entries.iter().all(|entry| {
@@ -272,7 +276,7 @@ impl SalvageWalk {
         })
     }
 
-    /// What lies between the last block and the next one: chunks, then zeros.
+    /// Checks the bytes between the last block and the next one: chunks, then zeros.
     fn check_between(&self, next: Handle, damage: &mut Vec<Error>) -> Result<()> {
         if !self.is_at_known || self.at > next.offset {
             return Ok(());
@@ -294,7 +298,7 @@ impl SalvageWalk {
         Ok(())
     }
 
-    /// Goes on with a block that counts.
+    /// Makes a valid block the current one.
     fn take_block(&mut self, entries: Vec<SalvagedEntry>) {
         if let Some(first) = entries.first() {
             let upper = Some(successor(&first.key));
@@ -308,7 +312,7 @@ impl SalvageWalk {
         self.entries = entries.into();
     }
 
-    /// Ends a stretch of zeros before `upper`.
+    /// Ends a run of zeros before `upper`.
     fn doubt(&mut self, upper: Option<Bytes>) {
         if std::mem::take(&mut self.zeros) >= ZEROS_LEAST {
             let lower = self.lower_bound(None);
@@ -316,8 +320,8 @@ impl SalvageWalk {
         }
     }
 
-    /// Where what is missing here begins: at the last key so far, or the separator `before` it if that is larger, or the first
-    /// key that the table may have.
+    /// Lower bound of the gap here: the last key so far, or the separator `before` it if that is
+    /// larger, or the first key of the table.
     fn lower_bound(&self, before: Option<Bytes>) -> Bytes {
         let last = self.last.as_ref().map(|(key, _)| Bytes::copy_from_slice(key));
         last.max(before).unwrap_or_else(|| {
@@ -325,25 +329,25 @@ impl SalvageWalk {
         })
     }
 
-    /// What its searches hashed, walked and read, in bytes.
+    /// Bytes that its searches hashed, walked and read.
     #[cfg(test)]
     pub(crate) fn searched_bytes(&self) -> u64 {
         self.finder.spent()
     }
 
-    /// Damage that takes no key with it by itself.
+    /// Records damage that by itself loses no key.
     fn note(&mut self, error: Error) {
         let nothing = Bytes::new();
         self.gaps.push(Gap { lower: nothing.clone(), upper: Some(nothing), error });
     }
 
-    /// Notes that a block is lost whose keys lie between two separators, if these are known.
+    /// Records a lost block whose keys lie between two separators, if these are known.
     fn lose(&mut self, before: Option<Bytes>, separator: Option<Bytes>, error: Error) {
         let upper = separator.map(|separator| successor(&separator));
         match &mut self.open {
             Some((_, open_upper, open_error)) => {
                 *open_upper = upper;
-                // One gap in keys; every damage is told.
+                // One gap in the keys, but every damage is reported.
                 let error = std::mem::replace(open_error, error);
                 self.note(error);
             }
@@ -351,7 +355,7 @@ impl SalvageWalk {
         }
     }
 
-    /// Notes that something is lost at `offset` of a stretch that is searched.
+    /// Records a loss at `offset` of a searched stretch.
     fn lose_found(&mut self, offset: u64) {
         match &mut self.open {
             Some((_, upper, _)) => *upper = None,
@@ -363,7 +367,7 @@ impl SalvageWalk {
         }
     }
 
-    /// Ends the open gap, before `upper` if that is known.
+    /// Ends the open gap, before `upper` if it is known.
     fn close(&mut self, upper: Option<Bytes>) {
         if let Some((lower, stated, error)) = self.open.take() {
             let upper = match (stated, upper) {
@@ -374,16 +378,16 @@ impl SalvageWalk {
         }
     }
 
-    /// Ends the walk.
+    /// Ends the iteration.
     fn close_last(&mut self) {
         let properties = self.table.properties.as_ref();
         let upper = properties.and_then(|known| known.upper.clone());
         if self.table.partitions.is_none() {
             if properties.is_some_and(|known| known.entries == self.count) {
-                // Behind the data lies what is no block, and nothing was lost in it.
+                // Behind the data lie other sections, and no entry was lost.
                 self.open = None;
             } else {
-                // Where the file ends too soon nothing is met that would be damaged.
+                // If the file is truncated, the search meets no damaged bytes.
                 self.lose_found(self.at);
             }
         }
@@ -434,7 +438,7 @@ impl Salvage {
     }
 }
 
-/// The entries of a data block, every part of it checked.
+/// The entries of a data block, with every part checked.
 fn entries_of(payload: Bytes) -> std::result::Result<Vec<SalvagedEntry>, String> {
     let block = DataBlock::view(&payload)?;
     block.check()?;
@@ -451,7 +455,7 @@ fn entries_of(payload: Bytes) -> std::result::Result<Vec<SalvagedEntry>, String>
     Ok(entries)
 }
 
-/// The first key behind `key`.
+/// The first key after `key`.
 fn successor(key: &[u8]) -> Bytes {
     Bytes::from([key, &[0]].concat())
 }

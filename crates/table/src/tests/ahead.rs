@@ -1,4 +1,5 @@
-//! Reading ahead: fewer reads of the file, the same entries, whatever the walk does and the disk gives.
+//! Tests of read-ahead: fewer reads of the file and the same entries, for any iteration and any
+//! disk fault.
 
 use super::*;
 use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
@@ -7,7 +8,7 @@ fn rows() -> Vec<Row> {
     (0..3_000u32).map(|i| row(format!("{i:05}"), 1, [i as u8; 300])).collect()
 }
 
-/// A rig whose reads are counted, and its table.
+/// A rig that counts reads, and its table.
 fn counted(rows: &[Row], compression: Compression) -> (Rig, Arc<FaultFs>, Arc<TableReader>) {
     let mut rig = Rig::new(compression, 4_096);
     let faults = Arc::new(FaultFs::new(Arc::clone(&rig.env.vfs), 1));
@@ -37,7 +38,8 @@ fn a_scan_reads_less_and_less_often_and_a_merge_seldom_from_the_start() {
     let rows = rows();
     for compression in [Compression::None, Compression::Lz4] {
         let (rig, faults, table) = counted(&rows, compression);
-        let blocks = table.summary().entries / 12; // Thirteen entries of 313 bytes fill a block.
+        // Thirteen entries of 313 bytes fill a block.
+        let blocks = table.summary().entries / 12;
         let parts = |ahead_bytes| Walk::Parts { fill_cache: false, ahead_bytes };
         let one_by_one = reads(&faults, || check_all(table.walk(parts(0)), &rows));
         let scan = reads(&faults, || check_all(table.walk(parts(AHEAD_BYTES)), &rows));
@@ -50,12 +52,14 @@ fn a_scan_reads_less_and_less_often_and_a_merge_seldom_from_the_start() {
     }
 }
 
-/// A walk must not fall back to a read for each block because a cache that is half full has some of them.
+/// An iterator must not fall back to one read per block because a half-full cache has some of the
+/// blocks.
 #[test]
 fn cached_blocks_do_not_end_a_scan() {
     let rows = rows();
     let scan = Walk::Parts { fill_cache: false, ahead_bytes: AHEAD_BYTES };
-    // One block of so many is not cached; so many times fewer reads than that, at least.
+    // One in `one_of` blocks is not cached; the minimum factor by which there are fewer reads than
+    // uncached blocks.
     for (direct_io, one_of, fewer) in [(false, 2, 4), (true, 2, 8), (true, 10, 2)] {
         let (mut rig, faults, _) = counted(&rows, Compression::None);
         rig.direct_io = direct_io;
@@ -102,7 +106,7 @@ fn lookups_here_and_there_and_what_is_cached_are_not_read_ahead_of() {
     assert!((60 << 10..=68 << 10).contains(&charged), "{charged} bytes charged");
     walk.let_go();
     assert_eq!(held_bytes(), idle_bytes);
-    // A scan without room reads block by block; a merge has memory of its own.
+    // A scan without memory reads block by block; a compaction has memory set aside.
     rig.ledger.limit(LedgerPart::Iterators, 8 << 10);
     walk.seek_to_first().expect("readable");
     assert!(held_bytes() > 60 << 10);
@@ -147,7 +151,7 @@ fn a_failed_read_ahead_is_an_error_there_and_the_walk_can_start_over() {
                     Err(error) => {
                         assert_eq!(error.is_corruption(), effect == Effect::FlipBitOnRead, "{error}");
                     }
-                    // The bit may lie between two blocks.
+                    // The flipped bit may lie between two blocks.
                     Ok(()) => assert_eq!((effect, given), (Effect::FlipBitOnRead, rows.len())),
                 }
                 check_all(iter, &rows);

@@ -1,4 +1,5 @@
-//! Every flipped byte and every cut of small tables: never a wrong answer, never a panic, always reported.
+//! Tests with every flipped byte and every truncation of small tables: no wrong answer, no panic,
+//! always reported.
 
 use super::*;
 
@@ -15,7 +16,7 @@ fn small() -> (Vec<Row>, Vec<RangeTombstone>) {
     (sorted(rows), tombstones)
 }
 
-/// Opens the table and asks it everything. `Ok` means that every answer was right.
+/// Opens the table and performs every kind of read. `Ok` means that every answer was right.
 fn read_everything(rig: &Rig, rows: &[Row], tombstones: &[RangeTombstone]) -> Result<Arc<TableReader>> {
     let table = rig.open()?;
     assert_eq!(table.range_tombstones(), tombstones);
@@ -32,7 +33,7 @@ fn read_everything(rig: &Rig, rows: &[Row], tombstones: &[RangeTombstone]) -> Re
             Err(error) => first_error = Some(error),
         }
     }
-    // As a lookup asks modules that memory does not hold.
+    // Like a lookup that fetches modules that are not resident.
     let modules = table.filter_geometry().map_or(0, |geometry| geometry.modules().len());
     for (wanted, module) in rows.iter().take(2).flat_map(|row| (0..modules).map(move |module| (row, module)))
     {
@@ -74,7 +75,7 @@ fn walk(table: &Arc<TableReader>, start: Step, step: Step) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Corruption that names this file and a place in it, or "unsupported" (version and feature bytes).
+/// Asserts a corruption error with this file, or "unsupported" (version and feature bytes).
 fn assert_reported(rig: &Rig, error: &Error, what: &str) {
     match error {
         Error::Corruption { file, detail, .. } => {
@@ -219,7 +220,8 @@ fn reports_all_damage(hold: Residency) {
     let mut expected: Vec<u64> = Vec::new();
     for block in &described.blocks {
         bytes[block.offset as usize + 4] ^= 1;
-        // Blocks whose partition can be neither found nor read are not found: it stands for them.
+        // The blocks of a partition that is neither resident nor readable cannot be found: the
+        // partition is reported instead.
         if hold == Residency::Pinned {
             expected.push(block.offset);
         }
@@ -245,7 +247,7 @@ fn a_swapped_file_and_another_way_of_hashing_are_refused() {
     rig.options.birth = other;
     let error = rig.open().expect_err("another birth id");
     assert!(error.to_string().contains("birth id 0123456789abcdef"), "{error}");
-    // A header that claims the other birth does not help: it salts every checksum.
+    // A header that states the other birth id does not help: the id salts every checksum.
     let mut forged = intact.clone();
     forged[32..40].copy_from_slice(&other.0.to_le_bytes());
     let sum = checksum(other, 0, &forged[..4_092]);

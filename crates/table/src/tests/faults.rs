@@ -1,4 +1,5 @@
-//! A failing disk: errors name the call, nothing is left behind, nothing turns into an answer.
+//! Tests with a failing disk: errors name the call, no file is left behind, no failure becomes an
+//! answer.
 
 use super::*;
 use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
@@ -87,7 +88,7 @@ fn a_failed_read(hold: Residency) {
     };
     assert!(nth >= 6, "opening takes {nth} calls");
     faults.clear_rules();
-    // The data block, and before it what of the index is not in memory.
+    // The data block, and before it the index partition if it is not in memory.
     let reads = if hold == Residency::Pinned { 1 } else { 2 };
     for wanted in &rows {
         for nth in 0..reads {

@@ -1,11 +1,11 @@
-//! How the bytes come in: direct I/O, few open files, files that go away, many threads on a small cache.
+//! Tests of file access: direct I/O, few open files, deleted files, many threads on a small cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
 
-/// Entries in blocks of a page, some blocks of one large entry, tombstones.
+/// Entries in blocks of a page, some blocks of one large entry.
 fn rows() -> Vec<Row> {
     let value = |i: usize| vec![(i * 7) as u8; if i % 400 == 17 { 9_000 + i } else { 20 + i % 300 }];
     (0..3_000).map(|i| row(format!("{i:06}"), i as u64 % 9, value(i))).collect()
@@ -30,7 +30,7 @@ fn check_everything(rig: &Rig, table: &Arc<TableReader>, rows: &[Row]) {
 
 #[test]
 fn direct_reads_are_aligned_whatever_is_read() {
-    // The files in memory refuse what is not.
+    // The in-memory file system rejects unaligned direct reads.
     for compression in Compression::ALL {
         for (block_bytes, cache_bytes) in [(4_096, 1 << 20), (4_096, 0), (1_000, 1 << 20), (20_000, 4 << 20)]
         {
@@ -190,7 +190,7 @@ fn a_full_cache_keeps_little_of_what_is_read_quickly_and_all_that_is_read_slowly
         let table = rig.open().expect("opened");
         check_everything(&rig, &table, &rows());
         let dice = Dice::new(5);
-        // The share of blocks that are read although they were asked for just before.
+        // The share of blocks that are read although they were requested just before.
         let read_again = |reads: u64| {
             let (mut io, rows) = (ReadCounters::default(), rows());
             for _ in 0..reads {
@@ -231,7 +231,7 @@ fn a_full_cache_keeps_little_of_what_is_read_quickly_and_all_that_is_read_slowly
     }
 }
 
-/// The slots of each table name frames that others have taken over since.
+/// The slots of each table name frames that other tables' blocks have taken over since.
 #[test]
 fn tables_that_share_a_small_cache_never_get_each_others_blocks() {
     let mut rig = Rig::new(Compression::Lz4, 1_000);
@@ -247,7 +247,7 @@ fn tables_that_share_a_small_cache_never_get_each_others_blocks() {
         .collect();
     let dice = Dice::new(7);
     for _ in 0..10_000 {
-        // Blocks that are read slowly are all kept.
+        // With slow reads, every block is admitted.
         rig.cache.note_read(4_096, 1_000_000);
         let (rows, table) = &tables[dice.below(tables.len())];
         let wanted = &rows[dice.below(rows.len())];

@@ -1,16 +1,16 @@
-//! Hostile tables: damage under right checksums. Anything may be answered, but nothing panics, hangs, or
-//! reads what is not there.
+//! Tests of hostile tables: damage with valid checksums. Any answer is allowed, but no panic, no
+//! hang, and no read out of bounds.
 
 use super::*;
 
-/// The stretches of the file with a checksum at their end.
+/// The ranges of the file with a checksum at their end.
 fn sealed(rig: &Rig) -> Vec<(u64, u64)> {
     let described = describe(&rig.env, &rig.path(), None).expect("described");
     let mut frames: Vec<(u64, u64)> =
         described.blocks.iter().map(|block| (block.offset, block.bytes)).collect();
     for section in &described.sections {
         match section.kind {
-            // One partition, as the table is small; the filter is left to its crate's own tests.
+            // One partition, as the table is small; the filter is covered by its crate's own tests.
             SectionKind::Data | SectionKind::Filter => {}
             _ => frames.push((section.offset, section.bytes)),
         }
@@ -96,7 +96,7 @@ fn entries_out_of_order_or_uncounted_are_found_by_verify() {
         (entry(2) + 1, b'd', "out of the table's bounds"),
         (entry(0), 9, "out of the table's bounds"),
         (entry(1) + 2, b'x', "content digest"),
-        // Deletes, all of them.
+        // All entries become deletes.
         (4_096 + 2, 0x21, "deletes is 0, found 3"),
         (entry(1) + 1, b'B', "out of order"),
         (entry(0) - 2, 0xff, "entry 1 is malformed"),

@@ -1,10 +1,11 @@
-//! Files of later builds: what is optional is passed over, what is required is refused by name.
+//! Tests with files of later builds: optional features are ignored, required ones are refused by
+//! name.
 
 use super::*;
 
 const FOOTER_BYTES: usize = 256;
 
-/// The table's bytes with a change and right checksums of header and footer.
+/// Changes the table's bytes and recomputes the checksums of header and footer.
 fn changed(rig: &Rig, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = rig.bytes();
     change(&mut bytes);

@@ -1,20 +1,22 @@
-//! Large values: in chunks beside the blocks, streamed in and out, checked and reported chunk by chunk.
+//! Tests of large values: chunks outside the blocks, streamed in and out, checked and reported one
+//! by one.
 
 use super::*;
 
-/// Values from 300 bytes on lie in chunks of 200.
+/// Values from 300 bytes on are stored in chunks of 200.
 fn small_rig(compression: Compression) -> Rig {
     let mut rig = Rig::new(compression, 256);
     rig.options.large_values = LargeValues { from_bytes: 300, chunk_bytes: 200 };
     rig
 }
 
-/// Bytes that compress a little.
+/// Bytes that compress slightly.
 fn some_bytes(bytes: usize, salt: usize) -> Vec<u8> {
     (0..bytes).map(|at| if at % 64 < 40 { salt as u8 } else { (at * 31 / 7 + salt) as u8 }).collect()
 }
 
-/// Small and large values in turn, versions of one key among them, more than a block refers to.
+/// Small and large values alternately, including versions of one key, and more large values than
+/// one block refers to.
 fn mixed() -> Vec<Row> {
     let mut rows = Vec::new();
     for i in 0..40usize {
@@ -192,7 +194,7 @@ fn no_byte_under_a_right_checksum_makes_a_reader_panic() {
         let rig = small_rig(compression);
         rig.write(&rows, &[]);
         let intact = rig.bytes();
-        // Every chunk and the one block: stretches with a checksum at their end.
+        // Every chunk and the only block: ranges with a checksum at their end.
         let described = describe(&rig.env, &rig.path(), None).expect("described");
         let block = described.blocks[0].offset as usize;
         assert_eq!(described.blocks.len(), 1);
@@ -228,7 +230,7 @@ fn no_byte_under_a_right_checksum_makes_a_reader_panic() {
                     }
                     let _ = describe(&rig.env, &rig.path(), None).map(|described| described.to_string());
                     let damage = table.verify();
-                    // What is compressed may say the same in other bytes.
+                    // A change in compressed bytes may decode to the same value.
                     let same = at >= block || compression != Compression::None;
                     assert!(!damage.is_empty() || same, "{compression}: byte {at} ^ {mask:#04x}");
                 }
@@ -244,7 +246,7 @@ fn damage_to_a_block_does_not_hide_damage_to_the_chunks_before_it() {
     let table = rig.open().expect("opened");
     let described = describe(&rig.env, &rig.path(), None).expect("described");
     let mut bytes = rig.bytes();
-    // The first chunk lies right behind a block, since the blocks before it refer to none.
+    // The first chunk lies directly after a block, because the blocks before it refer to none.
     let starts = described.blocks.iter().map(|block| (block.offset + block.bytes) as usize);
     let first = starts.filter(|at| bytes[*at..at + 4] == [200, 0, 0, 0]).min().expect("a chunk");
     let mut expected = vec![first as u64];
@@ -270,7 +272,7 @@ fn a_table_says_that_it_has_values_only_when_it_has() {
     let rig = small_rig(Compression::None);
     rig.write(&[row("k", 1, [7; 300])], &[]);
     assert_eq!(required(&rig), 1);
-    // A reference in a table that says it has no values is damage, and so is an unknown bit unsupported.
+    // A reference in a table without the feature bit is damage; an unknown bit is unsupported.
     for (bits, expected) in [(0, "value reference"), (2, "unknown required table features 0x2")] {
         let mut bytes = rig.bytes();
         let footer = bytes.len() - 256;

@@ -1,9 +1,11 @@
-//! Lookups and iterators against a plain sorted list: random tables of every shape, over all compressions.
+//! Tests of lookups and iterators against a sorted list: random tables of every shape, with all
+//! compressions.
 
 use super::*;
 
-/// Rows that reach every shape of block: empty keys and values, versions of one key over several blocks,
-/// common prefixes longer than a head, values larger than a block, now and then a largest key.
+/// Rows that cover every shape of block: empty keys and values, versions of one key over several
+/// blocks, common prefixes longer than a head, values larger than a block, and sometimes a key of
+/// maximum length.
 fn random_rows(dice: &Dice) -> Vec<Row> {
     let mut rows = Vec::new();
     let prefixes: [&[u8]; 4] = [b"", b"k", b"usr/share/doc/", b"\xff\xff"];
@@ -30,7 +32,7 @@ fn random_rows(dice: &Dice) -> Vec<Row> {
     sorted(rows)
 }
 
-/// Keys to ask for: those of the rows, their neighbours, and the ends of everything.
+/// Keys to look up: those of the rows, their neighbours, and keys at both ends.
 fn probes(rows: &[Row]) -> Vec<Vec<u8>> {
     let mut keys = vec![vec![], vec![0], vec![0xff; 4], b"usr/share".to_vec()];
     for row in rows {
@@ -93,7 +95,7 @@ fn check_walks(table: &Arc<TableReader>, rows: &[Row], dice: &Dice) {
         iter.prev().expect("prev");
     }
     assert!(!iter.valid());
-    // A random walk that turns at any place, and starts over when it falls off an end.
+    // A random walk that changes direction anywhere, and starts over when it passes an end.
     let mut at = None;
     for _ in 0..300 {
         at = match (at, dice.below(2)) {
@@ -130,7 +132,8 @@ fn check_summary(summary: &TableSummary, table: &TableReader, rows: &[Row]) {
     assert_eq!(summary.content, content);
 }
 
-/// Pieces between cuts hold every key once, and their sizes add up to the file's.
+/// Checks that the pieces between cuts have every key once, and that their sizes add up to the
+/// file's.
 fn check_cuts(table: &TableReader) {
     let summary = table.summary();
     assert_eq!(table.bytes_between(&summary.smallest, None), summary.file_bytes);
@@ -207,7 +210,8 @@ fn blocks_keep_to_their_size_and_place() {
 
 #[test]
 fn a_lookup_reads_one_block_and_the_cache_keeps_it() {
-    // Versions of one key over many blocks: the separators carry sequence numbers, so one read is enough.
+    // Versions of one key over many blocks: the separators carry sequence numbers, so one read
+    // suffices.
     let rows: Vec<Row> = (0..400u64).rev().map(|seq| row(b"the key", 2 * seq + 2, [7; 40])).collect();
     let rig = Rig::new(Compression::None, 256);
     rig.write(&rows, &[]);

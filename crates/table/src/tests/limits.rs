@@ -1,4 +1,4 @@
-//! The ends of what a table holds, and what a writer refuses.
+//! Tests of the limits of a table, and of inputs that a writer refuses.
 
 use super::*;
 use shamba_key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -55,7 +55,8 @@ fn bounds_cover_entries_and_range_tombstones() {
 
 #[test]
 fn the_largest_key_and_value_fit_and_larger_ones_do_not() {
-    // The whole 256 MiB with one codec only: as it is, it would take a gigabyte of the test's memory.
+    // The full 256 MiB only with one codec: uncompressed, it would take a gigabyte of the test's
+    // memory.
     for (compression, value_bytes) in
         [(Compression::None, 8 << 20), (Compression::Lz4, MAX_VALUE_BYTES), (Compression::Zstd, 8 << 20)]
     {

@@ -1,4 +1,5 @@
-//! Tests of whole tables, and what they share: a world in memory, a plain list as the oracle.
+//! Tests of whole tables, and their shared helpers: an in-memory environment, a plain list as the
+//! oracle.
 
 mod ahead;
 mod damage;
@@ -45,14 +46,14 @@ fn tombstone(start: &str, end: Option<&str>, seq: u64) -> RangeTombstone {
     RangeTombstone { start: bytes(start), end: end.map(bytes), seq: SeqNo(seq) }
 }
 
-/// In internal order, one row for each (key, sequence number).
+/// Sorts by internal order and keeps one row for each (key, sequence number).
 fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.sort_by(|a, b| internal_cmp(&a.key, a.seq, &b.key, b.seq));
     rows.dedup_by(|a, b| a.key == b.key && a.seq == b.seq);
     rows
 }
 
-/// A directory in memory with one table's worth of options.
+/// An in-memory directory with the options of one table.
 struct Rig {
     env: Env,
     options: WriterOptions,
@@ -60,9 +61,9 @@ struct Rig {
     cache: Arc<BlockCache>,
     files: Arc<OpenFiles>,
     direct_io: bool,
-    /// How the index is held.
+    /// Residency mode of the index.
     hold: Residency,
-    /// How the filter is held.
+    /// Residency mode of the filter.
     filter: Residency,
     units: CacheUnits,
 }
@@ -140,7 +141,7 @@ impl Rig {
         shamba_env::read_file(self.env.vfs.as_ref(), &self.path()).expect("read")
     }
 
-    /// Puts other bytes in the table's place.
+    /// Replaces the table's file by a new one with other bytes.
     fn replace(&self, bytes: &[u8]) {
         if self.env.vfs.exists(&self.path()).expect("asked") {
             self.env.vfs.unlink(&self.path()).expect("unlinked");
@@ -149,7 +150,7 @@ impl Rig {
         append_all(file.as_mut(), bytes).expect("written");
     }
 
-    /// Puts other bytes into the table's file, which whoever has it open will read.
+    /// Overwrites the bytes of the table's file, so that open readers see the change.
     fn damage_in_place(&self, bytes: &[u8]) -> Box<dyn WriteFile> {
         let mut file = self.env.vfs.open_append(&self.path()).expect("opened");
         file.truncate(0).expect("emptied");
@@ -157,7 +158,7 @@ impl Rig {
         file
     }
 
-    /// A lookup; of a large value, what it points at.
+    /// Looks up a key; the result has the value itself, also if it is large.
     fn get(&self, table: &TableReader, key: &[u8], seq: SeqNo) -> Result<Option<Entry>> {
         let found = table.get(
             key,
@@ -178,7 +179,7 @@ impl Rig {
     }
 }
 
-/// Where an error found damage; it must have.
+/// The offset of a corruption error; panics on other errors.
 fn offset_of(error: Error) -> u64 {
     match error {
         Error::Corruption { offset, .. } => offset,
@@ -186,14 +187,14 @@ fn offset_of(error: Error) -> u64 {
     }
 }
 
-/// Where verification finds damage, ascending.
+/// The offsets at which verification finds damage, ascending.
 fn damaged_offsets(table: &TableReader) -> Vec<u64> {
     let mut found: Vec<u64> = table.verify().into_iter().map(offset_of).collect();
     found.sort_unstable();
     found
 }
 
-/// Random numbers that a printed seed brings back.
+/// Random numbers, reproducible from a printed seed.
 struct Dice(SeededRng);
 
 impl Dice {
@@ -207,17 +208,17 @@ impl Dice {
     }
 }
 
-/// What a lookup must find.
+/// The expected result of a lookup.
 fn newest<'a>(rows: &'a [Row], key: &[u8], seq: SeqNo) -> Option<&'a Row> {
     rows.iter().find(|row| row.key == key && row.seq <= seq)
 }
 
-/// The row that an iterator is at, which must be readable.
+/// The row at an iterator; its value must be readable.
 fn current(iter: &TableIter) -> Option<Row> {
     try_current(iter).expect("a value")
 }
 
-/// The row that an iterator is at.
+/// The row at an iterator.
 fn try_current(iter: &TableIter) -> Result<Option<Row>> {
     if !iter.valid() {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! Holds the worked example of `docs/formats/table.md` to the code: the page's hex is what the writer makes.
+//! Test of the worked example in `docs/formats/table.md`: its hex dump must equal the writer's
+//! output.
 
 use super::*;
 
@@ -14,7 +15,7 @@ fn example() -> Rig {
     rig
 }
 
-/// Sixteen bytes a line, as `hexdump -C` does; lines of zeros after a line of zeros become one `*`.
+/// Sixteen bytes per line, like `hexdump -C`; lines of zeros after a line of zeros become one `*`.
 fn hexdump(bytes: &[u8]) -> String {
     let mut text = String::new();
     let mut zeros = 0;
@@ -98,7 +99,7 @@ fn the_example_reads_back_from_the_page() {
     check_example(&rig);
 }
 
-/// The same table as it was written before there were tagged blocks, and as it must be read for ever.
+/// The same table as older writers wrote it, without tagged blocks. It must stay readable.
 #[test]
 fn a_table_of_plain_data_blocks_is_read_as_ever() {
     let rig = example();

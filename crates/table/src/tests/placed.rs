@@ -1,4 +1,5 @@
-//! Where blocks begin in the file: few zeros whatever the entries' sizes, and files of before, which had more of them.
+//! Tests of block placement: short padding for all entry sizes, and files of older writers, which
+//! had more padding.
 
 use super::page::undumped;
 use super::salvage::{salvaged, section};
@@ -6,7 +7,7 @@ use super::*;
 use crate::format::SectionKind;
 use crate::format::placement::{LINE_BYTES, page_after, start_after};
 
-/// Blocks of one, two and three entries, some of which end far before a page does.
+/// Blocks of one, two and three entries, some of which end long before a page does.
 fn few_rows() -> Vec<Row> {
     let mut rows: Vec<Row> =
         (0..9u64).map(|i| row(format!("key{i}"), i + 1, vec![0; 380 + 10 * i as usize])).collect();
@@ -16,7 +17,7 @@ fn few_rows() -> Vec<Row> {
     rows
 }
 
-/// Writes a table as writers did that began every block on a page.
+/// Writes a table like older writers, which started every block on a page.
 fn write_on_pages(rig: &Rig, rows: &[Row]) {
     write_by(rig, rows, page_after);
 }
@@ -31,7 +32,7 @@ fn write_by(rig: &Rig, rows: &[Row], start_after: fn(u64, usize) -> u64) {
 }
 
 fn some_bytes(dice: &Dice, most: usize) -> Vec<u8> {
-    // Mostly small; half of it compressible.
+    // Mostly small; half of them compressible.
     let bytes = 1 + dice.below(1 + dice.below(most));
     let (fill, is_text) = (dice.below(256) as u8, dice.below(2) == 0);
     (0..bytes).map(|_| if is_text { fill } else { dice.below(256) as u8 }).collect()
@@ -51,7 +52,7 @@ fn random_rows(dice: &Dice) -> Vec<Row> {
     sorted(rows)
 }
 
-/// Every way to every entry.
+/// Reads every entry in every way.
 fn check_reads(rig: &mut Rig, rows: &[Row]) {
     for (direct_io, cache_bytes) in [(false, 1 << 20), (true, 1 << 20), (true, 0)] {
         rig.direct_io = direct_io;
@@ -76,7 +77,7 @@ fn check_reads(rig: &mut Rig, rows: &[Row]) {
     }
 }
 
-/// Without the top of its index, and with nothing but its blocks.
+/// Salvages the table without the top level of its index, and without anything but its blocks.
 fn check_salvage(rig: &Rig, rows: &[Row]) {
     let (whole, data) = (rig.bytes(), section(rig, SectionKind::Data));
     let mut without_top = whole.clone();
@@ -94,7 +95,7 @@ fn check_salvage(rig: &Rig, rows: &[Row]) {
     rig.replace(&whole);
 }
 
-/// How many tables of a test had what it is about.
+/// Number of tables in a test with each property.
 #[derive(Default, Debug)]
 struct TablesWith {
     large_values: usize,
@@ -157,7 +158,7 @@ fn blocks_of_any_entries_have_few_zeros_before_them_and_are_found() {
     assert!(large_values > 5 && packed > 50 && way_back > 5, "{tables_with:?}");
 }
 
-/// One long entry, or several, must not put all small ones behind it on two pages each.
+/// One long entry, or several, must not leave all following small blocks on two pages each.
 #[test]
 fn small_entries_behind_a_long_one_go_back_to_pages() {
     for (value_bytes, blocks_of_long_ones, most_percent) in
@@ -186,7 +187,7 @@ fn small_entries_behind_a_long_one_go_back_to_pages() {
     }
 }
 
-/// What is lost is what lies in the damage: blocks are found again behind it, wherever they begin.
+/// Only the damaged block is lost: the blocks behind it are found, wherever they start.
 #[test]
 fn behind_damage_among_packed_blocks_all_others_are_found() {
     for compression in Compression::ALL {
@@ -205,7 +206,7 @@ fn behind_damage_among_packed_blocks_all_others_are_found() {
         for (number, block) in described.blocks.iter().enumerate().skip(1) {
             let mut bytes = whole.clone();
             bytes[block.offset as usize + 40] ^= 0x55;
-            // The block size is known from the properties; where blocks are is not.
+            // The block size is known from the properties; the places of the blocks are not.
             bytes[top] ^= 0xff;
             rig.replace(&bytes);
             let (left, ..) = salvaged(&rig, None).expect("something is left");
@@ -216,7 +217,7 @@ fn behind_damage_among_packed_blocks_all_others_are_found() {
     }
 }
 
-/// Files of usual entries are what they were, byte for byte.
+/// Files of usual entries are identical to those of older writers.
 #[test]
 fn small_entries_lie_on_pages_as_ever() {
     for value_bytes in [20, 100, 300] {
@@ -231,7 +232,8 @@ fn small_entries_lie_on_pages_as_ever() {
     }
 }
 
-/// What is a kilobyte long left a fifth of every page empty, what is a little more than a page half of two.
+/// By the old rule, entries of a kilobyte left a fifth of every page empty, entries slightly longer
+/// than a page half of two pages.
 #[test]
 fn entries_that_do_not_fit_into_pages_take_little_more_than_their_bytes() {
     for (key_bytes, value_bytes, before, now) in [(512, 512, 129, 105), (16, 5_000, 161, 103)] {
@@ -276,7 +278,7 @@ fn a_block_in_a_place_of_neither_rule_is_read_and_reported() {
     }
 }
 
-/// The bytes are of the last build that began every block on a page.
+/// The bytes are from the last build that started every block on a page.
 #[test]
 fn a_table_whose_blocks_all_begin_on_pages_is_read_as_ever() {
     let (mut rig, rows) = (Rig::new(Compression::None, 1_000), few_rows());

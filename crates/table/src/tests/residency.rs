@@ -1,11 +1,13 @@
-//! Index partitions on demand: the same answers whichever of them are in memory, in every way to hold them, while that
-//! changes; what each lookup costs; what the ledger says; damage that is met when a partition is read.
+//! Tests of index partitions on demand: the same answers in every residency mode and while
+//! residency changes; the cost of each lookup; the ledger; damage that is found when a partition is
+//! read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// Rows of so many small blocks that the index has many partitions; keys with versions that span blocks among them.
+/// Rows that fill enough small blocks for many index partitions, including keys with versions that
+/// span blocks.
 fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> = (0..9_000u32).map(|i| row(format!("key{i:06}"), 1, [i as u8; 24])).collect();
     for key in ["key001000", "key004444"] {
@@ -20,7 +22,7 @@ fn rig(hold: Residency) -> Rig {
     rig
 }
 
-/// A table of [`rows`] whose index is held in this way.
+/// A table of [`rows`] whose index has this residency mode.
 fn table(hold: Residency) -> (Rig, Arc<TableReader>) {
     let rig = rig(hold);
     rig.write(&rows(), &[]);
@@ -29,7 +31,7 @@ fn table(hold: Residency) -> (Rig, Arc<TableReader>) {
     (rig, table)
 }
 
-/// What the ledger must say of the index, to the byte.
+/// Checks the exact bytes that the ledger has for the index.
 fn check_ledger(rig: &Rig, table: &TableReader) {
     assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), table.index_resident_bytes());
 }
@@ -42,7 +44,7 @@ fn change_residency(table: &TableReader, dice: &Dice) {
     }
 }
 
-/// Asks one thing of the table and compares the answer.
+/// Performs one random read of the table and compares the answer.
 fn ask(rig: &Rig, table: &Arc<TableReader>, iter: &mut TableIter, rows: &[Row], dice: &Dice) {
     let place = dice.below(rows.len());
     let mut key = rows[place].key.clone();
@@ -94,7 +96,7 @@ fn lookups_and_walks_agree_with_a_sorted_list_whatever_is_resident() {
         for seed in 0..4u64 {
             println!("seed {seed}, {hold}");
             let dice = Dice::new(seed);
-            // With little memory partitions and blocks drive each other out.
+            // With little memory, partitions and blocks evict each other.
             rig.cache.set_capacity_bytes([1 << 20, 40 << 10, 0][dice.below(3)]);
             let mut iters = [table.iter(true), table.iter(false), table.walk(Walk::Whole { bytes: 2_000 })];
             let idle_bytes = rig.ledger.bytes(LedgerPart::Iterators);
@@ -169,7 +171,7 @@ fn a_lookup_reads_an_absent_partition_once_and_a_resident_one_never() {
                 Residency::Budgeted => [(1, 1, 0), (1, 1, 0)],
             };
             let first = reads(wanted);
-            // Another row of the same partition may have brought it in.
+            // Another row of the same partition may have caused its admission.
             assert!(
                 first == again[0] || hold == Residency::Cached && first == (0, 1, 0),
                 "{hold}: {first:?}"
@@ -187,7 +189,7 @@ fn a_lookup_reads_an_absent_partition_once_and_a_resident_one_never() {
         for wanted in rows.iter().step_by(301) {
             assert_eq!([reads(wanted), reads(wanted)], [(0, 1, 0), (0, 0, 1)]);
         }
-        // What is dropped takes its blocks' places in the cache along.
+        // Dropping a partition drops the frame slots of its blocks.
         (0..table.index_partitions()).for_each(|number| table.drop_partition(number));
         for wanted in rows.iter().step_by(301) {
             assert_eq!(reads(wanted), (1, 1, 0));
@@ -212,7 +214,7 @@ fn walks_read_each_absent_partition_once_and_hold_one_at_a_time() {
         }
         assert!(!iter.valid());
         assert_eq!(iter.counters().index.count, table.index_partitions() as u64);
-        // The partition at hand, and what is read ahead: at most what one partition lists.
+        // The current partition, and the read-ahead: at most the blocks of one partition.
         assert!(most <= (4 << 10) + (64 << 10), "{most} bytes");
         assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), before, "a walk takes nothing into memory");
     }
@@ -231,7 +233,8 @@ fn cuts_do_not_depend_on_what_is_resident_and_sizes_hardly_do() {
             assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), before);
             for pair in cuts.windows(2).step_by(1 + cuts.len() / 50) {
                 let between = |table: &TableReader| table.bytes_between(&pair[0], Some(&pair[1]));
-                // No partition is read for it: within those at the ends keys are taken to lie evenly.
+                // No partition is read for it: in the partitions at the ends, keys are assumed to
+                // be evenly distributed.
                 let off = between(&table).abs_diff(between(&pinned));
                 assert!(off <= 2 * largest, "{off} bytes off, of partitions of {largest}");
             }
@@ -267,7 +270,7 @@ fn a_table_in_the_budget_opens_with_nothing_resident_and_knows_what_it_would_tak
         assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), sum);
     }
     assert_eq!(sum, nothing);
-    // Beyond the last one there is nothing to hold, to drop or to count.
+    // Partition numbers past the last one have no effect.
     table.hold_partition(partitions).expect("nothing");
     table.drop_partition(partitions);
     table.note_index_search(partitions);
@@ -276,7 +279,7 @@ fn a_table_in_the_budget_opens_with_nothing_resident_and_knows_what_it_would_tak
     assert_eq!(table.index_searches(1), 3);
     table.halve_index_searches();
     assert_eq!(table.index_searches(1), 1);
-    // In the other ways nothing can be decided.
+    // In the other modes residency cannot be changed.
     pinned.drop_partition(0);
     pinned.note_index_search(0);
     assert!(pinned.is_partition_resident(0) && pinned.index_searches(0) == 0);
@@ -316,7 +319,7 @@ fn a_damaged_partition_is_an_error_where_it_is_met_and_nowhere_else() {
         let described = describe(&rig.env, &rig.path(), None).expect("described");
         let section = described.sections.iter().find(|section| section.kind == SectionKind::Index);
         let start = section.expect("an index").offset;
-        // The second partition: after the first, whose length is stored.
+        // The second partition follows the first, whose length is known.
         let offset = start + table.partition_stored_bytes(0);
         for at in [0, 5, 900, table.partition_stored_bytes(1) - 1] {
             let mut bytes = intact.clone();
@@ -360,7 +363,7 @@ fn a_damaged_partition_is_an_error_where_it_is_met_and_nowhere_else() {
                 assert!(!table.is_partition_resident(1));
             }
             assert_eq!(damaged_offsets(&table), [offset], "reported once, and nothing else is damaged");
-            // What merges ask for no more than a figure is given without an error.
+            // The estimates for compactions are given without an error.
             assert!(table.split_keys(20_000).len() > 5);
             assert!(table.bytes_between(b"key", None) > 0);
             met(rig.open().expect_err("damage"));
@@ -444,14 +447,14 @@ fn modules_that_rest_are_held_and_not_asked_and_nothing_is_read_for_it() {
                 }
             }
         }
-        // Bits of modules of which nothing is held say nothing.
+        // Bits of modules without a resident slice have no effect.
         let gone = held(&[], Unasked::default());
         assert!(gone.changed && gone.freed);
         assert!(!held(&[], Unasked { fetched: 0, resting: 0xff }).changed);
     }
 }
 
-/// What a module of the table's filter says, from the file.
+/// The answer of a module of the table's filter, from the file.
 fn in_file(table: &TableReader, digest: shamba_key::KeyDigest, module: usize) -> bool {
     table.fetch_module(digest, module, &mut ReadCounters::default()).expect("read")
 }

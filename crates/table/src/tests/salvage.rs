@@ -1,4 +1,5 @@
-//! Salvage of small tables: a flip takes the block or the value that it hits, and nothing else; nothing is made up.
+//! Tests of salvage of small tables: a flipped byte loses only the block or value that contains it;
+//! nothing is invented.
 
 use super::*;
 use crate::format::{Section, SectionKind};
@@ -28,7 +29,7 @@ fn rows() -> Vec<Row> {
     sorted(rows)
 }
 
-/// What is left: rows with their values, and whether range tombstones are.
+/// The remaining rows with their values, the gaps, and the table.
 pub(super) fn salvaged(rig: &Rig, birth: Option<BirthId>) -> Result<(Vec<Row>, Vec<Gap>, Arc<Salvage>)> {
     let table = Arc::new(Salvage::open(&rig.env, &rig.path(), &rig.files, birth)?);
     let (mut walk, mut rows, mut gaps) = (table.walk(), Vec::new(), Vec::new());
@@ -110,7 +111,7 @@ fn without_index_and_footer_blocks_are_found() {
         let (left, _, table) = salvaged(&rig, None).expect("something is left");
         assert_eq!(left, rows);
         assert!(table.lost_tombstones().is_some(), "nobody knows of any");
-        // A block in the middle is gone: the rest is found behind it.
+        // A block in the middle is destroyed: the others are found after it.
         let middle = 4096 + (bytes.len() - 4096) / 2;
         bytes[middle..middle + 20].fill(0xa5);
         rig.replace(&bytes);
@@ -139,7 +140,8 @@ fn a_table_says_of_which_keyspace_it_is() {
     assert_eq!(table.origin(), Some(&origin));
 }
 
-/// Rows with values of zeros: almost every byte of a block that is stored as it is may be the last before its checksum.
+/// Rows with values of zeros: almost every byte of an uncompressed block may be the last before its
+/// checksum.
 fn rows_of_zeros() -> Vec<Row> {
     sorted((0..400u64).map(|i| row(format!("key{i:05}"), i + 1, vec![0; 10 + i as usize % 700])).collect())
 }
@@ -154,7 +156,7 @@ fn blocks_full_of_zeros_are_found_with_little_work() {
         let data = section(&rig, SectionKind::Data);
         let mut bytes = rig.bytes();
         if footer {
-            // The index alone: properties say how long blocks are.
+            // Only the index is damaged: the properties state the block size.
             let top = section(&rig, SectionKind::IndexTop);
             bytes[top.offset as usize] ^= 0xff;
         } else {
@@ -172,14 +174,14 @@ fn blocks_full_of_zeros_are_found_with_little_work() {
     }
 }
 
-/// Of 16 bytes each, over and over: something seems to begin, and to end, everywhere.
+/// Patterns of 16 bytes, repeated: a frame seems to begin, and to end, at every place.
 const CRAFTED: [[u8; 16]; 5] = [
-    // The header of a block that is stored as it is, of one entry, full of bytes that say "not compressed".
+    // The header of an uncompressed block with one entry, full of bytes that mean "not compressed".
     [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-    // Lengths of payloads and chunks, and tokens of LZ4 whose copies are as short as can be.
+    // Lengths of payloads and chunks, and tokens of LZ4 with copies of minimum length.
     [0, 2, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0],
     [1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0],
-    // Streams of zstd made of empty pieces.
+    // Zstd streams made of empty pieces.
     [0, 0, 2, 0, 0x28, 0xb5, 0x2f, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0],
     [0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0],
 ];
@@ -193,7 +195,7 @@ fn a_search_takes_as_much_as_the_file_is_long_whatever_is_in_it() {
             let (rig, rows) = (Rig::new(compression, 4096), rows_of_zeros());
             rig.write(&rows, &[]);
             let data = section(&rig, SectionKind::Data);
-            // The header, what was made, and the blocks where they were counted from a page's start.
+            // The header, the crafted bytes, and the blocks, moved to other offsets.
             let whole = rig.bytes();
             let made = piece.repeat(BYTES as usize / 16);
             let blocks = &whole[4096..data.end() as usize];
@@ -204,7 +206,8 @@ fn a_search_takes_as_much_as_the_file_is_long_whatever_is_in_it() {
             while walk.next_entry().expect("read").is_some() {
                 entries += 1;
             }
-            // Checksums know their place, so what was moved is nothing any more: the worst that a search can meet.
+            // Checksums are salted with the offset, so no moved block is valid: the worst case for
+            // a search.
             assert_eq!(entries, 0);
             let (spent, most) =
                 (walk.searched_bytes(), ALLOWED_FIRST + ALLOWED_PER_BYTE * table.file_bytes());
@@ -223,7 +226,8 @@ fn what_lies_behind_crafted_bytes_is_found() {
             let data = section(&rig, SectionKind::Data);
             let mut bytes = rig.bytes();
             bytes.truncate(data.end() as usize);
-            // The first half of the blocks is overwritten: of the second, one may be missed.
+            // The first half of the blocks is overwritten: of the second half, one block may be
+            // missed.
             let middle = &blocks[blocks.len() / 2];
             let half = middle.offset as usize;
             bytes[4096..half].iter_mut().zip(piece.iter().cycle()).for_each(|(byte, made)| *byte = *made);

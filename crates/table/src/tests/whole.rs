@@ -1,5 +1,5 @@
-//! Filters and indexes that are cached as a whole: one read each, answers as ever, damage found, no more memory
-//! than the cache has.
+//! Tests of filters and indexes that are cached as a whole: one read each, the same answers, damage
+//! found, no more memory than the cache's capacity.
 
 use shamba_key::KeyDigest;
 
@@ -20,7 +20,7 @@ fn key(number: u32) -> String {
     format!("{number:08}")
 }
 
-/// Lookups of every 997th key through the first module and the index; the counters of them.
+/// Looks up every 997th key through the first module and the index; returns the counters.
 fn look(rig: &Rig, table: &TableReader) -> Vec<ReadCounters> {
     let modules = table.filter_geometry().expect("a filter").modules().len();
     let of_key = |number: u32| {

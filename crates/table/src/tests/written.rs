@@ -1,9 +1,10 @@
-//! The check of a table just written: it passes what was written, and misses no change of it.
+//! Tests of the check of a table just written: it accepts the written bytes, and finds every
+//! change.
 
 use super::*;
 use crate::format::PAGE_BYTES;
 
-/// Rows of several blocks, with versions, a deletion and a large value or two.
+/// Rows of several blocks, with versions, a deletion and two large values.
 fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> = (0..60u64)
         .map(|i| row(format!("path/to/file{:02}", i / 2), 100 - i, format!("some words {i}").repeat(3)))
@@ -60,12 +61,13 @@ fn a_changed_byte_of_a_block_or_value_is_found() {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             rig.replace(&bad);
-            // What lies behind the data is checked when the table is opened, all but the filter, without which it opens.
+            // The sections behind the data are checked at open, except the filter, without which
+            // the table opens.
             let Ok(table) = rig.open() else { continue };
             match table.check_written(&written) {
                 Err(Error::Corruption { .. }) => found += 1,
                 Err(error) => panic!("byte {at}: {error}"),
-                // Zeros between blocks belong to nobody.
+                // The zeros between blocks are not checked.
                 Ok(()) => assert_eq!(good[at], 0, "byte {at}"),
             }
         }
@@ -81,7 +83,7 @@ fn entries_other_than_those_that_went_in_are_found() {
     let of_others = write(&rig, &others);
     rig.env.vfs.unlink(&rig.path()).expect("unlinked");
     write(&rig, &rows());
-    // Every checksum is right; only the digests of the blocks tell.
+    // Every checksum is valid; only the blocks' content digests differ.
     let error = rig.open().expect("opened").check_written(&of_others).expect_err("another table");
     assert!(error.to_string().contains("its entries are not those that were written"), "{error}");
 }
@@ -92,7 +94,7 @@ fn chunks_that_never_reached_the_file_are_found_before_any_block() {
         let rig = rig(compression, 2_000);
         write(&rig, &rows());
         let table = rig.open().expect("opened");
-        // No block is a sample: what a check does with most of them.
+        // No block is a sample: the check of an unsampled block, as for most blocks.
         table.check_written(&WrittenBlocks::default()).expect("as it was written");
         let described = describe(&rig.env, &rig.path(), None).expect("described");
         let (mut bytes, mut ends, mut emptied) = (rig.bytes(), PAGE_BYTES, Vec::new());

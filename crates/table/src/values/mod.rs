@@ -1,11 +1,11 @@
-//! Large values: in chunks of their own beside the data blocks, so that neither writer nor reader ever
-//! holds more than a chunk or two of one.
+//! Large values: stored in chunks outside the data blocks, so that writer and reader hold at most
+//! one or two chunks of a value.
 //!
-//! A put whose value is long ([`LargeValues`]) has its value cut into chunks, written one after the other
-//! right after the last data block; in the next data block, which they precede, its entry has the kind
-//! [`shamba_key::EntryKind::ValueRef`] and says where they are ([`ValueRef`]). So between two data blocks lie
-//! the chunks that the second one refers to, in the order of its entries, back to back; then zeros up to
-//! where it starts.
+//! A put with a large value ([`LargeValues`]) has its value cut into chunks, which are written
+//! contiguously after the last data block. Its entry is in the next data block, with the kind
+//! [`shamba_key::EntryKind::ValueRef`] and the place of the chunks ([`ValueRef`]). So between two
+//! data blocks lie the chunks that the second one refers to, contiguous and in the order of its
+//! entries, then zeros up to its start.
 //!
 //! ```text
 //! reference  offset of the first chunk u64, bytes of all chunks u32, bytes of the value u32,
@@ -13,14 +13,15 @@
 //! chunk      length u32, piece of that length, compression u8, checksum u32 of all before
 //! ```
 //!
-//! A piece is stored as a block's payload is ([`crate::compression`]), and the checksum is salted with birth
-//! id and offset of the chunk. A length is never 0, so the chunks of a stretch can be told from the zeros
-//! behind them without the block that refers to them.
+//! A piece is stored like a block's payload ([`crate::compression`]), and the checksum is salted
+//! with birth id and offset of the chunk. A length is never 0, so chunks can be distinguished from
+//! the zeros after them without the block that refers to them.
 //!
-//! Above the table a large value is that of a put: the content digest is the same as if it lay in the entry.
+//! To the layers above, a large value is the value of a put: the content digest is the same as for
+//! an inline value.
 //!
-//! Not here: which entry refers to what (the [writer](crate::writer) and the [reader](crate::reader)); values
-//! that wait in a log (the engine's).
+//! Not here: which entry refers to which chunks (the [writer](crate::writer) and the
+//! [reader](crate::reader)); values that stay in a log (the engine's).
 
 mod read;
 mod write;
@@ -34,26 +35,27 @@ use shamba_key::MAX_VALUE_BYTES;
 
 use crate::format::Section;
 
-/// Value chunks as they are named in errors.
+/// Name of a value chunk in errors.
 pub(crate) const VALUE_CHUNK: &str = "value chunk";
-/// References to them as they are named in errors.
+/// Name of a reference to a large value in errors.
 pub(crate) const VALUE_REFERENCE: &str = "value reference";
-/// What a chunk adds to its piece: length, compression byte and checksum.
+/// Length of a chunk besides its piece: length, compression byte and checksum.
 pub(crate) const CHUNK_OVERHEAD_BYTES: usize = 9;
-/// The largest piece: what a chunk costs besides is then little, and two of them are little memory.
+/// Maximum length of a piece: large against a chunk's overhead, and small enough to hold two in
+/// memory.
 pub(crate) const CHUNK_BYTES_MAX: usize = 64 << 10;
-/// Pieces that may be asked for; small ones are for tests.
+/// Allowed lengths of pieces; small ones are for tests.
 pub(crate) const CHUNK_BYTES_ALLOWED: RangeInclusive<usize> = 64..=CHUNK_BYTES_MAX;
-/// The stored form of a [`ValueRef`].
+/// Length of a stored [`ValueRef`].
 pub(crate) const REFERENCE_BYTES: usize = 20;
 
-/// Which values are cut into chunks, and into which.
+/// The values that are cut into chunks, and the chunk size.
 ///
-/// The default is the only choice outside tests: 16 KiB, so that a block is never much more than a few pages;
-/// chunks of 64 KiB.
+/// The default is used everywhere outside tests: values from 16 KiB on, so that a block is at most
+/// a few pages; chunks of 64 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LargeValues {
-    /// Values from this length on, in bytes; at least 1.
+    /// Minimum length of a value that is cut into chunks, in bytes; at least 1.
     pub from_bytes: usize,
     /// Bytes of the value in one chunk, 64 to 65,536.
     pub chunk_bytes: usize,
@@ -80,16 +82,16 @@ impl LargeValues {
     }
 }
 
-/// Where a large value lies in its file.
+/// Place of a large value in its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ValueRef {
-    /// Where the first chunk starts.
+    /// Offset of the first chunk.
     pub(crate) offset: u64,
-    /// What all chunks take.
+    /// Length of all chunks.
     pub(crate) stored_bytes: u32,
-    /// How long the value is.
+    /// Length of the value.
     pub(crate) value_bytes: u32,
-    /// How much of it each chunk but the last holds.
+    /// Length of the value's part in each chunk but the last.
     pub(crate) chunk_bytes: u32,
 }
 
@@ -103,8 +105,9 @@ impl ValueRef {
         bytes
     }
 
-    /// The reference in `bytes`, whose chunks lie in `data`. After this the lengths fit each other: a reader
-    /// need not fear a value that its bytes could not hold.
+    /// Decodes the reference in `bytes`, whose chunks lie in `data`. Checks that the lengths are
+    /// consistent, so that a reader does not allocate for a value that the stored bytes could not
+    /// hold.
     pub(crate) fn decode(bytes: &[u8], data: Section) -> Result<Self, String> {
         let [o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, v0, v1, v2, v3, c0, c1, c2, c3] = bytes else {
             return Err(format!("{} bytes, expected {REFERENCE_BYTES}", bytes.len()));
@@ -134,7 +137,8 @@ impl ValueRef {
         Ok(found)
     }
 
-    /// The first byte after the chunks. References are checked to lie in their section before they are used.
+    /// End of the chunks, exclusive. References are checked to lie in their section before they are
+    /// used.
     pub(crate) fn end(self) -> u64 {
         self.offset.saturating_add(u64::from(self.stored_bytes))
     }

@@ -1,8 +1,8 @@
-//! Reading chunks back, one at a time, front to back.
+//! Reading chunks, one at a time, front to back.
 //!
-//! [`read`] gives the pieces of one value; [`walk`] checks a stretch of chunks without a reference to them,
-//! for the full check of a file whose data block is damaged. Both hold one chunk, and its piece if it is
-//! compressed.
+//! [`read`] returns the pieces of one value. [`walk`] checks consecutive chunks without a reference
+//! to them, for the full check of a file whose data block is damaged. Both hold one chunk, and its
+//! piece if it is compressed.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use crate::compression::{Compression, decompress};
 use crate::reader::{Reads, TableFile};
 use crate::{Error, Result};
 
-/// Read at a time: a chunk, or several small ones.
+/// Bytes per read: a chunk of maximum length, or several small ones.
 const READ_BYTES: usize = CHUNK_BYTES_MAX + CHUNK_OVERHEAD_BYTES;
 const LENGTH_BYTES: usize = 4;
 
-/// Gives the pieces of the value at `reference`, which was checked to lie in the file's data, to `sink`, and
-/// the damage in their place. A sink that lets damage pass gets the pieces behind it as well, as far as their
-/// chunks can be found. `cost` counts the reads.
+/// Passes the pieces of the value at `reference`, which was checked to lie in the file's data, to
+/// `sink`; a damaged piece is passed as its error. If the sink accepts the error, the following
+/// pieces are passed as well, as far as their chunks can be found. `cost` counts the reads.
 pub(crate) fn read(
     file: &TableFile,
     reference: ValueRef,
@@ -54,8 +54,8 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Checks the chunks that lie back to back from `start` on, up to zeros or `end`. Where they end, or `None`
-/// if that cannot be told.
+/// Checks the contiguous chunks from `start` on, up to zeros or `end`. Returns their end, or `None`
+/// if it cannot be determined.
 pub(crate) fn walk(file: &TableFile, start: u64, end: u64, damage: &mut Vec<Error>) -> Result<Option<u64>> {
     let mut cost = Reads::default();
     let mut stretch = Stretch::new(file, start, end, &mut cost);
@@ -77,14 +77,14 @@ pub(crate) fn walk(file: &TableFile, start: u64, end: u64, damage: &mut Vec<Erro
     Ok(Some(stretch.at))
 }
 
-/// A stretch of the file that is read once, front to back, through a buffer of about a chunk.
+/// A part of the file that is read once, front to back, through a buffer of about one chunk.
 struct Stretch<'a> {
     file: &'a TableFile,
-    /// Where the next chunk starts.
+    /// Offset of the next chunk.
     at: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// Where in the buffer `at` is.
+    /// Position of `at` in the buffer.
     skip: usize,
     cost: &'a mut Reads,
 }
@@ -94,7 +94,7 @@ impl<'a> Stretch<'a> {
         Self { file, at, end, buffer: Vec::new(), skip: 0, cost }
     }
 
-    /// The next `bytes` bytes, fewer only where the stretch ends. They stay the next ones.
+    /// Returns the next `bytes` bytes without consuming them; fewer only at the end of the stretch.
     fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
         let held = self.buffer.len() - self.skip;
         if held < bytes {
@@ -116,13 +116,13 @@ impl<'a> Stretch<'a> {
         Ok(held.get(..bytes).unwrap_or(held))
     }
 
-    /// Goes past bytes that were peeked.
+    /// Consumes bytes that were peeked.
     fn pass(&mut self, bytes: usize) {
         self.at += bytes as u64;
         self.skip = (self.skip + bytes).min(self.buffer.len());
     }
 
-    /// What the next chunk takes, by its own word; `None` if that cannot be.
+    /// The stated length of the next chunk; `None` if it is impossible.
     fn chunk_bytes(&mut self) -> Result<Option<usize>> {
         let left = self.end.saturating_sub(self.at);
         let length =
@@ -131,7 +131,8 @@ impl<'a> Stretch<'a> {
         Ok(length.map(|length| length + CHUNK_OVERHEAD_BYTES).filter(|bytes| *bytes as u64 <= left))
     }
 
-    /// What the next chunk, which takes `chunk_bytes`, has stored, if its checksum fits.
+    /// Checks the next chunk, of length `chunk_bytes`; returns its stored bytes and their
+    /// compression.
     fn sealed(&mut self, chunk_bytes: usize) -> Result<(&[u8], Compression)> {
         let (file, offset) = (self.file, self.at);
         let chunk = self.peek(chunk_bytes)?;
@@ -149,7 +150,7 @@ impl<'a> Stretch<'a> {
         checked().map_err(|detail: String| file.damaged(offset, VALUE_CHUNK, detail))
     }
 
-    /// The piece of `piece_bytes` that the next chunk holds.
+    /// The piece of `piece_bytes` in the next chunk.
     fn piece(&mut self, chunk_bytes: usize, piece_bytes: usize) -> Result<Cow<'_, [u8]>> {
         let (file, offset) = (self.file, self.at);
         let damaged = |detail: String| file.damaged(offset, VALUE_CHUNK, detail);
@@ -164,8 +165,8 @@ impl<'a> Stretch<'a> {
         Ok(piece)
     }
 
-    /// Goes past a damaged chunk that says that it takes `chunk_bytes`, if something tells that this is
-    /// right: the stretch ends behind it, or a good chunk follows.
+    /// Skips a damaged chunk with the stated length `chunk_bytes`. Returns whether the length is
+    /// confirmed: the stretch ends after it, or a valid chunk follows.
     fn pass_damaged(&mut self, chunk_bytes: usize) -> bool {
         self.pass(chunk_bytes);
         self.at == self.end

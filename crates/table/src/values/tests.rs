@@ -1,4 +1,4 @@
-//! Values in chunks: what went in comes out, whatever the sizes, and damage is told apart.
+//! Tests of chunks: values are read back for all sizes, and damage is located.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 const DATA: Section = Section { kind: SectionKind::Data, offset: 4_096, bytes: 100_000 };
 const BIRTH: BirthId = BirthId(77);
-/// Where the chunks of a test begin: not at the front, since the checksum knows the place.
+/// Offset of the chunks in the tests: not 0, because the checksum is salted with the offset.
 const AT: u64 = 10;
 
 #[test]
@@ -41,7 +41,7 @@ fn a_reference_round_trips_and_what_cannot_be_is_refused() {
     for bytes in [&good.encode()[..19], b"", &[7; 21]] {
         assert!(ValueRef::decode(bytes, DATA).is_err());
     }
-    // Nothing can be where there is no data.
+    // Without a data section no reference is valid.
     assert!(ValueRef::decode(&good.encode(), Section { offset: 0, bytes: 0, ..DATA }).is_err());
 }
 
@@ -49,7 +49,7 @@ fn some_bytes(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| if at % 512 < 300 { 7 } else { (at * 31 / 7) as u8 }).collect()
 }
 
-/// The chunks of `value` as they lie at [`AT`], and where they are.
+/// The chunks of `value` as they lie at [`AT`], and their reference.
 fn chunks_of(
     value: &[u8],
     chunk_bytes: usize,
@@ -80,7 +80,7 @@ fn file_of(chunks: &[u8]) -> TableFile {
     TableFile::for_tests(&env, path, BIRTH)
 }
 
-/// The value and all damage.
+/// The value and the offsets of all damage.
 fn read_all(file: &TableFile, reference: ValueRef) -> (Vec<u8>, Vec<u64>) {
     let (mut value, mut damage) = (Vec::new(), Vec::new());
     let done = read(file, reference, &mut Reads::default(), &mut |piece| {

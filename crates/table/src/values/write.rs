@@ -1,4 +1,4 @@
-//! Cutting a value into chunks as it comes, in pieces of any length.
+//! Cutting a value into chunks while its pieces arrive.
 
 use super::LargeValues;
 use crate::Result;
@@ -6,7 +6,8 @@ use crate::checksum::checksum;
 use crate::compression::Compression;
 use crate::id::BirthId;
 
-/// Appends to `out` the chunk of a piece that is stored as `stored`, and that lies at `offset` of the file.
+/// Appends to `out` the chunk whose stored piece is `stored` and whose offset in the file is
+/// `offset`.
 pub(crate) fn seal(out: &mut Vec<u8>, birth: BirthId, offset: u64, stored: &[u8], compression: Compression) {
     let start = out.len();
     out.extend_from_slice(&(stored.len() as u32).to_le_bytes());
@@ -16,7 +17,7 @@ pub(crate) fn seal(out: &mut Vec<u8>, birth: BirthId, offset: u64, stored: &[u8]
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// Regroups what comes in pieces of any length into pieces of a chunk each.
+/// Regroups pieces of any length into pieces of a chunk each.
 ///
 /// Holds less than a chunk, and keeps its buffer from one value to the next.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ impl ChunkCutter {
         Self { chunk_bytes: values.chunk_bytes, pending: Vec::new() }
     }
 
-    /// Takes more of a value; what fills a chunk goes to `write`, without a copy where it can.
+    /// Adds a part of a value; passes each full piece to `write`, without a copy if possible.
     pub(crate) fn push(
         &mut self,
         mut piece: &[u8],
@@ -51,7 +52,7 @@ impl ChunkCutter {
         Ok(())
     }
 
-    /// Ends a value: what is left of it goes to `write`.
+    /// Ends a value: passes the remaining bytes to `write`.
     pub(crate) fn end(&mut self, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if !self.pending.is_empty() {
             write(&self.pending)?;
@@ -60,7 +61,7 @@ impl ChunkCutter {
         Ok(())
     }
 
-    /// What it holds in memory.
+    /// Bytes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.pending.capacity()
     }

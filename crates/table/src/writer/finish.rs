@@ -1,6 +1,6 @@
-//! The end of a table: index, filter, range tombstones, properties and footer, in one go.
+//! The end of a table: writes index, filter, range tombstones, properties and footer.
 //!
-//! Not here: the entries ([`super`]), what each section looks like ([`crate::format`]).
+//! Not here: the entries ([`super`]), the encoding of each section ([`crate::format`]).
 
 use bytes::Bytes;
 use shamba_filter::Filter;
@@ -19,16 +19,18 @@ use crate::reader::WrittenBlocks;
 use crate::{Error, Result};
 
 impl TableWriter {
-    /// Writes what is left and makes the content durable (not the name: sync the directory).
+    /// Writes the remaining sections and makes the content durable (not the name: sync the
+    /// directory).
     ///
     /// # Errors
-    /// `Invalid` for an empty table; `Io` when writing or syncing fails. The file is then removed as well as
-    /// that goes.
+    /// `Invalid` for an empty table; `Io` when writing or syncing fails. The writer then tries to
+    /// remove the file.
     pub fn finish(self) -> Result<TableSummary> {
         self.finish_written().map(|(summary, _)| summary)
     }
 
-    /// [`Self::finish`], and what a check of the file has to know ([`crate::TableReader::check_written`]).
+    /// [`Self::finish`]; also returns the data for a check of the file
+    /// ([`crate::TableReader::check_written`]).
     ///
     /// # Errors
     /// As [`Self::finish`].
@@ -38,7 +40,8 @@ impl TableWriter {
         Ok((summary, written))
     }
 
-    /// [`Self::finish_written`], but for the sync, which the caller may have done elsewhere while it goes on.
+    /// [`Self::finish_written`] without the sync, which the caller can run elsewhere while it
+    /// continues.
     ///
     /// # Errors
     /// As [`Self::finish`].
@@ -49,7 +52,7 @@ impl TableWriter {
         Ok((summary, written, UnsyncedTable(self)))
     }
 
-    /// Gives up: closes the file and removes it as well as that goes.
+    /// Abandons the table: closes the file and tries to remove it.
     pub fn abandon(self) {
         drop(self);
     }
@@ -101,7 +104,7 @@ impl TableWriter {
 
     fn properties(&self) -> Properties {
         let last_upper = (self.entries > 0).then(|| {
-            // Exactly as long as it is: it stays for as long as the table is open.
+            // Exact capacity: the bound stays in memory as long as the table is open.
             Bytes::from([&self.last_key[..], &[0]].concat())
         });
         let starts = self.tombstones.iter().map(|tombstone| tombstone.start.clone());
@@ -115,7 +118,7 @@ impl TableWriter {
             deletes: self.deletes,
             range_deletes: self.tombstones.len() as u64,
             data_blocks: self.data_blocks,
-            // Without bits no filter is made of them.
+            // With 0 bits no filter is built.
             filter_keys: if self.options.bits_per_key > 0.0 { self.digests.len() as u64 } else { 0 },
             raw_key_bytes: self.raw_key_bytes,
             raw_value_bytes: self.raw_value_bytes,
@@ -138,7 +141,7 @@ struct Sections {
 }
 
 impl Sections {
-    /// The section of this kind reaches from where the last one ended to `end`; absent if that is nothing.
+    /// Adds the section of this kind from the end of the last one to `end`; absent if it is empty.
     fn close(&mut self, kind: SectionKind, end: u64) {
         if end > self.next {
             self.done.push(Section { kind, offset: self.next, bytes: end - self.next });
@@ -147,7 +150,7 @@ impl Sections {
     }
 }
 
-/// A table that is whole, and not yet durable. Dropped so, its file is removed as well as that goes.
+/// A complete table that is not yet durable. If it is dropped, it tries to remove its file.
 #[derive(Debug)]
 pub struct UnsyncedTable(TableWriter);
 
@@ -155,7 +158,7 @@ impl UnsyncedTable {
     /// Makes the content durable (not the name: sync the directory).
     ///
     /// # Errors
-    /// `Io` when syncing fails. The file is then removed as well as that goes.
+    /// `Io` when syncing fails. It then tries to remove the file.
     pub fn sync(mut self) -> Result<()> {
         if !is_planted(Defect::TableUnsynced) {
             self.0.out.sync()?;

@@ -1,10 +1,10 @@
-//! Long values on their way into a table: cut into chunks as they come, never held whole.
+//! Large values in the writer: cut into chunks as they arrive, never held whole.
 //!
-//! The chunks go to the file before the block with the entry that refers to them, so what is written is in
-//! order whatever comes after it. A source that fails half-way leaves chunks that nothing refers to: the
-//! writer can only be abandoned then.
+//! The chunks are written before the block with the entry that refers to them, so the file is
+//! written in order. If a source fails before its end, its chunks have no entry: the writer can
+//! then only be abandoned.
 //!
-//! Not here: what a chunk looks like ([`crate::values`]).
+//! Not here: the format of a chunk ([`crate::values`]).
 
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
@@ -15,16 +15,16 @@ use crate::content::ContentDigest;
 use crate::values::{REFERENCE_BYTES, ValueRef, seal};
 use crate::{Error, Result};
 
-/// What streams a value: gives its pieces to the sink that it is called with.
+/// A source of a value's pieces: calls the sink that it is given with each piece.
 pub type ValueSource<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
 
 impl TableWriter {
-    /// [`Self::add`] for a put whose value comes in pieces from `source`, `value_bytes` in all; a large one
-    /// is never held whole. Gives the digest of the entry.
+    /// [`Self::add`] for a put whose value comes in pieces from `source`, `value_bytes` in total; a
+    /// large value is never held whole. Returns the content digest of the entry.
     ///
     /// # Errors
-    /// As [`Self::add`], and what `source` says; `Invalid` when it gives more or less than it should. The
-    /// writer can then only be abandoned.
+    /// As [`Self::add`], and errors of `source`; `Invalid` when it provides more or fewer bytes.
+    /// The writer can then only be abandoned.
     pub fn add_streamed(
         &mut self,
         key: &[u8],
@@ -35,7 +35,7 @@ impl TableWriter {
         self.add_large(key, None, seq, value_bytes, source)
     }
 
-    /// [`Self::add_streamed`], where the digest of the key may be known.
+    /// [`Self::add_streamed`] for a key whose digest the caller may know.
     pub(super) fn add_large(
         &mut self,
         key: &[u8],

@@ -1,6 +1,6 @@
-//! The file of a table being written, and what is gathered for it.
+//! The file of a table being written, and its write buffer.
 //!
-//! Not here: what is written ([`super`]).
+//! Not here: the content ([`super`]).
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::compression::Compression;
 use crate::id::BirthId;
 use crate::{Error, Result};
 
-/// The file, and what is not yet given to it.
+/// The file, and bytes not yet written to it.
 pub(super) struct Output {
     pub(super) file: Box<dyn WriteFile>,
     pub(super) path: PathBuf,
@@ -38,7 +38,7 @@ impl Output {
         self.gathered.resize(self.gathered.len() + zeros as usize, 0);
     }
 
-    /// Appends the frame of a data block that is not compressed, which is then built where it goes.
+    /// Appends the frame of an uncompressed data block, building it in place.
     pub(super) fn frame_of(&mut self, block: &mut DataBlockBuilder) -> Result<(u64, u32)> {
         let (offset, start) = (self.offset(), self.gathered.len());
         block.finish_into(&mut self.gathered);
@@ -46,14 +46,15 @@ impl Output {
         self.framed(offset, start)
     }
 
-    /// Appends a frame; where it starts and how long it is.
+    /// Appends a frame; returns its offset and length.
     pub(super) fn frame(&mut self, stored: &[u8], compression: Compression) -> Result<(u64, u32)> {
         let (offset, start) = (self.offset(), self.gathered.len());
         seal(&mut self.gathered, self.birth, offset, stored, compression);
         self.framed(offset, start)
     }
 
-    /// A frame lies there, from `start` of what is gathered.
+    /// Returns place and length of the frame that starts at `start` of the buffer; spills the
+    /// buffer.
     fn framed(&mut self, offset: u64, start: usize) -> Result<(u64, u32)> {
         let bytes = u32::try_from(self.gathered.len() - start)
             .map_err(|_| Error::Invalid("a block of 4 GiB or more".to_owned()))?;
@@ -61,13 +62,13 @@ impl Output {
         Ok((offset, bytes))
     }
 
-    /// Gives the file what makes whole pieces.
+    /// Writes the complete pieces of the buffer to the file.
     pub(super) fn spill(&mut self) -> Result<()> {
         let whole = self.gathered.len() / GATHER_BYTES * GATHER_BYTES;
         if whole > 0 { self.write(whole) } else { Ok(()) }
     }
 
-    /// Gives the file the first `bytes` of what is gathered.
+    /// Writes the first `bytes` of the buffer to the file.
     fn write(&mut self, bytes: usize) -> Result<()> {
         append_all(self.file.as_mut(), self.gathered.get(..bytes).unwrap_or_default())
             .map_err(|error| Error::io(&self.path, "write", error))?;

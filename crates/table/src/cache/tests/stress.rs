@@ -1,5 +1,5 @@
-//! Many threads on one small cache: readers check every byte that they see while others fill, evict, pin, close
-//! tables and change the capacity.
+//! Stress test of many threads on one small cache: readers check every byte while others fill,
+//! evict, pin, close tables and change the capacity.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

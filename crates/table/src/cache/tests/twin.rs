@@ -1,7 +1,8 @@
-//! The twin: a plain map that remembers which bytes each block has; every answer of the cache is held to it.
+//! The twin: a plain map of each block's published length; every answer of the cache is checked
+//! against it.
 //!
-//! The bytes of a block follow from its table and number, so that any mix-up shows: of blocks, of tables, of
-//! parts of two blocks.
+//! The bytes of a block follow from its table and number, so that any mix-up of blocks, tables or
+//! parts of two blocks is detected.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,7 @@ use crate::cache::{BlockCache, CachedTable, FramePin};
 use crate::id::TableId;
 use crate::index::FrameSlot;
 
-/// The bytes of a block. Every eight of them are different, in a block and between blocks.
+/// The bytes of a block. Every eight of them are different, within a block and between blocks.
 pub(super) fn payload(table: CachedTable, number: u32, length: usize) -> Vec<u8> {
     let start = u64::from(table.0) << 40 | u64::from(number) << 16;
     (0..length.div_ceil(8) as u64)
@@ -19,12 +20,12 @@ pub(super) fn payload(table: CachedTable, number: u32, length: usize) -> Vec<u8>
         .collect()
 }
 
-/// The blocks of one table: their slots, and what they hold.
+/// The blocks of one table: their slots and published lengths.
 pub(super) struct Blocks {
     pub(super) id: TableId,
     pub(super) table: CachedTable,
     pub(super) slots: Vec<FrameSlot>,
-    /// What was published of each block: its length.
+    /// Length of each published block, by number.
     twin: Mutex<HashMap<u32, usize>>,
 }
 
@@ -35,8 +36,8 @@ impl Blocks {
         Self { id: TableId(id), table, slots, twin: Mutex::default() }
     }
 
-    /// Looks block `number` up, checks what is found, and on a miss brings it in, up to `pages` pages long. Whether
-    /// it was there.
+    /// Looks block `number` up and checks it; on a miss fills it, up to `pages` pages long. Returns
+    /// whether it was a hit.
     pub(super) fn ask(&self, cache: &Arc<BlockCache>, number: u32, pages: usize) -> bool {
         let (slot, key) = (&self.slots[number as usize], self.table.key(number));
         {
@@ -63,12 +64,12 @@ impl Blocks {
         false
     }
 
-    /// [`Self::ask`], whatever the answer.
+    /// [`Self::ask`], ignoring the answer.
     pub(super) fn bring(&self, cache: &Arc<BlockCache>, number: u32, pages: usize) {
         let _ = self.ask(cache, number, pages);
     }
 
-    /// Whether the cache has it, without a mark.
+    /// Whether the block is cached; does not set the reference bit.
     pub(super) fn peek(&self, cache: &Arc<BlockCache>, number: u32) -> bool {
         let frame = self.slots[number as usize].frame();
         frame.is_some_and(|frame| cache.prefetch(frame, self.table.key(number)))

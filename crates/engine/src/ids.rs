@@ -1,15 +1,17 @@
-//! The engine's numbers, each its own type so that two cannot be swapped, and what a keyspace may be called.
+//! Identifiers of the engine, each with its own type so that two cannot be swapped, and the rule
+//! for names of keyspaces.
 //!
-//! All files of a database draw from one counter, so a file number is never used twice.
+//! All files of a database take their numbers from one counter, so a file number is never used
+//! twice.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// The longest name of a keyspace.
+/// Maximum length of a keyspace's name.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Whether a keyspace may have this name.
+/// Checks the name of a keyspace.
 ///
 /// # Errors
 /// `Invalid` if not.
@@ -22,7 +24,7 @@ pub(crate) fn check_keyspace_name(name: &str) -> Result<()> {
     }
 }
 
-/// A keyspace (column family). 0 is the default one.
+/// Identifier of a keyspace (column family). 0 is the default one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct KeyspaceId(pub u32);
 
@@ -31,16 +33,16 @@ impl KeyspaceId {
     pub(crate) const DEFAULT: Self = Self(0);
 }
 
-/// A write-ahead log file.
+/// Number of a write-ahead log file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LogNo(pub u64);
 
-/// A run: a sorted list of tables. Never reused.
+/// Identifier of a run, which is a sorted list of tables. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RunId(pub u64);
 
-/// The age of a run among the runs of its keyspace: larger is newer. Stated, never derived from
-/// sequence numbers.
+/// Age of a run among the runs of its keyspace: larger is newer. Stored explicitly, never derived
+/// from sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Age(pub u64);
 

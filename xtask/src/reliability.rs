@@ -185,7 +185,7 @@ fn grouped(count: u64) -> String {
 }
 
 /// Violations: the number of steps that did not succeed; `None` without steps, because other counts
-/// do not tell.
+/// do not record it.
 fn violations(ended: &[Ended]) -> Option<usize> {
     (!ended.is_empty()).then(|| ended.iter().filter(|step| !step.is_well()).count())
 }

@@ -96,7 +96,7 @@ pub fn advised(failure: Failure, advice: &str) -> Failure {
     }
 }
 
-/// Whether there is a database at `path`, complete or not.
+/// Whether `path` exists and is not an empty directory: it may hold a database.
 ///
 /// # Errors
 /// I/O errors of `path`.

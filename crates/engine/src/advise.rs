@@ -152,7 +152,7 @@ impl Db {
     /// as [`RedesignedBy::Follow`].
     ///
     /// # Errors
-    /// As [`Self::redesign`].
+    /// Errors of [`Self::redesign`].
     pub fn follow(&self, advice: &Advice) -> Result<()> {
         let Some(better) = &advice.better else { return Ok(()) };
         self.core().redesign(&better.design, RedesignedBy::Follow, &advice.reason)

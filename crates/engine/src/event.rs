@@ -73,9 +73,9 @@ pub enum Event {
     TrivialMove {
         /// Keyspace.
         keyspace: String,
-        /// The level it went to.
+        /// The new level.
         target_level: u32,
-        /// Its bytes.
+        /// Bytes of the table.
         bytes: u64,
     },
     /// Another design is in force; compactions begin to move the tree there.
@@ -101,7 +101,7 @@ pub enum Event {
     ),
     /// A writer stalls because flushes or compactions are behind.
     StallBegin {
-        /// What is behind.
+        /// The work that is behind.
         reason: String,
     },
     /// The stalled writer continues, or fails.
@@ -111,7 +111,7 @@ pub enum Event {
     },
     /// A new log file was created.
     LogRotated {
-        /// Its number.
+        /// Number of the file.
         log: u64,
     },
     /// A problem that does not affect results: a damaged filter, a dropped log tail.
@@ -121,7 +121,7 @@ pub enum Event {
     ),
     /// Background work failed; the message says whether it is retried or writes are off.
     BackgroundError(
-        /// What failed.
+        /// The failed work, with its error.
         String,
     ),
     /// The database is closed.

@@ -4,7 +4,7 @@
 //!    crash, it is the database's design.
 //! 2. It is put in force ([`crate::settings::live`]): memtables, filters and compactions follow it
 //!    from their next decision on.
-//! 3. The tree now violates the shape of its design, as it does after every flush. The policy
+//! 3. The tree now violates the shape of its design, as it can after a flush. The policy
 //!    chooses the compactions that restore the shape, one after the other; each is a step from one
 //!    valid tree to the next ([`crate::compaction::policy`]).
 //!

@@ -60,9 +60,9 @@ pub struct Options {
     pub multi_get: u32,
     /// Seed of all random choices.
     pub seed: u64,
-    /// The workload's number among those of a run, from 0: each draws its items anew. Otherwise one
-    /// that reads what the one before it read, in the same order, finds a cache that this order has
-    /// filled.
+    /// Number of the workload within a run, from 0: each draws different items. Otherwise a workload
+    /// that reads the items of the one before it, in the same order, would find a cache filled by
+    /// that order.
     pub turn: u64,
     /// The trace that `replay` executes.
     pub trace: Option<PathBuf>,
@@ -338,8 +338,7 @@ impl<'a> Job<'a> {
         });
         let cpu_ns = u64::try_from(cpu.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut making_cpu_ns = writer_cpu_ns.transpose()?.unwrap_or(0);
-        // With several threads, an insert may come after a reader looks for the item. Deletes are
-        // not expected at all.
+        // With several threads, a reader may look for an item before another thread inserts it.
         let foreseeable = threads == 1 || !matches!(self.workload, Workload::YcsbD | Workload::YcsbE);
         let mut totals = Totals { foreseeable, ..Totals::default() };
         for meter in meters {

@@ -9,7 +9,7 @@ use super::{Parsed, column, raw};
 /// An additional last record. If a quote is open at the end of the input, this record appears as a
 /// part of a field.
 const END: &[u8] = b"\0end of the input\0";
-/// [`END`] on a line of its own.
+/// [`END`] on a separate line.
 const END_LINE: &[u8] = b"\n\0end of the input\0\n";
 
 /// The input and [`END_LINE`].

@@ -100,7 +100,7 @@ pub struct Prediction {
     pub lookup_ns: f64,
     /// An update, including its share of compaction.
     pub update_ns: f64,
-    /// A range of the observed length.
+    /// A range scan of the observed length.
     pub range_ns: f64,
     /// An operation of the observed mix.
     pub operation_ns: f64,

@@ -29,7 +29,7 @@ pub struct CountingOption {
     pub counting: Counting,
 }
 
-/// Whose way to count.
+/// Convention of counting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Counting {
     /// The papers'.

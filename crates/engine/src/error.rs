@@ -157,7 +157,7 @@ impl Error {
         self.inner.kind
     }
 
-    /// What failed and where, without the cause.
+    /// The failure and its place, without the cause.
     pub fn context(&self) -> &str {
         &self.inner.context
     }

@@ -146,7 +146,7 @@ impl Workload {
         [self.empty_lookups, self.found_lookups, self.updates(), self.ranges]
     }
 
-    /// How far the mix of operations alternates: the mean divergence of successive windows from the
+    /// Alternation of the mix of operations: the mean divergence of successive windows from the
     /// mix halfway between them, in nats, at most ln 2. 0 while the mix stays the same within
     /// chance. After one lasting change it is at most a third of ln 2, and halves every four
     /// seconds with operations.

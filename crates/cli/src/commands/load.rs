@@ -22,7 +22,7 @@ use crate::sizes::counted;
 /// enough for any buffer.
 const BATCH_RECORDS: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
-/// Maximum number of malformed lines that are listed; the rest are only counted.
+/// Maximum number of malformed lines that are listed; further ones are only counted.
 const NAMED_MAX: u64 = 10;
 
 const FORMATS: &str = "\
@@ -179,7 +179,7 @@ fn hint(guessed: Option<Format>, has_zeros: bool) -> String {
 }
 
 impl Load<'_> {
-    /// Loads the record that was already read, then the rest.
+    /// Loads the record that was already read, then all others.
     fn run(&mut self, first: Option<Item>, records: &mut Records<'_>) -> Result<(), Failure> {
         let bar = progress::bar("loading", None);
         let mut batch = self.db.batch();

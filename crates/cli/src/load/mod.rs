@@ -2,14 +2,14 @@
 //!
 //! | format | record | key | value |
 //! |---|---|---|---|
-//! | `tsv` | line of tab-separated columns, `\xNN` escapes | column 1, or `--key N` | other columns |
+//! | `tsv` | tab-separated columns, `\xNN` escapes | column 1, or `--key N` | other columns |
 //! | `csv` | RFC 4180; a header unless `--no-header` | column 1, or `--key` | other columns |
 //! | `jsonl` | JSON object per line | field `key`, or `--key` | field `value`, or the line |
 //! | `lines` | line, unchanged | the line | empty |
 //!
-//! Several value columns stay separated: by tabs in `tsv`, as one CSV record in `csv`. The value of a
-//! `jsonl` record is the field `value` if it is text and the only other field; otherwise it is the
-//! whole line.
+//! Several value columns stay separated: by tabs in `tsv`, as one CSV record in `csv`. The value of
+//! a `jsonl` record is the field `value` if it is text and the only other field; otherwise it is
+//! the whole line.
 //!
 //! A malformed record is an [`Item::Malformed`] with its line and the reason, and reading continues
 //! after it; the command decides whether it ends the load. A `\r` before the line end is part of

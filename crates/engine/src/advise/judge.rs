@@ -9,7 +9,7 @@
 //! once, and counts as the model's buffer. Compactions read and write sequentially, so the cost of
 //! a page in them is measured as a whole and does not follow from the cost of a lookup's read.
 //!
-//! Where the mix of operations changes from window to window, designs are compared by the worst mix
+//! If the mix of operations changes from window to window, designs are compared by the worst mix
 //! within that divergence of the observed one ([`shamba_model::robust`]).
 //!
 //! Not here: the origin of the inputs, and acting on the result ([`super`]).

@@ -286,7 +286,7 @@ fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64, max_
                     level0_stop: present.level0_stop.max(runs + 2 * RUNS_ROOM),
                     ..base.clone()
                 };
-                // With so few runs that each must grow by more than 2, the model is inaccurate.
+                // If each run must be more than twice the one before, the model is inaccurate.
                 if tree::is_tiered(&universal, &situation.data) {
                     found.push(universal);
                 }

@@ -8,7 +8,7 @@
 //!
 //! **Universal style** keeps at most `level0_file_num_compaction_trigger` runs in total, and merges
 //! runs of similar size. That is tiering with the largest whole T whose levels, T - 1 runs each,
-//! have no more runs. If even T = 2 has more, the runs are so few for the data that each must be
+//! have no more runs. If even T = 2 has more, the runs are too few for the data, and each must be
 //! more than twice the one before. The design then has one run per level, and T is the
 //! corresponding root.
 //!
@@ -77,7 +77,7 @@ pub fn costs_of(settings: &Settings, situation: &Situation, plan: &Plan) -> Resu
         Some(MergePolicy::Tiering) => {
             universal.merges_per_entry(costs.write_amplification - 1.0, plan.design.size_ratio, costs.levels)
         }
-        // The model is inaccurate for so few runs; [`caveats`] says so.
+        // The model is inaccurate for few runs; [`caveats`] says so.
         _ => costs.write_amplification - 1.0,
     };
     costs.with_merges(situation, merges, space)

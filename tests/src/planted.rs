@@ -169,7 +169,7 @@ killers! {
     CurrentUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
     ManifestUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
     EditUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
-    EditPromiseIgnored: "shamba" "version::manifest::tests::damage::every_flipped_byte_of_a_manifest";
+    EditPromiseIgnored: "shamba_tree" "version::manifest::tests::damage::every_flipped_byte_of_a_manifest";
     ManifestUnlinkedEarly: "suites" "crash::every_crash_leaves_a_legal_state";
     TablesUnlinkedEarly: "suites" "crash::every_crash_leaves_a_legal_state";
     TableUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
@@ -191,7 +191,7 @@ killers! {
     SlicesOutOfOrder: "shamba" "compaction::plan::tests::results_come_in_order_whoever_finishes_first";
     SliceOverBystander: "suites" "model::operations_against_the_oracle";
     SliceBoundaryLost: "suites" "model::operations_against_the_oracle";
-    BesideTakesInputs: "shamba" "compaction::policy::beside::tests::beside_a_long_merge_the_upper_levels_are_a_tree_of_their_own";
+    BesideTakesInputs: "shamba_tree" "compaction::policy::beside::tests::beside_a_long_merge_the_upper_levels_are_a_tree_of_their_own";
     RedesignUnrecorded: "redesign" "a_design_is_in_force_at_once_and_recorded";
     FilterWithoutLastKey: "suites" "membership::no_key_is_denied_whatever_is_in_memory";
     ChecksumWithoutFile: "shamba_table" "tests::damage::a_swapped_file_and_another_way_of_hashing_are_refused";
@@ -215,7 +215,7 @@ killers! {
     ErrorAsNotFound: "failures" "a_failed_read_is_an_error_however_a_key_is_looked_up";
     MultiGetWithoutFloor: "suites" "model::operations_against_the_oracle";
     MultiGetStopsEarly: "suites" "model::operations_against_the_oracle";
-    TurnWithoutSeek: "shamba" "read::merge::tests::random_walks_agree_with_a_sorted_vector";
+    TurnWithoutSeek: "shamba_tree" "iter::merge::tests::random_walks_agree_with_a_sorted_vector";
     UpperBoundIncluded: "suites" "model::operations_against_the_oracle";
     MemtableSwitchMissed: "suites" "model::operations_against_the_oracle";
     GrownMemtableMissed: "suites" "model::operations_against_the_oracle";

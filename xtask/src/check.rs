@@ -1,4 +1,4 @@
-//! The gate: what must pass before a change is done, in the order in which failures are cheapest to see.
+//! The gate: the checks that must pass before a change is complete, fastest failures first.
 
 use std::path::Path;
 use std::process::Command;

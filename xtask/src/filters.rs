@@ -1,9 +1,10 @@
-//! Filters measured: their false-positive rates against the checked-in table, and that they deny no key of theirs.
+//! Measurements of filters: false-positive rates against the checked-in table, and absence of false
+//! negatives.
 //!
-//! Each command prints one JSON object, a list in it with a line for each thing measured, and fails on a violation.
-//! A rate departs from the table when more than [`ERRORS_MOST`] standard errors lie between: among the 300 points of
-//! a run chance alone does that once in some thousand runs. The table's seed differs from the one that it is
-//! compared under, or the same filters would be asked the same questions.
+//! Each command prints one JSON object with a list of the measurements, and fails on a violation. A
+//! rate differs from the table if it is more than [`ERRORS_MOST`] standard errors away: for the 300
+//! points of a run, chance alone causes that once in some thousand runs. The table and the
+//! comparison use different seeds, because otherwise the same filters would get the same queries.
 //!
 //! Not here: the measuring itself (`shamba_filter::sim`).
 
@@ -16,27 +17,29 @@ use shamba_filter::{FilterLayout, Modules, fpr, measured, sim};
 
 use crate::tidy;
 
-/// Standard errors by which a rate may depart from the table.
+/// Maximum difference from the table, in standard errors.
 const ERRORS_MOST: f64 = 5.0;
-/// The seed that the table was measured under.
+/// Seed of the table's measurement.
 const TABLE_SEED: u64 = 1;
-/// The seed of a comparison, unless another is given.
+/// Default seed of a comparison.
 const SEED: u64 = 2;
-/// The checks of `membership`, unless another number is given.
+/// Default number of checks of `membership`.
 const CHECKS: u64 = 100_000_000;
-/// What the product of two interpolated rates may be off, besides the errors of measuring.
+/// Maximum relative error of the product of two interpolated rates, in addition to the errors of
+/// measurement.
 const INTERPOLATION: f64 = 0.015;
 const TABLE: &str = "crates/filter/src/measured/table.rs";
 
-/// The bits per key of the table: dense where the rate bends, and where a module's best number of probes changes (at
-/// some 2.1, 3.6 and 5.1 of its bits). Eighths, which [`Effort`] says why.
+/// The bits per key of the table: dense where the rate bends, and where a module's best number of
+/// probes changes (at some 2.1, 3.6 and 5.1 of its bits). Multiples of an eighth; [`Effort`] gives
+/// the reason.
 const BITS_PER_KEY: [f64; 44] = [
     0.25, 0.375, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.125, 2.5, 3.0, 3.5, 4.0, 4.25, 4.5, 5.0, 5.5, 6.0,
     6.25, 6.5, 7.0, 7.25, 7.5, 8.0, 8.375, 9.0, 10.0, 10.375, 10.75, 12.0, 12.5, 13.0, 14.375, 14.625,
     15.375, 16.0, 17.0, 18.0, 20.0, 20.5, 21.5, 22.0, 24.0,
 ];
 
-/// What the words after the command say.
+/// Options after the command.
 struct Options {
     seed: u64,
     checks: u64,
@@ -61,7 +64,7 @@ impl Options {
     }
 }
 
-/// Measures every point of the table; writes it, or holds it to what was measured.
+/// Measures every point of the table; writes the table, or compares it with the measurement.
 pub fn fpr_table(arguments: &[String]) -> Result<(), String> {
     let options = Options::parse(arguments)?;
     if options.write {
@@ -91,7 +94,7 @@ pub fn fpr_table(arguments: &[String]) -> Result<(), String> {
             compare(layout, point.bits_per_key, point.fpr, point.error);
         }
     }
-    // Proportional sizes have no points of their own: they are products.
+    // Proportional sizes have no points of their own: their rates are products.
     for (bits_per_key, count, permille) in [(10.0, 2, 200), (10.0, 2, 300), (8.0, 3, 200), (16.0, 4, 400)] {
         if let Some(layout) = Modules::proportional(count, permille).map(FilterLayout::Modular) {
             let product = measured::fpr(layout, bits_per_key);
@@ -140,7 +143,7 @@ fn table_text() -> String {
     text
 }
 
-/// Asks filters for keys that they were built from.
+/// Queries filters for the keys that they were built from.
 pub fn membership(arguments: &[String]) -> Result<(), String> {
     let Options { seed, checks, .. } = Options::parse(arguments)?;
     let started = Instant::now();

@@ -1,9 +1,11 @@
-//! Coverage-guided fuzzing on stable Rust: builds `fuzz/` with the compiler's coverage counters and starts it.
+//! Coverage-guided fuzzing on stable Rust: builds `fuzz/` with the compiler's coverage counters and
+//! runs it.
 //!
-//! New inputs that reach new code go to `fuzz/corpus/TARGET`, which begins with the target's seeds and with what is kept;
-//! `--keep` copies some that together reach all code that was reached to `tests/data/fuzz/TARGET`, where the suite `fuzz` replays them. How many
-//! inputs were tried is printed as a JSON object and kept for `cargo xtask reliability`. Needs a C++ compiler, for libFuzzer. Not here:
-//! the targets (`tests/src/fuzz.rs`).
+//! New inputs that reach new code go to `fuzz/corpus/TARGET`, which starts with the target's seeds
+//! and the kept inputs. `--keep` copies a small set that reaches the same code to
+//! `tests/data/fuzz/TARGET`, where the suite `fuzz` replays it. The number of tried inputs is
+//! printed as a JSON object and recorded for `cargo xtask reliability`. Needs a C++ compiler, for
+//! libFuzzer. Not here: the targets (`tests/src/fuzz.rs`).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -12,18 +14,20 @@ use std::process::{Command, Stdio};
 
 use crate::tidy;
 
-/// What makes libFuzzer see which code was reached and what was compared; the sanitizers themselves need another compiler. They hold
-/// for the target triple alone, which is named so that they do not reach build scripts.
+/// Flags for libFuzzer's coverage and comparison tracing; the sanitizers themselves need another
+/// compiler. The flags apply to the target triple alone, which is named so that they do not affect
+/// build scripts.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
                      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
-/// What is kept of a target at most, in bytes: a corpus is part of the sources.
+/// Maximum kept bytes per target: the kept inputs are part of the sources.
 const KEPT_BYTES: u64 = 192 << 10;
-/// Few inputs that together reach all code, not how often each of them does: each is run in every build.
+/// Keeps few inputs that together reach all code, regardless of hit counts, because each is run in
+/// every build.
 const KEEPING: [&str; 3] = ["-set_cover_merge=1", "-use_counters=0", "-verbosity=0"];
-/// What libFuzzer says at the end.
+/// Prefix of libFuzzer's final count of inputs.
 const EXECUTIONS: &str = "stat::number_of_executed_units:";
-/// Where the counts are left, as suites do.
+/// Name of the file with the counts, as for suites.
 const SUITE: &str = "fuzz-guided";
 
 const USAGE: &str = "usage: cargo xtask fuzz TARGET...|all [--seconds N] [--keep]   (targets are listed in tests/src/fuzz.rs)";
@@ -80,7 +84,7 @@ impl Fuzz {
         }
     }
 
-    /// What writes seeds, and lists targets when it is told nothing.
+    /// Command that writes seeds, or lists targets when it gets no arguments.
     fn seeds(&self) -> Command {
         let mut command = Command::new("cargo");
         command.args(["run", "--quiet", "--package", "shamba-tests", "--example", "fuzz-seeds", "--"]);
@@ -96,7 +100,7 @@ impl Fuzz {
         self.root.join("tests/data/fuzz").join(target)
     }
 
-    /// The fuzzer of a target, built if need be.
+    /// The fuzzer of a target, built if necessary.
     fn fuzzer(&self, target: &str) -> Command {
         let mut command = Command::new("cargo");
         command
@@ -113,7 +117,7 @@ impl Fuzz {
         command
     }
 
-    /// Fuzzes a target for some seconds; says how many inputs were tried.
+    /// Fuzzes a target for some seconds; returns the number of tried inputs.
     fn run(&self, target: &str, seconds: u64) -> Result<u64, String> {
         let corpus = self.corpus(target);
         make(&corpus)?;
@@ -144,7 +148,8 @@ impl Fuzz {
         }
     }
 
-    /// Keeps inputs that reach what the corpus and those kept before do; the smallest, if they are too many bytes.
+    /// Keeps inputs that reach the same code as the corpus and the kept ones; only the smallest, if
+    /// they exceed [`KEPT_BYTES`].
     fn keep(&self, target: &str) -> Result<(), String> {
         let (kept, merged) = (self.kept(target), self.root.join("fuzz/merged").join(target));
         let _ = std::fs::remove_dir_all(&merged);
@@ -186,7 +191,7 @@ fn make(directory: &Path) -> Result<(), String> {
     std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 
-/// Adds to what `cargo xtask reliability` is to know.
+/// Adds to the counts for `cargo xtask reliability`.
 fn count(target: &str, executions: u64) -> Result<(), String> {
     let Some(directory) = std::env::var_os("SHAMBA_TALLIES") else { return Ok(()) };
     make(Path::new(&directory))?;

@@ -1,10 +1,11 @@
-//! The project's own tasks: `cargo xtask check` is the whole gate, `cargo xtask tidy` the house rules.
+//! Tasks of the project: `cargo xtask check` is the whole gate, `cargo xtask tidy` checks the house
+//! rules.
 //!
-//! `cargo xtask fpr-table` and `cargo xtask membership` measure filters and print JSON. `cargo xtask
-//! kill`, `syscalls` and `scarce` do their worst to the real binary.
+//! `cargo xtask fpr-table` and `cargo xtask membership` measure filters and print JSON. `cargo
+//! xtask kill`, `syscalls` and `scarce` inject faults into runs of the real binary.
 //!
-//! Plain standard library and the filters' crate, so that it builds in seconds. Not here: the suites
-//! (`tests/`), the experiments (`lab/`).
+//! Uses the standard library and the filters' crate, so that it builds in seconds. Not here: the
+//! suites (`tests/`), the experiments (`lab/`).
 
 mod check;
 mod filters;

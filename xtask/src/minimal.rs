@@ -1,13 +1,13 @@
-//! The oldest versions of other crates that the manifests allow: do the published packages compile
-//! with them?
+//! Compiles the published packages with the oldest versions of other crates that the manifests
+//! allow.
 //!
 //! Users' lock files may hold any version that a manifest allows, so each lower bound is a promise.
 //! Cargo chooses the lower bounds with `-Z direct-minimal-versions`, which needs a nightly
-//! toolchain for the lock file alone; what is compiled, the default toolchain compiles. All of it
-//! happens in a copy of the tracked files, whose lock file is thrown away.
+//! toolchain for the lock file alone; the default toolchain compiles. Everything happens in a copy
+//! of the tracked files, whose lock file is discarded.
 //!
-//! The hash functions' vectors are tested, too: what they give is stored in databases, so it must
-//! not depend on a version.
+//! The hash functions' test vectors run as well: hashes are stored in databases, so they must not
+//! depend on a version.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use std::{fs, io};
 
 use crate::tidy;
 
-/// What is checked with the oldest versions: the words of a `cargo` command each.
+/// Checks with the oldest versions: the arguments of one `cargo` command each.
 const STEPS: [&[&str]; 3] = [
     &["check", "--package", "shamba"],
     &["check", "--package", "shamba-cli", "--package", "shamba-workload"],
@@ -34,9 +34,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     result
 }
 
-/// Says what is missing where there is no nightly toolchain.
+/// Fails with instructions if there is no nightly toolchain.
 fn nightly() -> Result<(), String> {
-    // The name by which rustup chooses: the `cargo` that runs this one may be a toolchain's own.
+    // Started by name, so that rustup chooses the toolchain: the `cargo` that runs this program may
+    // belong to one.
     let output = Command::new("cargo").args(["+nightly", "--version"]).output();
     if output.is_ok_and(|output| output.status.success()) {
         return Ok(());
@@ -56,8 +57,7 @@ fn in_copy(copy: &Path) -> Result<(), String> {
     let words = ["+nightly", "generate-lockfile", "-Z", "direct-minimal-versions"];
     step(Command::new("cargo").args(words).current_dir(copy))?;
     for words in STEPS {
-        // With the workspace's own target directory what did not change is not compiled again at
-        // the next run.
+        // The workspace's own target directory keeps compiled code for the next run.
         let target = root.join("target/minimal-versions");
         let mut command = Command::new("cargo");
         command.args(words).arg("--locked").env("CARGO_TARGET_DIR", target).current_dir(copy);
@@ -67,7 +67,7 @@ fn in_copy(copy: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Copies one file; one that is tracked but was removed is left out.
+/// Copies one file; a tracked file that was removed is skipped.
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;

@@ -1,9 +1,9 @@
-//! The picture of the README: lookups of absent and of present keys and memory in one published
-//! run, drawn from the raw rows.
+//! The README's diagram: lookups of absent and of present keys, and memory, in one published run,
+//! drawn from the raw rows.
 //!
-//! `cargo xtask overview --write` draws `docs/results/overview.svg` again after `cargo xtask peers`
-//! has replaced the rows. Without `--write`, and in the tests, it fails if the picture differs from
-//! the one that the rows give.
+//! `cargo xtask overview --write` redraws `docs/results/overview.svg` after `cargo xtask peers` has
+//! replaced the rows. Without `--write`, and in the tests, it fails if the diagram differs from the
+//! one drawn from the rows.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,17 +14,16 @@ use serde_json::Value;
 
 use crate::tidy;
 
-/// The published rows, compressed by gzip.
+/// The published rows, compressed with gzip.
 const ROWS: &str = "docs/results/raw/peers/results.jsonl.gz";
-/// The picture.
+/// Path of the diagram.
 const PICTURE: &str = "docs/results/overview.svg";
-/// Memory budget of the run that is shown. Its entries have 16 + 100 bytes, read through the page
-/// cache.
+/// Memory budget of the run shown. Its entries have 16 + 100 bytes, read through the page cache.
 const BUDGET_BYTES: u64 = 64 << 20;
 /// Number of entries of that run.
 const ITEMS: u64 = 10_000_000;
 
-/// Engines from top to bottom: name in the rows, name in the picture.
+/// Engines from top to bottom: name in the rows, name in the diagram.
 const ENGINES: [(&str, &str); 4] = [
     ("shamba", "Shamba"),
     ("rocksdb", "RocksDB"),
@@ -51,7 +50,7 @@ const STYLE: &str = "text{font:14px system-ui,-apple-system,'Segoe UI',Roboto,'D
 .h{font-weight:600}.s{font-size:12px;fill:#57606a}.b{fill:#8c959f}.own{fill:#1a7f5a}.bold{font-weight:600}\
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.s{fill:#9198a1}.b{fill:#6e7681}.own{fill:#3fb68b}}";
 
-/// Writes the picture, or compares it with the published one.
+/// Writes the diagram, or compares it with the published one.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let path = tidy::root().join(PICTURE);
     let picture = draw(&rows()?)?;
@@ -65,7 +64,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// The rows of the run that is shown.
+/// Rows of the run shown.
 fn rows() -> Result<Vec<Value>, String> {
     let path = tidy::root().join(ROWS);
     let failed = |error| format!("{}: {error}", path.display());
@@ -154,7 +153,7 @@ fn draw(rows: &[Value]) -> Result<String, String> {
     Ok(svg)
 }
 
-/// A whole number with commas.
+/// Formats a whole number with commas.
 fn thousands(figure: f64) -> String {
     let digits = format!("{figure:.0}");
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! Comparison with other engines: starts `lab/peers`, a workspace of its own, because its native
-//! builds take half an hour.
+//! Comparison with other engines: starts `lab/peers`, which is a separate workspace because its
+//! native builds take half an hour.
 //!
 //! Not here: workloads and conditions (`lab/peers/README.md`).
 
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::tidy;
 
-/// The feature of each engine there.
+/// Cargo feature of each engine in that workspace.
 const PEERS: [&str; 5] = ["rocksdb", "leveldb", "fjall", "redb", "lmdb"];
 
 /// Builds all engines, or those after `--only`, and passes the other arguments on.
@@ -28,7 +28,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("lab/peers ended with {status}")) }
 }
 
-/// Cargo's arguments that build these engines only; `none` is Shamba alone.
+/// Cargo's arguments that build only these engines; `none` builds Shamba alone.
 fn chosen(names: &str) -> Result<Vec<String>, String> {
     if names == "none" {
         return Ok(vec!["--no-default-features".to_owned()]);

@@ -1,4 +1,4 @@
-//! Planted defects: each in turn is switched on, and the test that should notice it must fail.
+//! Injected defects: each in turn is switched on, and the test that covers it must fail.
 //!
 //! Not here: the defects and their tests (`tests`, example `planted`).
 
@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::tidy;
 
-/// Asks the tests about planted defects, which exist only where assertions do: not built for release.
+/// Runs the tests against injected defects. These exist only with debug assertions, so this is not
+/// a release build.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);

@@ -1,20 +1,20 @@
-//! The inner loop: format, house rules, unit tests and a handful of the suites, in under a minute
-//! where a change compiles incrementally.
+//! The inner loop: format, house rules, unit tests and some suites, in under a minute when a change
+//! compiles incrementally.
 //!
-//! It has a build profile of its own (`quick` in `Cargo.toml`): incremental and hardly optimised,
-//! so that little is compiled again after a change. Not here: the gate (`cargo xtask check`), and
-//! what takes minutes (`cargo test`).
+//! It has its own build profile (`quick` in `Cargo.toml`): incremental and hardly optimised, so
+//! that little is recompiled after a change. Not here: the gate (`cargo xtask check`), and the
+//! tests that take minutes (`cargo test`).
 
 use std::process::Command;
 use std::time::Instant;
 
 use crate::tidy;
 
-/// Name of each step, arguments of its `cargo`, and its environment.
+/// Name of a step, arguments of its `cargo`, and its environment.
 type Step = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
 
-/// Crates whose unit tests run, without those that simulate trees growing, flip each byte of a
-/// large file or build large filters bit by bit: half of the time.
+/// Unit tests, without those that simulate growing trees, flip each byte of a large file or build
+/// large filters bit by bit: these take half of the time.
 const UNITS: &[&str] = &[
     "test",
     "--profile",
@@ -36,6 +36,8 @@ const UNITS: &[&str] = &[
     "-p",
     "shamba-memtable",
     "-p",
+    "shamba-tree",
+    "-p",
     "shamba",
     "--",
     "--skip",
@@ -48,7 +50,7 @@ const UNITS: &[&str] = &[
     "filters_do_what_the_format_page_says",
 ];
 
-/// Tests of the suites that end within seconds, by the start of their names.
+/// Suites that take seconds, by the start of the tests' names.
 const SUITES: &[&str] = &[
     "test",
     "--profile",
@@ -68,7 +70,7 @@ const SUITES: &[&str] = &[
     "crash::equal_seeds",
 ];
 
-/// The operations against the oracle, under one vector of options out of hundreds.
+/// The operations compared with the oracle, under one vector of options out of hundreds.
 const MODEL: &[&str] =
     &["test", "--profile", "quick", "--quiet", "-p", "shamba-tests", "--test", "suites", "--", "model::"];
 

@@ -1,11 +1,13 @@
-//! The table of what the suites reach: each measure, what it should be, and what this run came to.
+//! The table of the suites' coverage: each measure, its target, and the count of this run.
 //!
-//! Suites leave their counts in a directory, each step in a folder of its own; here they are added up and held beside the targets.
-//! Where two steps ran the same suite, the greater count is the suite's. A suite that finds a violation fails, so a table that
-//! is printed has none. What is only run on demand has a column of its own, and is run with `--full`; a step that is there to
-//! reach a target on demand has missed it if its own counts do not.
+//! Suites write their counts to a directory, each step to its own folder; here they are added up
+//! and compared with the targets. Where two steps ran the same suite, the greater count is used. A
+//! suite that finds a violation fails, so a printed table has none. On-demand runs have their own
+//! column and run with `--full`; a step that must reach a target on demand has missed it if its own
+//! counts do not reach it.
 //!
-//! Not here: what suites do (`tests/`), what the counts mean in words (`docs/reliability.md`).
+//! Not here: the work of the suites (`tests/`), and the meaning of the counts
+//! (`docs/reliability.md`).
 
 mod rows;
 mod steps;
@@ -17,16 +19,17 @@ use self::rows::{ROWS, Row};
 use self::steps::{ENDED, Ended, STEPS, Step, read_steps, step};
 use crate::tidy;
 
-/// By suite, then by count.
+/// Counts by suite and name.
 type Tallies = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// The counts of each step, and under an empty name those of runs that were no steps.
+/// Counts of each step; those of runs outside steps have an empty name.
 type OfSteps = BTreeMap<String, Tallies>;
 
-/// Where the table is kept.
+/// Path of the published table.
 const PAGE: &str = "docs/results/reliability.md";
 
-/// Runs the suites and prints the table; `--full` adds what is run on demand, `--write` keeps the table.
+/// Runs the suites and prints the table; `--full` adds the on-demand runs, `--write` saves the
+/// table.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let (mut from, mut only, mut flags) = (None, None, Vec::new());
     let mut words = arguments.iter().map(String::as_str);
@@ -75,14 +78,15 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     }
     let missed: Vec<String> = ROWS
         .iter()
-        // Of some steps alone what the others would reach is not asked.
+        // If only some steps ran, measures of the others are not checked.
         .filter(|row| !(only.is_some() && reached(row, &tallies).is_none()))
         .filter_map(|row| missed(row, &tallies, &of_steps))
         .collect();
     if missed.is_empty() { Ok(()) } else { Err(format!("their targets are missed: {}", missed.join("; "))) }
 }
 
-/// The counts below a directory: its own files are of runs that were no steps, its folders of steps.
+/// Reads the counts below a directory: its own files belong to runs outside steps, its folders to
+/// steps.
 fn read(directory: &Path) -> Result<OfSteps, String> {
     let mut of_steps = OfSteps::from([(String::new(), read_tallies(directory)?)]);
     for step in STEPS {
@@ -94,7 +98,7 @@ fn read(directory: &Path) -> Result<OfSteps, String> {
     Ok(of_steps)
 }
 
-/// One file a suite; one line a count.
+/// Reads counts: one file per suite, one line per count.
 fn read_tallies(directory: &Path) -> Result<Tallies, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut tallies = Tallies::new();
@@ -117,7 +121,7 @@ fn read_tallies(directory: &Path) -> Result<Tallies, String> {
     Ok(tallies)
 }
 
-/// The counts of all steps; of what two of them counted, the greater.
+/// Counts of all steps; where two steps counted the same, the greater one.
 fn merged(of_steps: &OfSteps) -> Tallies {
     let mut all = Tallies::new();
     for (suite, counts) in of_steps.values().flatten() {
@@ -130,7 +134,7 @@ fn merged(of_steps: &OfSteps) -> Tallies {
     all
 }
 
-/// What was reached; none where nothing of it was run.
+/// The count of a row; `None` if none of its suites ran.
 fn reached(row: &Row, tallies: &Tallies) -> Option<u64> {
     let is_meant = |wanted: &str, name: &str| match wanted.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -144,7 +148,7 @@ fn reached(row: &Row, tallies: &Tallies) -> Option<u64> {
     if row.is_limit { counts.into_iter().max() } else { counts.into_iter().reduce(|sum, count| sum + count) }
 }
 
-/// What a row should have come to and did not, in words; none where it is well, or nobody was asked.
+/// The missed target of a row, in words; `None` if it is met, or does not apply.
 fn missed(row: &Row, tallies: &Tallies, of_steps: &OfSteps) -> Option<String> {
     let Row { measure, ci, on_demand, by, is_limit, .. } = row;
     let reached_by_all = reached(row, tallies);
@@ -161,7 +165,8 @@ fn missed(row: &Row, tallies: &Tallies, of_steps: &OfSteps) -> Option<String> {
         return Some(format!("{measure}: {count} of {ci}"));
     }
     if by.is_empty() {
-        return None; // Nobody is there to go so far.
+        // No step is required to reach it.
+        return None;
     }
     let of_step = reached(row, of_steps.get(*by)?).unwrap_or(0);
     (of_step < *on_demand).then(|| format!("{measure}: {of_step} of {on_demand} by {by}"))
@@ -179,7 +184,8 @@ fn grouped(count: u64) -> String {
     out
 }
 
-/// What is said of violations: of steps that were run, how many did not end well; a count that came otherwise says nothing of it.
+/// Violations: the number of steps that did not succeed; `None` without steps, because other counts
+/// do not record it.
 fn violations(ended: &[Ended]) -> Option<usize> {
     (!ended.is_empty()).then(|| ended.iter().filter(|step| !step.is_well()).count())
 }

@@ -1,10 +1,12 @@
-//! `cargo xtask targets`: the library compiled for each platform whose standard library is installed.
+//! `cargo xtask targets`: compiles the library for each platform whose standard library is
+//! installed.
 //!
-//! A check needs no linker, but the C sources of zstd need a compiler for the target, so it is left out.
+//! A check needs no linker. The C sources of zstd would need a compiler for the target, so zstd is
+//! left out.
 
 use std::process::Command;
 
-/// What `docs/platforms.md` names.
+/// The platforms of `docs/platforms.md`.
 const TARGETS: [&str; 6] = [
     "x86_64-unknown-linux-gnu",
     "aarch64-unknown-linux-gnu",
@@ -14,7 +16,7 @@ const TARGETS: [&str; 6] = [
     "x86_64-pc-windows-gnu",
 ];
 
-/// Checks each target; says of those that cannot be checked that they are not.
+/// Checks each target; reports targets that cannot be checked.
 ///
 /// # Errors
 /// The targets for which the library does not compile.

@@ -1,31 +1,32 @@
-//! The house rules as a check: what the compiler and clippy do not see.
+//! Check of the house rules that the compiler and clippy do not cover.
 //!
-//! 1. Every `.rs` file opens with a `//!` header and stays under [`LINES_MAX`] lines.
-//! 2. The crates of the engine reach files, time, threads and randomness only through the environment, except
-//!    in tests; locks come from its `sync`, so that searches over schedules see them.
+//! 1. Every `.rs` file opens with a `//!` header and has at most [`LINES_MAX`] lines.
+//! 2. The crates of the engine access files, time, threads and randomness only through the
+//!    environment, except in tests. Locks come from its `sync`, so that tests over schedules
+//!    observe them.
 //! 3. A crate uses only crates before it in [`ORDER`].
 //! 4. No text names a folder of the machine that it was written on.
-//! 5. `unsafe` stands only in the files named in [`UNSAFE`], and nobody leaves half-done work or switched-off
-//!    tests behind.
-//! 6. Each published package has its own README and the workspace's licences, and is found by
+//! 5. `unsafe` occurs only in the files of [`UNSAFE`]. There is no unfinished work and no disabled
+//!    test.
+//! 6. Each published package has its own README and the workspace's licences, and can be found by
 //!    keywords and categories.
-//! 7. The packages over other locks, which inherit nothing, ask for the versions that the workspace
-//!    asks for, and the workspace for no exact one without a reason beside it.
-//! 8. The library's crates hold no let chains, which need Rust 1.88 (they promise 1.85; of calls that
-//!    are too new clippy tells, by `rust-version`).
+//! 7. The packages with their own locks, which inherit nothing, require the versions that the
+//!    workspace requires. The workspace requires no exact version without a reason next to it.
+//! 8. The library's crates have no let chains, which need Rust 1.88 (they promise 1.85; clippy
+//!    reports calls that are too new, by `rust-version`).
 //!
-//! It reads text, not syntax: what follows a `#[cfg(test)] mod` that opens a block, and files named `tests.rs` or in
-//! a folder of tests, counts as test.
+//! The check reads text, not syntax: the part after a `#[cfg(test)] mod` that opens a block, files
+//! named `tests.rs`, and files in a folder of tests count as tests.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Longest source file, in lines.
+/// Maximum lines of a source file.
 const LINES_MAX: usize = 600;
 
 /// Crates from the bottom up, folder and package: each may use those before it.
-const ORDER: [(&str, &str); 10] = [
+const ORDER: [(&str, &str); 11] = [
     ("key", "shamba-key"),
     ("env", "shamba-env"),
     ("filter", "shamba-filter"),
@@ -33,32 +34,34 @@ const ORDER: [(&str, &str); 10] = [
     ("table", "shamba-table"),
     ("log", "shamba-log"),
     ("memtable", "shamba-memtable"),
+    ("tree", "shamba-tree"),
     ("engine", "shamba"),
     ("workload", "shamba-workload"),
     ("cli", "shamba-cli"),
 ];
 
-/// The packages outside of the workspace that are built from its sources: they repeat its
+/// Packages outside the workspace that are built from its sources: they repeat its
 /// requirements.
-const REPEATING: [&str; 6] = [
+const REPEATING: [&str; 7] = [
     "tests/loom/engine",
     "tests/schedules/env",
     "tests/schedules/table",
     "tests/schedules/log",
     "tests/schedules/memtable",
+    "tests/schedules/tree",
     "tests/schedules/engine",
 ];
 
-/// What a published package's manifest must say.
+/// Fields that a published package's manifest must have.
 const STATED: [&str; 5] = ["description = ", "license", "readme = ", "keywords = ", "categories = "];
 
-/// Crates that see the world only through `shamba-env`.
-const SEALED: [&str; 7] = ["key", "filter", "model", "table", "log", "memtable", "engine"];
+/// Crates that access the system only through `shamba-env`.
+const SEALED: [&str; 8] = ["key", "filter", "model", "table", "log", "memtable", "tree", "engine"];
 
 /// Crates that build with Rust 1.85.
-const OLD_RUST: [&str; 8] = ["key", "env", "filter", "model", "table", "log", "memtable", "engine"];
+const OLD_RUST: [&str; 9] = ["key", "env", "filter", "model", "table", "log", "memtable", "tree", "engine"];
 
-/// What they may not name outside tests.
+/// Paths that these crates may not name outside tests.
 const WORLD: [&str; 8] = [
     "std::fs",
     "std::net",
@@ -70,17 +73,17 @@ const WORLD: [&str; 8] = [
     "fastrand",
 ];
 
-/// What comes from the environment's `sync` and not from the standard library. Who needs the library's own says so at the
-/// place, by its whole path.
+/// Types that come from the environment's `sync` and not from the standard library. Code that needs
+/// the standard ones names them by the whole path.
 const LOCKS: [&str; 4] = ["Mutex", "Condvar", "RwLock", "Barrier"];
 
-/// Where `unsafe` may stand.
+/// Files and folders that may contain `unsafe`.
 const UNSAFE: [&str; 10] = [
     "crates/filter/src/simd",
     "crates/table/src/block/tags.rs",
     "crates/table/src/cache",
     "crates/memtable/src",
-    "crates/engine/src/view.rs",
+    "crates/tree/src/view.rs",
     "crates/key/src/prefetch.rs",
     "crates/env/src/direct.rs",
     "tests/loom/engine/src/models/memtable.rs",
@@ -88,7 +91,7 @@ const UNSAFE: [&str; 10] = [
     "lab/peers/src/engines/lmdb.rs",
 ];
 
-/// Built here so that this file does not hold the words that it looks for.
+/// Assembled here so that this file does not contain the words that it looks for.
 fn unfinished() -> [String; 6] {
     let marks = [
         ("FIX", "ME"),
@@ -101,17 +104,17 @@ fn unfinished() -> [String; 6] {
     marks.map(|(start, end)| format!("{start}{end}"))
 }
 
-/// Folders that exist on one machine only. Built here for the same reason.
+/// Folders that exist on one machine only. Assembled here for the same reason.
 fn private_places() -> [String; 2] {
     [("/wo", "rk/"), ("../sha", "red")].map(|(start, end)| format!("{start}{end}"))
 }
 
-/// The workspace's root.
+/// Root of the workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// Checks the whole workspace and lists every breach.
+/// Checks the whole workspace and lists every violation.
 pub fn run() -> Result<(), String> {
     let root = root();
     let mut breaches = String::new();
@@ -178,7 +181,7 @@ pub fn run() -> Result<(), String> {
     Err(format!("{breaches}tidy: not in order"))
 }
 
-/// The files with one of these extensions; hidden folders and what was built are passed over.
+/// Files with one of these extensions; hidden folders and build output are skipped.
 fn files_under(folder: &Path, extensions: &[&str], into: &mut Vec<PathBuf>) -> Result<(), String> {
     let listing = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in listing {
@@ -195,7 +198,7 @@ fn files_under(folder: &Path, extensions: &[&str], into: &mut Vec<PathBuf>) -> R
     Ok(())
 }
 
-/// What one file breaks, with the line where.
+/// Violations in one file, with their lines.
 fn breaches_of(name: &str, text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     if !text.starts_with("//!") {
@@ -218,7 +221,8 @@ fn breaches_of(name: &str, text: &str) -> Vec<(usize, String)> {
         if code.starts_with("//") {
             continue;
         }
-        // `#[cfg(test)] mod tests {` stands at a file's foot: all from there on is test.
+        // `#[cfg(test)] mod tests {` is at the end of a file: everything from there on is test
+        // code.
         in_tests |= test_attribute && code.starts_with("mod ") && code.ends_with('{');
         test_attribute = code.starts_with("#[cfg(test)]") || (test_attribute && code.starts_with("#["));
         if sealed && !in_tests {
@@ -243,7 +247,7 @@ fn breaches_of(name: &str, text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The lines, counted from 1, at which a formatted file has a let chain.
+/// Line numbers, counted from 1, of let chains in a formatted file.
 fn let_chains(text: &str) -> impl Iterator<Item = usize> {
     let next = text.lines().skip(1).chain([""]);
     text.lines().zip(next).zip(1..).filter(|((line, next), _)| is_let_chain(line, next)).map(|(_, at)| at)
@@ -280,8 +284,8 @@ fn has_unsafe(code: &str) -> bool {
     words.into_iter().any(|word| word == "unsafe") && opens.iter().any(|open| code.contains(open))
 }
 
-/// Packages of [`ORDER`] at or above `place` that a manifest names among its dependencies (not among those of its
-/// tests, which may look from above).
+/// Packages of [`ORDER`] at or above `place` that a manifest has among its dependencies
+/// (development dependencies may be above).
 fn upward_uses(place: usize, manifest: &str) -> Vec<&'static str> {
     let mut section = String::new();
     let mut used = Vec::new();
@@ -301,7 +305,7 @@ fn upward_uses(place: usize, manifest: &str) -> Vec<&'static str> {
     used
 }
 
-/// Name and version requirement of each dependency on a registry that a manifest's lines state.
+/// Name and version requirement of each registry dependency in a manifest.
 fn requirements(manifest: &str) -> impl Iterator<Item = (&str, &str)> {
     manifest.lines().filter_map(|line| {
         let (name, rest) = line.split_once(" = ")?;
@@ -317,8 +321,8 @@ fn requirements(manifest: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Dependencies of the workspace whose version is exact, with neither a comment above nor one at
-/// the end of the line.
+/// Dependencies of the workspace with an exact version, and without a comment above or at the end
+/// of the line.
 fn exact_without_reason(workspace: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut above = "";
@@ -331,7 +335,7 @@ fn exact_without_reason(workspace: &str) -> Vec<String> {
     found
 }
 
-/// Dependencies that a manifest asks for in another version than the workspace does, or that the
+/// Dependencies that a manifest requires in another version than the workspace, or that the
 /// workspace lacks.
 fn differing(workspace: &str, manifest: &str) -> Vec<String> {
     let manifest = manifest.split_once("[dependencies]").map_or("", |(_, dependencies)| dependencies);

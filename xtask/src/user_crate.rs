@@ -1,17 +1,17 @@
-//! Crates as users write them, outside of this workspace: do they resolve beside popular crates,
-//! and do they run?
+//! Crates as users write them, outside this workspace: checks that they resolve together with
+//! popular crates, and run.
 //!
-//! Three crates in a temporary folder, each with a lock file of its own, so that the newest
-//! versions are taken:
+//! Three crates in a temporary folder, each with its own lock file, so that the newest versions are
+//! used:
 //!
-//! 1. `many` depends on Shamba and on [`MANY`] and is resolved only;
+//! 1. `many` depends on Shamba and on [`MANY`] and is only resolved.
 //! 2. `few` depends on Shamba, tokio, serde, fjall and redb, and is built and run ([`PROGRAM`]);
-//!    with `--native` RocksDB, too;
-//! 3. `old` declares [`OLD_RUST`] as its `rust-version`: every version that is chosen for it must
-//!    allow that, and it is checked with that toolchain where it is installed.
+//!    with `--native` also on RocksDB.
+//! 3. `old` declares [`OLD_RUST`] as its `rust-version`: every version chosen for it must allow
+//!    that, and it is checked with that toolchain where it is installed.
 //!
-//! Needs the crate registry. Not part of the gate: it takes minutes, and other people's releases
-//! can break it.
+//! Needs the crate registry. Not part of the gate: it takes minutes, and new releases of other
+//! crates can break it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use std::process::{Command, Output};
 
 use crate::tidy;
 
-/// Popular crates whose newest versions must resolve in one crate with Shamba.
+/// Popular crates whose newest versions must resolve in one crate together with Shamba.
 const MANY: [&str; 25] = [
     "anyhow",
     "arc-swap",
@@ -47,16 +47,16 @@ const MANY: [&str; 25] = [
     "tower",
     "tracing",
 ];
-/// Beside these, of crates that are large or link C libraries.
+/// Additional crates that are large or link C libraries.
 const MANY_HEAVY: [&str; 3] = ["polars", "uuid", "zstd"];
 
-/// The program of `few`.
+/// Source of the program of `few`.
 const PROGRAM: &str = include_str!("user_crate/program.rs");
-/// The oldest Rust that the library promises to compile with.
+/// Minimum Rust version of the library.
 const OLD_RUST: &str = "1.85";
 
 /// Makes the crates, resolves them, builds and runs. `--native` adds RocksDB; `--resolve-only`
-/// builds nothing; `--keep` leaves the folder.
+/// builds nothing; `--keep` keeps the folder.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let (mut native, mut resolve_only, mut keep) = (false, false, false);
     for word in arguments {
@@ -99,8 +99,8 @@ fn in_folder(folder: &Path, native: bool, resolve_only: bool) -> Result<(), Stri
     few_runs(folder, native)
 }
 
-/// Fails where the lock file of a crate that declares [`OLD_RUST`] holds a version that needs a
-/// newer one.
+/// Fails if the lock file of a crate that declares [`OLD_RUST`] has a version that needs a newer
+/// one.
 fn old_resolves(old: &Path) -> Result<(), String> {
     let output = cargo(old, &["generate-lockfile"])?;
     let notes = text(&output.stderr);
@@ -115,10 +115,11 @@ fn old_resolves(old: &Path) -> Result<(), String> {
     Err(format!("user-crate: old: dependencies that Rust {OLD_RUST} cannot compile:\n{}", newer.join("\n")))
 }
 
-/// Checks the crate with the old toolchain, where there is one.
+/// Checks the crate with the old toolchain, if that is installed.
 fn old_compiles(old: &Path) -> Result<(), String> {
     let toolchain = format!("+{OLD_RUST}");
-    // The name by which rustup chooses: the `cargo` that runs this one may be a toolchain's own.
+    // Started by name, so that rustup chooses the toolchain: the `cargo` that runs this program may
+    // belong to one.
     let there = Command::new("cargo").args([&toolchain, "--version"]).output();
     if !there.is_ok_and(|output| output.status.success()) {
         println!(
@@ -137,7 +138,7 @@ fn old_compiles(old: &Path) -> Result<(), String> {
     }
 }
 
-/// Builds and runs the program beside tokio, serde, fjall and redb.
+/// Builds and runs the program with tokio, serde, fjall and redb.
 fn few_runs(folder: &Path, native: bool) -> Result<(), String> {
     let few = new_crate(folder, "few", None)?;
     fs::write(few.join("src/main.rs"), PROGRAM).map_err(|error| format!("{}: {error}", few.display()))?;
@@ -161,7 +162,7 @@ fn few_runs(folder: &Path, native: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// A new package in `folder` that depends on this working copy's engine by its path.
+/// Creates a package in `folder` that depends on this working copy's engine by its path.
 fn new_crate(folder: &Path, name: &str, rust_version: Option<&str>) -> Result<PathBuf, String> {
     let package = folder.join(name);
     let source = package.join("src");
@@ -189,7 +190,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs Cargo in a package and returns what it printed; its messages are the error when it fails.
+/// Runs Cargo in a package and returns its output; the error is Cargo's messages.
 fn cargo(package: &Path, words: &[&str]) -> Result<Output, String> {
     eprintln!("== {}: cargo {}", package.display(), words.join(" "));
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());

@@ -1,13 +1,14 @@
-//! The real binary killed, traced, starved and soaked: builds it, and the program that does it beside it.
+//! Runs of the real binary that is killed, traced, short of resources or under long load: builds
+//! it, and the program that controls it.
 //!
-//! In the dev profile, where every check is on, unless told `--release`. Not here: what is done and what must hold
-//! (`tests/src/victim`, `tests/src/soak.rs`).
+//! In the dev profile, with all checks on, unless given `--release`. Not here: the runs and their
+//! invariants (`tests/src/victim`, `tests/src/soak.rs`).
 
 use std::process::Command;
 
 use crate::tidy;
 
-/// Runs `kill`, `syscalls`, `scarce` or `soak` with the rest of its command line.
+/// Runs `kill`, `syscalls`, `scarce` or `soak` with the rest of the command line.
 pub fn run(name: &str, arguments: &[String]) -> Result<(), String> {
     let profile: &[&str] =
         if arguments.iter().any(|word| word == "--release") { &["--release"] } else { &[] };

@@ -1,4 +1,4 @@
-//! How the command ends: one failure type, one table of exit codes.
+//! Exit of the command: one failure type, one table of exit codes.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -24,24 +24,24 @@ use shamba_workload::trace::TraceError;
 /// The exit code of wrong input data.
 pub const BAD_INPUT: u8 = 65;
 
-/// Why a command failed.
+/// Failure of a command.
 #[derive(Debug)]
 pub enum Failure {
-    /// The engine said so.
+    /// An error of the engine.
     Engine(shamba::Error),
-    /// The engine said so, and what a user of the command can do about it.
+    /// An error of the engine, with a hint for the user.
     Advised(shamba::Error, String),
-    /// The command line asks for something that cannot be.
+    /// The command line is invalid.
     Usage(String),
     /// Input data (lines of `load`, `batch` or a trace) is malformed.
     Data(String),
-    /// A file that is not the database's could not be read or written.
+    /// A file outside the database could not be read or written.
     Io(String, io::Error),
     /// There is no database to read.
     Missing(String),
-    /// Already reported on standard output or error; only the code is left to give.
+    /// Already reported on standard output or error; only the exit code remains.
     Reported(u8),
-    /// Whoever read standard output has gone: no reason to complain, every reason to stop.
+    /// The reader of standard output has closed the pipe: the command stops without a message.
     PipeClosed,
 }
 
@@ -55,12 +55,12 @@ impl Failure {
         }
     }
 
-    /// No database at `path`, with what is there instead.
+    /// There is no database at `path`; `instead` says what is there.
     pub fn missing(path: &Path, instead: &str) -> Self {
         Self::Missing(format!("no database at {}: {instead}", path.display()))
     }
 
-    /// What a user can do about it, where the message does not say so itself.
+    /// A hint for the user, where the message does not contain one.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Advised(_, advice) => Some(advice),
@@ -84,7 +84,7 @@ impl Failure {
     }
 }
 
-/// The exit code of an engine's error.
+/// Exit code for an error of the engine.
 pub fn code_of(error: &shamba::Error) -> u8 {
     match error.kind() {
         ErrorKind::Corruption => 2,
@@ -95,12 +95,12 @@ pub fn code_of(error: &shamba::Error) -> u8 {
         ErrorKind::Stalled => 8,
         ErrorKind::Invalid => 64,
         ErrorKind::Io | ErrorKind::NotFound => 3,
-        // `Closed` cannot reach the command; kinds of later versions count as failures of the system.
+        // `Closed` cannot reach the command; kinds of later versions count as I/O failures.
         _ => 3,
     }
 }
 
-/// What usually helps against errors of this kind.
+/// A hint for errors of this kind.
 fn hint_of(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Corruption => Some(
@@ -147,7 +147,7 @@ impl From<shamba::Error> for Failure {
     }
 }
 
-/// Writing to standard output is the only plain I/O that needs no file name.
+/// Standard output is the only plain I/O without a file name.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::io("writing to standard output", error)

@@ -1,7 +1,9 @@
-//! What users type and what files of theirs hold, as functions of bytes: for fuzzers. A panic is a finding, and so is a broken
-//! promise: one reply a line, records that end, texts that come back as they were.
+//! Fuzz entry points for the parsers of user input and of users' files. A panic is a finding; so is
+//! a broken invariant: one reply per line, a finite number of records, text that parses back to the
+//! same bytes.
 //!
-//! Nothing is read or written but memory. Not here: files of a database (`tests/src/fuzz.rs`, which also runs these).
+//! Works in memory only. Not here: files of a database (`tests/src/fuzz.rs`, which also runs
+//! these).
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -18,22 +20,22 @@ use crate::output::Out;
 use crate::plan::check_rocksdb;
 use crate::text::Notation;
 
-/// Words of a command line, one a line.
+/// Parses a command line; `bytes` hold one argument per line.
 pub fn command_line(bytes: &[u8]) {
     let words = bytes.split(|byte| *byte == b'\n').map(crate::system::word);
     if let Err(error) = Cli::try_parse_from([OsString::from("shamba")].into_iter().chain(words)) {
-        // Help and complaints are made when they are shown.
+        // Help and error messages are generated only when rendered.
         let _ = error.render().to_string();
     }
 }
 
-/// Lines of `batch`, behind a byte that says whether they are hex.
+/// Runs lines of `batch`; the first byte says whether they are hex.
 ///
 /// # Panics
-/// If there is another number of replies than of lines.
+/// If the number of replies differs from the number of lines.
 pub fn batch_lines(bytes: &[u8]) {
     let Some((options, lines)) = bytes.split_first() else { return };
-    // Nothing stays open, or the session complains on standard error.
+    // `commit` closes an open batch; otherwise the session prints a warning on standard error.
     let lines = [lines, b"\ncommit\n"].concat();
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let builder = Db::builder("/db").env(env).info_log(false).memory_budget(4 << 20);
@@ -48,10 +50,10 @@ pub fn batch_lines(bytes: &[u8]) {
     db.close().expect("closed");
 }
 
-/// What `load` reads, behind a byte that says the format, the key column and whether it is hex.
+/// Reads records as `load` does; the first byte selects the format, the key column and hex.
 ///
 /// # Panics
-/// If there are more records than a file of this length can have.
+/// If there are more records than an input of this length can have.
 pub fn load_records(bytes: &[u8]) {
     const FORMATS: [Format; 4] = [Format::Tsv, Format::Csv, Format::Jsonl, Format::Lines];
     const KEYS: [Option<&str>; 4] = [None, Some("2"), Some("name"), Some("18446744073709551615")];
@@ -73,13 +75,13 @@ pub fn load_records(bytes: &[u8]) {
     }
 }
 
-/// An OPTIONS file of RocksDB: read, judged and patched.
+/// Reads, checks and patches an OPTIONS file of RocksDB.
 pub fn rocksdb_options(bytes: &[u8]) {
-    // What is wrong with it may be anything.
+    // Any failure is allowed.
     let _ = check_rocksdb(bytes);
 }
 
-/// Where replies go.
+/// Collects the replies.
 #[derive(Clone, Default)]
 struct Replies(Arc<Mutex<Vec<u8>>>);
 

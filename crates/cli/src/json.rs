@@ -1,7 +1,7 @@
 //! JSON objects that more than one command prints.
 //!
-//! Every object that a command prints has a `schema` field; `docs/json.md` describes them all. A change
-//! that takes a field away or gives it another meaning needs a new schema number.
+//! Every object that a command prints has a `schema` field; `docs/json.md` describes them all.
+//! Removing a field or changing its meaning requires a new schema number.
 
 use serde_json::{Value, json};
 use shamba::inspect::{Ending, LogDescription, ModuleShape, TableDescription};
@@ -12,7 +12,7 @@ use shamba::{
 
 use crate::text::{Notation, escape};
 
-/// The design of a database: its knobs.
+/// The design of a database.
 pub fn design(db: &Db) -> Value {
     let design = db.design();
     json!({
@@ -50,7 +50,7 @@ pub fn levels(stats: &Stats) -> Value {
     Value::Array(levels.collect())
 }
 
-/// What lookups did, in totals.
+/// Totals of the lookup counters.
 pub fn lookup_counters(stats: &Stats) -> Value {
     json!({
         "lookups": stats.lookups,
@@ -71,7 +71,7 @@ pub fn lookup_counters(stats: &Stats) -> Value {
     })
 }
 
-/// Reads from files by what was read: how many, and of how many bytes and pages.
+/// Reads from files by kind: number, bytes and pages.
 pub fn reads(reads: &ReadsByKind) -> Value {
     let of = |reads: Reads| {
         json!({
@@ -89,7 +89,7 @@ pub fn reads(reads: &ReadsByKind) -> Value {
     })
 }
 
-/// Where memory is.
+/// Memory by part.
 pub fn memory(report: &MemoryReport) -> Value {
     let parts: serde_json::Map<String, Value> =
         report.parts.iter().map(|(name, bytes)| (name.clone(), json!(bytes))).collect();
@@ -138,7 +138,7 @@ pub fn problem(problem: &Problem) -> Value {
     })
 }
 
-/// Joins the fields of `more` to the object `object`.
+/// Adds the fields of `more` to the object `object`.
 pub fn with(mut object: Value, more: Value) -> Value {
     if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
         object.extend(more);
@@ -146,7 +146,7 @@ pub fn with(mut object: Value, more: Value) -> Value {
     object
 }
 
-/// One lookup, step by step.
+/// One lookup with its steps.
 pub fn explanation(explanation: &Explanation, notation: Notation) -> Value {
     let steps: Vec<Value> = explanation.steps.iter().map(step).collect();
     let (outcome, value) = match &explanation.outcome {

@@ -12,7 +12,7 @@ use shamba::{Db, Keyspace};
 
 use crate::exit::Failure;
 
-/// The keyspace that every database has, and the one that commands use unless told otherwise.
+/// Name of the keyspace that every database has, and the default of all commands.
 pub const DEFAULT: &str = "default";
 
 /// The option of commands that use a keyspace only if it exists.
@@ -42,10 +42,10 @@ impl ExistingKeyspace {
 }
 
 impl CreatedKeyspace {
-    /// Checks the name, so that a wrong one is refused before a database is created for it.
+    /// Checks the name, so that an invalid one is rejected before a database is created for it.
     ///
     /// # Errors
-    /// As [`Keyspace::check_name`].
+    /// [`Failure::Usage`] with the reason of [`Keyspace::check_name`].
     pub fn check(&self) -> Result<(), Failure> {
         Keyspace::check_name(&self.keyspace)
             .map_err(|error| Failure::Usage(format!("--keyspace: {}", error.context())))
@@ -56,10 +56,10 @@ impl CreatedKeyspace {
         &self.keyspace
     }
 
-    /// The keyspace of `db`, created if it is missing.
+    /// The keyspace in `db`, created if it is missing.
     ///
     /// # Errors
-    /// As [`Db::keyspace`].
+    /// Errors of [`Db::keyspace`].
     pub fn of(&self, db: &Db) -> Result<Keyspace, Failure> {
         Ok(db.keyspace(&self.keyspace)?)
     }

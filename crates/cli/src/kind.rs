@@ -1,5 +1,5 @@
-//! What kind of file a command was given, where it was meant for another: by the magic that every file of a
-//! database begins with (`docs/formats/`), not by its name.
+//! Detects that a command was given another kind of file than it takes: by the magic at the start
+//! of every file of a database (`docs/formats/`), not by its name.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use shamba::{Error, ErrorKind};
 
 use crate::exit::Failure;
 
-/// Magics, and what to do with such a file.
+/// Magics, and the advice for such a file.
 const KINDS: [(&[u8; 8], &str); 5] = [
     (b"SHAMBAT1", "this is a table: see `shamba table`"),
     (b"SHAMBAWL", "this is a log: see `shamba wal`"),
@@ -18,8 +18,8 @@ const KINDS: [(&[u8; 8], &str); 5] = [
     (b"SHAMBAVL", "these are values of a flush that was under way: nothing describes them"),
 ];
 
-/// Why `path` could not be described: that it is of another kind than the one that `own` begins, if it is, else
-/// what the engine says.
+/// Failure of describing `path`: if the file is of another kind than the one with the magic `own`,
+/// the failure says which; otherwise it is the engine's error.
 pub fn explain(error: Error, path: &Path, own: &[u8; 8]) -> Failure {
     // A manifest can be named by its directory.
     if path.is_dir() && own != b"SHAMBAMF" {

@@ -1,11 +1,11 @@
-//! `shamba`: the command over the engine, as a library of one function, [`main`], which the binary calls. Parsers of what users type
-//! and files hold can be fuzzed so ([`fuzz`]).
+//! The `shamba` command, as a library: [`main`], which the binary calls, and entry points for
+//! fuzzers ([`fuzz`]) to the parsers of the command line and of input files.
 //!
-//! Parses the command line, runs one command of `commands`, and turns its failure into a line on
-//! standard error and an exit code (`exit`). What every command shares: `options` of the engine,
+//! Parses the command line, runs one command of `commands`, and turns a failure into a line on
+//! standard error and an exit code (`exit`). Shared by all commands: `options` of the engine,
 //! `text` (keys and values as typed and printed), `sizes`, `output`, `open`.
 //!
-//! Not here: anything that an embedding program could not do too. The command uses the public API only.
+//! The command uses the public API only, so an embedding program can do everything that it does.
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -32,15 +32,16 @@ use clap::Parser;
 use crate::exit::Failure;
 use crate::output::{Out, note};
 
-/// An embeddable key-value engine: one hash per lookup, one memory budget, an engine that explains itself.
+/// An embeddable key-value engine: one hash per lookup, one memory budget, an engine that explains
+/// itself.
 ///
-/// DB is a directory. Keys and values are text in which \xNN stands for the byte with these two hex digits, in
-/// output for every byte that does not print; a backslash before anything else is a backslash, and is printed
-/// as \x5c. --hex takes and prints hex instead. Sizes take suffixes such as 64KiB or 1MiB. A key that starts
-/// with a dash goes after `--`.
+/// DB is a directory. Keys and values are text in which \xNN stands for the byte with these two hex
+/// digits, in output for every byte that does not print; a backslash before anything else is a
+/// backslash, and is printed as \x5c. --hex takes and prints hex instead. Sizes take suffixes such
+/// as 64KiB or 1MiB. A key that starts with a dash goes after `--`.
 ///
-/// Exit codes: 0 ok, 1 not found, 2 corruption, 3 I/O or no such database, 4 locked, 5 unknown version,
-/// 6 no space, 7 read-only, 8 stalled, 64 usage, 65 bad input data.
+/// Exit codes: 0 ok, 1 not found, 2 corruption, 3 I/O or no such database, 4 locked, 5 unknown
+/// version, 6 no space, 7 read-only, 8 stalled, 64 usage, 65 bad input data.
 #[derive(Parser)]
 #[command(name = "shamba", version, propagate_version = true, max_term_width = 110)]
 struct Cli {
@@ -48,13 +49,13 @@ struct Cli {
     command: commands::Command,
 }
 
-/// Runs the command that this process was started with.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are asked for and succeed; everything else is wrong usage. That nobody may
-            // be there to read either is no concern.
+            // Help and version were requested and succeed; anything else is a usage error. A
+            // failure to print is ignored.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 64 } else { 0 });
         }

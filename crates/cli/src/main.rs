@@ -1,4 +1,4 @@
-//! The `shamba` binary: all of it is in the library of this package, so that tests reach it.
+//! The `shamba` binary. Its code is in this package's library, so that tests can call it.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
-//! Opening a database for a command: to write, with the options that were given, or to look.
+//! Opening a database for a command: for writing, with the given options, or for reading.
 //!
-//! Whatever the engine warns of, at recovery or later, goes to standard error, each warning once.
+//! Warnings of the engine, during recovery or later, go to standard error, each distinct warning
+//! once.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,40 +14,40 @@ use crate::options::{EngineOptions, ReaderOptions};
 use crate::output::{note, warn};
 use crate::sizes::counted;
 
-/// What to do where a command that reads meets a writer.
+/// Hint for a read command that meets a writer.
 const BESIDE_A_WRITER: &str = "a command that reads cannot open a database while a process has it open for writing \
     (a later version will); stop that process, or let it make a checkpoint (`Db::checkpoint`) and give its directory to \
     the command";
-/// What to do where a command that writes meets another user of the database.
+/// Hint for a write command that meets another user of the database.
 const ONE_WRITER: &str = "a command that writes needs the database for itself; try again when the other process, \
     reader or writer, has closed it";
 
-/// Beginnings and ends of the names of files that only a database has.
+/// Prefixes and suffixes of file names that only a database has.
 const OWN_FILES: [&str; 5] = ["CURRENT", "MANIFEST-", "REPAIRING", ".sst", ".log"];
 
-/// Opens a database to write, and makes it if it is not there.
+/// Opens a database for writing, and creates it if it does not exist.
 ///
 /// # Errors
-/// As the engine's open.
+/// Errors of the engine's open.
 pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
     must_be_directory(path)?;
     open(options.apply(Db::builder(path))).map_err(|failure| advised(failure, ONE_WRITER))
 }
 
-/// Opens a database to write that must be there.
+/// Opens an existing database for writing.
 ///
 /// # Errors
-/// [`Failure::Missing`], or as the engine's open.
+/// [`Failure::Missing`], or errors of the engine's open.
 pub fn existing(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
     must_exist(path)?;
     open(options.apply(Db::builder(path)).create_if_missing(false))
         .map_err(|failure| advised(failure, ONE_WRITER))
 }
 
-/// Opens a database to look: under a shared lock, without writing a byte.
+/// Opens a database for reading, under a shared lock, without writing a byte.
 ///
 /// # Errors
-/// [`Failure::Missing`], or as the engine's open.
+/// [`Failure::Missing`], or errors of the engine's open.
 pub fn reader(path: &Path, options: &ReaderOptions) -> Result<Db, Failure> {
     must_exist(path)?;
     open(options.apply(Db::builder(path)).read_only(true))
@@ -60,10 +61,10 @@ fn open(builder: Builder) -> Result<Db, Failure> {
     Ok(db)
 }
 
-/// Ends a recording and says what is in it.
+/// Finishes a recording and reports the number of recorded operations.
 ///
 /// # Errors
-/// Why the file is not whole.
+/// The reason why the file is incomplete.
 pub fn finish(recording: Recording, path: &Path) -> Result<(), Failure> {
     let operations = recording.finish()?.operations;
     note(format!(
@@ -74,7 +75,7 @@ pub fn finish(recording: Recording, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An error that begins with an option's name gets it as it is typed.
+/// Writes the option name at the start of an error message as it is typed on the command line.
 fn as_typed(error: shamba::Error) -> Failure {
     if error.kind() == ErrorKind::Invalid
         && let Some((name, rest)) = error.context().split_once(' ')
@@ -87,7 +88,7 @@ fn as_typed(error: shamba::Error) -> Failure {
     error.into()
 }
 
-/// The failure, with `advice` if somebody else has the database.
+/// Adds `advice` to a failure because the database is locked.
 pub fn advised(failure: Failure, advice: &str) -> Failure {
     match failure {
         Failure::Engine(error) if error.kind() == ErrorKind::Locked => Failure::Advised(error, advice.into()),
@@ -95,21 +96,21 @@ pub fn advised(failure: Failure, advice: &str) -> Failure {
     }
 }
 
-/// Whether there is a database at `path`, or what is left of one.
+/// Whether `path` exists and is not an empty directory: it may hold a database.
 ///
 /// # Errors
-/// What looking there says.
+/// I/O errors of `path`.
 pub fn has_any(path: &Path) -> Result<bool, Failure> {
     let failed = |error| Failure::io(path.display().to_string(), error);
     if !path.try_exists().map_err(failed)? {
         return Ok(false);
     }
-    // What is no directory, or one of somebody else's, is the engine's to refuse.
+    // The engine rejects other files, and directories of other programs.
     Ok(!path.is_dir() || std::fs::read_dir(path).map_err(failed)?.next().is_some())
 }
 
-/// Whether there is something like a database at `path`; if there is, whatever is wrong with it,
-/// the engine tells.
+/// Checks that `path` is a directory with at least one file of a database. The engine reports any
+/// other problem.
 pub fn must_exist(path: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::io(path.display().to_string(), error);
     if !path.try_exists().map_err(failed)? {
@@ -133,7 +134,7 @@ pub fn must_exist(path: &Path) -> Result<(), Failure> {
     ))
 }
 
-/// A file where a directory is due.
+/// Fails if `path` is a file.
 fn must_be_directory(path: &Path) -> Result<(), Failure> {
     if path.is_file() {
         let inside = path.parent().filter(|parent| parent.join("CURRENT").is_file());
@@ -149,7 +150,7 @@ fn must_be_directory(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what the engine warns of.
+/// Prints the engine's warnings.
 #[derive(Default)]
 struct Warnings {
     said: Mutex<HashSet<String>>,

@@ -1,8 +1,9 @@
-//! Standard output: one locked, buffered writer, whose failures are values and never panics. (Or another writer in its
-//! place, for tests.)
+//! Standard output: one locked, buffered writer, whose failures are values and never panics. Tests
+//! replace it with another writer.
 //!
-//! `print!` panics when the reader of a pipe has gone; here that is [`Failure::PipeClosed`], and the
-//! command ends quietly. Also here: JSON lines, aligned tables, headings, and notes on standard error.
+//! `print!` panics when the reader of a pipe has closed it; here that is [`Failure::PipeClosed`],
+//! and the command ends without a message. Also here: JSON lines, aligned tables, headings, and
+//! notes on standard error.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -23,7 +24,7 @@ impl Out {
         Self { writer: BufWriter::with_capacity(64 << 10, Box::new(io::stdout().lock())), styled }
     }
 
-    /// Writes to `writer`.
+    /// An output that writes to `writer`.
     pub fn to(writer: Box<dyn Write>) -> Self {
         Self { writer: BufWriter::new(writer), styled: false }
     }
@@ -31,24 +32,24 @@ impl Out {
     /// Writes one line.
     ///
     /// # Errors
-    /// As standard output fails.
+    /// Failures of standard output.
     pub fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
         self.writer.write_all(text.as_ref().as_bytes())?;
         Ok(self.writer.write_all(b"\n")?)
     }
 
-    /// Writes bytes as they are. Long ones go past the buffer, from where the engine holds them.
+    /// Writes bytes unchanged. Long ones bypass the buffer, directly from the engine's memory.
     ///
     /// # Errors
-    /// As standard output fails.
+    /// Failures of standard output.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         Ok(self.writer.write_all(bytes)?)
     }
 
-    /// Writes text that brings its own line ends; adds a last one if it is missing.
+    /// Writes text that contains its own line ends; adds the last one if it is missing.
     ///
     /// # Errors
-    /// As standard output fails.
+    /// Failures of standard output.
     pub fn text(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
         let text = text.as_ref();
         if text.is_empty() { Ok(()) } else { self.line(text.strip_suffix('\n').unwrap_or(text)) }
@@ -57,7 +58,7 @@ impl Out {
     /// Writes a JSON object as one line.
     ///
     /// # Errors
-    /// As standard output fails.
+    /// Failures of standard output.
     pub fn json(&mut self, value: &Value) -> Result<(), Failure> {
         self.line(value.to_string())
     }
@@ -65,32 +66,32 @@ impl Out {
     /// Writes an empty line and a heading, bold on a terminal.
     ///
     /// # Errors
-    /// As standard output fails.
+    /// Failures of standard output.
     pub fn heading(&mut self, text: &str) -> Result<(), Failure> {
         let heading = if self.styled { format!("\n\x1b[1m{text}\x1b[0m") } else { format!("\n{text}") };
         self.line(heading)
     }
 
-    /// Hands everything over to whoever reads.
+    /// Flushes the buffer to standard output.
     ///
     /// # Errors
-    /// As standard output fails.
+    /// Failures of standard output.
     pub fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.writer.flush()?)
     }
 }
 
-/// A line on standard error. That it may fail to be read is nobody's concern.
+/// Writes a line to standard error. A failure is ignored.
 pub fn note(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
 }
 
-/// A warning on standard error.
+/// Writes a warning to standard error.
 pub fn warn(text: impl AsRef<str>) {
     note(format!("warning: {}", text.as_ref()));
 }
 
-/// Columns that line up: the first to the left, the others to the right unless asked otherwise.
+/// Aligned columns: the first to the left, the others to the right unless set otherwise.
 #[derive(Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -111,14 +112,14 @@ impl Table {
         Self { left: vec![0], ..Self::default() }
     }
 
-    /// Aligns these columns to the left too.
+    /// Aligns these columns to the left as well.
     #[must_use]
     pub fn left(mut self, columns: impl IntoIterator<Item = usize>) -> Self {
         self.left.extend(columns);
         self
     }
 
-    /// Moves the whole table to the right.
+    /// Indents the whole table.
     #[must_use]
     pub fn indent(mut self, spaces: usize) -> Self {
         self.indent = spaces;

@@ -1,10 +1,10 @@
-//! Progress on a terminal, and only there: on standard error, gone when done.
+//! Progress bar on standard error, only on a terminal, removed at the end.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar of `total` steps, or a spinner when nobody knows how many there will be.
+/// A bar of `total` steps, or a spinner if the total is unknown.
 pub fn bar(what: &str, total: Option<u64>) -> ProgressBar {
     let bar = match total {
         Some(total) => ProgressBar::new(total),

@@ -1,6 +1,6 @@
-//! Sizes in bytes with suffixes, as typed and as printed, and other figures for people.
+//! Sizes in bytes with suffixes, as typed and as printed, and other formatted figures.
 
-/// Suffixes and what they multiply by, longest names first where one ends another.
+/// Suffixes and their factors. A suffix that ends another one comes after it.
 const UNITS: [(&str, u64); 10] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -17,7 +17,7 @@ const UNITS: [(&str, u64); 10] = [
 /// Parses a size such as `4096`, `64KiB`, `1.5MiB` or `2 GB`.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A message that describes the problem.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let (number, factor) = UNITS
@@ -42,7 +42,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     u64::try_from(bytes).map_err(|_| too_large())
 }
 
-/// A size for people: three or four significant digits and a binary suffix.
+/// Formats a size with two to four significant digits and a binary suffix.
 pub fn show_size(bytes: u64) -> String {
     for (suffix, unit) in [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= unit {
@@ -57,7 +57,7 @@ pub fn show_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// A count for people: digits in groups of three.
+/// Formats a count with digits in groups of three.
 pub fn show_count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -70,12 +70,12 @@ pub fn show_count(count: u64) -> String {
     out
 }
 
-/// So many things: "1 table", "2,000 tables".
+/// Formats a count with its noun: "1 table", "2,000 tables".
 pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", show_count(count), if count == 1 { one } else { many })
 }
 
-/// A time in nanoseconds for people.
+/// Formats a time in nanoseconds.
 pub fn show_ns(ns: f64) -> String {
     if ns < 9_999.5 {
         format!("{ns:.0} ns")

@@ -1,4 +1,4 @@
-//! What the platforms do differently: what is known of a file, and words of a command line that are not text.
+//! Platform differences: metadata of a file as text, and command-line arguments that are not UTF-8.
 //!
 //! Only Linux is tested. Not here: the engine's files (`shamba-env`).
 
@@ -6,13 +6,13 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::Metadata;
 
-/// A word of a command line of these bytes.
+/// Converts bytes to a command-line argument.
 #[cfg(unix)]
 pub(crate) fn word(bytes: &[u8]) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec())
 }
 
-/// A word of a command line of these bytes; where they are no text, of what can be shown of them.
+/// Converts bytes to a command-line argument; invalid UTF-8 is replaced.
 #[cfg(not(unix))]
 pub(crate) fn word(bytes: &[u8]) -> OsString {
     String::from_utf8_lossy(bytes).into_owned().into()

@@ -1,13 +1,14 @@
-//! Keys and values as text: `\xNN` for every byte that does not print, or `--hex` for all of them.
+//! Text notation of keys and values: `\xNN` for every byte that does not print, or hex for all
+//! bytes (`--hex`).
 //!
-//! Escaping is exact both ways: what is printed can be given back on the command line. Valid UTF-8 that
-//! prints stays as it is; control characters, invalid bytes and the backslash itself become `\xNN`. On
+//! Escaping is exact both ways: printed text can be given back on the command line. Printable valid
+//! UTF-8 stays unchanged; control characters, invalid bytes and the backslash become `\xNN`. On
 //! input a backslash that does not start `\x` is an ordinary byte.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// How keys and values are written on the command line and in output.
+/// Notation of keys and values on the command line and in output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notation {
     /// Text with `\xNN` escapes.
@@ -17,15 +18,15 @@ pub enum Notation {
 }
 
 impl Notation {
-    /// The notation that a `--hex` switch asks for.
+    /// The notation selected by a `--hex` switch.
     pub fn from_switch(hex: bool) -> Self {
         if hex { Self::Hex } else { Self::Text }
     }
 
-    /// The bytes that `text` stands for.
+    /// Parses `text` to bytes.
     ///
     /// # Errors
-    /// What is wrong, and at which byte.
+    /// The problem and the byte at which it is.
     pub fn parse<'a>(self, text: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
         match self {
             Self::Text => unescape(text),
@@ -33,7 +34,7 @@ impl Notation {
         }
     }
 
-    /// `bytes` as printed.
+    /// Formats `bytes`.
     pub fn show(self, bytes: &[u8]) -> Cow<'_, str> {
         match self {
             Self::Text => escape(bytes),
@@ -65,7 +66,8 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 fn prints(character: char) -> bool {
-    // Line and paragraph separators and directional marks would disturb a terminal as controls do.
+    // Line and paragraph separators and directional marks disturb a terminal like control
+    // characters.
     !character.is_control()
         && character != '\\'
         && !matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
@@ -150,13 +152,13 @@ mod tests {
         }
     }
 
-    /// A small generator, so that the test needs no crate.
+    /// A small random generator, so that the test needs no dependency.
     struct Rng(u64);
 
     impl Rng {
         fn byte(&mut self) -> u8 {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Half of all bytes are those around which escaping decides.
+            // Half of the bytes are those that are escaped, or are next to such bytes.
             let byte = (self.0 >> 40) as u8;
             if self.0 >> 63 == 0 { byte } else { b"\\x0aZ\xc3\xa9\n"[usize::from(byte) % 8] }
         }

@@ -1,13 +1,15 @@
-//! Advice: what another design would buy, what getting there costs, and whether that pays.
+//! Advice: the benefit of another design, the cost of moving to it, and whether the move pays.
 //!
-//! What was observed ([`crate::workload`]), the trees as they are and the memory that filters, buffers and cache share make
-//! a scene ([`judge`]). The navigator and a few designs near the one in force are the candidates; of each a forecast says
-//! what merges would write and which tree they would leave ([`shamba_tree::compaction::forecast`]), and the judge what it
-//! costs then. The best is advised if it saves enough, soon, and for no more writing than the data itself. A design that
-//! was undone lately is not advised; where it would be the best, the reason says that it was undone. Where the mix varies
-//! from window to window, costs are those of the worst mix within that divergence.
+//! The observed workload ([`crate::workload`]), the present trees and the memory shared by filters,
+//! buffers and cache make a scene ([`judge`]). The candidates come from the navigator, plus a few
+//! designs near the one in force. For each candidate a forecast gives the bytes that compactions
+//! would write and the tree that they would leave ([`crate::compaction::forecast`]); the judge
+//! gives its costs after that. The best candidate is advised if it saves enough, pays for itself
+//! soon, and writes no more than the data itself. A recently undone design is not advised; if it
+//! would be the best, the reason says that it was undone. Where the mix varies from window to
+//! window, costs are those of the worst mix within that divergence.
 //!
-//! Only figures are looked at here; nothing changes. Not here: acting on it ([`crate::tuner`]).
+//! Nothing is changed here. Not here: acting on advice ([`crate::tuner`]).
 
 pub(crate) mod judge;
 #[cfg(test)]
@@ -35,78 +37,82 @@ use shamba_tree::version::Run;
 pub use self::judge::Prediction;
 use self::judge::{RealRun, Scene, is_alike};
 
-/// What a design must save of an operation's time to be worth a move.
+/// Minimum saving, as a part of an operation's time, that is worth a move.
 const GAIN_LEAST: f64 = 0.1;
-/// A move must have paid for itself after so many seconds of the workload that there is now.
+/// A move must pay for itself within this many seconds of the present workload.
 pub(crate) const PAYS_WITHIN_S: f64 = 300.0;
-/// A move may write this much for each byte of the data: all of it once, and what is cut at the edges of tables.
+/// Maximum bytes written by a move per byte of data: all of it once, plus the overlap at the edges
+/// of tables.
 const WRITES_MOST: f64 = 1.02;
-/// Designs whose score is so close are equal; then the one that writes less is taken.
+/// Designs whose scores differ by at most this part are equal; of those, the one that writes less
+/// is taken.
 const TIE: f64 = 0.03;
-/// Moving a byte before any was moved.
+/// Assumed time to move a byte, before any was measured.
 const MOVE_NS_PER_BYTE: f64 = 12.0;
-/// Operations a second below which nothing that was seen says what to do.
+/// Minimum operations per second for advice: fewer say nothing about the workload.
 const OPERATIONS_PER_S_LEAST: f64 = 20.0;
-/// The smallest write buffer is this part of the largest that the budget has room for.
+/// The smallest write buffer considered is this part of the largest that the budget allows.
 const BUFFER_LEAST_PART: u64 = 8;
-/// Less data than so many write buffers is no tree yet.
+/// Minimum data for advice, in write buffers: less has no tree shape yet.
 const BUFFERS_LEAST: u64 = 2;
 
-/// How merges take a tree to another design.
+/// The way from the present trees to another design, by compactions.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
-    /// Everything is merged at once, as that writes less than the steps of the policy.
+    /// Everything is compacted at once, because that writes less than the steps of the policy.
     pub is_whole: bool,
-    /// What merges will write.
+    /// Bytes that compactions will write.
     pub written_bytes: u64,
-    /// What the trees hold.
+    /// Bytes of all trees.
     pub tree_bytes: u64,
-    /// The largest tree as it will be.
+    /// Runs of the largest tree after the move.
     runs: Vec<RealRun>,
 }
 
 impl Way {
-    /// The same without what merges would write anyway, because writes came lately.
+    /// This way without the compactions that the present design would also run, for recent writes.
     #[must_use]
     pub fn beyond(self, staying: &Self) -> Self {
         Self { written_bytes: self.written_bytes.saturating_sub(staying.written_bytes), ..self }
     }
 }
 
-/// A better design, and what it takes to get there.
+/// A better design, and the cost of moving to it.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Better {
     /// The design.
     pub design: TreeDesign,
-    /// What it is expected to cost.
+    /// Predicted costs under it.
     pub then: Prediction,
-    /// The part of an operation's time that it saves, 0 to 1, in the worst mixes within [`Advice::uncertainty`].
+    /// Saving as a part of an operation's time, 0 to 1, in the worst mix within
+    /// [`Advice::uncertainty`].
     pub gain: f64,
-    /// What merges have to write to get there, beyond what they owe anyway.
+    /// Bytes that compactions must write to get there, beyond those already pending.
     pub written_bytes: u64,
-    /// How many seconds of their time that takes.
+    /// Compaction time for them, in seconds.
     pub seconds: f64,
-    /// After how many seconds that has paid for itself, at the observed rate of operations and the time saved.
+    /// Time after which the move has paid for itself, in seconds, at the observed rate of
+    /// operations and the time saved.
     pub break_even_s: f64,
 }
 
-/// What [`Db::advise`] says.
+/// Result of [`Db::advise`].
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Advice {
-    /// What was observed.
+    /// The observed workload.
     pub workload: Workload,
-    /// Divergence from the observed mix up to which designs are judged by their worst mix: how far the mix alternates
-    /// from window to window ([`Workload::variation`]); 0 for a workload that stays the same.
+    /// Divergence from the observed mix within which designs are judged by their worst mix: how far
+    /// the mix alternates from window to window ([`Workload::variation`]). 0 for a steady workload.
     pub uncertainty: f64,
     /// The design in force.
     pub in_force: TreeDesign,
-    /// What it is expected to cost; `None` when too little is known to say.
+    /// Predicted costs of the design in force; `None` if too little is known.
     pub now: Option<Prediction>,
-    /// What to change to, if that pays.
+    /// The design to change to, if the change pays.
     pub better: Option<Better>,
-    /// Why; or why nothing is to be changed.
+    /// Reason for the change, or for not changing.
     pub reason: String,
 }
 
@@ -119,22 +125,23 @@ impl fmt::Display for Advice {
     }
 }
 
-/// A candidate that was looked at closely.
+/// A candidate with its evaluation.
 #[derive(Clone)]
 struct Looked {
     better: Better,
-    /// The time of an operation with its part of the move.
+    /// Time of an operation, including its share of the move.
     score: f64,
     writes_too_much: bool,
 }
 
 impl Db {
-    /// What another design would buy under the workload that was observed lately, what getting there would cost, and whether
-    /// that pays. Changes nothing; [`Self::follow`] does. A design that [`Self::undo_redesign`] left within the last hour is not
-    /// advised; [`Advice::reason`] names it where it would be the best.
+    /// The benefit of another design under the recently observed workload, the cost of moving to
+    /// it, and whether the move pays. Changes nothing; [`Self::follow`] does. A design that
+    /// [`Self::undo_redesign`] left within the last hour is not advised; [`Advice::reason`] names
+    /// it if it would be the best.
     ///
     /// # Errors
-    /// `Closed`; `Invalid` when the model refuses what was measured.
+    /// `Closed`; `Invalid` when the model rejects the measured values.
     pub fn advise(&self) -> Result<Advice> {
         let core = self.core();
         core.observe();
@@ -142,11 +149,11 @@ impl Db {
         core.advise(None, &kept_off)
     }
 
-    /// Does what an advice says, with its reason; nothing if it says to stay. The history records it as
-    /// [`RedesignedBy::Follow`].
+    /// Applies an advice, with its reason; does nothing if it says to stay. The history records it
+    /// as [`RedesignedBy::Follow`].
     ///
     /// # Errors
-    /// As [`Self::redesign`].
+    /// Errors of [`Self::redesign`].
     pub fn follow(&self, advice: &Advice) -> Result<()> {
         let Some(better) = &advice.better else { return Ok(()) };
         self.core().redesign(&better.design, RedesignedBy::Follow, &advice.reason)
@@ -154,7 +161,7 @@ impl Db {
 }
 
 impl Core {
-    /// Advice. `favourite` is looked at beside the other candidates and wins ties; none like those
+    /// Computes advice. `favourite` is an additional candidate and wins ties; no design like one of
     /// `kept_off` is advised.
     pub(crate) fn advise(&self, favourite: Option<TreeDesign>, kept_off: &[KeptOff]) -> Result<Advice> {
         if self.closed.load(std::sync::atomic::Ordering::Acquire) {
@@ -180,7 +187,7 @@ impl Core {
         let now = scene.judge(&scene.in_force, &way_now.runs).map_err(Error::invalid)?;
         let mut candidates = scene.candidates().map_err(Error::invalid)?;
         candidates.extend(favourite);
-        // Beyond what memory lets be flushed a larger write buffer makes no other tree.
+        // A write buffer beyond the size that memory allows to be flushed makes no different tree.
         let flushed = |of: &TreeDesign| TreeDesign { design: self.settings.as_flushed(of.design), ..*of };
         let are_alike = |a: &TreeDesign, b: &TreeDesign| is_alike(&flushed(a), &flushed(b));
         candidates.retain(|candidate| !are_alike(candidate, &scene.in_force));
@@ -194,7 +201,8 @@ impl Core {
             let then = scene.judge(&design, &way.runs).map_err(Error::invalid)?;
             looked.push(look(&scene, &now, design, then, &way.beyond(&way_now)));
         }
-        // Undone designs are judged like the others, so that the reason can say that one would be the best.
+        // Undone designs are judged as well, so that the reason can name one that would be the
+        // best.
         let best_of_all = choose(looked.clone(), favourite.as_ref()).ok();
         let best_is_undone = best_of_all.and_then(|best| undone(&best.design)).map(KeptOff::to_string);
         looked.retain(|one| undone(&one.better.design).is_none());
@@ -218,7 +226,7 @@ impl Core {
         })
     }
 
-    /// What a judgement depends on, as of now.
+    /// All inputs of a judgement, as of now.
     fn scene(&self) -> Scene {
         let settings = &self.settings;
         let workload = self.workload();
@@ -263,7 +271,7 @@ impl Core {
         }
     }
 
-    /// How merges would take all trees to a design, and to what.
+    /// How compactions would move all trees to a design, and the resulting tree.
     pub(crate) fn way(&self, target: &TreeDesign, workload: &Workload) -> Way {
         let rules = self.rules_of(target.design, true);
         let table_bytes = self.table_size().full_bytes;
@@ -297,7 +305,8 @@ impl Core {
         }
     }
 
-    /// Whether level 0 can take what is written while so many bytes are merged at once, which nothing interrupts.
+    /// Whether level 0 can absorb the writes during a compaction of `bytes`, which nothing
+    /// interrupts.
     fn has_time_for(&self, bytes: u64, workload: &Workload) -> bool {
         let seconds = bytes as f64 * workload.move_ns_per_byte().unwrap_or(MOVE_NS_PER_BYTE) / 1e9;
         let latest = self.latest_window();
@@ -307,7 +316,8 @@ impl Core {
         self.settings.auto_compaction && coming_bytes <= room_bytes as f64
     }
 
-    /// The runs of a tree as forecast, newest first. Tables that do not exist yet will have the bits of the target.
+    /// The runs of a forecast tree, newest first. Tables that do not exist yet get the target's
+    /// filter bits.
     fn real_runs(&self, keyspace: &KeyspaceCore, ahead: &Forecast, target: &TreeDesign) -> Vec<RealRun> {
         let rule = self.allocation_rule_under(keyspace, target);
         let mut wanted = wanted(rule, &ahead.tree).into_iter();
@@ -332,8 +342,8 @@ fn size(run: &Arc<Run>) -> (u64, u64) {
     (run.tables().iter().map(live_entries).sum(), run.bytes())
 }
 
-/// Entries and bytes of a tree without those that newer runs have made obsolete, by what merges find: what a tree holds in
-/// the long run, whatever waits to be merged now.
+/// Entries and bytes of a tree without those made obsolete by newer runs, estimated by what
+/// compactions drop: the tree's size in the long run, independent of the compactions pending now.
 fn distinct(runs: &[(u64, u64)], overwritten_share: f64) -> (u64, u64) {
     let largest = runs.iter().copied().max_by_key(|(_, bytes)| *bytes).unwrap_or_default();
     let all = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
@@ -341,7 +351,8 @@ fn distinct(runs: &[(u64, u64)], overwritten_share: f64) -> (u64, u64) {
     (of(largest.0, all.0), of(largest.1, all.1))
 }
 
-/// What a design would buy, and when that has paid for the move.
+/// Evaluates a candidate: its saving, the cost of the move, and the time until the move has paid
+/// for itself.
 fn look(scene: &Scene, now: &Prediction, design: TreeDesign, then: Prediction, way: &Way) -> Looked {
     let operations_per_s = scene.workload.per_second(scene.workload.operations());
     let seconds = way.written_bytes as f64 * scene.move_ns_per_byte / 1e9;
@@ -361,7 +372,7 @@ fn look(scene: &Scene, now: &Prediction, design: TreeDesign, then: Prediction, w
     Looked { better, score: then.worst_operation_ns + move_ns, writes_too_much }
 }
 
-/// The best of those that pay; else why none does.
+/// The best candidate that pays; otherwise the reason why none does.
 fn choose(mut looked: Vec<Looked>, favourite: Option<&TreeDesign>) -> std::result::Result<Better, String> {
     looked.sort_by(|a, b| a.score.total_cmp(&b.score));
     let best_gain = looked.iter().map(|one| one.better.gain).fold(0.0, f64::max);
@@ -394,7 +405,7 @@ fn choose(mut looked: Vec<Looked>, favourite: Option<&TreeDesign>) -> std::resul
     Ok(near.min_by_key(preferred).unwrap_or(best).better.clone())
 }
 
-/// Why a design is better.
+/// The reason why a design is better, in words.
 fn in_words(now: &Prediction, better: &Better, seen: &Workload, uncertainty: f64) -> String {
     let share = |count: f64| count / seen.operations().max(f64::MIN_POSITIVE) * 100.0;
     let then = &better.then;

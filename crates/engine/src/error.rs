@@ -1,8 +1,10 @@
-//! The one public error: a kind that says what the caller should do, a context that says what and where.
+//! The one public error: a kind that tells the caller how to react, and a context that says what
+//! failed and where.
 //!
-//! Many internal causes, ten public kinds. A corruption always names file, offset and structure. The
-//! cause, where there is one, is `source()`: `Display` prints the context alone, so a printer of error chains
-//! prints nothing twice; [`Error::chain`] and `Debug` print the context and all causes.
+//! Many internal causes map to ten public kinds. A corruption always names file, offset and
+//! structure. The cause, where there is one, is `source()`: `Display` prints the context alone, so
+//! a printer of error chains prints nothing twice. [`Error::chain`] and `Debug` print the context
+//! and all causes.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,25 +14,26 @@ use std::sync::Arc;
 
 use shamba_env::FileError;
 
-/// What a caller should do about an [`Error`].
+/// Kind of an [`Error`], by how a caller should react.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Bytes on disk are not what was written. Run `check`; restore or repair.
+    /// Bytes on disk differ from those written. Run `check`; restore or repair.
     Corruption,
-    /// The operating system failed a call, or a file of the database is missing.
+    /// A system call failed, or a file of the database is missing.
     Io,
-    /// There is no database at the path: the directory does not exist, or holds no database.
+    /// There is no database at the path: the directory does not exist, or contains none.
     NotFound,
-    /// Another process, or this one, holds the database.
+    /// Another process, or another handle of this one, has the database open.
     Locked,
-    /// The file or the operation is of a version or feature that this build does not know.
+    /// The file or operation needs a version or feature that this build does not have.
     Unsupported,
-    /// The disk is full. Writes resume by themselves when space returns.
+    /// The disk is full. Writes resume automatically when space is available.
     NoSpace,
-    /// Writes are off: opened read-only, or after a failure that only a reopen can clear.
+    /// Writes are off: the database was opened read-only, or a failure disabled them until a
+    /// reopen.
     ReadOnly,
-    /// A write met its deadline while flushes or merges were behind.
+    /// A write reached its deadline while flushes or compactions were behind.
     Stalled,
     /// An argument or option is wrong.
     Invalid,
@@ -62,22 +65,23 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Where damage was found.
+/// Location of damage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
     /// The damaged file.
     pub file: PathBuf,
-    /// Where in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// The structure that holds the damage, such as "data block" or "log frame".
+    /// Structure that contains the damage, such as "data block" or "log frame".
     pub structure: &'static str,
 }
 
-/// Why a call failed. Cheap to clone: a failure of the background is given to every later writer.
+/// Failure of a call. Cheap to clone: a background failure is returned to every later writer.
 ///
-/// `Display` prints what failed and where. The cause is [`source`](StdError::source): the [`io::Error`] of a
-/// failed system call, or the earlier error after which writes are off. [`Error::chain`] prints both, and so
-/// does `Debug`, after the kind, since `unwrap` and `main` print that.
+/// `Display` prints what failed and where. The cause is [`source`](StdError::source): the
+/// [`io::Error`] of a failed system call, or the earlier error after which writes are off.
+/// [`Error::chain`] prints both. So does `Debug`, after the kind, because `unwrap` and `main` print
+/// `Debug`.
 ///
 /// It converts into an [`io::Error`], which keeps it as its inner error.
 #[derive(Clone)]
@@ -108,14 +112,14 @@ impl Error {
         Self::new(ErrorKind::Closed, "the database is closed")
     }
 
-    /// No database at `path`; `why` says what is missing.
+    /// An error for a missing database at `path`; `why` says what is missing.
     pub(crate) fn no_database(path: &Path, why: &str) -> Self {
         Self::new(ErrorKind::NotFound, format!("no database at {}: {why}", path.display()))
     }
 
-    /// An operating-system error while doing `what` to `path`. No space becomes [`ErrorKind::NoSpace`]; a
-    /// file or directory that may not be created, [`ErrorKind::ReadOnly`] (one that may not be read stays
-    /// [`ErrorKind::Io`]).
+    /// An operating-system error while doing `what` to `path`. A full disk or quota becomes
+    /// [`ErrorKind::NoSpace`]. A file or directory that may not be created becomes
+    /// [`ErrorKind::ReadOnly`]; one that may not be read stays [`ErrorKind::Io`].
     pub(crate) fn io(what: &str, path: &Path, source: impl Into<Arc<io::Error>>) -> Self {
         let source: Arc<io::Error> = source.into();
         let kind = match source.kind() {
@@ -150,22 +154,22 @@ impl Error {
         Self { inner: Arc::new(Inner { kind: ErrorKind::Corruption, context, damage, source: None }) }
     }
 
-    /// What to do about it.
+    /// Kind of the error, which says how to react.
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
     }
 
-    /// What went wrong and where, without the cause.
+    /// The failure and its place, without the cause.
     pub fn context(&self) -> &str {
         &self.inner.context
     }
 
-    /// The context and every cause below it, joined by `": "`: one line for people to read.
+    /// The context and all its causes, joined by `": "` to one line.
     pub fn chain(&self) -> impl fmt::Display {
         Chain(self)
     }
 
-    /// The damaged place, for [`ErrorKind::Corruption`].
+    /// Location of the damage, for [`ErrorKind::Corruption`].
     pub fn damage(&self) -> Option<&Damage> {
         self.inner.damage.as_ref()
     }
@@ -181,7 +185,7 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// The causes of `error`, the nearest first.
+/// The causes of `error`, nearest first.
 fn causes(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
     let mut next = error.source();
     std::iter::from_fn(move || {
@@ -197,7 +201,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The kind and the whole chain in one line: `Io: sync db/000007.log: Input/output error (os error 5)`.
+/// The kind and the whole chain in one line: `Io: sync db/000007.log: Input/output error`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind(), self.chain())
@@ -211,8 +215,8 @@ impl StdError for Error {
     }
 }
 
-/// For callers whose errors are those of the standard library. The kind is the nearest one; the error itself
-/// is the [`io::Error::get_ref`] of the new one, its cause the `source`.
+/// For callers that use the standard library's errors. The kind is the nearest one. The error
+/// itself is the [`io::Error::get_ref`] of the new one, and its cause the `source`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match error.kind() {

@@ -1,9 +1,10 @@
-//! Events: what the engine tells whoever operates it, and the info log that writes them down.
+//! Events: notifications about the engine's activity, and the info log that records them.
 //!
-//! Every flush, merge, move, stall, warning and background failure is one typed [`Event`]. A listener gets
-//! them on the thread where they happen and must be quick; a panic in it is caught and counted. The info
-//! log is one more listener: a line an event in the file `LOG`, which each open goes on with, rotated at
-//! 4 MiB, three old ones kept, best effort (its failures never fail an operation).
+//! Every flush, compaction, move, stall, warning and background failure is one typed [`Event`]. A
+//! listener is called on the thread where the event happens and must return quickly; a panic in it
+//! is caught and counted. The info log writes one line per event to the file `LOG`. Each open
+//! appends to it; it is rotated at 4 MiB, and three old files are kept. Failures of the info log
+//! never fail an operation.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,111 +16,112 @@ use shamba_env::{Env, WriteFile, append_all};
 
 use crate::sync::{Mutex, PoisonError};
 
-/// Something that happened inside the engine.
+/// An event inside the engine.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// The database is open.
     Opened {
-        /// Where.
+        /// Its path.
         path: PathBuf,
         /// Tables in all keyspaces.
         tables: u64,
         /// Batches replayed from the log.
         replayed_batches: u64,
     },
-    /// Memtables are being written to tables.
+    /// A flush of memtables begins.
     FlushBegin {
         /// Bytes in the memtables.
         bytes: u64,
     },
-    /// They are in level 0.
+    /// A flush has ended; its tables are in level 0.
     FlushEnd {
         /// Tables written.
         tables: u64,
-        /// Their bytes.
+        /// Bytes of these tables.
         bytes: u64,
-        /// How long it took.
+        /// Duration in microseconds.
         duration_us: u64,
     },
-    /// A merge starts.
+    /// A compaction begins.
     MergeBegin {
         /// Keyspace.
         keyspace: String,
-        /// Why and what, in words.
+        /// Its reason and scope, in words.
         reason: String,
-        /// Bytes that go in.
+        /// Bytes of the inputs.
         bytes: u64,
-        /// Level that the output joins.
+        /// Target level.
         target_level: u32,
     },
-    /// A merge is done.
+    /// A compaction has ended.
     MergeEnd {
         /// Keyspace.
         keyspace: String,
-        /// Level that the output joined.
+        /// Target level.
         target_level: u32,
         /// Bytes read.
         bytes_read: u64,
         /// Bytes written.
         bytes_written: u64,
-        /// Entries that were dropped: shadowed versions and spent tombstones.
+        /// Dropped entries: obsolete versions, and tombstones that are no longer needed.
         entries_dropped: u64,
-        /// How long it took.
+        /// Duration in microseconds.
         duration_us: u64,
     },
-    /// A table changed its level without being rewritten.
+    /// A table was moved to another level without being rewritten.
     TrivialMove {
         /// Keyspace.
         keyspace: String,
-        /// The level it went to.
+        /// The new level.
         target_level: u32,
-        /// Its bytes.
+        /// Bytes of the table.
         bytes: u64,
     },
-    /// Another design is in force; merges begin to move the tree there.
+    /// Another design is in force; compactions begin to move the tree there.
     Redesign {
         /// The design before.
         from: String,
         /// The design now.
         to: String,
-        /// Who wanted it: a caller, the tuner, or an undo.
+        /// Its origin: a caller, followed advice, the tuner, or an undo.
         by: &'static str,
         /// Why.
         reason: String,
-        /// About how many bytes merges have to write for it, beyond what they owe anyway.
+        /// Estimated bytes that compactions have to write for it, beyond those already pending.
         bytes: u64,
-        /// How many the trees hold.
+        /// Bytes of all trees.
         tree_bytes: u64,
     },
-    /// What the tuner would do, when that has changed, and what it waits for.
+    /// New advice of the tuner: the design that it would change to, and the condition that it waits
+    /// for.
     Advice(
         /// In words.
         String,
     ),
-    /// A writer waits because flushes or merges are behind.
+    /// A writer stalls because flushes or compactions are behind.
     StallBegin {
-        /// What is behind.
+        /// The work that is behind.
         reason: String,
     },
-    /// The writer goes on, or gives up.
+    /// The stalled writer continues, or fails.
     StallEnd {
-        /// How long it waited.
+        /// Duration of the stall in microseconds.
         duration_us: u64,
     },
-    /// A new log was begun.
+    /// A new log file was created.
     LogRotated {
-        /// Its number.
+        /// Number of the file.
         log: u64,
     },
-    /// Something is wrong but every answer stays right: a damaged filter, a dropped log tail.
+    /// A problem that does not affect results: a damaged filter, a dropped log tail.
     Warning(
-        /// What, with the file.
+        /// The problem, with the file.
         String,
     ),
-    /// Background work failed; it is retried or writes are off, as the message says.
+    /// Background work failed; the message says whether it is retried or writes are off.
     BackgroundError(
-        /// What failed.
+        /// The failed work, with its error.
         String,
     ),
     /// The database is closed.
@@ -173,14 +175,14 @@ impl fmt::Display for Event {
     }
 }
 
-/// Gets every event of a database.
+/// Receives every event of a database.
 pub trait EventListener: Send + Sync {
-    /// Called on the thread where it happened, which may be a writer's and hold the log: be quick, and do not
-    /// write from here.
+    /// Called on the thread where the event happened, which may be a writer's that holds the log:
+    /// return quickly, and do not write to the database from here.
     fn event(&self, event: &Event);
 }
 
-/// Hands events to the listener and the info log.
+/// Passes events to the listener and the info log.
 pub(crate) struct Events {
     listener: Option<Arc<dyn EventListener>>,
     log: Option<Mutex<InfoLog>>,
@@ -206,14 +208,14 @@ impl Events {
         }
     }
 
-    /// How often a listener panicked.
+    /// Number of caught panics of the listener.
     #[cfg(test)]
     pub fn listener_panics(&self) -> u64 {
         self.listener_panics.load(Ordering::Relaxed)
     }
 }
 
-/// Where the info log rotates.
+/// Size at which the info log rotates.
 const INFO_LOG_BYTES: u64 = 4 << 20;
 /// `LOG.1` (newest) to `LOG.3`.
 const OLD_INFO_LOGS: u32 = 3;
@@ -237,13 +239,13 @@ impl InfoLog {
         let line = format!("{} {event}\n", self.env.clock.unix_ms());
         self.bytes += line.len() as u64;
         if append_all(file.as_mut(), line.as_bytes()).is_err() {
-            // Best effort: a full disk must not fail what the event reports.
+            // Best effort: a full disk must not fail the operation that the event reports.
             self.file = None;
             self.bytes = 0;
         }
     }
 
-    /// Goes on with the file that an earlier open has left, or begins one.
+    /// Opens the file left by an earlier open for appending, or creates it.
     fn open(&mut self) {
         let path = self.dir.join("LOG");
         self.bytes = self.env.vfs.open_read(&path).and_then(|file| file.len()).unwrap_or(0);

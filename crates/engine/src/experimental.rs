@@ -1,5 +1,5 @@
-//! Switches for experiments: baselines of the papers, reached through [`Builder::experimental`] and
-//! `--experimental NAME=VALUE` alone.
+//! Switches for experiments: baselines of the papers, available only through
+//! [`Builder::experimental`] and `--experimental NAME=VALUE`.
 //!
 //! They hold for one open and are never recorded.
 
@@ -19,15 +19,16 @@ pub struct Experimental {
 }
 
 impl Experimental {
-    /// The part of a table's filter that the block cache reads, holds and evicts at once, with
-    /// [`Residency::Cached`](crate::Residency::Cached): a slice of at most 64 KiB (default) or a whole module. With
-    /// other residencies a plan decides slice by slice.
+    /// Unit in which the block cache reads, holds and evicts a table's filter with
+    /// [`Residency::Cached`](crate::Residency::Cached): a slice of at most 64 KiB (default) or a
+    /// whole module. With other residencies a plan decides slice by slice.
     pub fn filter_partition(&mut self, unit: CacheUnit) -> &mut Self {
         self.filter_partition = Some(unit);
         self
     }
 
-    /// The same of a table's index: a partition of about 4 KiB (default) or the whole index.
+    /// Unit in which the block cache holds a table's index: a partition of about 4 KiB (default) or
+    /// the whole index.
     pub fn index_partition(&mut self, unit: CacheUnit) -> &mut Self {
         self.index_partition = Some(unit);
         self

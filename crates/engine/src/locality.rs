@@ -1,12 +1,12 @@
-//! Observed locality: the miss ratio of the block cache over its size, from the lookups of this
-//! open.
+//! Observed locality: the miss ratio of the block cache as a function of its size, from the lookups
+//! of this open.
 //!
 //! The cache samples references to data blocks ([`shamba_table::BlockCache::observing_reuse`]);
-//! lookups count all of them. Advice ([`crate::advise`]) takes the curve into the costs of every
-//! design, so that the navigator weighs cache against filters and write buffer with the skew that
-//! there is. Until enough was seen lookups count as even.
+//! lookups count all of them. Advice ([`crate::advise`]) uses the curve in the costs of every
+//! design, so the navigator weighs the cache against filters and write buffer under the observed
+//! skew. Until enough was sampled, lookups are assumed to be spread evenly.
 //!
-//! What merges write are other blocks: first references to them are misses here as in the cache.
+//! Compactions write new blocks: the first references to them are misses here, as in the cache.
 //!
 //! Not here: the curve and its sampling (crate `shamba-model`, `miss_ratio`).
 
@@ -17,12 +17,13 @@ use crate::db::Db;
 
 /// The sample takes at most this part of the memory budget,
 const BUDGET_PART: u64 = 64;
-/// and tracks at most this many blocks. From 65,536 blocks of data (256 MiB) on the sampling rate
-/// falls, so that a lookup pays less the larger the data is. Four thousand blocks give a miss ratio
-/// within 15 %, a thousand do not for every seed (`docs/decisions/0022-locality-of-lookups.md`).
+/// and tracks at most this many blocks. From 65,536 blocks of data (256 MiB) on, the sampling rate
+/// falls, so that the cost per lookup falls as the data grows. A sample of 4,000 blocks gives a
+/// miss ratio within 15 %; 1,000 are not enough for every seed
+/// (`docs/decisions/0022-locality-of-lookups.md`).
 const BLOCKS_MAX: u64 = 8_192;
 
-/// How many blocks the sample may track within a memory budget.
+/// Maximum number of blocks that the sample tracks within a memory budget.
 pub(crate) fn sampled_blocks_max(budget_bytes: u64) -> usize {
     let of_one = (ReuseSampler::bytes_max(1) - ReuseSampler::bytes_max(0)) as u64;
     let others = ReuseSampler::bytes_max(0) as u64;
@@ -30,10 +31,10 @@ pub(crate) fn sampled_blocks_max(budget_bytes: u64) -> usize {
 }
 
 impl Db {
-    /// The share of the data blocks of lookups that would have to be read with a block cache of
-    /// `cache_bytes`, by the lookups that were observed lately; `None` while there are too few. The
-    /// estimate is for an LRU cache that admits every block: a cache that admits one missed block
-    /// in 16, because reads are quick, misses less.
+    /// Estimated miss ratio of lookups' data blocks with a block cache of `cache_bytes`, from
+    /// recently observed lookups; `None` while there are too few. The estimate is for an LRU cache
+    /// that admits every block. A cache that admits one missed block in 16, because reads are fast,
+    /// has fewer misses.
     pub fn miss_ratio(&self, cache_bytes: u64) -> Option<f64> {
         self.core().count_references();
         self.core().cache.reuse_miss_ratio(cache_bytes)
@@ -41,13 +42,13 @@ impl Db {
 }
 
 impl Core {
-    /// Tells the sample how many references there have been.
+    /// Passes the total number of references to the sampler.
     pub(crate) fn count_references(&self) {
         let total = self.lookups.total();
         self.cache.count_references(total.cache_hits + total.data_reads);
     }
 
-    /// The curve over shares of `data_bytes`; even while too little was seen.
+    /// The curve over shares of `data_bytes`; the even one while too little was sampled.
     pub(crate) fn locality(&self, data_bytes: u64) -> MissRatioCurve {
         self.count_references();
         self.cache.reuse_curve(data_bytes).unwrap_or_default()

@@ -1,16 +1,18 @@
-//! One number for memory: what each part holds, and what is left for the block cache.
+//! Division of the memory budget: what each part holds, and what remains for the block cache.
 //!
-//! Every part charges the ledger before it allocates. Memtables, tables being built, filters, indexes and
-//! walks take what they need, within limits that the settings derive from the budget; the block cache has
-//! the rest, and gives way *before* something else is charged ([`Core::charge_memory`]). So the ledger's sum
-//! stays within the budget as long as filters and indexes of all open tables fit into it beside the memtables;
-//! where they do not, the cache keeps nothing, a warning says so, and reads go on uncached. An open whose tables
-//! would take more than half of the budget keeps some closed ([`tables_to_open`]).
+//! Every part charges the ledger before it allocates. Memtables, tables being built, filters,
+//! indexes and iterators take what they need, within limits that the settings derive from the
+//! budget. The block cache has the remainder and shrinks *before* something else is charged
+//! ([`Core::charge_memory`]). So the ledger's sum stays within the budget as long as the filters
+//! and indexes of all open tables fit into it together with the memtables. Where they do not fit,
+//! the cache holds nothing, a warning says so, and reads go on uncached. An open whose tables would
+//! take more than half of the budget keeps some of them closed ([`tables_to_open`]).
 //!
-//! Memory for one flush and one merge is kept free at all times ([`crate::settings::Settings::work_bytes`]):
-//! a flush never waits for memory that only a flush frees.
+//! Memory for one flush and one compaction is kept free
+//! ([`crate::settings::Settings::work_bytes`]), so a flush never waits for memory that only a flush
+//! frees. With budgeted residency it is lent out while no writes come.
 //!
-//! Not here: the counting ([`shamba_table::Ledger`]).
+//! Not here: the accounting ([`shamba_table::Ledger`]).
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -25,26 +27,28 @@ use shamba_env::lock;
 use shamba_tree::compaction::table_size::{TableSize, Tables};
 use shamba_tree::version::{TableMeta, Version};
 
-/// Memtables are charged ahead in steps of this part of the budget, so that few writes move memory.
+/// Memtables are charged ahead in steps of this part of the budget, so that few writes rebalance
+/// memory.
 const MEMTABLE_STEP_PART: u64 = 64;
-/// The cache's capacity is left alone while it is within this part of the budget below its share,
+/// The cache's capacity is not raised while it is within this part of the budget below its share,
 pub(crate) const SLACK_PART: u64 = 64;
-/// and within this part of the share, which may be little of the budget.
+/// and within this part of the share, which may be a small part of the budget.
 const SLACK_SHARE_PART: u64 = 16;
-/// An entry may take this much in a memtable beside its key and value: header, index, order.
+/// Maximum memory of a memtable entry in addition to its key and value: header, index, order.
 const MEMTABLE_ENTRY_BYTES: u64 = 96;
 
-/// The least budget of any database.
+/// Minimum budget of any database.
 pub(crate) const BUDGET_BYTES_LEAST: u64 = 4 << 20;
-/// What an open table takes in any case, beside its bounds: reader, place in its run, fences.
+/// Fixed memory of an open table, without its bounds: reader, place in its run, fences.
 const TABLE_BYTES: u64 = 2 << 10;
-/// Of so many bytes of a table's file the top of its index has an entry, of about so many bytes.
+/// The top index has one entry of about [`INDEX_TOP_ENTRY_BYTES`] per this many bytes of a table's
+/// file.
 const INDEX_TOP_EVERY_BYTES: u64 = 256 << 10;
 const INDEX_TOP_ENTRY_BYTES: u64 = 64;
-/// Tables' metadata may take this part of the budget: the rest needs room, too.
+/// The metadata of tables may take half of the budget; the other parts need the other half.
 const TABLES_PART: u64 = 2;
 
-/// What a table takes in memory as long as it is open, whatever gives way.
+/// Memory that an open table always holds, also when everything else of it is evicted.
 fn table_bytes(meta: &TableMeta) -> u64 {
     TABLE_BYTES + bounds_bytes_of(meta) + meta.file_bytes / INDEX_TOP_EVERY_BYTES * INDEX_TOP_ENTRY_BYTES
 }
@@ -53,14 +57,14 @@ fn bounds_bytes_of(meta: &TableMeta) -> u64 {
     (meta.smallest.len() + meta.upper.as_ref().map_or(0, bytes::Bytes::len)) as u64
 }
 
-/// The least budget under which the tables of `versions` can be open.
+/// Minimum budget under which all tables of `versions` can be open.
 pub(crate) fn least_budget_bytes<'v>(versions: impl Iterator<Item = &'v Version>) -> u64 {
     let of_version =
         |version: &Version| version.tables().map(|(_, _, table)| table_bytes(&table.meta)).sum::<u64>();
     (versions.map(of_version).sum::<u64>() * TABLES_PART).max(BUDGET_BYTES_LEAST)
 }
 
-/// The tables of `versions` together.
+/// Number and sizes of all tables of `versions`.
 fn tables_of<'v>(versions: impl Iterator<Item = &'v Version>) -> Tables {
     let metas = versions.flat_map(|version| version.tables().map(|(_, _, table)| &table.meta));
     let (tables, bounds_bytes) = metas.fold((Tables::default(), 0), |(tables, bounds_bytes), meta| {
@@ -69,10 +73,11 @@ fn tables_of<'v>(versions: impl Iterator<Item = &'v Version>) -> Tables {
     Tables { fixed_bytes: TABLE_BYTES + bounds_bytes / tables.count.max(1), ..tables }
 }
 
-/// Which of `tables` stay open under `budget_bytes`, by their numbers: all of them where they take no more
-/// than half of the budget, else as many as fit into that. Those with range tombstones come first, whatever
-/// they take, since readers need the tombstones in memory; then the larger files, which hold more keys for
-/// the memory of a reader.
+/// Chooses which of `tables` stay open under `budget_bytes`; one flag per table, in the same order.
+/// All stay open if they take no more than half of the budget; otherwise as many as fit into that
+/// half. Tables with range tombstones stay open in any case, because readers need the tombstones in
+/// memory. The others follow by descending file size: larger files hold more keys for the memory of
+/// a reader.
 pub(crate) fn tables_to_open(budget_bytes: u64, tables: &[&TableMeta]) -> Vec<bool> {
     let mut left_bytes = budget_bytes / TABLES_PART;
     let mut by_worth: Vec<usize> = (0..tables.len()).collect();
@@ -90,65 +95,68 @@ pub(crate) fn tables_to_open(budget_bytes: u64, tables: &[&TableMeta]) -> Vec<bo
     open
 }
 
-/// Counted bytes by part.
+/// Bytes held in memory, by part.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct MemoryReport {
     /// The budget that was set.
     pub budget_bytes: u64,
-    /// Where memtables are sealed by the settings: at the design's write buffer, or at what the budget has room for. In the end the arbiter
-    /// has between a quarter and twice as much, as writes and reads need it.
+    /// Size at which the settings seal memtables: the design's write buffer, or the limit that the
+    /// budget allows. The arbiter then seals them at a quarter to twice this size, as writes and
+    /// reads need memory.
     pub memtable_bytes: u64,
     /// Parts and their bytes.
     pub parts: Vec<(String, u64)>,
     /// Their sum.
     pub ledger_bytes: u64,
-    /// The most that the sum has been since the database was opened.
+    /// Maximum of the sum since the database was opened.
     pub peak_bytes: u64,
-    /// What the operating system counts as resident for the whole process; `None` where it does not say.
+    /// Resident memory of the whole process as the operating system reports it; `None` where it
+    /// does not.
     pub rss_bytes: Option<u64>,
-    /// What is held of filters and indexes, level by level.
+    /// Filters and indexes held in memory, by level.
     pub levels: Vec<LevelMemory>,
-    /// What memory for them is worth.
+    /// Value of memory for filters and indexes.
     pub prices: MemoryPrices,
 }
 
-/// What the block cache may hold when everything else holds `other_bytes` and `kept_bytes` stay free. A
-/// thirty-second of the budget is no part of it: frames that readers look at go a little late.
+/// Size of the block cache when everything else holds `other_bytes` and `kept_bytes` stay free. A
+/// thirty-second of the budget is left out: frames that readers are using are freed a little late.
 pub(crate) fn cache_share_bytes(budget_bytes: u64, other_bytes: u64, kept_bytes: u64) -> u64 {
     let shared = budget_bytes - budget_bytes / 32;
     shared.saturating_sub(other_bytes).saturating_sub(kept_bytes)
 }
 
 impl Core {
-    /// What stays free for a flush and a merge, beyond what those at work hold already.
+    /// Memory kept free for a flush and a compaction, less what running ones hold already.
     pub(crate) fn kept_bytes(&self) -> u64 {
         if self.read_only {
             return 0;
         }
         let at_work = self.ledger.bytes(LedgerPart::WriteBuffers);
-        // What is held in the budget can be let go when the memory is needed; while writes come it is needed all the time.
+        // Budgeted filters and indexes can be evicted when the memory is needed. While writes come
+        // it is needed all the time.
         let is_budgeted = self.settings.filter_residency == Residency::Budgeted;
         let rests = is_budgeted && self.residency.writes_rest.load(Ordering::Relaxed);
         let kept_bytes = if rests { 0 } else { self.settings.work_bytes() };
         kept_bytes.saturating_sub(at_work)
     }
 
-    /// Gives the block cache what the others leave.
+    /// Gives the block cache the memory that the other parts leave.
     pub(crate) fn balance_memory(&self) {
         let _balancing = lock(&self.balancing);
         self.balance_for(0);
     }
 
-    /// Charges `bytes` in place of what `charge` held, once the cache has made room for them.
+    /// Charges `bytes` in place of what `charge` held, after the cache has freed that much.
     pub(crate) fn charge_memory(&self, charge: &mut Charge, bytes: u64) {
         let _balancing = lock(&self.balancing);
         self.balance_for(bytes.saturating_sub(charge.bytes()));
         charge.resize(bytes);
     }
 
-    /// Charges what the newest views and their trees take. An older view that a reader still holds is not counted: it
-    /// shares nearly all with the newest.
+    /// Charges the memory of the newest views and their trees. An older view that a reader still
+    /// holds is not counted: it shares nearly everything with the newest one.
     pub(crate) fn charge_trees(&self) {
         let keyspaces = self.keyspaces.load();
         let bytes = keyspaces.values().map(|keyspace| keyspace.load().metadata_bytes() as u64).sum();
@@ -166,21 +174,23 @@ impl Core {
         }
     }
 
-    /// Where tables are cut now.
+    /// Table size at which outputs are finished now.
     pub(crate) fn table_size(&self) -> TableSize {
         self.table_size_beside(0, 0)
     }
 
-    /// Where tables are cut beside so many that are written, of `bytes` together, and not yet part of a tree.
+    /// Table size, counting `count` written tables of `bytes` in total that are not yet part of a
+    /// tree.
     pub(crate) fn table_size_beside(&self, count: u64, bytes: u64) -> TableSize {
         let tables = lock(&self.tables).and(count, bytes);
         let budget_bytes = self.settings.memory_budget_bytes;
-        // A second thread that a small budget has does not make tables smaller: it helps where they leave it room.
+        // A small budget's second thread does not make tables smaller: it helps only where the
+        // table size leaves memory.
         let threads = self.merge_threads().min(roomy_merge_threads(budget_bytes));
         TableSize::new(self.settings.table_bytes(), tables, budget_bytes, threads)
     }
 
-    /// Makes room in the cache for `bytes` that will be charged soon, by whoever opens a table.
+    /// Shrinks the cache for `bytes` that the caller will charge soon by opening a table.
     pub(crate) fn make_memory(&self, bytes: u64) {
         let _balancing = lock(&self.balancing);
         self.balance_for(bytes);
@@ -208,13 +218,13 @@ impl Core {
         let slack_bytes = (budget_bytes / SLACK_PART).min(share_bytes / SLACK_SHARE_PART);
         if share_bytes < capacity_bytes || share_bytes > capacity_bytes + slack_bytes {
             self.cache.set_capacity_bytes(share_bytes);
-            // Blocks that iterators have pinned do not go: idle ones can do without.
+            // Pinned blocks cannot be evicted: idle iterators are asked to release theirs.
             if self.cache.bytes() > share_bytes.saturating_add(budget_bytes / SLACK_PART) {
                 self.iterators.revoke_all();
                 self.cache.set_capacity_bytes(share_bytes);
             }
         }
-        // Once for an open: at the edge it comes and goes.
+        // Once for an open: near the limit the state changes back and forth.
         if is_used_up && capacity_bytes > 0 && !self.is_budget_used_up.swap(true, Ordering::Relaxed) {
             self.warn(format!(
                 "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes beside the block \
@@ -223,12 +233,14 @@ impl Core {
         }
     }
 
-    /// Charges what the active memtables may take after a group with `coming_bytes` of records.
+    /// Charges the memory that the active memtables may take after a group with `coming_bytes` of
+    /// records.
     pub(crate) fn reserve_memtables(&self, writing: &mut Writing, coming_bytes: u64) {
         if is_planted(Defect::MemtablesUncharged) {
             return;
         }
-        // Slabs of the arena and segments of the index come in pieces of up to about an eighth of what is there.
+        // The arena grows by slabs and the index by segments, each up to about an eighth of the
+        // present size.
         let active_bytes = writing.active.bytes();
         let needed_bytes =
             active_bytes + active_bytes / 8 + coming_bytes.saturating_mul(2) + MEMTABLE_ENTRY_BYTES;

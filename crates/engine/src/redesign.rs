@@ -1,21 +1,24 @@
-//! Redesign: a live database moves to another design, while it is read and written.
+//! Redesign: moves a live database to another design, while it is read and written.
 //!
-//! 1. The target is checked, and recorded in the manifest by one edit: from then on, also after a crash, it is the
-//!    design.
-//! 2. It is put in force ([`crate::settings::live`]): memtables, filters and merges follow it from their next
-//!    decision on.
-//! 3. The tree is out of its shape now, which is nothing new to it: the policy finds the merges that bring it
-//!    there, one after the other, each a step from one valid tree to the next ([`shamba_tree::compaction::policy`]).
+//! 1. The target is checked, and recorded in the manifest by one edit. From then on, also after a
+//!    crash, it is the database's design.
+//! 2. It is put in force ([`crate::settings::live`]): memtables, filters and compactions follow it
+//!    from their next decision on.
+//! 3. The tree now violates the shape of its design, as it can after a flush. The policy
+//!    chooses the compactions that restore the shape, one after the other; each is a step from one
+//!    valid tree to the next ([`crate::compaction::policy`]).
 //!
-//! So there is no state "in between" that a crash could tear: every tree is valid under every design, and what is left
-//! to do follows from the tree and the design alone. A redesign while the tree is still on its way simply replaces the
-//! target. Tables get the filter bits of the new plan when a merge writes them, or when a refit finds that it pays
-//! ([`crate::refit`]).
+//! So there is no intermediate state that a crash could corrupt: every tree is valid under every
+//! design, and the remaining work follows from the tree and the design alone. A redesign during a
+//! move replaces the target. Tables get the filter bits of the new plan when a compaction writes
+//! them, or when a filter rewrite pays ([`crate::refit`]).
 //!
-//! What it will cost is known before ([`shamba_tree::compaction::forecast`]). Where the policy's steps would write more than all of
-//! the data, and writers leave the time, everything is merged at once instead, as by `compact`.
+//! The cost is forecast before the move ([`crate::compaction::forecast`]). Where the policy's steps
+//! would write more than all of the data, and the write rate allows it, everything is compacted at
+//! once instead, as by `compact`.
 //!
-//! Not here: which design would be better ([`crate::advise`]), and who decides ([`crate::tuner`]).
+//! Not here: choosing a better design ([`crate::advise`]), and deciding on a move
+//! ([`crate::tuner`]).
 
 mod history;
 
@@ -35,14 +38,16 @@ use shamba_tree::version::ManifestEdit;
 pub(crate) use self::history::{History, KeptOff};
 pub use self::history::{Redesigned, RedesignedBy};
 
-/// What [`crate::Db::redesign`] can change: the shape of the tree and the plan of its filters.
+/// The part of a database's design that [`crate::Db::redesign`] can change: the shape of the tree
+/// and the plan of its filters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeDesign {
     /// Size ratio, runs, write buffer, filter bits per key.
     pub design: Design,
-    /// Bytes of all filters together, in place of the design's bits per key; `None`: as the design has it.
+    /// Bytes of all filters together, in place of the design's bits per key; `None`: by the bits
+    /// per key.
     pub filter_memory_bytes: Option<u64>,
-    /// What filter bits follow when tables are built.
+    /// Distribution of filter bits over tables when they are built.
     pub allocation: Allocation,
 }
 
@@ -54,7 +59,7 @@ impl std::fmt::Display for TreeDesign {
 }
 
 impl LiveSettings {
-    /// Their public part.
+    /// The public part of the settings.
     pub(crate) fn tree_design(&self) -> TreeDesign {
         TreeDesign {
             design: self.design,
@@ -63,7 +68,8 @@ impl LiveSettings {
         }
     }
 
-    /// Settings with another public part. The policy that was named stays while (K, Z) are what it asks for.
+    /// The settings with another public part. The named policy stays while it gives the target's
+    /// (K, Z).
     fn redesigned(&self, target: &TreeDesign) -> Self {
         let TreeDesign { design, filter_memory_bytes, allocation } = *target;
         let runs = (design.inner_runs, design.last_runs);
@@ -74,15 +80,16 @@ impl LiveSettings {
 }
 
 impl Db {
-    /// The design in force with the plan of its filters: what [`Self::redesign`] changes.
+    /// The design in force and the plan of its filters: what [`Self::redesign`] changes.
     pub fn tree_design(&self) -> TreeDesign {
         self.core().settings.live.get().tree_design()
     }
 
-    /// Moves the live database to another design, for good: it is recorded, and in force when this returns. Merges then move
-    /// the trees there step by step, while reads and writes go on; [`crate::Stats::debt_bytes`] says how much they still have to
-    /// move, [`Self::wait_idle`] waits for it. Called again on the way, the new target replaces the old one. Tables keep
-    /// their filters until a merge writes them anew.
+    /// Moves the live database permanently to another design: when this returns, the design is
+    /// recorded and in force. Compactions then move the trees there step by step, while reads and
+    /// writes go on. [`crate::Stats::debt_bytes`] gives the bytes that they still have to move;
+    /// [`Self::wait_idle`] waits for them. Called again during a move, the new target replaces the
+    /// old one. Tables keep their filters until a compaction rewrites them.
     ///
     /// ```
     /// # fn main() -> shamba::Result<()> {
@@ -98,43 +105,46 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Invalid` for a design that cannot be; `ReadOnly`, `Closed`, `Io` and `NoSpace` when it could not be recorded, and
-    /// then it is not in force.
+    /// `Invalid` for an invalid design; `ReadOnly`, `Closed`, `Io` and `NoSpace` when it could not
+    /// be recorded; it is then not in force.
     pub fn redesign(&self, target: &TreeDesign) -> Result<()> {
         self.core().redesign(target, RedesignedBy::Caller, "asked for")
     }
 
-    /// Goes back to the design before the last redesign; gives it. For an hour the undone one is not
-    /// advised ([`Self::advise`]) nor moved to by [`crate::Tuning::Auto`].
+    /// Returns to the design before the last redesign, and returns that design. The undone design
+    /// is not advised ([`Self::advise`]) for an hour, and [`crate::Tuning::Auto`] does not move to
+    /// it.
     ///
     /// # Errors
-    /// `Invalid` if there was no redesign, if the last one was undone, or if an open has set another design since; as
-    /// [`Self::redesign`].
+    /// `Invalid` if there was no redesign, if the last one was undone, or if an open has set
+    /// another design since; errors of [`Self::redesign`].
     pub fn undo_redesign(&self) -> Result<TreeDesign> {
         self.core().undo_redesign()
     }
 
-    /// The last redesigns, oldest first, by whomever and why.
+    /// The last redesigns, oldest first, each with its origin and reason.
     pub fn redesigns(&self) -> Vec<Redesigned> {
         lock(&self.core().redesigned).list().to_vec()
     }
 }
 
 impl Core {
-    /// Moves the database to another design. When it returns, the design is durable and in force; merges go on.
+    /// Moves the database to another design. When it returns, the design is durable and in force;
+    /// compactions continue in the background.
     ///
     /// # Errors
-    /// `Invalid` for a design that cannot be; otherwise what recording it failed with, and it is not in force.
+    /// `Invalid` for an invalid design; otherwise the error of recording it, and it is not in
+    /// force.
     pub(crate) fn redesign(&self, target: &TreeDesign, by: RedesignedBy, reason: &str) -> Result<()> {
         let event = self.redesign_locked(&mut lock(&self.redesigned), target, by, reason)?;
         self.begin_move(event);
         Ok(())
     }
 
-    /// Goes back to the design before the last redesign.
+    /// Returns to the design before the last redesign.
     ///
     /// # Errors
-    /// `Invalid` if there is none, or if it was undone already; as [`Self::redesign`].
+    /// `Invalid` if there is none, or if it was undone already; errors of [`Self::redesign`].
     pub(crate) fn undo_redesign(&self) -> Result<TreeDesign> {
         let mut history = lock(&self.redesigned);
         let last = history.last().filter(|last| last.by != RedesignedBy::Undo);
@@ -151,7 +161,8 @@ impl Core {
         Ok(target)
     }
 
-    /// Another design is in force: tells, and has the merges begin. Without the history's lock, as listeners may ask for it.
+    /// Announces the design now in force and starts the compactions. Called without the history's
+    /// lock, because listeners may take it.
     fn begin_move(&self, event: Option<Event>) {
         let Some(event) = event else { return };
         self.events.emit(&event);
@@ -163,7 +174,8 @@ impl Core {
         }
     }
 
-    /// One at a time: what is recorded last must be in force last. `None` if it was in force already.
+    /// Records a design and puts it in force. The history's lock serializes calls: the design
+    /// recorded last must be the one in force. Returns `None` if it was in force already.
     fn redesign_locked(
         &self,
         history: &mut History,
@@ -192,7 +204,8 @@ impl Core {
         }
         *history = after;
         self.settings.live.set(next);
-        // What the arbiter made of the old buffer says nothing about the new one.
+        // The memtable size chosen by the arbiter for the old write buffer does not apply to the
+        // new one.
         self.residency.forget_memtable_bytes();
         WorkCounters::add(&self.work.redesigns, 1);
         if way.is_whole {

@@ -1,12 +1,17 @@
-//! Settings: everything about a database that is plain data.
+//! Settings: the plain-data options of a database.
 //!
-//! Three kinds. *Fixed at creation*: digest kind and seed; given otherwise at a later open, they are
-//! `Invalid`. *Of tree and format* ([`RECORDED_AT_CREATION`]): recorded in the manifest when the database is
-//! created. *Of an open*: budget, durability, limits, baselines. Any option that an open is given holds for
-//! that open. Only a redesign, and an open that asks for it ([`Settings::given_over`]), changes what is
-//! recorded. A value of any kind that is recorded holds for opens that do not give it: builds before
-//! version 0.1 recorded nearly all that an open was given. Some settings are *live*: they may change while
-//! the database is open ([`live`]).
+//! Settings are of three kinds:
+//! - *Fixed at creation*: digest kind and seed. A later open that gives another value fails with
+//!   `Invalid`.
+//! - *Of tree and format* ([`RECORDED_AT_CREATION`]): recorded in the manifest when the database is
+//!   created.
+//! - *Of an open*: budget, durability, limits, baselines.
+//!
+//! An option given to an open holds for that open. Recorded values change only through a redesign,
+//! or through an open that asks for it ([`Settings::given_over`]). A recorded value of any kind
+//! holds for opens that do not give the option: builds before version 0.1 recorded nearly every
+//! option that an open was given. Some settings are *live*: they can change while the database is
+//! open ([`live`]).
 //!
 //! Not here: parts such as the environment and the listener ([`crate::builder`]).
 
@@ -27,24 +32,25 @@ use crate::tuner::Tuning;
 
 pub(crate) use self::live::{Live, LiveSettings};
 
-/// What an acknowledged write has survived. See `DURABILITY.md`.
+/// Durability of a write at the time of its acknowledgement. See `DURABILITY.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
     /// On stable storage, together with every earlier write.
     Sync,
     /// With the operating system; synced within `ms` milliseconds or `bytes` bytes.
     Interval {
-        /// Longest time between an acknowledgement and its sync.
+        /// Maximum time between an acknowledgement and its sync.
         ms: u64,
-        /// Most unsynced bytes.
+        /// Maximum of unsynced bytes.
         bytes: u64,
     },
     /// With the operating system: survives the process, not a power loss.
     #[default]
     NoSync,
-    /// In this process's memory only, until 64 KiB have gathered, a stronger write, `sync` or `close`. Dropping
-    /// the last handle without [`Db::close`](crate::Db::close) loses them, as a kill would, and emits an
-    /// [`Event::Warning`](crate::Event::Warning) that says how many bytes.
+    /// In this process's memory only, until 64 KiB have gathered or a stronger write, `sync` or
+    /// `close` follows. Dropping the last handle without [`Db::close`](crate::Db::close) loses
+    /// these writes, as killing the process does, and emits an
+    /// [`Event::Warning`](crate::Event::Warning) with the number of bytes lost.
     Buffered,
 }
 
@@ -81,27 +87,28 @@ impl Durability {
     }
 }
 
-/// What level 0 may hold, in runs.
+/// Limits of level 0, in runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Inbox {
-    /// A merge down starts here.
+    /// A compaction of level 0 starts at this number of runs.
     pub trigger_runs: u32,
-    /// Beyond this writers are slowed.
+    /// Above this number of runs writers are slowed.
     pub soft_runs: u32,
-    /// Here they stop.
+    /// At this number of runs writers stop.
     pub hard_runs: u32,
 }
 
-/// The modules of a filter, unless told otherwise, where memory may not hold all of it.
+/// Modules of a filter when the option is not given and memory may not hold whole filters.
 const AUTO_MODULES: usize = 3;
-/// Filters are blocked while all of them are at most this part of the memory budget.
+/// Filters are blocked while all of them together take at most one sixth of the memory budget.
 const AUTO_BLOCKED_PART: u64 = 6;
-/// Tables are not cut smaller than this unless told so: an open table takes 2 to 3 KiB of memory whatever its size, which
-/// for 10 million small entries in tables of half a megabyte were more than half of a budget of 8 MiB.
+/// Minimum of the automatic table size. An open table takes 2 to 3 KiB of memory whatever its size:
+/// for 10 million small entries in tables of half a megabyte that was more than half of a budget of
+/// 8 MiB.
 const TABLE_BYTES_MIN: u64 = 2 << 20;
-/// Iterators may have an eighth of the budget up to this, and beyond it a thirty-second.
+/// Iterators may hold an eighth of the budget up to this size, and beyond it a thirty-second.
 const ITERATOR_BYTES_ROOMY: u64 = 32 << 20;
-/// What building a table takes whatever its size.
+/// Fixed memory of building a table, independent of its size.
 const WORK_BYTES_MIN: u64 = 384 << 10;
 
 /// The plain-data settings of an open database.
@@ -109,75 +116,82 @@ const WORK_BYTES_MIN: u64 = 384 << 10;
 pub(crate) struct Settings {
     /// Fixed: the digest's kind.
     pub digest: DigestKind,
-    /// Fixed: the digest's seed; `None` until created or read.
+    /// Fixed: the digest's seed; 0 until the database is created or its manifest is read.
     pub digest_seed: u64,
-    /// Recorded, and may change while the database is open: the design, and the plan of its filters.
+    /// Recorded, and can change while the database is open: the design, and the plan of its
+    /// filters.
     pub live: Live,
     /// Recorded: compression by level (index 0 = level 0; the last entry serves deeper levels).
     pub compression: Vec<Compression>,
-    /// Recorded: the budget that cache and defaults derive from.
+    /// Recorded: the memory budget, from which the cache and many defaults are derived.
     pub memory_budget_bytes: u64,
-    /// Recorded: tables are cut at about this size; `None`: a sixteenth of the budget, from 2 to 64 MiB.
+    /// Recorded: target size of tables; `None`: a sixteenth of the budget, from 2 to 64 MiB.
     pub file_bytes: Option<u64>,
-    /// Recorded: data blocks hold at most this much.
+    /// Recorded: maximum size of a data block.
     pub block_bytes: usize,
     /// Recorded: the default durability of writes.
     pub durability: Durability,
-    /// Recorded: one digest for the whole lookup, or one hash per consulted filter (the baseline).
+    /// Recorded: one digest for the whole lookup (`true`), or one hash per consulted filter (the
+    /// baseline).
     pub hash_sharing: bool,
-    /// Recorded: ask for all filter lines before testing the first.
+    /// Recorded: prefetch all filter lines before testing the first filter.
     pub prefetch: bool,
     /// Recorded: data blocks are written with tags, by which lookups find entries in them.
     pub block_tags: bool,
-    /// Recorded: the family of filters, and their modules; `None`: as it suits the memory budget.
+    /// Recorded: the filter family and its modules; `None`: chosen by the memory budget.
     pub filter_layout: Option<FilterLayout>,
     /// Recorded: how filters and index partitions are held in memory.
     pub filter_residency: Residency,
-    /// Recorded: which modules of a filter a lookup may pass over.
+    /// Recorded: which modules of a filter a lookup may skip.
     pub module_skipping: Skipping,
-    /// Recorded: memtables answer lookups by their digest index, or by their order (the baseline).
+    /// Recorded: memtables answer lookups by their digest index (`true`), or by their key order
+    /// (the baseline).
     pub memtable_index: bool,
     /// Recorded: one lookup and one seek in 64 are sampled for statistics.
     pub statistics: bool,
-    /// Recorded: what the database does about its own design.
+    /// Recorded: self-tuning of the design.
     pub tuning: Tuning,
-    /// Recorded: where level capacities come from.
+    /// Recorded: how level capacities are derived.
     pub sizing: Sizing,
-    /// Recorded: the flushed runs that may wait before slowing writers; `None`: as the sizing has it.
+    /// Recorded: level-0 runs above which writers are slowed; `None`: by the sizing.
     pub inbox_soft_runs: Option<u32>,
-    /// Recorded: the flushed runs at which writers stop; `None`: as the sizing has it.
+    /// Recorded: level-0 runs at which writers stop; `None`: by the sizing.
     pub inbox_hard_runs: Option<u32>,
-    /// Recorded: level-0 runs at which they are merged down; `None`: as the sizing has it.
+    /// Recorded: level-0 runs at which they are compacted; `None`: by the sizing.
     pub inbox_trigger: Option<u32>,
-    /// Recorded: sealed memtables that may wait for their flush.
+    /// Recorded: maximum number of sealed memtables that wait for their flush.
     pub immutable_memtables: u32,
-    /// Recorded: a log beyond this seals its memtables.
+    /// Recorded: log size at which its memtables are sealed.
     pub wal_bytes: u64,
-    /// Recorded: bytes a second that merges may write; 0: no limit.
+    /// Recorded: limit of compaction writes in bytes per second; 0: no limit.
     pub rate_limit_bytes_per_s: u64,
-    /// Of this open: filters and indexes hold at most so much, where residency is budgeted; `None`: what pays.
+    /// Of this open: maximum memory of filters and indexes with budgeted residency; `None`: the
+    /// most valuable pieces, without a fixed limit.
     pub resident_bytes_max: Option<u64>,
     /// Units in which the block cache holds filters and indexes.
     pub cache_units: CacheUnits,
-    /// Of this open: the block cache holds at most so much, however much is free; `None`: what the others leave.
+    /// Of this open: maximum size of the block cache; `None`: all memory that the other parts
+    /// leave.
     pub cache_bytes_max: Option<u64>,
-    /// Of this open: what is held in memory is weighed by the reads that it saves, not by the time.
+    /// Of this open: memory is divided by the reads that it saves, not by the time.
     pub count_ios: bool,
-    /// Of this open: no log at all.
+    /// Of this open: write no log.
     pub no_wal: bool,
-    /// Of this open: read tables past the system's page cache.
+    /// Of this open: read tables with direct I/O, past the system's page cache.
     pub direct_io: bool,
-    /// Of this open: table files that are kept open at once.
+    /// Of this open: maximum number of table files kept open at once.
     pub max_open_files: u32,
-    /// Which values lie beside the blocks of tables. Of this open; other than the default only in tests.
+    /// Of this open: sizes from which values are stored outside the data blocks of tables. Not the
+    /// default only in tests.
     pub large_values: LargeValues,
-    /// Of this open: threads that merge; `None`: as many as there are cores, at most 4.
+    /// Of this open: compaction threads; `None`: one for each core, at most 4.
     pub background_threads: Option<u32>,
-    /// Of this open: merges run by themselves.
+    /// Of this open: compactions start automatically.
     pub auto_compaction: bool,
 }
 
-/// Options of the tree and of its format, by their recorded names: what the creation of a database records.
+/// Options of the tree and its format, by their recorded names: the ones that creating a database
+/// records.
 const RECORDED_AT_CREATION: &[&str] = &[
     "comparator",
     "digest",
@@ -273,14 +287,15 @@ impl Settings {
         pairs
     }
 
-    /// What the creation of a database with these settings records.
+    /// The settings that creating a database with them records.
     pub fn created_pairs(&self) -> Vec<(String, String)> {
         let mut pairs = self.to_pairs();
         pairs.retain(|(name, _)| RECORDED_AT_CREATION.contains(&name.as_str()) || Design::is_key(name));
         pairs
     }
 
-    /// What differs from `recorded`: the options that an open was given and that change something.
+    /// Settings that differ from `recorded`: the options that an open was given and that change a
+    /// value.
     pub fn given_over(&self, recorded: &Self) -> Vec<(String, String)> {
         let before: BTreeMap<String, String> = recorded.to_pairs().into_iter().collect();
         let mut pairs = self.to_pairs();
@@ -288,7 +303,7 @@ impl Settings {
         pairs
     }
 
-    /// Settings from the manifest's text; unknown names are from a later version and are kept out.
+    /// Settings from the manifest's text. Unknown names come from a later version and are ignored.
     ///
     /// # Errors
     /// `Invalid` naming the setting whose text does not parse.
@@ -352,7 +367,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Whether every value is within its bounds.
+    /// Checks that every value is within its bounds.
     ///
     /// # Errors
     /// `Invalid` naming the option, its value and its bounds.
@@ -411,10 +426,11 @@ impl Settings {
         Ok(())
     }
 
-    /// The limits of level 0: those given; for the others the sizing's, moved to fit the given ones.
+    /// The limits of level 0: the given ones; for the others the sizing's defaults, adjusted to fit
+    /// the given ones.
     pub fn inbox(&self) -> Inbox {
         let usual = match self.sizing {
-            // Writers are slowed when a batch waits behind the merge of another.
+            // Slowdown starts when a full batch of runs waits behind the compaction of another.
             Sizing::Auto => Inbox { trigger_runs: 4, soft_runs: 12, hard_runs: 24 },
             Sizing::Manual => Inbox { trigger_runs: 1, soft_runs: 4, hard_runs: 12 },
         };
@@ -433,15 +449,17 @@ impl Settings {
         self.compression.get((level as usize).min(last)).copied().unwrap_or(Compression::None)
     }
 
-    /// Where memtables are sealed: the design's write buffer, unless the budget has no room for three of them
-    /// (one that takes writes, two that wait for their flush) beside everything else.
+    /// Size at which memtables are sealed: the design's write buffer, reduced where the budget has
+    /// no room for three of that size (one that takes writes, two that wait for their flush) and
+    /// everything else.
     pub fn memtable_bytes(&self) -> u64 {
         self.live.buffer_bytes().min(self.memtable_bytes_most())
     }
 
-    /// The design whose write buffer is what is really flushed. Where the sizing is ours, level capacities begin with
-    /// that: a batch of four runs of 1 MiB, taken for one of 64 MiB, would be merged into a single level of any size. In the
-    /// manual sizing they follow the design to the letter.
+    /// The design with the write buffer that is really flushed. With automatic sizing, level
+    /// capacities start from that size: four runs of 1 MiB, taken for a batch of 64 MiB runs, would
+    /// be compacted into a single level of any size. With manual sizing, capacities follow the
+    /// design exactly.
     pub fn as_flushed(&self, design: Design) -> Design {
         match self.sizing {
             Sizing::Auto => {
@@ -451,45 +469,48 @@ impl Settings {
         }
     }
 
-    /// The largest memtable that the budget has room for.
+    /// Size of the largest memtable that the budget allows.
     pub fn memtable_bytes_most(&self) -> u64 {
         shamba_model::memtable_bytes_most(self.memory_budget_bytes)
     }
 
-    /// What is kept free for one flush and one merge, so that neither ever waits for memory: for each a table
-    /// being built (gathered bytes, digests of its keys, its filter).
+    /// Memory kept free for one flush and one compaction, so that neither waits for memory. Each
+    /// may build one table: its gathered bytes, the digests of its keys, its filter.
     pub fn work_bytes(&self) -> u64 {
         2 * (WORK_BYTES_MIN.min(self.memory_budget_bytes / 32) + self.table_bytes() / 4)
     }
 
-    /// What open iterators may hold together, about; above it idle ones lose what they can do without. It comes and goes in
-    /// small pieces, of which the allocator keeps what nobody has any more: a smaller part of a large budget.
+    /// Approximate limit of the memory of all open iterators; above it idle iterators release what
+    /// they can read again. This memory is allocated and freed in small pieces, which the allocator
+    /// keeps after they are freed: the limit is therefore a smaller part of a large budget.
     pub fn iterator_bytes(&self) -> u64 {
         (self.memory_budget_bytes / 8).min(ITERATOR_BYTES_ROOMY).max(self.memory_budget_bytes / 32)
     }
 
-    /// Longer values stay in the log until they are flushed: a memtable is not filled by a few of them.
+    /// Values longer than this stay in the log until they are flushed, so that a few of them do not
+    /// fill a memtable.
     pub fn held_value_bytes_max(&self) -> u64 {
         self.memtable_bytes() / 4
     }
 
-    /// The family of filters for a tree whose filters take so many bytes. Those that fit into memory with much to spare
-    /// are blocked, which cost one cache line and nothing else; others have modules, some of which can do without
-    /// memory. Three of them: at 10 bits they come near what each number of bits below could do at best, and are right
-    /// more often than two or four ([`shamba_filter::measured`]).
+    /// The filter family for a tree whose filters take `filter_bytes`. Filters that fit into memory
+    /// easily are blocked: a probe costs one cache line and nothing else. Others have modules, some
+    /// of which can stay out of memory. Three modules: at 10 bits, their rates with fewer modules
+    /// loaded come near the best possible for that number of bits, more often than those of two or
+    /// four modules ([`shamba_filter::measured`]).
     pub fn filter_layout_for(&self, filter_bytes: u64) -> FilterLayout {
         let modular = Modules::equal(AUTO_MODULES).map_or(FilterLayout::Blocked, FilterLayout::Modular);
         let fits = filter_bytes <= self.memory_budget_bytes / AUTO_BLOCKED_PART;
         self.filter_layout.unwrap_or(if fits { FilterLayout::Blocked } else { modular })
     }
 
-    /// Where tables are cut, unless memory needs larger ones ([`shamba_tree::compaction::table_size`]).
+    /// Target size of tables, unless memory needs larger ones ([`crate::compaction::table_size`]).
     pub fn table_bytes(&self) -> u64 {
         self.file_bytes.unwrap_or_else(|| (self.memory_budget_bytes / 16).clamp(TABLE_BYTES_MIN, 64 << 20))
     }
 }
 
-/// A size in the largest binary unit that divides it, for limits that people chose.
+/// Formats a size in the largest binary unit that divides it: limits are round numbers.
 fn shown_size(bytes: u64) -> String {
     let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let fitting = units.into_iter().find(|(log2, _)| bytes > 0 && bytes.trailing_zeros() >= *log2);

@@ -1,22 +1,27 @@
-//! The tuner: what is observed window by window, and with [`Tuning::Auto`] acted on.
+//! The tuner: observes the workload window by window and, with [`Tuning::Auto`], changes the
+//! design.
 //!
-//! After every window in which somebody was at work the database advises itself ([`crate::advise`]). A move is made when
+//! After every window with operations the database computes advice ([`crate::advise`]). The tuner
+//! moves to another design when all of the following hold:
 //!
-//! - the same better design was seen in [`WINDOWS`] windows running: a workload that is about to change names another
-//!   one each time;
-//! - it saves enough, soon, for no more writing than the data (that is the advice's part);
-//! - the last move is done, and long enough ago: [`DISTANCE_S`], and twice as long for each further move in
-//!   [`RECENT_S`], of which there are at most [`RECENT_MOST`]. So a workload that swings to and fro makes the tuner
-//!   slower, not busier;
-//! - it saves much, if the last move is not long ago ([`SOON_GAIN_LEAST`]) and the workload is what it was then: no second
-//!   thoughts;
-//! - nobody said otherwise: a design that was undone is not advised for an hour ([`crate::redesign::KeptOff`]), and after a
-//!   caller's own redesign the tuner makes no move for [`OVERRULED_MS`].
+//! - The same better design was advised in [`WINDOWS`] consecutive windows. A workload in
+//!   transition advises a different one each time.
+//! - It saves enough, pays for itself soon, and writes no more than the data. The advice checks
+//!   this.
+//! - The last move is complete, and at least [`DISTANCE_S`] ago. The distance doubles with each
+//!   further move in [`RECENT_S`], and there are at most [`RECENT_MOST`] of those. An oscillating
+//!   workload therefore makes the tuner slower, not busier.
+//! - Shortly after the last move, for a workload that has not changed since: the saving is at least
+//!   [`SOON_GAIN_LEAST`]. This prevents small corrections.
+//! - No caller decided otherwise. A design that was undone is not advised for an hour
+//!   ([`crate::redesign::KeptOff`]), and after a caller's own redesign the tuner makes no move for
+//!   [`OVERRULED_MS`].
 //!
-//! Each move is an event and an entry of the durable history, with its reason; so is each change of mind, as an event.
-//! The decision ([`Tuner::decide`]) is a pure function of advice, time and what was decided before.
+//! Each move is an event and an entry of the durable history, with its reason. A changed opinion
+//! without a move is an event. The decision ([`Tuner::decide`]) is a pure function of advice, time
+//! and the tuner's state.
 //!
-//! Without threads nothing is decided: there a caller asks for advice.
+//! Without threads there is no tuner: callers ask for advice.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,15 +36,15 @@ use crate::redesign::{Redesigned, RedesignedBy, TreeDesign};
 use crate::workload::{WINDOW_US, Workload};
 use shamba_env::lock;
 
-/// What a database does about its own design.
+/// Self-tuning of a database's design.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tuning {
-    /// Nothing, unless it is asked ([`crate::Db::advise`]).
+    /// Advice only on request ([`crate::Db::advise`]).
     #[default]
     Off,
-    /// It says what it would do, as events and in the info log.
+    /// Reports better designs as events and in the info log.
     Advise,
-    /// It does it.
+    /// Moves to better designs.
     Auto,
 }
 
@@ -74,59 +79,61 @@ impl FromStr for Tuning {
     }
 }
 
-/// Windows running in which a design must be the better one.
+/// Consecutive windows in which a design must be the better one.
 const WINDOWS: u32 = 3;
-/// From one move to the next, at least.
+/// Minimum time between two moves.
 const DISTANCE_S: u64 = 30;
-/// Within this time of the last move another must save so much of an operation's time,
+/// Within this time after the last move, another must save at least [`SOON_GAIN_LEAST`] of an
+/// operation's time,
 const SOON_S: u64 = 120;
 const SOON_GAIN_LEAST: f64 = 0.25;
-/// unless the share of some kind of operation has changed by this much since.
+/// unless the share of some kind of operation has changed by at least this much since.
 const CHANGED_SHARE: f64 = 0.3;
-/// Moves that came within this time are recent: each doubles the distance,
+/// Moves within this time are recent: each doubles the minimum distance,
 const RECENT_S: u64 = 600;
-/// and there are no more of them than this.
+/// and this is their maximum number.
 const RECENT_MOST: usize = 6;
-/// No move for this long after a caller's own redesign.
+/// Time without moves after a caller's own redesign.
 const OVERRULED_MS: u64 = 600_000;
-/// While shares of operations differ less than this from those of the last advice, it stands,
+/// The last advice is reused while the shares of operations differ less than this from those it was
+/// computed for,
 const SAME_SHARE: f64 = 0.05;
-/// for so many windows.
+/// for at most this many windows.
 const SAME_WINDOWS: u32 = 4;
 
-/// What the tuner remembers.
+/// State of the tuner.
 #[derive(Default, Debug)]
 pub(crate) struct Tuner {
-    /// A better design, and the windows running in which it was.
+    /// A better design, and the number of consecutive windows in which it was better.
     streak: Option<(TreeDesign, u32)>,
-    /// When the recent moves were made.
+    /// Times of the recent moves.
     moves_us: VecDeque<u64>,
-    /// The workload of the last advice, and the windows since.
+    /// The workload of the last advice, and the number of windows since.
     advised_on: Option<(Workload, u32)>,
-    /// The workload for which the last move was made.
+    /// The workload at the last move.
     moved_for: Option<Workload>,
-    /// What was said last.
+    /// The text of the last event.
     said: String,
 }
 
-/// What to do after a window.
+/// Decision after a window.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Decision {
-    /// Nothing is better.
+    /// No design is better.
     Stay,
-    /// Something is; not yet.
+    /// Another design is better, but a move is not made yet; the reason.
     Wait(String),
-    /// Move.
+    /// Move to this design.
     Move(Better),
 }
 
 impl Tuner {
-    /// The better design of the last windows.
+    /// The better design of the latest windows.
     pub fn favourite(&self) -> Option<TreeDesign> {
         self.streak.map(|(design, _)| design)
     }
 
-    /// Whether the last advice still stands for a workload.
+    /// Whether the last advice can be reused for `workload`.
     pub fn is_known(&mut self, workload: &Workload) -> bool {
         if let Some((known, windows)) = &mut self.advised_on {
             if self.streak.is_none() && *windows < SAME_WINDOWS && shares_moved(known, workload) < SAME_SHARE
@@ -139,7 +146,7 @@ impl Tuner {
         false
     }
 
-    /// What to do about an advice. `is_moving`: the last move is not done.
+    /// Decides on an advice. `is_moving`: the last move is not complete.
     pub fn decide(&mut self, advice: &Advice, is_moving: bool, now_us: u64) -> Decision {
         let Some(better) = &advice.better else {
             self.streak = None;
@@ -177,14 +184,14 @@ impl Tuner {
         Decision::Move(better.clone())
     }
 
-    /// A move was made.
+    /// Records a move.
     pub fn moved(&mut self, workload: Workload, now_us: u64) {
         self.moves_us.push_back(now_us);
         self.moved_for = Some(workload);
         (self.streak, self.advised_on) = (None, None);
     }
 
-    /// Whether this is news.
+    /// Whether `text` differs from the last reported text; remembers it.
     fn says(&mut self, text: &str) -> bool {
         let is_news = self.said != text;
         if is_news {
@@ -194,7 +201,7 @@ impl Tuner {
     }
 }
 
-/// How much the share that changed most has changed.
+/// Largest change of any kind of operation's share.
 fn shares_moved(from: &Workload, to: &Workload) -> f64 {
     let shares = |of: &Workload| {
         let operations = of.operations().max(f64::MIN_POSITIVE);
@@ -203,11 +210,11 @@ fn shares_moved(from: &Workload, to: &Workload) -> f64 {
     shares(from).iter().zip(shares(to)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Whether a caller has said lately which design it shall be.
+/// Whether a caller's recent redesign prevents moves.
 ///
-/// A caller who follows the database's advice ([`RedesignedBy::Follow`]) agrees with the tuner: nothing is overruled, and an
-/// earlier word of a caller against it no longer holds. Only a design that the caller chose ([`RedesignedBy::Caller`])
-/// keeps the tuner from moving on.
+/// A caller who follows the database's advice ([`RedesignedBy::Follow`]) agrees with the tuner:
+/// this overrules nothing and ends the effect of an earlier redesign by a caller. Only a design
+/// that the caller chose ([`RedesignedBy::Caller`]) prevents moves.
 fn is_overruled(history: &[Redesigned], now_ms: u64) -> bool {
     let of_callers = history.iter().rev().find(|entry| entry.by != RedesignedBy::Tuner);
     of_callers.is_some_and(|entry| {
@@ -216,7 +223,8 @@ fn is_overruled(history: &[Redesigned], now_ms: u64) -> bool {
 }
 
 impl Core {
-    /// Looks at what is asked of the database as long as it is open, and tunes it if that is wanted.
+    /// Loop of the tuning thread: observes the workload until shutdown, and tunes the design if
+    /// [`Tuning`] asks for it.
     pub(crate) fn tuning_worker(&self) {
         let mut tuner = Tuner::default();
         loop {
@@ -231,7 +239,7 @@ impl Core {
         }
     }
 
-    /// A window has ended: advises, and acts on it.
+    /// After a window: computes advice and acts on it.
     fn tune(&self, tuner: &mut Tuner) {
         let workload = self.workload();
         if tuner.is_known(&workload) {
@@ -246,7 +254,8 @@ impl Core {
             Ok(advice) => advice,
             Err(error) => return self.say(tuner, format!("none: {}", error.chain())),
         };
-        // Steps of the policy can be left at any time for those to another design; a merge of everything cannot.
+        // The steps of the policy can switch to another design at any time; a compaction of
+        // everything cannot.
         let is_moving = !lock(&self.background.state).full_merges.is_empty();
         let now_us = self.env.clock.now_us();
         match tuner.decide(&advice, is_moving, now_us) {
@@ -267,7 +276,7 @@ impl Core {
         }
     }
 
-    /// Tells, if it is news.
+    /// Emits an event if the text is new.
     fn say(&self, tuner: &mut Tuner, text: String) {
         if tuner.says(&text) {
             self.events.emit(&Event::Advice(text));

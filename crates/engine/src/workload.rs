@@ -1,15 +1,16 @@
-//! The observed workload: what was asked of the database lately, and what moving data took.
+//! The observed workload: recent operations, and the time that flushes and compactions took.
 //!
-//! Nothing is counted for it that is not counted anyway (lookups by thread, writes by whoever leads a commit, scans where
-//! they end, flushes and merges by the job): a *window* is the difference of two looks at these counters. Windows add up
-//! to a [`Workload`] in which old ones count less, by half in [`HALF_LIFE_S`] of time in which something was asked:
-//! a quiet night says nothing about the next day. The workload as of the last close, or of the last redesign, is in the
-//! manifest, among the settings, so that a command that opens the database has something to go by.
+//! It adds no counters of its own: lookups are counted by thread, writes by the group commit
+//! leader, scans where they end, flushes and compactions by the job. A *window* is the difference
+//! of these counters between two observations. Windows add up to a [`Workload`] in which old ones
+//! decay, by half in [`HALF_LIFE_S`] of time with operations; idle time is not counted, since a
+//! quiet night says nothing about the next day. The manifest stores the workload of the last close
+//! or redesign among the settings, so that a command that opens the database can use it.
 //!
-//! How far the mix of each window is from the one before is summed beside the counts, and fades with them: so the tuner
-//! knows whether the workload alternates ([`Workload::variation`]).
+//! The divergence of each window's mix from the one before is summed and decays with the counts. It
+//! tells the tuner whether the workload alternates ([`Workload::variation`]).
 //!
-//! Not here: which table is asked how often ([`crate::statistics`]); what follows from it ([`crate::advise`]).
+//! Not here: the lookups of each table ([`crate::statistics`]); conclusions ([`crate::advise`]).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -21,20 +22,20 @@ use crate::db::Db;
 use shamba_env::lock;
 use shamba_tree::version::Pairs;
 
-/// Seconds of work in which what was seen loses half of its weight: when a workload changes, the old one is an eighth of
-/// what counts after three times as long.
+/// Half-life of observations, in seconds with operations. After a change of workload, the old one
+/// has an eighth of the weight after three times as long.
 pub(crate) const HALF_LIFE_S: f64 = 4.0;
-/// How often the counters are looked at.
+/// Length of a window.
 pub(crate) const WINDOW_US: u64 = 2_000_000;
-/// Fewer operations in a window are nobody at work.
+/// Minimum operations of a window; one with fewer is idle.
 const OPERATIONS_LEAST: f64 = 16.0;
-/// The setting that keeps it.
+/// Name of the setting in the manifest.
 pub(crate) const SETTING: &str = "observed-workload";
 
 macro_rules! workload {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// What was asked of a database lately. Counts of the last seconds in which something was asked; older ones fade, so
-        /// fractions count. [`Self::per_second`] makes rates of them.
+        /// Recent operations of a database. The counts of windows with operations decay with age,
+        /// so they have fractions. [`Self::per_second`] converts them to rates.
         #[derive(Clone, Copy, Default, PartialEq, Debug)]
         #[non_exhaustive]
         pub struct Workload {
@@ -42,7 +43,7 @@ macro_rules! workload {
         }
 
         impl Workload {
-            /// With so much of it.
+            /// All counts multiplied by `by`.
             fn scaled(self, by: f64) -> Self {
                 Self { $($field: self.$field * by,)* }
             }
@@ -51,7 +52,7 @@ macro_rules! workload {
                 Self { $($field: self.$field + other.$field,)* }
             }
 
-            /// What came since `earlier`.
+            /// Counts since `earlier`.
             fn since(self, earlier: Self) -> Self {
                 Self { $($field: (self.$field - earlier.$field).max(0.0),)* }
             }
@@ -61,7 +62,8 @@ macro_rules! workload {
                 [$(format!(concat!(stringify!($field), "={}"), self.$field)),*].join(" ")
             }
 
-            /// From [`Self::to_text`]; what is missing is 0, what is unknown or no count is passed over.
+            /// Parses [`Self::to_text`]. A missing name is 0; unknown names and invalid counts are
+            /// ignored.
             pub(crate) fn from_text(text: &str) -> Self {
                 let mut workload = Self::default();
                 for (name, value) in text.split(' ').filter_map(|pair| pair.split_once('=')) {
@@ -78,7 +80,7 @@ macro_rules! workload {
 }
 
 workload! {
-    /// The time itself, in seconds.
+    /// Length of the observation in seconds, decayed like the counts.
     seconds,
     /// Lookups that found nothing.
     empty_lookups,
@@ -88,26 +90,27 @@ workload! {
     puts,
     /// Point and range deletes.
     deletes,
-    /// Scans, by the places where they began.
+    /// Scans, counted by their start positions.
     ranges,
-    /// Entries that they read.
+    /// Entries read by scans.
     range_entries,
-    /// Bytes of the keys and values that were written.
+    /// Bytes of the keys and values written.
     user_bytes,
-    /// Entries that flushes and merges found to be obsolete and dropped.
+    /// Obsolete entries that flushes and compactions dropped.
     dropped_entries,
-    /// Bytes of tables that flushes and merges wrote.
+    /// Bytes of tables that flushes and compactions wrote.
     moved_bytes,
-    /// Nanoseconds that this took.
+    /// Time of these flushes and compactions, in nanoseconds.
     moved_ns,
-    /// Windows of time with work in them.
+    /// Windows with operations.
     windows,
-    /// How far the mix of each of them was from the one before, summed ([`shamba_model::robust::swing`]).
+    /// Sum of the divergences of their mixes, each from the window before
+    /// ([`shamba_model::robust::swing`]).
     swings,
 }
 
 impl Workload {
-    /// A count as a rate; 0 before anything was seen.
+    /// A count as a rate; 0 before any observation.
     pub fn per_second(&self, count: f64) -> f64 {
         if self.seconds > 0.0 { count / self.seconds } else { 0.0 }
     }
@@ -122,34 +125,37 @@ impl Workload {
         self.empty_lookups + self.found_lookups + self.updates() + self.ranges
     }
 
-    /// Entries that a scan reads on average; 0 without scans.
+    /// Mean number of entries read by a scan; 0 without scans.
     pub fn entries_per_range(&self) -> f64 {
         if self.ranges > 0.0 { self.range_entries / self.ranges } else { 0.0 }
     }
 
-    /// Nanoseconds that flushing and merging takes for each byte that it writes, if some was seen.
+    /// Nanoseconds that flushes and compactions take per byte written; `None` if none were
+    /// observed.
     pub fn move_ns_per_byte(&self) -> Option<f64> {
         (self.moved_bytes > 0.0 && self.moved_ns > 0.0).then(|| self.moved_ns / self.moved_bytes)
     }
 
-    /// The share of updates that made an older entry obsolete, as far as merges have found out; 0 without updates.
+    /// Share of updates that made an older entry obsolete, as far as compactions have dropped
+    /// those; 0 without updates.
     pub fn overwritten_share(&self) -> f64 {
         if self.updates() > 0.0 { (self.dropped_entries / self.updates()).min(1.0) } else { 0.0 }
     }
 
-    /// Lookups that find nothing and that find, updates and ranges.
+    /// Counts of empty lookups, found lookups, updates and ranges.
     pub(crate) fn rates(&self) -> [f64; OPERATIONS] {
         [self.empty_lookups, self.found_lookups, self.updates(), self.ranges]
     }
 
-    /// How far the mix of operations alternates: the mean divergence of successive windows from the mix halfway
-    /// between them, in nats, at most ln 2. 0 while the mix stays the same, but for chance; after a change that lasts at
-    /// most a third of ln 2, halved every four seconds of work.
+    /// Alternation of the mix of operations: the mean divergence of successive windows from the
+    /// mix halfway between them, in nats, at most ln 2. 0 while the mix stays the same within
+    /// chance. After one lasting change it is at most a third of ln 2, and halves every four
+    /// seconds with operations.
     pub fn variation(&self) -> f64 {
         if self.windows > 0.0 { self.swings / self.windows } else { 0.0 }
     }
 
-    /// With another window. One in which nobody was at work changes nothing but what was moved.
+    /// Adds a window. An idle window changes only the counts of flushes and compactions.
     #[must_use]
     pub(crate) fn next(self, window: Self) -> Self {
         if window.operations() < OPERATIONS_LEAST {
@@ -161,27 +167,27 @@ impl Workload {
     }
 }
 
-/// What a database remembers of its workload.
+/// State of the observation of a database's workload.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Observation {
-    /// The counters at the last look, and when that was.
+    /// The counters at the last observation, and its time.
     totals: Workload,
     last_us: Option<u64>,
-    /// What was seen up to then.
+    /// The workload up to then.
     workload: Workload,
     /// The last window alone.
     latest: Workload,
-    /// The operations of the last window with work in it.
+    /// The operations of the last window that was not idle.
     last_rates: [f64; OPERATIONS],
 }
 
 impl Observation {
-    /// Goes on from what an earlier process saw.
+    /// Starts from the workload that an earlier process observed.
     pub fn begin_with(&mut self, workload: Workload) {
         self.workload = workload;
     }
 
-    /// Takes a look at the counters in; true if a window with work in it has ended.
+    /// Takes the counters at `now_us`; true if a window with operations has ended.
     fn look(&mut self, totals: Workload, now_us: u64) -> bool {
         let Some(last_us) = self.last_us else {
             (self.totals, self.last_us) = (totals, Some(now_us));
@@ -202,7 +208,7 @@ impl Observation {
         window.operations() >= OPERATIONS_LEAST
     }
 
-    /// What was seen, with what came since the last look.
+    /// The workload including the time since the last observation.
     fn now(self, totals: Workload, now_us: u64) -> Workload {
         let Some(last_us) = self.last_us else { return self.workload };
         let seconds = now_us.saturating_sub(last_us) as f64 / 1e6;
@@ -211,29 +217,31 @@ impl Observation {
 }
 
 impl Db {
-    /// What was asked of the database lately, in this process or, if that was nothing yet, before it was closed last.
+    /// The recent workload: that of this process or, before its first operations, that stored at
+    /// the last close.
     pub fn workload(&self) -> Workload {
         self.core().workload()
     }
 }
 
 impl Core {
-    /// Goes on from the workload that the manifest has.
+    /// Starts from the workload stored in the manifest.
     pub(crate) fn load_workload(&self, settings: &BTreeMap<String, String>) {
         if let Some(text) = settings.get(SETTING) {
             lock(&self.observation).begin_with(Workload::from_text(text));
         }
-        self.observe(); // From here on.
+        // Windows start here.
+        self.observe();
     }
 
-    /// What the manifest is to keep of it.
+    /// The workload as a setting for the manifest; empty if nothing was observed.
     pub(crate) fn observed_pairs(&self) -> Pairs {
         let workload = self.workload();
         let is_known = workload.seconds > 0.0;
         is_known.then(|| (SETTING.to_owned(), workload.to_text())).into_iter().collect()
     }
 
-    /// Looks at the counters, if it is time; true if a window with work in it has ended.
+    /// Ends the window if it is due; true if a window with operations has ended.
     pub(crate) fn observe(&self) -> bool {
         let now_us = self.env.clock.now_us();
         let has_ended = lock(&self.observation).look(self.totals(), now_us);
@@ -243,18 +251,18 @@ impl Core {
         has_ended
     }
 
-    /// What was asked lately.
+    /// The recent workload.
     pub(crate) fn workload(&self) -> Workload {
         let now_us = self.env.clock.now_us();
         lock(&self.observation).now(self.totals(), now_us)
     }
 
-    /// The last window alone: what goes on just now. Nothing before the first has ended.
+    /// The last window alone: the present rates. Empty before the first has ended.
     pub(crate) fn latest_window(&self) -> Workload {
         lock(&self.observation).latest
     }
 
-    /// Everything since the open, as a workload without time.
+    /// The counters since the open, as a workload without time.
     fn totals(&self) -> Workload {
         let (lookups, walked, work) = (self.lookups.total(), self.iterators.walked(), &self.work);
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
@@ -264,14 +272,15 @@ impl Core {
             found_lookups: lookups.found as f64,
             puts: count(&work.puts),
             deletes: count(&work.deletes) + count(&work.range_deletes),
-            // Each part of a long one counts: else it would be one scan of ever more entries beside operations that fade.
+            // Each part of a long scan counts. Otherwise it would be one scan of ever more entries
+            // among decaying operations.
             ranges: (walked.ranges + walked.goings_on) as f64,
             range_entries: walked.entries as f64,
             user_bytes: count(&work.bytes_user),
             dropped_entries: count(&work.entries_dropped),
             moved_bytes: count(&work.bytes_flushed) + count(&work.bytes_merged),
             moved_ns: (count(&work.flush_us) + count(&work.merge_us)) * 1e3,
-            // Windows have these, totals do not.
+            // Only windows have these.
             windows: 0.0,
             swings: 0.0,
         }
@@ -295,14 +304,14 @@ mod tests {
             workload = workload.next(window(0.0, 3_000.0));
         }
         assert!((workload.puts / before - 0.5).abs() < 1e-9, "two windows are a half-life");
-        // Nobody at work: nothing fades, but what merges did is known.
+        // An idle window: counts do not decay, but those of compactions are added.
         let idle = Workload { moved_bytes: 7.0, moved_ns: 14.0, ..window(3.0, 2.0) };
         let after = workload.next(idle);
         assert_eq!((after.puts, after.seconds), (workload.puts, workload.seconds));
         assert_eq!(after.move_ns_per_byte(), Some(2.0));
     }
 
-    /// The variation after each of some windows of puts and empty lookups.
+    /// The variation after each window of the given puts and empty lookups.
     fn variations(windows: impl IntoIterator<Item = (f64, f64)>) -> Vec<f64> {
         let mut observation = Observation::default();
         let mut totals = Workload::default();
@@ -310,7 +319,7 @@ mod tests {
         let mut variation = |(at, (puts, empty_lookups)): (u64, (f64, f64))| {
             totals = totals.and(Workload { puts, empty_lookups, ..Workload::default() });
             observation.look(totals, at * WINDOW_US);
-            // A window that has not ended says nothing.
+            // A window that has not ended adds no variation.
             let more = Workload { puts: totals.puts + 1e6, ..totals };
             let now = observation.now(more, at * WINDOW_US + WINDOW_US / 2).variation();
             assert!((now - observation.workload.variation()).abs() < 1e-12);
@@ -323,17 +332,17 @@ mod tests {
     fn variation_is_nothing_for_one_mix_and_soon_after_a_change() {
         for steady in [
             variations((0..50).map(|_| (7_000.0, 3_000.0))),
-            // As many more or less by chance are no other mix; nor is another rate, nor a pause.
+            // Random differences of counts are not another mix; nor is another rate, nor a pause.
             variations((0..50).map(|at| (40.0 + f64::from(at % 7), 40.0))),
             variations((0..50).map(|at| (7_000.0 * f64::from(1 + at % 9), 3_000.0 * f64::from(1 + at % 9)))),
             variations((0..50).map(|at| if at % 3 == 0 { (1.0, 0.0) } else { (7_000.0, 3_000.0) })),
         ] {
             assert!(steady.iter().all(|variation| *variation == 0.0), "{steady:?}");
         }
-        // To and fro: each window is of one kind.
+        // Oscillation: each window has one kind of operation.
         let swinging = variations((0..50).map(|at| if at % 2 == 0 { (1e4, 0.0) } else { (0.0, 1e4) }));
         assert!((swinging[49] - 2f64.ln()).abs() < 1e-6, "{swinging:?}");
-        // Once and for all.
+        // One lasting change.
         let changed = variations((0..50).map(|at| if at < 25 { (1e4, 0.0) } else { (0.0, 1e4) }));
         assert_eq!(changed[24], 0.0);
         assert!((0.15..0.25).contains(&changed[25]), "{changed:?}");

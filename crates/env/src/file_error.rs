@@ -70,7 +70,9 @@ impl FileError {
     /// The file; `None` for a wrong argument.
     pub fn file(&self) -> Option<&Path> {
         match self {
-            Self::Io { file, .. } | Self::Corruption { file, .. } | Self::Unsupported { file, .. } => Some(file),
+            Self::Io { file, .. } | Self::Corruption { file, .. } | Self::Unsupported { file, .. } => {
+                Some(file)
+            }
             Self::Invalid(_) => None,
         }
     }

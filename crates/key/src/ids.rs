@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// A keyspace (column family). 0 is the default one.
+/// Identifier of a keyspace (column family). 0 is the default one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct KeyspaceId(pub u32);
 
@@ -13,16 +13,16 @@ impl KeyspaceId {
     pub const DEFAULT: Self = Self(0);
 }
 
-/// A write-ahead log file.
+/// Number of a write-ahead log file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LogNo(pub u64);
 
-/// A run: a sorted list of tables. Never reused.
+/// Identifier of a run, which is a sorted list of tables. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RunId(pub u64);
 
-/// The age of a run among the runs of its keyspace: larger is newer. Stated, never derived from
-/// sequence numbers.
+/// Age of a run among the runs of its keyspace: larger is newer. Stored explicitly, never derived
+/// from sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Age(pub u64);
 

@@ -62,7 +62,9 @@ pub enum Budget {
 /// What bits are shared out by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rule {
+    /// How bits are divided among runs.
     pub allocation: Allocation,
+    /// The bits to divide.
     pub budget: Budget,
     /// Whose rates count.
     pub layout: FilterLayout,
@@ -90,6 +92,7 @@ impl Rule {
 /// A table that is about to be finished.
 #[derive(Clone, Debug)]
 pub struct NewTable {
+    /// Entries of the table.
     pub entries: u64,
     /// From its first key to its last.
     pub keys: KeyRange,

@@ -53,8 +53,9 @@ impl ReadsByKind {
 
 macro_rules! lookup_counts {
     ($($field:ident,)*) => {
-        /// What one lookup did; the fields mean what those of [`Stats`](super::Stats) do.
+        /// Counts of one lookup. The fields mean what the statistics of the same name mean.
         #[derive(Clone, Copy, Default, Debug)]
+        #[allow(missing_docs, reason = "documented where they are reported")]
         pub struct LookupCounts {
             $(pub $field: u64,)*
         }

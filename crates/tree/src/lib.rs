@@ -6,7 +6,7 @@
 //! one reader sees. [`lookup`] and [`iter`] read a view; [`compaction`] decides what to merge.
 //!
 //! Not here: which view is current, threads, and carrying out compactions (package `shamba`).
-#![allow(missing_docs)]
+#![deny(missing_docs)]
 #![deny(unsafe_code)]
 
 // What a tree is made of.

@@ -45,6 +45,7 @@ pub struct View {
 pub struct RunPlan {
     /// Its level.
     pub level: u32,
+    /// The run.
     pub run: Arc<Run>,
     /// One for each table of the run, in the same order.
     pub probes: Arc<[Probe]>,

@@ -1,10 +1,11 @@
-//! Which item comes next: uniform, zipf, zipf-local, latest, hotspot, normal, beta.
+//! Distributions of requests over items: uniform, zipf, zipf-local, latest, hotspot, normal, beta.
 //!
-//! A [`Picker`] draws item numbers below a count that may grow while it is used (inserts of a workload).
-//! The skewed ones draw a *rank* (0 is the hottest) and pass it through a [`Permutation`], so that hot
-//! items are spread over the whole key range (YCSB's "scrambled zipfian"); `latest` does not scramble,
-//! because there the newest items are the hot ones. `normal` and `beta` do not either: there hot items are neighbours,
-//! as in `zipf-local`, where not items are hot but parts of all of them in their order.
+//! A [`Picker`] draws item numbers below a count that may grow while it is used (inserts of a
+//! workload). The skewed ones draw a *rank* (0 is the hottest) and map it with a [`Permutation`],
+//! so that hot items are spread over the whole key range (YCSB's "scrambled zipfian"). `latest`
+//! does not scramble, because its newest items are the hot ones. `normal` and `beta` do not either:
+//! their hot items are neighbours. In `zipf-local` parts of the items in order are hot, instead of
+//! single items.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,35 +16,38 @@ use crate::permute::Permutation;
 
 /// YCSB's skew: the hottest of a million items gets about 7 % of all requests.
 const ZIPF_EXPONENT: f64 = 0.99;
-/// `hotspot`: this share of the items...
+/// `hotspot`: share of the hot items.
 const HOT_ITEMS: f64 = 0.2;
-/// ...gets this share of the requests.
+/// `hotspot`: share of the requests to hot items.
 const HOT_REQUESTS: f64 = 0.8;
 
-/// `normal`: the standard deviation, in part of all items; the mean is in their middle.
+/// `normal`: standard deviation as a part of all items; the mean is in the middle.
 const NORMAL_DEVIATION: f64 = 0.1;
-/// `beta`: its two shapes, whole numbers.
+/// `beta`: its two shape parameters, whole numbers.
 const BETA_SHAPES: (usize, usize) = (2, 5);
 
-/// `zipf-local`: parts of all items of which some are hot, all items of a part alike: tenants, days, directories.
+/// `zipf-local`: number of parts of the items, some of them hot, such as tenants, days or
+/// directories. All items of a part are equally likely.
 const LOCAL_PARTS: u64 = 1024;
 
-/// How requests spread over items.
+/// Distribution of requests over items.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Distribution {
-    /// Every item alike.
+    /// All items are equally likely.
     Uniform,
-    /// The item of rank r in proportion to 1 / r^0.99.
+    /// The item of rank r has a probability proportional to 1 / r^0.99.
     Zipf,
-    /// As `Zipf`, over 1,024 parts of the items in order, scattered; within a part all items alike.
+    /// Like `Zipf`, over 1,024 parts of the items in order, with the hot parts scattered. All items
+    /// of a part are equally likely.
     ZipfLocal,
-    /// As `Zipf`, the newest item hottest.
+    /// Like `Zipf`, with the newest item hottest.
     Latest,
     /// 80 % of the requests to 20 % of the items.
     Hotspot,
-    /// A normal distribution over the items in order, about the middle one; a tenth of them is a standard deviation.
+    /// A normal distribution over the items in order; the mean is the middle item, the standard
+    /// deviation a tenth of the items.
     Normal,
-    /// A beta distribution (2, 5) over the items in order: most often a fifth of the way up.
+    /// A beta distribution (2, 5) over the items in order; the most frequent item is at a fifth.
     Beta,
 }
 
@@ -94,8 +98,8 @@ pub struct Picker {
 }
 
 impl Picker {
-    /// A picker of items below `items`. The same seed draws the same items; which items are hot depends on
-    /// `items` and `hot_seed` alone, so that threads with different seeds agree on it.
+    /// Draws items below `items`. The same seed draws the same items. The hot items depend on
+    /// `items` and `hot_seed` alone, so that threads with different seeds have the same ones.
     pub fn new(distribution: Distribution, items: u64, seed: u64, hot_seed: u64) -> Self {
         let items = items.max(1);
         let ranks = if distribution == Distribution::ZipfLocal { LOCAL_PARTS.min(items) } else { items };
@@ -108,7 +112,8 @@ impl Picker {
         }
     }
 
-    /// The next item, below `items` as of [`Self::new`]; for `latest`, below `newest` and hottest just there.
+    /// The next item, below the `items` of [`Self::new`]; for `latest`, below `newest`, with the
+    /// items just below it hottest.
     #[inline]
     pub fn pick(&mut self, newest: u64) -> u64 {
         match self.distribution {
@@ -132,7 +137,7 @@ impl Picker {
         }
     }
 
-    /// The item at the part of all items that is drawn; drawn again while it is none.
+    /// The item at a drawn fraction of all items; fractions outside 0 to 1 are drawn again.
     fn at_part(&mut self, draw: fn(&mut Rng) -> f64) -> u64 {
         loop {
             let part = draw(&mut self.rng);
@@ -142,19 +147,20 @@ impl Picker {
         }
     }
 
-    /// The generator, for a workload's other choices.
+    /// The random generator, for other choices of a workload.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
 }
 
-/// The sum of twelve even draws has variance 1 and is all but normal up to three deviations; it ends at six.
+/// The sum of twelve uniform draws has variance 1 and is nearly normal up to three deviations; its
+/// maximum is six.
 fn normal(rng: &mut Rng) -> f64 {
     let sum: f64 = (0..12).map(|_| rng.f64()).sum();
     0.5 + (sum - 6.0) * NORMAL_DEVIATION
 }
 
-/// The a-th smallest of a + b - 1 even draws has the distribution Beta(a, b).
+/// The a-th smallest of a + b - 1 uniform draws has the distribution Beta(a, b).
 fn beta(rng: &mut Rng) -> f64 {
     const DRAWS: usize = BETA_SHAPES.0 + BETA_SHAPES.1 - 1;
     let mut draws: [f64; DRAWS] = std::array::from_fn(|_| rng.f64());
@@ -162,10 +168,11 @@ fn beta(rng: &mut Rng) -> f64 {
     draws[BETA_SHAPES.0 - 1]
 }
 
-/// Ranks below n with probability in proportion to 1 / (rank + 1)^exponent, without a table of n sums.
+/// Draws ranks below n with probability proportional to 1 / (rank + 1)^exponent, without a table of
+/// n sums.
 ///
-/// Rejection-inversion (Hörmann and Derflinger 1996): invert the integral of the density's continuous
-/// hull, and accept the rounded result unless it falls into the sliver between hull and histogram.
+/// Rejection-inversion (Hörmann and Derflinger 1996): inverts the integral of the density's
+/// continuous hull, and accepts the rounded result unless it falls between hull and histogram.
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     hull: Hull,
@@ -176,7 +183,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Ranks of so many items, at least one, with an exponent above 0.
+    /// Ranks of `items` items, at least one, with an exponent above 0.
     pub fn new(items: u64, exponent: f64) -> Self {
         let (items, hull) = (items as f64, Hull { exponent });
         Self {
@@ -202,7 +209,7 @@ impl Zipf {
     }
 }
 
-/// x^-exponent, its integral from 1, and the inverse of that.
+/// The function x^-exponent, its integral from 1, and the inverse of the integral.
 #[derive(Clone, Copy, Debug)]
 struct Hull {
     exponent: f64,
@@ -280,7 +287,7 @@ mod tests {
         let mean = sums[hottest] as f64 / within.len() as f64;
         assert!(within.iter().all(|&count| (count as f64 / mean - 1.0).abs() < 0.25), "{within:?}");
         sums.sort_unstable_by(|a, b| b.cmp(a));
-        // The ten hottest of 1,024 have 38.6 % by the law.
+        // By the distribution, the ten hottest of 1,024 have 38.6 %.
         assert!((37_000..40_500).contains(&sums[..10].iter().sum::<u64>()), "{:?}", &sums[..10]);
     }
 

@@ -1,13 +1,14 @@
-//! Keys from numbers: five shapes, each a bijection.
+//! Keys from numbers, in five shapes, each a bijection.
 //!
-//! A shape turns a number (the *index*) into a key of exactly the asked size, and never two numbers into
-//! one key. Items that exist have even indices, absent ones odd: item `i` is index `2 i`, and index
-//! `2 i + 1` is a key that was never written but lies among those that were. So a miss costs what a miss
-//! costs in real data (the fences do not give it away) and no set of keys has to be remembered.
+//! A shape turns a number (the *index*) into a key of exactly the requested size, and never two
+//! numbers into the same key. Existing items have even indices, absent ones odd: item `i` is index
+//! `2 i`, and index `2 i + 1` is a key that was never written but lies between written ones. So a
+//! miss costs as much as a miss in real data (fences do not exclude it), and no set of keys has to
+//! be stored.
 //!
-//! | shape | what a key looks like | order |
+//! | shape | example | order |
 //! |---|---|---|
-//! | `random` | bytes of no pattern | unrelated to indices |
+//! | `random` | bytes without a pattern | unrelated to indices |
 //! | `sequential` | `0000000000002468` | that of indices |
 //! | `path` | `/assets/bin/cache/data/etc/file-name-of-00002468` | that of indices, in parts |
 //! | `url` | `https://www.site-0815.net/blog/file-name-of-00002468` | by one of 4,096 hosts |
@@ -18,18 +19,18 @@ use std::str::FromStr;
 
 use crate::mix::{mix, mix_bits, mix2};
 
-/// What keys look like.
+/// Shape of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KeyShape {
     /// Bytes without a pattern.
     Random,
     /// Zero-padded decimal numbers.
     Sequential,
-    /// Paths of files: long shared prefixes.
+    /// File paths with long shared prefixes.
     Path,
-    /// Addresses of pages: a long common start, then one of a few thousand hosts.
+    /// Page addresses: a long common start, then one of a few thousand hosts.
     Url,
-    /// One of 1,024 prefixes (a device, a user) and a growing time: how event stores key their data.
+    /// One of 1,024 prefixes (a device, a user) and an increasing time, as in event stores.
     PrefixTime,
 }
 
@@ -48,7 +49,7 @@ impl KeyShape {
         }
     }
 
-    /// The key size when none is asked for: 16 for the plain shapes, room for the pattern in the others.
+    /// Default key size: 16 for the plain shapes, enough for the pattern in the others.
     pub fn default_key_size(self) -> usize {
         match self {
             Self::Random | Self::Sequential => 16,
@@ -85,7 +86,7 @@ const SECTIONS: [&str; 8] = ["article", "blog", "docs", "item", "news", "profile
 const DOMAINS: [&str; 8] = ["com", "org", "net", "io", "de", "co.uk", "dev", "info"];
 const PREFIXES: u64 = 1024;
 
-/// Makes keys of one shape and size. Cheap to copy; holds no keys.
+/// Generator of keys of one shape and size. Cheap to copy; stores no keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
     shape: KeyShape,
@@ -98,7 +99,7 @@ impl Keys {
     /// Keys of `shape`, each of `size` bytes, for indices below `indices`.
     ///
     /// # Errors
-    /// When so many distinct keys do not fit into `size` bytes, in words that name both.
+    /// A message that names both, when that many distinct keys do not fit into `size` bytes.
     pub fn new(shape: KeyShape, size: usize, indices: u64) -> Result<Self, String> {
         let last = indices.saturating_sub(1);
         let digits = last.checked_ilog10().map_or(1, |log| log as usize + 1);
@@ -106,7 +107,7 @@ impl Keys {
             KeyShape::Random => (64 - last.leading_zeros()).div_ceil(8).max(1) as usize,
             KeyShape::Sequential => digits,
             KeyShape::Path | KeyShape::Url => digits + 1,
-            // Three characters of prefix, one that separates, the time.
+            // Three characters of prefix, a separator, and the time.
             KeyShape::PrefixTime => 4 + digits,
         };
         if size < least {
@@ -120,22 +121,22 @@ impl Keys {
         Ok(Self { shape, size, digits })
     }
 
-    /// The shape.
+    /// Shape of the keys.
     pub fn shape(&self) -> KeyShape {
         self.shape
     }
 
-    /// Bytes of every key.
+    /// Size of every key in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Writes the key of item `item`, which a fill wrote, over `key`.
+    /// Overwrites `key` with the key of item `item`, which a fill wrote.
     pub fn existing(&self, item: u64, key: &mut Vec<u8>) {
         self.write(item.wrapping_mul(2), key);
     }
 
-    /// Writes a key over `key` that no fill writes and that lies among those it does.
+    /// Overwrites `key` with a key that no fill writes and that lies between written ones.
     pub fn absent(&self, item: u64, key: &mut Vec<u8>) {
         self.write(item.wrapping_mul(2) | 1, key);
     }
@@ -156,7 +157,8 @@ impl Keys {
         let head_bytes = self.size.min(8);
         let head = mix_bits(index, 8 * head_bytes as u32);
         key.extend_from_slice(&head.to_be_bytes()[8 - head_bytes..]);
-        // The head alone tells keys apart; the rest is a function of it, so that order needs only heads.
+        // The head alone distinguishes keys. The other bytes are a function of it, so the order
+        // depends on heads alone.
         let mut rest = head;
         while key.len() < self.size {
             rest = mix(rest.wrapping_add(0x9e37_79b9_7f4a_7c15));
@@ -165,10 +167,12 @@ impl Keys {
         }
     }
 
-    /// Directories from the upper digits of the index, then a file whose name ends in the whole index.
+    /// Directories from the upper digits of the index, then a file name that ends in the whole
+    /// index.
     fn path(&self, index: u64, key: &mut Vec<u8>) {
         let tail = self.digits + 1;
-        // 64 files (present and absent) in a directory, 16 directories in one, and so on upwards.
+        // A directory has 64 files (present and absent), the next one 16 directories, and so on
+        // upwards.
         for shift in [22, 18, 14, 10, 6] {
             let name = DIRECTORIES[(index >> shift) as usize % DIRECTORIES.len()];
             if key.len() + 1 + name.len() + tail > self.size {
@@ -204,7 +208,8 @@ impl Keys {
 
     fn prefix_time(&self, index: u64, key: &mut Vec<u8>) {
         let (item, absent) = (index >> 1, index & 1);
-        // Items go round the prefixes, so arrival is by time and order by prefix.
+        // Successive items rotate through the prefixes, so they arrive by time and are ordered by
+        // prefix.
         let prefix = mix_bits(item % PREFIXES, 10);
         let time = (item / PREFIXES) * 2 + absent;
         let width = self.size - 4;
@@ -279,7 +284,8 @@ mod tests {
                 .filter(|key| existing[0] < **key && **key < existing[existing.len() - 1])
                 .count();
             assert!(inside > 4_990, "{shape}: only {inside} of 5,000 misses inside the range of hits");
-            // Neighbours: most gaps between existing keys that misses fall into are distinct gaps.
+            // Misses fall between neighbours: most of the gaps between existing keys that they fall
+            // into are distinct.
             let gaps: HashSet<usize> =
                 absent.iter().map(|key| existing.partition_point(|other| other < key)).collect();
             assert!(gaps.len() > 2_000, "{shape}: misses fall into only {} gaps", gaps.len());

@@ -1,8 +1,8 @@
 //! Workload generators, traces and the measuring loop behind `shamba bench`.
 //!
-//! A workload is data with a seed: [`KeyShape`] makes keys from numbers (so that a workload names an
-//! item by its number and never stores a key), [`Distribution`] picks numbers, [`Values`] cuts
-//! values, and [`run`] drives one [`Workload`] against a database and returns a [`BenchResult`]. The
+//! A workload is data with a seed. [`KeyShape`] makes keys from numbers (so that a workload names
+//! an item by its number and never stores a key), [`Distribution`] picks numbers, and [`Values`]
+//! makes values. [`run`] runs one [`Workload`] on a database and returns a [`BenchResult`]. The
 //! same options give the same operations on every machine. [`trace`] reads, writes and generates
 //! workloads as files: recorded traces, and those of the K-V-Workload-Generator.
 //!

@@ -1,7 +1,8 @@
-//! Measuring: latencies, CPU time, resident size.
+//! Measurement of latencies, CPU time and resident memory.
 //!
-//! Timestamps are taken once per operation: the end of one is the start of the next. Keys and values are
-//! made in batches outside the timed part, so a figure is the engine's time and one clock read.
+//! One timestamp is taken per operation: the end of one is the start of the next. Keys and values
+//! are made in batches outside the timed part, so a figure is the engine's time plus one clock
+//! read.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use hdrhistogram::Histogram;
 
 use crate::system;
 
-/// The longest latency told apart; anything longer is recorded as this: 100 seconds.
+/// Maximum recorded latency: 100 seconds; longer ones are recorded as this.
 const LONGEST_NS: u64 = 100_000_000_000;
 
 /// A histogram of latencies, exact to three significant digits.
@@ -37,18 +38,19 @@ impl Latencies {
         self.histogram.saturating_record(ns.max(1));
     }
 
-    /// Adds another thread's latencies.
+    /// Adds the latencies of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.histogram.add(&other.histogram).expect("histograms have the same bounds");
     }
 
-    /// The latency that the share `quantile` (0 to 1) of all operations stayed within; 0 if there are none.
+    /// The latency within which the share `quantile` (0 to 1) of all operations stayed; 0 if there
+    /// are none.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         if self.histogram.is_empty() { 0 } else { self.histogram.value_at_quantile(quantile) }
     }
 }
 
-/// CPU time since its start.
+/// CPU time since a start.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuTimer {
     clock: Clock,
@@ -62,12 +64,12 @@ enum Clock {
 }
 
 impl CpuTimer {
-    /// Times every thread of the process, the engine's background included.
+    /// Measures all threads of the process, including the engine's background threads.
     pub fn process() -> Self {
         Self { clock: Clock::Process, start: read(Clock::Process) }
     }
 
-    /// Times the calling thread.
+    /// Measures the calling thread.
     pub fn thread() -> Self {
         Self { clock: Clock::Thread, start: read(Clock::Thread) }
     }
@@ -85,7 +87,7 @@ fn read(clock: Clock) -> Duration {
     }
 }
 
-/// Resident bytes of this process, where the system tells.
+/// Resident bytes of this process; `None` where the system does not report them.
 pub fn rss_bytes() -> Option<u64> {
     shamba::env::process_rss_bytes()
 }

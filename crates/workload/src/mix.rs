@@ -1,6 +1,7 @@
-//! Bit mixing: the bijections and pseudo-random functions that generators share.
+//! Bit mixing: bijections and pseudo-random functions shared by the generators.
 //!
-//! Not here: the engine's digest, which generators must not share, lest keys be friendly to it.
+//! Not here: the engine's digest. Generators must not use it, because their keys would then be
+//! unusually favourable to it.
 
 /// A full-avalanche bijection on 64 bits (David Stafford's variant 1 of the MurmurHash3 finaliser).
 #[inline]
@@ -16,14 +17,16 @@ pub fn mix2(x: u64, y: u64) -> u64 {
     mix(mix(x).wrapping_add(y.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// A bijection on the numbers of `bits` bits (1 to 64); larger inputs are cut to that many bits first.
+/// A bijection on numbers of `bits` bits (1 to 64); larger inputs are truncated to that many bits
+/// first.
 #[inline]
 pub(crate) fn mix_bits(x: u64, bits: u32) -> u64 {
     debug_assert!((1..=64).contains(&bits));
     let mask = u64::MAX >> (64 - bits);
     let half = bits.div_ceil(2);
     let mut x = x & mask;
-    // Odd multiplications modulo 2^bits and xor-shifts are each invertible, so their chain is.
+    // Odd multiplications modulo 2^bits and xor-shifts are each invertible, so their composition
+    // is.
     for factor in [0x7fb5_d329_728e_a185_u64, 0x81da_def4_bc2d_d44d, 0x9e37_79b9_7f4a_7c15] {
         x = x.wrapping_mul(factor) & mask;
         x ^= x >> half;

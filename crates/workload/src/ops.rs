@@ -1,9 +1,10 @@
-//! Operations made ahead of time, and their execution.
+//! Operations prepared in batches, and their execution.
 //!
-//! A thread makes a batch of operations (keys and values side by side in one arena) outside the timed
-//! part, then executes it: with a clock read after each operation, or, as a clock read costs a good part of a
-//! lookup, with one around the whole batch. Short operations get clocks in one batch of eight: the
-//! percentiles come from those, the mean from all the others.
+//! A thread prepares a batch of operations (keys and values in one arena) outside the timed part,
+//! then executes it. A clock is read after each operation, or only before and after the whole
+//! batch, because a clock read takes a considerable part of a lookup's time. For short operations
+//! one batch in eight has a clock read per operation: percentiles come from these, the mean from
+//! all others.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -14,25 +15,25 @@ use crate::keys::Keys;
 use crate::measure::{CpuTimer, Latencies};
 use crate::values::Values;
 
-/// The most operations that one batch holds, and the bytes at which it ends early.
+/// Maximum operations of a batch, and the number of bytes at which it ends early.
 const BATCH_OPS: usize = 256;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// What to do with a key.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Verb {
     Put,
     Get,
     Delete,
-    /// Put a fresh cursor on the key and read the entry there and so many after it.
+    /// Seek a new cursor to the key, and read the entry there and this many after it.
     Seek(u32),
-    /// Read up to so many entries from the key on.
+    /// Read up to this many entries from the key on.
     Scan(u32),
     /// Get, then put.
     Update,
 }
 
-/// One operation, as a workload asks for it.
+/// One operation as requested by a workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub verb: Verb,
@@ -47,15 +48,15 @@ struct Op {
     value: Range<usize>,
 }
 
-/// What one thread has done.
+/// Measurements of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     pub latencies: Latencies,
     pub ops: u64,
     pub busy_ns: u64,
-    /// Operations without a clock of their own, and the time they took together.
+    /// Number of operations without individual clock reads, and their total time.
     pub plain: (u64, u64),
-    /// CPU time spent making operations, which is no part of the figures.
+    /// CPU time of preparing operations, which is excluded from the figures.
     pub making_cpu_ns: u64,
     pub lookups: u64,
     pub found: u64,
@@ -64,7 +65,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Counts `count` operations of together `ns`.
+    /// Records `count` operations that took `ns` in total.
     pub fn record(&mut self, ns: u64, count: u64) {
         let each = ns / count.max(1);
         (0..count).for_each(|_| self.latencies.record(each));
@@ -72,7 +73,7 @@ impl Meter {
         self.busy_ns += ns;
     }
 
-    /// Counts `count` operations without a clock of their own, of together `ns`.
+    /// Records `count` operations without individual clock reads that took `ns` in total.
     pub fn record_plain(&mut self, count: u64, ns: u64) {
         self.ops += count;
         self.busy_ns += ns;
@@ -81,7 +82,7 @@ impl Meter {
     }
 }
 
-/// Makes and executes batches for one thread.
+/// Prepares and executes batches for one thread.
 pub(crate) struct Batches<'a> {
     db: &'a Db,
     keys: Keys,
@@ -96,7 +97,7 @@ impl<'a> Batches<'a> {
         Self { db, keys, values, arena: Vec::new(), ops: Vec::new(), scratch: Vec::new() }
     }
 
-    /// Takes requests until the batch is full or there are no more; answers how many it took.
+    /// Takes requests until the batch is full or there are no more; returns the number taken.
     pub fn make(&mut self, meter: &mut Meter, mut next: impl FnMut() -> Option<Request>) -> u64 {
         let cpu = CpuTimer::thread();
         self.arena.clear();
@@ -110,7 +111,7 @@ impl<'a> Batches<'a> {
             }
             let key = self.keep();
             let value = if matches!(request.verb, Verb::Put | Verb::Update) {
-                // The version differs from batch to batch, so that overwriting changes bytes.
+                // The value differs from batch to batch, so that overwriting changes bytes.
                 self.values.write(request.item ^ (meter.ops << 20), &mut self.scratch);
                 self.keep()
             } else {
@@ -156,7 +157,7 @@ impl<'a> Batches<'a> {
         Ok(())
     }
 
-    /// Executes the batch, which must be of gets, `keys` at a time.
+    /// Executes a batch of gets, `keys` at a time.
     pub fn execute_multi(&mut self, meter: &mut Meter, keys: usize, clocked: bool) -> Result<()> {
         let begin = Instant::now();
         let mut last = begin;
@@ -201,7 +202,8 @@ pub(crate) fn nanos(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Seeks a fresh cursor and goes `nexts` entries on; whether the first entry was `key` itself.
+/// Seeks a new cursor and reads `nexts` more entries; returns whether the first entry was `key`
+/// itself.
 fn seek(db: &Db, key: &[u8], nexts: u32) -> Result<bool> {
     let mut cursor = db.cursor();
     cursor.seek(key)?;
@@ -216,7 +218,7 @@ fn seek(db: &Db, key: &[u8], nexts: u32) -> Result<bool> {
     Ok(found)
 }
 
-/// Reads up to `entries` entries from `key` on; whether the first one was `key` itself.
+/// Reads up to `entries` entries from `key` on; returns whether the first one was `key` itself.
 fn scan(db: &Db, key: &[u8], entries: u32) -> Result<bool> {
     let mut found = false;
     for (count, entry) in db.range(key..).take(entries as usize).enumerate() {

@@ -1,12 +1,13 @@
 //! A pseudo-random order of the numbers below n, computed instead of stored.
 //!
-//! A Feistel network permutes the next power of four above n; a result outside is fed in again until it
-//! falls inside (cycle walking), which keeps it a permutation. So ten million keys can be written each
-//! exactly once, in random order, without holding ten million numbers.
+//! A Feistel network permutes the numbers below the next power of four above n. A result outside
+//! the range is fed in again until it falls inside (cycle walking), which keeps it a permutation.
+//! So ten million keys can be written exactly once each, in random order, without storing ten
+//! million numbers.
 
 use crate::mix::mix2;
 
-/// Rounds of the network: four are enough for a statistical (not a cryptographic) shuffle.
+/// Rounds of the network: four are enough for a statistical (not cryptographic) shuffle.
 const ROUNDS: u64 = 4;
 
 /// A permutation of `0..n` given by a seed.
@@ -18,13 +19,13 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of `0..n` that `seed` gives.
+    /// The permutation of `0..n` selected by `seed`.
     pub fn new(n: u64, seed: u64) -> Self {
         let bits = 64 - n.saturating_sub(1).leading_zeros();
         Self { n, half_bits: bits.div_ceil(2).max(1), seed }
     }
 
-    /// Where `i` goes; `i` must be below n.
+    /// The image of `i`, which must be below n.
     #[inline]
     pub fn at(&self, i: u64) -> u64 {
         debug_assert!(i < self.n);

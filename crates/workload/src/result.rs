@@ -1,4 +1,4 @@
-//! What a workload measured.
+//! Result of a workload.
 //!
 //! Not here: JSON and tables (crate `shamba-cli`).
 
@@ -8,18 +8,19 @@ use crate::measure::rss_bytes;
 use crate::run::Totals;
 use crate::workload::Workload;
 
-/// The figures of one workload; the names are those of the JSON fields.
+/// Figures of one workload, named like the JSON fields.
 #[derive(Clone, Debug)]
 pub struct BenchResult {
     /// The workload.
     pub name: Workload,
     /// Operations done.
     pub ops: u64,
-    /// Wall time of the busiest thread, without making keys and values.
+    /// Wall time of the busiest thread, without preparing keys and values.
     pub seconds: f64,
-    /// Operations a second, of all threads together.
+    /// Operations per second of all threads together.
     pub ops_per_s: f64,
-    /// Mean time of one operation as its thread saw it; of short ones, those without a clock around each.
+    /// Mean time of an operation as its thread measured it; for short operations, from those
+    /// without individual clock reads.
     pub ns_per_op: f64,
     /// Half of all operations took at most this.
     pub p50_ns: u64,
@@ -27,15 +28,16 @@ pub struct BenchResult {
     pub p99_ns: u64,
     /// 99.9 % of all operations took at most this.
     pub p999_ns: u64,
-    /// CPU time of the whole process, background included, key making not, per operation.
+    /// CPU time per operation of the whole process, including background work, without preparing
+    /// keys.
     pub cpu_ns_per_op: f64,
     /// Share of the lookups that found their key; 0 when there were none.
     pub found_share: f64,
-    /// The share that the workload must find in a database that its fill made; `None`: no saying.
+    /// Share that the workload must find in a database filled by its fill; `None`: unknown.
     pub expected_found_share: Option<f64>,
-    /// Lookups of a replay whose answer its trace tells.
+    /// Replayed lookups whose answers are in the trace.
     pub answers_checked: u64,
-    /// Those that found another answer.
+    /// Those with a different answer.
     pub answers_wrong: u64,
     /// Digests computed per point lookup.
     pub hashes_per_get: f64,
@@ -43,9 +45,10 @@ pub struct BenchResult {
     pub filters_per_get: f64,
     /// Filter modules tested per point lookup.
     pub modules_per_get: f64,
-    /// Filter modules passed over because memory does not hold them, or because they rest, per point lookup.
+    /// Filter modules skipped because memory does not hold them or they are dormant, per point
+    /// lookup.
     pub modules_skipped_per_get: f64,
-    /// Filters that said "maybe" of a key that was not there, per point lookup.
+    /// False positives of filters, per point lookup.
     pub false_positives_per_get: f64,
     /// Filter slices read from files, per point lookup.
     pub filter_reads_per_get: f64,
@@ -55,27 +58,30 @@ pub struct BenchResult {
     pub data_reads_per_get: f64,
     /// Point lookups.
     pub gets: u64,
-    /// What they read from files, in all.
+    /// Reads of all point lookups from files.
     pub reads: ReadsByKind,
-    /// Seconds from the first operation, making keys included, until nothing was left to flush or merge; fills.
+    /// For fills: seconds from the first operation until all flushes and compactions were complete,
+    /// including the preparation of keys.
     pub idle_seconds: Option<f64>,
-    /// Operations a second by that time.
+    /// Operations per second over that time.
     pub idle_ops_per_s: Option<f64>,
-    /// Bytes written to files, logs included, per byte of keys and values put; `None` where nothing was put.
+    /// Bytes written to files, including logs, per byte of keys and values put; `None` without
+    /// puts.
     pub write_amplification: Option<f64>,
-    /// Bytes that flushing and merging are behind when the last operation returns.
+    /// Bytes of pending flushes and compactions when the last operation returns.
     pub debt_bytes: u64,
-    /// Bytes written to files of all kinds meanwhile.
+    /// Bytes written to files of all kinds during the workload.
     pub bytes_written: u64,
-    /// Resident bytes of the process at the end; 0 where the system does not tell.
+    /// Resident bytes of the process at the end; 0 where the system does not report them.
     pub rss_bytes: u64,
-    /// Bytes that the engine counts as its own at the end.
+    /// Memory that the engine accounts for at the end, in bytes.
     pub ledger_bytes: u64,
-    /// Index partitions and data blocks that a lookup reads with what is held in memory at the end, by the model.
+    /// Index partitions and data blocks that a lookup reads with the memory contents at the end, by
+    /// the model.
     pub model_reads_per_get: f64,
-    /// With the best choice for lookups alone that the memory budget allows, by the model.
+    /// The same with the best choice for lookups alone within the memory budget, by the model.
     pub fewest_reads_per_get: f64,
-    /// The deepest level that is not empty.
+    /// Number of the deepest level that is not empty.
     pub levels: u32,
     /// Runs that a lookup may consult.
     pub runs: u64,

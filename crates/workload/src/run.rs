@@ -1,6 +1,7 @@
-//! Running one workload: threads, their operations, and the sum of what they measured.
+//! Run of one workload: threads, their operations, and the sum of their measurements.
 //!
-//! Not here: what an operation does ([`crate::ops`]), what the figures mean ([`crate::result`]).
+//! Not here: the execution of operations ([`crate::ops`]), the meaning of the figures
+//! ([`crate::result`]).
 
 use std::fmt;
 use std::io;
@@ -23,46 +24,47 @@ use crate::trace::{TraceError, TraceReader};
 use crate::values::Values;
 use crate::workload::Workload;
 
-/// Entries of a walk that one clock read covers: a step is too short for one of its own.
+/// Entries of a walk per clock read: a single step is too short.
 const STEPS_TIMED_TOGETHER: u64 = 64;
-/// Of the batches of short operations, one in so many has a clock around each operation.
+/// One in this many batches of short operations has a clock read per operation.
 const CLOCKED_EVERY: u64 = 8;
-/// Entries that stand in the queue of [`Workload::Queue`].
+/// Entries in the queue of [`Workload::Queue`].
 const QUEUE_LENGTH: u64 = 1000;
-/// How often in a run its consumer forgets where it was and looks for the head from the front again, over
-/// the tombstones of all it has taken: as consumers do when they are restarted.
+/// Times per run that its consumer restarts: it then searches the head from the front, over the
+/// tombstones of all entries taken before.
 const QUEUE_RESTARTS: u64 = 100;
 
-/// What a workload works on, and how much of it.
+/// Parameters of a workload.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Items that the database holds or is filled with.
     pub num: u64,
     /// Operations of workloads that do not fill.
     pub reads: u64,
-    /// Bytes of a key; `None`: what the shape likes.
+    /// Bytes of a key; `None`: the default of the shape.
     pub key_size: Option<usize>,
     /// Bytes of a value.
     pub value_size: usize,
-    /// What keys look like.
+    /// Shape of keys.
     pub key_shape: KeyShape,
     /// Threads that share the operations.
     pub threads: u32,
-    /// How operations spread over items; the YCSB workloads have their own.
+    /// Distribution of operations over items; the YCSB workloads have their own.
     pub distribution: Distribution,
-    /// Share of the lookups of `readrandom`, `multireadrandom`, `seekrandom` and `readwhilewriting` that ask for
-    /// absent keys.
+    /// Share of lookups of absent keys in `readrandom`, `multireadrandom`, `seekrandom` and
+    /// `readwhilewriting`.
     pub empty_fraction: f64,
-    /// Entries that `seekrandom` reads after the one it seeks.
+    /// Entries that `seekrandom` reads after the first.
     pub seek_nexts: u32,
-    /// Keys that a call of the `multiread` workloads asks for.
+    /// Keys per call of the `multiread` workloads.
     pub multi_get: u32,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The workload's number among those of a run, from 0: each draws its items anew. Otherwise one that reads what the
-    /// one before it read, in the same order, finds a cache that this order has filled.
+    /// Number of the workload within a run, from 0: each draws different items. Otherwise a
+    /// workload that reads the items of the one before it, in the same order, would find a cache
+    /// filled by that order.
     pub turn: u64,
-    /// The trace that `replay` carries out.
+    /// The trace that `replay` executes.
     pub trace: Option<PathBuf>,
 }
 
@@ -86,14 +88,14 @@ impl Default for Options {
     }
 }
 
-/// The longest value that the engine takes.
+/// Maximum length of a value in the engine.
 const VALUE_BYTES_MAX: usize = 256 << 20;
 
 impl Options {
-    /// Whether `workload` can be run with these options, so that a caller may ask before it makes a database.
+    /// Checks that `workload` can run with these options, before a caller creates a database.
     ///
     /// # Errors
-    /// [`Error::Options`] naming the option of `shamba bench`, its bounds and its value.
+    /// [`Error::Options`] that names the option of `shamba bench`, its bounds and its value.
     pub fn check(&self, workload: Workload) -> Result<(), Error> {
         if workload == Workload::Replay {
             self.trace()?;
@@ -101,7 +103,7 @@ impl Options {
         self.keys(workload).map(|_| ())
     }
 
-    /// The trace of a replay, from its beginning.
+    /// The trace of a replay, opened at its start.
     pub(crate) fn trace(&self) -> Result<TraceReader, Error> {
         let path =
             self.trace.as_ref().ok_or_else(|| Error::Options("replay needs --trace FILE".to_owned()))?;
@@ -113,7 +115,7 @@ impl Options {
         Ok(TraceReader::open(path)?)
     }
 
-    /// The keys of `workload`.
+    /// Key generator of `workload`.
     fn keys(&self, workload: Workload) -> Result<Keys, Error> {
         let refused = |text: String| Err(Error::Options(text));
         for (option, count) in [("--num", self.num), ("--reads", self.reads)] {
@@ -142,7 +144,7 @@ impl Options {
         Keys::new(self.key_shape, size, 2 * items).or_else(|detail| refused(format!("--key-size: {detail}")))
     }
 
-    /// Operations of `workload`.
+    /// Number of operations of `workload`.
     fn ops(&self, workload: Workload) -> u64 {
         match workload {
             Workload::FillSeq | Workload::FillRandom | Workload::Overwrite | Workload::Queue => self.num,
@@ -151,16 +153,16 @@ impl Options {
     }
 }
 
-/// Why a workload could not be run.
+/// Reason why a workload could not run.
 #[derive(Debug)]
 pub enum Error {
     /// An option is wrong; the text says which.
     Options(String),
     /// The engine failed.
     Engine(shamba::Error),
-    /// A trace is not as it should be, or cannot be read.
+    /// A trace is malformed, or cannot be read.
     Trace(TraceError),
-    /// A file could not be written: what was done, and why not.
+    /// A file could not be written: the action, and its error.
     File(String, io::Error),
 }
 
@@ -178,7 +180,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // Their texts say the causes.
+            // Their messages contain the causes.
             Self::Options(_) | Self::Trace(_) | Self::Engine(_) => None,
             Self::File(_, error) => Some(error),
         }
@@ -197,7 +199,7 @@ impl From<shamba::Error> for Error {
     }
 }
 
-/// How far a workload is, for whoever watches.
+/// Progress of a workload, for display.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
@@ -205,7 +207,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Operations done and to do.
+    /// Operations done, and their total.
     pub fn read(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
@@ -220,30 +222,31 @@ impl Progress {
     }
 }
 
-/// The sum over all threads.
+/// Sum of the measurements of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub latencies: Latencies,
     pub ops: u64,
     pub busy_ns: u64,
-    /// Operations without a clock of their own, and the time they took together.
+    /// Number of operations without individual clock reads, and their total time.
     pub plain: (u64, u64),
     pub seconds: f64,
-    /// Seconds from the first operation, making them included, until nothing was left to flush or merge; fills.
+    /// For fills: seconds from the first operation until all flushes and compactions were complete,
+    /// including the preparation of operations.
     pub idle_seconds: Option<f64>,
     pub debt_bytes: u64,
     pub cpu_ns: u64,
     pub lookups: u64,
     pub found: u64,
     pub answers: Answers,
-    /// Lookups that have to find their key.
+    /// Lookups that must find their key.
     pub expected: u64,
-    /// Whether that is known.
+    /// Whether their number is known.
     pub foreseeable: bool,
 }
 
 impl Totals {
-    /// The share of lookups that had to find their key.
+    /// Expected share of found lookups.
     pub fn expected_share(&self) -> Option<f64> {
         (self.foreseeable && self.lookups > 0).then(|| self.expected as f64 / self.lookups as f64)
     }
@@ -252,8 +255,8 @@ impl Totals {
 /// Runs `workload` on `db`.
 ///
 /// # Errors
-/// [`Error::Options`] for options that cannot be met, before anything is done; [`Error::Engine`] as soon
-/// as one operation fails.
+/// [`Error::Options`] for invalid options, before any operation; [`Error::Engine`] as soon as one
+/// operation fails.
 pub fn run(
     db: &Db,
     workload: Workload,
@@ -272,7 +275,7 @@ pub fn run(
     let mut totals = job.run_threads()?;
     totals.debt_bytes = db.stats().debt_bytes;
     if workload.is_fill() {
-        // A fill is over when nothing is left to do for what it wrote: both times are told.
+        // A fill ends when its flushes and compactions are complete: both times are reported.
         let cpu = CpuTimer::process();
         db.flush()?;
         db.wait_idle()?;
@@ -290,9 +293,9 @@ struct Job<'a> {
     keys: Keys,
     values: Values,
     ops: u64,
-    /// Items in the order of a fill, where it is not that of their numbers.
+    /// Items in the order of a fill, where that differs from their numbers.
     order: Option<Vec<u64>>,
-    /// The next item that an insert makes.
+    /// Number of the next inserted item.
     next_item: AtomicU64,
     stop: AtomicBool,
 }
@@ -335,7 +338,7 @@ impl<'a> Job<'a> {
         });
         let cpu_ns = u64::try_from(cpu.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut making_cpu_ns = writer_cpu_ns.transpose()?.unwrap_or(0);
-        // Other threads' inserts may come after a reader looks for them, and deletes are another story.
+        // With several threads, a reader may look for an item before another thread inserts it.
         let foreseeable = threads == 1 || !matches!(self.workload, Workload::YcsbD | Workload::YcsbE);
         let mut totals = Totals { foreseeable, ..Totals::default() };
         for meter in meters {
@@ -368,7 +371,7 @@ impl<'a> Job<'a> {
         result.map(|()| meter)
     }
 
-    /// The part of `0..ops` that is this thread's.
+    /// This thread's part of `0..ops`.
     fn share(&self, thread: u64) -> std::ops::Range<u64> {
         let threads = u128::from(self.options.threads);
         let bound = |thread: u64| (u128::from(self.ops) * u128::from(thread) / threads) as u64;
@@ -398,7 +401,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Overwrites until the readers are done; answers the CPU time of making operations.
+    /// Overwrites until the readers are done; returns the CPU time of preparing operations.
     fn write_until_stopped(&self) -> Result<u64, Error> {
         let mut meter = Meter::default();
         let mut batches = Batches::new(self.db, self.keys, &self.values);
@@ -443,8 +446,9 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Each thread has a queue of its own. An operation is a put or a take; a take must find the head. The
-    /// consumer goes on behind what it took last, as consumers that mean to be fast do.
+    /// Each thread has its own queue. An operation is a put or a take; a take must find the head.
+    /// The consumer continues after the last entry that it took, like consumers optimized for
+    /// speed.
     fn queue(&self, thread: u64, meter: &mut Meter) -> Result<(), Error> {
         let share = self.share(thread);
         let prefix = format!("q{thread:03}:");
@@ -453,7 +457,7 @@ impl<'a> Job<'a> {
         let mut value = Vec::new();
         let count = share.end - share.start;
         let restart_every = (count / QUEUE_RESTARTS).max(1);
-        // `;` follows `:`, so this is where the queue's keys end.
+        // `;` follows `:` in byte order, so the queue's keys end here.
         let end = format!("q{thread:03};").into_bytes();
         let mut from = prefix.clone().into_bytes();
         for number in 0..count + QUEUE_LENGTH.min(count) {
@@ -498,7 +502,7 @@ fn join<T>(handle: std::thread::ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// What one thread asks for, operation by operation.
+/// The requests of one thread.
 struct Requests<'a> {
     job: &'a Job<'a>,
     order: Permutation,

@@ -1,4 +1,4 @@
-//! Every workload on a small database in memory: counts, shares found, and figures that add up.
+//! Every workload on a small database in memory: counts, found shares, and figures that add up.
 
 use std::sync::Arc;
 

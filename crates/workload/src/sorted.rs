@@ -1,11 +1,12 @@
-//! Items in key order, without holding their keys.
+//! Items in key order, without storing their keys.
 //!
-//! Sorts by eight bytes of the key at a time, most significant first, and goes on inside ties; a key is
-//! made again for each eight bytes that are needed of it.
+//! Sorts by eight bytes of the key at a time, most significant first, and continues within ties. A
+//! key is generated again for each eight bytes that are needed.
 
 use crate::keys::Keys;
 
-/// The items below `count`, by their keys. Holds 16 bytes an item while it works and 8 afterwards.
+/// The items below `count` in the order of their keys. Uses 16 bytes per item while sorting, and 8
+/// for the result.
 pub(crate) fn sorted_items(keys: &Keys, count: u64) -> Vec<u64> {
     let mut pairs: Vec<(u64, u64)> = (0..count).map(|item| (0, item)).collect();
     let mut key = Vec::new();

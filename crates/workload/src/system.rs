@@ -1,4 +1,4 @@
-//! What the platforms do differently: times of the processor, and reading a file anew from its start.
+//! Platform differences: CPU times, and reading a file from its start.
 //!
 //! Only Linux is tested. Not here: the engine's files (`shamba-env`).
 
@@ -24,12 +24,12 @@ mod unix {
 
     use super::{Duration, File, io};
 
-    /// Processor time of every thread of the process.
+    /// CPU time of all threads of the process.
     pub(crate) fn process_cpu() -> Duration {
         of(ClockId::ProcessCPUTime)
     }
 
-    /// Processor time of the calling thread.
+    /// CPU time of the calling thread.
     pub(crate) fn thread_cpu() -> Duration {
         of(ClockId::ThreadCPUTime)
     }
@@ -40,7 +40,7 @@ mod unix {
         Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
     }
 
-    /// Fills `buf` from the first byte of `file` on, by one call; tells how many bytes came.
+    /// Reads from the start of `file` into `buf`, in one call; returns the number of bytes.
     pub fn read_from_start(file: &File, buf: &mut [u8]) -> io::Result<usize> {
         file.read_at(buf, 0)
     }
@@ -52,17 +52,17 @@ mod other {
 
     use super::{Duration, File, io};
 
-    /// Processor time is not measured here: always 0.
+    /// CPU time is not measured on this platform: always 0.
     pub(crate) fn process_cpu() -> Duration {
         Duration::ZERO
     }
 
-    /// Processor time is not measured here: always 0.
+    /// CPU time is not measured on this platform: always 0.
     pub(crate) fn thread_cpu() -> Duration {
         Duration::ZERO
     }
 
-    /// Fills `buf` from the first byte of `file` on; tells how many bytes came.
+    /// Reads from the start of `file` into `buf`; returns the number of bytes.
     pub fn read_from_start(mut file: &File, buf: &mut [u8]) -> io::Result<usize> {
         file.seek(SeekFrom::Start(0))?;
         file.read(buf)

@@ -1,8 +1,9 @@
-//! Workloads as files: read, replayed, made up.
+//! Workloads as files: reading, replay and generation.
 //!
-//! The lines are those of [`shamba::trace`] (`docs/formats/trace.md`): what a database recorded of itself, or what the
-//! K-V-Workload-Generator writes. [`TraceReader`] reads them strictly, one at a time; [`crate::Workload::Replay`] carries them out, measured;
-//! [`Generator`] makes them up, seeded, by the K-V-Workload-Generator's options; [`Preset`] has the mixes of the papers.
+//! The lines are those of [`shamba::trace`] (`docs/formats/trace.md`): recorded by a database, or
+//! written by the K-V-Workload-Generator. [`TraceReader`] reads them strictly, one at a time.
+//! [`crate::Workload::Replay`] executes and measures them. [`Generator`] generates traces from a
+//! seed and the K-V-Workload-Generator's options; [`Preset`] has the mixes of the papers.
 
 pub(crate) mod generate;
 pub(crate) mod interleave;

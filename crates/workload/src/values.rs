@@ -1,13 +1,14 @@
 //! Values: half random, half constant bytes, so that a compressor halves them.
 //!
-//! Random bytes are cut from a pool made once, so that making a value costs a copy and nothing else.
+//! Random bytes are copied from a pool generated once, so that making a value costs only a copy.
 
 use fastrand::Rng;
 
-/// Bytes of the random pool. Large against a block, so that compression finds no repeats inside one.
+/// Size of the random pool. Large compared with a block, so that compression finds no repetition
+/// inside one.
 const POOL_BYTES: usize = 1 << 20;
 
-/// Makes values of one size.
+/// Generator of values of one size.
 #[derive(Clone, Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -22,12 +23,12 @@ impl Values {
         Self { pool, size }
     }
 
-    /// Bytes of every value.
+    /// Size of every value in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Writes a value over `value`; `number` says where in the pool its random half starts.
+    /// Overwrites `value` with a value; `number` selects the start of its random half in the pool.
     pub fn write(&self, number: u64, value: &mut Vec<u8>) {
         self.write_sized(self.size, number, value);
     }

@@ -1,4 +1,4 @@
-//! The workloads of `bench`: what each is called and does.
+//! The workloads of `bench`: their names and operations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,29 +30,29 @@ workloads! {
     FillSeq = "fillseq",
     /// Puts every item once, in random order.
     FillRandom = "fillrandom",
-    /// Puts `num` times an item that exists.
+    /// Puts existing items `num` times.
     Overwrite = "overwrite",
     /// Gets `reads` items, the share `empty_fraction` of them absent.
     ReadRandom = "readrandom",
-    /// Gets `reads` absent keys, which lie among those that exist.
+    /// Gets `reads` absent keys, which lie between existing ones.
     ReadMissing = "readmissing",
-    /// As `ReadRandom`, `multi_get` keys a call; an operation is a key.
+    /// Like `ReadRandom`, with `multi_get` keys per call; an operation is a key.
     MultiReadRandom = "multireadrandom",
-    /// As `ReadMissing`, `multi_get` keys a call; an operation is a key.
+    /// Like `ReadMissing`, with `multi_get` keys per call; an operation is a key.
     MultiReadMissing = "multireadmissing",
     /// Walks `reads` entries forward from the first.
     ReadSeq = "readseq",
     /// Walks `reads` entries backward from the last.
     ReadReverse = "readreverse",
-    /// Seeks a fresh cursor to `reads` keys and reads the entry there and the `seek_nexts` after it.
+    /// Seeks a new cursor to `reads` keys, and reads the entry there and the `seek_nexts` after it.
     SeekRandom = "seekrandom",
-    /// `ReadRandom` while one more thread overwrites without pause.
+    /// `ReadRandom` while one more thread overwrites continuously.
     ReadWhileWriting = "readwhilewriting",
     /// Deletes `reads` items.
     DeleteRandom = "deleterandom",
-    /// First in, first out: `num` puts at the tail and as many takes of the head.
+    /// First in, first out: `num` puts at the tail, and the same number of takes from the head.
     Queue = "queue",
-    /// Carries out the operations of a trace, in their order.
+    /// Executes the operations of a trace, in order.
     Replay = "replay",
     /// YCSB A: 50 % gets, 50 % updates, zipf.
     YcsbA = "ycsb-a",
@@ -69,12 +69,12 @@ workloads! {
 }
 
 impl Workload {
-    /// Whether it fills a database, which must then be empty unless the caller says otherwise.
+    /// Whether it fills a database, which must be empty unless the caller allows otherwise.
     pub fn is_fill(self) -> bool {
         matches!(self, Self::FillSeq | Self::FillRandom)
     }
 
-    /// Whether it only looks up or scans: operations too short for a clock around each of them.
+    /// Whether all operations are lookups or seeks, which are too short for individual clock reads.
     pub fn is_short(self) -> bool {
         use Workload::{
             MultiReadMissing, MultiReadRandom, ReadMissing, ReadRandom, ReadWhileWriting, SeekRandom, YcsbC,
@@ -91,17 +91,17 @@ impl Workload {
         )
     }
 
-    /// Whether lookups go many at a time.
+    /// Whether lookups use multi-get.
     pub fn is_multi(self) -> bool {
         matches!(self, Self::MultiReadRandom | Self::MultiReadMissing)
     }
 
-    /// Whether it reads, and so starts when flushes and merges have come to rest.
+    /// Whether it reads, and therefore starts after all flushes and compactions.
     pub fn reads(self) -> bool {
         !matches!(self, Self::FillSeq | Self::FillRandom | Self::Overwrite | Self::DeleteRandom | Self::Queue)
     }
 
-    /// Whether items may be gone after it.
+    /// Whether it may delete items.
     pub fn deletes(self) -> bool {
         matches!(self, Self::DeleteRandom | Self::Replay)
     }

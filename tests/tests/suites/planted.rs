@@ -59,6 +59,7 @@ fn every_killer_is_a_test() {
         ("shamba_table", "crates/table/src"),
         ("shamba_log", "crates/log/src"),
         ("shamba_memtable", "crates/memtable/src"),
+        ("shamba_tree", "crates/tree/src"),
         ("shamba", "crates/engine/src"),
         ("suites", "tests/tests/suites"),
     ] {

@@ -1,20 +1,22 @@
-//! The measures of the table, their targets, and the counts that they are made of.
+//! Measures of the table, their targets, and the counts that they are computed from.
 //!
-//! Not here: who leaves the counts (the suites), what makes the table of them ([`super`]).
+//! Not here: the suites that write the counts, and the table ([`super`]).
 
-/// A measure, and where its count comes from.
+/// A measure with its targets and counts.
 pub struct Row {
     pub number: u32,
     pub measure: &'static str,
-    /// At least so many within CI; 0: only on demand.
+    /// Minimum within CI; 0: only on demand.
     pub ci: u64,
-    /// At least so many on demand; 0: nothing more is asked.
+    /// Minimum on demand; 0: no additional target.
     pub on_demand: u64,
-    /// The step that has to reach `on_demand` by itself, once it runs; empty: no step goes so far, and the figure is only shown.
+    /// The step that must reach `on_demand` by itself once it runs; empty: none must, and the count
+    /// is only shown.
     pub by: &'static str,
-    /// (suite, count): added up. A count that ends with a star is all that begin so.
+    /// (suite, count), added up. A count with a trailing star stands for all names that begin with
+    /// it.
     pub counts: &'static [(&'static str, &'static str)],
-    /// Whether the targets are what may be reached at most, and the counts maxima, of which the greatest counts.
+    /// The targets are maxima; of several counts the greatest is used.
     pub is_limit: bool,
 }
 
@@ -29,13 +31,13 @@ const fn row(
 }
 
 impl Row {
-    /// The row, with the step that has to reach its target on demand.
+    /// The row with the step that must reach its on-demand target.
     const fn by(self, step: &'static str) -> Self {
         Self { by: step, ..self }
     }
 }
 
-/// A row of which no more than `most` may be reached, in CI (`ci`) or on demand.
+/// A row with a maximum, in CI (`ci`) or on demand.
 const fn limit(
     number: u32,
     measure: &'static str,

@@ -1,10 +1,11 @@
-//! The commands that leave the counts, and how they ended.
+//! The commands that write the counts, and their results.
 //!
-//! Each leaves its counts in a folder of its own, which is emptied before it runs, with how it ended beside them: so a table can be
-//! made of runs of several days, and what a short run of a suite reached does not stand for what the long one should have.
-//! A step that leaves no count did not end well, whatever its status: a test that was renamed matches no filter any more.
+//! Each step writes its counts and its result to its own folder, which is emptied before it runs. A
+//! table can therefore combine runs of several days, and the counts of a short run of a suite do
+//! not replace those of the long one. A step without counts has failed, whatever its exit status:
+//! for example, the filter no longer matches a renamed test.
 //!
-//! Not here: what they leave ([`super::rows`]).
+//! Not here: the counts themselves ([`super::rows`]).
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +13,7 @@ use std::time::Instant;
 
 use crate::tidy;
 
-/// A command that leaves counts.
+/// A command that writes counts.
 pub struct Step {
     pub name: &'static str,
     words: &'static [&'static str],
@@ -98,7 +99,7 @@ pub fn step(name: &str) -> Result<&'static Step, String> {
     })
 }
 
-/// How a step ended, as it is kept beside the counts.
+/// Result of a step, as stored with the counts.
 pub struct Ended {
     pub name: String,
     pub command: String,
@@ -112,10 +113,10 @@ impl Ended {
     }
 }
 
-/// How a step ends that found nothing, and left counts.
+/// Result of a step without violations that wrote counts.
 const WELL: &str = "well";
 
-/// How a step ended, in its folder.
+/// Name of the file with a step's result, in its folder.
 pub const ENDED: &str = "ended";
 
 impl Step {
@@ -124,13 +125,13 @@ impl Step {
         format!("{}cargo {}", variables.collect::<String>(), self.words.join(" "))
     }
 
-    /// Runs it, and notes how it ended.
+    /// Runs the step, and records its result.
     pub fn run(&self, tallies: &Path) -> Result<(), String> {
         let begun = Instant::now();
         let folder = tallies.join(self.name);
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         emptied(&folder).map_err(failed)?;
-        // Until it has ended it has not: whoever kills it leaves that.
+        // Recorded as not ended until it ends; if it is killed, this remains.
         let keep = |how: &str| {
             let line = format!("{}\t{}\t{how}\n", self.command(), begun.elapsed().as_secs());
             std::fs::write(folder.join(ENDED), line).map_err(failed)
@@ -151,7 +152,7 @@ impl Step {
     }
 }
 
-/// Makes the folder, or empties one that a step left; what is somebody else's is refused.
+/// Creates the folder, or empties one that a step left; any other folder is an error.
 fn emptied(folder: &Path) -> std::io::Result<()> {
     if !folder.exists() {
         return std::fs::create_dir_all(folder);
@@ -166,7 +167,7 @@ fn emptied(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The steps that left their counts in `directory`, in order.
+/// The steps with results in `directory`, in order.
 pub fn read_steps(directory: &Path) -> Result<Vec<Ended>, String> {
     let mut ended = Vec::new();
     for step in STEPS {

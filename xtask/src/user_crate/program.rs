@@ -1,5 +1,5 @@
-//! A program that keeps the same records in Shamba, fjall and redb, from tasks of tokio, and
-//! compares what comes back.
+//! A program that stores the same records in Shamba, fjall and redb, from tokio tasks, and compares
+//! the results.
 
 use std::error::Error;
 use std::path::Path;
@@ -24,7 +24,7 @@ async fn main() -> Done<()> {
     let user = User { name: "Asha".to_owned(), age: 31 };
     let bytes = serde_json::to_vec(&user)?;
 
-    // Calls block, so they leave the runtime's threads alone.
+    // Calls block, so they run outside the runtime's threads.
     let db = shamba::Db::open(folder.join("shamba"))?;
     let (handle, value) = (db.clone(), bytes.clone());
     tokio::task::spawn_blocking(move || handle.put("user:1", value)).await??;

@@ -1,22 +1,27 @@
-//! `shamba batch DB`: operations from standard input, one a line, one flushed reply each.
+//! `shamba batch DB`: runs operations from standard input, one per line, with one flushed reply
+//! each.
 //!
 //! ```text
 //! put K V       del K       delrange A B       (A up to B, without B)
-//! get K                     what is committed: `value V` or `none`
-//! in NAME ...               one of these in the keyspace NAME, which a write makes if it is not there
-//! begin  commit             what is between becomes one atomic batch, of any keyspaces
+//! get K                     reads committed data: `value V` or `none`
+//! in NAME ... one of these in the keyspace NAME, which a write creates if it is missing
+//! begin  commit             the operations between become one atomic batch, of any keyspaces
 //! flush  compact  sync
 //! ```
 //!
-//! A line is split at single spaces; the value of `put` is the rest of the line and may be empty. Replies, one a
-//! line and in order, so that whoever counts them knows what is acknowledged: `ok` once the operation is, `queued`
-//! between `begin` and `commit`, `err KIND message`. `in` holds for its own line only: a line that fails cannot send
-//! the next one elsewhere. A
-//! line that got `err` has no effect and the others go on; the exit code is then that of the first one. A keyspace is made
-//! once a write to it is due and known to be one that can be done: at the commit, between `begin` and `commit`. (A commit
-//! that then fails, for lack of space say, may leave keyspaces that it made, without anything in them.) The
-//! end of input closes the database cleanly. A `begin` that is still open then is an error of its line:
-//! input that was cut off must not pass for input that was stored. No input at all makes no database.
+//! A line is split at single spaces; the value of `put` is the rest of the line and may be empty.
+//! Replies come one per line and in order, so that a client can count acknowledged operations: `ok`
+//! after the operation, `queued` between `begin` and `commit`, `err KIND message`. `in` holds for
+//! its own line only, so that a failed line does not redirect the next one. A line with the reply
+//! `err` has no effect, and the next lines are processed; the exit code is then that of the first
+//! such line.
+//!
+//! A keyspace is created when a valid write to it is applied: between `begin` and `commit`, at the
+//! commit. (A commit that then fails, for example for lack of space, may leave the empty keyspaces
+//! that it created.)
+//!
+//! The end of input closes the database cleanly. A `begin` without `commit` is then an error of its
+//! line: truncated input must not pass for stored input. Empty input creates no database.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -63,7 +68,7 @@ pub struct BatchArgs {
 
 pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
     let mut input = io::stdin().lock();
-    // Who has nothing to store gets no new database; one that is there is opened (and locked) at once.
+    // Empty input creates no database; an existing one is opened (and locked) at once.
     if !open::has_any(&args.db)? && input.fill_buf().map_err(input_failed)?.is_empty() {
         return Ok(());
     }
@@ -77,14 +82,14 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
         (Some(recording), Some(path)) => open::finish(recording, path),
         _ => Ok(()),
     };
-    // Whether or not somebody still reads the replies, the database is closed cleanly.
+    // The database is closed cleanly even if the reader of the replies has gone.
     let closed = db.close();
     result?;
     recorded?;
     match (first_error, closed) {
         (None, closed) => Ok(closed?),
         (Some(code), closed) => {
-            // The code stays that of the first error.
+            // The exit code stays that of the first error.
             if let Err(error) = closed {
                 note(format!("shamba: {}", error.chain()));
             }
@@ -97,7 +102,7 @@ fn input_failed(error: io::Error) -> Failure {
     Failure::io("standard input", error)
 }
 
-/// A write that a line asks for.
+/// A write requested by a line.
 enum Write {
     Put { key: Vec<u8>, value: Vec<u8> },
     Delete { key: Vec<u8> },
@@ -122,35 +127,36 @@ impl Write {
     }
 }
 
-/// What is between `begin` and `commit`.
+/// Operations between `begin` and `commit`.
 struct Queue {
     batch: Batch,
-    /// Writes to keyspaces that are not there yet. They may come last: nothing else is about these.
+    /// Writes to keyspaces that do not exist yet. They may be applied last: no other operation
+    /// concerns these keyspaces.
     unmade: Vec<(String, Write)>,
-    /// The line of the `begin`.
+    /// Line number of the `begin`.
     begun_at: u64,
 }
 
-/// A conversation: lines, and what they have begun.
+/// State of a session: input lines and the open batch.
 pub(crate) struct Session<'a> {
     db: &'a Db,
     notation: Notation,
-    /// The keyspace of lines that name none.
+    /// Keyspace of lines that name none.
     own: String,
     /// Lines read so far.
     lines: u64,
-    /// Since `begin`.
+    /// The open batch, since `begin`.
     queue: Option<Queue>,
-    /// Keyspaces that lines have named.
+    /// Keyspaces opened so far, by name.
     keyspaces: BTreeMap<String, Keyspace>,
     first_error: Option<u8>,
 }
 
-/// Why a line was not done.
+/// Reason why a line failed.
 enum Refusal {
     /// The line is malformed.
     Line(String),
-    /// The engine said no.
+    /// The engine returned an error.
     Engine(shamba::Error),
 }
 
@@ -166,15 +172,15 @@ impl<'a> Session<'a> {
         Self { db, notation, own, lines: 0, queue: None, keyspaces: BTreeMap::new(), first_error: None }
     }
 
-    /// Lines that name no keyspace are about this one.
+    /// Sets the keyspace of lines that name none.
     fn in_keyspace(self, name: &str) -> Self {
         Self { own: name.to_owned(), ..self }
     }
 
-    /// Reads lines to their end and answers each.
+    /// Reads all lines and replies to each.
     ///
     /// # Errors
-    /// As input or output fails. Whether a line got `err`, `first_error` knows.
+    /// Failures of input or output. An `err` reply is recorded in `first_error`.
     pub(crate) fn run(&mut self, input: &mut impl BufRead, out: &mut Out) -> Result<(), Failure> {
         let mut line = Vec::new();
         loop {
@@ -195,7 +201,7 @@ impl<'a> Session<'a> {
                         Refusal::Engine(error) => (error.kind(), error.chain().to_string(), code_of(&error)),
                     };
                     self.first_error.get_or_insert(code);
-                    // One reply a line, whatever a message holds.
+                    // One reply per line: line ends in a message become spaces.
                     format!("err {} {}", kind.name(), message.replace(['\n', '\r'], " "))
                 }
             };
@@ -204,7 +210,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What is queued at the end of input never is committed. There is no line left to reply to.
+    /// Reports a batch that is still open at the end of input. It is not committed, and no line is
+    /// left to reply to.
     fn end(&mut self) {
         if let Some(Queue { batch, unmade, begun_at: line }) = self.queue.take() {
             let queued = counted((batch.len() + unmade.len()) as u64, "operation", "operations");
@@ -249,7 +256,7 @@ impl<'a> Session<'a> {
         Ok(done.map(|()| "ok".into())?)
     }
 
-    /// A line about a key, in a keyspace if it names one.
+    /// Runs a line about a key, in the keyspace that it names, if any.
     fn operation(&mut self, keyspace: Option<&[u8]>, line: &[u8]) -> Result<Cow<'static, str>, Refusal> {
         let (verb, rest) = split(line);
         match (verb, rest) {
@@ -272,7 +279,7 @@ impl<'a> Session<'a> {
             }
             (b"get", Some(key)) => {
                 let key = self.bytes("key", single("get K", key)?)?;
-                // A look makes no keyspace.
+                // A read does not create a keyspace.
                 let name = &self.name(keyspace)?;
                 if !self.is_there(name) {
                     return Ok("none".into());
@@ -290,17 +297,18 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Queues the write, or does it.
+    /// Queues the write in the open batch, or applies it.
     fn write(&mut self, keyspace: Option<&[u8]>, write: Write) -> Result<Cow<'static, str>, Refusal> {
         let name = &self.name(keyspace)?;
         if !self.is_there(name) {
-            // Judged where it does not matter, before a keyspace is made for it or another of the same batch.
+            // The write is checked in a trial batch before a keyspace is created for it, or for
+            // another write of the same batch.
             Keyspace::check_name(name)?;
             let own = self.keyspace(DEFAULT)?;
             let mut trial = self.db.batch();
             write.queue(&mut trial, &own);
             match (&mut self.queue, trial.error()) {
-                // As of every wrong write in a batch, the commit tells of it.
+                // As for every invalid write in a batch, the commit reports it.
                 (Some(queue), Some(_)) => write.queue(&mut queue.batch, &own),
                 (Some(queue), None) => queue.unmade.push((name.clone(), write)),
                 (None, Some(error)) => return Err(error.clone().into()),
@@ -331,19 +339,19 @@ impl<'a> Session<'a> {
         batch.commit()
     }
 
-    /// Whether there is a keyspace of this name.
+    /// Whether a keyspace of this name exists.
     fn is_there(&self, name: &str) -> bool {
         self.keyspaces.contains_key(name) || self.db.keyspaces().iter().any(|known| known == name)
     }
 
-    /// The name of a keyspace as a line gives it; without one, that of `--keyspace`.
+    /// The keyspace name given by a line; without one, that of `--keyspace`.
     fn name(&self, given: Option<&[u8]>) -> Result<String, Refusal> {
         let Some(given) = given else { return Ok(self.own.clone()) };
         String::from_utf8(given.to_vec())
             .map_err(|_| Refusal::Line("the name of a keyspace must be UTF-8".into()))
     }
 
-    /// The keyspace of this name, made if there is none.
+    /// The keyspace of this name, created if it is missing.
     fn keyspace(&mut self, name: &str) -> shamba::Result<Keyspace> {
         if let Some(known) = self.keyspaces.get(name) {
             return Ok(known.clone());
@@ -369,7 +377,7 @@ fn split(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// A last argument, which may have no space in it (`\x20` stands for one).
+/// Checks a last argument, which may not contain a space (`\x20` stands for one).
 fn single<'a>(usage: &str, text: &'a [u8]) -> Result<&'a [u8], Refusal> {
     if text.contains(&b' ') { Err(Refusal::Line(format!("too many parts: {usage}"))) } else { Ok(text) }
 }

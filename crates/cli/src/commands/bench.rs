@@ -1,4 +1,5 @@
-//! `shamba bench DB NAME...`: workloads in order, measured; with `--json` one object a line.
+//! `shamba bench DB NAME...`: runs and measures workloads in order; with `--json` prints one object
+//! per line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +25,8 @@ pub struct BenchArgs {
     /// The database; made if it is not there
     db: PathBuf,
     /// Workloads: fillseq, fillrandom, overwrite, readrandom, readmissing, multireadrandom,
-    /// multireadmissing, readseq, readreverse, seekrandom, readwhilewriting, deleterandom, queue, replay, ycsb-a to ycsb-f
+    /// multireadmissing, readseq, readreverse, seekrandom, readwhilewriting, deleterandom, queue,
+    /// replay, ycsb-a to ycsb-f
     #[arg(required = true, value_name = "NAME", value_parser = str::parse::<Workload>)]
     names: Vec<Workload>,
     /// Items that the database holds or is filled with
@@ -48,8 +50,8 @@ pub struct BenchArgs {
     /// How operations spread over items: uniform, zipf, zipf-local, latest, hotspot, normal or beta
     #[arg(long, value_name = "NAME", default_value_t = Distribution::Uniform)]
     distribution: Distribution,
-    /// Share of the lookups of readrandom, multireadrandom, seekrandom and readwhilewriting that ask for absent
-    /// keys
+    /// Share of the lookups of readrandom, multireadrandom, seekrandom and readwhilewriting that
+    /// ask for absent keys
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     empty_fraction: f64,
     /// Entries that seekrandom reads after the one it seeks
@@ -61,7 +63,8 @@ pub struct BenchArgs {
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The trace that replay carries out: recorded, of `shamba-lab generate` or the K-V-Workload-Generator
+    /// The trace that replay carries out: recorded, of `shamba-lab generate` or the
+    /// K-V-Workload-Generator
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Fail if a lookup of replay answers otherwise than its trace says
@@ -103,11 +106,13 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
     if args.trace.is_some() && !args.names.contains(&Workload::Replay) {
         return Err(Failure::Usage("--trace is for the workload replay".to_owned()));
     }
-    // All of them before a database is made, or the first of them runs for an hour.
+    // All workloads are checked before a database is created, because the first of them may run for
+    // an hour.
     args.names.iter().try_for_each(|&workload| options.check(workload))?;
     let db = open::create(&args.db, &args.engine)?;
     let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
-    // Whether the database holds what a fill of this run wrote, so that what reads must find is known.
+    // Whether the database holds exactly what a fill of this run wrote, so that the expected result
+    // of reads is known.
     let mut known = false;
     for (turn, &workload) in (0..).zip(&args.names) {
         if workload.is_fill() {
@@ -154,7 +159,8 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// Tells of lookups of a replay that answered otherwise than its trace says: the database is another one, or wrong.
+/// Reports replayed lookups whose answers differ from the trace: the database is a different one,
+/// or has an error.
 fn check_answers(args: &BenchArgs, result: &BenchResult) -> Result<(), Failure> {
     let BenchResult { answers_checked, answers_wrong, .. } = *result;
     if answers_wrong == 0 {
@@ -168,7 +174,7 @@ fn check_answers(args: &BenchArgs, result: &BenchResult) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Runs a workload beside a progress bar.
+/// Runs a workload with a progress bar.
 fn watched(db: &Db, workload: Workload, options: &Options) -> Result<BenchResult, Failure> {
     let progress = Progress::default();
     let bar = progress::bar(workload.name(), Some(0));
@@ -190,7 +196,7 @@ const HEADINGS: &str = "workload              operations        ops/s     ns/op 
 
 fn line(result: &BenchResult) -> String {
     let (gets, read) = (result.gets.max(1) as f64, result.reads.all());
-    // A dash where there was nothing to count: no lookups, or none by point.
+    // A dash where there was nothing to count: no lookups, or no point lookups.
     let found = result.expected_found_share.map_or("-".into(), |_| format!("{:.3}", result.found_share));
     let per_get = |value: f64| if result.hashes_per_get > 0.0 { format!("{value:.2}") } else { "-".into() };
     format!(

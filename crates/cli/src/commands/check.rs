@@ -1,8 +1,8 @@
 //! `shamba check DB`: reads every byte and reports all damage; exit code 2 if there is any.
 //!
-//! A database that cannot even be opened for its damage, or because this build does not know the version of a
-//! file, is still checked file by file, so that one report names everything that is wrong. A version that is
-//! not known is no damage: if nothing else is wrong the exit code is 5.
+//! A database that cannot be opened, because of damage or of a file version unknown to this build,
+//! is checked file by file, so that one report lists all problems. An unknown version is not
+//! damage: if there is no other problem, the exit code is 5.
 
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ pub fn run(args: &CheckArgs, out: &mut Out) -> Result<(), Failure> {
             out.text(layout_table(files).to_string())?;
             out.line("")?;
         }
-        // What opening warned of is on standard error already.
+        // Warnings of the open were already printed on standard error.
         report.warnings.iter().filter(|warning| !said.contains(warning)).for_each(warn);
         for problem in &report.problems {
             out.line(problem.to_string())?;
@@ -64,7 +64,7 @@ pub fn run(args: &CheckArgs, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-/// What was found and read, in a line.
+/// One line with the numbers of problems and of checked items.
 fn summary(report: &CheckReport) -> String {
     let found = match report.problems.len() {
         0 => "no damage".to_string(),
@@ -113,7 +113,7 @@ enum Kind {
     Other,
 }
 
-/// The files of a database, by name, with their lengths.
+/// Files of a database, sorted by name, with their sizes and kinds.
 fn files(dir: &Path) -> Result<Vec<(PathBuf, u64, Kind)>, Failure> {
     let failed = |error| Failure::io(dir.display().to_string(), error);
     let mut files = Vec::new();
@@ -136,7 +136,7 @@ fn files(dir: &Path) -> Result<Vec<(PathBuf, u64, Kind)>, Failure> {
     Ok(files)
 }
 
-/// A file's layout, as a JSON object and as cells of a table.
+/// Layout of a file, as a JSON object and as cells of a table.
 struct Layout {
     object: Value,
     cells: [String; 4],

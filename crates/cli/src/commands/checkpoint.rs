@@ -1,4 +1,4 @@
-//! `shamba checkpoint DB DIR`.
+//! `shamba checkpoint DB DIR`: makes a checkpoint of a database.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::exit::Failure;
 use crate::open;
 use crate::options::EngineOptions;
 
-/// What to do where the checkpoint cannot go.
+/// Hint for an unusable target directory.
 const TAKEN: &str = "DIR must be empty or not exist, in a directory that exists";
 
 /// Arguments of `checkpoint`.

@@ -1,4 +1,5 @@
-//! `shamba compact DB`: everything into one run; with `--filters`, only filters anew.
+//! `shamba compact DB`: compacts everything into one run; with `--filters`, only rewrites tables
+//! with stale filters.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `shamba delete DB KEY`.
+//! `shamba delete DB KEY`: deletes a key.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

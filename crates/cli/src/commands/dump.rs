@@ -1,7 +1,7 @@
-//! `shamba dump DB`: every live pair in key order, lower-case hex, tab, hex.
+//! `shamba dump DB`: prints every live pair in key order as lower-case hex, tab, hex.
 //!
-//! One keyspace, or with `--all` every keyspace in the order of their names, each under a line `#
-//! keyspace NAME`. All of them are read at one sequence number.
+//! Prints one keyspace; with `--all`, every keyspace in the order of their names, each after a line
+//! `# keyspace NAME`. All are read at one sequence number.
 
 use std::path::PathBuf;
 

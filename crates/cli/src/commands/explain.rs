@@ -1,4 +1,4 @@
-//! `shamba explain DB KEY`: one lookup, step by step.
+//! `shamba explain DB KEY`: prints one lookup, step by step.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! `shamba get DB KEY`: the value and a newline, or nothing and exit code 1; with `--raw` nothing but its bytes.
+//! `shamba get DB KEY`: prints the value and a newline, or exits with 1; with `--raw` prints only
+//! the value's bytes.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `shamba load DB [FILE|-]`: records from a file or standard input.
+//! `shamba load DB [FILE|-]`: loads records from a file or standard input.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -18,10 +18,11 @@ use crate::output::{Out, warn};
 use crate::progress;
 use crate::sizes::counted;
 
-/// Records and bytes of a batch: large enough that commits do not count, small enough for any buffer.
+/// Maximum records and bytes of a batch: large enough to make commit costs negligible, and small
+/// enough for any buffer.
 const BATCH_RECORDS: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
-/// How many malformed lines are named before the rest are only counted.
+/// Maximum number of malformed lines that are listed; further ones are only counted.
 const NAMED_MAX: u64 = 10;
 
 const FORMATS: &str = "\
@@ -67,7 +68,7 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
     let format = args.format.unwrap_or_else(|| Format::of_name(&args.file));
     let stdin = args.file == Path::new("-");
     let name = if stdin { "standard input".to_string() } else { args.file.display().to_string() };
-    // The input first: a file that cannot be read must not leave an empty database behind.
+    // The input is opened first: an unreadable file must not leave an empty database behind.
     let input: Box<dyn io::BufRead> = if stdin {
         Box::new(io::stdin().lock())
     } else {
@@ -82,11 +83,11 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
     };
     args.keyspace.check()?;
     let mut input = input;
-    // Text formats have no zero bytes; a guess, used only to explain a line that is malformed.
+    // Text formats have no zero bytes. This guess is only used to explain a malformed line.
     let has_zeros = input.fill_buf().map_err(|error| Failure::io(&name, error))?.contains(&0);
     let mut records =
         Records::new(format, input, args.key.as_deref(), args.hex, args.no_header).map_err(Failure::Usage)?;
-    // So must one that holds something else from its first line on.
+    // Neither must a file whose first record is malformed.
     let first = records.next().map_err(|error| Failure::io(&name, error))?;
     let guessed = args.format.is_none().then_some(format);
     let hint = hint(guessed, has_zeros);
@@ -110,7 +111,7 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
         loaded: 0,
         skipped: 0,
     };
-    // What came before a bad line stays loaded, so the database is closed in any case.
+    // Records before a malformed line stay loaded, so the database is closed in any case.
     let result = load.run(first, &mut records);
     let Load { loaded, skipped, .. } = load;
     drop(keyspace);
@@ -149,18 +150,18 @@ struct Load<'a> {
     keyspace: &'a Keyspace,
     name: &'a str,
     skip_bad: bool,
-    /// Why a line may be malformed, for the message.
+    /// Possible reason for a malformed line, for the message.
     hint: &'a str,
     loaded: u64,
     skipped: u64,
 }
 
-/// A header without the column of the keys: no record can be read.
+/// Failure for a header without the key column: no record can be read.
 fn bad_header(name: &str, line: u64, reason: &str) -> Failure {
     Failure::Data(format!("{name}:{line}: {reason}"))
 }
 
-/// A line that is no record, and what was loaded before it.
+/// Failure for a malformed line, with the number of records loaded before it.
 fn malformed(name: &str, line: u64, reason: &str, before: u64, hint: &str) -> Failure {
     Failure::Data(format!(
         "{name}:{line}: {reason} (loaded before it: {}; --skip-bad skips such lines{hint})",
@@ -168,7 +169,7 @@ fn malformed(name: &str, line: u64, reason: &str, before: u64, hint: &str) -> Fa
     ))
 }
 
-/// Why a line may be malformed: the format was guessed, or the file is not text.
+/// Possible reason for a malformed line: the format was guessed, or the file is not text.
 fn hint(guessed: Option<Format>, has_zeros: bool) -> String {
     let guess = guessed.map_or_else(String::new, |format| {
         format!("; read as {}, which --format tsv|csv|jsonl|lines changes", format.name())
@@ -178,7 +179,7 @@ fn hint(guessed: Option<Format>, has_zeros: bool) -> String {
 }
 
 impl Load<'_> {
-    /// Loads what was read already, then the rest.
+    /// Loads the record that was already read, then all others.
     fn run(&mut self, first: Option<Item>, records: &mut Records<'_>) -> Result<(), Failure> {
         let bar = progress::bar("loading", None);
         let mut batch = self.db.batch();

@@ -1,4 +1,4 @@
-//! `shamba manifest DB`: the manifest in force, edit by edit.
+//! `shamba manifest DB`: prints the current manifest, edit by edit.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `shamba memory DB`: every part that the engine counts, and what the system counts.
+//! `shamba memory DB`: prints the memory of every part of the engine, and that of the process.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub fn run(args: &MemoryArgs, out: &mut Out) -> Result<(), Failure> {
     out.text(format!("\nheld in memory\n{}", level_table(&report)))
 }
 
-/// The filters and indexes in memory, level by level.
+/// Filters and indexes in memory, by level.
 fn level_table(report: &shamba::MemoryReport) -> Table {
     let mut table = Table::new([
         "level",
@@ -75,7 +75,7 @@ fn level_table(report: &shamba::MemoryReport) -> Table {
     table
 }
 
-/// Parts, their sum, the budget and the process.
+/// Memory of the parts, their sum, the budget and the process.
 pub fn memory_table(report: &shamba::MemoryReport) -> Table {
     let mut table = Table::plain();
     for (name, bytes) in &report.parts {

@@ -1,4 +1,4 @@
-//! The commands, one a file.
+//! The commands, one per file.
 
 mod batch;
 mod bench;
@@ -34,7 +34,8 @@ use crate::text::Notation;
 /// One command.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Fill three databases with the paths of a directory tree, look everything up, and show what happened
+    /// Fill three databases with the paths of a directory tree, look everything up, and show what
+    /// happened
     Demo(crate::demo::DemoArgs),
     /// Load a file of records
     Load(load::LoadArgs),
@@ -91,10 +92,10 @@ pub struct MovedArgs {
 }
 
 impl Command {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// Whatever [`crate::exit`] knows.
+    /// Any [`Failure`].
     pub fn run(self, out: &mut Out) -> Result<(), Failure> {
         match self {
             Self::Demo(args) => crate::demo::run(&args, out),
@@ -128,7 +129,7 @@ impl Command {
     }
 }
 
-/// The bytes of a key or value given on the command line.
+/// Parses a key or value given on the command line.
 fn argument(what: &str, text: &OsStr, notation: Notation) -> Result<Vec<u8>, Failure> {
     match notation.parse(text.as_encoded_bytes()) {
         Ok(bytes) => Ok(bytes.into_owned()),

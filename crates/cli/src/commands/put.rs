@@ -1,6 +1,6 @@
-//! `shamba put DB KEY VALUE`, or the value as a file or standard input has it.
+//! `shamba put DB KEY VALUE`: stores a value, given as an argument, a file or standard input.
 //!
-//! The engine takes a value whole, so a file is read whole, before the database is opened.
+//! The engine takes a value as a whole, so a file is read completely before the database is opened.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::open;
 use crate::options::EngineOptions;
 use crate::text::Notation;
 
-/// With both ways to say the value, which clap's own line lacks.
+/// Usage with both ways to give the value; clap's generated line lacks the second.
 const USAGE: &str = "shamba put [OPTIONS] <DB> <KEY> <VALUE>
        shamba put [OPTIONS] <DB> <KEY> --value-file <PATH|->";
 
@@ -52,8 +52,7 @@ pub fn run(args: &PutArgs) -> Result<(), Failure> {
         (None, Some(text)) => argument("VALUE", text, notation)?,
         (None, None) => return Err(Failure::Usage("a VALUE or --value-file is needed".into())),
     };
-    // Whatever is wrong with the arguments is said before a database or a keyspace is created for
-    // them.
+    // Errors in the arguments are reported before a database or a keyspace is created.
     if key.len() > KEY_BYTES_MAX {
         return Err(Failure::Usage(format!(
             "KEY has {} bytes; a key may have at most {KEY_BYTES_MAX}",
@@ -66,7 +65,7 @@ pub fn run(args: &PutArgs) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// The bytes of a file, or of standard input.
+/// Reads the value from a file, or from standard input.
 fn value_of_file(path: &Path) -> Result<Vec<u8>, Failure> {
     if path.as_os_str() == "-" {
         return bounded("standard input", &mut io::stdin().lock());
@@ -76,7 +75,8 @@ fn value_of_file(path: &Path) -> Result<Vec<u8>, Failure> {
     bounded(&name, &mut file)
 }
 
-/// Everything that `input` has, or a refusal: no value is that long, and a device may never end.
+/// Reads `input` up to the maximum value length; longer input is an error, because a device may
+/// never end.
 fn bounded(name: &str, input: &mut dyn Read) -> Result<Vec<u8>, Failure> {
     let mut value = Vec::new();
     let most = VALUE_BYTES_MAX as u64;

@@ -1,7 +1,7 @@
-//! `shamba repair DB --out DIR`: a new database of everything that a damaged one still holds.
+//! `shamba repair DB --out DIR`: creates a new database from the readable data of a damaged one.
 //!
-//! The damaged one is not touched. What is lost is listed, as ranges of keys; the exit code is 0 all the same, for
-//! what is left was repaired.
+//! The damaged one is not changed. Losses are listed as ranges of keys. The exit code is 0 even
+//! then, because the remaining data was repaired.
 
 use std::path::PathBuf;
 
@@ -17,9 +17,9 @@ use crate::output::{Out, warn};
 use crate::sizes::counted;
 use crate::text::Notation;
 
-/// What to do where the database is open elsewhere.
+/// Hint for a database that is open elsewhere.
 const IN_USE: &str = "repair needs both directories for itself; stop the process that has one of them open";
-/// What to do where the new database cannot go.
+/// Hint for an unusable target directory.
 const TAKEN: &str = "--out takes a directory that is empty or does not exist";
 
 /// Arguments of `repair`.
@@ -40,7 +40,7 @@ pub struct RepairArgs {
 
 pub fn run(args: &RepairArgs, out: &mut Out) -> Result<(), Failure> {
     open::must_exist(&args.db)?;
-    // A path through a link must not lead into the original.
+    // A path through a link must not lead into the damaged database.
     let (db, target) = (resolved(&args.db), resolved(&args.out));
     if target.starts_with(&db) {
         return Err(Failure::Usage(format!(
@@ -68,7 +68,7 @@ pub fn run(args: &RepairArgs, out: &mut Out) -> Result<(), Failure> {
     out.line(summary(args, &report))
 }
 
-/// The path without links, as far as it exists.
+/// Resolves links in the existing part of the path.
 fn resolved(path: &std::path::Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let there = absolute.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));

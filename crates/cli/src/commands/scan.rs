@@ -1,6 +1,6 @@
-//! `shamba scan DB`: entries in key order, a line each: key, tab, value.
+//! `shamba scan DB`: prints entries in key order, one per line: key, tab, value.
 //!
-//! What it prints can be loaded again: `shamba load DB - --format tsv`.
+//! `shamba load DB - --format tsv` loads the output again.
 
 use std::ffi::OsString;
 use std::ops::Bound;

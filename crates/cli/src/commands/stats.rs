@@ -1,7 +1,8 @@
-//! `shamba stats DB`: what the database holds and what opening it took.
+//! `shamba stats DB`: prints the contents of the database and the work of opening it.
 //!
-//! Counters start at zero with each open, so those of lookups and merges are here for programs that embed
-//! the engine; the command shows what opening did (recovery) and what the files hold.
+//! Counters start at zero with each open, so those of lookups and compactions are mainly for
+//! programs that embed the engine. The command shows the work of the open (recovery) and the
+//! contents of the files.
 
 use std::path::PathBuf;
 
@@ -82,7 +83,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     out.text(levels_table(&stats).to_string())
 }
 
-/// The levels as a table.
+/// Table of the levels.
 pub fn levels_table(stats: &shamba::Stats) -> Table {
     let mut table = Table::new([
         "level", "runs", "tables", "size", "capacity", "entries", "deletes", "filters", "bits/key", "wanted",
@@ -105,7 +106,7 @@ pub fn levels_table(stats: &shamba::Stats) -> Table {
     table
 }
 
-/// The design's write buffer, and what is flushed where memory has no room for it.
+/// The design's write buffer, and the size at which memtables are flushed if memory limits it.
 fn write_buffer(design_bytes: u64, memtable_bytes: u64) -> String {
     let stated = show_size(design_bytes);
     if memtable_bytes < design_bytes {

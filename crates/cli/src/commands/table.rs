@@ -1,4 +1,4 @@
-//! `shamba table FILE`: one table file, described.
+//! `shamba table FILE`: describes one table file.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `shamba tree DB`: the notation of the tree, and the filters of its levels.
+//! `shamba tree DB`: prints the notation of the tree, and the filters of its levels.
 
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ pub fn run(args: &TreeArgs, out: &mut Out) -> Result<(), Failure> {
     }))
 }
 
-/// What the filters of each level have, should have and hold in memory, in bits per key.
+/// Filter bits per key by level: wanted, written and in memory.
 fn filters_table(stats: &Stats) -> Table {
     let mut table =
         Table::new(["level", "entries", "bits/key wanted", "written", "in memory", "tables that do not fit"]);

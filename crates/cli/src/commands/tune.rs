@@ -1,8 +1,10 @@
-//! `shamba tune DB`: what was asked of a database lately, which design would suit that better, and the move to it.
+//! `shamba tune DB`: prints the recent workload of a database and a better design for it, and moves
+//! to that design.
 //!
-//! The database remembers its workload when it is closed; this goes by it. With `--dry-run` it only looks, under a shared
-//! lock; else it follows the advice and waits until merges have moved the trees. A design that `--undo` left is not offered
-//! again for an hour. Options that it is given are recorded.
+//! The database records its workload when it is closed; this command uses that record. With
+//! `--dry-run` it only reads, under a shared lock. Otherwise it follows the advice and waits until
+//! compactions have moved the trees. A design undone with `--undo` is not advised again for an
+//! hour. Given options are recorded.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +29,8 @@ pub struct TuneArgs {
     /// Only say what would be done: nothing is written
     #[arg(long)]
     dry_run: bool,
-    /// Go back to the design before the last redesign; the one that is left is not offered again for an hour
+    /// Go back to the design before the last redesign; the one that is left is not offered again
+    /// for an hour
     #[arg(long, conflicts_with = "dry_run")]
     undo: bool,
     /// Print a JSON object
@@ -62,7 +65,7 @@ pub fn run(args: &TuneArgs, out: &mut Out) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// Waits for the merges, and shows what they still have to move.
+/// Waits for the compactions and shows the bytes compacted so far.
 fn wait(db: &Db, shows: bool) -> Result<(), Failure> {
     let bar = shows.then(|| progress::bar("bytes merged", None));
     let done = AtomicBool::new(false);
@@ -86,7 +89,7 @@ fn wait(db: &Db, shows: bool) -> Result<(), Failure> {
     Ok(idle?)
 }
 
-/// What there is to say.
+/// Result of the command.
 struct Told {
     before: TreeDesign,
     after: TreeDesign,

@@ -1,4 +1,4 @@
-//! `shamba wal FILE`: one write-ahead log, record by record.
+//! `shamba wal FILE`: prints one write-ahead log, record by record.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub fn run(args: &WalArgs, out: &mut Out) -> Result<(), Failure> {
     print("shamba.wal/1", &log, args.json, out)
 }
 
-/// Prints a framed file; damage in what it promised is the exit code's concern.
+/// Prints a framed file; exit code 2 if its durable part is damaged.
 pub fn print(schema: &str, log: &LogDescription, as_json: bool, out: &mut Out) -> Result<(), Failure> {
     if as_json {
         out.json(&json::log(schema, log))?;

@@ -1,23 +1,24 @@
-//! What each idea gained in this run, and which did not pay: computed from measured times only.
+//! Gain or loss by each idea in this run, computed from measured times only.
 
 use shamba::MergePolicy;
 
 use super::timing::Timing;
 use super::trial::{Trial, Variant};
 
-/// The ideas that are compared.
+/// Idea: one hash for all filters of a lookup.
 pub const HASH_SHARING: &str = "hash sharing";
-/// Asking for filter lines ahead.
+/// Idea: prefetching filter lines.
 pub const PREFETCHING: &str = "prefetching filters";
-/// Having filters at all.
+/// Idea: filters.
 pub const FILTERS: &str = "filters";
 
-/// Differences below this share are never called a gain or a loss: even the fastest times wobble.
+/// Minimum noise: smaller relative differences are never a gain or a loss, because even the fastest
+/// times vary.
 const NOISE_MIN: f64 = 0.03;
-/// However disturbed the machine was, a difference beyond this share is one.
+/// Maximum noise: larger relative differences count, however disturbed the machine was.
 const NOISE_MAX: f64 = 0.15;
 
-/// What a comparison says.
+/// Result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Faster with the idea.
@@ -29,7 +30,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word in reports.
+    /// The verdict as a word, for reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Paid => "paid",
@@ -42,17 +43,17 @@ impl Verdict {
 /// One idea under one policy, for one kind of keys.
 #[derive(Clone, Debug)]
 pub struct Gain {
-    /// What was switched.
+    /// The idea that was switched.
     pub idea: &'static str,
-    /// Where.
+    /// Merge policy of the database.
     pub policy: MergePolicy,
     /// Whether the keys exist.
     pub existing: bool,
-    /// Nanoseconds per lookup with it.
+    /// Nanoseconds per lookup with the idea.
     pub with_ns: f64,
-    /// And without.
+    /// Nanoseconds per lookup without it.
     pub without_ns: f64,
-    /// What that says, given the noise.
+    /// Verdict, given the noise.
     pub verdict: Verdict,
 }
 
@@ -63,7 +64,7 @@ impl Gain {
         Self { idea, policy, existing, with_ns: with.ns, without_ns: without.ns, verdict }
     }
 
-    /// What the idea adds to the time, as a share of it; negative if it takes time away.
+    /// Relative change of the time by the idea; negative if it saves time.
     pub fn change(&self) -> f64 {
         self.with_ns / self.without_ns - 1.0
     }
@@ -80,7 +81,8 @@ fn judge(with_ns: f64, without_ns: f64, noise: f64) -> Verdict {
     }
 }
 
-/// Every comparison that this run allows. `no_filters`: absent paths under tiering without filters.
+/// All comparisons of this run. `no_filters`: lookups of absent paths under tiering without
+/// filters.
 pub fn gains(trials: &[Trial], no_filters: Timing) -> Vec<Gain> {
     let mut gains = Vec::new();
     for (idea, variant) in [(HASH_SHARING, Variant::NoSharing), (PREFETCHING, Variant::NoPrefetch)] {

@@ -1,13 +1,14 @@
-//! `shamba demo`: the engine on real data, from the first command.
+//! `shamba demo`: demonstrates the engine on real data, without preparation.
 //!
-//! 1. Walk a directory tree (or make one up) and keep every path with its metadata ([`paths`]).
-//! 2. Under each of the three merge policies: load all of it, in random order, into a database whose
-//!    write buffer is small on purpose, so that the tree gets at least five levels ([`plan`], [`trial`]).
-//! 3. Close it, reopen it, compare every entry with the walk; look up every path and as many that do not
-//!    exist, with and without hash sharing, with and without prefetch, and check every answer.
-//! 4. Say what happened and what each idea gained or did not ([`gains`], [`report`], [`report_json`]).
+//! 1. Walk a directory tree (or generate paths) and keep every path with its metadata ([`paths`]).
+//! 2. Under each of the three merge policies: load all of it, in random order, into a database with
+//!    a deliberately small write buffer, so that the tree has at least five levels ([`plan`],
+//!    [`trial`]).
+//! 3. Close and reopen it, and compare every entry with the walk. Look up every path and the same
+//!    number of absent ones, with and without hash sharing and prefetch, and check every answer.
+//! 4. Report the results and the gain of each idea ([`gains`], [`report`], [`report_json`]).
 //!
-//! Every figure that is printed was measured in this run.
+//! Every printed figure was measured in this run.
 
 mod gains;
 mod paths;
@@ -34,13 +35,13 @@ use self::plan::Plan;
 use self::timing::Timing;
 use self::trial::Trial;
 
-/// Policies in the order of the report.
+/// Merge policies, in the order of the report.
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
-/// The fourth database: tiering once more, to see what filters are worth.
+/// Directory of the fourth database: tiering without filters, to measure the gain of filters.
 const WITHOUT_FILTERS: &str = "tiering-without-filters";
-/// Paths that are stored unless told otherwise: with more the demo would take over a minute.
+/// Default limit of stored paths: with more the demo would take over a minute.
 const PATHS_MAX: u32 = 200_000;
-/// How many unreadable paths are named.
+/// Maximum number of unreadable paths that are listed.
 const NAMED_MAX: usize = 5;
 
 /// Arguments of `demo`.
@@ -63,7 +64,7 @@ pub struct DemoArgs {
     json: bool,
 }
 
-/// Everything that the reports need.
+/// Results for the reports.
 struct Story {
     source: String,
     synthetic: bool,
@@ -71,13 +72,13 @@ struct Story {
     plan: Plan,
     kept_in: Option<PathBuf>,
     trials: Vec<Trial>,
-    /// Absent paths under tiering in a database without filters.
+    /// Lookups of absent paths under tiering in a database without filters.
     no_filters: Timing,
     seconds: f64,
 }
 
 impl Story {
-    /// Answers that were wrong, of all trials.
+    /// Number of wrong answers in all trials.
     fn mismatches(&self) -> u64 {
         self.trials.iter().map(|trial| trial.verification.mismatches()).sum()
     }
@@ -86,7 +87,7 @@ impl Story {
 /// Runs the demo.
 ///
 /// # Errors
-/// As walking, the engine or standard output fail; exit code 1 if an answer was wrong.
+/// Failures of the walk, the engine or standard output; exit code 1 if an answer was wrong.
 pub fn run(args: &DemoArgs, out: &mut Out) -> Result<(), Failure> {
     let start = Instant::now();
     let (dir, _temporary) = databases_dir(args.db.as_deref())?;
@@ -143,7 +144,7 @@ pub fn run(args: &DemoArgs, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-/// The directory of the databases; a temporary one lives as long as the second value.
+/// The directory of the databases. A temporary one is removed when the second value is dropped.
 fn databases_dir(given: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), Failure> {
     let Some(dir) = given else {
         let temporary = tempfile::Builder::new()

@@ -1,22 +1,22 @@
-//! The data of the demo: paths with their metadata, and as many paths that do not exist.
+//! Data of the demo: paths with their metadata, and as many paths that do not exist.
 
 use std::collections::HashSet;
 
 use fastrand::Rng;
 
-/// Everything is drawn from this, so that two demos of one tree do the same.
+/// Seed of all random choices, so that two demos of one tree do the same.
 const SEED: u64 = 0x0005_ba0b;
 
-/// A path and what is stored for it.
+/// A path and the value stored for it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Entry {
-    /// The path, byte by byte.
+    /// The path as bytes.
     pub key: Vec<u8>,
     /// Its metadata as text.
     pub value: Vec<u8>,
 }
 
-/// How many of each kind there are.
+/// Number of paths by kind.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Kinds {
     /// Plain files.
@@ -32,25 +32,25 @@ pub struct Kinds {
 /// The data of a demo.
 #[derive(Debug)]
 pub struct Paths {
-    /// In random order: so every run of the tree spans all paths, as with any data that does not arrive
-    /// sorted.
+    /// Entries in random order, so that every run of the tree spans all paths, as with any data
+    /// that does not arrive sorted.
     pub entries: Vec<Entry>,
-    /// As many paths that are not among them: real ones with one component changed.
+    /// The same number of paths that do not exist: real ones with one component changed.
     pub absent: Vec<Vec<u8>>,
-    /// What is what.
+    /// Number of paths by kind.
     pub kinds: Kinds,
-    /// Paths that could not be read, and why.
+    /// Paths that could not be read, with the reasons.
     pub unreadable: Vec<String>,
-    /// Paths that were found; more than [`Self::entries`] if those are a sample.
+    /// Number of paths found; more than [`Self::entries`] if those are a sample.
     pub found: u64,
-    /// How long it took to get them.
+    /// Time of the walk in seconds.
     pub seconds: f64,
 }
 
 impl Paths {
-    /// Shuffles the entries and derives absent paths from them. `root_bytes`: the common start of
-    /// all paths, which is left alone, so that absent paths lie among the real ones. Of more than
-    /// `entries_max` a random sample is kept.
+    /// Shuffles the entries and derives absent paths from them. `root_bytes`: length of the common
+    /// start of all paths, which stays unchanged, so that absent paths lie among the real ones. A
+    /// random sample of at most `entries_max` is kept.
     pub fn new(
         mut entries: Vec<Entry>,
         kinds: Kinds,
@@ -67,7 +67,7 @@ impl Paths {
         Self { entries, absent, kinds, unreadable, found, seconds }
     }
 
-    /// The paths themselves.
+    /// Keys of all entries.
     pub fn existing(&self) -> Vec<&[u8]> {
         self.entries.iter().map(|entry| entry.key.as_slice()).collect()
     }
@@ -93,7 +93,7 @@ fn absent_paths(entries: &[Entry], root_bytes: usize, rng: &mut Rng) -> Vec<Vec<
     absent
 }
 
-/// `path` with a byte put in place of one of a component below the root, or behind it.
+/// `path` with one byte of a component below the root replaced, or with one inserted.
 fn with_one_component_changed(path: &[u8], root_bytes: usize, rng: &mut Rng) -> Vec<u8> {
     let letter = rng.lowercase() as u8;
     let mut changed = path.to_vec();
@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn absent_paths_are_as_many_and_not_among_the_real_ones() {
-        // Every one-letter name exists, so that most changes hit an existing path and must be drawn again.
+        // Every one-letter name exists, so that most changes give an existing path and must be
+        // repeated.
         let mut entries: Vec<Entry> = ('a'..='z').map(|name| entry(&format!("/r/{name}"))).collect();
         entries.push(entry("/r"));
         let paths = Paths::new(entries.clone(), Kinds::default(), Vec::new(), 2, 0.0, usize::MAX);

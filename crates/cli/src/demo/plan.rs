@@ -1,35 +1,36 @@
-//! The shape of the demo's trees, from the amount of data.
+//! Design of the demo's databases, from the amount of data.
 
 use super::paths::Paths;
 
-/// T of all three trees: small, so that five levels need no mountain of data.
+/// Size ratio T of all three trees: small, so that little data fills five levels.
 pub const SIZE_RATIO: f64 = 3.0;
-/// The tree gets at least so many levels.
+/// Minimum number of levels of the tree.
 pub const LEVELS: u32 = 5;
-/// Data in levels, against what the levels above the last hold at most: the last level gets a fair share.
+/// Data relative to the total capacity of the levels above the last: the last level gets a
+/// considerable part.
 const FILL: f64 = 1.45;
-/// The buffer is never smaller: a handful of paths.
+/// Minimum of the write buffer: a handful of paths.
 const BUFFER_BYTES_MIN: u64 = 1 << 10;
-/// About how many tables the data makes.
+/// Approximate number of tables.
 const TABLES: u64 = 40;
 
-/// What the databases of the demo are built with.
+/// Settings of the demo's databases.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// T.
+    /// Size ratio T.
     pub size_ratio: f64,
     /// The write buffer.
     pub buffer_bytes: u64,
-    /// Where tables are cut.
+    /// Target size of tables.
     pub file_bytes: u64,
-    /// How many lookups of each kind are timed.
+    /// Number of timed lookups of each kind.
     pub timed: usize,
-    /// How often each of them is.
+    /// Number of timings of each.
     pub rounds: usize,
 }
 
 impl Plan {
-    /// Chooses from the amount of data.
+    /// Chooses the settings from the amount of data.
     pub fn of(paths: &Paths) -> Self {
         let bytes = paths.bytes();
         // Level i holds buffer x T^i; the data must overflow levels 1 to LEVELS - 1.

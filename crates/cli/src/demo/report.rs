@@ -1,4 +1,4 @@
-//! The demo's report for people.
+//! The demo's report as text.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use crate::exit::Failure;
 use crate::output::{Out, Table};
 use crate::sizes::{counted, show_count, show_size};
 
-/// A line under a heading that says what to look at in what follows.
+/// Prints a line under a heading that says what to look at in the section.
 fn look(out: &mut Out, what: &str) -> Result<(), Failure> {
     out.line(format!("  Look at: {what}."))
 }
 
-/// What is about to happen.
+/// Prints the introduction.
 pub fn opening(
     out: &mut Out,
     source: &str,
@@ -64,7 +64,7 @@ pub fn opening(
     out.line("  For each policy: load, reopen, compare every entry with the walk, look up every path and as many absent ones.")
 }
 
-/// One policy is done.
+/// Prints the result of one policy.
 pub fn progress(out: &mut Out, trial: &Trial) -> Result<(), Failure> {
     let checked = &trial.verification;
     let verdict = match checked.mismatches() {
@@ -80,7 +80,7 @@ pub fn progress(out: &mut Out, trial: &Trial) -> Result<(), Failure> {
     ))
 }
 
-/// Everything that was found.
+/// Prints all results.
 pub fn story(out: &mut Out, story: &Story) -> Result<(), Failure> {
     loading(out, &story.trials)?;
     trees(out, &story.trials)?;
@@ -92,7 +92,7 @@ pub fn story(out: &mut Out, story: &Story) -> Result<(), Failure> {
     closing(out, story)
 }
 
-/// A table with a column for each policy.
+/// A table with one column per policy.
 fn by_policy(trials: &[Trial], first: &str) -> Table {
     Table::new(std::iter::once(first.to_string()).chain(trials.iter().map(|trial| trial.policy.to_string())))
         .indent(2)
@@ -230,7 +230,7 @@ fn time_parts(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
 }
 
 fn explained(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
-    // The policy with the most runs has the most to tell.
+    // The policy with the most runs has the longest explanation.
     let Some(trial) = trials.iter().max_by_key(|trial| trial.runs) else { return Ok(()) };
     for (what, explanation) in ["A hit", "A miss"].into_iter().zip(&trial.explained) {
         out.heading(&format!(
@@ -305,7 +305,7 @@ fn paid(out: &mut Out, story: &Story) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sentences that the figures support.
+/// Conclusions that the figures support.
 fn conclusions(trials: &[Trial], gains: &[Gain]) -> Vec<String> {
     let mut sentences = Vec::new();
     for idea in [HASH_SHARING, PREFETCHING, FILTERS] {

@@ -7,7 +7,7 @@ use super::gains::gains;
 use super::trial::{Lookups, Split, Trial, Variant};
 use crate::json;
 
-/// Everything, with the verification counts of all trials at the top.
+/// All results, with the verification counts of all trials at the top level.
 pub fn object(story: &Story) -> Value {
     let sum = |of: fn(&Trial) -> u64| story.trials.iter().map(of).sum::<u64>();
     let gains: Vec<Value> = gains(&story.trials, story.no_filters)

@@ -1,4 +1,5 @@
-//! Made-up paths: the shape of a system's directory tree on machines that have none to show.
+//! Generated paths with the shape of a system's directory tree, for machines without a suitable
+//! one.
 
 use fastrand::Rng;
 
@@ -41,10 +42,10 @@ const WORDS: [&str; 32] = [
     "zoneinfo",
 ];
 const ENDS: [&str; 8] = [".so.1", ".py", ".h", ".mo", ".gz", ".png", ".conf", ""];
-/// Files that a directory gets on average.
+/// Mean number of files per directory.
 const FILES_PER_DIRECTORY: u64 = 10;
 
-/// `count` distinct paths.
+/// Generates `count` distinct paths.
 pub fn make(count: u64) -> Paths {
     let mut rng = Rng::with_seed(count);
     let mut entries = Vec::new();
@@ -56,7 +57,7 @@ pub fn make(count: u64) -> Paths {
             for _ in 0..rng.usize(1..=4) {
                 directory = format!("{directory}/{}", WORDS[rng.usize(..WORDS.len())]);
             }
-            // The number keeps directories apart that would have got the same name.
+            // The number makes directories with equal names distinct.
             directory = format!("{directory}-{number}");
             entries.push(entry(directory.clone(), 0o040_755, 4096, &mut rng));
             kinds.directories += 1;

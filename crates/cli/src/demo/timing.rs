@@ -1,8 +1,9 @@
-//! Timing lookups on a machine that does other things too.
+//! Timing of lookups on a machine with other load.
 //!
-//! Databases take turns at the same keys, a few hundred at a time, in several rounds; of each few hundred
-//! only the fastest round counts. So an interruption by another program costs one round of a few hundred
-//! keys, not the figure, and whatever slows the whole machine slows all databases alike.
+//! The databases are timed alternately on the same keys, in chunks of a few hundred, in several
+//! rounds. Of each chunk only the fastest round counts. An interruption by another program
+//! therefore costs one round of a chunk, not the figure, and a slowdown of the whole machine
+//! affects all databases equally.
 
 use std::time::Instant;
 
@@ -10,28 +11,29 @@ use shamba::Db;
 
 use crate::exit::Failure;
 
-/// Keys timed together: some half a millisecond, short against the time slices of an operating system.
+/// Keys timed together: some half a millisecond, short compared with the time slices of an
+/// operating system.
 pub const CHUNK_KEYS: usize = 500;
 
-/// How long a lookup takes.
+/// Time of a lookup.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Timing {
-    /// Nanoseconds, every few hundred lookups at their fastest.
+    /// Nanoseconds per lookup, with every chunk at its fastest.
     pub ns: f64,
-    /// How much slower their second fastest times are, as a share: what of a difference may be noise.
+    /// Relative difference of the second fastest times: the part of a difference that may be noise.
     pub noise: f64,
 }
 
 /// Times lookups of `keys` in each of the databases.
 ///
 /// # Errors
-/// As a lookup fails.
+/// Errors of the lookups.
 pub fn compare(databases: &[&Db], keys: &[Vec<u8>], rounds: usize) -> Result<Vec<Timing>, Failure> {
     let chunks = keys.chunks(CHUNK_KEYS).len();
     let mut fastest = vec![vec![Two::default(); chunks]; databases.len()];
     for round in 0..rounds {
         for turn in 0..databases.len() {
-            // Whoever comes first in one round comes later in the next.
+            // The order rotates with the round.
             let number = (round + turn) % databases.len();
             for (chunk, times) in keys.chunks(CHUNK_KEYS).zip(&mut fastest[number]) {
                 let start = Instant::now();
@@ -50,10 +52,10 @@ pub fn compare(databases: &[&Db], keys: &[Vec<u8>], rounds: usize) -> Result<Vec
     Ok(fastest.iter().map(timing).collect())
 }
 
-/// Looks up `keys` once, so that what they need is in memory.
+/// Looks up `keys` once, to load the data that they need into memory.
 ///
 /// # Errors
-/// As a lookup fails.
+/// Errors of the lookups.
 pub fn warm(db: &Db, keys: &[Vec<u8>]) -> Result<(), Failure> {
     for key in keys {
         std::hint::black_box(db.get(key)?);

@@ -1,8 +1,9 @@
-//! One merge policy, tried: load, reopen, verify, look up.
+//! Trial of one merge policy: load, reopen, verify, look up.
 //!
-//! For the lookups the database is opened several times at once, read-only, with one switch different in
-//! each. First each of them looks up every path and every absent one: that warms its cache, checks the
-//! answers and gives the counters. Then they take turns at a sample, timed ([`super::timing`]).
+//! For the lookups the database is opened several times at once, read-only, with one switch changed
+//! in each handle. First each handle looks up every path and every absent one, which warms its
+//! cache, checks the answers and gives the counters. Then the handles are timed alternately on a
+//! sample ([`super::timing`]).
 
 use std::path::Path;
 use std::time::Instant;
@@ -15,19 +16,19 @@ use super::timing::{self, Timing};
 use crate::exit::Failure;
 use crate::progress;
 
-/// What is different about a handle.
+/// Difference of a handle from the defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
-    /// Everything on: the defaults.
+    /// All defaults.
     Default,
     /// Each filter after the first hashes the key again.
     NoSharing,
-    /// Filter lines are not asked for ahead.
+    /// Filter lines are not prefetched.
     NoPrefetch,
 }
 
 impl Variant {
-    /// All of them, the defaults first.
+    /// All variants, the defaults first.
     pub const ALL: [Self; 3] = [Self::Default, Self::NoSharing, Self::NoPrefetch];
 
     fn open(self, path: &Path) -> Result<Db, Failure> {
@@ -41,10 +42,10 @@ impl Variant {
     }
 }
 
-/// How loading went.
+/// Result of loading.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Until flushes and merges had come to rest.
+    /// Time until flushes and compactions were complete.
     pub seconds: f64,
     /// Counters of the load.
     pub stats: Stats,
@@ -53,17 +54,17 @@ pub struct Load {
 /// Lookups of one kind of keys through one handle.
 #[derive(Clone, Debug)]
 pub struct Lookups {
-    /// What was different.
+    /// Variant of the handle.
     pub variant: Variant,
     /// Whether the keys exist.
     pub existing: bool,
-    /// Counters of the first turn.
+    /// Counters of the untimed lookups.
     pub stats: Stats,
-    /// How long one takes.
+    /// Time of a lookup.
     pub time: Timing,
 }
 
-/// Where the time of a lookup goes, in nanoseconds per lookup.
+/// Parts of a lookup's time, in nanoseconds per lookup.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Split {
     pub hash: f64,
@@ -71,7 +72,7 @@ pub struct Split {
     pub index: f64,
     pub data: f64,
     pub other: f64,
-    /// Reading the clock; in none of the parts.
+    /// Time of reading the clock; not included in the parts.
     pub timer: f64,
 }
 
@@ -88,7 +89,7 @@ impl Split {
         }
     }
 
-    /// Adds `share` of each part of `other`.
+    /// Adds `share` times each part of `other`.
     fn add(&mut self, other: &Self, share: f64) {
         self.hash += share * other.hash;
         self.probe += share * other.probe;
@@ -98,37 +99,37 @@ impl Split {
         self.timer += share * other.timer;
     }
 
-    /// All parts, without reading the clock.
+    /// Sum of all parts, without reading the clock.
     pub fn total(&self) -> f64 {
         self.hash + self.probe + self.index + self.data + self.other
     }
 }
 
-/// Answers that were checked, and those that were wrong.
+/// Number of checked and of wrong answers.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Verification {
-    /// Entries of the reopened database compared with the walk, in order, one by one.
+    /// Entries of the reopened database that were compared with the walk, one by one in key order.
     pub entries: u64,
-    /// Entries missing, too many, out of order or different.
+    /// Entries that are missing, unexpected, out of order or different.
     pub scan_mismatches: u64,
-    /// Lookups whose answer was checked.
+    /// Lookups whose answers were checked.
     pub lookups: u64,
     /// Lookups of real paths without the right value.
     pub get_mismatches: u64,
-    /// Lookups of absent paths that found something.
+    /// Lookups of absent paths that found a value.
     pub absent_found: u64,
-    /// Damage that a check of every byte found.
+    /// Damaged places found by a check of every byte.
     pub problems: u64,
 }
 
 impl Verification {
-    /// Everything that was wrong.
+    /// Sum of all errors.
     pub fn mismatches(&self) -> u64 {
         self.scan_mismatches + self.get_mismatches + self.absent_found + self.problems
     }
 }
 
-/// All that one policy's trial found.
+/// Results of one policy's trial.
 #[derive(Debug)]
 pub struct Trial {
     pub policy: MergePolicy,
@@ -139,9 +140,9 @@ pub struct Trial {
     pub deepest_level: u32,
     pub runs: u64,
     pub lookups: Vec<Lookups>,
-    /// Of existing and of absent paths.
+    /// Time parts for existing and for absent paths.
     pub split: [Split; 2],
-    /// A typical hit and a typical miss.
+    /// Explanations of a typical hit and a typical miss.
     pub explained: [Explanation; 2],
     pub memory: MemoryReport,
     pub verification: Verification,
@@ -149,12 +150,12 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The lookups of one kind.
+    /// Lookups of one variant and kind of keys.
     pub fn lookups_of(&self, variant: Variant, existing: bool) -> Option<&Lookups> {
         self.lookups.iter().find(|lookups| lookups.variant == variant && lookups.existing == existing)
     }
 
-    /// Tables of all levels.
+    /// Number of tables on all levels.
     pub fn tables(&self) -> u64 {
         self.levels.iter().map(|level| level.tables).sum()
     }
@@ -165,10 +166,10 @@ impl Trial {
     }
 }
 
-/// Tries `policy` on a database at `path`.
+/// Runs the trial of `policy` with a database at `path`.
 ///
 /// # Errors
-/// As the engine fails.
+/// Errors of the engine.
 pub fn run(path: &Path, policy: MergePolicy, plan: &Plan, paths: &Paths) -> Result<Trial, Failure> {
     let start = Instant::now();
     let load = load(path, Db::builder(path).merge_policy(policy), plan, paths)?;
@@ -176,7 +177,7 @@ pub fn run(path: &Path, policy: MergePolicy, plan: &Plan, paths: &Paths) -> Resu
     let db = Variant::Default.open(path)?;
     scan(&db, paths, &mut verification)?;
     verification.problems = db.verify()?.problems.len() as u64;
-    // What is compared must not differ in its history: the handle that scanned takes no part in it.
+    // The compared handles must have the same history: the handle that scanned is not one of them.
     drop(db);
     let mut handles = Vec::new();
     for variant in Variant::ALL {
@@ -216,7 +217,8 @@ fn load(path: &Path, builder: Builder, plan: &Plan, paths: &Paths) -> Result<Loa
     let start = Instant::now();
     let db = builder
         .size_ratio(plan.size_ratio)
-        .sizing(Sizing::Manual) // Deep trees, as in the papers.
+        // Deep trees, as in the papers.
+        .sizing(Sizing::Manual)
         .write_buffer(plan.buffer_bytes)
         .file_size(plan.file_bytes)
         .error_if_exists(true)
@@ -289,14 +291,14 @@ fn look_up(
     Ok(all)
 }
 
-/// Evenly chosen keys, one after the other in memory: timing lookups must not time the misses of fetching
-/// the caller's own key.
+/// Evenly chosen keys, copied to adjacent memory: the timing must not include cache misses on the
+/// caller's key.
 fn sample(keys: &[impl AsRef<[u8]>], plan: &Plan) -> Vec<Vec<u8>> {
     keys.iter().step_by(keys.len().div_ceil(plan.timed).max(1)).map(|key| key.as_ref().to_vec()).collect()
 }
 
-/// The explanation that passes the most filters without being misled by one, among the first few hundred:
-/// what lookups are like.
+/// A typical explanation: among the first 300 keys, one with the fewest false positives, and then
+/// the most filters.
 fn typical<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanation, Failure> {
     let mut best: Option<Explanation> = None;
     let rank =
@@ -308,12 +310,12 @@ fn typical<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanat
         }
     }
     let best = best.ok_or_else(|| Failure::Data("there is no path to look up".into()))?;
-    // Once more, with everything that it needs at hand, as in the timed lookups.
+    // Explained once more when everything is in memory, as in the timed lookups.
     Ok(db.explain(&best.key)?)
 }
 
-/// Lookups with the timers on: how long each part takes, every few hundred lookups in the fastest
-/// of a few rounds, as in [`super::timing`].
+/// Parts of a lookup's time, measured with the timers on: of each chunk the fastest of several
+/// rounds, as in [`super::timing`].
 fn time_parts(path: &Path, plan: &Plan, paths: &Paths) -> Result<[Split; 2], Failure> {
     let db = Db::builder(path).read_only(true).timers(true).open()?;
     let fastest = |keys: &[Vec<u8>]| -> Result<Split, Failure> {
@@ -339,11 +341,11 @@ fn time_parts(path: &Path, plan: &Plan, paths: &Paths) -> Result<[Split; 2], Fai
     Ok([fastest(&sample(&paths.existing(), plan))?, fastest(&sample(&paths.absent, plan))?])
 }
 
-/// Absent paths looked up in a database at `path` that is like that of tiering, but without filters: what
-/// are filters worth?
+/// Times lookups of absent paths in a database at `path` like that of tiering, but without filters,
+/// to measure the gain of filters.
 ///
 /// # Errors
-/// As the engine fails.
+/// Errors of the engine.
 pub fn without_filters(path: &Path, plan: &Plan, paths: &Paths) -> Result<Timing, Failure> {
     load(path, Db::builder(path).merge_policy(MergePolicy::Tiering).bits_per_key(0.0), plan, paths)?;
     let db = Db::builder(path).read_only(true).open()?;

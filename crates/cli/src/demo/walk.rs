@@ -1,4 +1,4 @@
-//! Walking a directory tree. What cannot be read is noted and the walk goes on.
+//! Walk of a directory tree. Unreadable paths are recorded, and the walk continues.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -11,11 +11,11 @@ use crate::exit::Failure;
 use crate::progress;
 use crate::system::describe;
 
-/// Paths longer than a key may be are left out, with a word about it.
+/// Maximum key length: longer paths are reported as unreadable.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// Every path below and including `root`, with its metadata; links are not followed. Of more than
-/// `entries_max` a random sample is kept.
+/// Every path below and including `root`, with its metadata; links are not followed. A random
+/// sample of at most `entries_max` is kept.
 ///
 /// # Errors
 /// Only if `root` itself cannot be read.
@@ -49,7 +49,7 @@ pub fn walk(root: &Path, entries_max: usize) -> Result<Paths, Failure> {
     Ok(Paths::new(entries, kinds, unreadable, root_bytes, start.elapsed().as_secs_f64(), entries_max))
 }
 
-/// The path and what the system says, or the walk's own words (a loop, say).
+/// The path and the system's error, or the message of the walk (a loop, for example).
 fn reason(error: &walkdir::Error) -> String {
     match (error.path(), error.io_error()) {
         (Some(path), Some(io)) => format!("{}: {io}", path.display()),

@@ -1,4 +1,4 @@
-//! CSV records.
+//! Reader of CSV records.
 
 use std::io::{self, BufRead, Read};
 
@@ -6,51 +6,52 @@ use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder, WriterBuilder};
 
 use super::{Parsed, column, raw};
 
-/// The last record, of our own: if a quote is open at the end of the input, it shows as a part of a field.
+/// An additional last record. If a quote is open at the end of the input, this record appears as a
+/// part of a field.
 const END: &[u8] = b"\0end of the input\0";
-/// [`END`] on a line of its own.
+/// [`END`] on a separate line.
 const END_LINE: &[u8] = b"\n\0end of the input\0\n";
 
 /// The input and [`END_LINE`].
 type Input<'a> = io::Chain<Box<dyn BufRead + 'a>, &'static [u8]>;
 
-/// Reads CSV records; all must have as many fields as the first.
+/// Reads CSV records; all must have as many fields as the first record.
 pub struct CsvRecords<'a> {
     reader: Reader<Input<'a>>,
     record: ByteRecord,
-    /// Of the first record.
+    /// Number of fields of the first record.
     fields: Option<usize>,
     key: Key,
     header: Header,
     hex: bool,
-    /// Records are over: the column that was asked for does not exist.
+    /// No record can follow: the requested key column does not exist.
     done: bool,
 }
 
 enum Key {
     /// Counted from 0.
     Column(usize),
-    /// To be found in the header.
+    /// To be looked up in the header.
     Name(String),
 }
 
-/// Whether the first record names the columns.
+/// State of the header: whether the first record names the columns.
 #[derive(PartialEq, Eq)]
 enum Header {
-    /// There is none: the first record is loaded like the others.
+    /// No header: the first record is loaded like the others.
     Absent,
     /// The next record is the header.
     Expected,
-    /// It was read; its name of the key column.
+    /// The header was read; the name of the key column.
     Read(String),
 }
 
-/// Column names that a message lists before it only counts the others.
+/// Maximum number of column names listed in a message; it counts the others.
 const LISTED_MAX: usize = 20;
 
 impl<'a> CsvRecords<'a> {
-    /// Records of `input`. `key` is the name or the number of the key column; `has_header` says
-    /// that the first record names the columns and is not loaded.
+    /// Reads records of `input`. `key` is the name or the number of the key column; `has_header`
+    /// says that the first record names the columns and is not loaded.
     pub fn new(input: Box<dyn BufRead + 'a>, key: Option<&str>, hex: bool, has_header: bool) -> Self {
         let key = match key {
             None => Key::Column(0),
@@ -64,7 +65,7 @@ impl<'a> CsvRecords<'a> {
         Self { reader, record: ByteRecord::new(), fields: None, key, header, hex, done: false }
     }
 
-    /// The column of the keys, in words, as far as it is known.
+    /// The key column, in words, as far as it is known.
     pub fn key_column(&self) -> String {
         match (&self.key, &self.header) {
             (Key::Name(name), _) => format!("column {name:?}"),
@@ -78,15 +79,15 @@ impl<'a> CsvRecords<'a> {
         self.done
     }
 
-    /// Whether a first record was taken for the header.
+    /// Whether the first record was read as the header.
     pub fn has_read_header(&self) -> bool {
         matches!(self.header, Header::Read(_))
     }
 
-    /// The next record with its line, or what is wrong with it.
+    /// The next record with its line number, or the reason why it is malformed.
     ///
     /// # Errors
-    /// As reading fails.
+    /// I/O errors of the input.
     pub fn next(&mut self) -> io::Result<Option<(u64, Parsed)>> {
         if self.done {
             return Ok(None);
@@ -107,7 +108,7 @@ impl<'a> CsvRecords<'a> {
         Ok(self.read()?.map(|(line, result)| (line, result.and_then(|()| self.parse()))))
     }
 
-    /// Finds the key column in the record that was read, which is the header.
+    /// Finds the key column in the header, which is the record just read.
     fn take_header(&mut self) -> Result<(), String> {
         let text = |cell: &[u8]| String::from_utf8_lossy(cell).into_owned();
         let index = match &self.key {
@@ -152,7 +153,7 @@ impl<'a> CsvRecords<'a> {
         }
     }
 
-    /// Whether the record is whole and has as many fields as the first.
+    /// Checks that the record is complete and has as many fields as the first.
     fn shape(&mut self) -> Result<(), String> {
         let last = self.record.iter().next_back().unwrap_or_default();
         if last.strip_suffix(b"\n").unwrap_or(last).ends_with(END) {
@@ -187,7 +188,7 @@ impl<'a> CsvRecords<'a> {
     }
 }
 
-/// Several fields as one CSV record without its line end.
+/// Encodes several fields as one CSV record without its line end.
 fn encode(cells: &[&[u8]]) -> Result<Vec<u8>, String> {
     let mut writer = WriterBuilder::new().from_writer(Vec::new());
     writer.write_record(cells).map_err(|error| error.to_string())?;

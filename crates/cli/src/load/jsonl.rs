@@ -1,19 +1,19 @@
-//! JSON objects, one a line.
+//! Parser of JSON objects, one per line.
 
 use serde_json::{Map, Value};
 
 use super::{Parsed, raw};
 
-/// The record on `line`, whose key is the field `key_field`.
+/// Parses the record on `line`; its key is the field `key_field`.
 pub fn record(line: &[u8], key_field: &str, hex: bool) -> Parsed {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Err("empty line".into());
     }
     let object: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
-        // The position within the line: the line itself is named by the caller.
+        // The caller adds the line number; the message keeps the position within the line.
         let text = error.to_string();
         let reason = text.split(" at line ").next().unwrap_or(&text);
-        // Columns count from 1; what is wrong with the whole line comes with a 0.
+        // Columns count from 1; an error of the whole line comes with column 0.
         format!("no JSON object: {reason} (column {})", error.column().max(1))
     })?;
     let key = match object.get(key_field) {

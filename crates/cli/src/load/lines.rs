@@ -2,10 +2,10 @@
 
 use std::io::{self, BufRead, Read};
 
-/// The longest line: a longest key and value, every byte escaped to four.
+/// Maximum line length: a key and value of maximum length, with every byte escaped to four.
 const LINE_BYTES_MAX: u64 = 4 * (65_535 + (256 << 20)) + 2;
 
-/// A line, or why it is none.
+/// A line, or the reason why it is rejected.
 type Line<'a> = Result<&'a [u8], String>;
 
 /// Reads lines. A line end is `\n` or `\r\n`; the last line may lack it.
@@ -25,7 +25,7 @@ impl<R: BufRead> Lines<R> {
     /// The next line with its number, counted from 1.
     ///
     /// # Errors
-    /// As reading fails.
+    /// I/O errors of the input.
     pub fn next(&mut self) -> io::Result<Option<(u64, Line<'_>)>> {
         self.line.clear();
         self.number += 1;
@@ -47,7 +47,7 @@ impl<R: BufRead> Lines<R> {
         Ok(Some((self.number, Ok(&self.line))))
     }
 
-    /// Skips to the next line end without keeping what is before it.
+    /// Skips to the next line end without buffering the bytes before it.
     fn skip_rest(&mut self) -> io::Result<()> {
         loop {
             let buffer = self.input.fill_buf()?;

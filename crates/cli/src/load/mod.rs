@@ -1,14 +1,19 @@
-//! Records from files: four formats, one stream of records and complaints.
+//! Records from files: reads four formats as one stream of records and malformed items.
 //!
-//! | format | a record | key | value |
+//! | format | record | key | value |
 //! |---|---|---|---|
-//! | `tsv` | a line, columns between tabs, `\xNN` escapes | column 1, or `--key N` | the other columns, tabs kept |
-//! | `csv` | RFC 4180; the first record is a header, unless `--no-header` | column 1, or `--key` | the other columns; as CSV if several |
-//! | `jsonl` | a JSON object on a line | field `key`, or `--key` | field `value` if it is the only other one and text, else the line |
-//! | `lines` | a line, taken as it is | the line | empty |
+//! | `tsv` | tab-separated columns, `\xNN` escapes | column 1, or `--key N` | other columns |
+//! | `csv` | RFC 4180; a header unless `--no-header` | column 1, or `--key` | other columns |
+//! | `jsonl` | JSON object per line | field `key`, or `--key` | field `value`, or the line |
+//! | `lines` | line, unchanged | the line | empty |
 //!
-//! A malformed record is an [`Item::Malformed`] with its line and the reason, and reading goes on after
-//! it; whether it ends the load is the command's decision. A `\r` before the line end is part of it.
+//! Several value columns stay separated: by tabs in `tsv`, as one CSV record in `csv`. The value of
+//! a `jsonl` record is the field `value` if it is text and the only other field; otherwise it is
+//! the whole line.
+//!
+//! A malformed record is an [`Item::Malformed`] with its line and the reason, and reading continues
+//! after it; the command decides whether it ends the load. A `\r` before the line end is part of
+//! the line end.
 
 mod csv;
 mod jsonl;
@@ -20,12 +25,12 @@ use clap::ValueEnum;
 
 use crate::text::Notation;
 
-/// The longest key that a database takes.
+/// Maximum key length of a database.
 pub const KEY_BYTES_MAX: usize = 65_535;
-/// The longest value.
+/// Maximum value length.
 pub const VALUE_BYTES_MAX: usize = 256 << 20;
 
-/// How a file holds records.
+/// Format of an input file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Format {
     /// Columns between tabs
@@ -39,7 +44,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's name suggests; `tsv` if none.
+    /// The format suggested by a file's name; `tsv` by default.
     pub fn of_name(name: &std::path::Path) -> Self {
         match name.extension().and_then(|extension| extension.to_str()) {
             Some("csv") => Self::Csv,
@@ -49,7 +54,7 @@ impl Format {
         }
     }
 
-    /// As `--format` takes it.
+    /// The name that `--format` takes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tsv => "tsv",
@@ -60,7 +65,7 @@ impl Format {
     }
 }
 
-/// What a file holds next.
+/// The next item of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
     /// A record.
@@ -70,18 +75,18 @@ pub enum Item {
         /// Its value.
         value: Vec<u8>,
     },
-    /// A header that has no such key column: no record can be read.
+    /// A header without the requested key column: no record can be read.
     BadHeader {
-        /// Where, counted from 1.
+        /// Line number, counted from 1.
         line: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Something that is no record.
+    /// An item that is not a record.
     Malformed {
-        /// Where, counted from 1.
+        /// Line number, counted from 1.
         line: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -99,12 +104,13 @@ enum Source<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Records of `input`. `key` names the column or field of the key, if not the usual one; `hex` says
-    /// that keys and values are hex; `no_header` that the first record of a csv file is data.
+    /// Reads records of `input`. `key` names the column or field of the key, if it is not the
+    /// default; `hex` says that keys and values are hex; `no_header` that the first record of a csv
+    /// file is data.
     ///
     /// # Errors
-    /// In words, when the format knows no such key column, or `no_header` is for another format
-    /// than csv.
+    /// A message, when the format has no such key column, or `no_header` is given for a format
+    /// other than csv.
     pub fn new(
         format: Format,
         input: Box<dyn BufRead + 'a>,
@@ -148,7 +154,7 @@ impl<'a> Records<'a> {
         matches!(&self.source, Source::Csv(records) if records.is_over())
     }
 
-    /// Where the key of a record is, in words.
+    /// The place of the key in a record, in words.
     pub fn key_place(&self) -> String {
         match &self.source {
             Source::Tsv { key_column, .. } => format!("column {key_column}"),
@@ -158,15 +164,15 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Whether a first record was taken for a header, and not loaded.
+    /// Whether the first record was read as a header, and not loaded.
     pub fn has_read_header(&self) -> bool {
         matches!(&self.source, Source::Csv(records) if records.has_read_header())
     }
 
-    /// The next record or complaint; `None` at the end.
+    /// The next record or malformed item; `None` at the end.
     ///
     /// # Errors
-    /// As reading fails.
+    /// I/O errors of the input.
     pub fn next(&mut self) -> io::Result<Option<Item>> {
         let (line, record) = match &mut self.source {
             Source::Csv(records) => match records.next()? {
@@ -196,10 +202,10 @@ impl<'a> Records<'a> {
     }
 }
 
-/// A key and its value, or what is wrong.
+/// A key and its value, or the reason why the record is malformed.
 type Parsed = Result<(Vec<u8>, Vec<u8>), String>;
 
-/// A column number from 1 on.
+/// Parses a column number; the first column is 1.
 fn column(text: &str) -> Option<usize> {
     text.parse().ok().filter(|&number| number > 0)
 }
@@ -229,7 +235,7 @@ fn tsv(line: &[u8], key_column: usize, notation: Notation) -> Parsed {
     Ok((key.into_owned(), value.into_owned()))
 }
 
-/// Bytes as they are, or from hex.
+/// Bytes as given, or decoded from hex.
 fn raw(what: &str, text: &[u8], hex: bool) -> Result<Vec<u8>, String> {
     if !hex {
         return Ok(text.to_vec());

@@ -1,4 +1,4 @@
-//! Each format: what it takes, and what it says of the rest.
+//! Tests of each format: accepted records, and messages for malformed ones.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn read(format: Format, text: &str, key: Option<&str>, hex: bool) -> Vec<Result<
     read_rows(format, text, key, hex, false)
 }
 
-/// As [`read`]; `no_header` says that the first row of a csv file is data.
+/// Like [`read`]; `no_header` says that the first row of a csv file is data.
 fn read_rows(
     format: Format,
     text: &str,
@@ -93,7 +93,7 @@ fn csv_with_a_header() {
     assert_eq!(rows("id,name\n7,x\n", Some("2")), [ok("x", "7")]);
     assert_eq!(rows("", None), []);
     assert_eq!(rows("id,name\n", None), []);
-    // A spreadsheet's byte order mark is not part of the first name.
+    // The byte order mark that spreadsheets write is not part of the first name.
     assert_eq!(rows("\u{feff}id,name\n7,x\n", Some("id")), [ok("7", "x")]);
     assert_eq!(
         rows("id,name\n7,x\n", Some("nom")),

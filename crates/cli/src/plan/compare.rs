@@ -1,9 +1,11 @@
-//! `shamba plan compare`: what changes between two cases: other data, memory, workload, device or design.
+//! `shamba plan compare`: predicted changes between two cases with different data, memory,
+//! workload, device or design.
 //!
-//! The first case is said as for `plan cost`; the second is the first with some options changed (`--with size-ratio=4`), by
-//! the same names and the same reading of values. A number may be a multiple of the first case's: `--with entries=2x`.
+//! The first case is given as for `plan cost`. The second is the first with some options changed
+//! (`--with size-ratio=4`), under the same names and parsed the same way. A number may be a
+//! multiple of the first case's: `--with entries=2x`.
 //!
-//! Not here: what is compared (`shamba_model::what_if`).
+//! Not here: the comparison (`shamba_model::what_if`).
 
 use clap::{Args, Parser};
 use serde_json::{Value, json};
@@ -42,14 +44,15 @@ pub struct CompareArgs {
     design: DesignOptions,
     #[command(flatten)]
     counting: CountingOption,
-    /// Both cases have the best design within their --memory that stores at most 2 bytes for each byte of data
+    /// Both cases have the best design within their --memory that stores at most 2 bytes for each
+    /// byte of data
     #[arg(long, help_heading = "The two cases", conflicts_with_all = ["like", "policy", "size_ratio", "inner_runs", "last_runs",
         "buffer", "bits_per_key", "filter_memory", "cache", "levels"], requires = "memory")]
     best: bool,
-    /// What is different in the second case: an option from above without its dashes and a value, or, of a number, a multiple
-    /// of the first case's (entries=2x); `best` alone is the best design in as much memory that stores
-    /// at most 2 bytes for each byte of data. Filters keep their bits per key unless a memory is given. May be given many
-    /// times
+    /// What is different in the second case: an option from above without its dashes and a value,
+    /// or, of a number, a multiple of the first case's (entries=2x); `best` alone is the best
+    /// design in as much memory that stores at most 2 bytes for each byte of data. Filters keep
+    /// their bits per key unless a memory is given. May be given many times
     #[arg(long, value_name = "OPTION=VALUE", required = true, help_heading = "The two cases")]
     with: Vec<String>,
     /// Print a JSON object
@@ -57,7 +60,7 @@ pub struct CompareArgs {
     json: bool,
 }
 
-/// The options of a case, for parsing what is different in the second.
+/// The options of a case, for parsing the changes of the second case.
 #[derive(Parser)]
 #[command(
     no_binary_name = true,
@@ -79,7 +82,7 @@ struct Side {
 
 pub fn run(args: &CompareArgs, out: &mut Out) -> Result<(), Failure> {
     let counting = args.counting.counting;
-    // The best design for lookups alone would be a caricature.
+    // The best design for lookups alone would be an extreme one.
     let has_best = args.best || args.with.iter().any(|change| change == "best");
     let mix = if has_best { HALF_UPDATES } else { EMPTY_LOOKUPS };
     let first = side(&args.situation, &args.design, args.best, (counting, mix))?;
@@ -111,7 +114,7 @@ pub fn run(args: &CompareArgs, out: &mut Out) -> Result<(), Failure> {
     out.text(table(&rows).to_string())
 }
 
-/// One case: the design that is given, or the best.
+/// A case with its costs: of the given design, or of the best one.
 fn side(
     situation: &SituationOptions,
     design: &DesignOptions,
@@ -138,7 +141,7 @@ fn side(
     Ok(Side { case: Case { situation, plan: found.plan }, costs: found.costs })
 }
 
-/// Buffer, filters and cache together.
+/// Memory of buffer, filters and cache together.
 fn memory_bytes(side: &Side) -> u64 {
     let plan = &side.case.plan;
     (side.costs.filter_bytes.ceil() as u64)
@@ -146,7 +149,7 @@ fn memory_bytes(side: &Side) -> u64 {
         .saturating_add(plan.cache_bytes)
 }
 
-/// What is different in the second case, and whether its design is the best.
+/// The changes of the second case, and whether its design is the best one.
 fn changes(
     with: &[String],
     first: &Side,
@@ -172,7 +175,7 @@ fn changes(
         });
     }
     let parsed = CaseOptions::try_parse_from(&words).map_err(|error| {
-        // Clap's own words, without the usage of a command that does not exist.
+        // Clap's message, without the usage text of a command that does not exist.
         let text = error.to_string();
         let said = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
         Failure::Usage(format!("--with: {said}"))
@@ -180,12 +183,12 @@ fn changes(
     Ok((parsed, best))
 }
 
-/// `2x`, `0.5x`.
+/// Parses a multiple such as `2x` or `0.5x`.
 fn multiple(value: &str) -> Option<f64> {
     value.strip_suffix('x')?.parse().ok()
 }
 
-/// So many times what the first case has, as a value that the option takes.
+/// The first case's value times `times`, formatted as the option takes it.
 fn times_of(
     option: &str,
     times: f64,
@@ -285,11 +288,12 @@ fn table(rows: &[Row]) -> Table {
 }
 
 impl SituationOptions {
-    /// These options where they are given, else those of `base`.
+    /// These options where they are given, otherwise those of `base`.
     #[must_use]
     fn over(self, base: &Self) -> Self {
-        // A mix is one statement: naming a part of it anew says the others stay, naming v replaces all. A v that was given
-        // is one lookup that finds nothing and v that find.
+        // The mix is given as a whole. A new value for a part of it keeps the other parts; a new v
+        // replaces all of it. A part that is given over a v of `base` takes that v as one empty
+        // lookup and v found ones.
         let v = self.nonzero_per_zero;
         let mix = |new: Option<f64>, old: Option<f64>| if v.is_some() { None } else { new.or(old) };
         let parts = [self.lookups_zero, self.lookups_nonzero, self.updates, self.ranges];
@@ -318,9 +322,10 @@ impl SituationOptions {
 }
 
 impl DesignOptions {
-    /// These options where they are given, else those of `base`. How much filters get is one statement: any of
-    /// its three options takes the place of the others. So is the merging: a policy or a system replaces K and Z; where
-    /// one of these is given, the other stays what it is in the first case's plan.
+    /// These options where they are given, otherwise those of `base`. The filter memory is given by
+    /// one of three options; a new one replaces the others. The same holds for the merge policy: a
+    /// policy or a system replaces K and Z. Where only one of K and Z is given, the other keeps its
+    /// value in the first case's plan.
     #[must_use]
     fn over(self, base: &Self, first: &Plan) -> Self {
         let says_filters = self.bits_per_key.is_some()
@@ -331,7 +336,7 @@ impl DesignOptions {
         let says_runs = self.policy.is_some() || self.like.is_some();
         let runs = |new: Option<u32>, old: Option<u32>| if says_runs { new } else { new.or(old) };
         let says_policy = self.like.is_some() || self.inner_runs.is_some() || self.last_runs.is_some();
-        // A level has room for T - 1 runs.
+        // A level has at most T - 1 runs.
         let size_ratio = self.size_ratio.unwrap_or(first.design.size_ratio);
         let room = MergePolicy::Tiering.runs(size_ratio).0;
         let (inner_runs, last_runs) = match (self.inner_runs, self.last_runs) {

@@ -1,4 +1,4 @@
-//! `shamba plan cost`: what a given design costs: I/Os, time, memory, level by level.
+//! `shamba plan cost`: the costs of a given design: I/Os, time and memory, level by level.
 
 use clap::Args;
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::json;
 use crate::output::Out;
 
-/// The papers' default: lookups that find nothing.
+/// Default workload, as in the papers: empty lookups.
 pub const EMPTY_LOOKUPS: Workload =
     Workload { empty_lookups: 1.0, found_lookups: 0.0, updates: 0.0, ranges: 0.0, range_selectivity: 0.0 };
 
@@ -33,8 +33,8 @@ pub struct CostArgs {
     counting: CountingOption,
     #[command(flatten)]
     rocksdb: RocksdbOptions,
-    /// Space amplification of the better settings at most: bytes stored for each byte of data; inf for no bound
-    /// (default: 2)
+    /// Space amplification of the better settings at most: bytes stored for each byte of data; inf
+    /// for no bound (default: 2)
     #[arg(long, value_name = "RATIO", requires = "rocksdb", help_heading = "RocksDB")]
     max_space: Option<f64>,
     /// Print a JSON object
@@ -70,7 +70,7 @@ pub fn run(args: &CostArgs, out: &mut Out) -> Result<(), Failure> {
     let costs = args.counting.counting.predict(&situation, &plan)?;
     if args.json {
         let head = json!({ "schema": "shamba.plan-cost/1", "situation": report::situation_json(&situation) });
-        // Nothing was searched: `plan design` has what else there is.
+        // No search is made here; `plan design` gives alternatives.
         let head = json::with(head, json!({ "alternatives": [] }));
         return out.json(&json::with(head, report::plan_json(&situation, &plan, &costs)));
     }

@@ -1,6 +1,7 @@
-//! How merging and memory are counted: as the papers do, or as this engine is.
+//! Counting of compaction and memory: as in the papers, or as in this engine.
 //!
-//! One choice for all of `plan`, so that what `plan design` promises is what `plan cost` says of the same design.
+//! One choice for all of `plan`, so that `plan cost` gives the same figures for a design as `plan
+//! design`.
 
 use clap::{Args, ValueEnum};
 use shamba_model::cost::{Costs, CpuTimes, Plan, Situation, predict_merging};
@@ -12,9 +13,10 @@ use crate::exit::Failure;
 /// The option.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CountingOption {
-    /// How merging and memory are counted: paper (whole levels merge, memory is one write buffer, filters and cache) or
-    /// engine (levels grow with the data and merge file by file, memory holds two write buffers and the index, too,
-    /// there is room for a tenth more data, and computing takes the time that it was measured to take)
+    /// How merging and memory are counted: paper (whole levels merge, memory is one write buffer,
+    /// filters and cache) or engine (levels grow with the data and merge file by file, memory holds
+    /// two write buffers and the index, too, there is room for a tenth more data, and computing
+    /// takes the time that it was measured to take)
     #[arg(
         long,
         value_name = "paper|engine",
@@ -27,7 +29,7 @@ pub struct CountingOption {
     pub counting: Counting,
 }
 
-/// Whose way to count.
+/// Convention of counting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Counting {
     /// The papers'.
@@ -37,7 +39,7 @@ pub enum Counting {
 }
 
 impl Counting {
-    /// How the navigator counts so.
+    /// Options of the navigator for this counting.
     pub fn options(self) -> navigator::Options {
         match self {
             Self::Paper => navigator::Options::PAPER,
@@ -45,7 +47,7 @@ impl Counting {
         }
     }
 
-    /// What the processor takes, where nothing is said of it.
+    /// CPU times, where no option gives them.
     pub fn cpu(self) -> CpuTimes {
         match self {
             Self::Paper => CpuTimes::NONE,
@@ -53,10 +55,10 @@ impl Counting {
         }
     }
 
-    /// RocksDB's settings are judged as the papers count.
+    /// RocksDB's settings are evaluated with the papers' counting.
     ///
     /// # Errors
-    /// The option says something else.
+    /// The option selects another counting.
     pub fn is_for_rocksdb(self) -> Result<(), Failure> {
         match self {
             Self::Paper => Ok(()),
@@ -68,15 +70,15 @@ impl Counting {
         }
     }
 
-    /// How levels merge.
+    /// How levels are compacted.
     pub fn merging(self) -> Merging {
         self.options().merging
     }
 
-    /// What a plan costs.
+    /// Predicted costs of a plan.
     ///
     /// # Errors
-    /// Input that is no number or out of bounds.
+    /// Input that is not a number or out of bounds.
     pub fn predict(self, situation: &Situation, plan: &Plan) -> Result<Costs, Failure> {
         predict_merging(situation, plan, self.merging()).map_err(Failure::Usage)
     }

@@ -1,4 +1,5 @@
-//! `shamba plan design`: the best design for a workload within a memory, why, what else there was, and what would change it.
+//! `shamba plan design`: the best design for a workload within a memory, the reason, the
+//! alternatives, and the sensitivity.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use crate::json;
 use crate::output::{Out, Table};
 use crate::sizes::{parse_size, show_count, show_ns, show_size};
 
-/// The workload where nothing is said of it: as much of either as can be at odds.
+/// Default workload: half empty lookups and half updates, the two operations that conflict most.
 pub const HALF_UPDATES: Workload =
     Workload { empty_lookups: 0.5, found_lookups: 0.0, updates: 0.5, ranges: 0.0, range_selectivity: 0.0 };
 
@@ -61,17 +62,19 @@ pub struct WishOptions {
     /// The most I/Os that an update may cost
     #[arg(long, value_name = "IOS")]
     max_update_ios: Option<f64>,
-    /// Space amplification at most: bytes stored for each byte of data, when all entries are obsolete that can be; inf for
-    /// no bound (default: 2, which excludes tiering with more than 2 runs a level)
+    /// Space amplification at most: bytes stored for each byte of data, when all entries are
+    /// obsolete that can be; inf for no bound (default: 2, which excludes tiering with more than 2
+    /// runs a level)
     #[arg(long, value_name = "RATIO")]
     max_space: Option<f64>,
-    /// Choose the design that is cheapest in the worst mix of operations within this divergence of the expected one
-    /// (default: 0, the expected mix alone)
+    /// Choose the design that is cheapest in the worst mix of operations within this divergence of
+    /// the expected one (default: 0, the expected mix alone)
     ///
-    /// RHO is the Kullback-Leibler divergence in nats (Endure, VLDB 2022). An operation with a share of 10 % may have
-    /// 20 % at 0.044, 50 % at 0.51 and all operations at 2.3; one of two halves may have 70 % at 0.082, 90 % at 0.37
-    /// and all at 0.69. An operation that the workload has none of is in no mix: give it a small share if it may come.
-    /// The largest divergence of mixes seen so far from their mean is a good choice.
+    /// RHO is the Kullback-Leibler divergence in nats (Endure, VLDB 2022). An operation with a
+    /// share of 10 % may have 20 % at 0.044, 50 % at 0.51 and all operations at 2.3; one of two
+    /// halves may have 70 % at 0.082, 90 % at 0.37 and all at 0.69. An operation that the workload
+    /// has none of is in no mix: give it a small share if it may come. The largest divergence of
+    /// mixes seen so far from their mean is a good choice.
     #[arg(long, value_name = "RHO", conflicts_with = "rocksdb")]
     uncertainty: Option<f64>,
     /// What filter bits follow: monkey or uniform (default: monkey)
@@ -122,17 +125,17 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
     print(&situation, &bounds, wish.max_space, &found, robust.as_ref(), &notes, out)
 }
 
-/// The best design beside the one for the expected mix alone.
+/// The robust design compared with the best one for the expected mix alone.
 struct Robust {
     uncertainty: f64,
-    /// The best design's worst mix.
+    /// Worst mix of the robust design.
     worst: Worst<OPERATIONS>,
     /// The best design without an uncertainty, and its worst mix.
     nominal: (Plan, Costs, Worst<OPERATIONS>),
 }
 
 impl Robust {
-    /// `None` without an uncertainty.
+    /// Compares the designs; `None` without an uncertainty.
     fn of(
         situation: &Situation,
         bounds: &Bounds,
@@ -207,10 +210,10 @@ impl Robust {
     }
 }
 
-/// So many runs are worth a word.
+/// A note is added above this number of runs.
 const MANY_RUNS: u64 = 30;
 
-/// What to know of a design before one builds it: the best of a model may be one that nobody would want.
+/// Warnings about a design: the best one of the model can be impractical.
 fn notes(runs: u64, space_amplification: f64, counting: Counting) -> Vec<String> {
     if runs <= MANY_RUNS {
         return Vec::new();

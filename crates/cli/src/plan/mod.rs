@@ -1,8 +1,9 @@
-//! `shamba plan`: what a design would cost, which design would be best, and what changes between two; no database needed.
+//! `shamba plan`: predicts the costs of a design, the best design, and the difference of two cases,
+//! without a database.
 //!
-//! Everything is computed by the cost model (crate `shamba-model`), which the engine and the experiments use too. Here are
-//! its inputs as options ([`options`]), its answers as tables and JSON ([`report`]), one file for each command, and RocksDB's
-//! OPTIONS files ([`rocksdb`]).
+//! The cost model (crate `shamba-model`), which the engine and the experiments use too, computes
+//! everything. Here are its inputs as options ([`options`]), its results as tables and JSON
+//! ([`report`]), one file for each command, and RocksDB's OPTIONS files ([`rocksdb`]).
 //!
 //! Not here: formulas.
 
@@ -32,16 +33,17 @@ pub struct PlanArgs {
 enum PlanCommand {
     /// What a given design costs
     Cost(cost::CostArgs),
-    /// The best design for a workload within a memory, why, what else there was, and what would change it
+    /// The best design for a workload within a memory, why, what else there was, and what would
+    /// change it
     Design(design::DesignArgs),
     /// What changes between two cases: other data, memory, workload, device or design
     Compare(compare::CompareArgs),
 }
 
-/// Runs it.
+/// Runs a `plan` command.
 ///
 /// # Errors
-/// Options and files that make no sense, and as standard output fails.
+/// Invalid options or files, and failures of standard output.
 pub fn run(args: &PlanArgs, out: &mut Out) -> Result<(), Failure> {
     match &args.command {
         PlanCommand::Cost(args) => cost::run(args, out),

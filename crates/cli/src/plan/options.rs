@@ -1,10 +1,12 @@
-//! What `plan` is told: the data, the workload, the device, and the design, as options; and what they amount to.
+//! Options of `plan`: the data, the workload, the device and the design; and their conversion to
+//! the model's inputs.
 //!
-//! An option that is not given is `None`, so that one set can be laid over another: that is how `plan compare` says what
-//! changes. Options that contradict each other are refused
-//! where they are put together, with both named.
+//! An option that is not given is `None`, so that one set of options can override another: `plan
+//! compare` describes changes in this way. Contradicting options are rejected where they are
+//! combined; the error names both.
 //!
-//! Not here: the two sides of a comparison (`compare.rs`); what RocksDB's files say (`rocksdb/`).
+//! Not here: the two cases of a comparison (`compare.rs`); settings of RocksDB's files
+//! (`rocksdb/`).
 
 use clap::Args;
 use shamba_model::allocation::Allocation;
@@ -19,13 +21,14 @@ use crate::exit::Failure;
 use crate::options::Switch;
 use crate::sizes::{parse_size, show_size};
 
-/// Shares are rounded by whoever types them.
+/// Tolerance for the sum of shares, because users round them.
 const SHARES_TOLERANCE: f64 = 0.005;
-/// One read of the device, unless it is said: a fast disk's.
+/// Default time of one read of the device: that of a fast disk.
 const READ_US: f64 = 100.0;
 const PAGE_BYTES: u64 = 4096;
-/// Default bound on the space amplification of designs that are proposed. Without one the cheapest design of a mix with
-/// updates is tiering with hundreds of runs, which may store as many bytes for each byte of data.
+/// Default bound on the space amplification of proposed designs. Without a bound the cheapest
+/// design for a mix with updates is tiering with hundreds of runs, which may store hundreds of
+/// bytes for each byte of data.
 pub const MAX_SPACE: f64 = 2.0;
 
 /// The data, the workload and the device.
@@ -41,11 +44,12 @@ pub struct SituationOptions {
     /// Bytes that one read brings (default: 4096)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub page_bytes: Option<u64>,
-    /// v, lookups that find their key for each that does not, in a workload of lookups only; in the place of the four
-    /// below
+    /// v, lookups that find their key for each that does not, in a workload of lookups only; in the
+    /// place of the four below
     #[arg(long, value_name = "V")]
     pub nonzero_per_zero: Option<f64>,
-    /// Lookups that find nothing: a share of all operations, or any number that says how many beside the others
+    /// Lookups that find nothing: a share of all operations, or any number that says how many
+    /// beside the others
     #[arg(long, value_name = "SHARE")]
     pub lookups_zero: Option<f64>,
     /// Lookups that find their key
@@ -60,8 +64,8 @@ pub struct SituationOptions {
     /// s, the share of all entries that a range scan reads (default: 0, a short one)
     #[arg(long, value_name = "SHARE")]
     pub range_selectivity: Option<f64>,
-    /// Zipf's exponent of lookups, whose hot keys lie scattered over the pages: a block cache (--cache, --memory,
-    /// --counting engine) serves their repeats (default: 0, all keys alike)
+    /// Zipf's exponent of lookups, whose hot keys lie scattered over the pages: a block cache
+    /// (--cache, --memory, --counting engine) serves their repeats (default: 0, all keys alike)
     #[arg(long, value_name = "ALPHA")]
     pub zipf: Option<f64>,
     /// Microseconds that the device takes to read a page (default: 100)
@@ -88,7 +92,8 @@ pub struct SituationOptions {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "The design")]
 pub struct DesignOptions {
-    /// The defaults of another system, which the other options then change: leveldb, rocksdb, cassandra, hbase, accumulo
+    /// The defaults of another system, which the other options then change: leveldb, rocksdb,
+    /// cassandra, hbase, accumulo
     #[arg(long, value_name = "SYSTEM", value_parser = parse::<Preset>)]
     pub like: Option<Preset>,
     /// How runs are merged: leveling, tiering or lazy-leveling (default: leveling)
@@ -103,7 +108,8 @@ pub struct DesignOptions {
     /// Z, the most runs on the last level (default: the policy's)
     #[arg(long, value_name = "Z")]
     pub last_runs: Option<u32>,
-    /// The write buffer (default: 64MiB, or what --memory has room for: an eighth, a quarter from 128MiB on)
+    /// The write buffer (default: 64MiB, or what --memory has room for: an eighth, a quarter from
+    /// 128MiB on)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub buffer: Option<u64>,
     /// Filter bits per key, in the mean over the tree (default: 10)
@@ -112,7 +118,8 @@ pub struct DesignOptions {
     /// All filters together, in the place of --bits-per-key
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "bits_per_key")]
     pub filter_memory: Option<u64>,
-    /// What filter bits follow: uniform (nothing) or monkey (the sizes of the runs) (default: monkey; uniform with --like)
+    /// What filter bits follow: uniform (nothing) or monkey (the sizes of the runs) (default:
+    /// monkey; uniform with --like)
     #[arg(long, value_name = "KIND", value_parser = parse_allocation)]
     pub allocation: Option<Allocation>,
     /// The block cache (default: none)
@@ -121,24 +128,26 @@ pub struct DesignOptions {
     /// L, the levels (default: what the data needs, equation 1 of Monkey)
     #[arg(long, value_name = "LEVELS")]
     pub levels: Option<u32>,
-    /// All memory: filters get what buffer and cache leave of it, in the place of --bits-per-key and --filter-memory,
-    /// up to 64 bits per key, and the cache what is more. With --like, whose filters have their bits: the most that all takes
+    /// All memory: filters get what buffer and cache leave of it, in the place of --bits-per-key
+    /// and --filter-memory, up to 64 bits per key, and the cache what is more. With --like, whose
+    /// filters have their bits: the most that all takes
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["bits_per_key", "filter_memory"])]
     pub memory: Option<u64>,
 }
 
 impl SituationOptions {
-    /// Whether anything is said of the workload.
+    /// Whether any option gives the workload.
     pub fn names_mix(&self) -> bool {
         [self.nonzero_per_zero, self.lookups_zero, self.lookups_nonzero, self.updates, self.ranges]
             .iter()
             .any(Option::is_some)
     }
 
-    /// The situation; `mix` is the workload where nothing is said of it, and computing takes what `counting` says.
+    /// The situation. `mix` is the workload if no option gives one, and `counting` gives the
+    /// default CPU times.
     ///
     /// # Errors
-    /// An option that is missing, shares that do not add up, or numbers that are none.
+    /// A missing option, shares that do not add up to 1, or invalid numbers.
     pub fn situation(&self, mix: Workload, counting: Counting) -> Result<Situation, Failure> {
         let missing = |option: &str| Failure::Usage(format!("{option} is missing: the cost depends on it"));
         let entries = self.entries.ok_or_else(|| missing("--entries"))?;
@@ -158,7 +167,7 @@ impl SituationOptions {
     }
 
     fn locality(&self, data: &DataSet) -> Result<MissRatioCurve, Failure> {
-        // Other mistakes in the data are told where they belong.
+        // Other errors in the data are reported where the data is checked.
         let Some(alpha) = self.zipf.filter(|_| data.entries > 0 && data.entries_per_page() > 0.0) else {
             return Ok(MissRatioCurve::EVEN);
         };
@@ -219,7 +228,7 @@ impl SituationOptions {
 }
 
 impl DesignOptions {
-    /// The first option given that says anything of the design beyond memory and cache.
+    /// The first given option that describes the design, other than memory and cache.
     pub fn first_of_design(&self) -> Option<&'static str> {
         let given = [
             ("--like", self.like.is_some()),
@@ -236,7 +245,7 @@ impl DesignOptions {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }
 
-    /// The plan that the options amount to.
+    /// The plan that the options describe.
     ///
     /// # Errors
     /// Options that contradict each other, or a memory that is too small.
@@ -252,7 +261,7 @@ impl DesignOptions {
         let base = preset.unwrap_or_default();
         let policy = self.policy.or(self.like.map(|like| like.policy)).unwrap_or_default();
         let size_ratio = self.size_ratio.unwrap_or(base.size_ratio);
-        // As the engine does: what is not said is no more than what the memory has room for.
+        // As in the engine: the default buffer is at most the largest that the memory allows.
         let room = self.memory.filter(|_| self.like.is_none()).map_or(u64::MAX, memtable_bytes_most);
         let buffer_bytes = self.buffer.unwrap_or_else(|| base.buffer_bytes.min(room));
         let mut design = Design::new(policy, size_ratio, buffer_bytes, base.bits_per_key);
@@ -276,7 +285,7 @@ impl DesignOptions {
                 let what = "--bits-per-key and --filter-memory both say how much filters get: give one";
                 return Err(Failure::Usage(what.into()));
             }
-            // Cassandra's buffer follows the memory, its filters do not.
+            // With a preset, Cassandra's buffer follows the memory; the filters do not.
             (None, None, memory) if self.like.is_some() => {
                 let filter_bytes = entries * base.bits_per_key / 8.0;
                 let taken = buffer_bytes as f64 + cache_bytes as f64 + filter_bytes;
@@ -318,7 +327,7 @@ impl DesignOptions {
     }
 }
 
-/// A rate, a time or a number of bits: finite and at least 0.
+/// Checks a rate, a time or a number of bits: finite and at least 0.
 pub fn not_negative(option: &str, value: f64) -> Result<f64, Failure> {
     if (0.0..f64::INFINITY).contains(&value) {
         return Ok(value);
@@ -326,7 +335,7 @@ pub fn not_negative(option: &str, value: f64) -> Result<f64, Failure> {
     Err(Failure::Usage(format!("{option} must be a finite number of at least 0, not {value}")))
 }
 
-/// A bound on space amplification: at least 1, or infinite for none.
+/// Checks a bound on space amplification: at least 1, or infinite for no bound.
 ///
 /// # Errors
 /// The bound is less than 1 or not a number.
@@ -348,7 +357,8 @@ pub fn max_space_text(bound: Option<f64>) -> String {
     }
 }
 
-/// Fractions must add up to 1; whole numbers (1 and 9, 900 and 100) are parts of their sum.
+/// Checks shares: fractions must add up to 1; whole numbers (1 and 9, 900 and 100) are relative to
+/// their sum.
 fn check_shares(shares: &[f64]) -> Result<(), Failure> {
     let sum: f64 = shares.iter().sum();
     if sum == 0.0 {
@@ -364,12 +374,12 @@ fn check_shares(shares: &[f64]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Parses a value by its type's own reading.
+/// Parses a value with its type's `FromStr`.
 pub fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// An allocation that needs no measurements.
+/// Parses an allocation that needs no measurements.
 pub fn parse_allocation(text: &str) -> Result<Allocation, String> {
     match text.parse()? {
         Allocation::Workload => Err("workload follows what was measured, and nothing is here".into()),
@@ -377,7 +387,7 @@ pub fn parse_allocation(text: &str) -> Result<Allocation, String> {
     }
 }
 
-/// A count such as `1000`, `10_000_000`, `10M`.
+/// Parses a count such as `1000`, `10_000_000`, `10M`.
 fn parse_count(text: &str) -> Result<u64, String> {
     let plain = text.replace('_', "");
     let (digits, factor) = match plain.char_indices().last() {
@@ -391,7 +401,7 @@ fn parse_count(text: &str) -> Result<u64, String> {
     count.ok_or_else(|| format!("{text:?} is no count: give a whole number, and k, M or G if you like"))
 }
 
-/// A mean size: like a size, but need not be whole.
+/// Parses a mean size: like a size, but it need not be whole.
 fn parse_bytes(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(bytes) if (0.0..f64::INFINITY).contains(&bytes) => Ok(bytes),

@@ -1,7 +1,7 @@
-//! Plans and their costs as tables for people and as JSON.
+//! Plans and their costs as tables and as JSON.
 //!
-//! Figures of cost have four significant digits: more would claim more than a model knows. Not here: comparisons
-//! (`compare.rs`) and what RocksDB's files say (`rocksdb/`).
+//! Costs have four significant digits: more would suggest a precision that the model does not have.
+//! Not here: comparisons (`compare.rs`) and settings of RocksDB's files (`rocksdb/`).
 
 use serde_json::{Value, json};
 use shamba_model::allocation::Allocation;
@@ -15,7 +15,8 @@ use crate::sizes::{show_count, show_ns, show_size};
 /// The plan and its costs, as fields.
 pub fn plan_json(situation: &Situation, plan: &Plan, costs: &Costs) -> Value {
     let design = &plan.design;
-    // With the cache; apart, for one object of so many fields is beyond the macro.
+    // The fields of the cache are a separate object, because one with all fields exceeds the
+    // macro's limit.
     let cached = json!({
         "cache_miss_ratio": costs.cache_miss_ratio,
         "lookup_reads": costs.lookup_reads,
@@ -82,7 +83,7 @@ pub fn situation_json(situation: &Situation) -> Value {
     })
 }
 
-/// What is stored and what is asked of it, in two lines.
+/// Data and workload, in three lines with the device.
 pub fn situation_text(situation: &Situation) -> String {
     let Situation { data, workload, device, .. } = situation;
     let bytes = data.entries as f64 * data.entry_bytes;
@@ -143,7 +144,7 @@ fn bits_per_key(situation: &Situation, costs: &Costs) -> f64 {
     costs.filter_bytes * 8.0 / situation.data.entries as f64
 }
 
-/// What operations cost.
+/// Costs of the operations.
 pub fn costs_table(plan: &Plan, costs: &Costs) -> Table {
     let mut table = Table::new(["operation", "I/Os", "exact", "time"]).left([4]);
     let closed = if plan.allocation == Allocation::Uniform { "[56]" } else { "[7]" };
@@ -186,12 +187,13 @@ pub fn costs_table(plan: &Plan, costs: &Costs) -> Table {
     table
 }
 
-/// The levels: sizes, filters and their rates, smallest level first.
+/// The levels, smallest first: sizes, filters and their rates.
 pub fn levels_table(plan: &Plan, costs: &Costs) -> Table {
     let design = &plan.design;
     let mut table = Table::new(["level", "runs", "share of data", "bits/key", "false positives"]);
     let growth = design.size_ratio;
-    // Each level has T times the one above; shares are taken from the last one up, where powers stay small.
+    // Each level is T times the one above. Shares are computed from the last level up, where the
+    // powers stay small.
     let above = |level: u32| (level..costs.levels).fold(1.0, |share, _| share / growth);
     let all: f64 = (1..=costs.levels).map(above).sum();
     for (level, (bits, fpr)) in (1..).zip(costs.bits_per_key_per_level.iter().zip(&costs.fpr_per_level)) {
@@ -221,10 +223,10 @@ pub fn memory_table(plan: &Plan, costs: &Costs) -> Table {
     table
 }
 
-/// All of a plan's tables.
+/// Prints all tables of a plan.
 ///
 /// # Errors
-/// As standard output fails.
+/// Failures of standard output.
 pub fn print_plan(situation: &Situation, plan: &Plan, costs: &Costs, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("design    {}", plan_text(situation, plan, costs)))?;
     out.line(format!(
@@ -240,7 +242,7 @@ pub fn print_plan(situation: &Situation, plan: &Plan, costs: &Costs, out: &mut O
     out.text(memory_table(plan, costs).to_string())
 }
 
-/// Four significant digits, without a tail of zeros; small and huge figures as powers of ten.
+/// Formats four significant digits without trailing zeros; small and huge figures as powers of ten.
 pub fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
@@ -255,12 +257,12 @@ pub fn digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
-/// A size that the model made: a fraction of a byte means nothing.
+/// Formats a predicted size, rounded to a whole byte.
 pub fn show_bytes(bytes: f64) -> String {
     show_size(bytes.round() as u64)
 }
 
-/// A rate per second.
+/// Formats a rate per second.
 pub fn show_rate(rate: f64) -> String {
     if (10.0..1e15).contains(&rate) { show_count(rate.round() as u64) } else { digits(rate) }
 }

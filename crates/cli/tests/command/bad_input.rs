@@ -1,5 +1,5 @@
-//! Wrong usage, missing, locked, damaged, newer and unwritable databases: the listed exit code, a message
-//! that names what is wrong, never a panic.
+//! Wrong usage, and missing, locked, damaged, newer and unwritable databases: each gives the
+//! documented exit code and a message that names the problem, never a panic.
 
 use std::fs::{self, File, OpenOptions};
 use std::process::Stdio;
@@ -177,7 +177,7 @@ fn damage_is_2_and_names_the_place() {
     let db = dir.database("db", 2000);
     let table = files(&db, "sst").pop().expect("a table");
     let name = table.file_name().expect("named").to_string_lossy().into_owned();
-    // The first data block starts behind the header page.
+    // The first data block follows the header page.
     flip(&table, 4096 + 100, 0x40);
     let err = run(["check", &db]);
     assert_eq!(err.code, 2, "{err:?}");
@@ -296,7 +296,8 @@ fn a_directory_that_cannot_be_written_is_7_and_can_be_read() {
         eprintln!("this user writes everywhere: nothing to try");
         return;
     }
-    // Files that could be written do not help where none can be made; nor does the other way round.
+    // Writable files do not help in a read-only directory, nor a writable directory with read-only
+    // files.
     run(["put", &db, "k", "v"]).fails(7);
     for file in files(&db, "") {
         set(&file.display().to_string(), 0o444);

@@ -1,4 +1,4 @@
-//! batch: replies, atomicity, exit codes, and talking to it line by line.
+//! Tests of batch: replies, atomicity, exit codes, and interactive use line by line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -153,7 +153,7 @@ fn replies_are_flushed_and_the_database_is_locked_meanwhile() {
         let err = run(&args).fails(4);
         assert!(err.contains(&db), "{args:?} names the database: {err}");
     }
-    // As kill -9 does: what was acknowledged is there, and the lock is free.
+    // As after kill -9: acknowledged writes are present, and the lock is free.
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     assert_eq!(run(["scan", &db]).ok(), "a\t1\nb\t2\n");
@@ -171,7 +171,7 @@ fn a_reader_of_replies_that_goes_away_loses_nothing_acknowledged() {
     replies.read_line(&mut reply).expect("a reply");
     assert_eq!(reply, "ok\n");
     drop(replies);
-    // It notices at the next reply; whatever it wrote until then is whole.
+    // The command notices at the next reply; what it wrote until then is complete.
     let _ = writeln!(stdin, "put b 2");
     drop(stdin);
     let run = crate::support::finish(child);
@@ -199,7 +199,7 @@ fn a_keyspace_is_made_for_writes_that_are_done_and_no_others() {
     let stats = crate::support::run(["stats", &db, "--json"]).json();
     assert_eq!(stats["keyspaces"], serde_json::json!(["default", "fifth", "sixth"]));
     assert_eq!(run_with(["batch", &db], b"in fifth get a\nget z\n").ok(), "value 1\nvalue 1\n");
-    // A name that cannot be is refused at once, and no other is made for a commit that has it.
+    // An invalid name is rejected at once, and a commit that contains it creates no other keyspace.
     let name = "n".repeat(256);
     let run = run_with(
         ["batch", &db],

@@ -1,4 +1,4 @@
-//! bench: every workload, every field, and what fills refuse.
+//! Tests of bench: every workload, every field, and the conditions under which fills fail.
 
 use serde_json::Value;
 
@@ -195,7 +195,7 @@ fn what_a_bench_recorded_is_replayed_with_the_same_answers() {
     let left = lengths(&db);
     assert!(left.len() < 500 && !left.is_empty());
     assert_eq!(lengths(&copy), left);
-    // On a database that holds something else the answers are others.
+    // A database with other contents gives other answers.
     let more = dir.path("more");
     run(["bench", &more, "fillrandom", "--num", "500", "--seed", "2"]).ok();
     run(["bench", &more, "replay", "--trace", &trace]).ok();

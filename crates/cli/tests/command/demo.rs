@@ -1,4 +1,4 @@
-//! demo: small ones, whose counts must add up.
+//! Tests of demo: small runs, whose counts must add up.
 
 use std::os::unix::ffi::OsStrExt;
 

@@ -1,4 +1,5 @@
-//! explain, tree, stats, memory, check, table, wal, manifest: words for people, objects for programs.
+//! Tests of explain, tree, stats, memory, check, table, wal and manifest: text output and JSON
+//! objects.
 
 use serde_json::Value;
 
@@ -34,7 +35,8 @@ fn explain_tells_where_a_key_was_found_and_what_was_skipped() {
 fn the_sharing_switch_changes_hashes_and_nothing_else() {
     let dir = Dir::new();
     let db = dir.path("db");
-    // Under tiering, keys in an order that spreads every run over all of them: several runs, several filters.
+    // Under tiering, with keys in an order that spreads every run over all of them: several runs,
+    // several filters.
     let input: String =
         (0..4000).map(|number| format!("put key{:05} {number}\n", number * 1237 % 4000 * 10)).collect();
     let input = input + "flush\n";
@@ -75,11 +77,11 @@ fn filter_bits_follow_the_allocation_and_the_size_asked_for() {
     };
     let uniform = bits_of("uniform", &["--allocation", "uniform", "--bits-per-key", "8"]);
     assert!(uniform.iter().all(|(_, written, wanted)| (*written, *wanted) == (8.0, 8.0)), "{uniform:?}");
-    // The fewer entries a run has the more bits it gets.
+    // Runs with fewer entries get more bits per key.
     let monkey = bits_of("monkey", &["--bits-per-key", "8"]);
     let wanted = |at: usize| monkey.get(at).map_or(0.0, |level| level.2);
     assert!(monkey.len() > 1 && wanted(0) > wanted(monkey.len() - 1) + 1.0, "{monkey:?}");
-    // 4 KiB for 4,000 entries.
+    // 4 KiB of filters for 4,000 entries.
     let sum = bits_of("sum", &["--allocation", "uniform", "--filter-memory", "4KiB"]);
     assert!(sum.iter().all(|(_, _, wanted)| (*wanted - 8.192).abs() < 0.01), "{sum:?}");
 }

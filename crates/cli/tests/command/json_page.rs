@@ -1,4 +1,5 @@
-//! `docs/json.md` against what the commands print: no schema and no field goes undescribed.
+//! Compares `docs/json.md` with the output of the commands: every schema and field must be
+//! described.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use crate::support::{Dir, files, flip, run, run_with};
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
-/// Objects whose field names are data.
+/// Objects whose field names are data, not part of the schema.
 const MAPS: [&str; 1] = ["parts"];
 
 fn names(value: &Value, found: &mut BTreeSet<String>) {

@@ -1,4 +1,4 @@
-//! `--keyspace` on every command that takes keys, and `dump --all`.
+//! Tests of `--keyspace` on every command that takes keys, and of `dump --all`.
 
 use crate::support::{Dir, run, run_with};
 
@@ -44,7 +44,7 @@ fn a_misspelt_keyspace_is_named_and_none_is_created() {
         assert!(err.contains("\"usres\"") && err.contains("\"default\", \"users\""), "{args:?}: {err}");
     }
     assert_eq!(run(["stats", &db, "--json"]).json()["keyspaces"].to_string(), "[\"default\",\"users\"]");
-    // A name that cannot be is refused before a database is made for it.
+    // An invalid name is rejected before a database is created for it.
     let other = dir.path("other");
     for args in [&["put", &other, "k", "v"][..], &["load", &other], &["batch", &other]] {
         run_with(args.iter().chain(&["--keyspace", ""]), b"put k v\n").fails(64);

@@ -1,4 +1,5 @@
-//! `shamba lab`, which has moved: usage error that names the new command, whatever its arguments.
+//! Tests of `shamba lab`, which has moved: a usage error names the new command, whatever the
+//! arguments.
 
 use crate::support::run;
 

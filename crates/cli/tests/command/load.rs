@@ -1,4 +1,4 @@
-//! load: formats, malformed lines, files that cannot be read.
+//! Tests of load: formats, malformed lines, and unreadable files.
 
 use crate::support::{Dir, run, run_with};
 

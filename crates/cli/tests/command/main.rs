@@ -1,4 +1,4 @@
-//! The real binary, from outside: every command, every exit code, bad input of all kinds.
+//! Tests of the real binary: every command, every exit code, and all kinds of bad input.
 
 mod bad_input;
 mod batch;

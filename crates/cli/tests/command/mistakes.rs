@@ -1,5 +1,5 @@
-//! Mistakes of a first day: each answer has the right exit code and says what is wrong, where, and
-//! what to do.
+//! Typical mistakes of new users: each answer has the right exit code, and says what is wrong,
+//! where, and what to do.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 
 use crate::support::{Dir, command, files, finish, flip, run, run_with};
 
-/// Exit code, arguments, and the words that the answer must have.
+/// Exit code, arguments, and words that the answer must contain.
 type Mistake<'a> = (i32, &'a [&'a str], &'a [&'a str]);
 
 fn check(mistakes: &[Mistake]) {
@@ -78,7 +78,7 @@ fn arguments_that_are_wrong() {
         ),
         (64, &["bench", &db, "fillrandm"], &["fillrandm", "fillrandom", "readmissing"]),
     ]);
-    // Bounds, not mistakes.
+    // Values at the limits are valid.
     assert_eq!(run(["scan", &db, "--from", "a", "--to", "a"]).ok(), "");
     assert_eq!(run(["scan", &db, "--limit", "0"]).ok(), "");
     run(["put", &db, &long[1..], "v"]).ok();
@@ -90,7 +90,7 @@ fn input_that_is_wrong() {
     let (db, csv, binary, big) = (dir.path("db"), dir.path("in.csv"), dir.path("in.bin"), dir.path("big"));
     fs::write(&csv, "id,name\n1,x\n").expect("writable");
     fs::write(&binary, b"\x7fELF\x02\x01\0\0\0\n\0\0").expect("writable");
-    // A hole, so that the file takes no space.
+    // A sparse file, so that it takes no space.
     fs::File::create(&big).and_then(|file| file.set_len((256 << 20) + 1)).expect("writable");
     check(&[
         (65, &["load", &db, &csv, "--key", "nom"], &[&csv, ":1:", "\"nom\"", "\"id\", \"name\"", "--key"]),
@@ -100,7 +100,7 @@ fn input_that_is_wrong() {
     assert!(!fs::exists(&db).expect("readable"), "nothing was created");
 }
 
-/// A writer that has the database open until its input ends.
+/// Starts a writer that has the database open until its input ends.
 fn writer(db: &str) -> Child {
     let mut child = command(["batch", db]).stdin(Stdio::piped()).spawn().expect("starts");
     child.stdin.as_mut().expect("piped").write_all(b"put held 1\n").expect("writable");
@@ -161,7 +161,7 @@ fn a_directory_that_cannot_be_written_and_a_full_disk() {
     }
     let dir = Dir::new();
     let db = dir.database("db", 10);
-    // Whoever runs as root writes everywhere; the tests of a full tmpfs are `cargo xtask scarce`.
+    // Root can write everywhere; the tests of a full tmpfs are in `cargo xtask scarce`.
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("writable");
     let child = command(["dump", &db]).stdout(Stdio::from(full)).spawn().expect("starts");
     let err = finish(child).fails(6);

@@ -1,4 +1,4 @@
-//! put, get, delete, scan, dump, compact, checkpoint.
+//! Tests of put, get, delete, scan, dump, compact and checkpoint.
 
 use crate::support::{Dir, command, contents, finish, run, run_with};
 
@@ -36,7 +36,8 @@ fn text_and_hex_name_the_same_bytes() {
 fn values_go_from_files_and_to_standard_output_byte_by_byte() {
     let dir = Dir::new();
     let (db, file) = (dir.path("db"), dir.path("value"));
-    // Long enough to be stored in chunks, with every byte in it, text escapes and an end that is no newline.
+    // Long enough to be stored in chunks, with every byte value and text escapes, and without a
+    // newline at the end.
     let value: Vec<u8> = (0..100_000u32).flat_map(|n| n.to_le_bytes()).chain(*b"\\x41\n\\").collect();
     std::fs::write(&file, &value).expect("writable");
     let raw = |args: &[&str]| {

@@ -1,4 +1,5 @@
-//! `repair` and the check of what cannot be opened: everything that is wrong in one run, and a new database of the rest.
+//! Tests of `repair`, and of `check` on databases that cannot be opened: one run lists all
+//! problems, and a new database has the remaining data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::{Dir, files, flip, run};
 
-/// Every file and its bytes.
+/// Contents of every file, by name.
 fn contents(db: &str) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(db).expect("the directory is there");
     let paths = files.map(|entry| entry.expect("readable").path()).filter(|path| path.is_file());
@@ -27,7 +28,8 @@ fn check_reports_everything_at_once() {
     run(["put", &db, "last", "write"]).ok();
     let tables = files(&db, "sst");
     assert!(tables.len() >= 3, "{tables:?}");
-    // Two structures of one table, one of another; a third is gone; a log and the place of a file are damaged.
+    // Three structures of one table and one of another are damaged, a third table is missing, a
+    // log is damaged, and a directory has the name of a table.
     flip(&tables[0], 100, 1);
     let bytes = fs::metadata(&tables[0]).expect("readable").len();
     flip(&tables[0], bytes as usize - 100, 1);
@@ -110,7 +112,7 @@ fn a_database_without_current_and_manifest_is_repaired_whole() {
     let object = run(["repair", &db, "--out", &out, "--json"]);
     let report = object.json();
     assert_eq!((object.code, report["manifest"].as_bool()), (0, Some(false)), "{report:#}");
-    // Which deletes merges have carried out nobody knows any more.
+    // It is no longer known which deletes compactions have applied.
     assert_eq!(report["lost"][0]["loss"], "deletions", "{report:#}");
     assert_eq!(run(["dump", &out]).ok(), dump);
 }

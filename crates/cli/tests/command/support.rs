@@ -1,4 +1,4 @@
-//! Running the binary and looking at what it did.
+//! Helpers: run the binary and examine its results.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// What a run left.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Run {
     pub code: i32,
@@ -16,14 +16,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// Asserts that it succeeded; answers its output.
+    /// Asserts success; returns the output.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.out
     }
 
-    /// Asserts the exit code and that something was said on standard error; answers that.
+    /// Asserts the exit code and output on standard error; returns that output.
     #[track_caller]
     pub fn fails(self, code: i32) -> String {
         assert_eq!(self.code, code, "{self:?}");
@@ -32,7 +32,7 @@ impl Run {
         self.err
     }
 
-    /// The one JSON object on standard output.
+    /// The single JSON object on standard output.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -46,18 +46,18 @@ pub fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
-/// Runs to the end.
+/// Runs the binary to its end.
 pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Run {
     finish(command(args).spawn().expect("the binary starts"))
 }
 
-/// Runs to the end with this on standard input.
+/// Runs the binary to its end with this standard input.
 pub fn run_with<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]) -> Run {
     let mut child = command(args).stdin(Stdio::piped()).spawn().expect("the binary starts");
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
-        // The binary may stop reading early; that is what some tests are about.
+        // The binary may stop reading early; some tests check that.
         let _ = stdin.write_all(&input);
     });
     let run = finish(child);
@@ -65,7 +65,7 @@ pub fn run_with<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]
     run
 }
 
-/// Waits for the end.
+/// Waits for the end of the process.
 pub fn finish(child: Child) -> Run {
     let output = child.wait_with_output().expect("the binary ends");
     Run {
@@ -90,7 +90,8 @@ impl Dir {
         self.temporary.path().join(name).to_str().expect("temporary paths are UTF-8").to_string()
     }
 
-    /// A database of `count` entries (`key00000`, `value of 0`, ...), some of them in tables.
+    /// Creates a database of `count` entries (`key00000`, `value of 0`, ...), some of them in
+    /// tables.
     pub fn database(&self, name: &str, count: usize) -> String {
         let db = self.path(name);
         let lines: String =
@@ -101,7 +102,7 @@ impl Dir {
     }
 }
 
-/// The files of a database with this extension, or this start of the name.
+/// Files of a database with this extension, or with names that start with this text.
 pub fn files(db: &str, extension_or_start: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(db)
         .expect("the directory is there")
@@ -115,7 +116,7 @@ pub fn files(db: &str, extension_or_start: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Changes one byte of a file.
+/// Flips bits of one byte of a file.
 pub fn flip(file: &Path, offset: usize, mask: u8) {
     let mut bytes = std::fs::read(file).expect("readable");
     bytes[offset] ^= mask;

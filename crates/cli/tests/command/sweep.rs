@@ -1,8 +1,10 @@
-//! Single bytes of a whole database flipped, and what the real binary then says: `dump`, `check` and `get` give right
-//! answers, or exit with 2 and name the damaged file, or with 5 for bytes of versions and features.
+//! Single flipped bytes of a whole database: `dump`, `check` and `get` of the real binary must give
+//! right answers, or exit with 2 and name the damaged file, or with 5 for bytes of versions and
+//! features.
 //!
-//! A sample, spread over all files; the whole sweep runs within a process (`tests/tests/suites/sweep.rs`). The copy that is
-//! flipped was taken while its writer was at work: a database that was never closed, with a live log.
+//! This is a sample, spread over all files; the whole sweep runs in one process
+//! (`tests/tests/suites/sweep.rs`). The copy was taken while its writer was running: a database
+//! that was never closed, with a live log.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,12 +57,12 @@ fn make(dir: &Dir) -> PathBuf {
     copy
 }
 
-/// Asserts a right answer, or a failure that is fit for damage to `file`; says the code.
+/// Asserts a right answer, or a failure that fits damage to `file`; returns the exit code.
 fn judge(what: &str, file: &str, run: &Run, right: &str) -> i32 {
     assert!(!run.err.contains("panicked"), "{what}: {run:?}");
     match run.code {
         0 => assert_eq!(run.out, right, "{what}: wrong answers"),
-        // What was printed before it was met is right, too.
+        // Output before the damage was reached must be right, too.
         2 | 5 => assert!(run.err.contains(file) || run.out.contains(file), "{what}: {run:?}"),
         code => panic!("{what}: exit code {code}: {run:?}"),
     }
@@ -88,7 +90,7 @@ fn the_binary_answers_rightly_or_names_the_damage() {
     let bytes: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
     let (next, codes) = (AtomicUsize::new(0), Mutex::new([[0usize; 6]; 3]));
     let flip = |number: usize, copy: &Path| {
-        // An odd step through all files, so that every file and structure has its part.
+        // The step through all files is odd, so that every file and structure is reached.
         let mut at = (number * bytes / FLIPS + number * 7 % (bytes / FLIPS)).min(bytes - 1);
         let (name, whole) = files
             .iter()
@@ -141,7 +143,8 @@ fn the_binary_answers_rightly_or_names_the_damage() {
     println!("{FLIPS} flips over {bytes} bytes of {} files", files.len());
     for (command, codes) in ["dump", "check", "get"].iter().zip(codes) {
         println!("  {command}: {} right, {} exit 2, {} exit 5", codes[0], codes[2], codes[5]);
-        // A check tells nearly every flip: only filters and the tail of the log leave it without a problem.
+        // `check` reports nearly every flip: only those in filters and in the tail of the log cause
+        // no problem.
         let right = if *command == "get" { FLIPS / 10 } else { 0 };
         assert!(codes[0] > right && codes[2] > FLIPS / 20, "{command}: {codes:?}");
     }

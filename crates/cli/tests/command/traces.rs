@@ -1,4 +1,4 @@
-//! Commands that fail leave nothing behind.
+//! Commands that fail leave no files behind.
 
 use std::fs;
 
@@ -25,7 +25,8 @@ fn a_wrong_option_makes_nothing() {
     fs::create_dir(&empty).expect("mkdir");
     for db in [&none, &empty] {
         run(["put", db, "k", "v", "--memory-budget", "1KiB"]).fails(64);
-        run(["batch", db, "--file-size", "1"]).ok(); // No input: nothing to store, nothing to refuse.
+        // Empty input: nothing to store, and no error.
+        run(["batch", db, "--file-size", "1"]).ok();
     }
     assert_eq!(contents(&empty), []);
     assert!(!fs::exists(&none).expect("readable"));

@@ -1,4 +1,5 @@
-//! `tune`: advice is followed by the caller's name, and what was undone is not offered again.
+//! Tests of `tune`: the history names a caller who followed advice, and an undone design is not
+//! advised again.
 
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use shamba::{Db, MergePolicy};
 
 use crate::support::{Dir, run};
 
-/// A tiered tree of which lookups are asked lately, in simulated time: one with fewer runs suits them better.
+/// Makes a tiered tree with recent lookups, in simulated time: a design with fewer runs suits them
+/// better.
 fn tiered_and_read(path: &str) {
     let env = Env::deterministic(Arc::new(RealFs::new()), 7);
     let tiny = Db::builder(path).env(env.clone()).file_size(1 << 20).block_bytes(512);
@@ -21,7 +23,8 @@ fn tiered_and_read(path: &str) {
     }
     db.wait_idle().expect("merged");
     env.clock.sleep_us(60_000_000);
-    db.workload(); // A window of writing has ended.
+    // A window of writing has ended.
+    db.workload();
     for _ in 0..12 {
         for _ in 0..2_000 {
             db.get(format!("absent {:06}", rng.u32(..20_000))).expect("readable");

@@ -1,5 +1,5 @@
-//! One verdict a file: what reads refuse as damaged, `check`, `wal`, `manifest` and the writing commands call
-//! damaged too; and what leaves every answer right is a warning.
+//! One verdict per file: a file that reads reject as damaged is also damaged for `check`, `wal`,
+//! `manifest` and the writing commands; a problem that leaves every answer right is a warning.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -61,7 +61,7 @@ fn a_log_is_held_to_what_the_other_files_promise() {
     for bytes in (48..whole).rev() {
         let good = fs::read(&log).expect("readable");
         cut(&log, bytes);
-        // The manifest has promised every byte of it.
+        // The manifest records every byte of it as durable.
         run(["get", &db, "k"]).fails(2);
         let described = run(["wal", &text(&log)]);
         assert_eq!(described.code, 2, "{bytes} bytes: {described:?}");
@@ -69,7 +69,7 @@ fn a_log_is_held_to_what_the_other_files_promise() {
         fs::write(&log, good).expect("writable");
     }
     assert!(verdicts.contains(&true), "the reason is told");
-    // Alone, under another name, a log has only its own promises.
+    // Alone, under another name, only the log's own frames say what is durable.
     let alone = dir.path("alone.log");
     fs::copy(&log, &alone).expect("writable");
     cut(Path::new(&alone), whole - 1);

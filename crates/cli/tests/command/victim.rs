@@ -1,5 +1,6 @@
-//! Suites F and M, short: the real binary killed at any moment, failing at chosen system calls, on a full disk, and
-//! with few file descriptors. At length: `cargo xtask kill`, `syscalls`, `scarce`.
+//! Suites F and M, in short form: the real binary is killed at any moment, and runs with failing
+//! system calls, on a full disk, and with few file descriptors. The long forms are `cargo xtask
+//! kill`, `syscalls` and `scarce`.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use shamba_tests::tally::Tally;
 use shamba_tests::victim::{kill, place, scarce, syscalls};
 
 const KILLS: u64 = 24;
-/// Points of each sweep. Primes, so that they fall on calls of every kind.
+/// Points of each sweep. Primes, so that they hit calls of every kind.
 const POINTS: [u64; 3] = [3, 29, 131];
 
 fn binary() -> &'static Path {

@@ -1,4 +1,4 @@
-//! What messages and help say: options as they are typed, sizes and counts as people read them.
+//! Tests of the wording of messages and help: options as typed, sizes and counts in readable form.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn options_out_of_range_are_named_as_typed_in_readable_units() {
         let err = run(["put", &db, "k", "v", option, value]).fails(64);
         assert!(err.contains(message), "{option} {value}: {err}");
     }
-    // The bounds of the command line are those of the engine.
+    // The bounds of the command line equal those of the engine.
     for (option, value) in [
         ("--max-open-files", "16"),
         ("--max-open-files", "1048576"),

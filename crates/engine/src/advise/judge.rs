@@ -1,17 +1,18 @@
-//! The judge: what a design costs a database as it is, in nanoseconds an operation. Pure.
+//! The judge: the cost of a design for the present database, in nanoseconds per operation. Pure.
 //!
-//! The cost model knows a design's *steady* tree: as full of runs as it gets while writes come. What a reader meets now is
-//! the tree that there *is*, and while little is written it stays so. So lookups and ranges are judged on both, in
-//! proportion to how much of the data the writes of the next minutes will replace; updates by the model alone.
+//! The cost model knows a design's *steady* tree: as full of runs as it gets under writes. A reader
+//! meets the *present* tree, which stays as it is while few writes come. Lookups and ranges are
+//! therefore judged on both trees, weighted by the share of the data that the writes of the next
+//! minutes will replace. Updates are judged by the model alone.
 //!
-//! Two figures of the model are turned into the engine's: a *batch* of flushed runs is merged down at once, and is the model's
-//! buffer; and merges read and write in long strokes, so what a page of them costs is measured as a whole and does not follow
-//! from what a lookup's read takes.
+//! Two inputs of the model are adapted to the engine. A *batch* of flushed runs is compacted at
+//! once, and counts as the model's buffer. Compactions read and write sequentially, so the cost of
+//! a page in them is measured as a whole and does not follow from the cost of a lookup's read.
 //!
-//! Where the mix of operations changes from window to window, designs are compared by the worst mix within that
-//! divergence of the observed one ([`shamba_model::robust`]).
+//! If the mix of operations changes from window to window, designs are compared by the worst mix
+//! within that divergence of the observed one ([`shamba_model::robust`]).
 //!
-//! Not here: where the figures come from, and what is done about them ([`super`]).
+//! Not here: the origin of the inputs, and acting on the result ([`super`]).
 
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{
@@ -28,56 +29,59 @@ use shamba_model::{Design, MergePolicy};
 use crate::redesign::TreeDesign;
 use crate::workload::Workload;
 
-/// What is read at once.
+/// Unit of a read.
 const PAGE_BYTES: u64 = 4096;
-/// Hashing a key, asking a run's fences and filter, searching an index and a block of it.
+/// CPU times: hashing a key; checking a run's fences and filter; searching an index and a block.
 const HASH_NS: f64 = 20.0;
 const PROBE_NS: f64 = 60.0;
 const SEARCH_NS: f64 = 600.0;
-/// What operations take whatever the design: a lookup, an update (its log included), a range.
+/// Fixed times of operations, independent of the design: a lookup, an update (with its log), a
+/// range.
 const LOOKUP_NS: f64 = 180.0;
 const UPDATE_NS: f64 = 700.0;
 const RANGE_NS: f64 = 3_000.0;
-/// As if this part of all operations were lookups and ranges, half of the lookups in vain, whatever was seen: no design is so
-/// bent on writing that a reader who comes tomorrow finds hundreds of runs.
+/// Weight of the prior, as a part of all operations: lookups and ranges, half of the lookups empty,
+/// are added to the observed mix. It keeps a pure write workload from choosing a design under which
+/// a later reader meets hundreds of runs.
 const PRIOR_PART: f64 = 0.02;
 /// A tree that is wholly replaced within this time is judged by its design alone.
 const HORIZON_S: f64 = 300.0;
-/// Tiered levels have no more runs than this: each is a place to look at, and an open table or more.
+/// Maximum runs of a tiered level: each run is one more place to search, and at least one open
+/// table.
 const RUNS_MOST: f64 = 11.0;
-/// Leveled levels are no more than this times the one above.
+/// Maximum size ratio of leveled levels.
 const RATIO_MOST: f64 = 32.0;
-/// Filter bits stay what they are unless there should be so many more a key: others mean writing all tables again. Fewer are
-/// never written by advice: what memory does not hold of a filter costs nothing but its place on the disk, and when
-/// somebody reads again it is there.
+/// Minimum increase in filter bits per key that advice makes: other filters mean rewriting all
+/// tables. Advice never reduces the bits: the part of a filter that memory does not hold costs only
+/// disk space, and is available when lookups return.
 const BITS_STEP: f64 = 2.5;
-/// More bits per key than this are not worth their memory to anybody.
+/// Maximum bits per key that advice chooses: more are never worth their memory.
 const BITS_MOST: f64 = 16.0;
 
-/// All that a judgement depends on.
+/// All inputs of a judgement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Scene {
     pub workload: Workload,
-    /// Updates a second just now: whether what there is now will be replaced.
+    /// Updates per second in the latest window: the rate at which the present data is replaced.
     pub updates_per_s: f64,
     /// Entries in tables, and their bytes.
     pub entries: u64,
     pub bytes: u64,
-    /// What filters, buffers, block cache and fences share.
+    /// Memory shared by filters, buffers, block cache and fences.
     pub memory_bytes: u64,
-    /// The smallest and the largest write buffer that there is room for.
+    /// The smallest and the largest write buffer that the budget allows.
     pub buffer_bytes: (u64, u64),
-    /// Flushed runs that are merged down at once.
+    /// Flushed runs that are compacted at once.
     pub batch_runs: f64,
     pub merging: Merging,
-    /// Reading a page in a lookup, and moving a byte in a merge.
+    /// Time to read a page in a lookup, and to move a byte in a compaction.
     pub read_ns: f64,
     pub move_ns_per_byte: f64,
     pub shared_digest: bool,
-    /// Divergence from the observed mix up to which a design must do well.
+    /// Divergence from the observed mix within which a design must do well.
     pub uncertainty: f64,
     pub in_force: TreeDesign,
-    /// How lookups repeat: what a block cache serves of their reads.
+    /// How lookups repeat: the share of their reads that a block cache of a given size serves.
     pub locality: MissRatioCurve,
 }
 
@@ -88,38 +92,39 @@ pub(crate) struct RealRun {
     pub bits_per_key: f64,
 }
 
-/// What a design is expected to cost, in nanoseconds.
+/// Predicted costs of a design, in nanoseconds.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Prediction {
-    /// A lookup of the observed mix.
+    /// A lookup, in the observed mix of empty and found ones.
     pub lookup_ns: f64,
-    /// An update, its share of merging included.
+    /// An update, including its share of compaction.
     pub update_ns: f64,
-    /// A range of the observed length.
+    /// A range scan of the observed length.
     pub range_ns: f64,
     /// An operation of the observed mix.
     pub operation_ns: f64,
-    /// An operation of the worst mix within [`Advice::uncertainty`](crate::Advice::uncertainty), which designs are compared
-    /// by; the same without an uncertainty.
+    /// An operation of the worst mix within [`Advice::uncertainty`](crate::Advice::uncertainty), by
+    /// which designs are compared; equal to `operation_ns` without an uncertainty.
     pub worst_operation_ns: f64,
     /// Pages that a lookup reads.
     pub lookup_reads: f64,
-    /// Runs that a reader meets.
+    /// Runs that a lookup or range has to consider.
     pub runs: f64,
-    /// Bytes that flushes and merges write for each byte flushed.
+    /// Bytes that flushes and compactions write per byte flushed.
     pub write_amplification: f64,
 }
 
 impl Scene {
-    /// The database in the model's words.
+    /// The database as input of the model.
     fn situation(&self) -> Situation {
         let seen = &self.workload;
         let prior = seen.operations().max(1.0) * PRIOR_PART;
         let entries_per_range = if seen.ranges > 0.0 { seen.entries_per_range() } else { 16.0 };
         let page_ns = self.move_ns_per_byte * PAGE_BYTES as f64;
         let write_ns = (page_ns - self.read_ns).max(0.0);
-        // Where long strokes are cheaper than the read of one page, updates count for less instead.
+        // Where moving a page sequentially is cheaper than reading one in a lookup, the weight of
+        // updates is reduced instead.
         let updates = seen.updates() * (page_ns / (self.read_ns + write_ns));
         Situation {
             data: DataSet {
@@ -152,7 +157,7 @@ impl Scene {
         (self.bytes as f64 / self.entries.max(1) as f64).max(1.0)
     }
 
-    /// The design as the model takes it.
+    /// The design as input of the model.
     fn plan(&self, target: &TreeDesign) -> Plan {
         let buffer_bytes = self.flushed_bytes(target);
         let filters = match target.filter_memory_bytes {
@@ -172,27 +177,27 @@ impl Scene {
         }
     }
 
-    /// What a flush brings: the buffer, as far as there is room for it.
+    /// Size of a flush: the write buffer, limited by memory.
     fn flushed_bytes(&self, target: &TreeDesign) -> f64 {
         target.design.buffer_bytes.min(self.buffer_bytes.1) as f64
     }
 
-    /// How much of a reader's cost comes from the steady tree of a design.
+    /// Weight of a design's steady tree in a reader's costs.
     fn steady_part(&self) -> f64 {
         let replaced = self.updates_per_s * self.entry_bytes() * HORIZON_S;
         (replaced / self.bytes.max(1) as f64).min(1.0)
     }
 
-    /// What a design costs, if the tree would be this one at rest.
+    /// Costs of a design whose tree is `tree` after the pending compactions.
     ///
     /// # Errors
-    /// Figures that the model refuses.
+    /// A message when the model rejects the inputs.
     pub fn judge(&self, target: &TreeDesign, tree: &[RealRun]) -> Result<Prediction, String> {
         let situation = self.situation();
         let plan = self.plan(target);
         let steady = predict_merging(&situation, &plan, self.merging)?;
         let Situation { data, workload, device, .. } = situation;
-        // The newest run first.
+        // Newest run first.
         let groups: Vec<RunGroup> = tree
             .iter()
             .map(|run| RunGroup { runs: 1.0, entries: run.entries as f64, fpr: bloom_fpr(run.bits_per_key) })
@@ -241,17 +246,17 @@ impl Scene {
         Ok(Prediction { operation_ns, worst_operation_ns, ..prediction })
     }
 
-    /// Designs that are worth a closer look: what the navigator says for each policy, and what is in force with other
-    /// runs.
+    /// Candidates: the navigator's plan for each policy, and the design in force with other
+    /// policies and size ratios.
     ///
     /// # Errors
-    /// What the navigator refuses: a memory too small, say.
+    /// A message when the navigator rejects the inputs, such as too little memory.
     pub fn candidates(&self) -> Result<Vec<TreeDesign>, String> {
         let bounds = Bounds { memory_bytes: self.memory_bytes, max_lookup_ios: None, max_update_ios: None };
         let options = Options {
-            // The model's buffer is a batch of which the memory holds one run.
+            // The model's buffer is a batch, of which memory holds one run.
             buffers: Options::ENGINE.buffers / self.batch_runs.max(1.0),
-            // The target's is cut to what the budget has room for.
+            // [`Self::target`] limits the buffer to the size that the budget allows.
             largest_buffer: LargestBuffer::AllMemory,
             smallest_buffer_bytes: (self.buffer_bytes.0 as f64 * self.batch_runs) as u64,
             growth: 1.3,
@@ -268,7 +273,7 @@ impl Scene {
         let mut candidates: Vec<TreeDesign> = plans.map(|plan| self.target(&plan)).collect();
         let design = &self.in_force.design;
         for policy in MergePolicy::ALL {
-            // The last so large that most trees have one level.
+            // With the last ratio most trees have one level.
             for size_ratio in [design.size_ratio, 4.0, 8.0, 32.0] {
                 let size_ratio = size_ratio.min(most_ratio(policy));
                 candidates.push(TreeDesign {
@@ -286,18 +291,19 @@ impl Scene {
         Ok(distinct)
     }
 
-    /// The model's measured allocation is Monkey for lookups that are spread evenly, which is all that it knows.
+    /// The model's measured allocation equals Monkey for evenly spread lookups, the only ones that
+    /// it models.
     fn navigated_allocation(&self) -> Allocation {
         self.in_force.allocation
     }
 
-    /// The model's design as the engine's, within what the engine is ready to do by itself.
+    /// Converts the model's plan to a design of the engine, within the limits of automatic changes.
     fn target(&self, plan: &Plan) -> TreeDesign {
         let policy = plan.design.policy().unwrap_or(MergePolicy::Leveling);
         let size_ratio = plan.design.size_ratio.min(most_ratio(policy));
         let (least, most) = self.buffer_bytes;
         let flushed = (plan.design.buffer_bytes as f64 / self.batch_runs.max(1.0)) as u64;
-        // Whole quarters of a MiB: a design that people read.
+        // Multiples of a quarter of a MiB, for readability.
         let rounded = |bytes: u64| (bytes >> 18).max(1) << 18;
         let buffer_bytes = rounded(flushed).clamp(least, most.max(least));
         let bits = plan.filters.bits(self.entries.max(1)).unwrap_or(0.0) / self.entries.max(1) as f64;
@@ -310,12 +316,12 @@ impl Scene {
     }
 }
 
-/// How large T may be.
+/// Maximum size ratio under a policy.
 fn most_ratio(policy: MergePolicy) -> f64 {
     if policy == MergePolicy::Leveling { RATIO_MOST } else { RUNS_MOST }
 }
 
-/// Whether nobody would move a database from the one to the other.
+/// Whether two designs are too similar for a move from one to the other.
 pub(crate) fn is_alike(one: &TreeDesign, other: &TreeDesign) -> bool {
     let near = |a: f64, b: f64, times: f64| a.max(b) <= a.min(b) * times;
     let (a, b) = (&one.design, &other.design);

@@ -1,4 +1,4 @@
-//! Judgements of databases that were made up.
+//! Tests of judgements, on synthetic databases.
 
 use super::*;
 use shamba_model::allocation::Allocation;
@@ -35,7 +35,7 @@ fn scene(workload: Workload) -> Scene {
     }
 }
 
-/// A tree of so many runs, the oldest of which has nine tenths.
+/// A tree of `runs` runs; the oldest holds nine tenths of the entries.
 fn tree(runs: u64) -> Vec<RealRun> {
     let newer = (1..runs).map(|_| RealRun { entries: 1_000_000 / runs, bits_per_key: 14.0 });
     newer.chain([RealRun { entries: 9_000_000, bits_per_key: 9.5 }]).collect()
@@ -46,7 +46,7 @@ fn what_is_mostly_written_wants_runs_and_what_is_read_wants_none() {
     let best_policy = |workload: Workload| {
         let scene = scene(workload);
         let judged = scene.candidates().unwrap().into_iter().map(|candidate| {
-            // As full of runs as the design allows, or as few as it may have.
+            // As many runs as the design allows, or as few as it can have.
             let runs = if candidate.design.last_runs > 1 { 12 } else { 3 };
             (scene.judge(&candidate, &tree(runs)).unwrap().operation_ns, candidate)
         });
@@ -62,7 +62,7 @@ fn what_is_mostly_written_wants_runs_and_what_is_read_wants_none() {
 
 #[test]
 fn a_workload_that_swings_is_judged_by_its_worst_mix() {
-    // Nearly all writes, so tiering is best; but ranges come in some windows.
+    // Nearly all operations are writes, so tiering is best; but some windows contain ranges.
     let mean = asked(396_000.0, 0.0, 0.0, 4_000.0);
     let best = |uncertainty| {
         let scene = Scene { uncertainty, ..scene(mean) };
@@ -77,7 +77,7 @@ fn a_workload_that_swings_is_judged_by_its_worst_mix() {
     assert!(nominal.1.last_runs > 1, "{}", nominal.1);
     assert!(robust.1.last_runs < nominal.1.last_runs, "{} instead of {}", robust.1, nominal.1);
     assert!(robust.0.operation_ns >= nominal.0.operation_ns, "the price of an uncertainty");
-    // And without one nothing is different.
+    // Without an uncertainty nothing differs.
     let scene = scene(mean);
     let judged = scene.judge(&design(MergePolicy::LazyLeveling, 6.0), &tree(5)).unwrap();
     let uncertain =
@@ -185,7 +185,7 @@ fn lookups_that_repeat_cost_less_and_move_memory_to_the_cache() {
     assert!(after.lookup_reads < before.lookup_reads * 0.8, "{} {}", after.lookup_reads, before.lookup_reads);
     assert!(after.operation_ns < before.operation_ns);
     assert_eq!((after.range_ns, after.update_ns), (before.range_ns, before.update_ns));
-    // A smaller write buffer leaves more to the cache: that saves more where lookups repeat.
+    // A smaller write buffer leaves more to the cache, which saves more where lookups repeat.
     let smaller = |scene: &Scene| {
         let design = Design::new(MergePolicy::Leveling, 10.0, 256 << 10, 10.0);
         let small = scene.judge(&TreeDesign { design, ..scene.in_force }, &tree(3)).unwrap();

@@ -1,4 +1,4 @@
-//! Options of the builder by the names that they have on the command line.
+//! Options of the builder by their command-line names.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::experimental::Experimental;
 use crate::settings::{Durability, number, switch};
 
 impl Builder {
-    /// Sets an option by the name it has on the command line, without its dashes.
+    /// Sets an option by its command-line name, without the dashes.
     ///
     /// # Errors
     /// `Invalid` for an unknown name, or a value that does not parse.

@@ -1,11 +1,12 @@
-//! The redesigns of the past, as the manifest keeps them among its settings: what can be undone, and why what is, is.
+//! History of redesigns, kept in the manifest among the settings: for undo, and to explain the
+//! present design.
 //!
-//! One entry is a line of five fields: when, by whom, from which design, to which, why. What does not parse, as from a later
-//! version, is left out: a history is told, never acted on blindly.
+//! An entry is a line of five fields: time, origin, old design, new design, reason. Lines that do
+//! not parse, such as those of a later version, are ignored.
 //!
-//! A build leaves out the whole entry if it does not know the name in the second field, and then it cannot undo that move.
-//! [`RedesignedBy::Follow`] is younger than the other names, so it is written as `caller`, with [`FOLLOWED`] before the
-//! reason: older builds read a caller's redesign.
+//! A build ignores the whole entry if it does not know the name in the second field, and cannot
+//! undo that move. [`RedesignedBy::Follow`] is newer than the other names. It is therefore written
+//! as `caller`, with [`FOLLOWED`] before the reason: older builds read a caller's redesign.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,23 +16,23 @@ use shamba_model::Design;
 use super::TreeDesign;
 use crate::settings::LiveSettings;
 
-/// So many are remembered.
+/// Maximum number of entries.
 const ENTRIES_MAX: usize = 32;
-/// The setting that keeps them.
+/// Name of the setting in the manifest.
 const SETTING: &str = "redesigns";
 const FIELDS: char = '\t';
-/// Begins the reason, in the manifest, of a redesign by [`RedesignedBy::Follow`].
+/// Prefix of the reason, in the manifest, of a redesign by [`RedesignedBy::Follow`].
 const FOLLOWED: &str = "advice followed: ";
-/// An undone design is not advised for this long: an hour.
+/// Time for which an undone design is not advised: an hour.
 const KEPT_OFF_MS: u64 = 3_600_000;
 
-/// Who wanted a redesign.
+/// Origin of a redesign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RedesignedBy {
     /// A caller of [`crate::Db::redesign`].
     Caller,
-    /// A caller of [`crate::Db::follow`]: the database's advice, which somebody accepted.
+    /// A caller of [`crate::Db::follow`], who accepted the database's advice.
     Follow,
     /// The database itself ([`crate::Tuning::Auto`]).
     Tuner,
@@ -53,19 +54,19 @@ impl RedesignedBy {
     }
 }
 
-/// A redesign of the past.
+/// A past redesign.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Redesigned {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Who wanted it.
+    /// Its origin.
     pub by: RedesignedBy,
     /// The design before.
     pub from: TreeDesign,
     /// The design after.
     pub to: TreeDesign,
-    /// Why.
+    /// Its reason.
     pub reason: String,
 }
 
@@ -96,12 +97,12 @@ impl Redesigned {
     }
 }
 
-/// A design that was undone and is not advised for some time yet.
+/// A design that was undone and is not advised for some time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct KeptOff {
     /// The design.
     pub design: TreeDesign,
-    /// The time that it is still kept off, in milliseconds; above 0.
+    /// Remaining time, in milliseconds; above 0.
     pub for_ms: u64,
 }
 
@@ -126,7 +127,7 @@ impl History {
         self.0.last()
     }
 
-    /// The designs that were undone lately.
+    /// Recently undone designs.
     pub fn kept_off(&self, now_ms: u64) -> Vec<KeptOff> {
         let undone = self.0.iter().filter(|entry| entry.by == RedesignedBy::Undo);
         let kept_off = undone.map(|entry| KeptOff {
@@ -136,25 +137,25 @@ impl History {
         kept_off.filter(|kept_off| kept_off.for_ms > 0).collect()
     }
 
-    /// Adds one, and forgets the oldest beyond those that are remembered.
+    /// Adds an entry, and drops the oldest beyond [`ENTRIES_MAX`].
     pub fn push(&mut self, redesigned: Redesigned) {
         self.0.push(redesigned);
         let excess = self.0.len().saturating_sub(ENTRIES_MAX);
         self.0.drain(..excess);
     }
 
-    /// As a setting, for the manifest.
+    /// The history as a setting, for the manifest.
     pub fn to_pair(&self) -> (String, String) {
         let lines: Vec<String> = self.0.iter().map(Redesigned::to_line).collect();
         (SETTING.to_owned(), lines.join("\n"))
     }
 
-    /// What the manifest's settings have.
+    /// Reads the history from the manifest's settings.
     pub fn from_settings(settings: &BTreeMap<String, String>) -> Self {
         Self::from_text(settings.get(SETTING).map_or("", String::as_str))
     }
 
-    /// What that setting tells.
+    /// Parses the setting's text.
     pub fn from_text(text: &str) -> Self {
         let mut history = Self::default();
         text.lines().filter_map(Redesigned::from_line).for_each(|redesigned| history.push(redesigned));

@@ -1,8 +1,9 @@
-//! The live settings: those of a database that may change while it is open.
+//! Live settings: those that can change while the database is open.
 //!
-//! They are one small value behind an atomic pointer. Whoever needs several of them takes the value once
-//! ([`Live::get`]), so that no job mixes two designs; whoever needs one reads it anew each time. Only
-//! [`crate::redesign`] changes them in an open database, after the manifest has recorded the new ones.
+//! They are one small value behind an atomic pointer. A reader of several settings loads the value
+//! once ([`Live::get`]), so that no job mixes two designs; a reader of one setting loads it each
+//! time. Only [`crate::redesign`] changes them in an open database, after the manifest has recorded
+//! the new ones.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,21 +12,21 @@ use arc_swap::ArcSwap;
 use shamba_model::allocation::Allocation;
 use shamba_model::{Design, MergePolicy};
 
-/// What may change while the database is open.
+/// Settings that can change while the database is open.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct LiveSettings {
-    /// Size ratio, runs, buffer, filter bits.
+    /// Size ratio, runs per level, write buffer, filter bits.
     pub design: Design,
     /// The rule that sets K and Z from T; `None` where they were given directly.
     pub policy: Option<MergePolicy>,
-    /// What filter bits follow when tables are built.
+    /// How filter bits are distributed over tables as they are built.
     pub filter_allocation: Allocation,
-    /// Bytes of all filters together; `None`: as the design's bits per key have it.
+    /// Bytes of all filters together; `None`: by the design's bits per key.
     pub filter_memory_bytes: Option<u64>,
 }
 
 impl LiveSettings {
-    /// As text, for the manifest.
+    /// The settings as text, for the manifest.
     pub fn to_pairs(self) -> Vec<(String, String)> {
         let filter_memory = self.filter_memory_bytes;
         let mut pairs = vec![
@@ -37,7 +38,7 @@ impl LiveSettings {
         pairs
     }
 
-    /// Sets K and Z by the policy. A policy is a rule: it follows whatever T became.
+    /// Sets K and Z by the policy. A policy is a rule: it applies to whatever T is now.
     pub fn apply_policy(&mut self) {
         if let Some(policy) = self.policy {
             let design = &self.design;
@@ -46,10 +47,10 @@ impl LiveSettings {
     }
 }
 
-/// Live settings that many threads read and one changes.
+/// Live settings with many concurrent readers and one writer.
 pub(crate) struct Live {
     settings: ArcSwap<LiveSettings>,
-    /// The design's, for whoever writes: one load.
+    /// The design's write buffer, separate so that writers need one load.
     buffer_bytes: AtomicU64,
 }
 
@@ -59,23 +60,23 @@ impl Live {
         Self { settings: ArcSwap::from_pointee(settings), buffer_bytes }
     }
 
-    /// What is in force now.
+    /// The settings in force.
     pub fn get(&self) -> LiveSettings {
         **self.settings.load()
     }
 
-    /// Puts other settings in force.
+    /// Puts new settings in force.
     pub fn set(&self, settings: LiveSettings) {
         self.settings.store(settings.into());
         self.buffer_bytes.store(settings.design.buffer_bytes, Ordering::Relaxed);
     }
 
-    /// The design's write buffer.
+    /// Write buffer of the design.
     pub fn buffer_bytes(&self) -> u64 {
         self.buffer_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes what is in force. Not for several threads at once.
+    /// Changes the settings in force. Not atomic: callers must not run it concurrently.
     pub fn change(&self, change: impl FnOnce(&mut LiveSettings)) {
         let mut settings = self.get();
         change(&mut settings);
@@ -83,7 +84,7 @@ impl Live {
     }
 }
 
-/// A copy of its own, which later changes do not reach.
+/// An independent copy, which later changes do not reach.
 impl Clone for Live {
     fn clone(&self) -> Self {
         Self::new(self.get())

@@ -1,4 +1,4 @@
-//! The tuner's decisions on windows that were made up.
+//! Tests of the tuner's decisions, on synthetic windows.
 
 use super::*;
 use crate::advise::Prediction;
@@ -32,7 +32,8 @@ fn advice(better: Option<TreeDesign>) -> Advice {
     }
 }
 
-/// Runs windows of two seconds in which `better` is the better design; when moves were made, in seconds.
+/// Runs windows of two seconds in which `better` is the better design; returns the times of the
+/// moves, in seconds.
 fn run(tuner: &mut Tuner, from_s: u64, seconds: u64, better: impl Fn(u64) -> Option<TreeDesign>) -> Vec<u64> {
     let mut moves = Vec::new();
     for at_s in (from_s..from_s + seconds).step_by(2) {
@@ -52,7 +53,7 @@ fn a_design_must_be_better_for_some_windows_running() {
     assert_eq!(run(&mut tuner, 0, 4, |_| tiering), [0; 0]);
     assert_eq!(run(&mut tuner, 4, 2, |_| None), [0; 0], "one window without begins anew");
     assert_eq!(run(&mut tuner, 6, 6, |_| tiering), [10], "the third window moves");
-    // Nearly the same is the same; another one is not.
+    // A nearly equal design counts as the same; another one does not.
     let mut tuner = Tuner::default();
     assert_eq!(run(&mut tuner, 0, 6, |at_s| Some(design(TIERING, 6.0 + at_s as f64 / 10.0))), [4]);
     let mut tuner = Tuner::default();
@@ -106,7 +107,7 @@ fn another_workload_is_no_second_thought() {
 #[test]
 fn a_workload_that_swings_makes_the_tuner_slower_not_busier() {
     let mut tuner = Tuner::default();
-    // Every 20 seconds the other one is better, for an hour.
+    // The other design is better every 20 seconds, for an hour.
     let swinging =
         |at_s: u64| Some(design(if (at_s / 20).is_multiple_of(2) { TIERING } else { LEVELING }, 4.0));
     let moves = run(&mut tuner, 0, 3_600, swinging);
@@ -117,7 +118,7 @@ fn a_workload_that_swings_makes_the_tuner_slower_not_busier() {
         assert!(window[RECENT_MOST] - window[0] > RECENT_S, "{moves:?}");
     }
     assert!(moves.len() <= 40, "{} moves in an hour", moves.len());
-    // Four phases of two minutes each, as different as can be: one move each, soon.
+    // Four phases of two minutes each, as different as possible: one early move in each.
     let mut tuner = Tuner::default();
     let phases =
         |at_s: u64| Some(design(if (at_s / 120).is_multiple_of(2) { TIERING } else { LEVELING }, 4.0));

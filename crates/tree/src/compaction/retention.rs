@@ -29,6 +29,7 @@ pub struct Retention<'a> {
 }
 
 impl<'a> Retention<'a> {
+    /// Rules for entries that readers at `snapshots` must still see, above `tombstones`, with runs `below`.
     pub fn new(snapshots: &'a [SeqNo], tombstones: &'a FragmentedTombstones, below: &'a [KeyRange]) -> Self {
         Self { snapshots, tombstones, below, key: Vec::new(), has_key: false, last_stripe: None }
     }

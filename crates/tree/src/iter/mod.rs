@@ -10,5 +10,5 @@ pub mod scan;
 pub mod slot;
 pub mod source;
 #[cfg(test)]
-pub mod testing;
+pub(crate) mod testing;
 pub mod visible;

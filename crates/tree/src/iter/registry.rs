@@ -86,7 +86,9 @@ struct Shard {
 /// What scans did: how often they began somewhere, and the entries that they read.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Walked {
+    /// Times that a scan was placed.
     pub ranges: u64,
+    /// Entries that scans read.
     pub entries: u64,
     /// Parts of long scans, without their beginnings.
     pub goings_on: u64,
@@ -94,7 +96,9 @@ pub struct Walked {
 
 /// What a scan leaves behind.
 pub struct Spare {
+    /// Where the iterator of the scan lies.
     pub slot: Arc<Slot>,
+    /// Buffer of entries read ahead.
     pub found: Batch,
     /// Memory of `found`.
     pub charge: Charge,
@@ -107,6 +111,7 @@ pub type Slot = slot::Slot<Live>;
 
 /// An iterator and what it counts for.
 pub struct Live {
+    /// The iterator.
     pub iter: VisibleIter,
     _charge: Charge,
     _held: Held,

@@ -54,7 +54,9 @@ impl Recorder for Silent {
 /// Keeps everything.
 #[derive(Default)]
 pub struct Trace {
+    /// Steps so far.
     pub steps: Vec<Step>,
+    /// Newest range tombstone over the key; `ZERO` without one.
     pub floor: SeqNo,
     /// Of the filter that is being consulted.
     modules: Vec<ModuleStep>,
@@ -188,14 +190,17 @@ pub enum SkipReason {
 }
 
 impl ModuleStep {
+    /// A module that memory holds.
     pub fn held(module: usize, maybe: bool) -> Self {
         Self::Held { module, maybe }
     }
 
+    /// A module that was read from the file.
     pub fn fetched(module: usize, maybe: bool, io: &ReadCounters) -> Self {
         Self::Fetched { module, maybe, read: io.filter.count > 0 }
     }
 
+    /// A module that was not consulted.
     pub fn skipped(module: usize, filter: &ResidentFilter) -> Self {
         let is_in = |mask: u8| mask >> module & 1 == 1;
         let why = match (is_in(filter.asked()), is_in(filter.unasked().resting)) {
@@ -248,11 +253,13 @@ impl Step {
         entry.map(|entry| (entry.seq.0, entry.kind == EntryKind::Delete))
     }
 
+    /// Memtable `number` was searched.
     pub fn memtable(number: usize, entries: u64, entry: Option<&Entry>) -> Self {
         let action = Action::MemtableSearched { entries };
         Self { place: Place::Memtable { number }, action, found: Self::found_of(entry) }
     }
 
+    /// The key lies outside every table of the run.
     pub fn outside(level: u32, run: &Run) -> Self {
         Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfRange, found: None }
     }
@@ -263,6 +270,7 @@ impl Step {
         Place::Table { level: plan.level, run: plan.run.id.0, table }
     }
 
+    /// Table `number` of the run has no filter to ask.
     pub fn no_filter(plan: &RunPlan, number: usize) -> Self {
         Self { place: Self::table(plan, number), action: Action::NoFilter, found: None }
     }
@@ -277,6 +285,7 @@ impl Step {
         Self { place: Self::table(plan, number), action, found: None }
     }
 
+    /// A table was searched.
     pub fn search(
         plan: &RunPlan,
         number: usize,

@@ -34,8 +34,11 @@ use shamba_memtable::Memtable;
 /// How lookups are done.
 #[derive(Clone, Copy)]
 pub struct LookupSettings<'a> {
+    /// Digest function of the database.
     pub digest: DigestFn,
+    /// Whether all filters share one digest.
     pub hash_sharing: bool,
+    /// Whether cache lines are prefetched.
     pub prefetch: bool,
     /// With one, the parts of a lookup are timed.
     pub timer: Option<&'a Timer>,
@@ -58,6 +61,7 @@ impl Timer {
     /// sibling core only make reads slower.
     const SAMPLES: usize = 255;
 
+    /// A timer that reads `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, read_ns: OnceLock::new() }
     }
@@ -104,10 +108,15 @@ const CANDIDATES: usize = 16;
 /// One key to look up: where, when and how.
 #[derive(Clone, Copy)]
 pub struct Lookup<'a> {
+    /// View to read.
     pub view: &'a View,
+    /// How the lookup is done.
     pub settings: LookupSettings<'a>,
+    /// User key.
     pub key: &'a [u8],
+    /// Digest of the key.
     pub digest: KeyDigest,
+    /// Sequence number to read at.
     pub seq: SeqNo,
     /// What is wanted of the value.
     pub mode: ValueMode,
@@ -499,7 +508,9 @@ impl<'a> Candidate<'a> {
 /// Where an entry was found, and where its value is if that is large.
 #[derive(Clone, Copy)]
 pub enum Home<'a> {
+    /// A memtable.
     Memtable(&'a dyn Memtable),
+    /// A table.
     Table(&'a TableReader),
 }
 

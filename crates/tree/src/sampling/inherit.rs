@@ -17,6 +17,7 @@ pub struct Input<'a> {
     pub run: u64,
     /// Its figures lie in the part of it that still counts.
     pub table: &'a TableUse,
+    /// Figures of the table.
     pub probes: Probes,
 }
 

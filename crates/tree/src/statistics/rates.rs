@@ -46,6 +46,7 @@ pub struct Samples {
     pub lookups: f64,
     /// Those of them that a table answered.
     pub found: f64,
+    /// Sampled seeks.
     pub seeks: f64,
 }
 
@@ -63,8 +64,10 @@ pub struct Probes {
 }
 
 impl Probes {
+    /// No probes.
     pub const ZERO: Self = Self::new(0.0, 0.0, 0.0);
 
+    /// Probes by their answers.
     pub const fn new(empty: f64, found: f64, false_positives: f64) -> Self {
         Self { empty, found, false_positives, seeks: 0.0 }
     }

@@ -1,15 +1,17 @@
-//! Workloads made up, in the text of the K-V-Workload-Generator and by its options, but with a seed: the same options give the
-//! same file.
+//! Generated workloads with the text format and options of the K-V-Workload-Generator, but with a
+//! seed: the same options give the same file.
 //!
-//! A key is a number in digits of base 62, padded with letters that follow from the number: the order of keys is that of
-//! their numbers. All keys that a mix will insert are drawn beforehand; a [`LiveSet`] over them in their order says
-//! which are there, so that a lookup can ask for the k-th live key and no key is held as text.
+//! A key is a number in base-62 digits, padded with letters derived from the number: keys are in
+//! the order of their numbers. All keys that a mix will insert are drawn in advance. A [`LiveSet`]
+//! over them in key order records which are live, so that a lookup can select the k-th live key and
+//! no key is stored as text.
 //!
-//! Where it differs from the K-V-Workload-Generator: the share of unique existing keys (`--UE`) and the share of deletes of
-//! absent keys (`-z`) hold, which it reads and does not use; updates go to keys that are there; a range of no share names an
-//! absent key twice.
+//! Differences from the K-V-Workload-Generator: the share of unique existing keys (`--UE`) and the
+//! share of deletes of absent keys (`-z`) are applied (it parses but ignores them); updates go to
+//! live keys; a range with a share of 0 names an absent key twice.
 //!
-//! Not here: which class of operation comes next ([`super::interleave`]), how they spread ([`super::spread`]).
+//! Not here: the order of the operations ([`super::interleave`]), and their distribution
+//! ([`super::spread`]).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -26,27 +28,27 @@ use super::spread::{Drawer, Drawn};
 use crate::mix::mix2;
 use crate::run::Error;
 
-/// The digits of keys, in their order.
+/// Digits of keys, in ascending order.
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// The letters of values.
+/// Letters of values.
 const LETTERS: &[u8; 52] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Digits of a key that tell its number: as many as fit in 64 bits.
+/// Maximum digits for the number of a key: as many as fit in 64 bits.
 const NUMBER_DIGITS: usize = 10;
-/// Inserted keys are spread by their first digits, so many; the others are even.
+/// The distribution of inserts applies to this many first digits; the others are uniform.
 const SPREAD_DIGITS: u32 = 2;
-/// Draws in a row that may hit a number that is taken already.
+/// Maximum consecutive draws of a number that is already taken.
 const TRIES: u32 = 10_000;
-/// Text that is gathered before it is written.
+/// Size at which gathered text is written.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Makes workloads, one mix after the other over the same keys.
+/// Generator of workloads: one mix after the other, over the same keys.
 pub struct Generator {
     entries: Entries,
     key_bytes: usize,
     digits: usize,
     seed: u64,
     rng: Rng,
-    /// The numbers of all keys that were or will be inserted, ascending, and the same to ask.
+    /// Numbers of all keys that were or will be inserted: ascending, and as a set.
     numbers: Vec<u64>,
     taken: HashSet<u64>,
     live: LiveSet,
@@ -56,7 +58,7 @@ impl Generator {
     /// A generator without keys. The same seed and mixes give the same text.
     ///
     /// # Errors
-    /// [`Error::Options`] naming the option and its bounds.
+    /// [`Error::Options`] with the option and its bounds.
     pub fn new(entries: Entries, seed: u64) -> Result<Self, Error> {
         let refused = |text: String| Err(Error::Options(text));
         let Entries { entry_bytes, key_share, .. } = entries;
@@ -82,10 +84,10 @@ impl Generator {
         })
     }
 
-    /// Takes over the keys that another file of this generator leaves, with the same entries.
+    /// Takes over the live keys at the end of another file of this generator with the same entries.
     ///
     /// # Errors
-    /// [`Error::Trace`]: what reading says, and a key that is not of this generator or of other entries.
+    /// [`Error::Trace`]: errors of reading, and keys that this generator would not make.
     pub fn preload(&mut self, trace: &mut TraceReader) -> Result<u64, Error> {
         let mut live = self.live_numbers();
         let number_of = |trace: &TraceReader, key: Option<u64>| {
@@ -134,10 +136,10 @@ impl Generator {
         (0..self.live.len()).map(|rank| self.numbers[self.live.select(rank)]).collect()
     }
 
-    /// Writes the operations of `mix` to `out`, and tells how far it is as (done, of all).
+    /// Writes the operations of `mix` to `out`, and reports progress as (done, total).
     ///
     /// # Errors
-    /// [`Error::Options`]: the mix cannot be; [`Error::File`]: what writing said.
+    /// [`Error::Options`]: the mix is impossible; [`Error::File`]: writing failed.
     pub fn make(
         &mut self,
         mix: &Mix,
@@ -224,7 +226,7 @@ impl Generator {
                 }
                 Line::Delete { key: Cow::Borrowed(&run.key) }.write(&mut run.text);
                 if !self.entries.answers && !self.entries.lengths_only {
-                    // As the K-V-Workload-Generator has it, byte by byte.
+                    // The K-V-Workload-Generator writes the same bytes.
                     run.text.pop();
                     run.text.extend_from_slice(b" \n");
                 }
@@ -289,8 +291,8 @@ impl Generator {
             .write(&mut run.text);
     }
 
-    /// Puts the first and the last key of a range of this share of the live keys into `run`; where it holds some, the
-    /// rank of the first and how many.
+    /// Writes the first and the last key of a range with this share of the live keys into `run`.
+    /// Returns the rank of the first and the number of live keys, if the range has any.
     fn range(&mut self, share: f64, run: &mut Run<'_>) -> Option<(usize, usize)> {
         let live = self.live.len();
         if share == 0.0 || live == 0 {
@@ -306,7 +308,7 @@ impl Generator {
         Some((first, count))
     }
 
-    /// The place of a live key.
+    /// Place of a drawn live key.
     fn draw_live(&mut self, drawer: &Drawer) -> usize {
         match drawer.draw(&mut self.rng, self.live.len() as u64) {
             Drawn::Rank(rank) => self.live.select(rank as usize),
@@ -314,12 +316,13 @@ impl Generator {
         }
     }
 
-    /// Numbers that keys of this length can have.
+    /// Number of possible keys of this length.
     fn domain(&self) -> u64 {
         62u64.pow(self.digits as u32)
     }
 
-    /// Draws the keys that the mix inserts, adds them to all, and gives their places in the order of insertion.
+    /// Draws the keys that the mix inserts, adds them to all keys, and returns their places in the
+    /// order of insertion.
     fn draw_inserts(&mut self, mix: &Mix) -> Result<Vec<usize>, String> {
         let firsts = 62u64.pow(SPREAD_DIGITS.min(self.digits as u32));
         let drawer = Drawer::new(mix.insert_spread, firsts, self.seed ^ 4);
@@ -340,7 +343,7 @@ impl Generator {
         Ok(new.iter().map(|number| self.numbers.partition_point(|other| other < number)).collect())
     }
 
-    /// Draws the absent keys that are asked for, ascending.
+    /// Draws the absent keys that are requested, ascending.
     fn draw_absent(&mut self, mix: &Mix, left: &Left) -> Result<Vec<u64>, String> {
         let needs_any = left.empty_lookups > 0
             || left.empty_deletes > 0
@@ -370,7 +373,7 @@ impl Generator {
         Ok(absent)
     }
 
-    /// A number that `draw` gives and no key has.
+    /// A number drawn by `draw` that no key has.
     fn untaken(&mut self, mut draw: impl FnMut(&mut Rng) -> u64) -> Result<u64, String> {
         for _ in 0..TRIES {
             let number = draw(&mut self.rng);
@@ -388,7 +391,7 @@ impl Generator {
         )
     }
 
-    /// A number that no key has; [`Self::draw_absent`] has seen that there is one.
+    /// A number that no key has; [`Self::draw_absent`] has checked that one exists.
     fn absent_number(&mut self) -> u64 {
         let domain = self.domain();
         let mut number = self.rng.u64(..domain);
@@ -398,7 +401,7 @@ impl Generator {
         number
     }
 
-    /// The key of `number`, over `key`.
+    /// Overwrites `key` with the key of `number`.
     fn key(&self, number: u64, key: &mut Vec<u8>) {
         key.clear();
         key.resize(self.digits, DIGITS[0]);
@@ -415,7 +418,7 @@ impl Generator {
         key.truncate(self.key_bytes);
     }
 
-    /// The number of a key, if it is one of this generator.
+    /// The number of a key, if this generator can make it.
     fn number_of(&self, key: &[u8]) -> Option<u64> {
         let mut number = 0;
         for digit in key.get(..self.digits)? {
@@ -433,9 +436,9 @@ struct Run<'a> {
     updates: Drawer,
     existing: Drawer,
     empty: Drawer,
-    /// With a limit, which live keys have been asked for.
+    /// With a limit on unique keys: the live keys requested so far.
     asked: Option<Asked>,
-    /// The places of the keys to be inserted.
+    /// Places of the keys to be inserted.
     new: std::vec::IntoIter<usize>,
     absent: Vec<u64>,
     made: Made,
@@ -458,22 +461,22 @@ fn not_written(error: io::Error) -> Error {
     Error::File("write the workload".to_owned(), error)
 }
 
-/// The live keys that have been asked for, when no more than some may be.
+/// The live keys requested so far, under a limit on their number.
 struct Asked {
     places: LiveSet,
-    /// How many more there may be.
+    /// Number of further distinct keys allowed.
     left: u64,
 }
 
 impl Asked {
-    /// The key at `drawn`, or, when there may be no more, the next one that has been asked for before.
+    /// The key at `drawn`, or, at the limit, the next one that was requested before.
     fn instead_of(&mut self, drawn: usize, live: &LiveSet) -> usize {
         while !self.places.contains(drawn) && self.left == 0 && self.places.len() > 0 {
             let place = self.places.at_or_after(drawn);
             if live.contains(place) {
                 return place;
             }
-            // Deleted meanwhile.
+            // The key was deleted since.
             self.places.remove(place);
         }
         if !self.places.contains(drawn) {

@@ -1,4 +1,4 @@
-//! Generated workloads, read back beside a model.
+//! Tests of generated workloads, compared with a model.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -16,7 +16,8 @@ fn made(entries: Entries, seed: u64, mixes: &[Mix]) -> (Vec<u8>, Made) {
     (text, last)
 }
 
-/// Reads lines beside a model: the live keys; counts by letter; lookups by key, split by whether the key was live.
+/// Model of the lines read: live keys; counts by letter; lookups by key, separated by whether the
+/// key was live.
 #[derive(Default)]
 struct Model {
     live: BTreeSet<Vec<u8>>,
@@ -134,7 +135,7 @@ fn files_are_the_other_generators_byte_by_byte() {
             _ => assert_eq!((parts[0], parts.len()), ("Q", 2), "{line}"),
         }
     }
-    // With lengths or answers it is a trace of ours, and says so.
+    // With lengths or answers it is a trace of this project, with a header.
     let entries = Entries { lengths_only: true, ..ENTRIES };
     let text = String::from_utf8(made(entries, 1, &[mix]).0).expect("ASCII");
     assert!(text.starts_with("# shamba trace 1\nI ") && text.ends_with("# end 35\n"), "{text}");
@@ -155,7 +156,7 @@ fn lookups_spread_as_asked() {
     let share = |counts: &[u64]| counts.iter().sum::<u64>() as f64 / 50_000.0;
     let uniform = lookups(Spread::Uniform, None);
     assert!((share(&uniform[..500]) - 0.5).abs() < 0.02);
-    // A deviation of 5 of 62 parts on either side of the middle.
+    // A standard deviation of 5 of 62 parts on either side of the mean.
     let normal = lookups(Spread::Normal { mean: 0.5, deviation: 5.0 }, None);
     assert!((share(&normal[419..581]) - 0.683).abs() < 0.02, "{}", share(&normal[419..581]));
     let zipf = lookups(Spread::Zipf { alpha: 1.0 }, None);
@@ -218,7 +219,7 @@ fn what_cannot_be_is_refused() {
         let error = refused(entries, mix);
         assert!(error.contains(word), "{word}: {error}");
     }
-    // All keys of one digit, and then there is no absent one to ask for.
+    // All keys of one digit are taken, so there is no absent key.
     let tiny = Entries { entry_bytes: 2, ..ENTRIES };
     assert_eq!(Model::read(&made(tiny, 1, &[Mix { inserts: 62, ..inserts }]).0, tiny).live.len(), 62);
     let error = refused(tiny, Mix { inserts: 62, lookups: 1, empty_lookups: 1.0, ..inserts });

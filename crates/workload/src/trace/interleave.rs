@@ -1,12 +1,13 @@
-//! Which operation of a mix comes next: by chance, in proportion to what is left of each, so that all of a mix is spread
-//! over its length.
+//! Order of a mix's operations: random, in proportion to the remaining number of each class, so
+//! that all classes are spread over the whole mix.
 //!
-//! As in the K-V-Workload-Generator, operations other than inserts wait until a part of the inserts is there, and a class
-//! that cannot be had now gives its turn to the one before it in the list, up to inserts.
+//! As in the K-V-Workload-Generator, operations other than inserts start after a part of the
+//! inserts. A class that is currently impossible is replaced by the one before it in the list, down
+//! to inserts.
 
 use fastrand::Rng;
 
-/// A class of operations, in the order in which one takes another's turn.
+/// A class of operations. The order matters: an impossible class is replaced by the one before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     Insert,
@@ -21,7 +22,7 @@ impl Class {
     pub const ALL: [Self; 6] =
         [Self::Insert, Self::Update, Self::Delete, Self::RangeDelete, Self::Lookup, Self::Scan];
 
-    /// The part of the mix's inserts that must be there first.
+    /// Part of the mix's inserts that must precede this class.
     fn threshold(self) -> f64 {
         match self {
             Self::Insert => 0.0,
@@ -32,17 +33,17 @@ impl Class {
     }
 }
 
-/// What is left to do of a mix.
+/// Remaining operations of a mix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
-    /// By class, in the order of [`Class::ALL`].
+    /// Remaining operations by class, in the order of [`Class::ALL`].
     pub counts: [u64; 6],
-    /// Of the deletes and of the lookups, those of absent keys.
+    /// Remaining deletes and lookups of absent keys, among those.
     pub empty_deletes: u64,
     pub empty_lookups: u64,
-    /// Whether range deletes take keys.
+    /// Whether range deletes remove live keys.
     pub range_deletes_take: bool,
-    /// Inserts of the whole mix.
+    /// Number of inserts of the whole mix.
     pub inserts: u64,
 }
 
@@ -55,7 +56,8 @@ impl Left {
         self.counts.iter().sum()
     }
 
-    /// The next class, with `live` keys in the database; `None` where nothing that is left can be done.
+    /// The next class, with `live` keys in the database; `None` if no remaining operation is
+    /// possible.
     pub fn next(&self, rng: &mut Rng, live: u64) -> Option<Class> {
         let mut at = rng.u64(..self.total().max(1));
         let mut chosen = 0;

@@ -1,7 +1,8 @@
-//! A set of places below n that tells its members by rank: a binary indexed tree over bits.
+//! A set of places below n with access by rank: a binary indexed tree over bits.
 //!
-//! Insertion, removal, rank and the member of a rank take time in proportion to the logarithm of n, and the set four
-//! bytes a place: enough to draw from the live keys of a workload in their order while keys come and go.
+//! Insertion, removal, rank and selection take time proportional to the logarithm of n; the set
+//! takes four bytes per place. That is enough to draw from the live keys of a workload in key order
+//! while keys are inserted and deleted.
 
 /// A set of numbers below a bound.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +14,7 @@ pub(crate) struct LiveSet {
 }
 
 impl LiveSet {
-    /// The places of `members` that are true.
+    /// The set of the places at which `members` is true.
     pub fn new(members: Vec<bool>) -> Self {
         let mut sums: Vec<u32> =
             std::iter::once(0).chain(members.iter().map(|&member| u32::from(member))).collect();
@@ -27,7 +28,7 @@ impl LiveSet {
         Self { members, sums, count }
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -37,7 +38,7 @@ impl LiveSet {
         self.members[place]
     }
 
-    /// Adds `place` if it is none.
+    /// Adds `place`, if it is not a member.
     pub fn insert(&mut self, place: usize) {
         if !std::mem::replace(&mut self.members[place], true) {
             self.count += 1;
@@ -45,7 +46,7 @@ impl LiveSet {
         }
     }
 
-    /// Removes `place` if it is one.
+    /// Removes `place`, if it is a member.
     pub fn remove(&mut self, place: usize) {
         if std::mem::replace(&mut self.members[place], false) {
             self.count -= 1;
@@ -53,7 +54,7 @@ impl LiveSet {
         }
     }
 
-    /// Members below `place`.
+    /// Number of members below `place`.
     pub fn rank(&self, place: usize) -> usize {
         let mut at = place;
         let mut sum = 0;
@@ -64,7 +65,7 @@ impl LiveSet {
         sum
     }
 
-    /// The member with so many members below it; there must be more than `rank`.
+    /// The member with exactly `rank` members below it; there must be more than `rank` members.
     pub fn select(&self, rank: usize) -> usize {
         debug_assert!(rank < self.count);
         let mut at = 0;
@@ -81,7 +82,7 @@ impl LiveSet {
         at
     }
 
-    /// The member at `place`, or the next one after it, going round; there must be one.
+    /// The member at `place`, or the next one after it, cyclically; the set must not be empty.
     pub fn at_or_after(&self, place: usize) -> usize {
         if self.contains(place) { place } else { self.select(self.rank(place) % self.count) }
     }

@@ -1,20 +1,22 @@
-//! What a generated workload is to be: its entries, and how many operations of each kind over which keys.
+//! Parameters of a generated workload: its entries, the number of operations of each kind, and
+//! their distribution over keys.
 //!
 //! The letters are the options of the K-V-Workload-Generator.
 
 use super::interleave::Left;
 use super::spread::Spread;
 
-/// What entries look like.
+/// Format of the entries.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Entries {
     /// Bytes of key and value together (`-E`).
     pub entry_bytes: usize,
-    /// The key's part of them (`-L`), above 0 and up to 1.
+    /// The key's share of these bytes (`-L`), above 0 and up to 1.
     pub key_share: f64,
-    /// Whether values are written as their lengths (`*N`), which only this project's replay reads.
+    /// Whether values are written as their lengths (`*N`), which only this project's replay can
+    /// read.
     pub lengths_only: bool,
-    /// Whether lookups say what they find, which only this project's replay reads.
+    /// Whether lookups include their answers, which only this project's replay can read.
     pub answers: bool,
 }
 
@@ -25,18 +27,18 @@ impl Default for Entries {
 }
 
 impl Entries {
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub(crate) fn key_bytes(&self) -> usize {
         ((self.entry_bytes as f64 * self.key_share) as usize).clamp(1, self.entry_bytes.max(1))
     }
 }
 
-/// How many operations of each kind, and how they spread.
+/// Numbers of operations of each kind, and their distributions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Mix {
     /// Puts of new keys (`-I`).
     pub inserts: u64,
-    /// Puts of keys that are there (`-U`).
+    /// Puts of existing keys (`-U`).
     pub updates: u64,
     /// Deletes (`-D`).
     pub deletes: u64,
@@ -46,25 +48,26 @@ pub struct Mix {
     pub lookups: u64,
     /// Range queries (`-S`).
     pub scans: u64,
-    /// The share of the live keys that a range delete takes (`-y`).
+    /// Share of the live keys removed by a range delete (`-y`).
     pub range_delete_share: f64,
-    /// The share of the live keys that a range query reads (`-Y`).
+    /// Share of the live keys read by a range query (`-Y`).
     pub scan_share: f64,
-    /// The share of the lookups that ask for absent keys (`-Z`).
+    /// Share of the lookups that are of absent keys (`-Z`).
     pub empty_lookups: f64,
-    /// The share of the deletes that are of absent keys (`-z`).
+    /// Share of the deletes that are of absent keys (`-z`).
     pub empty_deletes: f64,
-    /// Distinct absent keys that are asked for, as a share of the lookups of absent keys (`--UZ`).
+    /// Distinct absent keys, as a share of the lookups of absent keys (`--UZ`).
     pub unique_empty: f64,
-    /// The most distinct live keys that are asked for, as a share of the lookups of such (`--UE`); `None`: no limit.
+    /// Maximum of distinct live keys looked up, as a share of the lookups of live keys (`--UE`);
+    /// `None`: no limit.
     pub unique_existing: Option<f64>,
-    /// How inserts spread (`--ID`).
+    /// Distribution of inserts (`--ID`).
     pub insert_spread: Spread,
-    /// How updates spread (`--UD`).
+    /// Distribution of updates (`--UD`).
     pub update_spread: Spread,
-    /// How lookups of live keys spread (`--ED`).
+    /// Distribution of lookups of live keys (`--ED`).
     pub existing_spread: Spread,
-    /// How lookups of absent keys spread (`--ZD`).
+    /// Distribution of lookups of absent keys (`--ZD`).
     pub empty_spread: Spread,
 }
 
@@ -91,14 +94,14 @@ impl Default for Mix {
     }
 }
 
-/// The most operations of one class, and keys of one workload.
+/// Maximum operations of one class, and keys of one workload.
 const COUNT_MAX: u64 = 1 << 31;
 
 impl Mix {
-    /// Whether it can be.
+    /// Checks that the mix is possible.
     ///
     /// # Errors
-    /// The option that is wrong, and its bounds.
+    /// A message with the invalid option and its bounds.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (option, count) in [
             ("-I", self.inserts),
@@ -135,7 +138,7 @@ impl Mix {
         Ok(())
     }
 
-    /// All of it, before any of it is done.
+    /// All operations of the mix, none done yet.
     pub(crate) fn left(&self) -> Left {
         let part = |count: u64, share: f64| ((count as f64 * share) as u64).min(count);
         Left {
@@ -148,7 +151,7 @@ impl Mix {
     }
 }
 
-/// What was made.
+/// Numbers of generated operations, keys and bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Made {
     /// Operations.
@@ -167,7 +170,7 @@ pub struct Made {
     pub empty_lookups: u64,
     /// Range queries.
     pub scans: u64,
-    /// Keys that are there afterwards.
+    /// Keys that are live at the end.
     pub live_keys: u64,
     /// Bytes of text.
     pub bytes: u64,

@@ -1,6 +1,6 @@
-//! The workloads that the papers were measured with, as mixes.
+//! Workloads of the papers' measurements, as mixes.
 //!
-//! The counts are the papers'; `divide` makes them smaller and nothing else.
+//! The counts are the papers'; `divide` scales all of them down.
 
 use std::str::FromStr;
 
@@ -10,22 +10,25 @@ use super::spread::Spread;
 /// A workload of a paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preset {
-    /// Mnemosyne's type I: 20 million inserts, then as many again with 20 million updates and 40 million lookups, all empty.
+    /// Mnemosyne's type I: 20 million inserts; then another 20 million with 20 million updates and
+    /// 40 million lookups, all of them empty.
     TypeOne,
     /// Mnemosyne's type II: 21 million inserts, then 31 million lookups with 10 million updates.
     TypeTwo,
-    /// Mnemosyne's workload for bits per key: 4 million inserts, then 15 million lookups.
+    /// Mnemosyne's workload for the comparison of bits per key: 4 million inserts, then 15 million
+    /// lookups.
     BitsPerKey,
-    /// Mnemosyne's shifting one, over the keys of type II: three times 6 million lookups, of which none, half and all are empty.
+    /// Mnemosyne's shifting workload, over the keys of type II: three phases of 6 million lookups,
+    /// with none, half and all of them empty.
     Shifting,
 }
 
-/// A part of a workload, in a file of its own.
+/// A part of a workload, in its own file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Phase {
-    /// Its name, which goes into the file's.
+    /// Its name, which is part of the file's name.
     pub name: &'static str,
-    /// What it does.
+    /// Its operations.
     pub mix: Mix,
 }
 
@@ -33,7 +36,7 @@ impl Preset {
     /// Every workload.
     pub const ALL: [Self; 4] = [Self::TypeOne, Self::TypeTwo, Self::BitsPerKey, Self::Shifting];
 
-    /// Its name.
+    /// Name of the workload.
     pub fn name(self) -> &'static str {
         match self {
             Self::TypeOne => "type-1",
@@ -43,14 +46,14 @@ impl Preset {
         }
     }
 
-    /// Its entries.
+    /// Entries of the workload.
     pub fn entries(self) -> Entries {
         let entry_bytes = if self == Self::TypeOne { 128 } else { 512 };
         Entries { entry_bytes, key_share: 0.25, ..Entries::default() }
     }
 
-    /// Its parts, with every count divided by `divide`. Where the paper varies the share of empty lookups or how lookups
-    /// spread, these hold.
+    /// Parts of the workload, with every count divided by `divide`. `empty_lookups` and
+    /// `existing_spread` apply where the paper varies them.
     pub fn phases(self, divide: u64, empty_lookups: f64, existing_spread: Spread) -> Vec<Phase> {
         let count = |millions: u64| (millions * 1_000_000 / divide.max(1)).max(1);
         let load = |millions| Phase { name: "load", mix: Mix { inserts: count(millions), ..Mix::default() } };

@@ -1,6 +1,6 @@
-//! Reading a trace: one line at a time, strictly, with the place of whatever is wrong.
+//! Reader of a trace: strict, one line at a time; errors give the line.
 //!
-//! Not here: what a line may say ([`shamba::trace::Line`]).
+//! Not here: the syntax of lines ([`shamba::trace::Line`]).
 
 use std::fmt;
 use std::fs::File;
@@ -9,23 +9,24 @@ use std::path::{Path, PathBuf};
 
 use shamba::trace::Line;
 
-/// The version of the format that is read.
+/// Supported version of the format.
 const VERSION: u64 = 1;
-/// The longest line: no operation whose value is spelled out in full is longer than four times the longest value.
+/// Maximum line length: an operation with its value in full is at most four times as long as the
+/// longest value.
 const LINE_BYTES_MAX: u64 = (1 << 30) + (1 << 20);
 
-/// Why a trace could not be read.
+/// Reason why a trace could not be read.
 #[derive(Debug)]
 pub enum TraceError {
     /// The file could not be opened or read.
     Io(PathBuf, io::Error),
-    /// A line is not as it should be.
+    /// A line is malformed.
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }
@@ -41,7 +42,7 @@ impl fmt::Display for TraceError {
 
 impl std::error::Error for TraceError {}
 
-/// Reads a trace.
+/// Reader of a trace.
 pub struct TraceReader {
     path: PathBuf,
     file: Box<dyn BufRead + Send>,
@@ -52,7 +53,7 @@ pub struct TraceReader {
     bytes: u64,
     /// Operations read so far.
     operations: u64,
-    /// Whether it began as recorded traces do, which end with a line that says so.
+    /// Whether it began as recorded traces do, which must end with an end line.
     is_recorded: bool,
     ended: bool,
 }
@@ -87,10 +88,10 @@ impl TraceReader {
         self.bytes
     }
 
-    /// The next line that is no remark; `None` at the end.
+    /// The next line that is not a remark; `None` at the end.
     ///
     /// # Errors
-    /// What reading says, and what is wrong with the line; a recording that ends without the line that ends it.
+    /// Errors of reading, a malformed line, or a recording without its end line.
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, TraceError> {
         loop {
             if !self.read()? {
@@ -123,7 +124,7 @@ impl TraceReader {
         Ok(None)
     }
 
-    /// That the line at hand is wrong.
+    /// An error for the current line.
     pub fn wrong(&self, reason: impl Into<String>) -> TraceError {
         TraceError::Line { path: self.path.clone(), line: self.lines, reason: reason.into() }
     }
@@ -154,7 +155,7 @@ impl TraceReader {
         }
     }
 
-    /// Reads the next line without its end; false at the end of the file.
+    /// Reads the next line without its line end; false at the end of the file.
     fn read(&mut self) -> Result<bool, TraceError> {
         self.line.clear();
         let mut rest = (&mut self.file).take(LINE_BYTES_MAX);

@@ -1,7 +1,8 @@
-//! Carrying a trace out: line by line, in its order, on one thread, and measured.
+//! Replay of a trace: executes it line by line, in order, on one thread, and measures it.
 //!
-//! Operations are read ahead in batches, outside the timed part; memory is that of a batch, whatever the trace. Values of which the trace
-//! tells the length are made here. Where it says what a lookup found, that is compared.
+//! Operations are read ahead in batches, outside the timed part; memory is that of one batch,
+//! whatever the size of the trace. Values given by their length are generated here. Lookup answers
+//! in the trace are compared with those of the database.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,16 +19,16 @@ use crate::run::{Error, Options, Progress, Totals};
 use crate::values::Values;
 use crate::workload::Workload;
 
-/// The most operations that one batch holds, and the bytes at which it ends early.
+/// Maximum operations of a batch, and the number of bytes at which it ends early.
 const BATCH_OPS: usize = 256;
 const BATCH_BYTES: usize = 1 << 20;
-/// Of the batches of lookups only, one in so many has a clock around each operation.
+/// One in this many lookup-only batches has a clock read per operation.
 const CLOCKED_EVERY: u64 = 8;
 
-/// Carries out the trace of `options` on `db`.
+/// Executes the trace of `options` on `db`.
 ///
 /// # Errors
-/// What the trace or the engine says.
+/// Errors of the trace or the engine.
 pub(crate) fn replay(db: &Db, options: &Options, progress: &Progress) -> Result<BenchResult, Error> {
     let mut trace = options.trace()?;
     let bytes = options.trace.as_ref().and_then(|path| path.metadata().ok()).map_or(0, |file| file.len());
@@ -48,7 +49,8 @@ pub(crate) fn replay(db: &Db, options: &Options, progress: &Progress) -> Result<
     let totals = Totals {
         ops: meter.ops,
         busy_ns: meter.busy_ns,
-        // The mean is that of all operations: those without clocks are lookups only, and a trace has others.
+        // The mean is over all operations: only lookups go without individual clock reads, and a
+        // trace has other operations.
         plain: (0, 0),
         seconds: meter.busy_ns as f64 / 1e9,
         debt_bytes: db.stats().debt_bytes,
@@ -64,50 +66,50 @@ pub(crate) fn replay(db: &Db, options: &Options, progress: &Progress) -> Result<
     Ok(BenchResult::new(Workload::Replay, db, &totals, &before))
 }
 
-/// What to do with a key.
+/// Kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {
     Put,
     Delete,
-    /// From the key up to the other, or without an end.
+    /// Range deletes from the key up to the other key (exclusive), and from the key without an end.
     DeleteUpTo,
     DeleteFrom,
-    /// From the key to the other one, which is part of it.
+    /// Range delete from the key through the other key (inclusive).
     DeleteThrough,
     Get(Option<bool>),
     Scan,
     Next(u64),
     Previous(u64),
-    /// The key is the name of a keyspace, which is dropped. The last of its batch.
+    /// Drops the keyspace named by the key; always the last operation of its batch.
     Drop,
 }
 
 struct Op {
     act: Act,
-    /// Number of its keyspace.
+    /// Index of its keyspace.
     space: usize,
     key: Range<usize>,
     /// The value, or the other key.
     other: Range<usize>,
 }
 
-/// What a replay found out beside its figures.
+/// Comparison of lookup answers with the trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Answers {
-    /// Lookups whose answer the trace tells.
+    /// Lookups whose answers are in the trace.
     pub checked: u64,
-    /// Those with another answer.
+    /// Those with a different answer.
     pub wrong: u64,
 }
 
-/// Carries out traces.
+/// Executes traces.
 pub(crate) struct Replay<'a> {
     db: &'a Db,
     values: &'a Values,
-    /// By number; the first stands for the default one.
+    /// Keyspaces by index; the first entry stands for the default one.
     spaces: Vec<Option<Keyspace>>,
     by_name: HashMap<String, usize>,
-    /// The keyspace of the lines to come; none once it is dropped, until a line names one.
+    /// Keyspace of the following lines; `None` after it was dropped, until a line names one.
     space: Option<usize>,
     arena: Vec<u8>,
     ops: Vec<Op>,
@@ -132,10 +134,11 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Carries out all of `trace`; tells how many bytes of it are done after each batch. `stop` ends it early.
+    /// Executes all of `trace`; reports the bytes of it done after each batch. `stop` ends it
+    /// early.
     ///
     /// # Errors
-    /// What the trace or the engine says.
+    /// Errors of the trace or the engine.
     pub fn run(
         &mut self,
         trace: &mut TraceReader,
@@ -203,7 +206,7 @@ impl<'a> Replay<'a> {
             self.ops.push(op);
             self.made += 1;
             if is_drop {
-                // What comes next may make the keyspace anew.
+                // The next operation may create the keyspace again.
                 break;
             }
         }
@@ -215,7 +218,7 @@ impl<'a> Replay<'a> {
         Op { act, space: self.space.unwrap_or(0), key, other: keep(&mut self.arena, other) }
     }
 
-    /// The number of the keyspace of this name, made if there is none.
+    /// Index of the keyspace of this name, created if it is missing.
     fn space_of(&mut self, name: &str) -> Result<usize, Error> {
         if name == "default" {
             return Ok(0);
@@ -228,7 +231,7 @@ impl<'a> Replay<'a> {
         Ok(self.spaces.len() - 1)
     }
 
-    /// Drops the keyspace of this name, if there is one.
+    /// Drops the keyspace of this name, if it exists.
     fn drop_space(&mut self, name: &[u8]) -> Result<(), Error> {
         let name = String::from_utf8_lossy(name);
         if let Some(number) = self.by_name.remove(&*name) {
@@ -240,7 +243,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Executes the batch, with a clock read after each operation or with one around all of them.
+    /// Executes the batch, with a clock read after each operation, or only before and after the
+    /// batch.
     fn execute(&mut self, meter: &mut Meter, clocked: bool) -> Result<(), Error> {
         let begin = Instant::now();
         let mut last = begin;
@@ -285,7 +289,7 @@ fn keep(arena: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
     start..arena.len()
 }
 
-/// The database and its keyspaces have the same methods and no trait for them.
+/// The database and its keyspaces have the same methods, but no common trait.
 macro_rules! carry_out {
     ($name:ident, $place:ty) => {
         fn $name(place: &$place, act: Act, key: &[u8], other: &[u8]) -> Result<(), Error> {
@@ -308,7 +312,8 @@ macro_rules! carry_out {
 carry_out!(in_default, Db);
 carry_out!(in_keyspace, Keyspace);
 
-/// Reads so many entries. None is asked for where none was read: but the place is sought.
+/// Reads `count` entries. With 0, as recorded for a walk that read none, the position is still
+/// sought.
 fn walk(
     mut entries: impl Iterator<Item = shamba::Result<(shamba::Slice, shamba::Slice)>>,
     count: u64,

@@ -1,4 +1,4 @@
-//! Recorded traces carried out on empty databases, and made-up ones checked.
+//! Tests of replay: recorded traces on empty databases, and handwritten ones.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn replayed(db: &Db, text: &[u8]) -> Result<(Meter, Answers), Error> {
     Ok((meter, replay.answers))
 }
 
-/// Keys and the lengths of values, by keyspace; those without keys left out.
+/// Keys and the lengths of values, by keyspace; keyspaces without keys are left out.
 fn content(db: &Db) -> BTreeMap<String, BTreeMap<Vec<u8>, usize>> {
     let of = |entries: shamba::Iter| {
         entries.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.len())).expect("read")).collect()
@@ -38,7 +38,7 @@ fn content(db: &Db) -> BTreeMap<String, BTreeMap<Vec<u8>, usize>> {
     content
 }
 
-/// Random operations of every kind, through every handle.
+/// Random operations of every kind, through every kind of handle.
 fn live(db: &Db, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     let names = ["default", "users", "a b\\"];
@@ -49,7 +49,7 @@ fn live(db: &Db, seed: u64) {
         let (first, second) = (key(&mut rng), key(&mut rng));
         match rng.u32(..20) {
             0..6 => {
-                // Seldom one that is stored apart.
+                // Rarely a value that is stored outside its block.
                 let bytes = if rng.u32(..50) == 0 { 40_000 } else { rng.usize(..100) };
                 keyspace.put(&first, vec![7; bytes]).expect("written");
             }
@@ -95,7 +95,8 @@ fn what_was_recorded_leaves_the_same_elsewhere_and_answers_the_same() {
         assert!(answers.checked > 100, "{answers:?}");
         assert_eq!(answers.wrong, 0, "seed {seed}");
         assert_eq!(content(&copy), content(&db), "seed {seed}");
-        // What the copy was asked is what the first one was asked; it has answers where the first one read at snapshots.
+        // The copy received the same requests as the original; it has answers where the original
+        // read at snapshots.
         again.finish().expect("written");
         let asked = |text: &[u8]| -> Vec<String> {
             let text = String::from_utf8(text.to_vec()).expect("ASCII");
@@ -147,7 +148,7 @@ fn nothing_is_carried_out_in_another_keyspace_than_the_lines() {
         assert_eq!(error.to_string(), format!("trace, line 5: {reason}"), "{line}");
         assert_eq!(db.get("a").expect("read").map(|value| value.len()), Some(5), "{line}");
     }
-    // Dropped again, made anew, or another one than that of the lines.
+    // Dropped twice, created again, or a keyspace other than that of the lines.
     for (text, left) in [
         ("K users\nI b *1\nG users\nG users\nK users\nI c *1\n", "users"),
         ("K users\nI b *1\nK others\nI c *1\nG users\nI d *1\n", "others"),

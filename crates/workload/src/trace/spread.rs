@@ -1,25 +1,26 @@
-//! How operations spread over keys in their order: the K-V-Workload-Generator's four distributions, with its parameters.
+//! Distributions of operations over keys in key order: the four of the K-V-Workload-Generator, with
+//! its parameters.
 //!
-//! Normal and beta act on the order of the keys, so hot keys are neighbours, and lie in few tables; Zipf's ranks are
-//! shuffled over the keys, so hot ones are everywhere.
+//! Normal and beta apply to the key order, so hot keys are neighbours and lie in few tables. Zipf's
+//! ranks are shuffled over the keys, so hot keys are everywhere.
 
 use fastrand::Rng;
 
 use crate::dist::Zipf;
 use crate::permute::Permutation;
 
-/// The K-V-Workload-Generator gives the deviation of its normal distribution in this part of all keys: one of its 62 first
-/// characters.
+/// The K-V-Workload-Generator gives the deviation of its normal distribution in this fraction of
+/// all keys: one of the 62 possible first characters.
 const DEVIATION_PARTS: f64 = 62.0;
 
-/// A distribution over keys in their order.
+/// A distribution over keys in key order.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Spread {
-    /// 0: all alike.
+    /// 0: all keys are equally likely.
     Uniform,
     /// 1: normal.
     Normal {
-        /// Where the mean is, as a part of all keys: above 0 and up to 1.
+        /// The mean, as a fraction of all keys: above 0 and up to 1.
         mean: f64,
         /// The standard deviation in 62nds of all keys.
         deviation: f64,
@@ -31,7 +32,7 @@ pub enum Spread {
         /// The second shape, above 0.
         beta: f64,
     },
-    /// 3: Zipf, hot keys scattered.
+    /// 3: Zipf, with scattered hot keys.
     Zipf {
         /// The exponent, above 0.
         alpha: f64,
@@ -39,10 +40,10 @@ pub enum Spread {
 }
 
 impl Spread {
-    /// Whether its parameters make sense.
+    /// Checks its parameters.
     ///
     /// # Errors
-    /// The one that does not, in words.
+    /// A message about the invalid parameter.
     pub fn check(self) -> Result<(), String> {
         let positive = |name: &str, value: f64| match value > 0.0 && value <= 1000.0 {
             true => Ok(()),
@@ -63,25 +64,25 @@ impl Spread {
     }
 }
 
-/// Draws by a [`Spread`].
+/// Draws keys by a [`Spread`].
 #[derive(Clone, Debug)]
 pub(crate) struct Drawer {
     spread: Spread,
-    /// Ranks and where they lie, over so many keys.
+    /// Ranks and their mapping to places.
     ranks: Option<(Zipf, Permutation)>,
 }
 
-/// What was drawn.
+/// Result of a draw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Drawn {
-    /// A key by its rank among those that are asked about.
+    /// A key by its rank among the eligible keys.
     Rank(u64),
-    /// A key by its place among all.
+    /// A key by its place among all keys.
     Place(u64),
 }
 
 impl Drawer {
-    /// Draws from `places` keys, of which some may be absent; `seed` says which of them are hot.
+    /// Draws from `places` keys, some of which may be absent; `seed` selects the hot ones.
     pub fn new(spread: Spread, places: u64, seed: u64) -> Self {
         let ranks = match spread {
             Spread::Zipf { alpha } => {
@@ -93,7 +94,7 @@ impl Drawer {
         Self { spread, ranks }
     }
 
-    /// A key: its rank below `count`, or its place.
+    /// Draws a key: its rank below `count`, or its place.
     pub fn draw(&self, rng: &mut Rng, count: u64) -> Drawn {
         if let Some((zipf, scramble)) = &self.ranks {
             return Drawn::Place(scramble.at(zipf.rank(rng)));
@@ -115,13 +116,13 @@ impl Drawer {
     }
 }
 
-/// A draw of the standard normal distribution (Box and Muller).
+/// Draws from the standard normal distribution (Box and Muller).
 fn gauss(rng: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
     radius * (std::f64::consts::TAU * rng.f64()).cos()
 }
 
-/// A draw of the gamma distribution of this shape and scale 1 (Marsaglia and Tsang 2000).
+/// Draws from the gamma distribution with this shape and scale 1 (Marsaglia and Tsang 2000).
 fn gamma(rng: &mut Rng, shape: f64) -> f64 {
     if shape < 1.0 {
         return gamma(rng, shape + 1.0) * (1.0 - rng.f64()).powf(1.0 / shape);
@@ -143,7 +144,7 @@ mod tests {
 
     const DRAWS: usize = 100_000;
 
-    /// Mean and variance of the part of all keys that is drawn.
+    /// Mean and variance of the drawn fractions of all keys.
     fn moments(spread: Spread) -> (f64, f64) {
         let drawer = Drawer::new(spread, 1_000_000, 1);
         let mut rng = Rng::with_seed(9);
@@ -172,7 +173,7 @@ mod tests {
             (Spread::Beta { alpha: 0.5, beta: 0.7 }, beta(0.5, 0.7)),
         ] {
             let (found_mean, found_variance) = moments(spread);
-            // Six deviations of the mean.
+            // Six standard errors of the mean.
             assert!(
                 (found_mean - mean).abs() < 6.0 * (variance / DRAWS as f64).sqrt(),
                 "{spread:?}: {found_mean}"

@@ -31,7 +31,7 @@ mod index;
 mod ledger;
 #[path = "../../../../crates/engine/src/published.rs"]
 mod published;
-#[path = "../../../../crates/engine/src/snapshot.rs"]
+#[path = "../../../../crates/tree/src/snapshot.rs"]
 mod snapshot;
 mod swap;
 

@@ -1,14 +1,15 @@
-//! Which settings would be better, and what each change does.
+//! Search for better settings, and the effect of each change.
 //!
-//! Candidates are settings that RocksDB has: level style with whole size ratios, universal style with so many runs, a ladder
-//! of write buffers, and filters with the memory that is left, the same bits per key everywhere. (Filters by the sizes of runs,
-//! lazy leveling and the like RocksDB does not have; the navigator knows them.) Each candidate is judged as the design
-//! that its settings amount to, so what is predicted is what the patched file says, rounding and all.
+//! The candidates are settings that RocksDB has: level style with whole size ratios, universal
+//! style with each number of runs, a ladder of write buffers, and filters in the remaining memory
+//! with the same bits per key everywhere. (RocksDB has no filters sized by run and no lazy
+//! leveling; the navigator covers these.) Each candidate is judged as the design that its settings,
+//! rounding included, describe, so that the prediction matches the patched file.
 //!
-//! A change is told with what it does alone, all others left as they were, and on top of those told before it: some pay only
-//! together.
+//! The effect of a change is given twice: alone, with all other settings unchanged, and together
+//! with the changes before it. Some changes pay only together.
 //!
-//! Not here: writing them into the file (`patch.rs`).
+//! Not here: writing the changes into the file (`patch.rs`).
 
 use shamba_model::cost::{Costs, Plan, Situation};
 
@@ -18,33 +19,36 @@ use crate::plan::options::{MAX_SPACE, max_space_text};
 use crate::plan::report::{digits, show_bytes};
 use crate::sizes::show_size;
 
-/// A candidate must cost so much less than a simpler one.
+/// Minimum relative saving: cheaper candidates within this part of the least cost count as equal.
 const WORTH: f64 = 0.01;
-/// Level style has whole size ratios up to this.
+/// Maximum size ratio of level style; ratios are whole numbers.
 const SIZE_RATIO_MOST: u32 = 32;
-/// Universal style with at most so many runs: RocksDB looks at all of them whenever it picks, and slows writes from 20 on.
+/// Maximum runs of universal style: RocksDB examines all runs on each pick, and slows writes from
+/// 20 on.
 const RUNS_MOST: u64 = 32;
-/// More bits spare nothing that could be measured.
+/// Maximum bits per key: more save nothing measurable.
 const BITS_MOST: f64 = 24.0;
-/// RocksDB's own `level0_file_num_compaction_trigger`, where level style takes the place of universal.
+/// RocksDB's default `level0_file_num_compaction_trigger`, for a change from universal to level
+/// style.
 const LEVEL0_TRIGGER: u64 = 4;
-/// Room for runs that come while others are merged, below the triggers that slow and stop writes.
+/// Distance from the trigger to the slowdown, and from there to the stop: runs that arrive during a
+/// compaction.
 const RUNS_ROOM: u64 = 16;
 const MIB: u64 = 1 << 20;
 
-/// What the settings are, and what they should be.
+/// The present settings and better ones.
 pub struct Advice {
-    /// The settings as they are.
+    /// The present settings.
     pub present: Judged,
-    /// The better ones; `None` if nothing is better by more than a hundredth.
+    /// Better settings; `None` if none are better by more than 1 %.
     pub better: Option<Judged>,
     /// All memory: buffers, filters and cache.
     pub memory_bytes: f64,
-    /// One by one.
+    /// The changes, one by one.
     pub changes: Vec<Change>,
 }
 
-/// Settings, the design that they amount to, and its costs.
+/// Settings, the design that they describe, and its costs.
 #[derive(Clone)]
 pub struct Judged {
     /// The settings.
@@ -59,35 +63,35 @@ pub struct Judged {
 pub struct Change {
     /// Its name.
     pub setting: &'static str,
-    /// The value as it was.
+    /// The old value.
     pub from: String,
-    /// The new one.
+    /// The new value.
     pub to: String,
-    /// What it is for, in words.
+    /// Its purpose, in words.
     pub purpose: String,
-    /// The costs with this change alone; `None` where it makes no sense alone.
+    /// The costs with this change alone; `None` if it is invalid alone.
     pub alone: Option<Costs>,
-    /// The costs with this change and all before it.
+    /// The costs with this change and all changes before it.
     pub so_far: Option<Costs>,
 }
 
-/// What to look for.
+/// Constraints of the search.
 pub struct Wish {
-    /// All memory, if it is not what is spent now.
+    /// Memory budget; `None`: the memory used by the present settings.
     pub memory_bytes: Option<u64>,
     /// The block cache, where the file does not state it.
     pub cache_bytes: u64,
-    /// Upper bounds of the costs of a lookup and of an update, in I/Os.
+    /// Maximum cost of a lookup, in I/Os.
     pub max_lookup_ios: Option<f64>,
-    /// The same of an update.
+    /// Maximum cost of an update, in I/Os.
     pub max_update_ios: Option<f64>,
-    /// Upper bound of the bytes stored for a byte of data. `None`: [`MAX_SPACE`], for what is proposed; settings that
-    /// break it already need not be changed for that.
+    /// Maximum bytes stored for a byte of data. `None`: [`MAX_SPACE`] for proposed settings;
+    /// present settings that exceed it need not change for that reason.
     pub max_space: Option<f64>,
 }
 
 impl Wish {
-    /// The bound on space that holds for proposals.
+    /// The bound on space for proposed settings.
     pub fn max_space(&self) -> f64 {
         self.max_space.unwrap_or(MAX_SPACE)
     }
@@ -96,7 +100,7 @@ impl Wish {
 /// Judges the settings and looks for better ones.
 ///
 /// # Errors
-/// Settings that the model cannot judge, memory that is too little, or bounds that nothing keeps.
+/// Settings that the model cannot judge, too little memory, or bounds that no settings meet.
 pub fn advise(settings: &Settings, situation: &Situation, wish: &Wish) -> Result<Advice, String> {
     let present = judge(settings.clone(), situation, wish.cache_bytes)?;
     let cache_bytes = present.plan.cache_bytes;
@@ -108,7 +112,7 @@ pub fn advise(settings: &Settings, situation: &Situation, wish: &Wish) -> Result
         .filter(|judged| keeps(judged, wish, Some(wish.max_space())))
         .collect::<Vec<Judged>>();
     let least = judged.iter().map(|judged| judged.costs.cost_ns_per_op).fold(f64::INFINITY, f64::min);
-    // Of those that are as good, the one that changes least, and then the cheapest.
+    // Of equally good candidates: the one with the fewest changes, then the cheapest.
     let rank =
         |judged: &&Judged| (changed(&present.settings, &judged.settings).len(), judged.costs.cost_ns_per_op);
     let best = judged
@@ -127,7 +131,7 @@ pub fn advise(settings: &Settings, situation: &Situation, wish: &Wish) -> Result
         return Ok(Advice { present, better: None, memory_bytes, changes: Vec::new() });
     }
     let mut so_far = present.settings.clone();
-    // What the model judges badly is no reason for a change.
+    // Changes are not justified by settings that the model judges badly.
     let is_judged = |settings: &Settings| {
         settings.style != Style::Universal || tree::is_tiered(settings, &situation.data)
     };
@@ -147,7 +151,7 @@ pub fn advise(settings: &Settings, situation: &Situation, wish: &Wish) -> Result
 }
 
 impl Change {
-    /// What it does, in one line: the comment in the file.
+    /// The effect of the change in one line, for the comment in the file.
     pub fn why(&self, present: &Costs) -> String {
         let of = |costs: &Option<Costs>| {
             costs.as_ref().map_or("makes no sense".into(), |costs| effect(present, costs))
@@ -161,7 +165,7 @@ impl Change {
     }
 }
 
-/// What changes from one set of costs to another, in one line.
+/// The difference of two sets of costs, in one line.
 pub fn effect(before: &Costs, after: &Costs) -> String {
     let mut parts = vec![format!(
         "throughput {:+.1} %",
@@ -197,17 +201,17 @@ fn judge(settings: Settings, situation: &Situation, cache_bytes: u64) -> Result<
     Ok(Judged { settings, plan, costs })
 }
 
-/// What all write buffers may take together.
+/// Maximum memory of all write buffers.
 pub fn buffers_bytes(settings: &Settings) -> u64 {
     settings.write_buffer_bytes.saturating_mul(settings.write_buffers)
 }
 
 fn keeps(judged: &Judged, wish: &Wish, max_space: Option<f64>) -> bool {
     let within = |cost: f64, bound: Option<f64>| bound.is_none_or(|bound| cost <= bound);
-    // What the navigator bounds, too.
+    // The same costs that the navigator bounds.
     within(judged.costs.lookup_reads, wish.max_lookup_ios)
         && within(judged.costs.merged_update_ios, wish.max_update_ios)
-        // Up to the last digit: the percentage was rounded down from the same bound.
+        // With a tolerance for rounding: the percentage was rounded down from the same bound.
         && within(judged.costs.space_amplification * (1.0 - 1e-9), max_space)
 }
 
@@ -236,16 +240,16 @@ fn nothing_fits(present: &Judged, wish: &Wish, memory_bytes: f64) -> String {
     format!("no settings keep {} with {memory} of memory{space}", bounds.join(" and "))
 }
 
-/// Settings to try, the present merging among them.
+/// Candidate settings, including the present compaction style.
 fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64, max_space: f64) -> Vec<Settings> {
     let mut found = Vec::new();
     let entries = situation.data.entries.max(1) as f64;
     for buffer_bytes in buffers(present, memory_bytes) {
         let left = memory_bytes - (buffer_bytes as f64) * present.write_buffers as f64;
-        // Down to tenths; RocksDB takes less than one bit for none.
+        // Rounded down to tenths; RocksDB treats less than one bit as none.
         let tenths = (left * 8.0 / entries).min(BITS_MOST) * 10.0;
         let bits_per_key = if tenths < 10.0 { 0.0 } else { tenths.floor() / 10.0 };
-        // The present bits stay where they fit: no change for a tenth more.
+        // The present bits stay where they fit: a tenth more is not worth a change.
         let mut bits = vec![bits_per_key];
         if present.bits_per_key <= bits_per_key {
             bits.push(present.bits_per_key);
@@ -282,7 +286,7 @@ fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64, max_
                     level0_stop: present.level0_stop.max(runs + 2 * RUNS_ROOM),
                     ..base.clone()
                 };
-                // So few runs that each must grow by more than 2: the model is not good there.
+                // If each run must be more than twice the one before, the model is inaccurate.
                 if tree::is_tiered(&universal, &situation.data) {
                     found.push(universal);
                 }
@@ -292,7 +296,7 @@ fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64, max_
     found
 }
 
-/// A ladder of buffers that fit, with the present one.
+/// A ladder of buffer sizes that fit, including the present one.
 fn buffers(present: &Settings, memory_bytes: f64) -> Vec<u64> {
     let each = memory_bytes / present.write_buffers as f64;
     let rungs = (0..40).flat_map(|doubled| [MIB << doubled, (3 * MIB / 2) << doubled]);
@@ -309,11 +313,11 @@ struct Knob {
     from: String,
     to: String,
     purpose: String,
-    /// Gives the first the second's value.
+    /// Copies the setting from the second settings to the first.
     apply: fn(&mut Settings, &Settings),
 }
 
-/// The settings that differ and count: those of the other style do not.
+/// The settings that differ and have an effect; settings of the other style have none.
 fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
     let is_level = to.style == Style::Level;
     let mut knobs = Vec::new();
@@ -409,14 +413,14 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
         |to, from| to.bits_per_key = from.bits_per_key,
     );
     if to.style == Style::Universal {
-        // The style means nothing without its triggers and options: they come first.
+        // The style has no effect without its triggers and options: these come first.
         let goes_first = |setting: &str| setting.starts_with("level0_") || setting == universal::NAME;
         knobs.sort_by_key(|knob| !goes_first(knob.setting));
     }
     knobs
 }
 
-/// A trigger as a file has it.
+/// Formats a trigger as in the file.
 fn shown_trigger(runs: u64) -> String {
     if runs == NO_TRIGGER { "-1".into() } else { runs.to_string() }
 }

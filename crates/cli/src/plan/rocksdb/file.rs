@@ -1,19 +1,21 @@
-//! The syntax of RocksDB's OPTIONS files: sections and statements, with the place of each value in the text.
+//! Syntax of RocksDB's OPTIONS files: sections and statements, with the position of each value in
+//! the text.
 //!
-//! The format is RocksDB's own dialect of INI: a line is empty, a section (`[CFOptions "default"]`) or one statement
-//! (`name = value`); `#` starts a comment unless a backslash stands before it; `\#`, `\:`, `\\`, `\n` and `\r` are
-//! escapes; a value may be a list of statements in braces (`{id=bloomfilter:10;bloom_before_level=3;}`). Of two statements of
-//! one name the first counts, as in RocksDB.
+//! The format is RocksDB's own dialect of INI. A line is empty, a section (`[CFOptions "default"]`)
+//! or one statement (`name = value`). `#` starts a comment unless a backslash precedes it; `\#`,
+//! `\:`, `\\`, `\n` and `\r` are escapes. A value may be a list of statements in braces
+//! (`{id=bloomfilter:10;bloom_before_level=3;}`). Of two statements with the same name the first
+//! counts, as in RocksDB.
 //!
-//! What is changed is written over its old value in the text ([`OptionsFile::patched`]): comments, blanks, line ends and
-//! everything that nobody understood stay as they are, byte for byte. That is why this is no INI library's work:
-//! they give values without their places, and know neither these escapes nor the braces.
+//! A changed value replaces the old one in the text ([`OptionsFile::patched`]): comments, blanks,
+//! line ends and everything unknown stay unchanged, byte for byte. INI libraries cannot do this:
+//! they give values without their positions, and support neither these escapes nor the braces.
 //!
-//! Not here: what the settings mean (`settings.rs`).
+//! Not here: the meaning of the settings (`settings.rs`).
 
 use std::ops::Range;
 
-/// A file in memory.
+/// An OPTIONS file in memory.
 #[derive(Debug)]
 pub struct OptionsFile {
     text: String,
@@ -25,11 +27,11 @@ pub struct OptionsFile {
 pub struct Section {
     /// The first word of its title: `CFOptions`, `TableOptions/BlockBasedTable`.
     pub title: String,
-    /// What stands in quotes behind it: the column family; empty if nothing does.
+    /// The quoted text after it: the column family; empty if there is none.
     pub argument: String,
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Where a new statement goes, in bytes of the text: behind the last line that belongs to it.
+    /// Position for a new statement, in bytes of the text: after the last line of the section.
     end: usize,
     statements: Vec<Statement>,
 }
@@ -40,10 +42,10 @@ struct Statement {
     value: Place,
 }
 
-/// Where a value stands in the text.
+/// Position of a value in the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Its line, from 1.
+    /// Its line number, from 1.
     pub line: usize,
     bytes: Range<usize>,
 }
@@ -51,46 +53,46 @@ pub struct Place {
 /// A change of one value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Edit {
-    /// Another value in the place of this one.
+    /// Replaces a value.
     Replace {
         /// The old value's place.
         place: Place,
-        /// The new value, escaped as it is to stand there.
+        /// The new value, escaped for its place.
         value: String,
-        /// Why, in one line.
+        /// The reason, in one line.
         why: String,
     },
-    /// A new statement at the end of a section.
+    /// Inserts a statement at the end of a section.
     Insert {
-        /// The section, by its number in [`OptionsFile::sections`].
+        /// Index of the section in [`OptionsFile::sections`].
         section: usize,
         /// The setting.
         name: String,
-        /// Its value, escaped as it is to stand there.
+        /// Its value, escaped for its place.
         value: String,
-        /// Why, in one line.
+        /// The reason, in one line.
         why: String,
     },
-    /// A new section with one statement at the end of the file.
+    /// Appends a section with one statement to the file.
     Append {
         /// Its title, argument included, without the brackets.
         section: String,
         /// The setting.
         name: String,
-        /// Its value, escaped as it is to stand there.
+        /// Its value, escaped for its place.
         value: String,
-        /// Why, in one line.
+        /// The reason, in one line.
         why: String,
     },
 }
 
 impl OptionsFile {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// The line, and what is wrong with it.
+    /// The line and the problem.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        // Editors of another system begin a file with a mark that says how it is encoded.
+        // Some editors start a file with a UTF-8 byte order mark.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];
@@ -138,7 +140,7 @@ impl OptionsFile {
         &self.sections
     }
 
-    /// The number of the section of this title and argument.
+    /// Index of the section with this title and argument.
     pub fn section(&self, title: &str, argument: &str) -> Option<usize> {
         self.sections.iter().position(|section| section.title == title && section.argument == argument)
     }
@@ -149,20 +151,21 @@ impl OptionsFile {
         Some(statements.iter().find(|statement| statement.name == name)?.value.clone())
     }
 
-    /// The value of `name` inside a value in braces. One pair of braces may be missing, as in old files.
+    /// The value of `name` inside a value in braces. One pair of braces may be missing, as in old
+    /// files.
     ///
     /// # Errors
-    /// The line, and what is wrong with the braces.
+    /// The line and the problem with the braces.
     pub fn find_inside(&self, place: &Place, name: &str) -> Result<Option<Place>, String> {
         let inside = self.inside(place)?;
         Ok(inside.into_iter().find_map(|(found, place)| (found == name).then_some(place)))
     }
 
-    /// The statements inside a value in braces, in their order: each name with the place of its value. One pair of
-    /// braces may be missing, as in old files.
+    /// The statements inside a value in braces, in order: each name with the position of its value.
+    /// One pair of braces may be missing, as in old files.
     ///
     /// # Errors
-    /// The line, and what is wrong with the braces.
+    /// The line and the problem with the braces.
     pub fn inside(&self, place: &Place) -> Result<Vec<(&str, Place)>, String> {
         let value = self.raw(place);
         let wrong = |what: &str| Err(format!("line {}: {what}: {}", place.line, shown(value)));
@@ -199,7 +202,7 @@ impl OptionsFile {
         Ok(ends.into_iter().filter_map(statement).collect())
     }
 
-    /// A value as it stands in the file.
+    /// A value as written in the file.
     pub fn raw(&self, place: &Place) -> &str {
         &self.text[place.bytes.clone()]
     }
@@ -209,11 +212,12 @@ impl OptionsFile {
         unescaped(self.raw(place))
     }
 
-    /// The text with these changes and `heading`, lines of a comment, before all else. Each changed line follows a comment
-    /// that says what stood there and why it changed; everything else is as it was.
+    /// The text with these edits, after the comment lines of `heading`. A comment before each
+    /// changed line gives the old value and the reason; everything else is unchanged.
     pub fn patched(&self, heading: &[String], edits: &[Edit]) -> String {
         let newline = if self.text.contains("\r\n") { "\r\n" } else { "\n" };
-        // (where, how many bytes go, what comes), in the order of the text; a stable sort keeps insertions in theirs.
+        // (position, bytes removed, text inserted), in the order of the text; the sort is stable,
+        // so insertions at one position keep their order.
         let mut pieces: Vec<(usize, usize, String)> = Vec::new();
         for edit in edits {
             match edit {
@@ -283,7 +287,7 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-/// Where `text`, which begins at `start`, stands without the blanks around it.
+/// The range of `text`, which begins at `start`, without the surrounding blanks.
 fn trimmed(text: &str, start: usize) -> Range<usize> {
     let from = start + (text.len() - text.trim_start().len());
     from..from + text.trim().len()
@@ -306,12 +310,12 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-/// A comment must not end its line early.
+/// Removes line ends, which would end a comment early.
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-/// A line for a message: whole, or its start.
+/// A line for a message, shortened to 60 characters.
 fn shown(line: &str) -> String {
     let start: String = line.chars().take(60).collect();
     if start.len() < line.len() { format!("{start:?}...") } else { format!("{start:?}") }
@@ -417,7 +421,7 @@ mod tests {
 
     #[test]
     fn any_bytes_are_read_or_refused_and_what_is_read_is_given_back() {
-        // Pieces of the format in random order find more paths than random bytes would.
+        // Pieces of the format in random order reach more paths than random bytes.
         const PIECES: [&str; 14] =
             ["[", "]", "\"", "=", "{", "}", ";", "#", "\\", "\n", "\r\n", " ", "CFOptions", "é"];
         for seed in 0..3_000 {

@@ -1,7 +1,9 @@
-//! RocksDB's OPTIONS files: what they amount to as a design, what would be better, and a patched file.
+//! RocksDB's OPTIONS files: the design that they describe, better settings, and a patched file.
 //!
-//! [`file`] knows the syntax, [`settings`] the meaning, [`notes`] what the model does not know, [`tree`] the design
-//! of the model that settings amount to, [`universal`] the options of universal compaction, [`advice`] looks for better ones, [`patch`] writes them into the text. Here: options, errors and the report.
+//! [`file`] parses the syntax, [`settings`] reads the values, and [`notes`] lists settings outside
+//! the model. [`tree`] converts settings to a design of the model, and [`universal`] handles the
+//! options of universal compaction. [`advice`] searches for better settings, and [`patch`] writes
+//! them into the text. Here: options, errors and the report.
 
 mod advice;
 mod file;
@@ -31,15 +33,15 @@ use crate::exit::Failure;
 use crate::json;
 use crate::output::{Out, Table, note};
 
-/// OPTIONS files have some hundred lines; what is larger is none.
+/// Maximum size: OPTIONS files have some hundred lines.
 const FILE_BYTES_MOST: u64 = 16 << 20;
 
 /// Options for files of RocksDB.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "RocksDB")]
 pub struct RocksdbOptions {
-    /// Take the design from an OPTIONS file of RocksDB, tell what it costs and which settings would be better, and print
-    /// the file with these, each change with its reason
+    /// Take the design from an OPTIONS file of RocksDB, tell what it costs and which settings would
+    /// be better, and print the file with these, each change with its reason
     #[arg(long, value_name = "FILE")]
     pub rocksdb: Option<PathBuf>,
     /// The column family
@@ -50,43 +52,43 @@ pub struct RocksdbOptions {
     pub out: Option<PathBuf>,
 }
 
-/// What goes first in JSON.
+/// The design at the top level of the JSON object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum First {
     /// The file's design.
     Present,
-    /// The better one.
+    /// The better design.
     Better,
 }
 
-/// What else was asked.
+/// The request.
 pub struct Asked<'a> {
     /// The file and its column family.
     pub options: &'a RocksdbOptions,
-    /// Data, workload, device.
+    /// Options of data, workload and device.
     pub situation: &'a SituationOptions,
-    /// The workload where nothing is said of it.
+    /// Default workload.
     pub mix: Workload,
-    /// All memory, if it is not what is spent now.
+    /// Memory budget; `None`: the memory used by the present settings.
     pub memory_bytes: Option<u64>,
     /// The block cache, where the file does not state it.
     pub cache_bytes: Option<u64>,
-    /// The most that a lookup may cost, in I/Os.
+    /// Maximum cost of a lookup, in I/Os.
     pub max_lookup_ios: Option<f64>,
-    /// The most that an update may cost, in I/Os.
+    /// Maximum cost of an update, in I/Os.
     pub max_update_ios: Option<f64>,
-    /// The most bytes stored for a byte of data, if it was given.
+    /// Maximum bytes stored for a byte of data, if given.
     pub max_space: Option<f64>,
-    /// What goes first in JSON.
+    /// The design at the top level of the JSON object.
     pub first: First,
     /// JSON instead of text.
     pub json: bool,
 }
 
-/// Reads the file `path`, judges it, and reports.
+/// Reads the file `path`, judges its settings, and prints the report.
 ///
 /// # Errors
-/// A file that cannot be read or judged, or options that make no sense.
+/// A file that cannot be read or judged, or invalid options.
 pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure> {
     let wrong = |error: String| Failure::Data(format!("{}: {error}", path.display()));
     let file = OptionsFile::parse(&read(path)?).map_err(wrong)?;
@@ -102,7 +104,8 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
         max_update_ios: asked.max_update_ios,
         max_space: asked.max_space,
     };
-    // What the situation or a bound makes impossible is the options' fault, not the file's.
+    // After this check, errors come from the situation or a bound: the options' fault, not the
+    // file's.
     tree::plan_of(&settings, &situation.data, 0).map_err(wrong)?;
     let advice = advice::advise(&settings, &situation, &wish).map_err(Failure::Usage)?;
     let patched = patch::patched(&family, &advice, &heading(&advice, &situation)).map_err(wrong)?;
@@ -135,15 +138,16 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
     }
 }
 
-/// Everything that happens to a file of these bytes, for every column family that it has, but for the report.
+/// Fuzz entry point: parses, judges and patches a file with these bytes, for several of its column
+/// families, without the report.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem with the file.
 ///
 /// # Panics
-/// If it, or the file with better settings, does not come back as it was.
+/// If the file does not round-trip, or the patched file does not parse.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
-    /// Column families that are judged.
+    /// Maximum number of column families that are judged.
     const FAMILIES_MOST: usize = 3;
     let file = OptionsFile::parse(bytes)?;
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -177,7 +181,8 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// The navigator's design in the same memory, where it keeps what was asked and is better than any settings.
+/// The navigator's design in the same memory, if it meets the bounds and is better than all
+/// settings.
 fn beyond(situation: &Situation, advice: &Advice, asked: &Asked<'_>) -> Option<Navigation> {
     let bounds = Bounds {
         memory_bytes: advice.memory_bytes as u64,
@@ -203,7 +208,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// The file that was read is never written: who wants that moves the new one over it.
+/// Writes the patched file. The input file is never overwritten; a user can move the new file over
+/// it.
 fn write(source: &Path, target: &Path, text: &str) -> Result<(), Failure> {
     let same = |path: &Path| path.canonicalize().ok();
     if same(target).is_some_and(|target| Some(target) == same(source)) {
@@ -214,7 +220,7 @@ fn write(source: &Path, target: &Path, text: &str) -> Result<(), Failure> {
     file.write_all(text.as_bytes()).map_err(|error| Failure::io(what(), error))
 }
 
-/// What the patched file begins with.
+/// Comment lines at the start of the patched file.
 fn heading(advice: &Advice, situation: &Situation) -> Vec<String> {
     let Some(better) = &advice.better else { return Vec::new() };
     let mut lines = vec!["Changed by shamba plan; predictions are of its cost model, for:".to_owned()];
@@ -267,7 +273,7 @@ fn to_json(
     json::with(json::with(head, side(top)), json!({ name: side(other) }))
 }
 
-/// Throughput for that of `present`.
+/// Throughput relative to that of `present`.
 fn ratio(costs: &Option<Costs>, present: &Costs) -> Option<f64> {
     costs.as_ref().map(|costs| costs.throughput_per_s / present.throughput_per_s)
 }

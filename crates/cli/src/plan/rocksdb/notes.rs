@@ -1,12 +1,13 @@
-//! What an OPTIONS file sets and the model does not know: said beside the prediction, so that nobody takes it for more
-//! than it is.
+//! Notes on settings of an OPTIONS file that the model does not cover. They are printed with the
+//! prediction to show its limits.
 //!
-//! Not here: settings that the model knows (`settings.rs`); what it leaves out of these (`tree.rs`).
+//! Not here: settings that the model covers (`settings.rs`), and its simplifications of these
+//! (`tree.rs`).
 
 use super::settings::{Family, Settings, number};
 
 impl Settings {
-    /// Notes what the file sets and the model does not know.
+    /// Adds notes on settings of the file that the model does not cover.
     pub fn note_the_rest(&mut self, family: &Family<'_>) -> Result<(), String> {
         let notes = &mut self.notes;
         let is_set = |name: &str, idle: &[&str]| {

@@ -1,7 +1,8 @@
-//! Better settings as changes of the file's text, each with its reason in a comment before it.
+//! Better settings as edits of the file's text, each with its reason in a comment before it.
 //!
-//! A setting that the file has gets its new value where the old one stands; one that it lacks goes to the end of its
-//! section, and a section that it lacks to the end of the file. A filter policy keeps its kind (Bloom or ribbon) and gets other bits.
+//! A setting in the file gets its new value in place. A missing setting goes to the end of its
+//! section, and a missing section to the end of the file. A filter policy keeps its kind (Bloom or
+//! ribbon) with other bits.
 
 use super::advice::{Advice, Change};
 use super::file::Edit;
@@ -10,7 +11,7 @@ use super::settings::Family;
 /// The whole text of the patched file.
 ///
 /// # Errors
-/// The filters are to change and the file has no place that says which these are.
+/// The filters are to change, and the braces around the filter policy do not match.
 pub fn patched(family: &Family<'_>, advice: &Advice, heading: &[String]) -> Result<String, String> {
     let edits = advice
         .changes
@@ -54,7 +55,7 @@ fn filter_edit(family: &Family<'_>, bits: &str, why: String) -> Result<Edit, Str
         });
     };
     let inside = match file.raw(&place).starts_with('{') {
-        // Without filters the whole of it goes.
+        // Without filters the whole value is replaced.
         true if bits != "0" => file.find_inside(&place, "id")?,
         _ => None,
     };
@@ -63,7 +64,7 @@ fn filter_edit(family: &Family<'_>, bits: &str, why: String) -> Result<Edit, Str
     Ok(Edit::Replace { place, value, why })
 }
 
-/// A policy of the kind of `old` with `bits`.
+/// A filter policy of the kind of `old` with `bits`.
 fn filter_policy(old: &str, bits: &str) -> String {
     let mut parts: Vec<&str> = old.split(':').collect();
     let keeps =
@@ -72,7 +73,8 @@ fn filter_policy(old: &str, bits: &str) -> String {
         parts[1] = bits;
         return parts.join(":");
     }
-    // What every version since filters were named so reads: whole filters, not one a block.
+    // All versions since filter policies have names read this: whole-table filters, not one per
+    // block.
     format!("bloomfilter:{bits}:false")
 }
 

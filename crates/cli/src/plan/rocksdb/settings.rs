@@ -1,39 +1,40 @@
-//! The settings of one column family that the cost model knows, read from an OPTIONS file.
+//! Settings of one column family that the cost model covers, read from an OPTIONS file.
 //!
-//! A setting that the file does not have takes RocksDB's default. What cannot be read as what it should be is an error that
-//! names the line. What can be read but is outside the model (compression, blob files, a filter policy of one's own) is a
-//! note: the prediction leaves it out, and says so.
+//! A missing setting takes RocksDB's default. A value that does not parse is an error that names
+//! the line. A valid value outside the model (compression, blob files, a custom filter policy)
+//! becomes a note: the prediction leaves it out.
 //!
-//! Not here: the syntax (`file.rs`); what the model leaves out (`notes.rs`); the design that the settings amount to (`tree.rs`).
+//! Not here: the syntax (`file.rs`), settings outside the model (`notes.rs`), and the design that
+//! the settings describe (`tree.rs`).
 
 use shamba_model::MAX_BITS_PER_KEY;
 
 use super::file::{OptionsFile, Place};
 use super::universal::Universal;
 
-/// The section of a column family.
+/// Title of a column family's section.
 pub const FAMILY: &str = "CFOptions";
-/// The section of its tables.
+/// Title of its table options' section.
 const TABLE: &str = "TableOptions/BlockBasedTable";
-/// What a filter policy that does not state its bits is taken to have: RocksDB's own advice.
+/// Assumed bits of a filter policy that does not state them: RocksDB's recommendation.
 const BITS_PER_KEY: f64 = 10.0;
 
 /// A trigger that no number of runs reaches.
 pub const NO_TRIGGER: u64 = u64::MAX;
 
-/// How RocksDB merges.
+/// RocksDB's compaction style.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// One run a level below level 0.
+    /// One run per level below level 0.
     Level,
     /// Runs of similar size are merged.
     Universal,
 }
 
-/// What was read.
+/// The settings of a column family.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// RocksDB's version, if the file tells.
+    /// RocksDB's version, if the file states it.
     pub version: Option<String>,
     /// `compaction_style`.
     pub style: Style,
@@ -41,25 +42,27 @@ pub struct Settings {
     pub write_buffer_bytes: u64,
     /// `max_write_buffer_number`.
     pub write_buffers: u64,
-    /// `min_write_buffer_number_to_merge`: so many go to level 0 as one run.
+    /// `min_write_buffer_number_to_merge`: number of buffers that go to level 0 as one run.
     pub buffers_merged: u64,
-    /// `max_bytes_for_level_base`: what level 1 holds.
+    /// `max_bytes_for_level_base`: capacity of level 1.
     pub level_base_bytes: u64,
     /// `max_bytes_for_level_multiplier`: T.
     pub multiplier: f64,
-    /// `level_compaction_dynamic_level_bytes`: level sizes follow the last one's, instead of the first.
+    /// `level_compaction_dynamic_level_bytes`: level sizes are derived from the last level's
+    /// instead of the first's.
     pub is_dynamic: bool,
     /// `num_levels`, level 0 included.
     pub num_levels: u32,
-    /// `level0_file_num_compaction_trigger`: runs that gather in level 0; universal: in all.
+    /// `level0_file_num_compaction_trigger`: runs that gather in level 0; in universal style,
+    /// maximum runs in total.
     pub level0_trigger: u64,
-    /// `level0_slowdown_writes_trigger`: from so many runs on writes are slowed.
+    /// `level0_slowdown_writes_trigger`: number of runs from which writes are slowed.
     pub level0_slowdown: u64,
-    /// `level0_stop_writes_trigger`: with so many writes stop.
+    /// `level0_stop_writes_trigger`: number of runs at which writes stop.
     pub level0_stop: u64,
     /// `compaction_options_universal`.
     pub universal: Universal,
-    /// `filter_policy`'s bits; 0: no filters, or filters that whole keys cannot ask.
+    /// Bits of `filter_policy`; 0: no filters, or filters that lookups of whole keys cannot use.
     pub bits_per_key: f64,
     /// `optimize_filters_for_hits`: the last level has no filters.
     pub skips_last_filter: bool,
@@ -67,9 +70,9 @@ pub struct Settings {
     pub block_bytes: u64,
     /// The block cache's size, if the file states it.
     pub block_cache_bytes: Option<u64>,
-    /// `cache_index_and_filter_blocks`: filters are in the block cache, and can be pushed out of it.
+    /// `cache_index_and_filter_blocks`: filters are in the block cache, and can be evicted from it.
     pub filters_in_cache: bool,
-    /// What the model does not know, and what was assumed.
+    /// Notes on settings outside the model, and on assumptions.
     pub notes: Vec<String>,
 }
 
@@ -77,9 +80,9 @@ pub struct Settings {
 pub struct Family<'a> {
     /// The file.
     pub file: &'a OptionsFile,
-    /// Number of its `CFOptions` section.
+    /// Index of its `CFOptions` section.
     pub options: usize,
-    /// Number of its `TableOptions` section, if there is one.
+    /// Index of its `TableOptions` section, if there is one.
     pub table: Option<usize>,
 }
 
@@ -87,7 +90,7 @@ impl<'a> Family<'a> {
     /// The sections of the column family `name`.
     ///
     /// # Errors
-    /// There is none of that name: which there are.
+    /// There is none of that name; the message lists the existing ones.
     pub fn of(file: &'a OptionsFile, name: &str) -> Result<Self, String> {
         let families: Vec<&str> = file
             .sections()
@@ -104,12 +107,13 @@ impl<'a> Family<'a> {
         Ok(Self { file, options, table: file.section(TABLE, name) })
     }
 
-    /// Where a setting of the column family stands.
+    /// Position of a setting of the column family.
     pub fn place(&self, name: &str) -> Option<Place> {
         self.file.find(self.options, name)
     }
 
-    /// Where a setting of its tables stands: in their own section, or in braces among the family's settings.
+    /// Position of a setting of its tables: in their own section, or in braces in the family's
+    /// section.
     ///
     /// # Errors
     /// Braces that do not match.
@@ -141,7 +145,8 @@ impl<'a> Family<'a> {
         self.read(name, self.place(name), default, parse, "a whole number of at least 1")
     }
 
-    /// A trigger, in runs; a negative one is none, and one below `least` is raised to that, as RocksDB does it.
+    /// A trigger in runs. A negative value means no trigger, and a value below `least` is raised to
+    /// it, as in RocksDB.
     fn trigger(&self, name: &str, default: u64, least: u64, notes: &mut Vec<String>) -> Result<u64, String> {
         let place = self.place(name);
         let is_set = place.is_some();
@@ -166,7 +171,7 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// A setting that is on or off.
+    /// A boolean setting.
     pub fn flag(&self, name: &str, default: bool) -> Result<bool, String> {
         self.read(name, self.place(name), default, flag, "true or false")
     }
@@ -175,7 +180,7 @@ impl<'a> Family<'a> {
         self.read(name, self.table_place(name)?, default, flag, "true or false")
     }
 
-    /// A setting's value as it is.
+    /// A setting's value as text.
     pub fn word(&self, name: &str) -> Option<String> {
         self.place(name).map(|place| self.file.value(&place))
     }
@@ -185,7 +190,7 @@ impl Settings {
     /// Reads the settings of a column family.
     ///
     /// # Errors
-    /// A value that is not what it should be, with its line; or a way of merging that the model does not have.
+    /// An invalid value, with its line; or a compaction style that the model does not have.
     pub fn read(family: &Family<'_>) -> Result<Self, String> {
         let file = family.file;
         let version = file
@@ -253,7 +258,7 @@ fn at(family: &Family<'_>, name: &str, what: &str) -> String {
 }
 
 fn style(family: &Family<'_>) -> Result<Style, String> {
-    // The options string says it by name, old files by number.
+    // Files state the style by name, old ones by number.
     match family.word("compaction_style").as_deref() {
         None | Some("kCompactionStyleLevel" | "0") => Ok(Style::Level),
         Some("kCompactionStyleUniversal" | "1") => Ok(Style::Universal),
@@ -271,7 +276,7 @@ fn style(family: &Family<'_>) -> Result<Style, String> {
     }
 }
 
-/// Since 8.4 level sizes are dynamic unless told otherwise.
+/// Default of `level_compaction_dynamic_level_bytes`: on since version 8.4.
 fn dynamic_by_default(version: Option<&str>) -> bool {
     let Some(version) = version else { return true };
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
@@ -304,7 +309,7 @@ fn filter_bits(family: &Family<'_>, notes: &mut Vec<String>) -> Result<f64, Stri
         {
             bits.parse::<f64>().ok().filter(|bits| (0.0..=1000.0).contains(bits)).ok_or_else(wrong)?
         }
-        // "bloomfilter" alone is what databases write that were opened by RocksDB's C API, and so by its bindings.
+        // RocksDB's C API, and therefore its bindings, write "bloomfilter" without bits.
         _ => {
             notes.push(format!(
                 "line {}: filter_policy {policy} does not tell its bits: taken as {BITS_PER_KEY}",
@@ -353,7 +358,7 @@ fn block_cache(family: &Family<'_>, notes: &mut Vec<String>) -> Result<Option<u6
     Ok(size)
 }
 
-/// A whole number as RocksDB reads it: with K, M, G or T for powers of 1024.
+/// Parses a whole number as RocksDB does: with K, M, G or T for powers of 1024.
 pub fn number(text: &str) -> Option<u64> {
     let (digits, shift) = match text.char_indices().last()? {
         (at, 'k' | 'K') => (&text[..at], 10),

@@ -1,18 +1,23 @@
-//! RocksDB's settings as a design of the model, and a design of the model as settings.
+//! Conversion of RocksDB's settings to a design of the model.
 //!
-//! **Level style** is leveling: T is `max_bytes_for_level_multiplier`, and levels are as many as the data needs when the first
-//! holds `max_bytes_for_level_base`, which stands for the model's buffer times T. (Dynamic level sizes come to the same
-//! number: they only fill the levels from the last one up.) Level 0 gathers `level0_file_num_compaction_trigger` runs before
-//! they are merged; the model has no such level, and what its runs add to lookups is told beside.
+//! **Level style** is leveling. T is `max_bytes_for_level_multiplier`. The number of levels is what
+//! the data needs if the first holds `max_bytes_for_level_base`, which corresponds to the model's
+//! buffer times T. (Dynamic level sizes give the same number; they fill the levels from the last
+//! one up.) Level 0 gathers `level0_file_num_compaction_trigger` runs before a compaction. The
+//! model has no such level; a caveat states what its runs add to lookups.
 //!
-//! **Universal style** keeps at most `level0_file_num_compaction_trigger` runs in all, and merges runs of similar size.
-//! That is tiering with the largest whole T whose levels, T - 1 runs each, have no more runs. Where even T = 2 has more, the
-//! runs are so few for the data that each must grow by more than 2 from one to the next: one run a level, T the root.
-//! Its way of picking, simulated over 1,000 flushes, merges each entry 3.8 times with 12 runs and 2.5 times with 20; the model
-//! says 4.0 and 3.3. With 4 runs it is 21 times, and the model says 9: then it is told that more will be merged. What its
-//! bound on space amplification adds is in `universal.rs`.
+//! **Universal style** keeps at most `level0_file_num_compaction_trigger` runs in total, and merges
+//! runs of similar size. That is tiering with the largest whole T whose levels, T - 1 runs each,
+//! have no more runs. If even T = 2 has more, the runs are too few for the data, and each must be
+//! more than twice the one before. The design then has one run per level, and T is the
+//! corresponding root.
 //!
-//! Not here: which design is better (`advice.rs`).
+//! RocksDB's picking, simulated over 1,000 flushes, merges each entry 3.8 times with 12 runs and
+//! 2.5 times with 20; the model predicts 4.0 and 3.3. With 4 runs it is 21 times, and the model
+//! predicts 9; a caveat then says that more will be merged. The effect of the bound on space
+//! amplification is in `universal.rs`.
+//!
+//! Not here: choosing a better design (`advice.rs`).
 
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{Costs, DataSet, FilterBits, Plan, Situation, predict};
@@ -21,10 +26,11 @@ use shamba_model::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
 
 use super::settings::{NO_TRIGGER, Settings, Style};
 
-/// What these settings amount to for this data; `cache_bytes` where the file does not say.
+/// The plan that these settings describe for this data; `cache_bytes` is used if the file does not
+/// state the cache.
 ///
 /// # Errors
-/// Settings that no design of the model has.
+/// Settings that no design of the model represents.
 pub fn plan_of(settings: &Settings, data: &DataSet, cache_bytes: u64) -> Result<Plan, String> {
     let buffer_bytes = settings.write_buffer_bytes.saturating_mul(settings.buffers_merged);
     let data_bytes = data.entries as f64 * data.entry_bytes;
@@ -56,10 +62,10 @@ pub fn plan_of(settings: &Settings, data: &DataSet, cache_bytes: u64) -> Result<
     })
 }
 
-/// What settings cost, as the design that they amount to.
+/// The costs of settings, as those of their design.
 ///
 /// # Errors
-/// Figures that the model refuses.
+/// Figures that the model rejects.
 pub fn costs_of(settings: &Settings, situation: &Situation, plan: &Plan) -> Result<Costs, String> {
     let costs = predict(situation, plan)?;
     if settings.style == Style::Level {
@@ -71,19 +77,19 @@ pub fn costs_of(settings: &Settings, situation: &Situation, plan: &Plan) -> Resu
         Some(MergePolicy::Tiering) => {
             universal.merges_per_entry(costs.write_amplification - 1.0, plan.design.size_ratio, costs.levels)
         }
-        // So few runs that the model is not good at them anyway; `caveats` tells it.
+        // The model is inaccurate for few runs; [`caveats`] says so.
         _ => costs.write_amplification - 1.0,
     };
     costs.with_merges(situation, merges, space)
 }
 
-/// The data, in flushed runs.
+/// Size of the data in flushed runs.
 pub fn buffers(settings: &Settings, data: &DataSet) -> f64 {
     let buffer_bytes = settings.write_buffer_bytes.saturating_mul(settings.buffers_merged).max(1);
     data.entries as f64 * data.entry_bytes / buffer_bytes as f64
 }
 
-/// Whether universal settings have runs enough for tiering, which the model judges well.
+/// Whether universal settings have enough runs for tiering, which the model predicts well.
 pub fn is_tiered(settings: &Settings, data: &DataSet) -> bool {
     let buffer_bytes = settings.write_buffer_bytes.saturating_mul(settings.buffers_merged);
     let data_bytes = data.entries as f64 * data.entry_bytes;
@@ -91,7 +97,7 @@ pub fn is_tiered(settings: &Settings, data: &DataSet) -> bool {
     shape.is_ok_and(|(policy, ..)| policy == MergePolicy::Tiering)
 }
 
-/// What the model leaves out of these settings for this data.
+/// The simplifications of the model for these settings and this data.
 pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> {
     let mut told = Vec::new();
     let data_bytes = data.entries as f64 * data.entry_bytes;
@@ -142,7 +148,7 @@ pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> 
     told
 }
 
-/// The free space that merges of all runs need, where settings have such merges.
+/// Note on the free space that compactions of all runs need, for settings that have these.
 pub fn space_of_merges(settings: &Settings) -> Option<String> {
     (settings.style == Style::Universal).then(|| {
         format!(
@@ -154,19 +160,19 @@ pub fn space_of_merges(settings: &Settings) -> Option<String> {
 }
 
 impl Settings {
-    /// The most levels below level 0.
+    /// Maximum number of levels below level 0.
     pub fn levels_most(&self) -> u32 {
         self.num_levels.saturating_sub(1).max(1)
     }
 }
 
 fn level_style_levels(base_bytes: u64, size_ratio: f64, data_bytes: f64) -> Result<u32, String> {
-    // Level 1 of the model holds T buffers. Up: a fraction of a byte must not cost a level.
+    // Level 1 of the model holds T buffers. Rounded up: a fraction of a byte must not add a level.
     let buffer_bytes = (base_bytes as f64 / size_ratio).ceil().max(1.0) as u64;
     levels_closed(data_bytes, buffer_bytes, size_ratio)
 }
 
-/// Policy, T and levels of a tree of at most `runs_most` runs of similar sizes.
+/// Policy, T and levels of a tree of at most `runs_most` runs of similar size.
 pub(super) fn universal_shape(
     runs_most: u64,
     data_bytes: f64,
@@ -174,7 +180,7 @@ pub(super) fn universal_shape(
 ) -> Result<(MergePolicy, f64, u32), String> {
     let runs_most = u32::try_from(runs_most).unwrap_or(u32::MAX).min(MAX_RUNS);
     let mut found = None;
-    // Not until the first that does not fit: a further level less may let a larger one in again.
+    // All ratios are tried: with one level less, a larger ratio can fit again.
     for size_ratio in 2..=runs_most.saturating_add(1).min(MAX_RUNS) {
         let levels = levels_closed(data_bytes, buffer_bytes, f64::from(size_ratio))?;
         if levels.saturating_mul(size_ratio - 1) <= runs_most {
@@ -210,7 +216,8 @@ mod tests {
 
     #[test]
     fn level_style_is_leveling_with_as_many_levels_as_the_base_needs() {
-        // 62.5 GiB below a first level of 0.25 GiB, each ten times the one above: 0.25, 2.5, 25, 250.
+        // 62.5 GiB of data with a first level of 0.25 GiB, each ten times the one above: 0.25, 2.5,
+        // 25, 250.
         let usual = plan("");
         assert_eq!((usual.design.policy(), usual.levels), (Some(MergePolicy::Leveling), Some(4)));
         assert_eq!(plan("max_bytes_for_level_base=640M").levels, Some(3));

@@ -1,39 +1,47 @@
-//! `compaction_options_universal`: how universal compaction picks, and what follows for space and merges.
+//! `compaction_options_universal`: the picking rules of universal compaction, and their effect on
+//! space and merges.
 //!
-//! From `level0_file_num_compaction_trigger` sorted runs on, RocksDB (`compaction_picker_universal.cc`) takes the first
-//! of these that applies:
+//! From `level0_file_num_compaction_trigger` sorted runs on, RocksDB
+//! (`compaction_picker_universal.cc`) applies the first of these rules that matches:
 //!
-//! 1. the runs above the oldest one hold `max_size_amplification_percent` of its size or more: all runs are merged;
-//! 2. `min_merge_width` to `max_merge_width` consecutive runs, newest first, of which each is at most as large as those
-//!    before it together and `size_ratio` percent more (`stop_style` kCompactionStopStyleTotalSize): these are merged;
-//! 3. there are more runs than the trigger (`max_read_amp`, if that is set): the newest are merged, whatever their sizes.
+//! 1. The runs above the oldest one hold `max_size_amplification_percent` of its size or more: all
+//!    runs are merged.
+//! 2. There are `min_merge_width` to `max_merge_width` consecutive runs, newest first, each at most
+//!    as large as those before it together plus `size_ratio` percent (`stop_style`
+//!    kCompactionStopStyleTotalSize): these are merged.
+//! 3. There are more runs than the trigger (`max_read_amp`, if that is set): the newest are merged,
+//!    whatever their sizes.
 //!
-//! So the trigger bounds the runs, and the percentage bounds the space. Its default is 200: three bytes stored for a
-//! byte of data. The advisor writes all options of these rules with the style, since a file may have others.
+//! So the trigger bounds the runs, and the percentage bounds the space. Its default is 200: three
+//! bytes stored for a byte of data. Advice writes all options of these rules with the style,
+//! because a file may have other values.
 //!
-//! **Space.** Rule 1 is checked only when the runs reach the trigger R, up to R flushes late. With data of N buffers a byte
-//! of data takes at most 1 + percent / 100 + R / N bytes.
+//! **Space.** Rule 1 is checked only when the runs reach the trigger R, up to R flushes late. With
+//! data of N buffers, a byte of data takes at most 1 + percent / 100 + R / N bytes.
 //!
-//! **Merges.** Rules 2 and 3 alone merge as tiering does ([`super::tree`]). Rule 1 writes all data once for each
-//! percent / 100 of it that arrives: 100 / percent merges of an entry, in the place of tiering's merges on the last level.
+//! **Merges.** Rules 2 and 3 alone merge as tiering does ([`super::tree`]). Rule 1 writes all data
+//! once for each percent / 100 of it that arrives: 100 / percent merges of an entry, which replace
+//! tiering's merges on the last level.
 //!
-//! A test here plays the three rules for 62 combinations of data, runs and bounds: runs and space stay within the figures,
-//! merges are 0.56 to 1.26 times the predicted ones (0.85 in the mean).
+//! A test here simulates the three rules for 62 combinations of data, runs and bounds. Runs and
+//! space stay within the figures; merges are 0.56 to 1.26 times the predicted ones (0.85 in the
+//! mean).
 //!
-//! Not here: the design for the runs (`tree.rs`); which options are proposed with which runs (`advice.rs`).
+//! Not here: the design for a number of runs (`tree.rs`); the choice of options and runs
+//! (`advice.rs`).
 
 use super::file::Place;
 use super::settings::{Family, number};
 use shamba_model::MAX_RUNS;
 
-/// The setting.
+/// Name of the setting.
 pub const NAME: &str = "compaction_options_universal";
-/// Percentages below this are not proposed: nearly every compaction would be one of everything.
+/// Minimum percentage that is proposed: below it nearly every compaction would merge everything.
 const PERCENT_MIN: f64 = 25.0;
 const TOTAL_SIZE: &str = "kCompactionStopStyleTotalSize";
 const SIMILAR_SIZE: &str = "kCompactionStopStyleSimilarSize";
 
-/// The options in the braces.
+/// The options inside the braces.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Universal {
     /// `size_ratio`, in percent.
@@ -44,18 +52,20 @@ pub struct Universal {
     pub max_merge_width: u32,
     /// `max_size_amplification_percent`.
     pub space_percent: u32,
-    /// `stop_style`: whether a run is compared with the one before it instead of with all before it.
+    /// `stop_style`: whether a run is compared with the one before it instead of the sum of all
+    /// before it.
     pub compares_neighbours: bool,
-    /// `max_read_amp`, if the file has it: versions before 2024 do not know it. -1: the trigger bounds the runs.
+    /// `max_read_amp`, if the file has it: versions before 2024 do not. -1: the trigger bounds the
+    /// runs.
     pub max_read_amp: Option<i32>,
-    /// All others, as they stand in the file.
+    /// All other options, as written in the file.
     others: Vec<(String, String)>,
-    /// Whether the file states the five options that older versions have, too.
+    /// Whether the file states all five options that older versions have.
     is_stated: bool,
 }
 
 impl Default for Universal {
-    /// RocksDB's defaults, none of them stated.
+    /// RocksDB's defaults, with no option stated.
     fn default() -> Self {
         Self {
             size_ratio: 1,
@@ -74,7 +84,7 @@ impl Universal {
     /// Reads the options of a column family.
     ///
     /// # Errors
-    /// A value that is not what it should be, with its line.
+    /// An invalid value, with its line.
     pub fn read(family: &Family<'_>) -> Result<Self, String> {
         let Some(place) = family.place(NAME) else { return Ok(Self::default()) };
         let file = family.file;
@@ -113,7 +123,7 @@ impl Universal {
         Ok(read)
     }
 
-    /// These options with the picking that the model stands for, and so much space.
+    /// These options with the picking rules that the model assumes, and this bound on space.
     pub fn proposed(&self, space_percent: u32) -> Self {
         Self {
             space_percent,
@@ -124,7 +134,7 @@ impl Universal {
         }
     }
 
-    /// The value in the file; "not set" where it states none.
+    /// The value as written in the file; "not set" if the file states none.
     pub fn shown(&self) -> String {
         if !self.is_stated && *self == Self::default() {
             return "not set".into();
@@ -143,7 +153,7 @@ impl Universal {
         text + "}"
     }
 
-    /// Where the options pick otherwise than the model assumes, in words.
+    /// Options whose picking differs from the model's assumptions, in words.
     pub fn differences(&self) -> Option<String> {
         let incremental =
             self.others.iter().any(|(name, value)| name == "incremental" && value != "false" && value != "0");
@@ -162,26 +172,27 @@ impl Universal {
         (!told.is_empty()).then(|| format!("{NAME}: {}: {what}", told.join(", ")))
     }
 
-    /// Bytes stored for a byte of data, at worst. `buffers`: the data, in flushed runs.
+    /// Maximum bytes stored for a byte of data. `buffers`: size of the data in flushed runs.
     pub fn space_amplification(&self, runs_max: u64, buffers: f64) -> f64 {
         let runs_max = runs_max.min(u64::from(MAX_RUNS)) as f64;
-        // No more than if every run held all of the data.
+        // At most as if every run held all of the data.
         (1.0 + f64::from(self.space_percent) / 100.0 + runs_max / buffers).min(runs_max.max(1.0))
     }
 
-    /// Merges of an entry, where tiering of this size ratio and this many levels makes `tiered` of them.
+    /// Merges of an entry, where tiering with this size ratio and number of levels makes `tiered`.
     pub fn merges_per_entry(&self, tiered: f64, size_ratio: f64, levels: u32) -> f64 {
         let above = f64::from(levels.saturating_sub(1)) * (size_ratio - 1.0) / size_ratio;
         tiered.max(above + 100.0 / f64::from(self.space_percent.max(1)))
     }
 }
 
-/// The percentage with which `runs_max` runs keep a bound on space; `None` if none does, or one that is too small to be of use.
+/// The percentage with which `runs_max` runs stay within a bound on space; `None` if there is none,
+/// or it is below [`PERCENT_MIN`].
 pub fn space_percent(max_space: f64, runs_max: u64, buffers: f64) -> Option<u32> {
     let percent = (max_space - 1.0 - runs_max as f64 / buffers) * 100.0;
-    // As many runs of one size cannot hold more.
+    // That many runs of one size cannot hold more.
     let most = runs_max.saturating_sub(1) as f64 * 100.0;
-    // Up to a fraction that floats lose; `as` saturates.
+    // The small addition compensates for rounding of floats; `as` saturates.
     let percent = ((percent + 1e-6).floor()).min(most);
     (percent >= PERCENT_MIN).then_some(percent as u32)
 }
@@ -235,7 +246,8 @@ mod tests {
         ] {
             assert!(text.contains(what), "{what} in {text}");
         }
-        // The oldest versions know neither `max_read_amp` nor others: none is written that the file does not have.
+        // Old versions have neither `max_read_amp` nor the other options: only options in the file
+        // are written.
         let plain = Universal::default().proposed(100).shown();
         assert!(!plain.contains("max_read_amp") && plain.ends_with("TotalSize;}"), "{plain}");
         assert_eq!(Universal::default().proposed(100).differences(), None);
@@ -261,7 +273,7 @@ mod tests {
         }
     }
 
-    /// The result of applying the three rules to a stream of flushes.
+    /// Result of applying the three rules to a stream of flushes.
     #[derive(Debug)]
     struct Played {
         merges_per_entry: f64,
@@ -269,9 +281,10 @@ mod tests {
         space_max: f64,
     }
 
-    /// Plays RocksDB's rules: flushes that overwrite keys drawn evenly from `buffers` buffers of data.
+    /// Simulates RocksDB's rules: flushes overwrite keys drawn evenly from `buffers` buffers of
+    /// data.
     fn play(universal: &Universal, trigger: usize, buffers: f64) -> Played {
-        // Distinct keys among those that so many flushes wrote.
+        // Distinct keys among those that this many flushes wrote.
         let distinct = |flushes: f64| buffers * (1.0 - (-flushes / buffers).exp());
         let mut above: Vec<f64> = Vec::new();
         let (warm, flushes) = (2 * buffers as usize, 8 * buffers as usize);
@@ -303,7 +316,7 @@ mod tests {
         Played { merges_per_entry: written / (flushes - warm) as f64, runs_max, space_max }
     }
 
-    /// The runs that are merged next, newest first.
+    /// The runs to merge next, as a range of `sizes`; newest first.
     fn pick(universal: &Universal, trigger: usize, sizes: &[f64], bytes: f64) -> Option<(usize, usize)> {
         let base = sizes[sizes.len() - 1];
         if (bytes - base) * 100.0 >= f64::from(universal.space_percent) * base {

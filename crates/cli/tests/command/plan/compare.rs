@@ -1,4 +1,4 @@
-//! `plan compare`: other data, memory, device, mix, design.
+//! Tests of `plan compare`: other data, memory, device, mix and design.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ fn compare(more: &[&str]) -> Value {
     cost(&[&BASE[..], more].concat())
 }
 
-/// What a row says: first, second.
+/// A row's first and second value.
 fn row(object: &Value, quantity: &str) -> Option<(f64, f64)> {
     let rows = object["rows"].as_array().expect("rows");
     let row = rows.iter().find(|row| row["quantity"] == quantity)?;
@@ -31,7 +31,7 @@ fn the_second_case_differs_in_what_is_said() {
     assert_eq!(first, second, "the memory is the same");
 
     let half = compare(&["--memory", "256MiB", "--with", "memory=0.5x"]);
-    // Less the write buffers that there is room for: 64 MiB, and a quarter of 128.
+    // Without the default write buffer: 64 MiB, and for the smaller memory a quarter of 128 MiB.
     assert_eq!(row(&half, "filters"), Some((f64::from(192u32 << 20), f64::from(96u32 << 20))));
     let half = compare(&["--bits-per-key", "8", "--buffer", "100MB", "--with", "memory=0.5x"]);
     assert_eq!(row(&half, "filters"), Some((1e8, 0.0)), "buffer and filters are the memory");

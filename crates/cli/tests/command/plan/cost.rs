@@ -1,4 +1,4 @@
-//! `plan cost`: the papers' figures through the command, every option, and inputs that make no sense.
+//! Tests of `plan cost`: the papers' figures through the command, every option, and invalid inputs.
 
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ fn figure_7_of_monkey() {
     }
 }
 
-/// A tree of given levels, whatever its entries.
+/// A tree of a given number of levels, whatever its entries.
 fn tree(size_ratio: &str, levels: &str, bits: &str, more: &[&str]) -> Value {
     let args = [
         "plan",
@@ -78,7 +78,7 @@ fn exact_costs_at_finite_levels() {
         is_near(&tree(size_ratio, levels, bits, &[]), "zero_result_lookup_ios_exact", monkey);
         let same = tree(size_ratio, levels, bits, &["--allocation", "uniform"]);
         is_near(&same, "zero_result_lookup_ios_exact", uniform);
-        // The bits are stated to two digits behind the point.
+        // The bits are given with two decimals.
         let equal = tree(size_ratio, levels, uniform_bits, &["--allocation", "uniform"]);
         let found = equal["zero_result_lookup_ios_exact"].as_f64().unwrap();
         assert!((found / monkey - 1.0).abs() < 3e-3, "{found}, not {monkey}");

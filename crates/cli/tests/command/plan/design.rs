@@ -1,4 +1,4 @@
-//! `plan design`: the best design, what else there was, and bounds that nothing keeps.
+//! Tests of `plan design`: the best design, the alternatives, and bounds that no design meets.
 
 use serde_json::Value;
 
@@ -209,7 +209,8 @@ fn a_robust_design_is_cheaper_in_its_worst_mix_and_dearer_in_the_expected_one() 
     assert_eq!(number(beside, "size_ratio"), number(&nominal, "size_ratio"));
     assert!(number(robust, "worst_cost_ns_per_op") < number(beside, "worst_cost_ns_per_op"), "{robust}");
     assert!(number(robust, "cost_ns_per_op") > number(beside, "cost_ns_per_op"), "{robust}");
-    // What `plan cost` says of the worst mix with the same design, but for filters, which follow the mix that they are for.
+    // `plan cost` gives the same for the worst mix with the same design, except for filters, which
+    // are allocated by the mix.
     let shares = ["lookups_zero", "lookups_nonzero", "updates", "ranges"];
     let expected = [0.33, 0.33, 0.01, 0.33];
     for costs in [robust, beside] {

@@ -1,17 +1,18 @@
-//! Every example of the help texts is run.
+//! Runs every example of the help texts.
 
 use crate::support::{Dir, command, finish, run};
 
-/// What stands after `Examples` in a help text, a command a line.
+/// The commands after `Examples` in a help text, one per line.
 fn examples(help: &str) -> Vec<String> {
     let told = help.split_once("Examples").map(|(_, examples)| examples).expect("a help text with examples");
     let (mut found, mut data): (Vec<String>, Option<String>) = (Vec::new(), None);
-    // `Examples, with WHAT in the place of DATA:`
+    // The heading `Examples, with WHAT in the place of DATA:`
     if let Some((what, _)) = told.split_once(" in the place of DATA:") {
         data = Some(what.trim_start_matches(", with ").replace('\n', " "));
     }
     for line in told.lines().skip(1) {
-        // A line without a command goes on with the one before: by a backslash, or where the text was wrapped.
+        // A line without a command continues the one before: after a backslash, or where the text
+        // was wrapped.
         let text = match line.split_once("shamba plan") {
             Some((_, rest)) => {
                 found.push(String::new());

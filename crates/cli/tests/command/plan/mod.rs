@@ -1,4 +1,5 @@
-//! `plan`: what designs cost, which is best, what changes; RocksDB's files. No database is touched.
+//! Tests of `plan`: costs of designs, the best design, comparisons, and RocksDB's files. They need
+//! no database.
 
 mod compare;
 mod cost;
@@ -20,7 +21,7 @@ fn cost(args: &[&str]) -> Value {
 #[track_caller]
 fn is_near(object: &Value, field: &str, wanted: f64) {
     let found = object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"));
-    // Four digits, as the vectors state them; small ones to their last digit.
+    // Four digits, as in the test vectors; small figures to their last digit.
     let tolerance = (wanted.abs() * 5e-5).max(6e-6);
     assert!((found - wanted).abs() <= tolerance, "{field}: {found}, not {wanted}");
 }

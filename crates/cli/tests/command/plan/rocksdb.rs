@@ -1,4 +1,5 @@
-//! `plan --rocksdb`: what an OPTIONS file costs, the better settings, and the file with these.
+//! Tests of `plan --rocksdb`: the costs of an OPTIONS file, the better settings, and the patched
+//! file.
 
 use std::fs;
 
@@ -7,7 +8,8 @@ use serde_json::Value;
 use super::cost;
 use crate::support::{Dir, run};
 
-/// As RocksDB writes one, shortened, with a second column family and a comment of somebody's.
+/// An OPTIONS file as RocksDB writes it, shortened, with a second column family and a user's
+/// comment.
 const OPTIONS: &str = "# This is a RocksDB option file.\n\n[Version]\n  rocksdb_version=9.1.1\n  options_file_version=1.1\n\n\
     [DBOptions]\n  max_background_jobs=4\n\n\
     [CFOptions \"default\"]\n  compaction_style=kCompactionStyleLevel\n  compression=kNoCompression\n  \
@@ -63,7 +65,7 @@ fn the_file_is_judged_bettered_and_patched() {
         let before = patched.lines().nth(at - 1).expect("a line before");
         assert!(before.trim_start().starts_with("# was ") && before.contains("throughput"), "{before}");
     }
-    // Whatever is no change, and no comment of ours, is as it was, in the same order.
+    // All lines but the changed ones and the inserted comments are unchanged, in the same order.
     let changed = |line: &str| {
         changes.iter().any(|change| line.trim_start().starts_with(change["setting"].as_str().unwrap_or("?")))
     };
@@ -195,13 +197,13 @@ fn a_file_without_a_section_for_tables_gets_one() {
     let patched = object["patched"].as_str().expect("text");
     let (_, table) = patched.split_once("[TableOptions/BlockBasedTable \"default\"]\n").expect("the section");
     assert!(table.contains("filter_policy=bloomfilter:"), "{patched}");
-    // What was patched is a file like any other.
+    // A patched file is accepted like any other.
     let again = Asked::of(patched).json("cost", &MIX);
     let filters = |object: &Value, of: &str| object[of].as_f64().expect("a number");
     assert!(filters(&again, "filter_bytes") > filters(&object, "filter_bytes"), "{again}");
 }
 
-/// The statements in the braces of a value in the text of a file.
+/// The statements inside the braces of a value in the text of a file.
 fn in_braces<'a>(text: &'a str, setting: &str) -> Vec<&'a str> {
     let value = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{setting}={{")));
     value.map_or_else(Vec::new, |inside| inside.trim_end_matches('}').split(';').collect())
@@ -243,7 +245,7 @@ fn universal_style_comes_with_its_options_and_bounded_space() {
     ] {
         assert!(text.contains(said), "{said} in {text}");
     }
-    // Ranges, which every run costs a page, keep level style, which has no such options.
+    // With ranges, which read a page of every run, level style stays; it has no such options.
     let reads = asked.json("cost", &["--lookups-zero", "0.5", "--ranges", "0.45", "--updates", "0.05"]);
     assert!(!reads["patched"].as_str().expect("text").contains("universal"), "{reads}");
     let err = run(asked.args("cost", &["--max-space", "0.9"])).fails(64);

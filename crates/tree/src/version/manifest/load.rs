@@ -63,9 +63,13 @@ impl ManifestReader {
 /// The end of a manifest that a crash left unfinished.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TornEdit {
+    /// File of the manifest.
     pub path: PathBuf,
+    /// Offset of the edit that is not whole.
     pub offset: u64,
+    /// Bytes from that offset to the end of the file.
     pub bytes: u64,
+    /// Expected and found.
     pub detail: String,
 }
 

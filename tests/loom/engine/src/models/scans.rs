@@ -7,7 +7,7 @@ use loom::thread;
 use crate::broken::{Broken, is_broken};
 use crate::sync::Mutex;
 
-#[path = "../../../../../crates/engine/src/read/slot.rs"]
+#[path = "../../../../../crates/tree/src/iter/slot.rs"]
 mod slot;
 
 use slot::Slot;

@@ -1,17 +1,18 @@
-//! The shared heart of an open database: what every handle and background thread holds.
+//! The shared state of an open database, held by every handle and background thread.
 //!
-//! Who guards what:
+//! Locks and what they guard:
 //! - [`Core::writing`] (one leader at a time): the log, sequence numbers, rotation of memtables.
-//! - [`Core::installing`]: the manifest and the trees; whoever installs a version holds it.
+//! - [`Core::installing`]: the manifest and the trees; held while a version is installed.
 //! - [`KeyspaceCore::publish`]: the view that readers load; readers never lock.
-//! - [`Background::state`]: what flush and merge workers have to do; a leaf lock.
-//! - [`Recorder`]: the trace that is being recorded; nothing is taken under its lock.
-//! - [`Background::sync_due_us`]: when the log must be synced; nothing but `Background::state` is taken under it.
+//! - [`Background::state`]: the work of flush and compaction threads; a leaf lock.
+//! - [`Recorder`]: the trace that is being recorded; no lock is taken under it.
+//! - [`Background::sync_due_us`]: the time by which the log must be synced; only
+//!   `Background::state` is taken under it.
 //!
 //! Lock order: `writing` before `installing` before a keyspace's publish lock before leaves.
 //!
-//! Invariant: a view holds every entry up to the visible sequence at the moment it was loaded, so a reader
-//! loads the view *first* and the sequence second.
+//! Invariant: a view holds every entry up to the sequence number that was visible when the view was
+//! loaded. A reader therefore loads the view *first* and the sequence number second.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -57,7 +58,7 @@ use shamba_tree::version::Version;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
 use shamba_tree::view::{View, ViewSource};
 
-/// Different warnings that are remembered; a listener hears of more.
+/// Maximum number of different warnings that are remembered; a listener gets all of them.
 const WARNINGS_MAX: usize = 1_000;
 
 /// One keyspace: its name and the view that its readers load.
@@ -67,9 +68,10 @@ pub(crate) struct KeyspaceCore {
     view: Published<View>,
     pub dropped: AtomicBool,
     closed: Arc<AtomicBool>,
-    /// What sampled lookups and seeks saw here.
+    /// Statistics of sampled lookups and seeks in this keyspace.
     pub statistics: TreeStatistics,
-    /// What levels beyond their bounds are owed before a crowded inbox goes; merges alone change it, one at a time.
+    /// Compaction credit of overfull levels, in bytes, before level 0 is compacted again. Changed
+    /// only by compactions, one at a time.
     owed_bytes: AtomicU64,
 }
 
@@ -94,18 +96,20 @@ impl KeyspaceCore {
         }
     }
 
-    /// `rules` for this tree, in which inbox and levels take turns.
+    /// `rules` for this tree, with its compaction credit.
     pub fn turns(&self, rules: Rules) -> Rules {
         Rules { owed_bytes: self.owed_bytes.load(Ordering::Relaxed), ..rules }
     }
 
-    /// Notes that so many bytes of `job` were merged, which began when the inbox was crowded or was not: whose turn is next.
+    /// Updates the compaction credit after `merged_bytes` of `job` were compacted. `was_crowded` is
+    /// whether level 0 was over its trigger when the job began.
     pub fn count_turn(&self, job: &MergeJob, merged_bytes: u64, was_crowded: bool) {
         let owed_bytes = owed_after(job, merged_bytes, was_crowded, self.owed_bytes.load(Ordering::Relaxed));
         self.owed_bytes.store(owed_bytes, Ordering::Relaxed);
     }
 
-    /// What stands for a keyspace of another database: it cannot be used, and says why.
+    /// A placeholder for a keyspace of another database: every use fails with an error that says
+    /// so.
     pub fn foreign(other: &Self) -> Arc<Self> {
         let name = format!("{} of another database", other.name);
         let memtable = ChunkedMemtable::new(false);
@@ -119,7 +123,7 @@ impl KeyspaceCore {
         self.view.load()
     }
 
-    /// The newest view, counted.
+    /// The newest view, with a reference count.
     pub fn load_full(&self) -> Arc<View> {
         self.view.load_full()
     }
@@ -162,121 +166,124 @@ impl ViewSource for KeyspaceCore {
 pub(crate) struct Generation {
     /// The sealed log; `None` without a log.
     pub log: Option<Arc<Mutex<WalWriter>>>,
-    /// The files of the logs that hold its entries: dead once it is in tables.
+    /// The files of the logs that hold its entries; obsolete once the generation is in tables.
     pub log_files: Vec<LogFile>,
-    /// Logs below this one are not needed once the generation is in tables.
+    /// The first log that is still needed once the generation is in tables.
     pub next_log: LogNo,
-    /// The sealed memtables that hold something.
+    /// The sealed memtables that are not empty.
     pub members: Vec<(Arc<KeyspaceCore>, Arc<dyn Memtable>)>,
-    /// Everything up to this number is in this generation or an earlier one.
+    /// Every entry up to this number is in this generation or an earlier one.
     pub last_seq: SeqNo,
     /// Bytes in the memtables.
     pub bytes: u64,
-    /// The memtables' memory, until nobody will flush them any more.
+    /// Charge for the memtables, as long as the generation lives.
     pub _charge: Charge,
 }
 
-/// What a commit leader changes.
+/// The state that the commit leader changes.
 pub(crate) struct Writing {
     /// The active log; `None` without a log, or after it was sealed for lack of space.
     pub wal: Option<WalWriter>,
-    /// What the next log states of the one before it, when `wal` was sealed.
+    /// The end of the sealed log, for the next log's header; set only while `wal` is `None` because
+    /// it was sealed.
     pub predecessor: Option<shamba_log::wal::Predecessor>,
     /// Files of logs sealed since the last rotation.
     pub sealed_files: Vec<LogFile>,
-    /// The active log as memtables refer to it, once they do.
+    /// The active log in the form in which memtables refer to it, once one does.
     pub values: Option<Arc<ValueLog>>,
-    /// Without a log: where long values are until they are flushed.
+    /// Without a log: the file of long values that are not flushed yet.
     pub side: Option<SideFile>,
     /// Sealed logs that may not be synced yet, oldest first.
     pub sealed: VecDeque<Arc<Mutex<WalWriter>>>,
-    /// The last sequence number given out.
+    /// The last sequence number assigned.
     pub last_seq: SeqNo,
     /// The memtables that take writes.
     pub active: ActiveMemtables,
-    /// Memory of the active memtables, charged ahead of what they take.
+    /// Charge for the active memtables, made before they grow.
     pub memtable_charge: Charge,
-    /// Memory of the active log's buffer.
+    /// Charge for the active log's buffer.
     pub log_charge: Charge,
-    /// What [`Background::sync_due_us`] is, for whoever holds this lock.
+    /// Copy of [`Background::sync_due_us`], guarded by this lock.
     pub sync_due_us: Option<u64>,
 }
 
-/// What an install changes.
+/// The state that an install changes.
 pub(crate) struct Installing {
     pub manifest: ManifestWriter,
     pub state: ManifestState,
 }
 
-/// Tables of a keyspace that should be written again where they are.
+/// Tables of a keyspace whose filters should be rewritten in place.
 #[derive(Clone, Debug)]
 pub(crate) struct Refit {
-    /// Tells it from others.
+    /// Identifies the rewrite.
     pub number: u64,
     pub keyspace: KeyspaceId,
     pub tables: BTreeSet<TableId>,
-    /// Somebody waits for it: it goes before what the policy wants, and not after all of it.
+    /// Whether a caller waits for it. It then alternates with the compactions of the policy instead
+    /// of coming after all of them.
     pub is_awaited: bool,
 }
 
-/// What somebody may wait for.
+/// Kinds of background work that a writer may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Flush,
     Merge,
 }
 
-/// How work of a kind goes that did not succeed last time.
+/// Failures of one kind of background work.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Trouble {
-    /// What it failed with; `None` after a success, and when there is nothing of it to do.
+    /// The last error; `None` after a success, and when there is no such work.
     pub error: Option<Error>,
-    /// Failures in a row, for the back-off.
+    /// Consecutive failures, for the back-off.
     pub failures: u32,
-    /// Failures in all.
+    /// Total number of failures.
     pub failures_ever: u32,
 }
 
 impl Trouble {
-    /// It failed once more.
+    /// Records a failure.
     pub fn add(&mut self, error: Error) {
         self.error = Some(error);
         self.failures = self.failures.saturating_add(1);
         self.failures_ever = self.failures_ever.saturating_add(1);
     }
 
-    /// It succeeded, or is not wanted any more.
+    /// Records a success, or that the work is no longer needed.
     pub fn end(&mut self) {
         (self.error, self.failures) = (None, 0);
     }
 
-    /// Whether a waiter should give up: the last `max` tries failed, at least one of them since it began to wait, when
-    /// there had been `failures_before` in all. A failure from before says nothing: the disk may have recovered.
+    /// Whether a waiter should give up: the last `max` tries failed, at least one of them since it
+    /// began to wait, when the total was `failures_before`. Earlier failures alone do not count:
+    /// the disk may have recovered.
     pub fn is_hopeless(&self, failures_before: u32, max: u32) -> bool {
         self.failures >= max && self.failures_ever > failures_before
     }
 }
 
-/// What background workers have to do and how it goes.
+/// Pending background work and its state.
 #[derive(Default)]
 pub(crate) struct BackgroundState {
-    /// Sealed, not yet flushed; oldest first.
+    /// Sealed generations not yet flushed, oldest first.
     pub immutables: VecDeque<Arc<Generation>>,
     pub flushing: bool,
     pub merging: bool,
-    /// The merge whose slices helpers may do.
+    /// The running compaction whose slices helper threads may take.
     pub sharing: Option<Arc<MergePlan>>,
-    /// Callers that wait until nothing is left to merge.
+    /// Number of callers that wait until no compaction is pending.
     pub drainers: u32,
-    /// When a flush last ended.
+    /// Time at which the last flush ended.
     pub quiet_since_us: u64,
-    /// Keyspaces that `compact` wants merged whole.
+    /// Keyspaces with a pending full compaction, requested by `compact`.
     pub full_merges: VecDeque<KeyspaceId>,
-    /// Tables that should be written again where they are.
+    /// Pending filter rewrites.
     pub refits: VecDeque<Refit>,
-    /// The last merge was part of a refit: others have their turn.
+    /// Whether the last compaction was part of a filter rewrite: other compactions come next.
     pub was_refit: bool,
-    /// How many refits there have been.
+    /// Number of filter rewrites so far.
     pub refits_numbered: u64,
     pub shutdown: bool,
     pub flush_trouble: Trouble,
@@ -284,8 +291,8 @@ pub(crate) struct BackgroundState {
 }
 
 impl BackgroundState {
-    /// Why `work` does not get on, if it does not: a merge that failed is no reason to give up a flush, nor the other way
-    /// round, but where one thread does both, flushes first.
+    /// The failures that hold up `work`. Failed compactions do not hold up a flush, nor the
+    /// reverse. But where one thread does both, flushes come first and hold up compactions.
     pub fn trouble(&self, work: Work, is_inline: bool) -> &Trouble {
         match work {
             Work::Merge if !(is_inline && self.flush_trouble.error.is_some()) => &self.merge_trouble,
@@ -294,23 +301,24 @@ impl BackgroundState {
     }
 }
 
-/// Work for the background, and the two ways to wait for it.
+/// Background work, and the condition variables for waiting.
 #[derive(Default)]
 pub(crate) struct Background {
     pub state: Mutex<BackgroundState>,
-    /// There is something to do.
+    /// Signalled when there is work.
     pub wake: Condvar,
-    /// Something was done.
+    /// Signalled when work was done.
     pub progress: Condvar,
-    /// What is in memory should be looked at again.
+    /// Signalled when memory should be divided again.
     pub memory_wake: Condvar,
-    /// The tuner is to stop.
+    /// Signalled when the tuner has to stop.
     pub tune_wake: Condvar,
-    /// When the log must be synced for the interval writer that waits longest, if any does.
+    /// Earliest time by which the log must be synced for `Interval` writes; `None` if there are
+    /// none.
     pub sync_due_us: Mutex<Option<u64>>,
-    /// That time was set, or came nearer.
+    /// Signalled when that time was set or became earlier.
     pub sync_wake: Condvar,
-    /// Whether writers need not look at what waits.
+    /// Cached back-pressure state of writers.
     pub room: Room,
 }
 
@@ -324,25 +332,26 @@ pub(crate) struct Core {
     pub timers: AtomicBool,
     /// Times lookups, if [`Self::timers`] is on.
     pub timer: Timer,
-    /// Who writes down what is asked, if somebody does.
+    /// Records the operations, if a trace is being recorded.
     pub recorder: Recorder,
-    /// At damage below a promise, keep what comes before it.
+    /// Whether recovery keeps everything before damage in a synced part of a log, instead of
+    /// failing.
     pub point_in_time: bool,
     pub ledger: Arc<Ledger>,
     pub cache: Arc<BlockCache>,
-    /// Held while memory moves between the cache and the rest.
+    /// Held while memory is moved between the block cache and the other consumers.
     pub balancing: Mutex<()>,
-    /// What filters and indexes hold in memory.
+    /// Filters and index partitions in memory.
     pub residency: ResidencyCore,
-    /// Memory of the trees as the newest views have them.
+    /// Charge for the trees of the newest views.
     pub tree_charge: Mutex<Charge>,
-    /// The tables of the newest trees.
+    /// Number and size of the tables of the newest trees.
     pub tables: Mutex<Tables>,
     pub files: Arc<OpenFiles>,
-    /// Opens tables for one use, where the memory budget keeps some closed.
+    /// Opens tables for one use each, where the memory budget keeps some closed.
     pub opener: OnceLock<Arc<Opener>>,
     pub keyspaces: ArcSwap<BTreeMap<KeyspaceId, Arc<KeyspaceCore>>>,
-    /// The last sequence number that readers see.
+    /// The last sequence number visible to readers.
     pub visible_seq: AtomicU64,
     pub snapshots: Arc<SnapshotList>,
     pub iterators: Arc<IterRegistry>,
@@ -350,29 +359,29 @@ pub(crate) struct Core {
     pub writing: Mutex<Writing>,
     /// `None` when read-only.
     pub installing: Mutex<Option<Installing>>,
-    /// What was asked of the database lately.
+    /// The observed recent workload.
     pub observation: Mutex<Observation>,
-    /// The redesigns so far. Held by whoever puts another design in force, before `installing`.
+    /// The redesigns so far. Locked while another design is put into force, before `installing`.
     pub redesigned: Mutex<History>,
     pub background: Background,
-    /// Held by whoever runs background work on the caller's thread.
+    /// Held while background work runs on a caller's thread.
     pub inline_work: Mutex<()>,
     pub garbage: Garbage,
-    /// Somebody was told that the tables have outgrown the memory budget.
+    /// The warning that the tables need more than the memory budget was emitted.
     pub is_budget_outgrown: AtomicBool,
-    /// Somebody was told that the memory budget leaves nothing to the block cache.
+    /// The warning that the memory budget leaves nothing to the block cache was emitted.
     pub is_budget_used_up: AtomicBool,
-    /// Somebody was told that direct I/O, which was asked for, is not to be had.
+    /// The direct-I/O fallback warning was emitted.
     pub is_direct_io_refused: AtomicBool,
     pub lookups: LookupCounters,
-    /// What the file of statistics holds; held while it is written.
+    /// The contents of the statistics file; held while it is written.
     pub statistics_saved: Mutex<Saved>,
     pub reads: ReadPool,
     pub work: WorkCounters,
     pub unsynced_bytes: AtomicU64,
     pub events: Events,
     pub warnings: Mutex<Vec<String>>,
-    /// Set once, together with `has_failed`.
+    /// The cause that turned writes off. Set once, together with `has_failed`.
     pub failure: Mutex<Option<Error>>,
     pub has_failed: AtomicBool,
     pub closed: Arc<AtomicBool>,
@@ -381,7 +390,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// The last sequence number that readers see. Load the view first.
+    /// The last sequence number visible to readers. Load the view first.
     pub fn visible(&self) -> SeqNo {
         SeqNo(self.visible_seq.load(Ordering::Acquire))
     }
@@ -399,7 +408,7 @@ impl Core {
         LogNo(self.new_id())
     }
 
-    /// A run that is newer than every run there is.
+    /// Id and age of a run that is newer than every existing run.
     pub fn new_run(&self) -> (RunId, Age) {
         let id = self.new_id();
         (RunId(id), Age(id))
@@ -452,8 +461,9 @@ impl Core {
         self.background.progress.notify_all();
     }
 
-    /// Makes the names in the database's directory durable. Where that fails, writes are off: some names may be gone by then, the
-    /// active log's among them, and a later sync that succeeds would say nothing of them.
+    /// Syncs the directory, which makes the names of files durable. A failure turns writes off:
+    /// some names may be lost, that of the active log among them, and a later successful sync would
+    /// not show that.
     pub fn sync_names(&self) -> Result<()> {
         let synced = self.env.vfs.sync_dir(&self.dir);
         synced.map_err(|error| Error::io("sync directory", &self.dir, error)).inspect_err(|error| {
@@ -481,7 +491,7 @@ impl Core {
     }
 }
 
-/// The error that writers get after a failure that only a reopen can clear.
+/// The error for writers after a failure that only a reopen can clear.
 fn read_only_after(cause: &Error) -> Error {
     Error::with_source(
         ErrorKind::ReadOnly,

@@ -1,8 +1,8 @@
-//! The public face: databases, keyspaces, snapshots. Thin: every method is one call of something below.
+//! The public handles: databases, keyspaces and snapshots. Every method is a call of a lower layer.
 //!
-//! Handles are cheap to clone and shared freely. Each keeps the database open ([`Handle`]): databases,
-//! keyspaces, snapshots, readers, batches, iterators and cursors. [`Db::close`] ends in order, whatever
-//! handles there are, and those answer `Closed` from then on.
+//! Handles are cheap to clone and to share. Each keeps the database open ([`Handle`]): databases,
+//! keyspaces, snapshots, readers, batches, iterators and cursors. [`Db::close`] ends the database
+//! in order even while other handles exist; those return `Closed` from then on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,13 +29,14 @@ use shamba_tree::slice::Slice;
 use shamba_tree::snapshot::SnapshotGuard;
 use shamba_tree::version::current::CURRENT;
 
-/// An open database: its default keyspace, and everything that concerns the whole. `Clone + Send + Sync`.
+/// An open database: its default keyspace, and the operations on the database as a whole.
+/// `Clone + Send + Sync`.
 ///
-/// Every handle keeps the database open and its directory locked: the clones of this one, [`Keyspace`],
-/// [`Snapshot`], [`Reader`], [`Batch`], [`Iter`] and [`Cursor`]. When the last one is dropped the
-/// workers stop and the lock is free. Nothing is flushed or synced then, as if the process had been
-/// killed: what survives is what the durability of each write promises. [`Db::close`] ends in order at
-/// once; handles that are left answer [`ErrorKind::Closed`].
+/// Every handle keeps the database open and its directory locked: the clones of this one,
+/// [`Keyspace`], [`Snapshot`], [`Reader`], [`Batch`], [`Iter`] and [`Cursor`]. When the last one is
+/// dropped, the workers stop and the lock is released. Nothing is flushed or synced then, as if the
+/// process had been killed; the durability of each write decides what survives. [`Db::close`] ends
+/// the database in order and at once. The remaining handles then return [`ErrorKind::Closed`].
 #[derive(Clone)]
 pub struct Db {
     handle: Arc<Handle>,
@@ -48,14 +49,14 @@ impl std::fmt::Debug for Db {
     }
 }
 
-/// The read methods that every handle has, by way of one [`ReadAt`].
+/// The read methods that every handle has, by way of a [`ReadAt`].
 macro_rules! read_methods {
     () => {
         /// The value of `key`, if it has one.
         ///
         /// # Errors
-        /// `Invalid` for a key over 65,535 bytes, which none has; `Corruption` or `Io` when a file cannot be read
-        /// as written; `Closed` after `close`.
+        /// `Invalid` for a key over 65,535 bytes, which is longer than any stored key; `Corruption`
+        /// or `Io` when a file is damaged or cannot be read; `Closed` after `close`.
         pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
             self.read_at().get(key.as_ref())
         }
@@ -68,8 +69,8 @@ macro_rules! read_methods {
             self.read_at().get_with(key.as_ref(), read)
         }
 
-        /// Puts the value of `key` into `buffer`, replacing what it held; false, and an empty buffer, if it
-        /// has none.
+        /// Copies the value of `key` into `buffer`, replacing its contents. Returns false, and
+        /// leaves the buffer empty, if the key has no value.
         ///
         /// # Errors
         /// As `get`.
@@ -85,7 +86,8 @@ macro_rules! read_methods {
             self.read_at().contains_key(key.as_ref())
         }
 
-        /// The values of many keys at one moment, in the order of the keys; cheaper a key than `get`.
+        /// The values of many keys at one sequence number, in the order of the keys. Costs less per
+        /// key than `get`.
         ///
         /// # Errors
         /// As `get`.
@@ -99,33 +101,33 @@ macro_rules! read_methods {
         /// As `get`, without hashing the key again.
         ///
         /// # Errors
-        /// As `get`; `Invalid` if the key was hashed by a database of another digest or seed.
+        /// As `get`; `Invalid` if the key was hashed by a database with another digest or seed.
         pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
             self.read_at().get_hashed(key)
         }
 
-        /// The entries of a range, in key order, from both ends; frozen at this moment. A bound need not be a
-        /// key: it may be longer than any.
+        /// The entries of a range, in key order, from both ends, as of this call. A bound may be
+        /// longer than any key.
         pub fn range(&self, range: impl KeyRange) -> Iter {
             self.read_at().range(range)
         }
 
-        /// The entries whose keys begin with `prefix`, in key order; frozen at this moment.
+        /// The entries whose keys begin with `prefix`, in key order, as of this call.
         pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
             self.read_at().prefix(prefix.as_ref())
         }
 
-        /// All entries, in key order; frozen at this moment.
+        /// All entries, in key order, as of this call.
         pub fn iter(&self) -> Iter {
             self.read_at().range(..)
         }
 
-        /// A cursor, which stands nowhere until it is sought; frozen at this moment.
+        /// A cursor without a position, which reads the state as of this call.
         pub fn cursor(&self) -> Cursor {
             self.read_at().cursor()
         }
 
-        /// What a lookup of `key` touches and skips, and why.
+        /// Explains a lookup of `key`: everything it touches and skips, with reasons.
         ///
         /// # Errors
         /// As `get`.
@@ -141,19 +143,22 @@ macro_rules! write_methods {
         /// Sets `key` to `value`.
         ///
         /// # Errors
-        /// `Invalid` for a key over 65,535 bytes or a value over 256 MiB; `NoSpace`, `Io`: the log could not
-        /// be written, the write is not visible; `ReadOnly` after such a failure; `Closed` after `close`. A write
-        /// that waits for flushes or compactions which fail three times in a row gets their error, and is not
-        /// done; later writes succeed once that work does.
+        /// - `Invalid` for a key over 65,535 bytes or a value over 256 MiB.
+        /// - `NoSpace`, `Io`: the log could not be written, and the write is not visible.
+        /// - `ReadOnly` after such a failure.
+        /// - `Closed` after `close`.
+        /// - The error of a flush or compaction that the write waits for and that fails three times
+        ///   in a row. The write is not done then. Later writes succeed once that work does.
         pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
             self.put_with(key, value, WriteOptions::new())
         }
 
-        /// `put` with a durability and a deadline of its own: a [`Durability`](crate::Durability) or
-        /// [`WriteOptions`].
+        /// `put` with a durability and a deadline of its own: a [`Durability`](crate::Durability)
+        /// or [`WriteOptions`].
         ///
         /// # Errors
-        /// As `put`; `Stalled` when the deadline passed while flushes or merges were behind.
+        /// As `put`; `Stalled` when the deadline passed while the write waited for flushes or
+        /// compactions.
         pub fn put_with(
             &self,
             key: impl AsRef<[u8]>,
@@ -164,7 +169,7 @@ macro_rules! write_methods {
             self.database().commit_op(&self.keyspace, op, options.into())
         }
 
-        /// Removes `key`; fine if it has no value.
+        /// Removes `key`. Succeeds if it has no value.
         ///
         /// # Errors
         /// As `put`.
@@ -180,7 +185,8 @@ macro_rules! write_methods {
             self.database().commit_op(&self.keyspace, OpRef::Delete { key: key.as_ref() }, options.into())
         }
 
-        /// Removes every key of a range by one small entry. An empty or reversed range removes nothing.
+        /// Removes every key of a range, with a single small entry. An empty or reversed range
+        /// removes nothing.
         ///
         /// # Errors
         /// As `put`.
@@ -206,8 +212,9 @@ macro_rules! write_methods {
 }
 
 impl Db {
-    /// Opens the database in the directory `path`, creating it if there is none, with the options that are recorded in it,
-    /// and defaults for the others. Options for one open, and recording them: [`Builder`].
+    /// Opens the database in the directory `path`, or creates it if there is none. Uses the options
+    /// that are recorded in it, and defaults for the others. [`Builder`] sets options for one open,
+    /// or records them.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -215,7 +222,7 @@ impl Db {
         Self::builder(path).open()
     }
 
-    /// Opens an existing database without writing a byte, also from a read-only mount.
+    /// Opens an existing database without writing a byte, also on a read-only mount.
     ///
     /// # Errors
     /// As [`Builder::open`]; `NotFound` if there is none.
@@ -223,7 +230,7 @@ impl Db {
         Self::builder(path).read_only(true).open()
     }
 
-    /// Options, then [`Builder::open`].
+    /// A builder, to set options before [`Builder::open`].
     pub fn builder(path: impl AsRef<Path>) -> Builder {
         Builder::new(path.as_ref())
     }
@@ -233,7 +240,7 @@ impl Db {
         Self::over(crate::recovery::open(builder)?)
     }
 
-    /// Opens what a repair has begun in a directory that it holds locked.
+    /// Opens the database that a repair has made in a directory, which is already locked by `lock`.
     pub(crate) fn open_begun(builder: Builder, lock: Box<dyn FileLock>) -> Result<Self> {
         let env = builder.world()?;
         Self::over(crate::recovery::open_locked(builder, env, lock)?)
@@ -273,13 +280,13 @@ impl Db {
     read_methods!();
     write_methods!();
 
-    /// The read methods with options of their own.
+    /// The read methods, with options.
     pub fn with(&self, options: &ReadOptions) -> Reader {
         Reader { db: self.clone(), options: options.clone() }
     }
 
-    /// The digest of `key`, to look it up in several keyspaces with one hash. Of a key that is too long the
-    /// lookup says so.
+    /// The digest of `key`, for lookups in several keyspaces with one hash. For a key that is too
+    /// long the lookups return an error.
     pub fn hash_key(&self, key: impl AsRef<[u8]>) -> HashedKey {
         let digest = self.core().digest;
         HashedKey { key: key.as_ref().to_vec(), digest: digest.digest(key.as_ref()), made_by: digest }
@@ -291,19 +298,19 @@ impl Db {
         Batch::new(self.clone())
     }
 
-    /// This moment, to read at for as long as the snapshot lives. It keeps what it sees from being merged away.
+    /// A snapshot of the present state. Compactions keep what it sees for as long as it lives.
     pub fn snapshot(&self) -> Snapshot {
         let core = self.core();
         let guard = core.snapshots.take_with(|| core.visible());
         Snapshot { db: self.clone(), keyspace: Arc::clone(&self.keyspace), guard }
     }
 
-    /// Opens the keyspace of this name, and creates it, durably, if there is none: [`Db::get_keyspace`] does
-    /// not. `default` is the one that `Db`'s own methods use.
+    /// Opens the keyspace of this name. Creates it, durably, if there is none; [`Db::get_keyspace`]
+    /// does not. `default` is the keyspace that `Db`'s own methods use.
     ///
     /// # Errors
-    /// `Invalid` for an empty name or one over 255 bytes; as [`Db::put`] when it must be created, `ReadOnly` in a
-    /// database that is open read-only.
+    /// `Invalid` for an empty name or one over 255 bytes. If it must be created, as [`Db::put`];
+    /// `ReadOnly` in a database that is open read-only.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let keyspace = self.core().make_keyspace(name, false)?;
         Ok(Keyspace { db: self.clone(), keyspace })
@@ -321,7 +328,7 @@ impl Db {
     /// Creates a keyspace, durably, and opens it.
     ///
     /// # Errors
-    /// `Invalid` if there is one of this name, and as [`Db::keyspace`].
+    /// `Invalid` if there is one of this name already; as [`Db::keyspace`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
         let keyspace = self.core().make_keyspace(name, true)?;
         Ok(Keyspace { db: self.clone(), keyspace })
@@ -334,7 +341,8 @@ impl Db {
         names
     }
 
-    /// Removes a keyspace with everything in it. Its handles and iterators answer `Invalid` from now on.
+    /// Removes a keyspace with all its contents. Its handles and iterators return `Invalid` from
+    /// now on.
     ///
     /// # Errors
     /// `Invalid` for the default keyspace or an unknown name; as [`Db::put`].
@@ -353,52 +361,57 @@ impl Db {
     /// Writes all memtables to tables and waits until they are durable.
     ///
     /// # Errors
-    /// What the flush failed with.
+    /// The error of the flush.
     pub fn flush(&self) -> Result<()> {
         self.core().flush_now()
     }
 
-    /// Flushes, then merges each keyspace into one run without spent tombstones, and waits.
+    /// Flushes, then compacts each keyspace into one run without unneeded tombstones, and waits.
     ///
     /// # Errors
-    /// What the flush or a merge failed with.
+    /// The error of the flush or of a compaction.
     pub fn compact(&self) -> Result<()> {
         self.core().compact_now()
     }
 
-    /// Writes tables again, where they are, whose filters have other bits than their place deserves now: after a change of the
-    /// filter settings, or of what is looked up with [`crate::Allocation::Workload`]. Tables of which this is worth its
-    /// writes are rewritten by and by anyway, while nothing else is to be done.
+    /// Rewrites in place every table whose filter has a stale size: another number of bits per key
+    /// than its place warrants. Filters become stale after a change of the filter settings, or of
+    /// the workload with [`crate::Allocation::Workload`]. Tables for which a rewrite pays are also
+    /// rewritten in the background, while there is no other work.
     ///
     /// # Errors
-    /// What a merge failed with.
+    /// The error of a rewrite.
     pub fn refit(&self) -> Result<()> {
         self.core().refit_now()
     }
 
-    /// Waits until nothing is left to flush or merge, not even the flushed runs that otherwise wait until a few
-    /// have gathered. Does not flush the active memtable.
+    /// Waits until no flush or compaction is pending, including the compaction of flushed runs that
+    /// otherwise waits until a few have accumulated. Does not flush the active memtable.
     ///
     /// # Errors
-    /// What the background failed with.
+    /// The error of the background work.
     pub fn wait_idle(&self) -> Result<()> {
         self.core().wait_idle()
     }
 
-    /// Makes a copy of the database as of now in `dir`, which must not exist or be empty; the directory above it
-    /// must exist. Tables are hard-linked where the file system allows; the copy is a database of its own.
+    /// Copies the present state of the database into `dir`. That directory must be empty or not
+    /// exist; its parent must exist. Tables are hard-linked where the file system allows it. The
+    /// copy is an independent database.
     ///
     /// # Errors
-    /// `Invalid` if `dir` holds anything; `Io` if the directory above it is not there; as [`Db::flush`]; `NoSpace`.
+    /// `Invalid` if `dir` is not empty; `Io` if its parent does not exist; as [`Db::flush`];
+    /// `NoSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.core().checkpoint(dir.as_ref())
     }
 
-    /// Adds many sorted entries at once, as tables, past the log; all become visible together. Returns how
-    /// many. Other writers wait meanwhile, so `pairs` must not itself write to this database.
+    /// Adds many sorted entries at once, as tables, bypassing the log. All become visible together.
+    /// Returns their number. Other writers wait meanwhile, so `pairs` must not itself write to this
+    /// database.
     ///
     /// # Errors
-    /// `Invalid` when keys do not strictly ascend, naming the place; nothing is added then. As [`Db::flush`].
+    /// `Invalid` when keys do not strictly ascend, naming the place; nothing is added then. As
+    /// [`Db::flush`].
     pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: impl IntoIterator<Item = (K, V)>,
@@ -409,23 +422,25 @@ impl Db {
     /// Reads every byte of every file and reports all damage.
     ///
     /// # Errors
-    /// `Closed`; damage is in the report, not an error.
+    /// `Closed`. Damage is in the report and not an error.
     pub fn verify(&self) -> Result<CheckReport> {
         self.core().verify()
     }
 
-    /// Ends in order: what is in memory is in the log, synced, with an end marker (without a log: in tables);
-    /// workers stop; the lock is free. Clones answer `Closed` from now on.
+    /// Closes the database in order: writes the memory contents to the log and syncs it, with an
+    /// end marker (without a log: writes them to tables), stops the workers and releases the lock.
+    /// Clones return `Closed` from now on.
     ///
     /// # Errors
-    /// What writing or syncing the log failed with; the database is closed all the same.
+    /// The error of writing or syncing the log; the database is closed all the same.
     pub fn close(self) -> Result<()> {
         let core = self.core();
-        // Without a log nothing else could bring the memtables back. Most of them go while writers go on.
+        // Without a log only a flush can save the memtables. Most of it is done while writes go on.
         let flush_first = core.settings.no_wal && core.check_writable().is_ok();
         let flushed = if flush_first { core.flush_now() } else { Ok(()) };
         let flushed = {
-            // No write comes between what goes last and the close: what it acknowledged would be gone.
+            // Under the lock no write can come between the last flush and the close: it would be
+            // acknowledged and lost.
             let mut writing = lock(&core.writing);
             let flushed = flushed.and_then(|()| match flush_first {
                 true => core.flush_locked(&mut writing),
@@ -447,8 +462,9 @@ impl Db {
     }
 }
 
-/// Where `CURRENT` is not, whoever would write looks first as a reader does: a database that lost it is damaged and
-/// no place for a new one, and where none is made, not even a file to lock is.
+/// If `CURRENT` is missing, tries a read-only open before creating. A database that has lost its
+/// `CURRENT` is damaged and must not be overwritten by a new one. Where none may be created, not
+/// even a lock file is.
 ///
 /// # Errors
 /// As a read-only open; `Invalid` for options that a new database could not have.
@@ -460,11 +476,13 @@ fn look_before_making(builder: &Builder) -> Result<()> {
     }
     if !is_missing(dir) {
         match crate::recovery::open(Builder::new(dir).env(env.clone()).read_only(true)) {
-            // That there is none is what was expected; what else cannot be read, making one tells.
+            // `NotFound` is expected. Any other unreadable state is reported when the database is
+            // created.
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io)
                     && builder.create_if_missing => {}
-            // Another process has it, and may be making it: the open itself waits for the lock.
+            // Another process has it open and may be creating it: the open itself waits for the
+            // lock.
             Err(error) if error.kind() == ErrorKind::Locked => {}
             looked => drop(looked?), // Another process has made one since.
         }
@@ -472,7 +490,8 @@ fn look_before_making(builder: &Builder) -> Result<()> {
     builder.settings_over(Settings::default()).validate()
 }
 
-/// A keyspace: a tree of its own beside the others, sharing log, batches and memory. `Clone + Send + Sync`.
+/// A keyspace: a tree of its own, which shares log, batches and memory with the others.
+/// `Clone + Send + Sync`.
 #[derive(Clone)]
 pub struct Keyspace {
     db: Db,
@@ -486,7 +505,7 @@ impl std::fmt::Debug for Keyspace {
 }
 
 impl Keyspace {
-    /// Whether a keyspace may have this name, for those who would know before they make one.
+    /// Checks, before a keyspace is created, whether it may have this name.
     ///
     /// # Errors
     /// `Invalid` for an empty name or one over 255 bytes.
@@ -494,7 +513,7 @@ impl Keyspace {
         crate::key_range::check_keyspace_name(name)
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.keyspace.name
     }
@@ -518,7 +537,8 @@ impl Keyspace {
     read_methods!();
     write_methods!();
 
-    /// Levels and counters of this keyspace's tree; counters of lookups are the whole database's.
+    /// Levels and counters of this keyspace's tree; the counters of lookups are those of the whole
+    /// database.
     pub fn stats(&self) -> Stats {
         self.db.core().stats(&self.keyspace)
     }
@@ -539,8 +559,8 @@ impl std::fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// The same moment in another keyspace. Of a keyspace of another database it shows nothing: every read
-    /// answers `Invalid`.
+    /// The same snapshot in another keyspace. For a keyspace of another database every read returns
+    /// `Invalid`.
     #[must_use]
     pub fn keyspace(&self, keyspace: &Keyspace) -> Self {
         let keyspace = match keyspace.is_of(&self.db) {
@@ -550,7 +570,7 @@ impl Snapshot {
         Self { keyspace, ..self.clone() }
     }
 
-    /// The sequence number that it reads at.
+    /// The sequence number at which the snapshot reads.
     pub fn sequence(&self) -> u64 {
         self.guard.seq().0
     }

@@ -1,9 +1,11 @@
-//! The handle: what keeps a database open, shared by everything that a caller may hold of it.
+//! The handle keeps a database open. It is shared by everything that a caller may hold of the
+//! database.
 //!
-//! Workers hold the [`Core`], callers the handle. So the last caller's drop is noticed, whatever it holds:
-//! it stops the workers, marks the database closed and frees the lock, without a flush, as a kill would.
+//! Worker threads hold the [`Core`], callers the handle, so that the drop of the last caller's
+//! object is noticed. That drop stops the workers, marks the database closed and releases the file
+//! lock. It does not flush, so it leaves the same state as a kill.
 //!
-//! Not here: the end in order ([`crate::Db::close`]).
+//! The orderly end is [`crate::Db::close`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +24,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// The handle of a database whose workers are these.
+    /// The handle of a database with these workers.
     pub(crate) fn new(core: Arc<Core>, workers: Vec<JoinHandle>) -> Self {
         Self { core, workers: Mutex::new(workers) }
     }
@@ -46,7 +48,8 @@ impl Drop for Handle {
         if !self.core.closed.swap(true, Ordering::AcqRel) {
             self.core.warn_of_unwritten();
         }
-        // Blocks that a caller still has of a value keep parts of the core; the lock must not wait for them.
+        // Blocks that a caller still holds through a value keep parts of the core alive; the file
+        // lock must not wait for them.
         lock(&self.core.file_lock).take();
     }
 }

@@ -1,12 +1,12 @@
-//! Ranges of keys as callers write them, and as the engine uses them.
+//! Ranges of keys, as callers write them and as the engine uses them.
 //!
-//! Callers write `"a".."b"`, `..="z"`, `..` or a pair of [`Bound`]s; the engine works with half-open ranges
-//! `[lower, upper)`, where `None` as upper end means no end. The step from one to the other is
-//! [`half_open`]: the least key after `k` is `k` followed by a zero byte.
+//! Callers write `"a".."b"`, `..="z"`, `..` or a pair of [`Bound`]s. The engine works with
+//! half-open ranges `[lower, upper)`, where an upper bound of `None` means no end. [`half_open`]
+//! converts them: the smallest key after `k` is `k` followed by a zero byte.
 //!
-//! A reversed or empty range holds no key; it is never an error and never a panic.
+//! A reversed or empty range holds no key. It is never an error and never a panic.
 //!
-//! Not here: the ranges that tables and runs record ([`shamba_tree::version::edit::KeyRange`]).
+//! The ranges that tables and runs record are [`crate::version::edit::KeyRange`].
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::planted::{Defect, is_planted};
 use shamba_tree::version::edit::KeyRange as HalfOpen;
 
-/// Whether `key` is short enough for a key. Bounds of reads may be longer.
+/// Checks that `key` is not too long for a stored key. Bounds of reads may be longer.
 ///
 /// # Errors
 /// `Invalid`, naming the length.
@@ -33,11 +33,12 @@ fn too_long(key: &[u8]) -> Error {
     Error::invalid(format!("the key has {bytes} bytes; the most is {most}"))
 }
 
-/// A range of keys: every range type of the standard library over `AsRef<[u8]>`, and pairs of [`Bound`]s.
+/// A range of keys: every range type of the standard library over `AsRef<[u8]>`, and pairs of
+/// [`Bound`]s.
 ///
 /// A range whose start lies beyond its end holds no key.
 pub trait KeyRange {
-    /// Where the range starts and ends.
+    /// The start and the end of the range.
     fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>);
 }
 
@@ -89,7 +90,7 @@ impl<R: KeyRange + ?Sized> KeyRange for &R {
     }
 }
 
-/// `range` as `[lower, upper)`; one that holds no key comes out as an empty range.
+/// `range` as `[lower, upper)`. A range that holds no key becomes an empty range.
 pub(crate) fn half_open(range: &(impl KeyRange + ?Sized)) -> HalfOpen {
     let nothing = HalfOpen { lower: Bytes::new(), upper: Some(Bytes::new()) };
     let (from, to) = range.bounds();
@@ -113,11 +114,11 @@ pub(crate) fn prefix_range(prefix: &[u8]) -> HalfOpen {
     HalfOpen { lower: Bytes::copy_from_slice(prefix), upper: beyond_prefix(prefix) }
 }
 
-/// The least key after `key`; `None` when `key` is the last key there can be.
+/// The smallest key after `key`; `None` when `key` is the largest possible key.
 pub(crate) fn successor(key: &[u8]) -> Option<Bytes> {
     if key.len() >= MAX_KEY_BYTES {
-        // No longer key exists, so what follows is the next key of this length or shorter. A bound must not
-        // outgrow the longest key: range tombstones store theirs in the same fields.
+        // No longer key exists, so the successor has this length or is shorter. A bound must not be
+        // longer than the longest key: range tombstones store their bounds in the same fields.
         return beyond_prefix(key);
     }
     let mut next = Vec::with_capacity(key.len() + 1);
@@ -126,8 +127,8 @@ pub(crate) fn successor(key: &[u8]) -> Option<Bytes> {
     Some(next.into())
 }
 
-/// The least key beyond all that start with `prefix`: its last byte that is not 0xFF plus one, the rest cut
-/// off. `None` when there is no such byte: nothing lies beyond.
+/// The smallest key greater than all that start with `prefix`: the last byte that is not 0xFF is
+/// incremented and the rest is cut off. `None` when there is no such byte, and so no such key.
 fn beyond_prefix(prefix: &[u8]) -> Option<Bytes> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     if is_planted(Defect::PrefixWithoutCarry) {

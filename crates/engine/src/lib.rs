@@ -1,12 +1,12 @@
 //! Shamba: an embeddable key-value engine on a log-structured merge-tree.
 //!
-//! For services that read a lot from fast storage with little memory. A lookup computes *one* digest of its
-//! key, and every filter, index and block uses it; merge policy, size ratio, write buffer and
-//! filters form one design; writes are atomic, ordered and as durable as each asks; [`Db::explain`]
-//! shows what a lookup did.
+//! For services that read a lot from fast storage with little memory. A lookup computes *one*
+//! digest of its key, which every filter, index and block uses. Merge policy, size ratio, write
+//! buffer and filters form one design. Writes are atomic and ordered, and each chooses its
+//! durability. [`Db::explain`] shows what a lookup did.
 //!
 //! Start at [`Db`] and [`Builder`]; [`Snapshot`], [`Batch`], [`Iter`], [`Cursor`] and [`Keyspace`]
-//! come from there. It is *not* a server, not a relational database, and not replicated.
+//! are made from them. It is *not* a server, not a relational database, and not replicated.
 //!
 //! # Example
 //!
@@ -32,7 +32,7 @@
 //! batch.put("user:2", "Baraka").put_in(&emails, "baraka@example.org", "user:2").delete("user:1");
 //! batch.commit_with(Durability::Sync)?;
 //!
-//! // Snapshots and iterators are frozen: later writes do not show in them.
+//! // Snapshots and iterators read one moment: later writes do not show in them.
 //! let snapshot = db.snapshot();
 //! db.delete_range("user:".."user;")?;
 //! assert_eq!(snapshot.get("user:2")?.as_deref(), Some(&b"Baraka"[..]));
@@ -58,11 +58,11 @@
 //! | guarantee | meaning |
 //! |---|---|
 //! | atomic batches | a [`Batch`], across keyspaces too, is visible and survives a crash as a whole or not at all |
-//! | prefix after a crash | the recovered state ends at one batch boundary: it holds every write before that, synced ones among them, and none after it |
+//! | prefix after a crash | the recovered state ends at a batch boundary: it holds every write before it, including all synced ones, and none after it |
 //! | durability per write | [`Durability::Sync`]: on stable storage, with every earlier write; [`Durability::Interval`]: synced within that time; [`Durability::NoSync`] (default): survives the process; [`Durability::Buffered`]: in memory until a later sync |
-//! | frozen reads | a [`Snapshot`], [`Iter`] or [`Cursor`] shows one moment, and blocks no writer |
-//! | no silent corruption | every structure on disk has a checksum; damage gives a right answer or [`ErrorKind::Corruption`], which names file and offset |
-//! | one memory budget | caches, filters, indexes, memtables and compactions together stay within [`Builder::memory_budget`] (default 256 MiB, from 4 MiB; thousands of tables under a few MiB take some 600 bytes each on top); the process takes some 10 to 20 MiB more |
+//! | consistent reads | a [`Snapshot`], [`Iter`] or [`Cursor`] shows one moment, and blocks no writer |
+//! | no silent corruption | every structure on disk has a checksum; after damage a read returns the right answer or [`ErrorKind::Corruption`], which names file and offset |
+//! | one memory budget | caches, filters, indexes, memtables and compactions together stay within [`Builder::memory_budget`] (default 256 MiB, from 4 MiB; with a budget of a few MiB, thousands of tables take some 600 bytes each on top); the process takes some 10 to 20 MiB more |
 //! | one writer process | held by a lock of the operating system: a second opener gets [`ErrorKind::Locked`] |
 //!
 //! `DURABILITY.md` in the source tree is the full contract, `ARCHITECTURE.md` shows how the parts
@@ -79,11 +79,11 @@
 //! # Threads and async
 //!
 //! Handles ([`Db`], [`Keyspace`], [`Snapshot`]) are `Clone + Send + Sync`; a clone is cheap and
-//! means the same database. There is no async interface: calls block on locks and on files. A
-//! lookup that memory answers takes less than a microsecond, but one that reads from a device, a
-//! synced write, and a write held back by compaction take milliseconds or more. In an async program
-//! call through `spawn_blocking`, and move several operations into one such call: a batch for
-//! writes, [`Db::multi_get`] for reads.
+//! refers to the same database. There is no async interface: calls block on locks and on files. A
+//! lookup answered from memory takes less than a microsecond. A lookup that reads from a device, a
+//! synced write, and a write slowed down by compaction take milliseconds or more. In an async
+//! program call through `spawn_blocking`, and move several operations into one such call: a batch
+//! for writes, [`Db::multi_get`] for reads.
 //!
 //! ```ignore
 //! let users = db.clone();
@@ -94,7 +94,7 @@
 //!
 //! Types of one dependency are part of the interface: `bytes`, version 1. [`Slice`] converts from
 //! and into [`bytes::Bytes`], sharing the buffer of a large value and copying a small one, so that
-//! a value can be handed to `hyper`, `axum` or `tonic` as it is. No type of another dependency
+//! a value can be passed to `hyper`, `axum` or `tonic` as it is. No type of another dependency
 //! appears, so their versions do not matter to callers.
 //!
 //! # The environment
@@ -103,14 +103,14 @@
 //! Most programs never name it. It is public for tests of programs that embed the engine:
 //! [`Builder::env`] takes an [`Env`](env::Env), whose parts are the traits [`Vfs`](env::Vfs),
 //! [`Clock`](env::Clock), [`Rng`](env::Rng) and [`Spawner`](env::Spawner). [`MemFs`](env::MemFs)
-//! keeps a database in memory, [`SimFs`](env::SimFs) loses what was not synced,
+//! keeps a database in memory, [`SimFs`](env::SimFs) loses unsynced data in a simulated crash,
 //! [`FaultFs`](env::FaultFs) makes calls fail, [`SlowFs`](env::SlowFs) adds a device's latency, and
 //! [`Env::deterministic`](env::Env::deterministic) runs all background work inside the calls. Its
 //! other items (aligned buffers, pages, `sync`) serve the engine and change without notice.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
-/// The examples of the package's own page are compiled.
+/// Compiles the examples of the package's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -153,7 +153,7 @@ mod write;
 
 use shamba_env::sync;
 
-/// The policy on paper, for whoever compares formulas with it.
+/// A simulator of the merge policy without files, for comparisons with the formulas.
 #[doc(hidden)]
 pub use shamba_tree::compaction::simulate::fill as simulate;
 

@@ -1,40 +1,41 @@
-//! A value that readers load without a lock, replaced by one made from it.
+//! A shared value that readers load without a lock and writers replace.
 //!
-//! Memtables and trees change independently of each other (a rotation, an install), and both are parts of one view. So
-//! whoever changes one part makes the new whole from the newest, under a lock that readers never take: no change is lost.
+//! Memtables and trees change independently of each other (by a rotation, by an install), and both
+//! are parts of one view. Code that changes one part therefore makes the new view from the newest
+//! one, under a lock that readers never take, so that no change is lost.
 //!
-//! Not here: what is published ([`shamba_tree::view`]).
+//! The published values are those of [`crate::view`].
 
 use std::sync::Arc;
 
 use crate::swap::{ArcSwap, Guard};
 use crate::sync::{Mutex, PoisonError};
 
-/// The newest `V`.
+/// The newest value of type `V`.
 pub(crate) struct Published<V> {
     newest: ArcSwap<V>,
-    /// Held by whoever makes the next one.
+    /// Held while the next value is made.
     publishing: Mutex<()>,
 }
 
 impl<V> Published<V> {
-    /// Begins with `first`.
+    /// Publishes `first`.
     pub fn new(first: V) -> Self {
         Self { newest: ArcSwap::from_pointee(first), publishing: Mutex::new(()) }
     }
 
-    /// The newest, without touching a shared reference count.
+    /// The newest value, without touching a shared reference count.
     #[inline]
     pub fn load(&self) -> Guard<Arc<V>> {
         self.newest.load()
     }
 
-    /// The newest, counted.
+    /// The newest value, with a reference count.
     pub fn load_full(&self) -> Arc<V> {
         self.newest.load_full()
     }
 
-    /// Replaces the newest by one made from it.
+    /// Replaces the newest value by the result of `change`.
     pub fn replace(&self, change: impl FnOnce(&V) -> V) {
         let _publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let next = change(&self.newest.load());

@@ -1,29 +1,32 @@
-//! The arena: entries one after the other in memory that is written once and never moves.
+//! The arena of a memtable: entries in append-only memory that never moves.
 //!
-//! One writer appends through its [`Cursor`]; readers follow [`EntryRef`]s beside it without locks. An entry:
+//! One writer appends through its [`Cursor`]. Concurrent readers follow [`EntryRef`]s without
+//! locks. An entry:
 //!
 //! ```text
 //! older: u32 | seq << 8 | kind: u64 | key length: varint | value length: varint | key | value
 //! ```
 //!
-//! aligned to 4 bytes, all in native byte order (it never leaves the process). `older` is the next entry of
-//! the same chain in the digest index ([`super::index`]) and the only part that ever changes.
+//! aligned to 4 bytes, all in native byte order (it never leaves the process). `older` is the next
+//! entry of the same chain in the digest index ([`super::index`]) and the only part that ever
+//! changes.
 //!
-//! A reference is 32 bits: slab number and place in the slab in units of 4 bytes. Slabs grow with the arena
-//! up to 1 MiB, so that the unused end of the last one stays a small share of a small memtable too; an
-//! entry that would waste much of one gets a slab of its own. The large ones are maps, which go back to the system with
-//! the memtable ([`Pages`]). The directory from number to address is
-//! replaced by one of twice the size when it is full; the old ones stay until the arena goes, since readers may
-//! be in them (together they are as large as the last).
+//! A reference has 32 bits: slab number, and place in the slab in units of 4 bytes. Slabs grow with
+//! the arena up to 1 MiB, so that the unused end of the last one is a small share of a small
+//! memtable too. An entry that would waste much of a slab gets a slab of its own. Large slabs are
+//! memory maps, which are returned to the system with the memtable ([`Pages`]). The directory maps
+//! slab numbers to addresses. When it is full it is replaced by one of twice the size. Old
+//! directories stay until the arena is dropped, since readers may still use them; together they are
+//! as large as the last one.
 //!
-//! Invariants, on which the unsafe code rests:
-//! 1. the bytes of an entry are written before its reference leaves [`Arena::push`], and never again, `older`
-//!    excepted, which is atomic;
-//! 2. whoever hands a reference to another thread does it with release and acquire;
-//! 3. a reference is used only with the arena that made it;
-//! 4. slabs and directories live until the cursor is dropped, and the memtable drops both at once.
+//! Invariants, on which the unsafe code relies:
+//! 1. The bytes of an entry are written before its reference leaves [`Arena::push`], and never
+//!    again, except `older`, which is atomic.
+//! 2. A reference is passed to another thread with release and acquire.
+//! 3. A reference is used only with the arena that made it.
+//! 4. Slabs and directories live until the cursor is dropped, and the memtable drops both at once.
 //!
-//! Not here: finding entries (`index`), their order (`order`).
+//! Finding entries is the task of `index`, their order that of `order`.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::num::NonZeroU32;
@@ -34,20 +37,21 @@ use shamba_env::Pages;
 use shamba_key::{EntryKind, SeqNo, prefetch_address};
 use shamba_table::internal_cmp;
 
-/// Entries start on multiples of this: what the atomic link at their beginning needs.
+/// Alignment of entries, needed by the atomic link at their beginning.
 const UNIT_BYTES: usize = 4;
 const SLAB_ALIGNMENT_BYTES: usize = 8;
-/// How many bits of a reference are the place in its slab.
+/// Bits of a reference that hold the place in its slab.
 const PLACE_BITS: u32 = 18;
 const SLAB_BYTES_MIN: usize = 4096;
 const SLAB_BYTES_MAX: usize = UNIT_BYTES << PLACE_BITS;
-/// A slab is at most this part of what the arena holds already.
+/// A new slab has at most this fraction of the bytes that the arena already holds: 1 / 8.
 const SLAB_SHARE: usize = 8;
-/// An entry of more than this part of a slab does not begin a new one but lies alone.
+/// An entry of more than this fraction of a slab (1 / 4) gets a slab of its own.
 const ALONE_SHARE: usize = 4;
-/// As many slabs as a reference can tell apart.
+/// Number of slabs that a reference can tell apart.
 const SLABS_MAX: usize = 1 << (32 - PLACE_BITS);
-/// The arena says that it is full with this many slabs left for the batch that is on its way.
+/// Number of slabs at which the arena reports that it is full; the others remain for the batch in
+/// progress.
 const SLABS_FULL: usize = SLABS_MAX / 2;
 const FIRST_DIRECTORY_SLABS: usize = 8;
 
@@ -59,13 +63,13 @@ const HEADER_BYTES_MAX: usize = FIXED_BYTES + 3 + 5;
 /// A header and the first bytes of a key.
 const PREFETCHED_BYTES: usize = 32;
 
-/// Where an entry lies.
+/// The location of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub(super) struct EntryRef(NonZeroU32);
 
 impl EntryRef {
-    /// The reference that was packed as `bits`; 0 is none.
+    /// The reference with these bits; `None` for 0.
     #[inline]
     pub fn from_bits(bits: u32) -> Option<Self> {
         NonZeroU32::new(bits).map(Self)
@@ -77,7 +81,7 @@ impl EntryRef {
     }
 }
 
-/// One entry as it lies in the arena.
+/// One entry in the arena.
 #[derive(Clone, Copy)]
 pub(super) struct EntryView<'a> {
     pub seq: SeqNo,
@@ -86,14 +90,14 @@ pub(super) struct EntryView<'a> {
     pub value: &'a [u8],
 }
 
-/// The readers' side of the arena: where its slabs are.
+/// The readers' side of the arena: the addresses of its slabs.
 pub(super) struct Arena {
     directory: AtomicPtr<AtomicPtr<u8>>,
 }
 
-/// The writer's side: where the next entry goes, and all that is allocated.
+/// The writer's side: the place of the next entry, and all allocations.
 pub(super) struct Cursor {
-    /// The current slab, and the bytes of it that are taken.
+    /// The current slab, its start, and its used bytes.
     slab: usize,
     start: *mut u8,
     used: usize,
@@ -106,11 +110,11 @@ pub(super) struct Cursor {
 
 struct Slab {
     start: *mut u8,
-    /// Touched through `start` only, from the first entry on; kept to be dropped.
+    /// Accessed only through `start` from the first entry on; kept here to be dropped.
     _memory: Pages,
 }
 
-// SAFETY: the cursor owns its slabs; nothing in it belongs to a thread.
+// SAFETY: the cursor owns its slabs, and nothing in it is bound to a thread.
 unsafe impl Send for Cursor {}
 
 impl Arena {
@@ -143,8 +147,8 @@ impl Arena {
         let bytes = HEADER_BYTES_MAX + key.len() + value.len();
         let (slab, start, used) = self.room(cursor, bytes);
         let word = seq.0 << 8 | u64::from(kind.as_byte());
-        // SAFETY: `room` gave at least `bytes` unpublished bytes at `start + used`, a multiple of 4, and the
-        // header is at most HEADER_BYTES_MAX long; sources and target cannot overlap.
+        // SAFETY: `room` returned at least `bytes` unpublished bytes at `start + used`, a multiple
+        // of 4, and the header is at most HEADER_BYTES_MAX long; sources and target cannot overlap.
         let end = unsafe {
             let entry = start.add(used);
             entry.cast::<u32>().write(0);
@@ -166,7 +170,7 @@ impl Arena {
         EntryRef::from_bits(bits).expect("the first place of the first slab is left out")
     }
 
-    /// A place for `bytes` bytes: slab, its start, and where in it.
+    /// Finds a place for `bytes` bytes. Returns the slab's number, its start, and the offset in it.
     fn room(&self, cursor: &mut Cursor, bytes: usize) -> (usize, *mut u8, usize) {
         if bytes > cursor.capacity - cursor.used {
             let wanted = cursor.bytes / SLAB_SHARE;
@@ -181,7 +185,8 @@ impl Arena {
         (cursor.slab, cursor.start, cursor.used)
     }
 
-    /// Allocates a slab and makes it known: number, start, and the first place in it that may be used.
+    /// Allocates a slab and publishes it in the directory. Returns its number, its start, and the
+    /// first usable offset.
     fn add_slab(&self, cursor: &mut Cursor, bytes: usize) -> (usize, *mut u8, usize) {
         let number = cursor.slabs.len();
         assert!(number < SLABS_MAX, "a memtable is sealed long before it has {SLABS_MAX} slabs");
@@ -204,19 +209,20 @@ impl Arena {
         } else if let Some(directory) = cursor.directories.last() {
             directory[number].store(start, Ordering::Release);
         }
-        // No reference is 0.
+        // Offset 0 of slab 0 is not used, so that no reference is 0.
         (number, start, if number == 0 { UNIT_BYTES } else { 0 })
     }
 
     /// The address of an entry.
     ///
     /// # Safety
-    /// The reference is of this arena and came by acquire from whoever got it from [`Self::push`].
+    /// The reference is of this arena, and was passed on with acquire from the caller of
+    /// [`Self::push`].
     #[inline]
     unsafe fn at(&self, entry: EntryRef) -> *mut u8 {
         let (slab, place) = (entry.bits() >> PLACE_BITS, entry.bits() & ((1 << PLACE_BITS) - 1));
-        // SAFETY: the directory and its entry for this slab were stored before the reference was made, so both
-        // are in place; the offset lies in the slab.
+        // SAFETY: the directory and its entry for this slab were stored before the reference was
+        // made, so both are in place; the offset lies in the slab.
         unsafe {
             let directory = self.directory.load(Ordering::Acquire);
             let start = (*directory.add(slab as usize)).load(Ordering::Relaxed);
@@ -224,11 +230,12 @@ impl Arena {
         }
     }
 
-    /// What reads entries, for as long as the caller can promise that the arena lives.
+    /// A reader of entries, for as long as the caller can guarantee that the arena lives.
     ///
     /// # Safety
-    /// This arena and its cursor stay where they are during `'a`; and what is asked of the [`Entries`] are references
-    /// of this arena, which came by acquire from whoever got them from [`Self::push`].
+    /// This arena and its cursor are neither moved nor dropped during `'a`. The [`Entries`] are
+    /// used only with references of this arena, which were passed on with acquire from the caller
+    /// of [`Self::push`].
     #[inline]
     pub unsafe fn entries<'a>(&self) -> Entries<'a> {
         // SAFETY: by contract the arena outlives `'a`.
@@ -236,7 +243,8 @@ impl Arena {
     }
 }
 
-/// Reads the entries of one arena. Whoever made it has promised that only good references are asked of it.
+/// Reads the entries of one arena. Its creator guarantees that it is used only with valid
+/// references.
 #[derive(Clone, Copy)]
 pub(super) struct Entries<'a> {
     arena: &'a Arena,
@@ -246,7 +254,8 @@ impl<'a> Entries<'a> {
     /// The entry at a reference.
     #[inline]
     pub fn get(self, entry: EntryRef) -> EntryView<'a> {
-        // SAFETY: an entry lies there whole, by the promise; its bytes but the link do not change.
+        // SAFETY: the creator guarantees that a complete entry is there; its bytes, except the
+        // link, do not change.
         unsafe {
             let start = self.arena.at(entry);
             let word = start.add(LINK_BYTES).cast::<u64>().read_unaligned();
@@ -254,24 +263,25 @@ impl<'a> Entries<'a> {
             let (value_len, at) = read_varint(at);
             let key = std::slice::from_raw_parts(at, key_len as usize);
             let value = std::slice::from_raw_parts(at.add(key.len()), value_len as usize);
-            // Only kinds were written.
+            // Only valid kinds were written.
             let kind = EntryKind::from_byte(word as u8).unwrap_or(EntryKind::Put);
             EntryView { seq: SeqNo(word >> 8), kind, key, value }
         }
     }
 
-    /// The link of an entry to the next of its chain.
+    /// The link of an entry to the next one of its chain.
     #[inline]
     pub fn older(self, entry: EntryRef) -> &'a AtomicU32 {
-        // SAFETY: an entry lies there, by the promise, aligned to 4 bytes; after `push` all access to its first
-        // four is through this.
+        // SAFETY: the creator guarantees that an entry is there, aligned to 4 bytes; after `push`
+        // its first four bytes are accessed only through this.
         unsafe { AtomicU32::from_ptr(self.arena.at(entry).cast()) }
     }
 
-    /// Asks the core for the header of an entry and the beginning of its key, which may lie on two lines.
+    /// Prefetches the header of an entry and the beginning of its key, which may lie on two cache
+    /// lines.
     #[inline]
     pub fn prefetch(self, entry: EntryRef) {
-        // SAFETY: an entry lies there, by the promise.
+        // SAFETY: the creator guarantees that an entry is there.
         let start = unsafe { self.arena.at(entry) };
         prefetch_address(start);
         prefetch_address(start.wrapping_add(PREFETCHED_BYTES));
@@ -284,7 +294,8 @@ impl<'a> Entries<'a> {
         internal_cmp(a.key, a.seq, b.key, b.seq)
     }
 
-    /// Eight bytes of the key, from byte `from` on, as a number. No key is shorter than that.
+    /// Eight bytes of the key, from byte `from` on, as a number. The key must have at least `from`
+    /// bytes.
     #[inline]
     pub fn head(self, entry: EntryRef, from: usize) -> u64 {
         shamba_key::head(&self.get(entry).key[from..])
@@ -292,19 +303,19 @@ impl<'a> Entries<'a> {
 }
 
 impl Cursor {
-    /// Bytes that entries take. What is left of slabs is not counted: nobody has touched it, so the system
-    /// need not have given it.
+    /// Bytes of entries. The unused ends of slabs are not counted: they have not been touched, so
+    /// the system need not have provided memory for them.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether references run out before long: time to begin another memtable.
+    /// Whether references will soon run out, so that another memtable must be started.
     pub fn is_full(&self) -> bool {
         self.slabs.len() >= SLABS_FULL
     }
 }
 
-/// Writes seven bits a byte, the lowest first.
+/// Writes `number` with seven bits per byte, the lowest first. Returns the address after it.
 ///
 /// # Safety
 /// Five bytes at `at` may be written.
@@ -321,7 +332,7 @@ unsafe fn write_varint(mut at: *mut u8, mut number: u32) -> *mut u8 {
     }
 }
 
-/// Reads what [`write_varint`] wrote, and the address after it.
+/// Reads a number that [`write_varint`] wrote, and returns it with the address after it.
 ///
 /// # Safety
 /// `write_varint` wrote at `at`.

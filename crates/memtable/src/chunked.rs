@@ -1,14 +1,16 @@
-//! The memtable: an append-only arena, a digest index for lookups, sorted chunks for scans and the flush.
+//! The memtable: an append-only arena, a digest index for lookups, sorted chunks for scans and
+//! flushes.
 //!
-//! `insert` appends the entry to the [`super::arena`], puts it at the head of its digest's chain in the
-//! [`super::index`], and adds it to the tail of the [`super::order`]. `get` walks the chain of its digest. Readers take no
-//! lock; the writer's side lies in a mutex that only writers ask for, so that two of them cannot meet.
+//! `insert` appends the entry to the [`super::arena`], puts it at the head of its digest's chain in
+//! the [`super::index`], and adds it to the tail of the [`super::order`]. `get` walks the chain of
+//! its digest. Readers take no lock. The writer's state is in a mutex that only writers lock, so
+//! that two of them exclude each other.
 //!
-//! A chain that does not lead to the key's version in a few steps (a reader far in the past of a key that is
-//! written over and over; colliding digests) is left for the ordered side, which takes as long for any
-//! number of versions.
+//! If a chain does not lead to the key's version in [`CHAIN_STEPS_MAX`] steps, the ordered side is
+//! searched instead, whose cost does not depend on the number of versions. Such chains occur for an
+//! old reader of a key that is overwritten often, and for colliding digests.
 //!
-//! Not here: walking ([`super::iter`]).
+//! Iteration is in [`super::iter`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,13 +30,14 @@ use shamba_key::planted::{Defect, is_planted};
 use shamba_log::wal::ValueLogs;
 use shamba_table::FragmentedTombstones;
 
-/// A chain is followed so far: by then it has cost what a search in the chunks does.
+/// Maximum number of steps along a chain: by then it has cost as much as a search in the chunks.
 const CHAIN_STEPS_MAX: usize = 32;
 
-/// What one range tombstone costs beside its bounds: itself, two pieces and its places in the tree.
+/// Memory of one range tombstone besides its bounds: itself, two fragments and their places in the
+/// tree.
 const RANGE_DELETE_OVERHEAD_BYTES: u64 = 320;
 
-/// A memtable whose entries lie in an arena.
+/// A memtable with its entries in an arena.
 pub struct ChunkedMemtable {
     arena: Arena,
     /// `None`: lookups search the ordered side.
@@ -43,7 +46,7 @@ pub struct ChunkedMemtable {
     writer: Mutex<Writer>,
     range_deletes: ArcSwap<FragmentedTombstones>,
     range_delete_count: AtomicU64,
-    /// Without the chunks, whose size readers change too.
+    /// Bytes without the chunks, whose size readers change as well.
     bytes: AtomicU64,
     entries: AtomicU64,
     largest_seq: AtomicU64,
@@ -51,7 +54,7 @@ pub struct ChunkedMemtable {
     values: ValueLogs,
 }
 
-/// Everything that only the writer touches, and all memory.
+/// The state that only the writer uses, and all memory.
 struct Writer {
     cursor: Cursor,
     index: Option<IndexWriter>,
@@ -89,26 +92,29 @@ impl ChunkedMemtable {
         }
     }
 
-    /// What reads the entries of this memtable.
+    /// A reader of this memtable's entries.
     ///
     /// # Safety
-    /// The memtable stays where it is during `'a`, and only references from its index, order or chains are asked.
+    /// The memtable is neither moved nor dropped during `'a`, and only references from its index,
+    /// order or chains are used.
     #[inline]
     pub(super) unsafe fn reader<'a>(&self) -> Entries<'a> {
-        // SAFETY: the arena and its cursor are fields of this memtable. All references that index, order and chains
-        // hand out were stored with release and loaded with acquire.
+        // SAFETY: the arena and its cursor are fields of this memtable. All references from index,
+        // order and chains were stored with release and loaded with acquire.
         unsafe { self.arena.entries() }
     }
 
-    /// The entries of now, in order.
+    /// The present entries, in order.
     pub(super) fn snapshot(&self) -> Snapshot {
-        // SAFETY: the borrow of this memtable outlives the call, and the order's references are its own.
+        // SAFETY: the borrow of this memtable outlives the call, and the order holds only its
+        // references.
         self.order.snapshot(unsafe { self.reader() })
     }
 
     /// The newest entry of `key` up to `seq`.
     fn find(&self, digest: KeyDigest, key: &[u8], seq: SeqNo) -> Option<EntryRef> {
-        // SAFETY: the borrow of this memtable outlives the call, and only its own references are asked.
+        // SAFETY: the borrow of this memtable outlives the call, and only its own references are
+        // used.
         let entries = unsafe { self.reader() };
         let Some(index) = &self.index else { return self.order.find(entries, key, seq) };
         let mut next = index.find(digest);
@@ -133,7 +139,8 @@ impl Memtable for ChunkedMemtable {
         let mut guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = &mut *guard;
         let is_newest = seq > writer.newest;
-        // SAFETY: the borrow of this memtable outlives the call, and only its own references are asked.
+        // SAFETY: the borrow of this memtable outlives the call, and only its own references are
+        // used.
         let entries = unsafe { self.reader() };
         if !is_newest && self.find(digest, key, seq).is_some_and(|at| entries.get(at).seq == seq) {
             return;
@@ -182,7 +189,7 @@ impl Memtable for ChunkedMemtable {
         let bounds = tombstone.start.len() + tombstone.end.as_ref().map_or(0, Bytes::len);
         let seq = tombstone.seq;
         self.range_deletes.rcu(|before| before.with(tombstone.clone()));
-        // After the list: whoever sees the count finds the tombstone.
+        // After the list: a reader that sees the count finds the tombstone.
         self.range_delete_count.fetch_add(1, Ordering::Release);
         writer.range_delete_bytes += bounds as u64 + RANGE_DELETE_OVERHEAD_BYTES;
         self.count(&writer, seq);
@@ -221,7 +228,7 @@ impl Memtable for ChunkedMemtable {
     }
 
     fn largest_seq(&self) -> SeqNo {
-        // Acquire: who sees a number sees its entry in whatever he looks at next.
+        // Acquire: a reader that sees a number sees its entry in all later reads.
         SeqNo(self.largest_seq.load(Ordering::Acquire))
     }
 
@@ -235,11 +242,13 @@ impl Memtable for ChunkedMemtable {
 }
 
 impl ChunkedMemtable {
-    /// Shows what an insert has changed. Only the writer stores, so no addition is lost.
+    /// Publishes the sizes and numbers after an insert. Only the writer stores them, so no addition
+    /// is lost.
     #[inline]
     fn count(&self, writer: &Writer, seq: SeqNo) {
         let mut bytes = writer.cursor.bytes() as u64 + writer.range_delete_bytes;
-        // Before the first entry the index is not worth counting: a database may have many empty memtables.
+        // Before the first entry the index is not counted: a database may have many empty
+        // memtables.
         if let (Some(index), true) = (&writer.index, writer.cursor.bytes() > 0) {
             bytes += index.bytes() as u64;
         }
@@ -252,8 +261,8 @@ impl ChunkedMemtable {
     }
 }
 
-/// After which entry of the chain that begins with `head` a version belongs that is not the newest of all;
-/// `None`: before the head.
+/// The entry of the chain from `head` after which an out-of-order version belongs; `None` if it
+/// belongs before the head.
 fn place_in_chain(entries: Entries<'_>, head: EntryRef, key: &[u8], seq: SeqNo) -> Option<EntryRef> {
     let mut before = None;
     let mut next = Some(head);

@@ -1,4 +1,6 @@
-//! Walking a memtable some of whose values lie in a log.
+//! Iterator over a memtable with values in a log.
+//!
+//! It passes everything on to the memtable's own iterator, but reads long values from their log.
 
 use std::sync::Arc;
 
@@ -8,14 +10,14 @@ use shamba_table::{EntryIter, Result};
 
 use super::Memtable;
 
-/// An iterator over a memtable that reads values from where they lie.
+/// An iterator over a memtable that reads long values from their log.
 pub(super) struct InLogIter {
     table: Arc<dyn Memtable>,
     iter: Box<dyn EntryIter>,
 }
 
 impl InLogIter {
-    /// `iter` is one over `table`.
+    /// `iter` is an iterator over `table`.
     pub fn new(table: Arc<dyn Memtable>, iter: Box<dyn EntryIter>) -> Self {
         Self { table, iter }
     }

@@ -1,18 +1,22 @@
-//! The digest index: from a key's digest to the newest entry of its chain, in about one cache miss.
+//! The digest index: finds the newest entry of a digest's chain in about one cache miss.
 //!
-//! A slot is eight bytes: a tag (the upper half of the digest's memtable remix) and a reference into the
-//! arena; 0 is free. One slot for each *tag*: all entries of a tag form a chain through `older`, so it holds
-//! the versions of one key, and of further keys only if their tags are the same (one pair in 2^32). Slots
-//! stand in *segments* of at most 544, found through a directory by the first bits of the tag and
-//! probed linearly from a place that its last bits say. A segment that is 7/8 full is copied
-//! into a larger one or into two: so a lookup never waits, and no insert moves more than one segment.
+//! A slot has eight bytes: a tag (the upper half of the digest's memtable remix) and a reference
+//! into the arena; 0 is free. There is one slot for each *tag*. All entries of a tag form a chain
+//! through `older`. The chain holds the versions of one key, and other keys only if they have the
+//! same tag (one pair in 2^32).
 //!
-//! Readers take no lock. A segment that was replaced is used again for a later one, while readers may still
-//! be in it. What they find there is right all the same: a slot of their tag leads to a chain of their tag, and a
-//! reader that came before the replacement asks for nothing that came after. Only *not* finding may be
-//! wrong then, so a miss counts if the *generation*, raised before a segment is used again, has not moved.
+//! Slots are in *segments* of at most 544. A directory finds the segment by the first bits of the
+//! tag. Within it, linear probing begins at a slot that the last bits of the tag determine. A
+//! segment that is 7/8 full is copied into a larger one or into two. So a lookup never waits, and
+//! no insert moves more than one segment.
 //!
-//! Not here: comparing keys, links of a chain ([`super::chunked`]).
+//! Readers take no lock. A replaced segment is reused for a later one while readers may still be in
+//! it. Entries that they find there are right all the same: a slot with their tag leads to a chain
+//! of their tag, and a reader from before the replacement needs nothing that was inserted after it.
+//! Only a *miss* may be wrong then. A miss therefore counts only if the *generation*, which is
+//! incremented before a segment is reused, has not changed.
+//!
+//! Comparing keys and linking chains are the task of [`super::chunked`].
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
@@ -25,29 +29,31 @@ use crate::sync::IS_EXPLORED;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use shamba_key::planted::{Defect, is_planted};
 
-/// Lengths of segments, by *class*. The short ones serve small memtables; a full one of the last class becomes two
-/// of it. Its length is chosen so that a full memtable of the default size, 64 MiB of 116-byte entries, finds them
-/// about full and not just split.
+/// Lengths of segments, by *class*. The short ones serve small memtables. A full segment of the
+/// last class becomes two of the same class. Its length is chosen for a full memtable of the
+/// default size, 64 MiB of 116-byte entries: its segments are then nearly full and have not just
+/// been split.
 const LENS: [usize; 3] = if IS_EXPLORED { [4; 3] } else { [32, 128, 544] };
 const LAST_CLASS: usize = LENS.len() - 1;
-/// A segment with this many eighths of its slots taken is full.
+/// A segment is full when this many eighths of its slots are taken.
 const FULL_EIGHTHS: usize = 7;
-/// Segments and directories start on a cache line, so that the low bits of their addresses are free: for the
-/// class of the segment, for the depth of the directory.
+/// Segments and directories start on a cache line, so the low bits of their addresses are free.
+/// They hold the class of the segment and the depth of the directory.
 const ALIGN: usize = 64;
 const LOW_BITS: usize = ALIGN - 1;
 
-/// How many of the last bits of a tag say where in its segment it goes. With at most 22 others choosing the
-/// segment they stay apart from those in any memtable.
+/// Number of last bits of a tag that determine the first slot in its segment. At most 22 other bits
+/// choose the segment, so the two do not overlap in any memtable.
 const START_BITS: u32 = 10;
 
 type Slot = AtomicU64;
 
 /// The readers' side.
 pub(super) struct DigestIndex {
-    /// The directory; the low bits of the address say how many bits of a tag choose in it.
+    /// The directory. The low bits of the address hold its depth: the number of tag bits that
+    /// choose a place in it.
     directory: AtomicPtr<AtomicPtr<Slot>>,
-    /// How many times a segment was used again.
+    /// Number of times a segment was reused.
     generation: AtomicU64,
 }
 
@@ -66,7 +72,7 @@ pub(super) struct IndexWriter {
 struct Segment {
     slots: NonNull<Slot>,
     class: usize,
-    /// How many bits of a tag choose it.
+    /// Number of tag bits that choose it.
     depth: u32,
     taken: usize,
 }
@@ -76,7 +82,7 @@ struct Directory {
     layout: Layout,
 }
 
-// SAFETY: the writer owns its memory; nothing in it belongs to a thread.
+// SAFETY: the writer owns its memory, and nothing in it is bound to a thread.
 unsafe impl Send for IndexWriter {}
 
 impl Drop for IndexWriter {
@@ -88,8 +94,8 @@ impl Drop for IndexWriter {
             .enumerate()
             .flat_map(|(class, spare)| spare.iter().map(move |slots| (*slots, class)));
         for (slots, class) in live.chain(spare) {
-            // SAFETY: allocated with this layout and freed once: a segment is live or spare. The memtable drops
-            // the readers' side at the same time.
+            // SAFETY: allocated with this layout and freed once: a segment is live or spare. The
+            // memtable drops the readers' side at the same time.
             unsafe { dealloc(slots.as_ptr().cast(), segment_layout(class)) };
         }
         for directory in &self.directories {
@@ -147,15 +153,16 @@ impl DigestIndex {
                     return Some(entry);
                 }
             }
-            // Every slot was read with acquire and is written with release: whoever has seen one of a segment's
-            // next life sees the generation that was raised before it.
+            // Every slot is read with acquire and written with release. A reader that has seen a
+            // slot of a reused segment therefore sees the generation that was incremented before
+            // the reuse.
             if self.generation.load(Ordering::Relaxed) == generation {
                 return None;
             }
         }
     }
 
-    /// Asks the core for the line where [`Self::find`] begins.
+    /// Prefetches the cache line at which [`Self::find`] begins.
     #[inline]
     pub fn prefetch(&self, digest: KeyDigest) {
         let tag = tag_of(digest);
@@ -175,7 +182,7 @@ impl DigestIndex {
         (segment.map_addr(|address| address & !LOW_BITS), class)
     }
 
-    /// The slot of a digest: its own or a free one, which is then counted as taken.
+    /// The slot of a digest: its own, or a free one, which is then counted as taken.
     ///
     /// # Safety
     /// `writer` was made together with this index.
@@ -200,7 +207,7 @@ impl DigestIndex {
         }
     }
 
-    /// Replaces a full segment, in which `tag` belongs, by a larger one or by two.
+    /// Replaces a full segment, to which `tag` belongs, by a larger one or by two.
     fn replace(&self, writer: &mut IndexWriter, number: usize, tag: u32) {
         let Segment { slots, class, depth, .. } = writer.segments[number];
         if class < LAST_CLASS {
@@ -209,7 +216,7 @@ impl DigestIndex {
             if depth == writer.depth {
                 self.deepen(writer);
             }
-            // The next bit of the tag parts them.
+            // The next bit of the tag distinguishes the two.
             let high = writer.segments.len();
             writer.segments[number] = self.emptied(writer, class, depth + 1);
             let segment = self.emptied(writer, class, depth + 1);
@@ -240,7 +247,7 @@ impl DigestIndex {
         writer.spare[class].push(slots);
     }
 
-    /// A segment without entries. Nobody can see it yet, unless from an earlier life.
+    /// A segment without entries. Only readers that still use it from before its reuse can see it.
     fn emptied(&self, writer: &mut IndexWriter, class: usize, depth: u32) -> Segment {
         let slots = match writer.spare[class].pop() {
             None => writer.allocate(class),
@@ -263,7 +270,7 @@ impl DigestIndex {
         self.publish_directory(writer);
     }
 
-    /// Shows readers a directory made from the places.
+    /// Publishes a directory made from the places.
     fn publish_directory(&self, writer: &mut IndexWriter) {
         let layout = Layout::array::<AtomicPtr<Slot>>(writer.places.len())
             .and_then(|layout| layout.align_to(ALIGN))
@@ -274,7 +281,7 @@ impl DigestIndex {
         };
         for (place, number) in writer.places.iter().enumerate() {
             let segment = writer.segments[*number as usize].tagged();
-            // SAFETY: within the layout, not yet visible to anybody.
+            // SAFETY: within the layout, and not yet visible to other threads.
             unsafe { start.as_ptr().add(place).write(AtomicPtr::new(segment)) };
         }
         writer.directories.push(Directory { start, layout });
@@ -285,7 +292,7 @@ impl DigestIndex {
 }
 
 impl IndexWriter {
-    /// All memory that it and the readers' side take.
+    /// All memory of the writer's and the readers' side.
     pub fn bytes(&self) -> usize {
         self.bytes + self.places.len() * 4 + self.segments.len() * size_of::<Segment>()
     }
@@ -299,7 +306,7 @@ impl IndexWriter {
         };
         if IS_EXPLORED {
             for place in 0..LENS[class] {
-                // SAFETY: within the layout, not yet visible to anybody.
+                // SAFETY: within the layout, and not yet visible to other threads.
                 unsafe { slots.add(place).write(Slot::default()) };
             }
         }
@@ -328,26 +335,28 @@ fn place_of(tag: u32, depth: u32) -> usize {
     (u64::from(tag) >> (32 - depth)) as usize
 }
 
-/// The places in a directory of `directory_depth` of the segment of `depth` that `tag` belongs in.
+/// The places, in a directory of `directory_depth`, of the segment of `depth` to which `tag`
+/// belongs.
 fn places_of(tag: u32, depth: u32, directory_depth: u32) -> Range<usize> {
     let step = directory_depth - depth;
     let first = place_of(tag, depth) << step;
     first..first + (1 << step)
 }
 
-/// How many slots of a segment may be taken.
+/// Maximum number of taken slots in a segment.
 #[inline]
 fn full(class: usize) -> usize {
     LENS[class] * FULL_EIGHTHS / 8
 }
 
-/// Where the probing of a segment of `len` slots begins: by bits of the tag that do not choose the segment.
+/// The slot at which the probing of a segment of `len` slots begins, from tag bits that do not
+/// choose the segment.
 #[inline]
 fn start_of(tag: u32, len: usize) -> usize {
     ((tag & ((1 << START_BITS) - 1)) as usize * len) >> START_BITS
 }
 
-/// The slot of the tag and what it holds, or the free one at which the search for it ends.
+/// The slot of the tag and its contents, or the free slot that ends the search.
 #[inline]
 fn probe(slots: &[Slot], tag: u32) -> Option<(&Slot, u64)> {
     let (before, from) = slots.split_at_checked(start_of(tag, slots.len()))?;

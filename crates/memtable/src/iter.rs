@@ -1,13 +1,15 @@
-//! Walking a memtable: a window of references, merged from the lanes of a snapshot as the walk goes on.
+//! Iterator over a memtable: a window of references, merged step by step from the lanes of a
+//! snapshot.
 //!
-//! Each lane has a window too, from `low` to `high`; the iterator's window is the union of those, in order. Going
-//! beyond its end moves the highs up, going before its beginning moves the lows down, so that turning round
-//! costs nothing. Windows start small, since short scans are common, and grow.
+//! Each lane has a window too, from `low` to `high`; the iterator's window is the union of those,
+//! in order. Moving beyond its end raises the highs, moving before its beginning lowers the lows,
+//! so that a change of direction costs nothing. Windows start small, since short scans are common,
+//! and grow.
 //!
-//! The snapshot is taken at the first seek and kept: what is inserted later is newer than what any reader that
-//! was there then may see.
+//! The snapshot is taken at the first seek and kept. Entries inserted later are newer than anything
+//! that a reader of that time may see.
 //!
-//! Not here: snapshots and their lanes ([`super::order`]).
+//! Snapshots and their lanes are in [`super::order`].
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ use super::order::{Direction, Snapshot, Tournament};
 
 const FIRST_WINDOW: usize = 4;
 const WINDOW_MAX: usize = 64;
-/// How far ahead entries are asked for where nothing has touched them yet.
+/// Distance in entries at which entries are prefetched that have not been read yet.
 const PREFETCH_AHEAD: usize = 4;
 
 /// An iterator over a [`ChunkedMemtable`].
@@ -29,14 +31,14 @@ pub(super) struct ChunkedIter {
     snapshot: Option<Snapshot>,
     lanes: Vec<Lane>,
     tournament: Tournament,
-    /// Which way the tournament last went, if it still can.
+    /// The direction in which the tournament last moved, if it can continue.
     going: Option<Direction>,
     window: Vec<EntryRef>,
     at: usize,
     window_entries: usize,
     current: Option<EntryView<'static>>,
     entries: Entries<'static>,
-    /// Keeps the entries where they are; so it is the last field to go.
+    /// Keeps the entries in place; it is the last field, so that it is dropped last.
     table: Arc<ChunkedMemtable>,
 }
 
@@ -49,8 +51,8 @@ struct Lane {
 
 impl ChunkedIter {
     pub fn new(table: Arc<ChunkedMemtable>) -> Self {
-        // SAFETY: the memtable outlives the iterator, which holds it, and does not move in its `Arc`. All references
-        // that are asked for come from a snapshot of this memtable.
+        // SAFETY: the memtable outlives the iterator, which holds it, and does not move in its
+        // `Arc`. All references that are used come from a snapshot of this memtable.
         let entries = unsafe { table.reader() };
         Self {
             snapshot: None,
@@ -66,7 +68,7 @@ impl ChunkedIter {
         }
     }
 
-    /// Puts every lane where `place` says, and the iterator between two entries.
+    /// Positions every lane by `place`, and the iterator between two entries.
     fn start(&mut self, place: impl Fn(&Snapshot, usize) -> usize) {
         let snapshot = self.snapshot.get_or_insert_with(|| self.table.snapshot());
         self.lanes.clear();
@@ -78,7 +80,7 @@ impl ChunkedIter {
         self.window_entries = FIRST_WINDOW;
     }
 
-    /// Makes the window the entries after it, and stands at the first.
+    /// Loads the entries after the window, and moves to the first of them.
     fn load_after(&mut self) {
         self.window.clear();
         let Some(snapshot) = &self.snapshot else { return };
@@ -109,7 +111,7 @@ impl ChunkedIter {
         self.stand_at(0);
     }
 
-    /// Makes the window the entries before it, and stands at the last.
+    /// Loads the entries before the window, and moves to the last of them.
     fn load_before(&mut self) {
         self.window.clear();
         let Some(snapshot) = &self.snapshot else { return };

@@ -15,6 +15,20 @@
 
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
+//! Memtables: the newest writes of a keyspace, in memory until a flush writes them to a table.
+//!
+//! Databases use [`ChunkedMemtable`]: entries in an arena, a digest index for lookups, sorted
+//! chunks for scans. Tests compare it with a simple ordered map behind the same trait. One writer
+//! at a time runs concurrently with any number of readers.
+//!
+//! Guarantee for readers: an entry is in the memtable before its sequence number becomes visible,
+//! and is never changed or removed. So a reader at sequence `s` always sees the same entries up to
+//! `s`, whatever is inserted meanwhile, and it skips newer ones.
+//!
+//! A long value stays in the log. Its entry has the kind [`EntryKind::ValueRef`] and holds the
+//! place of the value ([`ValuePlace`]) instead of the value.
+//!
+//! Which memtables a reader sees is decided in [`crate::view`], when a memtable is full in `write`.
 
 use std::sync::Arc;
 
@@ -45,34 +59,37 @@ pub use ordered::OrderedMemtable;
 
 /// An ordered store of entries and range tombstones in memory.
 pub trait Memtable: Send + Sync {
-    /// Stores a copy of one version of a key. What is stored under the same
-    /// key and sequence number already stays.
+    /// Stores a copy of one version of a key. An entry with the same key and sequence number that
+    /// is already stored stays unchanged.
     fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]);
 
-    /// Asks the core for the line at which [`Self::get`] with this digest will look first, and returns at once.
+    /// Prefetches the cache line that [`Self::get`] with this digest reads first.
     fn prefetch(&self, digest: KeyDigest);
 
-    /// Stores a range tombstone; one over no key is dropped.
+    /// Stores a range tombstone; an empty one is ignored.
     fn insert_range_delete(&self, tombstone: RangeTombstone);
 
-    /// The newest version of `key` with a sequence number up to `seq`. Does not ask the range tombstones.
+    /// The newest version of `key` with a sequence number up to `seq`. Does not consult range
+    /// tombstones.
     fn get(&self, digest: KeyDigest, key: &[u8], seq: SeqNo) -> Option<Entry>;
 
-    /// Whether there is any range tombstone: one load, so that a lookup need not take the list.
+    /// Whether there is any range tombstone. This is one load, so that a lookup need not take the
+    /// list.
     fn has_range_deletes(&self) -> bool;
 
-    /// The range tombstones so far. Cheap: the list is kept ready.
+    /// The range tombstones so far. Cheap: the list is always ready.
     fn range_tombstones(&self) -> Arc<FragmentedTombstones>;
 
-    /// About how much memory it takes: keys, values and the structure around them.
+    /// Approximate memory: keys, values and the structures around them.
     fn bytes(&self) -> u64;
 
-    /// Whether it can take little more, whatever its size; it must be sealed then.
+    /// Whether it is near the maximum that it can address, whatever the write buffer; it must be
+    /// sealed then.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Point entries, every version counted; range tombstones are not.
+    /// Number of point entries, including every version but no range tombstones.
     fn entries(&self) -> u64;
 
     /// Whether it holds neither entries nor range tombstones.
@@ -81,11 +98,11 @@ pub trait Memtable: Send + Sync {
     /// The largest sequence number of an entry or range tombstone; [`SeqNo::ZERO`] when empty.
     fn largest_seq(&self) -> SeqNo;
 
-    /// Walks the entries in internal order. Entries inserted later may or may not appear. Of a value that
-    /// lies in a log it gives the place: `entries_iter` reads it.
+    /// Iterates over the entries in internal order. Entries inserted later may or may not appear.
+    /// For a value in a log it returns the place; `entries_iter` reads the value.
     fn iter(self: Arc<Self>) -> Box<dyn EntryIter>;
 
-    /// The logs that values of entries lie in; a memtable only keeps this.
+    /// The logs that hold values of entries; the memtable only keeps them alive.
     fn values(&self) -> &ValueLogs;
 }
 
@@ -107,7 +124,7 @@ impl dyn Memtable + '_ {
 impl dyn Memtable {
     /// [`Memtable::iter`], reading the values that lie in logs.
     pub fn entries_iter(self: Arc<Self>) -> Box<dyn EntryIter> {
-        // One inserted later is newer than anything that the caller sees.
+        // A value added to a log later is newer than anything that the caller sees.
         let has_logs = !self.values().is_empty();
         let iter = Arc::clone(&self).iter();
         if has_logs { Box::new(InLogIter::new(self, iter)) } else { iter }

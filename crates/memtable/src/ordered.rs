@@ -1,11 +1,12 @@
-//! The safe twin of the memtable, for tests: an ordered map from key to versions behind a read-write lock.
+//! A reference memtable for tests: an ordered map from key to versions behind a read-write lock.
 //!
-//! Readers and the writer exclude each other only for one map operation. An iterator holds no lock between
-//! calls: it copies a *chunk* of entries (reference counts, not bytes) under the lock and walks that, and
-//! finds its way on by the last key and sequence number. A chunk may miss entries that were inserted after
-//! it was copied; all of those are newer than what any reader of it can see.
+//! Readers and the writer exclude each other only for one map operation. An iterator holds no lock
+//! between calls. It copies a *chunk* of entries (reference counts, not bytes) under the lock,
+//! iterates over the copy, and then continues after the last key and sequence number. A chunk may
+//! miss entries that were inserted after it was copied; all of those are newer than what any reader
+//! of it can see.
 //!
-//! Not here: the memtable that databases use ([`super::chunked`]).
+//! The memtable that databases use is [`super::chunked`].
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,16 +23,19 @@ use super::Memtable;
 use shamba_log::wal::ValueLogs;
 use shamba_table::FragmentedTombstones;
 
-/// What one key costs beside its bytes: its slot in a map node that is two thirds full on average
-/// (a key of 32 bytes and a [`Versions`] of 72), the allocation of its bytes (16) and their share count (24).
+/// Memory of one key besides its bytes: its slot in a map node that is two thirds full on average
+/// (a key of 32 bytes and a [`Versions`] of 72), the allocation of its bytes (16) and their
+/// reference count (24).
 const KEY_OVERHEAD_BYTES: u64 = 104 * 3 / 2 + 16 + 24;
-/// What one more version of a key costs beside its value: its slot in a list that is three quarters full.
+/// Memory of each further version besides its value: its slot in a list that is three quarters
+/// full.
 const VERSION_OVERHEAD_BYTES: u64 = 48 * 4 / 3;
-/// What one range tombstone costs beside its bounds: itself, two pieces and its places in the tree.
+/// Memory of one range tombstone besides its bounds: itself, two fragments and their places in the
+/// tree.
 const RANGE_DELETE_OVERHEAD_BYTES: u64 = 320;
 
-/// A seek copies few entries, since short scans are common; each further chunk is twice as long, up to
-/// where the lock and the search are a small part of a step.
+/// A seek copies few entries, since short scans are common. Each further chunk is twice as long, up
+/// to a length at which the lock and the search are a small part of a step.
 const FIRST_CHUNK_ENTRIES: usize = 4;
 const CHUNK_ENTRIES_MAX: usize = 64;
 
@@ -56,7 +60,8 @@ impl OrderedMemtable {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Map> {
-        // The map is whole after a panic elsewhere: nothing that can panic runs while it is changed.
+        // Nothing that can panic runs while the map is changed, so it is valid after a panic
+        // elsewhere.
         self.map.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,7 +103,7 @@ impl Memtable for OrderedMemtable {
         let bounds = tombstone.start.len() + tombstone.end.as_ref().map_or(0, Bytes::len);
         let seq = tombstone.seq;
         self.range_deletes.rcu(|before| before.with(tombstone.clone()));
-        // After the list: whoever sees the count finds the tombstone.
+        // After the list: a reader that sees the count finds the tombstone.
         self.range_delete_count.fetch_add(1, Ordering::Release);
         self.bytes.fetch_add(bounds as u64 + RANGE_DELETE_OVERHEAD_BYTES, Ordering::Relaxed);
         self.largest_seq.fetch_max(seq.0, Ordering::Relaxed);
@@ -151,8 +156,8 @@ struct Version {
     value: Bytes,
 }
 
-/// The versions of one key. Most keys of a memtable have one, which needs no list; a key that is written
-/// over and over gets its new versions at the end of the list, so each costs the same.
+/// The versions of one key. Most keys of a memtable have one version and need no list. New versions
+/// of an often overwritten key go to the end of the list, so each costs the same.
 struct Versions {
     newest: Version,
     /// Oldest first.
@@ -180,7 +185,8 @@ impl Versions {
         self.len() - self.older.partition_point(|version| version.seq <= seq)
     }
 
-    /// Whether the version is a new one; else its number is there already, and stays.
+    /// Adds the version. Returns false if its sequence number exists already; the old version then
+    /// stays.
     fn insert(&mut self, version: Version) -> bool {
         if version.seq > self.newest.seq {
             self.older.push(std::mem::replace(&mut self.newest, version));
@@ -199,10 +205,10 @@ impl Versions {
 
 struct OrderedIter {
     table: Arc<OrderedMemtable>,
-    /// A stretch of the memtable in internal order; empty when not valid.
+    /// Consecutive entries of the memtable in internal order; empty when not valid.
     chunk: Vec<Copied>,
     at: usize,
-    /// How many entries the next chunk holds at most.
+    /// Maximum number of entries in the next chunk.
     chunk_entries: usize,
 }
 
@@ -216,15 +222,15 @@ impl OrderedIter {
         &self.chunk[self.at]
     }
 
-    /// Forgets the chunk; the next one, and what it grows to, starts small.
+    /// Clears the chunk; the next one starts small again.
     fn start_over(&mut self) {
         self.chunk.clear();
         self.at = 0;
         self.chunk_entries = FIRST_CHUNK_ENTRIES;
     }
 
-    /// Takes the chunk of entries from rank `skip` of `key`'s versions on; if the map lacks the key, from the
-    /// next one on. `skip` tells the rank by the versions that the map holds now.
+    /// Copies the chunk of entries from rank `skip` of `key`'s versions on, or from the next key on
+    /// if the map lacks the key. `skip` computes the rank from the versions that the map holds now.
     fn load_forward(&mut self, key: &[u8], skip: impl FnOnce(&Versions) -> usize) {
         self.chunk.clear();
         self.at = 0;
@@ -245,8 +251,9 @@ impl OrderedIter {
         }
     }
 
-    /// Takes the chunk that ends with the version of `key` before rank `until` (told by the versions that the
-    /// map holds now), or with the last version of the key before.
+    /// Copies the chunk that ends with the version of `key` before rank `until`, or with the last
+    /// version of the key before. `until` computes the rank from the versions that the map holds
+    /// now.
     fn load_backward(&mut self, key: Bound<&[u8]>, until: impl FnOnce(&Versions) -> usize) {
         self.chunk.clear();
         let limit = self.grow();
@@ -297,7 +304,7 @@ impl EntryIter for OrderedIter {
 
     fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> shamba_table::Result<()> {
         self.start_over();
-        // At or before (key, seq) are the versions with that number or a larger one.
+        // The versions at or before (key, seq) are those with that number or a larger one.
         self.load_backward(Bound::Included(key), |versions| ranks_from(versions, seq));
         Ok(())
     }
@@ -347,7 +354,7 @@ impl EntryIter for OrderedIter {
     }
 }
 
-/// How many versions have the number `seq` or a larger one.
+/// Number of versions with the number `seq` or a larger one.
 fn ranks_from(versions: &Versions, seq: SeqNo) -> usize {
     match seq.0.checked_sub(1) {
         Some(below) => versions.first_up_to(SeqNo(below)),

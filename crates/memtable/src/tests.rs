@@ -1,4 +1,5 @@
-//! The memtable against a sorted vector and against its safe twin: alone, while it grows, beside a writer.
+//! Tests of the memtable against a sorted vector and the reference memtable: alone, while it grows,
+//! and with a concurrent writer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,8 @@ use shamba_table::internal_cmp;
 use super::*;
 use shamba_testkit::{Dice, Row, check_laws, collect, current, sort};
 
-/// Memtables of each sort, with the digest to use: good ones, colliding ones, none looked at; last the twin.
+/// Memtables of each kind, with the digest to use: good ones, colliding ones, no index; the
+/// reference memtable last.
 fn all() -> [(Arc<dyn Memtable>, DigestFn); 4] {
     let (xxh3, four_bit) = (DigestFn::new(DigestKind::Xxh3, 7), DigestFn::new(DigestKind::TestFourBit, 7));
     [
@@ -29,7 +31,7 @@ fn get(table: &dyn Memtable, digest: DigestFn, key: &[u8], seq: SeqNo) -> Option
     Some(Row { key: key.to_vec(), seq, kind, value: value.to_vec() })
 }
 
-/// A key as the kind of data gives it: short and clashing, random, or like a path.
+/// A key of the given kind: short and clashing, random, or like a path.
 fn key_of(shape: usize, dice: &Dice) -> Vec<u8> {
     match shape {
         0 => dice.key(),
@@ -76,8 +78,8 @@ fn random_versions_read_as_from_a_sorted_vector() {
     }
 }
 
-/// Enough entries for chunks of all sizes, index segments that split, merges by the writer and by readers. Iterators
-/// that were begun on the way go on beside later inserts.
+/// Enough entries for chunks of all sizes, index segments that split, and merges by the writer and
+/// by readers. Iterators begun on the way continue while entries are inserted.
 #[test]
 fn a_growing_memtable_reads_like_its_twin() {
     for shape in 0..3 {
@@ -86,7 +88,8 @@ fn a_growing_memtable_reads_like_its_twin() {
             let twin: Arc<dyn Memtable> = Arc::new(OrderedMemtable::new());
             let mut begun = Vec::new();
             let mut keys = Vec::new();
-            // Colliding digests make chains of thousands: slow, and not what most of this is about.
+            // Colliding digests make chains of thousands of entries, which is slow and not the main
+            // subject here.
             let writes = if digest.kind() == DigestKind::Xxh3 { 30_000 } else { 5_000 };
             for seq in 1..=writes {
                 let row = Row::put(&key_of(shape, &dice), seq);
@@ -124,7 +127,7 @@ fn a_growing_memtable_reads_like_its_twin() {
     }
 }
 
-/// Walks about from one place in both.
+/// Moves at random in both iterators from the same position.
 fn assert_same_around(a: &Arc<dyn Memtable>, b: &Arc<dyn Memtable>, key: &[u8], seq: SeqNo, dice: &Dice) {
     let (mut a, mut b) = (Arc::clone(a).iter(), Arc::clone(b).iter());
     let is_forward = dice.one_in(2);
@@ -137,7 +140,7 @@ fn assert_same_around(a: &Arc<dyn Memtable>, b: &Arc<dyn Memtable>, key: &[u8], 
             return;
         }
         assert_eq!(current(a.as_ref()), current(b.as_ref()));
-        // Three steps the one way for each the other way.
+        // Three steps in one direction for each step in the other.
         let is_on = dice.one_in(4) != is_forward;
         for iter in [&mut a, &mut b] {
             if is_on { iter.next() } else { iter.prev() }.expect("memory");
@@ -198,7 +201,8 @@ fn keys_and_values_of_all_sizes_come_back() {
     }
 }
 
-/// The bound that the write buffer is: 116-byte entries take 150 bytes at most in a memtable of its default size.
+/// The size bound that the write buffer relies on: 116-byte entries take at most 150 bytes each in
+/// a memtable of its default size.
 #[test]
 fn bytes_count_everything_and_are_few() {
     let (table, digest) = (ChunkedMemtable::new(true), DigestFn::new(DigestKind::Xxh3, 7));
@@ -253,7 +257,7 @@ fn range_tombstones_are_seen_at_once_and_empty_ones_dropped() {
     }
 }
 
-/// The value that belongs to a version: whoever sees part of an entry sees that it is not this.
+/// The value of a version, computed from it, so that a torn entry is noticed.
 fn value_of(seq: u64) -> Vec<u8> {
     seq.to_le_bytes().repeat(1 + (seq % 13) as usize)
 }
@@ -271,7 +275,7 @@ fn readers_beside_a_writer_see_everything_up_to_their_sequence_whole_and_in_orde
                     visible.store(seq, Ordering::Release);
                 }
             });
-            // One scans all of it, again and again.
+            // One thread scans everything repeatedly.
             scope.spawn(|| {
                 while visible.load(Ordering::Acquire) < WRITES {
                     let seen = visible.load(Ordering::Acquire);
@@ -281,7 +285,7 @@ fn readers_beside_a_writer_see_everything_up_to_their_sequence_whole_and_in_orde
                     assert_eq!(rows.iter().filter(|row| row.seq.0 <= seen).count() as u64, seen);
                 }
             });
-            // Two look up keys that are there and keys that are not, and scan a little.
+            // Two threads look up present and absent keys, and scan a little.
             for thread in 0..2 {
                 let (table, visible) = (&table, &visible);
                 scope.spawn(move || {

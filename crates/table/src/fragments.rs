@@ -1,16 +1,17 @@
-//! Range tombstones, arranged so that "what is the newest one over this key?" is a binary search.
+//! Range tombstones in a form in which the newest one over a key is found by binary search.
 //!
-//! All starts and ends cut the key space into *pieces* over which the set of tombstones is constant. Each
-//! tombstone is hung on at most 2 log n nodes of a segment tree over the pieces, and a lookup walks from its
-//! piece to the root. So n tombstones take O(n log n) memory however they overlap; a plain list of sequence
-//! numbers per piece would take n² for the common "delete everything up to here", again and again.
+//! All starts and ends cut the key space into *pieces* over which the set of tombstones is
+//! constant. Each tombstone is stored at no more than 2 log n nodes of a segment tree over the
+//! pieces. A lookup walks from its piece to the root. So n tombstones take O(n log n) memory,
+//! however they overlap. A plain list of sequence numbers per piece would take n² for the common
+//! case of repeated deletes of everything up to a growing bound.
 //!
-//! The structure is immutable. [`FragmentedTombstones::with`] adds one tombstone: it keeps a few parts of
-//! geometrically falling sizes and joins those of like size, so a memtable that takes range deletes between
-//! reads pays O(log² n) for each, not a rebuild.
+//! The structure is immutable. [`FragmentedTombstones::with`] adds one tombstone. It keeps a few
+//! parts whose sizes fall geometrically and joins those of like size. A memtable that takes range
+//! deletes between reads therefore pays O(log² n) for each instead of a rebuild.
 //!
-//! An end of `None` means no end; reversed and empty ranges are dropped. Bounds are inclusive below,
-//! exclusive above.
+//! An end of `None` means no end; reversed and empty ranges are dropped. Bounds are inclusive
+//! below, exclusive above.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,29 +28,30 @@ pub struct FragmentedTombstones {
     parts: Vec<Arc<Part>>,
 }
 
-/// A stretch of keys over which the newest visible tombstone is the same.
+/// A range of keys over which the newest visible tombstone is the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cover {
-    /// First key inside.
+    /// The first key of the range.
     pub lower: Bytes,
-    /// First key beyond; `None`: no end.
+    /// The first key after the range; `None`: no end.
     pub upper: Option<Bytes>,
-    /// The newest visible tombstone over the stretch; [`SeqNo::ZERO`] if there is none.
+    /// The newest visible tombstone over the range; [`SeqNo::ZERO`] if there is none.
     pub floor: SeqNo,
 }
 
 impl Cover {
-    /// No tombstone anywhere.
+    /// The range of all keys, without a tombstone.
     pub fn nothing() -> Self {
         Self { lower: Bytes::new(), upper: None, floor: SeqNo::ZERO }
     }
 
-    /// Whether the stretch holds `key`.
+    /// Whether the range holds `key`.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.lower.as_ref() <= key && self.upper.as_ref().is_none_or(|upper| key < upper.as_ref())
     }
 
-    /// Narrows to the keys of both stretches, with the newer of the two tombstones. They must share a key.
+    /// Narrows the range to the keys of both, with the newer of the two tombstones. They must share
+    /// a key.
     pub fn intersect(&mut self, other: Self) {
         if other.lower > self.lower {
             self.lower = other.lower;
@@ -64,7 +66,7 @@ impl Cover {
 }
 
 impl FragmentedTombstones {
-    /// The tombstones in any order; those over no key are dropped.
+    /// From tombstones in any order; empty ones are dropped.
     pub fn new(tombstones: Vec<RangeTombstone>) -> Self {
         Self { parts: Part::build(tombstones).into_iter().map(Arc::new).collect() }
     }
@@ -87,13 +89,14 @@ impl FragmentedTombstones {
         self.parts.is_empty()
     }
 
-    /// The newest tombstone over `key` that a reader at `visible` sees; [`SeqNo::ZERO`] if there is none.
+    /// The newest tombstone over `key` that a reader at `visible` sees; [`SeqNo::ZERO`] if there is
+    /// none.
     pub fn newest_covering(&self, key: &[u8], visible: SeqNo) -> SeqNo {
         let newest = self.parts.iter().map(|part| part.newest_at(part.piece(key), visible)).max();
         newest.unwrap_or(SeqNo::ZERO)
     }
 
-    /// The stretch around `key` over which [`Self::newest_covering`] is the same.
+    /// The range around `key` over which [`Self::newest_covering`] is the same.
     pub fn cover(&self, key: &[u8], visible: SeqNo) -> Cover {
         let mut cover = Cover::nothing();
         for part in &self.parts {
@@ -102,7 +105,7 @@ impl FragmentedTombstones {
         cover
     }
 
-    /// The stretch that ends at `bound` or reaches over it, holding the keys just before `bound`.
+    /// The range that holds the keys just before `bound`. It ends at `bound` or beyond.
     pub fn cover_before(&self, bound: &[u8], visible: SeqNo) -> Cover {
         let mut cover = Cover::nothing();
         for part in &self.parts {
@@ -111,17 +114,17 @@ impl FragmentedTombstones {
         cover
     }
 
-    /// The tombstones as they came, in no particular order.
+    /// The tombstones as they were added, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &RangeTombstone> {
         self.parts.iter().flat_map(|part| &part.tombstones)
     }
 
-    /// What readers at `stripes` (ascending) and at the newest sequence need of the tombstones in
-    /// `[lower, upper)`: over each key the newest one of each stripe, the rest dropped.
+    /// The tombstones in `[lower, upper)` that readers at `stripes` (ascending) and at the newest
+    /// sequence number need: over each key the newest one of each stripe. The others are dropped.
     pub fn thinned(&self, lower: &[u8], upper: Option<&[u8]>, stripes: &[SeqNo]) -> Vec<RangeTombstone> {
         let mut kept = Vec::new();
         let Some(part) = self.joined() else { return kept };
-        // Where each tombstone that is kept over the piece before began to be kept.
+        // Starts of the tombstones that are kept over the previous piece.
         let mut open: BTreeMap<SeqNo, Bytes> = BTreeMap::new();
         let mut close = |seq: SeqNo, start: Bytes, end: Option<Bytes>| {
             kept.extend(clip(&RangeTombstone { start, end, seq }, lower, upper));
@@ -144,7 +147,7 @@ impl FragmentedTombstones {
         kept
     }
 
-    /// All in one part; `None` when there is none.
+    /// All tombstones in one part; `None` when there are none.
     fn joined(&self) -> Option<Arc<Part>> {
         match self.parts.as_slice() {
             [] => None,
@@ -173,11 +176,11 @@ pub fn clip(tombstone: &RangeTombstone, lower: &[u8], upper: Option<&[u8]>) -> O
 struct Part {
     /// Ascending by sequence number; none is empty.
     tombstones: Vec<RangeTombstone>,
-    /// Every start and end, ascending, each once: piece `i` reaches from `bounds[i]` to `bounds[i + 1]`,
-    /// the last one on without end.
+    /// Every start and end, ascending and distinct. Piece `i` reaches from `bounds[i]` to
+    /// `bounds[i + 1]`; the last one has no end.
     bounds: Vec<Bytes>,
-    /// The sequence numbers hung on node `n` are `seqs[first[n]..first[n + 1]]`, ascending. Piece `i` is the
-    /// leaf `bounds.len() + i`; the parent of node `n` is `n / 2`, down to 1.
+    /// The sequence numbers stored at node `n` are `seqs[first[n]..first[n + 1]]`, ascending. Piece
+    /// `i` is the leaf `bounds.len() + i`; the parent of node `n` is `n / 2`, up to the root 1.
     first: Vec<usize>,
     seqs: Vec<SeqNo>,
 }
@@ -199,7 +202,8 @@ impl Part {
         let index = |key: &Bytes| bounds.partition_point(|bound| bound < key);
         let pieces: Vec<(usize, usize)> =
             tombstones.iter().map(|t| (index(&t.start), t.end.as_ref().map_or(leaves, index))).collect();
-        // Count per node, make the counts into starts, then fill; ascending sequence numbers stay ascending.
+        // Counts per node are turned into starts, then the lists are filled. The tombstones are
+        // sorted, so each list is ascending.
         let mut first = vec![0; 2 * leaves + 1];
         for &pieces in &pieces {
             for_each_node(leaves, pieces, |node| first[node + 1] += 1);
@@ -232,7 +236,7 @@ impl Part {
         (self.bounds[piece].clone(), self.bounds.get(piece + 1).cloned())
     }
 
-    /// The lists of sequence numbers on the way from a piece to the root.
+    /// The lists of sequence numbers on the path from a piece to the root.
     fn lists(&self, piece: usize) -> impl Iterator<Item = &[SeqNo]> {
         let leaf = self.bounds.len() + piece;
         std::iter::successors(Some(leaf), |node| Some(node / 2))
@@ -255,7 +259,8 @@ impl Part {
         }
     }
 
-    /// What a reader at each of `stripes`, and one at the newest sequence, sees over a piece.
+    /// The newest tombstones over a piece that readers at each of `stripes` and at the newest
+    /// sequence number see.
     fn newest_per_stripe(&self, piece: usize, stripes: &[SeqNo]) -> Vec<SeqNo> {
         let readers = stripes.iter().copied().chain([SeqNo::MAX]);
         let mut seqs: Vec<SeqNo> = readers.map(|visible| self.newest_at(Some(piece), visible)).collect();
@@ -265,7 +270,7 @@ impl Part {
     }
 }
 
-/// The newest of an ascending list up to `visible`.
+/// The newest sequence number up to `visible` in an ascending list.
 fn newest_visible(seqs: &[SeqNo], visible: SeqNo) -> SeqNo {
     match seqs.last() {
         None => SeqNo::ZERO,

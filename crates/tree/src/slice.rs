@@ -1,8 +1,9 @@
-//! The bytes that reads hand out: [`Slice`], cheap to clone, free of the database's life.
+//! [`Slice`]: the bytes that reads return. It is cheap to clone and does not keep the database
+//! open.
 //!
-//! A slice holds few bytes itself, owns a buffer, or shares a larger one (a cached block, a memtable's
-//! value). Sharing saves a copy but keeps the whole buffer alive, so only values that are large share:
-//! [`shamba_table::Value`], which a slice wraps, decides.
+//! A slice holds few bytes inline, owns a buffer, or shares a larger one (a cached block, a
+//! memtable's value). Sharing saves a copy but keeps the whole buffer alive, so only large values
+//! are shared. The wrapped [`shamba_table::Value`] decides.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,7 +12,8 @@ use std::ops::Deref;
 use bytes::Bytes;
 use shamba_table::Value;
 
-/// A key or value that a read returned. Dereferences to `[u8]`; a clone shares the bytes or copies a few.
+/// A key or value that a read returned. Dereferences to `[u8]`; a clone shares the bytes, or copies
+/// them if they are few.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Slice(Value);
 
@@ -21,24 +23,24 @@ impl Slice {
         Self(Value::copy_of(bytes))
     }
 
-    /// A slice of part of a buffer: a copy when it is short, so that it does not keep a whole block alive;
-    /// shared otherwise.
+    /// A slice of part of a buffer: a copy when it is short, so that it does not keep a whole block
+    /// alive, and shared otherwise.
     pub fn from_bytes(bytes: Bytes) -> Self {
         Self(Value::of_part(bytes))
     }
 
-    /// What a lookup found.
+    /// Wraps the value that a lookup found.
     #[inline]
     pub fn from_value(value: Value) -> Self {
         Self(value)
     }
 
-    /// The bytes as a vector; copies only if they are few or shared.
+    /// The bytes as a vector. Copies only if they are inline or shared.
     pub fn into_vec(self) -> Vec<u8> {
         self.0.into_vec()
     }
 
-    /// The bytes, to be shared further.
+    /// The bytes as a shareable buffer.
     pub fn into_bytes(self) -> Bytes {
         self.0.into_bytes()
     }

@@ -1,13 +1,14 @@
-//! The sequence numbers that somebody may still read at: those of snapshots and of iterators.
+//! The live sequence numbers: those at which snapshots and iterators may still read.
 //!
-//! A merge may drop a version of a key only when no reader can tell. The live sequence numbers cut the
-//! history into *stripes*; of each key, the newest version of each stripe must stay. Whoever reads at a
-//! fixed sequence holds a [`SnapshotGuard`]; whoever merges asks [`SnapshotList::stripes`] *before* it looks
-//! at anything else.
+//! A compaction may drop a version of a key only when no reader can notice it. The live sequence
+//! numbers cut the history into *stripes*, and of each key the newest version of each stripe must
+//! stay. A reader at a fixed sequence number holds a [`SnapshotGuard`]. A compaction or flush calls
+//! [`SnapshotList::stripes`] *before* it reads anything else.
 //!
-//! Invariant: a reader's number is in the list before any merge that could drop what it sees reads the
-//! list. That is why a number is read from the source *under the list's lock* ([`SnapshotList::take_with`]):
-//! a merge that read the list without it saw every write up to a later number as the newest.
+//! Invariant: a reader's number is in the list before any compaction that could drop what it sees
+//! reads the list. That is why the number is read from its source *under the list's lock*
+//! ([`SnapshotList::take_with`]). A compaction that has read the list before a registration works
+//! only on entries up to that reader's number, and keeps the newest of them.
 
 use std::sync::Arc;
 
@@ -19,8 +20,9 @@ use shamba_key::planted::{Defect, is_planted};
 /// The multiset of live sequence numbers.
 #[derive(Debug, Default)]
 pub struct SnapshotList {
-    /// How many readers hold each number, ascending. Numbers are taken in about this order, and few are live at a
-    /// time, so a list costs less than a tree: nothing is allocated for a reader.
+    /// Number of readers at each sequence number, ascending. Numbers are registered in about this
+    /// order, and few are live at a time. A vector therefore costs less than a tree: registration
+    /// does not allocate.
     live: Mutex<Vec<(SeqNo, usize)>>,
 }
 
@@ -30,7 +32,8 @@ impl SnapshotList {
         Arc::default()
     }
 
-    /// Registers a reader at the sequence number that `visible` tells, read under the list's lock.
+    /// Registers a reader at the sequence number that `visible` returns, read under the list's
+    /// lock.
     pub fn take_with(self: &Arc<Self>, visible: impl FnOnce() -> SeqNo) -> Arc<SnapshotGuard> {
         let mut live = self.lock();
         let seq = visible();
@@ -43,24 +46,24 @@ impl SnapshotList {
         Arc::new(SnapshotGuard { list: Arc::clone(self), seq })
     }
 
-    /// The live numbers, ascending, each once.
+    /// The live sequence numbers, ascending and distinct.
     pub fn stripes(&self) -> Vec<SeqNo> {
         self.lock().iter().map(|(seq, _)| *seq).collect()
     }
 
-    /// How many readers are registered.
+    /// Number of registered readers.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.lock().iter().map(|(_, readers)| readers).sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(SeqNo, usize)>> {
-        // A panic cannot leave the list half changed: each change is one operation on it.
+        // Each change is a single operation on the list, so a panic leaves it valid.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One reader's place in the list; dropping it gives the place up.
+/// The registration of one reader; dropping it removes the registration.
 #[derive(Debug)]
 pub struct SnapshotGuard {
     list: Arc<SnapshotList>,
@@ -68,7 +71,7 @@ pub struct SnapshotGuard {
 }
 
 impl SnapshotGuard {
-    /// The sequence number that the reader reads at.
+    /// The sequence number at which the reader reads.
     pub fn seq(&self) -> SeqNo {
         self.seq
     }

@@ -1,16 +1,18 @@
-//! What one reader sees: the memtables and the version of one keyspace, taken together.
+//! The state that one reader sees: memtables and version of one keyspace, taken together.
 //!
-//! A view is immutable; a new one is published whenever a memtable rotates or a version is installed. A
-//! reader loads it without a contended reference count (`arc-swap`'s thread-local slots) and filters what
-//! it finds by its sequence number, so one view serves readers of any sequence that is still protected.
+//! A view is immutable. A new one is published whenever a memtable rotates or a version is
+//! installed. A reader loads it without a contended reference count (`arc-swap`'s thread-local
+//! slots) and filters what it finds by its sequence number. One view therefore serves readers of
+//! any sequence number that is still protected.
 //!
-//! Beside the tree, a view holds what lookups need of it in the order in which they need it: a flat list of
-//! runs ([`RunPlan`]), and for each of their tables one cache line with filter and reader ([`Probe`]). It is
-//! made when the view is installed, so that a lookup follows no chain of counted pointers from level to run
-//! to table to filter; a run that was in the view before keeps its list. The bounds of all runs' tables are joined
-//! ([`fences`]), so that one search finds the table of every run.
+//! Besides the tree, a view holds the data of lookups in the order of their use: a flat list of
+//! runs ([`RunPlan`]), and for each of their tables one cache line with filter and reader
+//! ([`Probe`]). It is made when the view is installed, so that a lookup follows no chain of
+//! reference-counted pointers from level to run to table to filter. A run that was in the previous
+//! view keeps its list. The bounds of all runs' tables are joined ([`fences`]), so that one search
+//! finds the table of every run.
 //!
-//! Invariant: `memtables[0]` is the one that takes writes; everything in a later memtable is older than
+//! Invariant: `memtables[0]` takes the writes. Everything in a later memtable is older than
 //! everything in an earlier one, and everything in the version is older than all of them.
 
 mod fences;
@@ -36,12 +38,12 @@ pub struct View {
     /// The tree.
     pub version: Arc<Version>,
     plans: Box<[RunPlan]>,
-    /// `None`: each run is searched by itself.
+    /// `None`: each run is searched separately.
     fences: Option<Arc<JoinedFences>>,
     runs_have_range_deletes: bool,
 }
 
-/// A run as lookups see it.
+/// A run in the form that lookups use.
 pub struct RunPlan {
     /// Its level.
     pub level: u32,
@@ -51,12 +53,12 @@ pub struct RunPlan {
     pub probes: Arc<[Probe]>,
 }
 
-/// A table as lookups see it, on one cache line.
+/// A table in the form that lookups use, on one cache line.
 #[repr(align(64))]
 pub struct Probe {
     /// `None`: every key may be contained.
     pub filter: Option<ResidentFilter>,
-    /// `None` in trees that exist only on paper, and of tables that are not open (yet).
+    /// `None` for tables that are not open (yet), and in trees without files.
     pub reader: Option<Arc<TableReader>>,
 }
 
@@ -97,7 +99,8 @@ impl View {
         Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes }
     }
 
-    /// The same view after memory came to hold other slices of the filters of these tables.
+    /// The same view, with filters of these tables read again after their resident slices have
+    /// changed.
     pub fn with_filters_of(&self, changed: &BTreeSet<TableId>) -> Self {
         let has_changed =
             |plan: &RunPlan| plan.run.tables().iter().any(|table| changed.contains(&table.meta.id));
@@ -116,7 +119,8 @@ impl View {
         }
     }
 
-    /// Whether it keeps no tree, and nothing of filters, that the other does not.
+    /// Whether both views hold the same tree and the same filters, so that giving this one up for
+    /// the other releases neither.
     pub fn is_like(&self, other: &Self) -> bool {
         let mut pairs = self.plans.iter().zip(&other.plans);
         Arc::ptr_eq(&self.version, &other.version)
@@ -129,13 +133,14 @@ impl View {
         &self.plans
     }
 
-    /// Which table of each run may hold `key`.
+    /// The table of each run that may hold `key`.
     #[inline]
     pub fn places(&self, key: &[u8]) -> Places<'_> {
         Places(self.fences.as_ref().map(|fences| fences.row(&self.plans, key)))
     }
 
-    /// Memory of what the tree is looked up by, beside the open tables: of the runs, and of what this view adds to them.
+    /// Memory of the metadata for lookups, besides the open tables: that of the runs, and what this
+    /// view adds.
     pub fn metadata_bytes(&self) -> usize {
         let of_plan = |plan: &RunPlan| {
             size_of::<RunPlan>() + plan.run.metadata_bytes() + size_of_val::<[Probe]>(&plan.probes)
@@ -156,8 +161,8 @@ impl View {
 pub struct Places<'a>(Option<Row<'a>>);
 
 impl Places<'_> {
-    /// The number of the table in the run at `place` among the view's plans, whose plan is `plan`. `key` must be the
-    /// one that the places are of.
+    /// The number of the table in the run at `place` among the view's plans, whose plan is `plan`.
+    /// `key` must be the key that [`View::places`] was called with.
     #[inline]
     pub fn number(self, place: usize, plan: &RunPlan, key: &[u8]) -> Option<usize> {
         match self.0 {
@@ -175,7 +180,7 @@ impl RunPlan {
 }
 
 impl Probe {
-    /// The probe of a table that is open, or not.
+    /// The probe of a table, open or not.
     pub fn of(reader: Option<&Arc<TableReader>>) -> Self {
         Self { filter: reader.and_then(|reader| reader.filter()), reader: reader.cloned() }
     }
@@ -185,7 +190,7 @@ fn probes(run: &Run) -> Arc<[Probe]> {
     run.tables().iter().map(|table| Probe::of(table.meta.reader.get())).collect()
 }
 
-/// Where iterators get a fresh view after theirs was taken away.
+/// The source of new views for iterators whose view was revoked.
 pub trait ViewSource: Send + Sync {
     /// The newest view.
     ///
@@ -193,6 +198,6 @@ pub trait ViewSource: Send + Sync {
     /// `Closed` after the database was closed; `Invalid` when the keyspace was dropped.
     fn view(&self) -> Result<Arc<View>>;
 
-    /// A seek was sampled.
+    /// Counts a sampled seek.
     fn note_seek(&self) {}
 }

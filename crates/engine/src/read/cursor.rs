@@ -1,9 +1,10 @@
-//! The public faces of scans: [`Iter`], which is an iterator from both ends, and [`Cursor`], which walks.
+//! The public types of scans: [`Iter`], a double-ended iterator, and [`Cursor`], which can be
+//! moved.
 //!
-//! Both are frozen at the sequence number that they were made at, whatever is written, flushed or merged
-//! meanwhile, and neither keeps memtables or files alive while idle ([`shamba_tree::iter::scan`]).
+//! Both read at the sequence number at which they were made, whatever is written, flushed or
+//! compacted meanwhile. Neither keeps memtables or files alive while idle ([`super::scan`]).
 //!
-//! Not here: which ranges callers can name ([`crate::key_range`]).
+//! The ranges that callers can name are in [`crate::key_range`].
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use shamba_tree::version::KeyRange;
 
 /// The keys and values of a range, in key order, from both ends.
 ///
-/// Each item is a result: an error ends the iteration. Front and back meet without giving a key twice.
+/// Each item is a result: an error ends the iteration. No key is returned by both ends.
 #[must_use = "an iterator reads nothing until it is walked"]
 pub struct Iter(BothEnds);
 
@@ -49,11 +50,12 @@ impl fmt::Debug for Iter {
     }
 }
 
-/// A place in a keyspace that can be moved: sought, and walked both ways.
+/// A position in a keyspace that can be moved by seeks and by steps in both directions.
 ///
-/// A new cursor stands nowhere: [`next`](Self::next) goes to the first key, [`prev`](Self::prev) to the last.
-/// Past the last key it stands after all of them, and `prev` returns to the last; before the first likewise.
-/// After an error it stands nowhere. It sees only keys within the range that it was made for, if any.
+/// A new cursor has no position: [`next`](Self::next) goes to the first key, [`prev`](Self::prev)
+/// to the last. A step beyond the last key moves the cursor after all keys, and `prev` then returns
+/// to the last; the same holds before the first key. After an error there is no position. The
+/// cursor sees only keys within the range that it was made for, if any.
 pub struct Cursor {
     scan: Scan,
 }
@@ -63,16 +65,17 @@ impl Cursor {
         Self { scan: Scan::new(source, range) }
     }
 
-    /// Goes to the first key at or after `key`, which may be longer than any key; whether there is one.
+    /// Goes to the first key at or after `key`, which may be longer than any stored key. Returns
+    /// whether there is one.
     ///
     /// # Errors
-    /// What reading the tables says: `Io`, `Corruption`, `Unsupported`; `Closed` after the database was
-    /// closed. So for every move.
+    /// Errors of reading the tables: `Io`, `Corruption`, `Unsupported`; `Closed` after the database
+    /// was closed. The same holds for every move.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.scan.seek(key.as_ref())?)
     }
 
-    /// Goes to the last key at or before `key`; whether there is one.
+    /// Goes to the last key at or before `key`. Returns whether there is one.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
@@ -80,7 +83,7 @@ impl Cursor {
         Ok(self.scan.seek_for_prev(key.as_ref())?)
     }
 
-    /// Goes to the first key; whether there is one.
+    /// Goes to the first key. Returns whether there is one.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
@@ -88,7 +91,7 @@ impl Cursor {
         Ok(self.scan.seek_to_first()?)
     }
 
-    /// Goes to the last key; whether there is one.
+    /// Goes to the last key. Returns whether there is one.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
@@ -96,7 +99,7 @@ impl Cursor {
         Ok(self.scan.seek_to_last()?)
     }
 
-    /// Goes one key on; whether there is one.
+    /// Goes to the next key. Returns whether there is one.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
@@ -105,7 +108,7 @@ impl Cursor {
         Ok(self.scan.next()?)
     }
 
-    /// Goes one key back; whether there is one.
+    /// Goes to the previous key. Returns whether there is one.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
@@ -113,22 +116,22 @@ impl Cursor {
         Ok(self.scan.prev()?)
     }
 
-    /// Whether the cursor stands at a key.
+    /// Whether the cursor is at a key.
     pub fn valid(&self) -> bool {
         self.scan.entry().is_some()
     }
 
-    /// The key and value that it stands at.
+    /// The current key and value.
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         self.scan.entry()
     }
 
-    /// The key that it stands at.
+    /// The current key.
     pub fn key(&self) -> Option<&[u8]> {
         self.scan.entry().map(|(key, _)| key)
     }
 
-    /// The value that it stands at.
+    /// The current value.
     pub fn value(&self) -> Option<&[u8]> {
         self.scan.entry().map(|(_, value)| value)
     }

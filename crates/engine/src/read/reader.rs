@@ -1,7 +1,8 @@
-//! One reader: a keyspace, a moment, and options; what every handle's read methods are made of.
+//! The read operations of a keyspace, at a snapshot or at the newest state, with options.
 //!
-//! Without a snapshot each call reads at the newest sequence: the view is loaded *first*, then the sequence
-//! number, so that nothing visible at that number is missing from the view.
+//! All read methods of the handles are built on [`ReadAt`]. Without a snapshot each call reads at
+//! the newest sequence number. The view is loaded *first* and the number second, so that nothing
+//! visible at that number is missing from the view.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,13 +30,13 @@ use shamba_tree::snapshot::SnapshotGuard;
 use shamba_tree::version::KeyRange as Span;
 use shamba_tree::view::{View, ViewSource};
 
-/// The most that [`ReadOptions::readahead_bytes`] can ask for.
+/// Maximum of [`ReadOptions::readahead_bytes`].
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
-/// Where nobody asks for more, a scan reads ahead this part of the memory budget in each run at most.
+/// By default a scan reads ahead at most this fraction of the memory budget in each run: 1 / 128.
 const AHEAD_PART: u64 = 128;
 
-/// How reads are done. Used by [`crate::Db::with`].
+/// Options of reads. Used by [`crate::Db::with`].
 ///
 /// ```
 /// use shamba::ReadOptions;
@@ -46,26 +47,28 @@ const AHEAD_PART: u64 = 128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadOptions {
-    /// Whether blocks that a scan reads go into the block cache. Default true; false for one long scan, so
-    /// that it does not drive out what lookups use.
+    /// Whether blocks that a scan reads go into the block cache. Default true. False suits a single
+    /// long scan: it then does not evict the blocks that lookups use.
     pub fill_cache: bool,
-    /// Scans see no key below this one.
+    /// Inclusive lower bound of the keys that scans return.
     pub lower_bound: Option<Vec<u8>>,
-    /// Scans see no key from this one on.
+    /// Exclusive upper bound of the keys that scans return.
     pub upper_bound: Option<Vec<u8>>,
-    /// The most bytes that a scan reads from a table at once, after it has read a few blocks one after the other
-    /// that the cache did not hold; each run that it walks has a buffer of this size. Default `None`: 256 KiB, or less in a small memory budget.
-    /// More helps where a read takes long whatever its size; 0 reads block by block, for many scans that may
-    /// stop at any entry. More than 4 MiB counts as 4 MiB.
+    /// Maximum bytes that a scan reads ahead from a table in one read. Read-ahead begins after a
+    /// few blocks in sequence were not in the cache. Each run of the scan has a buffer of this
+    /// size. Default `None`: 256 KiB, or less with a small memory budget.
+    ///
+    /// A larger value helps on a device whose reads take long whatever their size. 0 reads block by
+    /// block, which suits many scans that may stop at any entry. More than 4 MiB counts as 4 MiB.
     pub readahead_bytes: Option<usize>,
 }
 
 impl ReadOptions {
-    /// What handles without options of their own read with.
+    /// The options of handles without options of their own.
     pub(crate) const DEFAULT: Self =
         Self { fill_cache: true, lower_bound: None, upper_bound: None, readahead_bytes: None };
 
-    /// The options that reads have without any.
+    /// The default options.
     pub fn new() -> Self {
         Self::DEFAULT
     }
@@ -77,28 +80,28 @@ impl ReadOptions {
         self
     }
 
-    /// Sets the first key that scans may see.
+    /// Sets the inclusive lower bound of the keys that scans return.
     #[must_use]
     pub fn lower_bound(mut self, key: impl Into<Vec<u8>>) -> Self {
         self.lower_bound = Some(key.into());
         self
     }
 
-    /// Sets the first key that scans may not see any more.
+    /// Sets the exclusive upper bound of the keys that scans return.
     #[must_use]
     pub fn upper_bound(mut self, key: impl Into<Vec<u8>>) -> Self {
         self.upper_bound = Some(key.into());
         self
     }
 
-    /// Sets the most bytes that a scan reads from a table at once.
+    /// Sets the maximum bytes that a scan reads ahead from a table in one read.
     #[must_use]
     pub fn readahead_bytes(mut self, bytes: usize) -> Self {
         self.readahead_bytes = Some(bytes);
         self
     }
 
-    /// How scans walk tables, within a memory budget.
+    /// The way in which scans read tables, within a memory budget.
     fn walk(&self, budget_bytes: u64) -> Walk {
         let unasked = AHEAD_BYTES.min(budget_bytes / AHEAD_PART);
         let ahead_bytes = self.readahead_bytes.map_or(unasked, |bytes| (bytes as u64).min(AHEAD_BYTES_MAX));
@@ -112,7 +115,8 @@ impl Default for ReadOptions {
     }
 }
 
-/// A key with its digest, to look up in any keyspace without hashing again. Made by [`crate::Db::hash_key`].
+/// A key with its digest, to look up in any keyspace without hashing again. Made by
+/// [`crate::Db::hash_key`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HashedKey {
     pub(crate) key: Vec<u8>,
@@ -127,12 +131,12 @@ impl HashedKey {
     }
 }
 
-/// A keyspace at a moment, with options. Borrowed from a handle, so that a lookup touches no reference count
-/// that other threads touch.
+/// A keyspace at a snapshot or at the newest state, with options. It borrows from a handle, so that
+/// a lookup touches no reference count that other threads touch.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadAt<'a> {
     pub core: &'a Core,
-    /// What scans hold, so that the database stays open while they live.
+    /// Held by scans, so that the database stays open while they live.
     pub handle: &'a Arc<Handle>,
     pub keyspace: &'a Arc<KeyspaceCore>,
     /// `None`: the newest state at each call.
@@ -141,8 +145,9 @@ pub(crate) struct ReadAt<'a> {
 }
 
 impl ReadAt<'_> {
-    /// Runs the body of lookups (of one, if `alone`) with the view and sequence to read at, and counts what they did: hashes, and
-    /// with a clock the time, are those of the whole body.
+    /// Runs `body`, one lookup (`alone`) or several, with the view and sequence number to read at,
+    /// and counts its work. The counted hashes, and with a timer the time, are those of the whole
+    /// body.
     #[inline]
     fn look_up<T>(
         &self,
@@ -172,7 +177,7 @@ impl ReadAt<'_> {
         self.find_value(key, mode)
     }
 
-    /// Carries out a lookup and notes it in the trace that is recorded.
+    /// Runs a lookup and records it in the trace.
     #[cold]
     #[inline(never)]
     fn noted<T>(&self, key: &[u8], look_up: impl FnOnce() -> Result<Option<T>>) -> Result<Option<T>> {
@@ -184,7 +189,7 @@ impl ReadAt<'_> {
         Ok(outcome?)
     }
 
-    /// Where in the trace that is recorded a lookup begins whose answer belongs to that place.
+    /// The position in the recorded trace at which a lookup of the newest state begins.
     fn asked(&self) -> Option<Moment> {
         if self.snapshot.is_none() { self.core.recorder.moment() } else { None }
     }
@@ -201,7 +206,7 @@ impl ReadAt<'_> {
         })
     }
 
-    /// Carries out a lookup, which may be one that is sampled.
+    /// Runs a lookup, which may be sampled.
     #[inline]
     fn run(&self, lookup: &Lookup<'_>, counts: &mut LookupCounts) -> Result<Option<Value>> {
         if self.core.lookups.is_next_sampled() && self.core.settings.statistics {
@@ -220,7 +225,7 @@ impl ReadAt<'_> {
         Ok(outcome?)
     }
 
-    /// Adds a sampled lookup, which no memtable answered, to the figures of the tree.
+    /// Adds a sampled lookup, which no memtable answered, to the statistics of the tree.
     fn finish_sample(&self, sampler: Sampler, view: &View) {
         sampler.finish(&self.keyspace.statistics, &view.version, || self.core.env.clock.now_us());
     }
@@ -259,7 +264,7 @@ impl ReadAt<'_> {
         Ok(value?.map(Slice::from_value))
     }
 
-    /// All lookups read at one moment.
+    /// Looks up all keys at one sequence number.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<K> = keys.into_iter().collect();
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
@@ -299,7 +304,7 @@ impl ReadAt<'_> {
         Ok(Explanation::new(&lookup, trace, &counts, value))
     }
 
-    /// What a scan begins with: frozen at the snapshot, or at the newest sequence now.
+    /// The source of a scan, at the snapshot or at the present newest sequence number.
     fn scan_source(&self) -> ScanSource {
         let seq = match self.snapshot {
             Some(snapshot) => Arc::clone(snapshot),
@@ -315,7 +320,7 @@ impl ReadAt<'_> {
         }
     }
 
-    /// `range` within the options' bounds; the empty range where nothing is left.
+    /// The intersection of `range` and the options' bounds; an empty range if they are disjoint.
     fn bounded(&self, range: Span) -> Span {
         if self.options.lower_bound.is_none() && self.options.upper_bound.is_none() {
             return range;

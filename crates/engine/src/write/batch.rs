@@ -1,9 +1,9 @@
 //! Batches: operations on any keyspaces that become visible and durable together, or not at all.
 //!
-//! Operations are encoded as they are added, in the form that the log stores, so a commit copies them once,
-//! into the log's frame. A wrong operation (a key too long, a dropped keyspace) is remembered and reported by
-//! each `commit`, which then does nothing, until `clear`. A commit that fails leaves the batch as it was; one
-//! that succeeds empties it and keeps its memory for the next round.
+//! Operations are encoded as they are added, in the log's own format, so a commit copies them once,
+//! into the log's frame. An invalid operation (a key too long, a dropped keyspace) is remembered;
+//! each `commit` then returns its error and does nothing, until `clear`. A commit that fails leaves
+//! the batch unchanged. One that succeeds empties it and keeps its memory for the next use.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::settings::Durability;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::{OpRef, encode_op};
 
-/// How one write is to be done; what is not set is as the database was opened.
+/// Options of one write. An option that is not set has the value that the database was opened with.
 ///
 /// Every `*_with` write takes it by value or by reference, and a [`Durability`] alone as well.
 ///
@@ -30,9 +30,10 @@ use shamba_log::wal::{OpRef, encode_op};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteOptions {
-    /// What the acknowledgement means.
+    /// Durability that the acknowledgement guarantees.
     pub durability: Option<Durability>,
-    /// Longest wait behind flushes and merges before the write fails with `Stalled`; `None` waits.
+    /// Longest wait for flushes and compactions before the write fails with `Stalled`; `None` waits
+    /// without limit.
     pub deadline_ms: Option<u64>,
 }
 
@@ -42,21 +43,22 @@ impl WriteOptions {
         Self::default()
     }
 
-    /// Sets the meaning of the acknowledgement.
+    /// Sets the durability that the acknowledgement guarantees.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// Sets the longest wait behind flushes and merges, in milliseconds.
+    /// Sets the longest wait for flushes and compactions, in milliseconds.
     #[must_use]
     pub fn deadline_ms(mut self, ms: u64) -> Self {
         self.deadline_ms = Some(ms);
         self
     }
 
-    /// Sets the longest wait behind flushes and merges; less than a millisecond counts as none.
+    /// Sets the longest wait for flushes and compactions. Rounded down to milliseconds: a write
+    /// whose deadline is below one millisecond does not wait.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         self.deadline_ms(u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX))
@@ -75,10 +77,10 @@ impl From<&WriteOptions> for WriteOptions {
     }
 }
 
-/// The most memory that a batch which is empty again keeps.
+/// Maximum memory that an emptied batch keeps.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// What operations add up to.
+/// Number and bytes of operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub count: u32,
@@ -90,7 +92,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One operation.
+    /// The tally of one operation.
     pub fn of(op: OpRef<'_>) -> Self {
         let one = Self { count: 1, ..Self::default() };
         match op {
@@ -105,7 +107,7 @@ impl Tally {
         }
     }
 
-    /// Adds all but the count, which a caller must see overflow.
+    /// Adds all fields but `count`, whose overflow the caller must check.
     pub fn add(&mut self, other: &Self) {
         self.puts += other.puts;
         self.deletes += other.deletes;
@@ -114,16 +116,16 @@ impl Tally {
     }
 }
 
-/// Encoded operations of one batch and what they add up to.
+/// Encoded operations of one batch and their tally.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
-    /// As the log holds them.
+    /// In the log's format.
     pub encoded: Vec<u8>,
     pub tally: Tally,
 }
 
 impl Operations {
-    /// No operations, no memory.
+    /// No operations, without an allocation.
     pub const EMPTY: Self = Self {
         encoded: Vec::new(),
         tally: Tally { count: 0, puts: 0, deletes: 0, range_deletes: 0, user_bytes: 0 },
@@ -132,9 +134,10 @@ impl Operations {
     /// Adds an operation.
     ///
     /// # Errors
-    /// `Invalid` for a key or value that is too long, and for a batch that is.
+    /// `Invalid` for a key, a value or a batch that is too long.
     pub fn push(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
-        // The encoded batch must fit a log record, whose length is a 32-bit number; and a reader must hold it.
+        // The encoded batch must fit a log record, whose length is a 32-bit number, and the reader
+        // must be able to hold it in memory.
         const MOST_BYTES: usize = 1 << 30;
         check_op(op)?;
         if self.encoded.len() > MOST_BYTES {
@@ -147,7 +150,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Forgets all operations, but not the memory they were in.
+    /// Removes all operations and keeps their memory, up to [`KEPT_BYTES`].
     pub fn clear(&mut self) {
         self.encoded.clear();
         self.encoded.shrink_to(KEPT_BYTES);
@@ -155,7 +158,7 @@ impl Operations {
     }
 }
 
-/// That keys and value have lengths that can be stored.
+/// Checks that the lengths of keys and value can be stored.
 ///
 /// # Errors
 /// `Invalid`, naming the length.
@@ -177,7 +180,7 @@ pub(crate) fn check_op(op: OpRef<'_>) -> Result<()> {
 /// Calls `apply` with the range delete of `range`; an empty or reversed range deletes nothing.
 ///
 /// # Errors
-/// `Invalid` for a bound that is too long for a key; what `apply` says.
+/// `Invalid` for a bound that is too long for a key; the errors of `apply`.
 pub(crate) fn with_range_delete(
     range: &impl KeyRange,
     apply: impl FnOnce(OpRef<'_>) -> Result<()>,
@@ -196,12 +199,12 @@ pub(crate) fn with_range_delete(
 
 /// Operations that are committed together. Made by [`Db::batch`].
 ///
-/// Operations take effect in the order in which they were added: of several on one key the last one counts,
-/// and a range delete removes what was written before the batch and by earlier operations of the batch, not
-/// what later operations put. No reader sees a part of a batch.
+/// Operations take effect in the order in which they were added. Of several operations on one key
+/// the last one counts. A range delete removes what was written before the batch and by earlier
+/// operations of the batch, but not what later operations put. No reader sees a part of a batch.
 ///
-/// A batch that is dropped without a commit does nothing. A commit that succeeds empties the batch; one that
-/// fails leaves it as it was, to be tried again.
+/// A batch that is dropped without a commit does nothing. A commit that succeeds empties the batch.
+/// One that fails leaves it unchanged, so that it can be tried again.
 #[must_use = "a batch does nothing until it is committed"]
 pub struct Batch {
     db: Db,
@@ -268,35 +271,36 @@ impl Batch {
         self.remember(added)
     }
 
-    /// How many operations it holds.
+    /// Number of operations.
     pub fn len(&self) -> usize {
         self.operations.tally.count as usize
     }
 
-    /// Whether it holds none.
+    /// Whether the batch has no operations.
     pub fn is_empty(&self) -> bool {
         self.operations.tally.count == 0
     }
 
-    /// What is wrong with the first operation that cannot be done, if one cannot: every commit will say it and
-    /// do nothing, until [`Batch::clear`].
+    /// The error of the first invalid operation, if there is one. Every commit returns it and does
+    /// nothing, until [`Batch::clear`].
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
 
-    /// Drops all operations, and a remembered error.
+    /// Removes all operations and the remembered error.
     pub fn clear(&mut self) {
         self.operations.clear();
         self.error = None;
     }
 
-    /// Makes all operations visible and durable together, with the database's default durability. The batch is
-    /// empty afterwards; after an error it is as it was, to be tried again.
+    /// Makes all operations visible and durable together, with the database's default durability.
+    /// The batch is empty afterwards. After an error it is unchanged and can be tried again.
     ///
     /// # Errors
-    /// The first wrong operation (`Invalid`; nothing is done, and every further commit says the same until
-    /// [`Batch::clear`]), or as [`Db::put`]. Nothing of a failed commit is visible; after a failed sync writes
-    /// are off, and whether the batch is there after a reopen is unknown.
+    /// The error of the first invalid operation (`Invalid`; nothing is done, and every further
+    /// commit returns it until [`Batch::clear`]), or as [`Db::put`]. Nothing of a failed commit is
+    /// visible. After a failed sync, writes are off, and whether a reopen finds the batch is
+    /// unknown.
     pub fn commit(&mut self) -> Result<()> {
         self.commit_with(WriteOptions::default())
     }
@@ -304,7 +308,8 @@ impl Batch {
     /// [`Batch::commit`] with a durability or with full options.
     ///
     /// # Errors
-    /// As [`Batch::commit`]; `Stalled` when the deadline passed while flushes or merges were behind.
+    /// As [`Batch::commit`]; `Stalled` when the deadline passed while the write waited for flushes
+    /// or compactions.
     pub fn commit_with(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
         if let Some(error) = &self.error {
             return Err(error.clone());

@@ -1,20 +1,20 @@
-//! Commit: one writer at a time writes for itself and for everybody who waits.
+//! Commit: writes a group of batches to the log and to the memtables, one group at a time.
 //!
-//! Who writes when, and with whom, is the queue's affair ([`super::queue`]). A single operation is encoded
-//! straight into the log's frame and goes from the caller's memory into the memtable: no allocation, no
-//! second copy.
+//! The queue ([`super::queue`]) decides which writer leads and which batches are in its group. A
+//! single operation is encoded straight into the log's frame and copied from the caller's memory
+//! into the memtable: no allocation, no second copy.
 //!
-//! Writing a group: give out sequence numbers, append every batch to the log, hand the log to the operating
-//! system by one call, or sync it, as the strongest request of the group demands, insert into the memtables,
-//! publish the sequence number, rotate what is full.
+//! Steps of a group: assign sequence numbers; append every batch to the log; write the log to the
+//! operating system with one call, or sync it, as the strongest durability in the group requires;
+//! insert into the memtables; publish the sequence number; rotate the memtables if they are full.
 //!
 //! Invariants:
-//! - nothing is visible before its record is where its durability demands;
-//! - a batch that failed is not visible, and its sequence numbers are given out again only when its
-//!   record cannot be in the log (an append that failed seals the log; a sync that failed turns writes off);
-//! - `visible_seq` moves once per group, after all inserts: no reader sees half a batch;
-//! - a batch that does not fit one frame is a group by itself: the log takes it piece by piece, and a failure
-//!   takes back all pieces and nothing else.
+//! - Nothing is visible before its record has reached the place that its durability requires.
+//! - A batch that failed is not visible. Its sequence numbers are assigned again only when its
+//!   record cannot be in the log (a failed append seals the log; a failed sync turns writes off).
+//! - `visible_seq` is stored once per group, after all inserts, so no reader sees half a batch.
+//! - A batch that does not fit one frame is a group by itself. The log takes it piece by piece, and
+//!   a failure removes all its pieces and nothing else.
 
 use std::sync::atomic::Ordering;
 
@@ -35,10 +35,10 @@ use shamba_env::{lock, try_lock};
 use shamba_key::KeyspaceId;
 use shamba_log::wal::{OpRef, WalWriter, encoded_ops};
 
-/// `Buffered` writes go to the operating system once this much has gathered.
+/// Buffered bytes at which `Buffered` writes are passed to the operating system.
 pub(crate) const BUFFERED_BYTES_MAX: u64 = 64 << 10;
 
-/// One batch of a group.
+/// The operations of one batch of a group.
 #[derive(Clone, Copy)]
 pub(super) enum Work<'a> {
     One(KeyspaceId, OpRef<'a>),
@@ -53,7 +53,7 @@ impl Work<'_> {
         }
     }
 
-    /// About how long it is in the log; never less.
+    /// Upper bound of the encoded bytes in the log; close to the actual length.
     pub fn bytes(&self) -> usize {
         match self {
             Self::One(_, op) => op.encoded_bytes_max(),
@@ -62,7 +62,7 @@ impl Work<'_> {
     }
 }
 
-/// One batch of a group and what its acknowledgement is to mean.
+/// One batch of a group and its durability.
 #[derive(Clone, Copy)]
 pub(super) struct Share<'a> {
     pub work: Work<'a>,
@@ -81,8 +81,8 @@ impl Core {
         self.commit_own(Own::One(keyspace.id, op), durability)
     }
 
-    /// [`Self::commit_op`] for a batch. Its operations are lent to a leader meanwhile; whatever the outcome, they
-    /// are back afterwards.
+    /// [`Self::commit_op`] for a batch. Its operations are lent to a leader meanwhile and returned
+    /// whatever the outcome.
     ///
     /// # Errors
     /// See [`crate::Db::put`].
@@ -106,7 +106,7 @@ impl Core {
         Ok(durability)
     }
 
-    /// Lets a write of `bytes` in when there is room, and says how durable it is to be.
+    /// Applies back-pressure to a write of `bytes` and returns its durability.
     fn admit(&self, bytes: usize, options: WriteOptions) -> Result<Durability> {
         self.check_writable()?;
         let durability = self.durability(options)?;
@@ -114,10 +114,10 @@ impl Core {
         Ok(durability)
     }
 
-    /// The steps of a group, in the order that the invariants demand.
+    /// Runs the steps of a group, in the order that the invariants require.
     ///
     /// # Errors
-    /// What failed; nothing of the group is visible then.
+    /// The error of the step that failed; nothing of the group is visible then.
     pub(super) fn write_group<'a>(
         &self,
         writing: &mut Writing,
@@ -128,7 +128,8 @@ impl Core {
             self.visible_seq.store(writing.last_seq.0, Ordering::Release);
         }
         if writing.active.bytes() >= self.memtable_limit_bytes().saturating_mul(2) {
-            // Rotations after acknowledged writes failed again and again: memory must not grow without end.
+            // Reached only when rotations after acknowledged writes keep failing: memory must not
+            // grow without limit.
             self.rotate(writing)?;
         }
         let mut in_log = if self.settings.no_wal {
@@ -139,7 +140,8 @@ impl Core {
         let bytes = shares.clone().map(|share| share.work.bytes() as u64).sum::<u64>();
         let in_log_bytes = in_log.as_ref().map_or(0, InLog::bytes);
         self.reserve_memtables(writing, bytes.saturating_sub(in_log_bytes));
-        // From here on nothing fails. No read that sees the group is noted before it.
+        // Nothing fails from here on. `noting` holds the recording's lock until the sequence number
+        // is published, so a read that sees the group is recorded after it.
         let noting = self.recorder.is_on().then(|| self.note_group(shares.clone()));
         let mut tally = Tally::default();
         let mut batches = 0;
@@ -170,7 +172,7 @@ impl Core {
         }
         drop(noting);
         self.count_group(batches, &tally);
-        // The group is acknowledged: a failure from here on is not its failure.
+        // The group is already committed, so a failed rotation must not fail it.
         if self.is_rotation_due(writing) {
             if let Err(error) = self.rotate(writing) {
                 self.rotation_failed(&error);
@@ -179,7 +181,7 @@ impl Core {
         Ok(())
     }
 
-    /// Notes the group in the trace that is recorded.
+    /// Records the group in the trace.
     #[cold]
     fn note_group<'a>(&self, shares: impl Iterator<Item = Share<'a>>) -> Noting<'_> {
         let mut noting = self.noting();
@@ -194,8 +196,8 @@ impl Core {
         noting
     }
 
-    /// Appends the group's batches to the log and makes them as durable as the strongest asks. Says which values stay
-    /// there.
+    /// Appends the group's batches to the log and makes them as durable as the strongest one
+    /// requires. Returns the values that stay in the log.
     fn log_group<'a>(
         &self,
         writing: &mut Writing,
@@ -225,12 +227,13 @@ impl Core {
                     }
                 });
             }
-            // Saturating: a number near the end of all numbers came from a file, and decoding refuses it.
+            // Saturating: a number near the maximum came from a file, and decoding refuses it.
             next_seq = SeqNo(next_seq.0.saturating_add(u64::from(share.work.tally().count)));
             all_buffered &= share.durability == Durability::Buffered;
             any_sync |= share.durability == Durability::Sync;
         }
-        // What is to be read back must be with the operating system.
+        // Values that stay in the log are read back through the operating system, so they are
+        // written now.
         if !all_buffered || wal.buffered() >= BUFFERED_BYTES_MAX || !places.is_empty() {
             appended = appended.and_then(|()| wal.flush());
         }
@@ -239,7 +242,7 @@ impl Core {
             return if is_planted(Defect::AppendErrorSwallowed) { Ok(None) } else { Err(error) };
         }
         let bytes = wal.offset() - before;
-        // It seldom changes: what a buffer has grown to it keeps.
+        // The memory seldom changes, since a buffer never shrinks.
         if wal.memory_bytes() as u64 != writing.log_charge.bytes() {
             self.charge_memory(&mut writing.log_charge, wal.memory_bytes() as u64);
         }
@@ -257,7 +260,8 @@ impl Core {
         Ok(in_log)
     }
 
-    /// Sees to it that interval writes are synced in time.
+    /// Keeps the deadlines of `Interval` writes: schedules the next sync, and syncs now if one is
+    /// due.
     fn sync_in_time<'a>(&self, writing: &mut Writing, shares: impl Iterator<Item = Share<'a>>) -> Result<()> {
         let mut now_us = None;
         let mut is_due = false;
@@ -274,7 +278,7 @@ impl Core {
         if is_due && !is_planted(Defect::IntervalForgotten) { self.sync_locked(writing) } else { Ok(()) }
     }
 
-    /// Inserts an operation into its active memtable; on a dropped keyspace it goes nowhere.
+    /// Inserts an operation into its active memtable, or discards it if the keyspace was dropped.
     fn insert(
         &self,
         writing: &Writing,
@@ -293,7 +297,8 @@ impl Core {
         }
     }
 
-    /// Called by whoever holds the lock of [`Core::writing`]; nobody else changes these.
+    /// Adds a group to the counters. The caller holds the lock of [`Core::writing`], which guards
+    /// them.
     fn count_group(&self, batches: u64, tally: &Tally) {
         let Tally { count: _, puts, deletes, range_deletes, user_bytes } = *tally;
         WorkCounters::add_alone(&self.work.puts, puts);
@@ -316,7 +321,7 @@ impl Core {
         }
     }
 
-    /// Syncs everything that is in the logs, whatever its option was.
+    /// Syncs everything in the logs, whatever the durability of the writes was.
     pub fn sync_log(&self) -> Result<()> {
         if self.settings.no_wal {
             return Err(Error::invalid(
@@ -327,7 +332,7 @@ impl Core {
         self.sync_locked(&mut lock(&self.writing))
     }
 
-    /// Syncs sealed logs, then the active one, so that no later log is durable before an earlier one.
+    /// Syncs sealed logs, then the active one: no later log becomes durable before an earlier one.
     pub(crate) fn sync_locked(&self, writing: &mut Writing) -> Result<()> {
         let synced = self.sync_sealed(writing).and_then(|()| match &mut writing.wal {
             Some(wal) if wal.synced() < wal.offset() => {
@@ -337,7 +342,7 @@ impl Core {
             }
             _ => Ok(()),
         });
-        // After a failure nothing is due any more, either: no sync is tried again.
+        // No sync is due after a failure either: a failed sync is never repeated.
         if writing.sync_due_us.take().is_some() {
             *lock(&self.background.sync_due_us) = None;
         }
@@ -347,14 +352,15 @@ impl Core {
                 Ok(())
             }
             Err(error) => {
-                // What the disk holds is unknown now: a second sync could succeed over lost pages.
+                // The contents of the disk are unknown now: a second sync could succeed over lost
+                // pages.
                 self.fail(&error);
                 Err(error)
             }
         }
     }
 
-    /// Syncs the sealed logs, oldest first, and lets go of them.
+    /// Syncs the sealed logs, oldest first, and removes them from the list.
     pub(crate) fn sync_sealed(&self, writing: &mut Writing) -> Result<()> {
         while let Some(sealed) = writing.sealed.front() {
             let mut wal = lock(sealed);
@@ -370,7 +376,7 @@ impl Core {
     }
 }
 
-/// Puts one operation into a memtable; used by commits and by recovery.
+/// Inserts one operation into a memtable; used by commits and by recovery.
 pub(crate) fn apply_op(
     memtable: &dyn shamba_memtable::Memtable,
     digest: shamba_key::DigestFn,

@@ -1,8 +1,8 @@
-//! Flush: a generation of sealed memtables becomes runs of level 0, one per keyspace, in one edit.
+//! Flush: writes a generation of sealed memtables as level-0 runs, one per keyspace, in one edit.
 //!
-//! The log is synced through the generation's last entry, while the tables are written, before the edit is
-//! installed: otherwise a table could count while an earlier batch in the log is not durable. After the edit the
-//! log is dead.
+//! While the tables are written, the log is synced through the generation's last entry. The edit is
+//! installed only after that: otherwise a table could become durable before an earlier batch in the
+//! log. After the edit the log is obsolete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ impl Core {
     /// Flushes one generation and installs it.
     ///
     /// # Errors
-    /// What failed; the memtables, the log and the tree are then as before, and output is removed.
+    /// The error of the step that failed. The memtables, the log and the tree are then unchanged,
+    /// and the output is removed.
     pub(crate) fn flush_generation(&self, generation: &Generation) -> Result<()> {
         let begin_us = self.env.clock.now_us();
         self.events.emit(&Event::FlushBegin { bytes: generation.bytes });
@@ -39,8 +40,9 @@ impl Core {
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
         let members = if is_planted(Defect::FlushForgetsKeyspaces) { 1 } else { usize::MAX };
         for (keyspace, memtable) in generation.members.iter().take(members) {
-            // Gone from the list means that the drop is durable. Not so the mark on the keyspace: the log
-            // must not be given up for a drop that a crash may still undo.
+            // A keyspace that is missing from the list was dropped durably. Its `dropped` flag
+            // would not prove that: the log must be kept as long as a crash may still undo the
+            // drop.
             if !self.keyspaces.load().contains_key(&keyspace.id) {
                 continue;
             }
@@ -48,6 +50,7 @@ impl Core {
                 Ok(uses) => _ = outputs.insert(keyspace.id, uses),
                 Err(error) => {
                     self.garbage.doom_tables(outputs.into_values().flatten().map(|table| table.meta));
+                    // A failed sync must still turn writes off.
                     let _ = self.end_log_sync(log_sync); // Its failure must not go unnoticed.
                     return Err(error);
                 }
@@ -56,8 +59,9 @@ impl Core {
         let tables: u64 = outputs.values().map(|uses| uses.len() as u64).sum();
         let bytes: u64 = outputs.values().flatten().map(|table| table.meta.file_bytes).sum();
         if tables == 0 && !self.settings.no_wal {
-            // The edit says that the next log is there, so its name must be durable. Tables have seen to
-            // that. Whether this generation has a log of its own makes no difference.
+            // The edit refers to the next log, so the name of that log must be durable. Writing a
+            // table syncs the names; with no table it is done here, whether or not this generation
+            // has a log of its own.
             if let Err(error) = self.sync_names() {
                 let _ = self.end_log_sync(log_sync);
                 return Err(error);
@@ -69,7 +73,8 @@ impl Core {
                 self.garbage.doom_tables(tables);
             })?;
         }
-        // A promise about the active log covers every earlier one, and lets its loss be noticed.
+        // A promise about the active log covers every earlier log too, and allows its loss to be
+        // detected.
         let log_promise = self.active_log_promise().or(log_promise);
         let new = outputs.values().flatten().map(|table| Arc::clone(&table.meta)).collect();
         self.install(Some(generation), new, |state| {
@@ -107,14 +112,14 @@ impl Core {
         Ok(())
     }
 
-    /// How much of the active log is durable, if any of it is and nobody is busy with it: whoever holds it
-    /// may be waiting for this very flush, as an ingest does.
+    /// The synced length of the active log, if it is above 0. Does not wait for the lock: its
+    /// holder may be waiting for this flush, as an ingest does.
     fn active_log_promise(&self) -> Option<(LogNo, u64)> {
         let writing = try_lock(&self.writing)?;
         writing.wal.as_ref().map(|wal| (wal.number(), wal.synced())).filter(|(_, synced)| *synced > 0)
     }
 
-    /// Begins to make the log of the generation, and every earlier one, durable; says up to where it then is.
+    /// Starts a sync of the generation's log. Its result is the log's number and its synced length.
     fn begin_log_sync(&self, generation: &Generation) -> Option<Syncing<(LogNo, u64)>> {
         let log = generation.log.as_ref()?;
         // Generations are flushed in order, so every earlier log was synced by its own flush.
@@ -134,13 +139,13 @@ impl Core {
         }))
     }
 
-    /// Waits for the log to be durable. A failure turns writes off.
+    /// Waits for the sync of the log. A failure turns writes off.
     fn end_log_sync(&self, syncing: Option<Syncing<(LogNo, u64)>>) -> Result<Option<(LogNo, u64)>> {
         let synced = syncing.map(Syncing::finish).transpose();
         synced.inspect_err(|error| self.fail(error))
     }
 
-    /// Writes one memtable as tables, without what no reader can see.
+    /// Writes one memtable as tables, without the entries that no reader can see.
     pub(crate) fn write_memtable(
         &self,
         keyspace: &KeyspaceCore,
@@ -174,7 +179,7 @@ impl Core {
         output.finish()
     }
 
-    /// How tables of a keyspace's `level` are built.
+    /// The options for tables at `level` of a keyspace.
     pub(crate) fn output_options(
         &self,
         keyspace: &KeyspaceCore,

@@ -1,8 +1,9 @@
-//! Which values of a group stay in a log: longer ones than a memtable should hold, of batches that do not fit
-//! a frame.
+//! Values of a group that stay in a log instead of the memtable.
 //!
-//! Such a batch is a group by itself, so the places that are noted while it is appended are asked for in the
-//! order of its operations. Without a log the values go to a file of their own.
+//! These are the values above the memtable's length limit, in batches that do not fit one frame.
+//! Such a batch is a group by itself, so the places that are collected while it is appended are
+//! used in the order of its operations. Without a log these values go to a separate file
+//! ([`super::side`]).
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use shamba_key::LogNo;
 use shamba_log::wal::{LargeRecord, OpRef, SHARED_BYTES_MAX, ValueLog, ValuePlace, encoded_ops_and_ends};
 
 impl Work<'_> {
-    /// Calls `each` with every value longer than `held_bytes_max`, and where it ends in the encoded
-    /// operations if there is more than one.
+    /// Calls `each` with every value longer than `held_bytes_max`. For a batch, `each` also gets
+    /// the offset at which the value ends in the encoded operations.
     fn long_values(&self, held_bytes_max: u64, each: &mut dyn FnMut(Option<usize>, &[u8])) {
         let is_long = |value: &[u8]| value.len() as u64 > held_bytes_max;
         match self {
@@ -33,7 +34,8 @@ impl Work<'_> {
         }
     }
 
-    /// Where the values longer than `held_bytes_max` are of a batch that has a record of its own.
+    /// Adds the places of values longer than `held_bytes_max`, for a batch with a record of its
+    /// own.
     pub(super) fn places(
         &self,
         log: LogNo,
@@ -59,19 +61,19 @@ pub(super) struct InLog {
 }
 
 impl InLog {
-    /// `None` for no places.
+    /// Returns `None` if there are no places.
     pub fn new(log: &Arc<ValueLog>, places: Vec<ValuePlace>, held_bytes_max: u64) -> Option<Self> {
         let log = Arc::clone(log);
         (!places.is_empty()).then(|| Self { log, places: places.into_iter(), held_bytes_max })
     }
 
-    /// What the values take that are still to come.
+    /// Total length of the values that have not been taken yet.
     pub fn bytes(&self) -> u64 {
         self.places.as_slice().iter().map(|place| u64::from(place.bytes)).sum()
     }
 
-    /// The place of the operation's value, if that stays in the log; each operation is asked for once, in
-    /// order.
+    /// The place of the operation's value, if the value stays in the log. Must be called once for
+    /// each operation, in order.
     pub fn place_of(&mut self, op: OpRef<'_>) -> Option<ValuePlace> {
         match op {
             OpRef::Put { value, .. } if value.len() as u64 > self.held_bytes_max => self.places.next(),
@@ -81,7 +83,7 @@ impl InLog {
 }
 
 impl Core {
-    /// Without a log: puts the group's long values into a file of their own.
+    /// Puts the group's long values into a separate file. Only for a database without a log.
     pub(super) fn keep_values<'a>(
         &self,
         writing: &mut Writing,
@@ -109,7 +111,8 @@ impl Core {
         let kept = side.append(value);
         if kept.is_err() {
             if let Some(side) = writing.side.take() {
-                // Nothing more goes there; what entries refer to stays until they are flushed.
+                // Nothing more is appended to this file. It is kept until the entries that refer to
+                // it are flushed.
                 writing.sealed_files.push(side.into_file());
             }
         }

@@ -1,13 +1,16 @@
-//! The line of writers: who leads, who follows, who leads next.
+//! The line of waiting writers, and the passing of leadership between threads (group commit).
 //!
-//! A writer joins the line with a request. The first one leads: it takes the requests of those who wait, does what they ask
-//! for together with its own, and answers each. When it is done, and also if it panics, the next one who waits leads, with
-//! its own request; if nobody does, the line is free again.
+//! A writer joins the line with a request. The first one becomes the leader. It takes the requests
+//! of the waiting writers, carries them out together with its own, and answers each. When it is
+//! done, and also if it panics, the next waiting writer becomes the leader, with its own request
+//! first. If no writer waits, the line has no leader.
 //!
-//! Invariants: at most one leads. Whoever joins is answered or leads, once; nobody waits while nobody leads.
-//! Lock order: the queue before a ticket's place.
+//! Invariants: there is at most one leader. Every writer that joins either gets an answer or
+//! becomes the leader, exactly once. No writer waits while there is no leader. Lock order: the
+//! queue before a ticket's place.
 //!
-//! Not here: what requests are, and when a writer needs no line ([`super::queue`]).
+//! The contents of requests, and the writers that bypass the line, are the subject of
+//! [`super::queue`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,29 +20,29 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change under these locks is one step.
+    // Each change under these locks is a single step, so a poisoned lock guards valid data.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 enum Place<R, A> {
-    /// Nobody waits here.
+    /// No writer waits with this ticket.
     Free,
     Waiting(R),
-    /// A leader has the request.
+    /// A leader has taken the request.
     Taken,
-    /// The writer is to lead, with its own request first.
+    /// The writer becomes the leader, with its own request first.
     Lead(R),
     Done(A),
 }
 
-/// Where a follower waits: one writer at a time.
+/// The place at which one follower at a time waits for its answer.
 pub(crate) struct Ticket<R, A> {
     place: Mutex<Place<R, A>>,
     changed: Condvar,
 }
 
 impl<R, A> Ticket<R, A> {
-    /// A place for somebody to wait.
+    /// A free ticket.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { place: Mutex::new(Place::Free), changed: Condvar::new() })
     }
@@ -61,61 +64,63 @@ impl<R, A> Ticket<R, A> {
     }
 }
 
-/// A writer whose request a leader has.
+/// A writer whose request the leader has taken.
 pub(crate) struct Follower<R, A> {
     ticket: Arc<Ticket<R, A>>,
-    /// What it asks for.
+    /// The follower's request.
     pub request: R,
 }
 
 struct Queue<R, A> {
     waiting: VecDeque<Arc<Ticket<R, A>>>,
     leading: bool,
-    /// Memory for the next group.
+    /// Memory for the next group's followers.
     spare: Vec<Follower<R, A>>,
-    /// How many must wait before the leader, who waits for them, goes on.
+    /// Number of waiting writers at which [`Line::await_waiting`] ends; `None` while the leader
+    /// does not wait for writers.
     awaited: Option<usize>,
 }
 
-/// The writers that wait.
+/// The waiting writers and the leadership.
 pub(crate) struct Line<R, A> {
     queue: Mutex<Queue<R, A>>,
-    /// [`Queue::leading`]: a newcomer must not push in before those who wait.
+    /// Copy of [`Queue::leading`], read without the lock, so that a new writer does not overtake
+    /// the waiting ones.
     is_led: AtomicBool,
-    /// What the leader waits for.
+    /// Signalled when [`Queue::awaited`] writers wait.
     gathered: Condvar,
-    /// What those are told whose leader panicked.
+    /// Makes the answer for followers whose leader panicked.
     abandoned: fn(R) -> A,
 }
 
-/// What becomes of a writer that joined.
+/// Outcome of joining the line.
 pub(crate) enum Turn<'l, R, A> {
-    /// It leads.
+    /// The writer is the leader; its request is returned.
     Lead(Lead<'l, R, A>, R),
-    /// Another one led.
+    /// Another writer was the leader; this is its answer.
     Done(A),
 }
 
 impl<R, A> Line<R, A> {
-    /// A line in which nobody waits; `abandoned` says what followers of a leader that panicked are told.
+    /// An empty line. `abandoned` makes the answer for followers whose leader panicked.
     pub fn new(abandoned: fn(R) -> A) -> Self {
         let queue = Queue { waiting: VecDeque::new(), leading: false, spare: Vec::new(), awaited: None };
         Self { queue: Mutex::new(queue), is_led: AtomicBool::new(false), gathered: Condvar::new(), abandoned }
     }
 
-    /// Whether somebody leads, as far as one can tell without a lock.
+    /// Whether there is a leader. Read without a lock, so it may be out of date.
     #[inline]
     pub fn is_led(&self) -> bool {
         self.is_led.load(Ordering::Relaxed)
     }
 
-    /// How many lead, and how many wait.
+    /// Number of leaders (0 or 1) and of waiting writers.
     pub fn standing(&self) -> (usize, usize) {
         let queue = lock(&self.queue);
         (usize::from(queue.leading), queue.waiting.len())
     }
 
-    /// The lead, if nobody has it.
+    /// Takes the leadership, if there is no leader.
     pub fn try_to_lead(&self) -> Option<Lead<'_, R, A>> {
         self.begin_to_lead(&mut lock(&self.queue))
     }
@@ -133,7 +138,8 @@ impl<R, A> Line<R, A> {
         Lead { line: self, followers: Vec::new() }
     }
 
-    /// Queues up with a request, and waits for an answer or for the lead.
+    /// Joins the line with a request. Returns at once if there is no leader; otherwise waits for an
+    /// answer or for the leadership.
     pub fn join(&self, ticket: &Arc<Ticket<R, A>>, request: R) -> Turn<'_, R, A> {
         {
             let mut queue = lock(&self.queue);
@@ -157,7 +163,7 @@ impl<R, A> Line<R, A> {
         }
     }
 
-    /// Waits until `count` writers wait, as long as `left` gives time.
+    /// Waits until at least `count` writers wait, or until `left` returns `None`.
     pub fn await_waiting(&self, count: usize, left: impl Fn() -> Option<Duration>) {
         let mut queue = lock(&self.queue);
         if queue.waiting.len() >= count {
@@ -173,16 +179,16 @@ impl<R, A> Line<R, A> {
     }
 }
 
-/// The lead: passed on when it is dropped.
+/// The leadership. Dropping it answers the remaining followers and passes it on.
 pub(crate) struct Lead<'l, R, A> {
     line: &'l Line<R, A>,
-    /// Those whose requests it has.
+    /// Followers whose requests the leader has taken.
     pub followers: Vec<Follower<R, A>>,
 }
 
 impl<R, A> Lead<'_, R, A> {
-    /// Takes the requests of those who wait, one after the other: the first if `wants_any`, further ones as long as
-    /// `wants_more` after the last.
+    /// Takes the requests of waiting writers in order: the first one if `wants_any`, and the next
+    /// one as long as `wants_more` returns true for the last one taken.
     pub fn gather(&mut self, wants_any: bool, mut wants_more: impl FnMut(&R) -> bool) {
         let mut queue = lock(&self.line.queue);
         self.followers = std::mem::take(&mut queue.spare);
@@ -196,7 +202,7 @@ impl<R, A> Lead<'_, R, A> {
         }
     }
 
-    /// Answers everybody whose request it has; `answer` gets their numbers in order.
+    /// Answers all followers; `answer` gets their positions in order.
     pub fn answer(&mut self, mut answer: impl FnMut(usize, R) -> A) {
         for (number, Follower { ticket, request }) in self.followers.drain(..).enumerate() {
             ticket.set(Place::Done(answer(number, request)));

@@ -1,16 +1,20 @@
-//! The queue of writers: who writes at once, who leads, who follows.
+//! The commit queue: decides which writer writes directly, which one leads a group, and which
+//! follow.
 //!
-//! A writer that finds nobody at work takes the lock. One that finds somebody at work joins the queue. The
-//! first of the queue leads: it waits for the lock, takes what has gathered meanwhile (up to a limit) and
-//! writes all of it as one group; then it answers and hands leadership to the next.
+//! A writer that finds the log's lock free takes it and writes alone. Otherwise it joins the line.
+//! The first writer of the line is the leader: it takes the lock, gathers the requests that have
+//! arrived meanwhile (up to a limit) and writes them as one group. Then it answers them and passes
+//! the leadership to the next.
 //!
-//! Writers that sync in a loop come back together, right after their sync: whoever is first would sync alone,
-//! and all others wait for two syncs. So a leader that is to sync waits a moment, an eighth of a sync's time
-//! at most, for as many as were there when the last sync ended.
+//! Writers that sync in a loop all return right after their shared sync. The first of them would
+//! sync alone, and all others would wait for two syncs. So a leader that is about to sync waits
+//! briefly for as many writers as were present when the last sync ended: at most an eighth of a
+//! sync's time.
 //!
-//! The lock of [`Core::writing`] comes before those of the line.
+//! Lock order: the lock of [`Core::writing`] before those of the line.
 //!
-//! Not here: how leadership and answers go from thread to thread ([`super::line`]), what writing a group is ([`super::commit`]).
+//! Passing leadership and answers between threads is the subject of [`super::line`], the writing of
+//! a group that of [`super::commit`].
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -29,12 +33,12 @@ use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::{OpRef, SHARED_BYTES_MAX};
 
-/// A leader stops gathering at this many bytes: followers should not wait for a group without end.
+/// Group size at which a leader stops gathering, so that the wait of its followers is bounded.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-/// The longest that a leader waits for others to share its sync.
+/// Longest time that a leader waits for other writers to share its sync.
 const AWAIT_US_MAX: u64 = 1_000;
 
-/// What a writer brings.
+/// The operations of the calling writer.
 pub(super) enum Own<'a> {
     One(KeyspaceId, OpRef<'a>),
     Batch(&'a mut Operations),
@@ -48,7 +52,7 @@ impl Own<'_> {
         }
     }
 
-    /// The work in a form that another thread may take.
+    /// Moves the operations into a form that another thread can use.
     fn take(&mut self) -> Result<Operations> {
         match self {
             Self::One(keyspace, op) => {
@@ -61,7 +65,7 @@ impl Own<'_> {
         }
     }
 
-    /// Keeps the memory of what [`Self::take`] gave.
+    /// Keeps the memory of the operations that [`Self::take`] returned.
     fn give_back(&mut self, taken: Operations) {
         match self {
             Self::One(..) => SPARE.set(taken),
@@ -73,11 +77,11 @@ impl Own<'_> {
 thread_local! {
     /// Memory for a single operation that has to wait for a leader.
     static SPARE: Cell<Operations> = const { Cell::new(Operations::EMPTY) };
-    /// Where this thread waits.
+    /// The ticket with which this thread waits.
     static TICKET: Cell<Option<Arc<Ticket>>> = const { Cell::new(None) };
 }
 
-/// One writer's batch on its way to a leader.
+/// The operations and the durability that a waiting writer passes to a leader.
 pub(crate) struct Request {
     operations: Operations,
     durability: Durability,
@@ -89,17 +93,17 @@ impl Request {
     }
 }
 
-/// What became of a request, and its operations back.
+/// The outcome of a request, and its operations.
 type Answer = (Result<()>, Operations);
 type Lead<'l> = line::Lead<'l, Request, Answer>;
 type Ticket = line::Ticket<Request, Answer>;
 
-/// The writers that wait.
+/// The waiting writers and the statistics of syncs.
 pub(crate) struct CommitQueue {
     line: Line<Request, Answer>,
-    /// How many writers were there when the last sync ended.
+    /// Number of writers present when the last sync ended.
     syncing_writers: AtomicUsize,
-    /// About how long a sync takes.
+    /// Moving average of a sync's duration; a new sample weighs a quarter.
     sync_us: AtomicU64,
 }
 
@@ -111,7 +115,7 @@ impl Default for CommitQueue {
     }
 }
 
-/// Turns writes off when the one who writes panics: what it did is unknown.
+/// Turns writes off when the writing thread panics: how far it got is unknown.
 struct PanicGuard<'a>(&'a Core);
 
 impl Drop for PanicGuard<'_> {
@@ -125,10 +129,10 @@ impl Drop for PanicGuard<'_> {
 const PANICKED: &str = "a commit panicked";
 
 impl Core {
-    /// Writes, leads, or waits for a leader.
+    /// Writes directly, leads a group, or waits for a leader.
     ///
     /// # Errors
-    /// What became of the group that the batch was in.
+    /// The outcome of the group that the batch was in.
     pub(super) fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {
         let outcome = match self.writing_at_once(own.work().bytes(), durability) {
             Some(mut writing) => {
@@ -145,8 +149,9 @@ impl Core {
         outcome
     }
 
-    /// The lock, for a writer of so many bytes that needs no queue: nobody is at work, or its batch is too
-    /// large to share a frame (and to be copied for a leader).
+    /// Takes the lock for a writer of `bytes` that does not need the queue. That is so if no other
+    /// writer is active, or if the batch is too large to share a frame (and to be copied for a
+    /// leader).
     fn writing_at_once(&self, bytes: usize, durability: Durability) -> Option<MutexGuard<'_, Writing>> {
         if bytes > SHARED_BYTES_MAX {
             return Some(lock(&self.writing));
@@ -163,7 +168,7 @@ impl Core {
         }
     }
 
-    /// Leads, or waits for a leader.
+    /// Leads a group, or waits for a leader.
     fn enqueue(&self, mut own: Own<'_>, durability: Durability) -> Result<()> {
         if let Some(lead) = self.commits.line.try_to_lead() {
             return self.lead(lead, Share { work: own.work(), durability });
@@ -180,10 +185,11 @@ impl Core {
         outcome
     }
 
-    /// Writes for the caller and for everybody who waits.
+    /// Writes a group: the caller's operations and those of the waiting writers.
     fn lead(&self, mut lead: Lead<'_>, own: Share<'_>) -> Result<()> {
         let _guard = PanicGuard(self);
-        // The log is locked first: followers gather while an earlier holder (a sync, a rotation) is busy.
+        // The lock comes before gathering, so that followers gather while its present holder (a
+        // sync, a rotation) is at work.
         let mut writing = lock(&self.writing);
         if own.durability == Durability::Sync {
             self.await_followers();
@@ -206,7 +212,7 @@ impl Core {
         outcome
     }
 
-    /// Waits a moment for those who were there when the last sync ended.
+    /// Waits briefly for the writers that were present when the last sync ended.
     fn await_followers(&self) {
         let followers = self.commits.syncing_writers.load(Ordering::Relaxed).saturating_sub(1);
         let limit_us = (self.commits.sync_us.load(Ordering::Relaxed) / 8).min(AWAIT_US_MAX);
@@ -217,8 +223,9 @@ impl Core {
         });
     }
 
-    /// Writes a group of so many writers, the leader not counted; if it is to be synced, notes how long that
-    /// took and how many writers are there afterwards.
+    /// Calls `write` for a group of `writers`, not counting a leader, whom the line counts. If the
+    /// group is synced, updates the duration of a sync and the number of writers that are present
+    /// afterwards.
     fn timed(
         &self,
         durability: Durability,
@@ -253,7 +260,7 @@ mod tests {
         Db::builder(Path::new("/db")).env(env).durability(Durability::Sync).open().expect("opened")
     }
 
-    /// Waits until so many writers stand in line behind a leader.
+    /// Waits until there is a leader and `followers` writers wait.
     fn wait_for(core: &Core, followers: usize) {
         loop {
             if core.commits.line.standing() == (1, followers) {
@@ -294,7 +301,8 @@ mod tests {
             assert!(db.contains_key(format!("k{writer}")).expect("read"));
         }
         assert_eq!(core.commits.syncing_writers.load(Ordering::Relaxed), WRITERS);
-        // Nobody leads any more. One writer alone does not wait for ever for those who were there.
+        // There is no leader any more, and a lone writer does not wait for ever for the earlier
+        // ones.
         assert_eq!(core.commits.line.standing(), (0, 0));
         db.put("alone", "v").expect("written");
         assert_eq!(core.commits.syncing_writers.load(Ordering::Relaxed), 1);
@@ -398,7 +406,7 @@ mod tests {
                 })
                 .collect();
             wait_for(core, 2);
-            // As a leader would leave it.
+            // Panics in the way that a leader would.
             let led = scope.spawn(|| {
                 let _guard = PanicGuard(core);
                 panic!("planned");

@@ -1,43 +1,46 @@
-//! What writers remember of the pressure: how much they are slowed, so that a write that need not wait looks at one number
-//! and takes no lock, and what time they owe.
+//! The cached back-pressure state of writers: the slowdown per byte, and the delay that has
+//! accumulated.
 //!
-//! Whatever may change the pressure calls [`Room::changed`] afterwards: a memtable was sealed, a version installed. Who
-//! asks anew reads the count of changes *before* it looks at what waits: so what it notes is never taken for what was
-//! there after a later change.
+//! On the fast path a write loads two atomic numbers and takes no lock. Whatever may change the
+//! back-pressure (a sealed memtable, an installed version) calls [`Room::changed`] afterwards,
+//! which invalidates the cached slowdown. A writer that computes it again reads the change count
+//! *before* it looks at the backlog. A result from before a later change is therefore never taken
+//! for current.
 //!
-//! Not here: what the pressure is ([`super::stall`]).
+//! The computation of the slowdown is in [`super::stall`].
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// What is owed before a writer sleeps.
+/// Accumulated delay at which a writer sleeps.
 const SLEEP_NS: u64 = 1_000_000;
 
-/// How much writers are slowed, as far as that is known, and what they owe.
+/// The slowdown of writers, as far as it is known, and the accumulated delay.
 #[derive(Default)]
 pub(crate) struct Room {
-    /// Counts the changes.
+    /// Number of changes.
     changes: AtomicU64,
-    /// The count at which a writer found that none has to stop, plus one, and the price of a byte then.
+    /// The change count at which the slowdown was computed, plus one, and in the low [`PRICE_BITS`]
+    /// bits the delay per byte.
     known: AtomicU64,
-    /// Time that writers owe.
+    /// Delay that writers have not slept yet.
     owed_ns: AtomicU64,
 }
 
-/// Bits of [`Room::known`] for the price.
+/// Low bits of [`Room::known`] that hold the delay per byte.
 const PRICE_BITS: u32 = 16;
 
 impl Room {
-    /// Something that the pressure depends on is another now.
+    /// Notes that the backlog or its limits have changed.
     pub fn changed(&self) {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// How many changes there have been.
+    /// Number of changes so far.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// What a byte costs, if that is known.
+    /// The delay per byte, if it is up to date.
     #[inline]
     pub fn ns_per_byte(&self) -> Option<u64> {
         let known = self.known.load(Ordering::Relaxed);
@@ -45,12 +48,13 @@ impl Room {
         is_new.then_some(known & u64::from(u16::MAX))
     }
 
-    /// A byte costs so much, by what was seen after `changes` was read.
+    /// Stores the delay per byte, computed after the count `changes` was read.
     pub fn set_ns_per_byte(&self, changes: u64, ns_per_byte: u16) {
         self.known.store(changes.wrapping_add(1) << PRICE_BITS | u64::from(ns_per_byte), Ordering::Relaxed);
     }
 
-    /// Adds to what is owed; gives what is to be slept off now.
+    /// Adds to the accumulated delay. Returns the microseconds to sleep now; 0 while the delay is
+    /// below a millisecond.
     pub fn owe(&self, ns: u64) -> u64 {
         let owed_ns = self.owed_ns.fetch_add(ns, Ordering::Relaxed).saturating_add(ns);
         if owed_ns < SLEEP_NS { 0 } else { self.owed_ns.swap(0, Ordering::Relaxed) / 1_000 }

@@ -1,12 +1,13 @@
-//! Rotation: sealing the active memtables and the log that holds their entries, and beginning new ones.
+//! Rotation: seals the active memtables and the log that holds their entries, and creates new ones.
 //!
-//! All keyspaces seal together, so that a log belongs to exactly one generation of memtables: flushing the
-//! generation makes the log dead, and no keyspace's flush can make half of a batch durable. The new log
-//! states how the old one ended; the old one is synced before anything in the new one is, and before its
-//! generation's flush is installed.
+//! The memtables of all keyspaces are sealed together, so that a log belongs to exactly one
+//! generation of memtables. Flushing the generation makes the log obsolete, and no keyspace's flush
+//! can make half of a batch durable. The new log records how the old one ended. The old log is
+//! synced before the new one is, and before its generation's flush is installed.
 //!
-//! A log whose append failed is sealed at its last good record. For lack of space the next write begins a
-//! new log, so writes resume by themselves; any other failure turns writes off until reopen.
+//! A log whose append failed is sealed at its last good record. After a lack of space the next
+//! write creates a new log, so writes resume without a reopen. Any other failure turns writes off
+//! until a reopen.
 
 use std::sync::{Arc, Weak};
 
@@ -25,15 +26,15 @@ use shamba_key::KeyspaceId;
 use shamba_log::wal::WalWriter;
 use shamba_memtable::{ChunkedMemtable, Memtable};
 
-/// The active memtable of each keyspace, at hand for the commit path.
+/// The active memtable of each keyspace, for the commit path.
 #[derive(Default)]
 pub(crate) struct ActiveMemtables {
-    /// In the order of the keyspaces' numbers.
+    /// In the order of keyspace ids.
     by_keyspace: Vec<(KeyspaceId, Arc<dyn Memtable>)>,
 }
 
 impl ActiveMemtables {
-    /// The memtable of a keyspace; `None` when it was dropped.
+    /// The memtable of a keyspace; `None` after the keyspace was dropped.
     pub fn get(&self, keyspace: KeyspaceId) -> Option<&dyn Memtable> {
         let (id, first) = self.by_keyspace.first()?;
         if *id == keyspace {
@@ -48,15 +49,16 @@ impl ActiveMemtables {
         self.by_keyspace.iter().map(|(_, memtable)| memtable.bytes()).sum()
     }
 
-    /// Whether one of them can take little more, whatever its size.
+    /// Whether one of them is near the maximum that a memtable can address, whatever the write
+    /// buffer.
     pub fn is_full(&self) -> bool {
         self.by_keyspace.iter().any(|(_, memtable)| memtable.is_full())
     }
 }
 
 impl Core {
-    /// The memtables that take writes now. Whoever changes them does so under the lock of [`Core::writing`]
-    /// and stores this anew in [`Writing::active`].
+    /// The memtables that take writes now. Code that changes them holds the lock of
+    /// [`Core::writing`] and stores the result of this in [`Writing::active`].
     pub(crate) fn active_memtables(&self) -> ActiveMemtables {
         let active = |keyspace: &Arc<KeyspaceCore>| {
             keyspace.load().memtables.first().map(|memtable| (keyspace.id, Arc::clone(memtable)))
@@ -73,7 +75,7 @@ impl Core {
             || writing.active.is_full()
     }
 
-    /// Makes sure that there is a log to append to: after one was sealed for lack of space there is none.
+    /// Creates a log if there is none, as after one was sealed for lack of space.
     pub(crate) fn ensure_log(&self, writing: &mut Writing) -> Result<()> {
         if writing.wal.is_none() {
             self.rotate(writing)?;
@@ -81,11 +83,12 @@ impl Core {
         Ok(())
     }
 
-    /// Seals the active memtables and their log, and begins new ones. Nothing changes on failure.
+    /// Seals the active memtables and their log, and creates new ones. Nothing changes on failure.
     pub(crate) fn rotate(&self, writing: &mut Writing) -> Result<()> {
         if let Some(wal) = &mut writing.wal {
             if let Err(error) = wal.flush() {
-                // Buffered records that could not be written: their entries are visible, as `Buffered` allows.
+                // Buffered records could not be written. Their entries are already visible, as
+                // `Buffered` allows.
                 return Err(self.log_append_failed(writing, error.into()));
             }
         }
@@ -101,13 +104,13 @@ impl Core {
             if let Some(old) = writing.wal.replace(wal) {
                 seal(writing, old);
             }
-            // Logs that their flush has synced need no further care.
+            // Logs that their generation's flush has synced leave the list.
             writing.sealed.retain(|sealed| {
                 let wal = lock(sealed);
                 wal.synced() < wal.flushed()
             });
         } else {
-            // Without a log there is one empty log file for ever: it is what the manifest must find.
+            // Without a log there is always one empty log file: the manifest must find it.
             next_log =
                 lock(&self.installing).as_ref().map_or(next_log, |installing| installing.state.first_log);
         }
@@ -143,20 +146,22 @@ impl Core {
         Ok(())
     }
 
-    /// After an append failed: seals the log at its last good record and says what writers get.
+    /// Handles a failed append: seals the log at its last good record, and returns the error for
+    /// the writers.
     pub(crate) fn log_append_failed(&self, writing: &mut Writing, error: Error) -> Error {
         if is_planted(Defect::AppendAfterTornTail) {
             return error;
         }
         let followable = writing.wal.as_ref().is_some_and(WalWriter::may_be_followed);
         if error.kind() == ErrorKind::NoSpace && followable {
-            // The file ends at its last good record: the next write may begin a new log after it.
+            // The file ends at its last good record, so the next write may create a log after it.
             if let Some(wal) = writing.wal.take() {
                 let lost = wal.last_seq() < writing.last_seq;
                 writing.predecessor = Some(wal.predecessor());
                 seal(writing, wal);
                 if lost {
-                    // Acknowledged `Buffered` writes never reached the log: a later log would leave a hole.
+                    // Acknowledged `Buffered` writes never reached the log: a later log would leave
+                    // a hole.
                     self.fail(&error);
                 }
             }
@@ -166,7 +171,8 @@ impl Core {
         error
     }
 
-    /// A rotation after an acknowledged write failed: the memtables stay and the next write tries again.
+    /// Reports a failed rotation after an acknowledged write. The memtables stay active, and the
+    /// next write tries again.
     pub(crate) fn rotation_failed(&self, error: &Error) {
         WorkCounters::add(&self.work.background_errors, 1);
         self.events.emit(&Event::BackgroundError(format!("rotating the log: {}", error.chain())));

@@ -1,9 +1,10 @@
-//! Long values of a database without a log: kept in a file of their own until they are flushed.
+//! Side files: hold the long values of a database without a log until they are flushed.
 //!
-//! A value that would fill much of the write buffer goes to `NNNNNN.val`, framed as a log's records are
-//! ([`crate::log`]), and its memtable entry refers to it as to a value in a log ([`shamba_log::wal::ValueLog`]).
-//! The file belongs to the memtables that are active while it is written; it is never synced, promises
-//! nothing, and is removed when they are flushed, or by the next open.
+//! A value that would fill much of the write buffer goes to `NNNNNN.val`, in the same framing as a
+//! log's records ([`crate::log`]). Its memtable entry refers to it as to a value in a log
+//! ([`crate::wal::ValueLog`]). The file belongs to the memtables that are active while it is
+//! written. It is never synced and promises nothing. It is removed when those memtables are
+//! flushed, or by the next open.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,18 +17,18 @@ use shamba_key::LogNo;
 use shamba_log::framing::{FileKind, FrameWriter};
 use shamba_log::wal::{ValueLog, ValuePlace};
 
-/// The name of a file of values.
+/// The file name of a side file.
 fn side_file_name(number: LogNo) -> String {
     format!("{:06}.val", number.0)
 }
 
-/// The number of the file of values that a file name belongs to; `None` for any other file.
+/// Parses the name of a side file; `None` for any other file.
 pub(crate) fn parse_side_file_name(name: &str) -> Option<LogNo> {
     let number = LogNo(name.strip_suffix(".val")?.parse().ok()?);
     (number.0 > 0 && side_file_name(number) == name).then_some(number)
 }
 
-/// The file that long values go to.
+/// The side file that long values are appended to.
 pub(crate) struct SideFile {
     frames: FrameWriter,
     values: Arc<ValueLog>,
@@ -37,7 +38,7 @@ impl SideFile {
     /// Creates the file.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub fn create(env: &Env, dir: &Path, number: LogNo) -> Result<Self> {
         let path = dir.join(side_file_name(number));
         let frames = FrameWriter::create(env, &path, FileKind::Values, number.0)?;
@@ -45,10 +46,11 @@ impl SideFile {
         Ok(Self { frames, values })
     }
 
-    /// Appends a value and hands it to the operating system. Copies it only from frame to frame.
+    /// Appends a value and passes it to the operating system. The value is copied only frame by
+    /// frame.
     ///
     /// # Errors
-    /// What the file system says; then nothing more can be appended.
+    /// Errors of the file system; nothing more can be appended after one.
     pub fn append(&mut self, value: &[u8]) -> Result<ValuePlace> {
         let record = self.frames.append_record(&[value])?;
         self.frames.flush()?;
@@ -56,17 +58,17 @@ impl SideFile {
         Ok(ValuePlace { log: self.values.number(), record, at: 0, bytes: value.len() as u32 })
     }
 
-    /// As memtables refer to it.
+    /// The values in the form in which memtables refer to them.
     pub fn values(&self) -> &Arc<ValueLog> {
         &self.values
     }
 
-    /// How long it is.
+    /// Length of the file.
     pub fn bytes(&self) -> u64 {
         self.frames.offset()
     }
 
-    /// The file, when nothing more will be appended.
+    /// The file, once nothing more will be appended.
     pub fn into_file(self) -> LogFile {
         let path: PathBuf = self.frames.path().to_path_buf();
         LogFile { path, values: Arc::downgrade(&self.values) }

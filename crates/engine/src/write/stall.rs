@@ -1,14 +1,16 @@
-//! Back-pressure: when a write is slowed, stopped, or refused.
+//! Back-pressure: when a write is slowed down, stalled, or refused.
 //!
-//! [`pressure`] is a pure function of what waits; [`Core::make_room`] acts on it before a write joins a
-//! commit group: between the soft and the hard limit of level 0 each byte costs time, above it a write waits, and
-//! `Stalled` is the answer when the caller's deadline passes. Reads never wait.
+//! [`pressure`] is a pure function of the backlog and its limits. [`Core::make_room`] acts on it
+//! before a write joins a commit group. Between the soft and the hard limit of level 0 a write is
+//! delayed for each of its bytes. At the hard limit it stalls, and fails with `Stalled` when the
+//! caller's deadline passes. Reads never wait.
 //!
-//! A writer that waits for a flush or a compaction that fails three times in a row gets the error with its cause. The
-//! background goes on trying, so writes resume by themselves.
+//! A writer that waits for a flush or a compaction that fails three times in a row gets the error
+//! with its cause. The background threads go on trying, so writes resume without a reopen.
 //!
-//! Time owed is slept off a millisecond at once: a thread that sleeps for less sleeps longer than it asked for, so
-//! that a short sleep for each write would slow writers by steps of 50 microseconds and more, whatever is meant.
+//! The delays accumulate, and a writer sleeps once they reach a millisecond. A thread that asks for
+//! less sleeps longer than it asked for: one short sleep per write would slow writers in steps of
+//! 50 microseconds and more, whatever the intended delay.
 
 use std::time::Duration;
 
@@ -19,16 +21,16 @@ use crate::event::Event;
 use crate::metrics::WorkCounters;
 use shamba_env::lock;
 
-/// What waits.
+/// Work that has not been done yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Backlog {
     /// Sealed memtables not yet flushed.
     pub immutables: u32,
-    /// Runs in the fullest level 0.
+    /// Level-0 runs of the keyspace that has most of them.
     pub inbox_runs: u32,
 }
 
-/// What may wait.
+/// Limits of the backlog.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub immutables: u32,
@@ -36,7 +38,7 @@ pub(crate) struct Limits {
     pub inbox_hard_runs: u32,
 }
 
-/// What writers are told who wait for `work`.
+/// The reason that a writer gets which waits for `work`.
 fn reason(work: Work) -> &'static str {
     match work {
         Work::Flush => "sealed memtables wait for their flush",
@@ -44,26 +46,28 @@ fn reason(work: Work) -> &'static str {
     }
 }
 
-/// What a writer should do.
+/// The effect of the backlog on a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
     /// Go on.
     None,
-    /// Take so much more time for each byte.
+    /// Go on, with a delay for each byte.
     Slow { ns_per_byte: u16 },
-    /// Wait until some of this is done.
+    /// Wait until some of this work is done.
     Stop(Work),
 }
 
-/// What a byte costs half-way between the soft and the hard limit: a write of 100 bytes then takes 2 us more.
+/// Delay per byte halfway between the soft and the hard limit: a write of 100 bytes is delayed by 2
+/// us.
 const NS_PER_BYTE: u32 = 10;
-/// A write counts for this many bytes more than it has.
+/// Bytes that are added to the length of each write when its delay is computed.
 const WRITE_BYTES: u64 = 64;
-/// The longest sleep at once, for a large batch.
+/// Longest single sleep, for a large batch.
 const SLEEP_US_MAX: u64 = 100_000;
 
-/// What `backlog` means for a writer: stop at a hard limit; between soft and hard the price of a byte grows from
-/// nothing beyond all bounds, so that writers come to be as slow as merges are instead of hitting a wall.
+/// The back-pressure for `backlog`: a stop at a hard limit. Between the soft and the hard limit of
+/// level 0 the delay per byte grows without bound toward the hard limit, so that writes slow down
+/// to the throughput of compaction before they stall.
 pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.immutables >= limits.immutables {
         return Pressure::Stop(Work::Flush);
@@ -91,7 +95,8 @@ impl Core {
         let (merges, inbox) = (self.settings.auto_compaction, self.settings.inbox());
         Limits {
             immutables: self.settings.immutable_memtables,
-            // Without merges level 0 has no way to drain: its size is then the caller's choice.
+            // Without automatic compaction nothing drains level 0: its size is then the caller's
+            // choice.
             inbox_soft_runs: if merges { inbox.soft_runs } else { u32::MAX },
             inbox_hard_runs: if merges { inbox.hard_runs } else { u32::MAX },
         }
@@ -100,9 +105,12 @@ impl Core {
     /// Waits until a write of `bytes` may go on.
     ///
     /// # Errors
-    /// `Stalled` after the deadline; `NoSpace` when what it waits for fails for lack of space and no deadline was set or
-    /// it has passed; the error of what it waits for when that has failed [`FAILURES_WAITED`] times in a row, the last time
-    /// while this write waited; `ReadOnly` or `Closed` when the database became so while waiting.
+    /// - `Stalled` after the deadline.
+    /// - `NoSpace` when the flush or compaction that it waits for fails for lack of space, and no
+    ///   deadline was set or it has passed.
+    /// - The error of that flush or compaction after [`FAILURES_WAITED`] failures in a row, the
+    ///   last of them while this write waited.
+    /// - `ReadOnly` or `Closed` when the database became so while the write waited.
     pub fn make_room(&self, bytes: usize, deadline_ms: Option<u64>) -> Result<()> {
         let room = &self.background.room;
         if let Some(ns_per_byte) = room.ns_per_byte() {
@@ -132,8 +140,9 @@ impl Core {
                 let trouble = state.trouble(work, self.is_inline());
                 let is_full = trouble.error.as_ref().is_some_and(|cause| cause.kind() == ErrorKind::NoSpace);
                 if trouble.failures >= FAILURES_WAITED && !is_full {
-                    // Tried again at once: the answer is that of one try, without the back-off before it. Not on
-                    // a full disk, where writes need not wait for a try and each one would start another.
+                    // The work is tried again at once: the writer gets the result of that try,
+                    // without the back-off before it. Not on a full disk: there writes need not
+                    // wait for a try, and each one would start another.
                     self.background.wake.notify_all();
                 }
             }
@@ -143,7 +152,7 @@ impl Core {
         let deadline_us = deadline_ms.map(|ms| begin_us.saturating_add(ms.saturating_mul(1_000)));
         let outcome = loop {
             if self.is_inline() {
-                // No thread will ever make room: try once more here, then say why not.
+                // No thread will do the work: try it once more here, then return the reason.
                 drop(state);
                 self.run_background_inline();
                 state = lock(&self.background.state);
@@ -167,7 +176,7 @@ impl Core {
                 Some(cause) if is_full(&cause) && (over || deadline_us.is_none()) => {
                     break Err(Error::with_source(ErrorKind::NoSpace, "no room for the write", cause));
                 }
-                // A writer with a deadline waits that long for space.
+                // On a full disk a writer with a deadline waits until the deadline.
                 Some(cause) if gives_up && (self.is_inline() || !is_full(&cause)) => {
                     break Err(Error::with_source(
                         cause.kind(),
@@ -185,7 +194,7 @@ impl Core {
                 _ if self.is_inline() => break Err(Error::new(ErrorKind::Stalled, reason)),
                 _ => {}
             }
-            // Woken by progress; the time-out is for the deadline and for a lost wake-up.
+            // Progress wakes the writer; the time-out is for the deadline and for a lost wake-up.
             let wait_us =
                 deadline_us.map_or(100_000, |deadline_us| (deadline_us - now_us).clamp(100, 100_000));
             let waited = self.background.progress.wait_timeout(state, Duration::from_micros(wait_us));
@@ -198,7 +207,8 @@ impl Core {
         outcome
     }
 
-    /// Lets a write pay its price.
+    /// Delays a write by `ns_per_byte` for each of its bytes. Sleeps only when the accumulated
+    /// delay is long enough, and not beyond the deadline.
     fn slow_down(&self, ns_per_byte: u64, bytes: usize, deadline_ms: Option<u64>) {
         let owed_us = self.background.room.owe(ns_per_byte.saturating_mul(bytes as u64 + WRITE_BYTES));
         let most_us = deadline_ms.map_or(SLEEP_US_MAX, |ms| ms.saturating_mul(1_000).min(SLEEP_US_MAX));

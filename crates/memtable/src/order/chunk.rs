@@ -1,10 +1,11 @@
-//! Sorted chunks: references to entries in internal order, found in by sampled heads.
+//! Sorted chunks: references to entries in internal order, searched by sampled heads.
 //!
-//! A chunk takes 4 bytes an entry, and 1 more for the heads: of every eighth entry, eight bytes of the key
-//! after the *prefix* that all keys of the memtable had in common when the chunk was made. A search walks the heads
-//! first and touches entries only between two of them, or where heads tie.
+//! A chunk takes 4 bytes per entry, and 1 more for the heads. A head is stored for every eighth
+//! entry: eight bytes of the key, after the *prefix* that all keys of the memtable had in common
+//! when the chunk was made. A search looks at the heads first and reads entries only between two of
+//! them, or where heads are equal.
 //!
-//! Not here: where chunks come from (`super`, [`super::merge`]).
+//! Chunks are made in `super` and [`super::merge`].
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -13,21 +14,22 @@ use shamba_table::internal_cmp;
 
 use super::super::arena::{Entries, EntryRef};
 
-/// Every how many entries a head is kept. With 8 a search among 450,000 entries touches three or four of them.
+/// One head is stored per this many entries. With 8 a search among 450,000 entries reads three or
+/// four of them.
 const SAMPLE_EVERY: usize = 8;
-/// Eight-byte pieces of keys that a sort looks at before it compares whole keys.
+/// Eight-byte pieces of keys that a sort compares before it compares whole keys.
 const SORT_LAYERS: usize = 8;
-/// Groups of tied heads up to this long are sorted by whole keys at once.
+/// Groups of equal heads up to this length are sorted by whole keys at once.
 const SMALL_GROUP: usize = 8;
 
 /// Some entries of a memtable in internal order.
 pub(super) struct Chunk {
     refs: Box<[EntryRef]>,
-    /// How many first bytes the keys share; heads are of what follows.
+    /// Number of first bytes that all keys share; heads are taken after them.
     prefix: usize,
-    /// Heads of entries 0, 8, 16, ..; none in a small chunk.
+    /// Heads of entries 0, 8, 16, ..; empty in a small chunk.
     samples: Box<[u64]>,
-    /// 0, or which merge has taken it.
+    /// The merge that has claimed the chunk; 0 if none.
     pub claim: AtomicU8,
 }
 
@@ -48,7 +50,7 @@ impl Chunk {
         Self::sampled(self.refs.to_vec(), prefix, samples.collect())
     }
 
-    /// Whether the entry that comes as number `index` is one whose head is kept.
+    /// Whether the head of entry number `index` is stored.
     #[inline]
     pub fn is_sampled(index: usize) -> bool {
         index % SAMPLE_EVERY == 0
@@ -60,17 +62,17 @@ impl Chunk {
         &self.refs
     }
 
-    /// Memory that it takes.
+    /// Memory of the chunk.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.refs) + size_of_val(&*self.samples)
     }
 
-    /// Claims it for merge `by`; false if another has it.
+    /// Claims the chunk for merge `by`; false if another merge has it.
     pub fn claim(&self, by: u8) -> bool {
         self.claim.compare_exchange(0, by, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// How many entries come before `(key, seq)`.
+    /// Number of entries before `(key, seq)`.
     pub fn lower_bound(&self, entries: Entries<'_>, key: &[u8], seq: SeqNo) -> usize {
         self.partition(entries, key, |entry| {
             let entry = entries.get(entry);
@@ -78,7 +80,7 @@ impl Chunk {
         })
     }
 
-    /// How many entries come before or at `(key, seq)`.
+    /// Number of entries before or at `(key, seq)`.
     pub fn upper_bound(&self, entries: Entries<'_>, key: &[u8], seq: SeqNo) -> usize {
         self.partition(entries, key, |entry| {
             let entry = entries.get(entry);
@@ -86,7 +88,8 @@ impl Chunk {
         })
     }
 
-    /// How many entries `is_before` holds for; it does for all of smaller keys and none of larger ones.
+    /// Number of entries for which `is_before` is true. It must be true for all entries of smaller
+    /// keys and false for all of larger ones.
     fn partition(&self, entries: Entries<'_>, key: &[u8], is_before: impl Fn(EntryRef) -> bool) -> usize {
         let (mut from, mut to) = (0, self.refs.len());
         if let (Some(first), false) = (self.refs.first(), self.samples.is_empty()) {
@@ -95,7 +98,8 @@ impl Chunk {
                 return if key < shared { 0 } else { to };
             };
             let wanted = head(rest);
-            // Where the head is smaller the key is, and so are all before it; likewise for larger ones.
+            // An entry with a smaller head has a smaller key, and so have all before it; likewise
+            // for larger ones.
             let smaller = self.samples.partition_point(|sample| *sample < wanted);
             let not_larger = smaller + self.samples[smaller..].partition_point(|sample| *sample == wanted);
             from = smaller.checked_sub(1).map_or(0, |last| last * SAMPLE_EVERY + 1);
@@ -105,7 +109,7 @@ impl Chunk {
     }
 }
 
-/// Sorts references into internal order; all keys are the same in their first `prefix` bytes.
+/// Sorts references into internal order; all keys are equal in their first `prefix` bytes.
 pub(super) fn sort(entries: Entries<'_>, refs: &mut [EntryRef], prefix: usize) {
     let mut items: Vec<Item> =
         refs.iter().map(|entry| Item { head: entries.head(*entry, prefix), entry: *entry }).collect();
@@ -120,13 +124,14 @@ struct Item {
     entry: EntryRef,
 }
 
-/// Sorts by heads, which are of the bytes from `from` on; then tied groups by the bytes after those. Comparing
-/// whole keys, as at the end, takes several times as long where keys are like paths.
+/// Sorts by heads, which are taken from byte `from` on, then groups of equal heads by the bytes
+/// after those. Comparing whole keys, as at the end, takes several times as long for path-like
+/// keys.
 fn sort_layer(entries: Entries<'_>, items: &mut [Item], from: usize, layers: usize) {
     items.sort_unstable_by_key(|item| item.head);
     for group in items.chunk_by_mut(|a, b| a.head == b.head).filter(|group| group.len() > 1) {
         let next = from + 8;
-        // A head that ends in padding ties with one that ends in zeros: such keys must be seen whole.
+        // A head padded with zeros equals one that ends in zeros: such keys must be compared whole.
         let may_go_on = layers > 0
             && group.len() > SMALL_GROUP
             && group.iter().all(|item| entries.get(item.entry).key.len() >= next);

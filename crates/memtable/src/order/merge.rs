@@ -1,6 +1,7 @@
-//! Merging sorted chunks: a tournament of their next entries, and a merge that goes on step by step.
+//! Merging of sorted chunks: a tournament of their next entries, and a merge that proceeds in
+//! steps.
 //!
-//! Not here: what is merged when (`super`), merging for a reader ([`super::super::iter`]).
+//! The choice of chunks to merge is in `super`, merging for a reader in [`super::super::iter`].
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,23 +9,23 @@ use std::sync::Arc;
 use super::super::arena::{Entries, EntryRef};
 use super::chunk::Chunk;
 
-/// How far ahead of a merge entries are asked for.
+/// Distance in entries at which a merge prefetches.
 const PREFETCH_AHEAD: usize = 4;
 
-/// Which end of the order wins.
+/// The end of the order that wins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Direction {
     Forward,
     Backward,
 }
 
-/// A tree of losers over the next entries of some lanes: the winner is at hand, and replacing it costs one
-/// comparison for each doubling of the lanes.
+/// A loser tree over the next entries of some lanes. The winner is available at once, and replacing
+/// it costs one comparison per doubling of the number of lanes.
 #[derive(Default)]
 pub(in super::super) struct Tournament {
     lanes: Vec<Option<Contender>>,
-    /// Place 0 holds the winner; place n > 0 the loser of the game between the winners of 2n and 2n + 1, lane i
-    /// entering at place (number of lanes) + i.
+    /// Place 0 holds the winner. Place n > 0 holds the loser of the game between the winners of 2n
+    /// and 2n + 1. Lane i enters at place (number of lanes) + i.
     tree: Vec<u32>,
     prefix: usize,
     backward: bool,
@@ -37,7 +38,7 @@ struct Contender {
 }
 
 impl Tournament {
-    /// Begins with the next entry of each lane; all keys are the same in their first `prefix` bytes.
+    /// Begins with the next entry of each lane; all keys are equal in their first `prefix` bytes.
     pub fn begin(
         &mut self,
         entries: Entries<'_>,
@@ -69,7 +70,7 @@ impl Tournament {
         }
     }
 
-    /// The lane that is first in order, its entry and that one's head.
+    /// The lane that is first in order, its entry and the entry's head.
     #[inline]
     pub fn winner(&self) -> Option<(usize, EntryRef, u64)> {
         let lane = *self.tree.first()? as usize;
@@ -77,7 +78,7 @@ impl Tournament {
         Some((lane, entry, head))
     }
 
-    /// Replaces the winner's entry by the next of its lane.
+    /// Replaces the winner's entry by the next one of its lane.
     #[inline]
     pub fn replace_winner(&mut self, entries: Entries<'_>, next: Option<EntryRef>) {
         let Some(mut winner) = self.tree.first().copied() else { return };
@@ -108,10 +109,10 @@ impl Tournament {
     }
 }
 
-/// A merge of some chunks into one, under way.
+/// A merge of some chunks into one, in progress.
 pub(super) struct Merge {
     inputs: Vec<Arc<Chunk>>,
-    /// How many entries of each input are done.
+    /// Number of entries of each input that have been moved.
     done: Vec<usize>,
     tournament: Tournament,
     prefix: usize,
@@ -121,7 +122,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// A merge of `inputs`, whose keys are the same in their first `prefix` bytes.
+    /// A merge of `inputs`, whose keys are equal in their first `prefix` bytes.
     pub fn new(entries: Entries<'_>, inputs: Vec<Arc<Chunk>>, prefix: usize) -> Self {
         let mut tournament = Tournament::default();
         let firsts = inputs.iter().map(|chunk| chunk.refs().first().copied());
@@ -138,7 +139,7 @@ impl Merge {
         }
     }
 
-    /// Moves up to `budget` entries; gives back what is left of it.
+    /// Moves up to `budget` entries. Returns the unused part of the budget.
     pub fn advance(&mut self, entries: Entries<'_>, budget: usize) -> usize {
         for moved in 0..budget {
             let Some((lane, entry, head)) = self.tournament.winner() else { return budget - moved };
@@ -161,7 +162,7 @@ impl Merge {
         self.refs.len() == self.entries
     }
 
-    /// What came of it.
+    /// The merged chunk.
     pub fn finish(self) -> Chunk {
         Chunk::sampled(self.refs, self.prefix, self.samples)
     }

@@ -1,18 +1,20 @@
 //! The ordered side of a memtable: sorted chunks and an unsorted tail.
 //!
-//! The writer appends to the *tail*; when that is full (1,024 entries, fewer in a small memtable) it sorts it,
-//! which takes some tens of microseconds, and begins another. Eight chunks of like size are merged into one, a few
-//! entries at each insert, so that no insert waits for a merge. A reader works on a *snapshot*: the chunks of
-//! the moment and a private sorted copy of the tail, which the next reader takes over if nothing came since.
+//! The writer appends to the *tail*. When that is full (1,024 entries, fewer in a small memtable)
+//! the writer sorts it, which takes some tens of microseconds, and starts another. Eight chunks of
+//! like size are merged into one, a few entries at each insert, so that no insert waits for a
+//! merge. A reader works on a *snapshot*: the chunks of the moment and a private sorted copy of the
+//! tail. The next reader reuses that copy if nothing was inserted since.
 //!
-//! Every snapshot pays for the number of chunks, so it also does a share of a merge that makes them fewer, in
-//! proportion to that number: whoever scans a memtable that nobody writes to any more soon finds one chunk, and
-//! nobody waits for it.
+//! The cost of a snapshot grows with the number of chunks, so taking one also does a share of a
+//! merge that reduces it, in proportion to that number. Scans of a memtable that is no longer
+//! written soon find a single chunk, and no scan waits for a merge.
 //!
-//! Invariants: 1. every entry is in the tail of the state or in exactly one chunk of it; 2. a merge has claimed its
-//! inputs and is the only one to take them out.
+//! Invariants:
+//! 1. Every entry is in the tail of the state or in exactly one chunk of it.
+//! 2. A merge has claimed its inputs, and no other merge removes them.
 //!
-//! Not here: walking a snapshot ([`super::iter`]).
+//! Iteration over a snapshot is in [`super::iter`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -31,18 +33,20 @@ use merge::Merge;
 use crate::sync::{Mutex, MutexGuard, TryLockError};
 pub(super) use merge::{Direction, Tournament};
 
-/// Sorting 1,024 entries takes about 40 us, which is how long an insert may take.
+/// Maximum tail. Sorting 1,024 entries takes about 40 us, which is the longest that an insert may
+/// take.
 const TAIL_ENTRIES_MAX: usize = 1024;
 const TAIL_ENTRIES_MIN: usize = 64;
 
-/// How many chunks of like size the writer merges.
+/// Number of chunks of like size that the writer merges into one.
 const FAN_IN: usize = 8;
-/// The writer goes on with its merge at every so many inserts, and moves so many entries for each of them: enough
-/// for every entry to be moved five times, which is 30 million entries.
+/// The writer continues its merge at every 16th insert, and moves 5 entries per insert. That is
+/// enough to move every entry five times, which suffices for 30 million entries.
 const STEP_INSERTS: usize = 16;
 const MOVES_PER_INSERT: usize = 5;
 
-/// What a reader moves for each chunk beyond the first. Moving so many costs about what a seek in a chunk does.
+/// Entries that a reader moves for each chunk beyond the first. That costs about as much as a seek
+/// in a chunk.
 const MOVES_PER_CHUNK: usize = 24;
 
 const BY_WRITER: u8 = 1;
@@ -51,7 +55,7 @@ const BY_READERS: u8 = 2;
 /// The readers' side.
 pub(super) struct Order {
     state: ArcSwap<State>,
-    /// How many first bytes all keys share.
+    /// Number of first bytes that all keys share.
     prefix: AtomicUsize,
     merges: [Mutex<Option<Merge>>; 2],
     bytes: AtomicUsize,
@@ -60,7 +64,7 @@ pub(super) struct Order {
 /// The writer's side.
 pub(super) struct OrderWriter {
     tail: Arc<Tail>,
-    /// What all keys begin with; `None` before the first.
+    /// The common prefix of all keys; `None` before the first.
     common: Option<Vec<u8>>,
     is_merging: bool,
     inserts: usize,
@@ -75,7 +79,7 @@ struct State {
 struct Tail {
     refs: Box<[AtomicU32]>,
     len: AtomicUsize,
-    /// The first so many in order.
+    /// A sorted copy of the first entries.
     sorted: ArcSwapOption<Chunk>,
 }
 
@@ -100,7 +104,9 @@ impl Tail {
             range.iter().filter_map(|bits| EntryRef::from_bits(bits.load(Ordering::Relaxed))).collect()
         };
         let refs = match self.refs.get(known.len()..len) {
-            // A few more: each finds its place. (One that is known to another reader only is no reason to wait.)
+            // A few more entries: each is inserted at its place. If the sorted copy is longer than
+            // `len`, another reader has made it meanwhile; this one does not wait for it and sorts
+            // for itself.
             Some(added) if added.len() * 8 < len => {
                 let mut added = read(added);
                 sort(entries, &mut added, prefix);
@@ -121,7 +127,7 @@ impl Tail {
     }
 }
 
-/// Both in one, in order.
+/// Merges both lists, in order.
 fn insert_into(entries: Entries<'_>, mut known: &[EntryRef], added: &[EntryRef]) -> Vec<EntryRef> {
     let mut both = Vec::with_capacity(known.len() + added.len());
     for entry in added {
@@ -147,7 +153,7 @@ impl Order {
         (order, OrderWriter { tail, common: None, is_merging: false, inserts: 0 })
     }
 
-    /// Memory that chunks and tail take. What snapshots keep of earlier chunks is not counted.
+    /// Memory of chunks and tail. Earlier chunks that snapshots keep alive are not counted.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -161,7 +167,8 @@ impl Order {
         }
         let at = writer.tail.len.load(Ordering::Relaxed);
         writer.tail.refs[at].store(entry.bits(), Ordering::Relaxed);
-        // Readers take the entries before it, and the prefix that holds for them.
+        // Readers that see this length also see the entries before it, and a prefix that holds for
+        // them.
         writer.tail.len.store(at + 1, Ordering::Release);
         writer.inserts += 1;
         if at + 1 == writer.tail.refs.len() {
@@ -210,7 +217,8 @@ impl Order {
         self.advance(&mut merge, entries, BY_WRITER, STEP_INSERTS * MOVES_PER_INSERT);
     }
 
-    /// A reader's share of merging: of the writer's merge, which may have been left, then of the readers' own.
+    /// A reader's share of merging: first in the writer's merge, if one is unfinished, then in the
+    /// readers' own.
     fn help(&self, entries: Entries<'_>) {
         let others = self.state.load().chunks.len().saturating_sub(1);
         let mut budget = others * MOVES_PER_CHUNK;
@@ -237,13 +245,15 @@ impl Order {
         let state = self.state.load();
         let free = state.chunks.iter().filter(|chunk| chunk.claim.load(Ordering::Relaxed) == 0);
         let mut inputs = pick(free.cloned().collect());
+        // The other kind of merge may have claimed a chunk first.
         inputs.retain(|chunk| chunk.claim(by)); // The other kind of merge may have been quicker.
-        // Loaded after the chunks: it holds for all their keys.
+        // Loaded after the chunks, so that it holds for all their keys.
         let prefix = self.prefix.load(Ordering::Acquire);
         (!inputs.is_empty()).then(|| Merge::new(entries, inputs, prefix))
     }
 
-    /// Moves up to `budget` entries; if that completes the merge, shows its outcome. Gives back what is left.
+    /// Moves up to `budget` entries, and publishes the result if that completes the merge. Returns
+    /// the unused part of the budget.
     fn advance(
         &self,
         slot: &mut MutexGuard<'_, Option<Merge>>,
@@ -271,12 +281,12 @@ impl Order {
         left
     }
 
-    /// What there is now, in order; and a share of merging.
+    /// The present entries, in order. Also does a share of merging.
     pub fn snapshot(&self, entries: Entries<'_>) -> Snapshot {
         self.help(entries);
         let state = self.state.load_full();
         let len = state.tail.len.load(Ordering::Acquire);
-        // After the length: it holds for all keys up to there.
+        // Loaded after the length, so that it holds for all keys up to there.
         let prefix = self.prefix.load(Ordering::Acquire);
         let tail = (len > 0).then(|| state.tail.sorted(entries, len, prefix));
         Snapshot { state, tail, prefix }
@@ -293,16 +303,16 @@ impl Order {
     }
 }
 
-/// The entries of one moment: lanes of references in order.
+/// The entries of one moment: sorted lanes of references.
 pub(super) struct Snapshot {
     state: Arc<State>,
     tail: Option<Arc<Chunk>>,
-    /// How many first bytes all keys share.
+    /// Number of first bytes that all keys share.
     pub prefix: usize,
 }
 
 impl Snapshot {
-    /// How many lanes there are.
+    /// Number of lanes.
     pub fn lanes(&self) -> usize {
         self.state.chunks.len() + usize::from(self.tail.is_some())
     }
@@ -317,18 +327,19 @@ impl Snapshot {
         self.lane(lane).map_or(&[], |chunk| chunk.refs())
     }
 
-    /// How many entries of a lane come before `(key, seq)`.
+    /// Number of entries of a lane before `(key, seq)`.
     pub fn lower_bound(&self, entries: Entries<'_>, lane: usize, key: &[u8], seq: SeqNo) -> usize {
         self.lane(lane).map_or(0, |chunk| chunk.lower_bound(entries, key, seq))
     }
 
-    /// How many entries of a lane come before or at `(key, seq)`.
+    /// Number of entries of a lane before or at `(key, seq)`.
     pub fn upper_bound(&self, entries: Entries<'_>, lane: usize, key: &[u8], seq: SeqNo) -> usize {
         self.lane(lane).map_or(0, |chunk| chunk.upper_bound(entries, key, seq))
     }
 }
 
-/// The chunks of the smallest size of which there are [`FAN_IN`]; none if there is no such size.
+/// The chunks of the smallest size class that has at least [`FAN_IN`]; none if there is no such
+/// class.
 fn pick_like_sized(mut chunks: Vec<Arc<Chunk>>) -> Vec<Arc<Chunk>> {
     let size = |chunk: &Arc<Chunk>| chunk.refs().len().ilog2() / FAN_IN.ilog2();
     chunks.sort_by_key(size);
@@ -336,10 +347,11 @@ fn pick_like_sized(mut chunks: Vec<Arc<Chunk>>) -> Vec<Arc<Chunk>> {
     like.map_or_else(Vec::new, <[_]>::to_vec)
 }
 
-/// The chunks whose merge saves most chunks for each entry that is moved.
+/// The chunks whose merge removes most chunks per entry moved.
 fn pick_cheapest(mut chunks: Vec<Arc<Chunk>>) -> Vec<Arc<Chunk>> {
     chunks.sort_by_key(|chunk| chunk.refs().len());
-    // Saved chunks and moved entries of the best so far: `saved / moved` is compared by cross-multiplication.
+    // Chunks removed and entries moved by the best choice so far. The ratios are compared by
+    // cross-multiplication.
     let (mut best, mut best_saved, mut best_moved) = (0, 0u64, 1u64);
     let mut moved = 0u64;
     for (saved, chunk) in chunks.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Fragmented tombstones against a list that is searched from end to end.
+//! Tests of fragmented tombstones against a list that is searched linearly.
 
 use super::*;
 use shamba_env::{Rng, SeededRng};
@@ -15,7 +15,7 @@ fn naive(list: &[RangeTombstone], key: &[u8], visible: SeqNo) -> SeqNo {
     list.iter().filter(over).map(|t| t.seq).max().unwrap_or(SeqNo::ZERO)
 }
 
-/// Keys "", "a" to "l", and something right after each.
+/// Keys "", "a" to "l", and a key directly after each.
 fn keys() -> Vec<String> {
     let letters = ('a'..='l').map(|letter| letter.to_string());
     std::iter::once(String::new()).chain(letters).flat_map(|key| [key.clone(), key + "\0"]).collect()

@@ -1,29 +1,32 @@
-//! Entries that a scan found in one go, to be given out one by one.
+//! A batch of entries that a scan found in one pass and returns one by one.
 //!
-//! Keys and short values are copied back to back into one buffer, so that an entry costs no allocation and no
-//! reference count, and the scan's view need not be held between two entries. A long value is shared with
-//! where it lies; it ends the batch, so that a batch holds one at most.
+//! Keys and short values are copied back to back into one buffer. An entry therefore costs no
+//! allocation and no reference count, and the scan's view need not be held between two entries. A
+//! long value is shared with its block or memtable instead of copied. It ends the batch, so a batch
+//! holds at most one.
 //!
 //! ```text
-//! bytes  | key 0 | value 0 | key 1 | value 1 | ...      ends  | key 0's, value 0's | key 1's, value 1's | ...
+//! bytes  | key 0 | value 0 | key 1 | value 1 | ...
+//! ends   | key 0's, value 0's | key 1's, value 1's | ...
 //! ```
 //!
-//! Not here: which entries these are ([`super::visible`]), when more are wanted ([`super::scan`]).
+//! Which entries these are is decided in [`super::visible`]; when more are needed, in
+//! [`super::scan`].
 
 use shamba_table::{EntryIter, EntryView};
 
 use crate::slice::Slice;
 
-/// Longer values are shared, not copied: as [`Slice`] does with parts of blocks.
+/// Longest value that is copied; longer ones are shared, as [`Slice`] does with parts of blocks.
 const COPY_UP_TO_BYTES: usize = 1024;
-/// A batch with this much is full. An idle scan keeps no more than this and the entry that crosses it.
+/// Bytes at which a batch is full. An idle scan keeps at most this and the entry that crosses it.
 const FULL_BYTES: usize = 8 << 10;
 
-/// What a batch can hold from the start.
+/// Initial capacity of a batch, in bytes and in entries.
 const FIRST_BYTES: usize = 1 << 10;
 const FIRST_ENTRIES: usize = 16;
 
-/// Some entries in the order in which a walk met them.
+/// Some entries, in the order of the scan.
 #[derive(Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -34,7 +37,7 @@ pub struct Batch {
     full_bytes: usize,
 }
 
-/// Where the key and the value of an entry end.
+/// End offsets of an entry's key and value in the buffer.
 #[derive(Clone, Copy)]
 struct Ends {
     key: u32,
@@ -42,12 +45,12 @@ struct Ends {
 }
 
 impl Batch {
-    /// Empties it, for up to `wanted` new entries.
+    /// Empties the batch, for up to `wanted` new entries.
     pub fn begin(&mut self, wanted: usize) {
         self.begin_within(wanted, FULL_BYTES);
     }
 
-    /// The same in little memory: what it has beyond that is given back.
+    /// As [`Self::begin`] with little memory: capacity above [`FIRST_BYTES`] is released.
     pub fn begin_small(&mut self, wanted: usize) {
         if self.bytes.capacity() > FIRST_BYTES {
             (self.bytes, self.ends) = (Vec::new(), Vec::new());
@@ -61,18 +64,19 @@ impl Batch {
         self.long = None;
         (self.wanted, self.full_bytes) = (wanted, full_bytes);
         if self.bytes.capacity() < FIRST_BYTES {
-            // At once what a short scan needs: it would grow step by step, for each of a few entries.
+            // The capacity that a short scan needs is reserved at once. Otherwise the buffers would
+            // grow several times during the first few entries.
             self.bytes.reserve(FIRST_BYTES);
             self.ends.reserve(FIRST_ENTRIES);
         }
     }
 
-    /// Memory beside itself; a long value is the table's or the cache's.
+    /// Memory besides the struct itself. A long value belongs to the table or the block cache.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<Ends>()
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -83,7 +87,7 @@ impl Batch {
         self.ends.len() >= self.wanted || self.bytes.len() >= self.full_bytes || self.long.is_some()
     }
 
-    /// Adds an entry with a short value; false, and nothing is added, if the value is long.
+    /// Adds an entry with a short value. If the value is long, adds nothing and returns false.
     #[inline]
     pub fn push_short(&mut self, entry: EntryView<'_>) -> bool {
         if entry.value.len() > COPY_UP_TO_BYTES {
@@ -96,16 +100,17 @@ impl Batch {
         true
     }
 
-    /// Adds the entry that `source` stands at.
+    /// Adds the current entry of `source`.
     pub fn push(&mut self, source: &impl EntryIter) {
         self.bytes.extend_from_slice(source.key());
-        // Both ends are small: a batch with `FULL_BYTES` gets no more, and a key has 64 KiB at most.
+        // Both offsets fit 32 bits: a batch above `FULL_BYTES` is full, and a key has at most 64
+        // KiB.
         let end = self.bytes.len() as u32;
         self.ends.push(Ends { key: end, value: end });
         self.set_value(source);
     }
 
-    /// Gives the last entry the value that `source` stands at instead of its own.
+    /// Replaces the last entry's value by that of the current entry of `source`.
     #[inline]
     pub fn set_value(&mut self, source: &impl EntryIter) {
         let Some(last) = self.ends.last_mut() else { return };
@@ -120,7 +125,7 @@ impl Batch {
         last.value = self.bytes.len() as u32;
     }
 
-    /// Gives the last entry a long value of its own instead of what it has.
+    /// Replaces the last entry's value by a long value.
     pub fn set_long(&mut self, value: Slice) {
         let Some(last) = self.ends.last_mut() else { return };
         self.bytes.truncate(last.key as usize);
@@ -128,7 +133,7 @@ impl Batch {
         self.long = Some(value);
     }
 
-    /// Takes the last entry out again.
+    /// Removes the last entry.
     pub fn pop(&mut self) {
         self.ends.pop();
         self.bytes.truncate(self.ends.last().map_or(0, |ends| ends.value as usize));
@@ -158,7 +163,8 @@ impl Batch {
         }
     }
 
-    /// The value of entry `number`, which it has no longer if it is long.
+    /// Takes the value of entry `number`. A long value is moved out of the batch; a short one is
+    /// copied.
     pub fn take_value(&mut self, number: usize) -> Option<Slice> {
         if number + 1 == self.ends.len() && self.long.is_some() {
             return self.long.take();

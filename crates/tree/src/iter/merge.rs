@@ -1,19 +1,21 @@
-//! Many sorted sources as one: a k-way merge in internal order, both ways.
+//! Merging iterator: presents many sorted sources as one, in internal order and in both directions.
 //!
-//! Every child stands at its first entry not yet given out (in the direction of travel); the numbers of the
-//! children are kept in the order of these entries. After a step only the first child has moved. Mostly it
-//! stays first, since one source holds most of a tree's entries: one comparison, with the runner-up. Where it
-//! does not, its new place is found by binary search, as few comparisons as a heap needs. Children are compared
-//! by key head, then key, then sequence number, head and number held beside the child.
+//! Every child is at its first entry not yet returned, in the direction of travel. The vector
+//! `order` holds the numbers of the children sorted by these entries. After a step only the first
+//! child has moved. It usually stays first, since one source holds most of a tree's entries; that
+//! takes one comparison, with the second child. Otherwise its new position is found by binary
+//! search, which takes as few comparisons as a heap. Children are compared by key head, then key,
+//! then sequence number; head and sequence number are stored with the child.
 //!
-//! Children are given newest first. Two children with the same key and sequence number hold the same write
-//! (a replayed log beside the table that was flushed from it); the newest child's copy is given, the other
-//! skipped.
+//! Children are given newest first. Two children with the same key and sequence number hold the
+//! same write (a replayed log and the table that was flushed from it). The newest child's copy is
+//! returned, the others are skipped.
 //!
-//! Turning round seeks every child again, strictly to the other side of the current entry. Merely stepping
-//! each child back would be wrong: a live memtable may have gained entries between the two.
+//! A change of direction seeks every child again, strictly to the other side of the current entry.
+//! Stepping each child back once would be wrong: an active memtable may have gained entries between
+//! the two.
 //!
-//! Not here: which entries a reader may see ([`super::visible`]).
+//! Which entries are visible to a reader is decided in [`super::visible`].
 
 use std::cmp::Ordering;
 
@@ -24,17 +26,17 @@ use shamba_table::{EntryIter, EntryView, Result};
 use super::source::Source;
 use shamba_key::planted::{Defect, is_planted};
 
-/// A merge of sources, itself a source.
+/// A merging iterator over sources; also a source itself.
 pub struct MergeIter {
     children: Vec<Child>,
-    /// The numbers of the children that stand at an entry, in the order of these entries.
+    /// Numbers of the children that are at an entry, in the order of these entries.
     order: Vec<u32>,
     direction: Direction,
 }
 
 struct Child {
     iter: Source,
-    /// Whether the child stands at an entry that is still to be given out.
+    /// Whether the child is at an entry that has not been returned.
     live: bool,
     head: u64,
     seq: SeqNo,
@@ -47,27 +49,28 @@ enum Direction {
 }
 
 impl MergeIter {
-    /// About the memory that it takes, blocks apart.
+    /// Approximate memory, not counting blocks.
     pub fn memory_bytes(&self) -> usize {
         self.children.capacity() * size_of::<Child>() + self.order.capacity() * size_of::<u32>()
     }
 
-    /// A merge of `sources`, newest first. It stands nowhere until it is sought.
+    /// Merges `sources`, given newest first. Has no position until it is sought.
     pub fn new(sources: Vec<impl Into<Source>>) -> Self {
         let child = |iter: _| Child { iter: Into::into(iter), live: false, head: 0, seq: SeqNo::ZERO };
         let children: Vec<Child> = sources.into_iter().map(child).collect();
         Self { order: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
     }
 
-    /// Goes on forward as long as `each`, given the entry that the merge stands at, says so, and stands at the one
-    /// of which it said no. Only for a merge that goes forward. `each` may be given copies of an entry one after
-    /// the other. Cheaper than step by step: while one child stays first, only its entries are looked at.
+    /// Moves forward as long as `each` returns true for the current entry, and stays at the entry
+    /// for which it returned false. Only for a merge that goes forward. `each` may see copies of an
+    /// entry in succession. Cheaper than single steps: while one child stays first, only its
+    /// entries are read.
     pub fn walk(&mut self, mut each: impl FnMut(EntryView<'_>) -> bool) -> Result<()> {
         debug_assert!(self.direction == Direction::Forward);
         while let Some(&first) = self.order.first() {
             let first = first as usize;
             let second = self.order.get(1).map(|&second| second as usize);
-            // Both at once, one of them to be moved.
+            // Borrows both, the first one mutably.
             let (child, bound) = match second {
                 Some(second) => match two_mut(&mut self.children, first, second) {
                     Some((child, next)) => {
@@ -103,13 +106,14 @@ impl MergeIter {
         Ok(())
     }
 
-    /// The sources, by their numbers as given; whoever moves one must seek the merge before its next step.
+    /// The sources, in the order in which they were given. After a source has been moved the merge
+    /// must be sought before its next step.
     pub fn sources(&mut self) -> impl Iterator<Item = &mut Source> {
         self.children.iter_mut().map(|child| &mut child.iter)
     }
 
-    /// Lets `each` change the sources, by their numbers as given. Afterwards the merge stands nowhere, until it is
-    /// sought.
+    /// Lets `each` change the sources, numbered in the order in which they were given. Afterwards
+    /// the merge has no position until it is sought.
     pub fn restart(&mut self, mut each: impl FnMut(usize, &mut Source)) {
         self.order.clear();
         for (number, child) in self.children.iter_mut().enumerate() {
@@ -118,9 +122,11 @@ impl MergeIter {
         }
     }
 
-    /// Moves the `chosen` children (numbered as given) past a stretch that holds nothing to give out. Going
-    /// forward, those below `bound` go to the first key from `bound` on, to their end if it is `None`. Going
-    /// backward, those at or above `bound` go to the last key below it. Tells whether any moved.
+    /// Moves the `chosen` children (numbered as given) past a range that holds nothing to return.
+    ///
+    /// Going forward, those below `bound` go to the first key at or after it, or to their end if it
+    /// is `None`. Going backward, those at or above `bound` go to the last key below it. Returns
+    /// whether any child moved.
     pub fn skip(&mut self, bound: Option<&[u8]>, chosen: impl Fn(usize) -> bool) -> Result<bool> {
         let direction = self.direction;
         let mut moved = false;
@@ -140,7 +146,7 @@ impl MergeIter {
             }
             moved = true;
             child.refresh();
-            // Without a bound there is nothing left to give out, wherever the child stands.
+            // Without a bound nothing remains to be returned, wherever the child is.
             child.live &= bound.is_some();
             Ok(())
         });
@@ -148,7 +154,7 @@ impl MergeIter {
         Ok(moved)
     }
 
-    /// Places every child by `place` and starts over in `direction`.
+    /// Positions every child by `place` and starts again in `direction`.
     fn place(
         &mut self,
         direction: Direction,
@@ -166,7 +172,7 @@ impl MergeIter {
         self.children.iter_mut().enumerate().try_for_each(|(number, child)| visit(number, child))
     }
 
-    /// Puts the children in order after they have moved; after an error there is no position.
+    /// Sorts the children after they have moved. After an error there is no position.
     fn settle(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
         self.direction = direction;
         self.order.clear();
@@ -180,7 +186,7 @@ impl MergeIter {
         Ok(())
     }
 
-    /// Turns round: every child goes to its first entry strictly beyond the current one.
+    /// Changes direction: every child goes to its first entry strictly beyond the current one.
     fn turn(&mut self, direction: Direction) -> Result<()> {
         if is_planted(Defect::TurnWithoutSeek) {
             self.direction = direction;
@@ -206,14 +212,14 @@ impl MergeIter {
     /// Leaves the current entry, in the direction of travel.
     #[inline]
     fn advance(&mut self) -> Result<()> {
-        // Copies of the first entry stand right after it.
+        // Copies of the first entry come directly after it.
         while self.order.len() > 1 && self.is_copy_of_first() {
             self.step(1)?;
         }
         self.step(0)
     }
 
-    /// Whether the runner-up stands at the same write as the first child.
+    /// Whether the second child is at the same write as the first.
     #[inline]
     fn is_copy_of_first(&self) -> bool {
         let [first, other, ..] = self.order[..] else { return false };
@@ -247,7 +253,8 @@ impl MergeIter {
         Ok(())
     }
 
-    /// Puts the child at `place`, which has fallen behind the next one, where it belongs.
+    /// Moves the child at `place`, which now belongs behind the next one, to its position in the
+    /// order.
     fn move_back(&mut self, place: usize) {
         let number = self.order[place];
         let beyond = &self.order[place + 2..];
@@ -261,13 +268,13 @@ impl MergeIter {
         self.order.first().map(|&number| &self.children[number as usize])
     }
 
-    /// The child at the current entry.
+    /// The source of the current entry.
     #[inline]
     fn current(&self) -> &Source {
         &self.children[self.order[0] as usize].iter
     }
 
-    /// Whether child `a` is to be given out before child `b`.
+    /// Whether child `a` comes before child `b` in the direction of travel.
     #[inline]
     fn comes_first(&self, a: usize, b: usize) -> bool {
         let (one, other) = (&self.children[a], &self.children[b]);
@@ -285,7 +292,7 @@ impl MergeIter {
 }
 
 impl Child {
-    /// Takes over where the source stands now.
+    /// Updates the child's fields from its source.
     #[inline]
     fn refresh(&mut self) {
         self.live = self.iter.valid();
@@ -296,26 +303,26 @@ impl Child {
     }
 }
 
-/// Where the runner-up stands.
+/// The position of the second child.
 struct Bound<'a> {
     head: u64,
     seq: SeqNo,
-    /// Whether the first child comes before the runner-up where both stand at the same write.
+    /// Whether the first child comes before the second one when both are at the same write.
     newer: bool,
     iter: &'a Source,
 }
 
-/// Why a child is not moved any further.
+/// Reason why the first child stopped.
 enum Drained {
-    /// It stands at an entry of which was said no.
+    /// It is at the entry for which `each` returned false.
     Stopped,
-    /// It has gone past the runner-up.
+    /// It has passed the second child.
     Passed,
     /// It has no more entries.
     Ended,
 }
 
-/// Moves the first child, a valid `iter`, as far as it is first and `each` says so.
+/// Moves the first child, a valid `iter`, as long as it stays first and `each` returns true.
 #[inline]
 fn drain<I: EntryIter + ?Sized>(
     iter: &mut I,
@@ -422,7 +429,7 @@ impl EntryIter for MergeIter {
     }
 }
 
-/// Items `a` and `b`, both to be changed; `None` if they are the same one or one is missing.
+/// Mutable references to items `a` and `b`; `None` if they are the same item or one is missing.
 #[inline]
 fn two_mut<T>(items: &mut [T], a: usize, b: usize) -> Option<(&mut T, &mut T)> {
     let (low, high) = items.split_at_mut_checked(a.max(b))?;

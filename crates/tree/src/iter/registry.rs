@@ -1,14 +1,17 @@
-//! All iterators of a database: where what they hold can be taken from them, and how much of it there is.
+//! The registry of a database's iterators: it revokes what idle ones hold, and counts it.
 //!
-//! What a scan can do without between two calls lies in a [`Slot`], which the registry lists. Views are taken for two
-//! reasons: they are old, and keep memtables and dead files alive ([`IterRegistry::revoke_idle`]); or what all of them
-//! hold together, with the blocks that they pin, goes beyond what iterators may have of the memory budget
-//! ([`IterRegistry::relieve`]). So a thousand open iterators take no more than a few do.
+//! The state that a scan does not need between two calls is in a [`Slot`], which the registry
+//! lists. Views are revoked for two reasons:
+//! - they are old and keep memtables and obsolete files alive ([`IterRegistry::revoke_idle`]);
+//! - all iterators together, with the blocks that they pin, exceed their part of the memory budget
+//!   ([`IterRegistry::relieve`]).
 //!
-//! Each part of it is charged to the ledger: the iterators here, what a scan has found ahead by the scan, blocks
-//! outside the cache and what was read ahead by those who read them.
+//! So a thousand open iterators take no more memory than a few.
 //!
-//! Not here: what a scan does when its view is gone ([`super::scan`]).
+//! All of it is charged to the ledger: the iterators here, entries found ahead by the scan, blocks
+//! outside the cache and read-ahead buffers by the code that reads them.
+//!
+//! A scan's behaviour after its view was revoked is in [`super::scan`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -22,20 +25,21 @@ use crate::counters::Countdown;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::view::View;
 
-/// Creating iterators on many threads must not queue at one lock.
+/// Number of shards, so that threads that create iterators do not contend for one lock.
 const SHARDS: usize = 16;
-/// What a shard keeps of scans that ended: a thread seldom has more of them open than this, and ends them all.
+/// Maximum number of slots of ended scans that a shard keeps: a thread seldom has more scans open
+/// at once, and ends them all.
 const SPARE_MAX: usize = 4;
-/// A shard drops the places of ended iterators when it has at least so many.
+/// Minimum number of slots at which a shard removes those of ended iterators.
 const SWEEP_AT_LEAST: usize = 64;
-/// What an iterator may hold of each run beside itself: a block, in a frame of the cache that it pins or outside, and
-/// some entries of it taken apart.
+/// Bytes that an iterator is assumed to hold per run besides itself: a block of 4 KiB, in a pinned
+/// cache frame or outside the cache, and some decoded entries of it.
 const OF_RUN_BYTES: u64 = (4 << 10) + 1536;
-/// Room is made for half as much again as there is, but for no more or less than these parts of the limit: so that it is
-/// seldom made, and in time.
+/// Memory is requested for half as much again as iterators hold, but the excess is at least a 16th
+/// and at most half of the limit. So requests are rare, and made in time.
 const AHEAD_PARTS: (u64, u64) = (2, 16);
 
-/// Keeps the database open and locked: every scan holds one.
+/// The owner of a scan, which keeps the database open and locked.
 pub trait Owner: Send + Sync {
     /// The registry of all scans of the database.
     fn iterators(&self) -> &IterRegistry;
@@ -49,52 +53,52 @@ impl Owner for IterRegistry {
     }
 }
 
-/// Takes memory from the cache, as far as iterators and the others need it.
+/// Takes memory from the cache, as far as iterators and other consumers need it.
 type MakeRoom = Box<dyn Fn() + Send + Sync>;
 
-/// All iterators of a database, so that their views can be taken from those that are idle.
+/// The registry of a database's iterators.
 pub struct IterRegistry {
     shards: [Mutex<Shard>; SHARDS],
     revoked: AtomicU64,
     ledger: Arc<Ledger>,
-    /// What iterators may hold together.
+    /// Maximum that iterators may hold together.
     limit_bytes: u64,
-    /// About what those in the slots hold, blocks included.
+    /// Estimate of what the iterators in the slots hold, blocks included.
     live_bytes: Arc<AtomicU64>,
-    /// What room was made for.
+    /// Bytes for which memory was last requested.
     room_bytes: AtomicU64,
     make_room: OnceLock<MakeRoom>,
-    /// From which the countdown of the next slot follows.
+    /// Seed of the next new slot's countdown.
     next_seed: AtomicU64,
-    /// Where the next relief begins: no iterator is always the first to lose its view.
+    /// Number of the shard at which the next relief begins, so that the burden rotates.
     next_relieved: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Shard {
     slots: Vec<Weak<Slot>>,
-    /// Slots of scans that ended, for those that begin: with their iterators, whose view is the newest, or was
-    /// taken as from any idle scan.
+    /// Slots of ended scans, for new scans. Their iterators are kept, unless their view was
+    /// revoked, as from any idle scan.
     spare: Vec<Spare>,
-    /// What scans that ended here did.
+    /// Work of scans that ended in this shard.
     walked: Walked,
-    /// At this length ended iterators are swept out: twice what was left last time, so that each
-    /// registration pays for one place.
+    /// Number of slots at which those of ended iterators are removed: twice the number that
+    /// remained last time, so that the cost per registration is constant.
     sweep_at: usize,
 }
 
-/// What scans did: how often they began somewhere, and the entries that they read.
+/// Work of scans: the number of seeks, and of entries read.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Walked {
     /// Times that a scan was placed.
     pub ranges: u64,
     /// Entries that scans read.
     pub entries: u64,
-    /// Parts of long scans, without their beginnings.
+    /// Reports of long scans that include no seek.
     pub goings_on: u64,
 }
 
-/// What a scan leaves behind.
+/// The reusable parts of a scan that ended.
 pub struct Spare {
     /// Where the iterator of the scan lies.
     pub slot: Arc<Slot>,
@@ -102,14 +106,14 @@ pub struct Spare {
     pub found: Batch,
     /// Memory of `found`.
     pub charge: Charge,
-    /// To the next seek that is sampled. It goes from scan to scan.
+    /// Seeks until the next one that is sampled. Passed on from scan to scan.
     pub countdown: Countdown,
 }
 
-/// Where a scan keeps what can be taken from it.
+/// The slot of a scan.
 pub type Slot = slot::Slot<Live>;
 
-/// An iterator and what it counts for.
+/// An iterator and the memory that is counted for it.
 pub struct Live {
     /// The iterator.
     pub iter: VisibleIter,
@@ -117,7 +121,7 @@ pub struct Live {
     _held: Held,
 }
 
-/// A part of the sum of what live iterators hold, for as long as this is there.
+/// A part of the sum of what live iterators hold; subtracted on drop.
 struct Held {
     sum_bytes: Arc<AtomicU64>,
     bytes: u64,
@@ -130,7 +134,8 @@ impl Drop for Held {
 }
 
 impl IterRegistry {
-    /// A registry without iterators, which together may take about `limit_bytes`. From the seed follows which seeks are sampled.
+    /// An empty registry, for iterators that together may hold about `limit_bytes`. The seed
+    /// determines which seeks are sampled.
     pub fn new(ledger: Arc<Ledger>, limit_bytes: u64, seed: u64) -> Arc<Self> {
         Arc::new(Self {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -145,20 +150,21 @@ impl IterRegistry {
         })
     }
 
-    /// Takes the view and the blocks from every idle iterator whose view is `stale`; those in the middle of a
-    /// call give theirs up at its end. Tells how many were taken at once.
+    /// Revokes the view and the blocks of every idle iterator whose view is `stale`. Iterators in
+    /// the middle of a call give theirs up at its end. Returns the number revoked at once.
     pub fn revoke_idle(&self, stale: impl Fn(&View) -> bool) -> usize {
         let mut taken = Vec::new();
         for slot in self.shards.iter().flat_map(slots) {
             taken.extend(slot.revoke(|live| stale(live.iter.view())));
         }
         self.revoked.fetch_add(taken.len() as u64, Ordering::Relaxed);
-        // What was taken may be the last hold on files and memtables; it is let go here, outside all locks.
+        // The views taken may hold the last references to files and memtables; they are dropped
+        // here, outside all locks.
         taken.len()
     }
 
-    /// Takes views, whatever their age, from idle iterators other than that of `own` when all of them hold more than
-    /// they may, until they hold half of it.
+    /// If all iterators hold more than their limit, revokes views of any age from idle iterators
+    /// other than that of `own`, until they hold half of it.
     #[inline]
     pub fn relieve(&self, own: &Arc<Slot>) {
         if self.live_bytes.load(Ordering::Relaxed) > self.limit_bytes {
@@ -171,12 +177,14 @@ impl IterRegistry {
         }
     }
 
-    /// `make_room` is called when iterators have grown beyond [`Self::room_wanted_bytes`], by whoever moved one.
+    /// Sets a callback for the growth of iterators beyond [`Self::room_wanted_bytes`]. It is called
+    /// by the thread that moved an iterator.
     pub fn on_growth(&self, make_room: MakeRoom) {
         let _ = self.make_room.set(make_room);
     }
 
-    /// What room is to be made for from now on: what iterators have, and a little more.
+    /// The memory to make available to iterators: what they hold, and some more. Sets the size
+    /// beyond which the callback is called again.
     pub fn room_wanted_bytes(&self) -> u64 {
         let bytes = self.ledger.bytes(LedgerPart::Iterators);
         let (most, least) = AHEAD_PARTS;
@@ -185,12 +193,12 @@ impl IterRegistry {
         room_bytes
     }
 
-    /// Takes the views of all idle iterators: their blocks are wanted.
+    /// Revokes the views of all idle iterators, because their blocks are needed.
     pub fn revoke_all(&self) {
         self.take_from_others(None, 0);
     }
 
-    /// Takes views until all iterators hold no more than `until_bytes`.
+    /// Revokes views until all iterators hold no more than `until_bytes`.
     #[cold]
     fn take_from_others(&self, own: Option<&Arc<Slot>>, until_bytes: u64) {
         for _ in 0..SHARDS {
@@ -202,8 +210,10 @@ impl IterRegistry {
                 if own.is_some_and(|own| Arc::ptr_eq(&slot, own)) {
                     continue;
                 }
-                // Whoever is in the middle of a call goes on: it holds what it needs.
+                // An iterator in the middle of a call is skipped: it needs what it holds.
                 if let Some(taken) = slot.take_idle() {
+                    // Dropped outside the lock: these may be the last references to files and
+                    // memtables.
                     drop(taken); // Perhaps the last hold on files and memtables: outside the lock.
                     self.revoked.fetch_add(1, Ordering::Relaxed);
                 }
@@ -211,18 +221,19 @@ impl IterRegistry {
         }
     }
 
-    /// Whether iterators have more than they may: then scans should keep little of what they find ahead.
+    /// Whether iterators hold more than their limit; scans should then keep few entries found
+    /// ahead.
     #[inline]
     pub fn is_crowded(&self) -> bool {
         self.ledger.bytes(LedgerPart::Iterators) > self.limit_bytes
     }
 
-    /// A charge for what a scan has found.
+    /// A charge for the entries that a scan has found.
     pub fn charge(&self) -> Charge {
         Charge::new(&self.ledger, LedgerPart::Iterators, 0)
     }
 
-    /// An iterator that counts from now on.
+    /// Counts the memory of an iterator from now on.
     pub fn live(&self, iter: VisibleIter) -> Live {
         let own_bytes = iter.memory_bytes() as u64;
         let bytes = own_bytes + iter.view().plans().len() as u64 * OF_RUN_BYTES;
@@ -231,18 +242,18 @@ impl IterRegistry {
         Live { iter, _charge: charge, _held: Held { sum_bytes: Arc::clone(&self.live_bytes), bytes } }
     }
 
-    /// How many views have been taken from idle iterators so far.
+    /// Number of views revoked from idle iterators so far.
     pub fn revoked(&self) -> u64 {
         self.revoked.load(Ordering::Relaxed)
     }
 
-    /// How many iterators hold a view now.
+    /// Number of iterators that hold a view now.
     #[cfg(test)]
     pub fn pinned(&self) -> usize {
         self.shards.iter().flat_map(slots).filter(|slot| slot.enter().is_some()).count()
     }
 
-    /// How many places iterators have, or had.
+    /// Number of listed slots, including those of ended iterators.
     #[cfg(test)]
     pub fn places(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).slots.len()).sum()
@@ -264,7 +275,7 @@ impl IterRegistry {
         Spare { slot, found: Batch::default(), charge: self.charge(), countdown }
     }
 
-    /// Takes back what a scan has no more use for.
+    /// Takes back the reusable parts of a scan that ends.
     pub fn leave(&self, spare: Spare, walked: Walked) {
         let mut live = spare.slot.enter();
         if let Some(live) = live.as_mut() {
@@ -278,7 +289,7 @@ impl IterRegistry {
         }
     }
 
-    /// Adds what a scan did. Of one that has been told of before the rest counts as a scan that goes on.
+    /// Adds the work of a scan. A report without a seek comes from a scan that has reported before.
     pub fn note_walked(&self, walked: Walked) {
         let mut shard = lock(self.shard());
         shard.walked.goings_on += u64::from(walked.ranges == 0 && walked.entries > 0);
@@ -286,7 +297,7 @@ impl IterRegistry {
         shard.walked.entries += walked.entries;
     }
 
-    /// What all scans did, but for the last of what those that go on do.
+    /// The work of all scans, without the last part of those that still go on.
     pub fn walked(&self) -> Walked {
         self.shards.iter().map(|shard| lock(shard).walked).fold(Walked::default(), |sum, shard| Walked {
             ranges: sum.ranges + shard.ranges,
@@ -305,12 +316,12 @@ impl IterRegistry {
     }
 }
 
-/// The slots of a shard's iterators, to be looked at without the shard's lock.
+/// The slots of a shard's iterators, for use without the shard's lock.
 fn slots(shard: &Mutex<Shard>) -> Vec<Arc<Slot>> {
     lock(shard).slots.iter().filter_map(Weak::upgrade).collect()
 }
 
 fn lock(mutex: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // A shard is whole at every point where a panic could unwind past it.
+    // A panic leaves a shard valid, so a poisoned lock can be used.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

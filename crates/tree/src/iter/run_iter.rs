@@ -1,10 +1,12 @@
-//! The entries of a run: its tables one after the other, each cut to the range in which it counts.
+//! Iterator over the entries of a run: its tables in order, each limited to the range in which it
+//! is used.
 //!
-//! A table is opened for iteration only when the walk gets there, and let go when the walk leaves it, so an
-//! iterator over a run of a thousand tables holds one block. A limit keeps the walk from reading tables that
-//! a scan or a slice of a merge has no use for.
+//! A table is opened for iteration only when the iterator reaches it, and its blocks are released
+//! when the iterator leaves it. An iterator over a run of a thousand tables therefore holds one
+//! block. A limit keeps it from reading tables that a scan or a slice of a compaction does not
+//! need.
 //!
-//! Not here: range tombstones ([`crate::version::Run::tombstones`]).
+//! Range tombstones are not included; see [`crate::version::Run::tombstones`].
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use shamba_table::{EntryIter, EntryView, Error, Result, TableIter, Walk};
 
 use crate::version::{KeyRange, Run, TableUse};
 
-/// Where a run iterator's tables are: in a run that is kept alive, or in a list of its own.
+/// The tables of a run iterator: those of a run, which is kept alive, or a list of their own.
 pub trait TableList: Send {
     /// The tables, ascending and disjoint.
     fn tables(&self) -> &[TableUse];
@@ -41,35 +43,37 @@ impl TableList for Vec<TableUse> {
     }
 }
 
-/// Walks the entries of a sorted list of tables.
+/// Iterates over the entries of a sorted list of tables.
 pub struct RunIter<L: TableList> {
     tables: L,
     limit: KeyRange,
     walk: Walk,
-    /// The table that the walk was in last.
+    /// The table that was entered last.
     open: Option<Open>,
-    /// Whether the walk stands at an entry of it.
+    /// Whether the iterator is at an entry of it.
     valid: bool,
-    /// Whether the next table that is searched counts it.
+    /// Whether the next table that is searched counts the seek in its statistics.
     notes_seek: bool,
 }
 
-/// The table that the walk is in.
+/// The table that the iterator is in.
 struct Open {
     index: usize,
     iter: TableIter,
-    /// Where the walk must stay; bounds that the file itself cannot cross are not compared at each step.
+    /// Bounds of the iterator within the table. `None` where the file itself has no entry beyond
+    /// the bound: then nothing is compared at each step.
     lower: Option<Bytes>,
     upper: Option<Bytes>,
 }
 
 impl<L: TableList> RunIter<L> {
-    /// An iterator over the entries of `tables` whose keys lie in `limit`, each walked by `walk`.
+    /// An iterator over the entries of `tables` whose keys lie in `limit`; `walk` is how tables are
+    /// read.
     pub fn new(tables: L, limit: KeyRange, walk: Walk) -> Self {
         Self { tables, limit, walk, open: None, valid: false, notes_seek: false }
     }
 
-    /// Starts over with other limits: as new, but for the memory that it has.
+    /// Starts again with other limits, like a new iterator, but keeps its memory.
     pub fn restart(&mut self, limit: KeyRange, walk: Walk) {
         self.let_go();
         if self.walk != walk {
@@ -78,7 +82,7 @@ impl<L: TableList> RunIter<L> {
         (self.limit, self.walk) = (limit, walk);
     }
 
-    /// Lets go of the blocks at hand. Stands nowhere, until it is sought.
+    /// Releases the current blocks. The iterator has no position until it is sought.
     pub fn let_go(&mut self) {
         self.valid = false;
         if let Some(open) = &mut self.open {
@@ -87,12 +91,13 @@ impl<L: TableList> RunIter<L> {
         }
     }
 
-    /// Whether the next table that is searched counts it, whatever is found there: one, if any.
+    /// Sets whether the next table that is searched counts the seek, whatever the search finds. At
+    /// most one table counts it.
     pub fn note_seek(&mut self, notes: bool) {
         self.notes_seek = notes;
     }
 
-    /// The table at hand was searched, if a partition of its index was.
+    /// Counts the seek at the current table, if a partition of its index was searched.
     #[cold]
     fn noted(&mut self) {
         let Some(open) = &self.open else { return };
@@ -104,7 +109,7 @@ impl<L: TableList> RunIter<L> {
         }
     }
 
-    /// Table `index`, opened unless it is the one at hand.
+    /// Enters table `index`; opens it unless it is the current one.
     fn enter(&mut self, index: usize) -> Result<&mut Open> {
         if self.open.as_ref().is_none_or(|open| open.index != index) {
             self.open_table(index)?;
@@ -121,7 +126,7 @@ impl<L: TableList> RunIter<L> {
         let upper = upper.filter(|upper| table.meta.upper.as_ref().is_none_or(|end| *upper < end)).cloned();
         match &mut self.open {
             Some(open) => {
-                // The iterator at hand has its buffers already.
+                // The existing iterator already has its buffers.
                 open.iter.move_to(reader);
                 (open.index, open.lower, open.upper) = (index, lower, upper);
             }
@@ -172,7 +177,8 @@ impl<L: TableList> RunIter<L> {
                 (Some((key, seq)), upper) if upper.as_ref().is_none_or(|upper| key < upper.as_ref()) => {
                     open.iter.seek_for_prev(key, seq)?;
                 }
-                // No entry has the largest number, so this is the last entry below the bound.
+                // No entry has the maximum sequence number, so this is the last entry below the
+                // bound.
                 (_, Some(upper)) => open.iter.seek_for_prev(upper, SeqNo::MAX)?,
                 (_, None) => open.iter.seek_to_last()?,
             }

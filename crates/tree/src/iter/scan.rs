@@ -1,24 +1,27 @@
-//! Scans that outlive the memory they use: a sequence number, a place, and a view that may be taken away.
+//! Scans that hold little while idle: a sequence number, a position, and a view that can be
+//! revoked.
 //!
-//! A [`Scan`] owns what it must not lose: the sequence number it reads at (registered, so that merges keep
-//! what it sees), its range, and the key it stands at. Everything else (the view with its memtables and
-//! files, the blocks under its iterators) sits in a *slot*. Between two calls anybody may empty the slot
-//! ([`super::registry`]); the next call then takes the newest view, seeks to its key at its
-//! sequence number, and goes on. So a thousand idle scans keep no memtable, block or dead file alive, and a
-//! long scan over a busy database moves from view to view.
+//! A [`Scan`] owns what it must keep: the sequence number at which it reads (registered, so that
+//! compactions keep what it sees), its range, and its current key. Everything else is in a *slot*:
+//! the view with its memtables and files, and the blocks of its iterators. Between two calls any
+//! thread may empty the slot ([`super::registry`]). The next call then takes the newest view, seeks
+//! to the current key at the scan's sequence number, and goes on. A thousand idle scans keep no
+//! memtable, block or obsolete file alive, and a long scan over a busy database moves from view to
+//! view.
 //!
-//! A scan in the middle of a call cannot be robbed; it finds a note in its slot and gives its view up at the
-//! end of the call.
+//! A view is never revoked during a call. The request is left in the slot, and the scan gives up
+//! its view at the end of the call.
 //!
-//! A scan that goes on and on finds several entries in one go, copied into a [`Batch`] of its own: between two
-//! of them it touches neither lock nor iterator, only the note. Nothing is found ahead that could change: the
-//! sequence number is fixed.
+//! A scan that continues for some steps finds several entries in one pass and copies them into its
+//! [`Batch`]. Moving between them takes neither the lock nor the iterator, only a look at the
+//! slot's flag. The entries found ahead cannot change, since the sequence number is fixed.
 //!
-//! A scan that ends leaves its slot for the next one of its thread, with iterator and buffers. So a scan of a few
-//! entries allocates next to nothing while the view stays the same. To everybody else such a slot is that of an
-//! idle scan.
+//! A scan that ends leaves its slot, with iterator and buffers, to the next scan of its thread. So
+//! a scan of a few entries allocates almost nothing while the view stays the same. For the registry
+//! such a slot is that of an idle scan.
 //!
-//! Not here: who takes views, and when ([`super::registry`]), what is visible ([`super::visible`]), the public faces ([`super::cursor`]).
+//! When views are revoked is decided in [`super::registry`], what is visible in [`super::visible`].
+//! The public types are in [`super::cursor`].
 
 use std::sync::Arc;
 
@@ -37,60 +40,61 @@ use crate::version::KeyRange;
 use crate::view::ViewSource;
 use shamba_key::planted::{Defect, is_planted};
 
-/// The most entries that are found in one go: the lock and the calls around them are then cheap for each.
+/// Maximum entries found in one pass; with this many, the lock and the calls cost little per entry.
 const FOUND_AT_ONCE: usize = 64;
-/// How many times more entries a scan finds at each call after the first: what is found in vain, because the
-/// scan ends, is at most about twice what it used.
+/// Factor by which each pass after the first finds more entries. A scan that ends has found in vain
+/// at most about twice the entries that it used.
 const WANTED_GROWTH: usize = 3;
 
-/// A scan tells what it did when it ends, and before that after so many places, or entries: one that goes on for hours
-/// is part of the workload, too.
+/// A scan reports its work when it ends, and before that after this many seeks or entries, because
+/// a scan that goes on for hours is part of the workload too.
 const RANGES_UNTOLD: u64 = 64;
 const ENTRIES_UNTOLD: u64 = 4096;
 
-/// What a scan needs to begin.
+/// The data that a scan is made from.
 #[derive(Clone)]
 pub struct ScanSource {
-    /// Where views come from.
+    /// Source of views.
     pub views: Arc<dyn ViewSource>,
-    /// Keeps the database open, and knows the registry that lists the scan's slot.
+    /// Keeps the database open and has the registry that lists the scan's slot.
     pub owner: Arc<dyn Owner>,
-    /// The sequence number to read at; keeps merges from dropping what it sees.
+    /// The sequence number to read at. Keeps compactions from dropping what the scan sees.
     pub seq: Arc<SnapshotGuard>,
-    /// How tables are walked.
+    /// How tables are read.
     pub walk: Walk,
     /// Whether some of its seeks are sampled.
     pub samples: bool,
-    /// Where what it does is noted, if a trace is recorded.
+    /// The recorder of the scan's steps, if a trace is recorded.
     pub notes: Option<Arc<dyn ScanObserver>>,
 }
 
-/// A place among the visible keys of a range, at a fixed sequence number.
+/// A position among the visible keys of a range, at a fixed sequence number.
 pub struct Scan {
     source: ScanSource,
     range: KeyRange,
     slot: Arc<Slot>,
     place: Place,
-    /// What was found at the last move that asked the iterator, in the direction that it went.
+    /// The entries found by the last move that used the iterator, in the direction of that move.
     found: Batch,
-    /// Memory of what was found.
+    /// Memory of the entries found.
     charge: Charge,
-    /// Where the scan stands in `found` when `place` is `At`; otherwise of no meaning.
+    /// Index of the current entry in `found`; meaningful only when `place` is `At`.
     at: usize,
     direction: Direction,
-    /// How many entries the next move on asks for.
+    /// Number of entries that the next pass asks for.
     wanted: usize,
-    /// Whether the iterator in the slot, if there is one, is this scan's, and not left by another.
+    /// Whether the iterator in the slot, if there is one, belongs to this scan and was not left by
+    /// another.
     begun: bool,
     walked: Walked,
-    /// To the next seek that is sampled.
+    /// Seeks until the next one that is sampled.
     countdown: Countdown,
     note: Option<ScanNote>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// Never placed, or lost by an error.
+    /// No position: never placed, or lost by an error.
     Nowhere,
     /// Before the first key.
     Before,
@@ -106,18 +110,18 @@ enum Direction {
     Backward,
 }
 
-/// A call on the iterator in the slot.
+/// A move that uses the iterator in the slot.
 enum Move<'k> {
     Seek(&'k [u8]),
     SeekForPrev(&'k [u8]),
     First,
     Last,
-    /// On from the key at hand.
+    /// On from the current key.
     On,
 }
 
 impl Scan {
-    /// A scan of `range` that stands nowhere and holds nothing yet.
+    /// A scan of `range` that has no position and holds nothing yet.
     pub fn new(source: ScanSource, range: KeyRange) -> Self {
         let Spare { slot, found, charge, countdown } = source.owner.iterators().take();
         let note = source.notes.as_ref().map(ScanNote::new);
@@ -138,7 +142,8 @@ impl Scan {
         }
     }
 
-    /// Goes to the first key at or after `key`. Like every move, tells whether the scan stands at a key.
+    /// Goes to the first key at or after `key`. Like every move, returns whether the scan is at a
+    /// key.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.go(Direction::Forward, &Move::Seek(key))
     }
@@ -158,7 +163,8 @@ impl Scan {
         self.go(Direction::Backward, &Move::Last)
     }
 
-    /// Goes one key on: from nowhere and from before the first key to the first, from the last to after it.
+    /// Goes to the next key: from no position and from before the first key to the first, from the
+    /// last to after it.
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
         match self.place {
@@ -172,7 +178,8 @@ impl Scan {
         }
     }
 
-    /// Goes one key back: from nowhere and from after the last key to the last, from the first to before it.
+    /// Goes to the previous key: from no position and from after the last key to the last, from the
+    /// first to before it.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         match self.place {
@@ -186,14 +193,15 @@ impl Scan {
         }
     }
 
-    /// Whether the next entry in a direction was found already. Not when somebody took the view meanwhile, or
-    /// wants to: the database may have been closed, and the iterator says so.
+    /// Whether the next entry in a direction was found already. False if the view was revoked
+    /// meanwhile or is requested: the database may have been closed, and a use of the iterator
+    /// returns that error.
     #[inline]
     fn has_more(&self, direction: Direction) -> bool {
         self.direction == direction && self.at + 1 < self.found.len() && !self.slot.is_wanted()
     }
 
-    /// The key and value that the scan stands at.
+    /// The current key and value.
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         if self.place != Place::At {
             return None;
@@ -201,12 +209,12 @@ impl Scan {
         Some((self.found.key(self.at)?, self.found.value(self.at)?))
     }
 
-    /// The key that the scan stands at.
+    /// The current key.
     pub fn key(&self) -> Option<&[u8]> {
         if self.place == Place::At { self.found.key(self.at) } else { None }
     }
 
-    /// A copy of the key, and the value, which the scan itself has no longer.
+    /// A copy of the current key, and its value, which is moved out of the scan if it is long.
     pub fn take_entry(&mut self) -> Option<(Slice, Slice)> {
         let key = Slice::copied(self.key()?);
         Some((key, self.found.take_value(self.at)?))
@@ -243,12 +251,12 @@ impl Scan {
         moved
     }
 
-    /// The entries that were found at the last move and walked over since.
+    /// Number of entries of the last pass that the scan has visited.
     fn walked_over(&self) -> u64 {
         if self.place == Place::At { self.at as u64 + 1 } else { 0 }
     }
 
-    /// Notes where the scan was, if it goes elsewhere now.
+    /// Records the steps so far, and the new position if the scan goes elsewhere.
     #[cold]
     fn note_step(&mut self, direction: Direction, step: &Move<'_>) {
         let walked_over = self.walked_over();
@@ -267,8 +275,9 @@ impl Scan {
     }
 
     fn move_live(&mut self, direction: Direction, step: &Move<'_>) -> Result<bool> {
-        // A scan that has gone on for a while will go on, so it finds more in one go; the first steps find no
-        // more than was asked for, so that nothing is read for keys that nobody asks for.
+        // A scan that has gone on for some steps will probably go on, so it finds more in one pass.
+        // The first steps find only what was asked for, so that nothing is read for keys that
+        // nobody asks for.
         let on = matches!(step, Move::On);
         self.wanted = if on && self.direction == direction {
             (self.wanted * WANTED_GROWTH).min(FOUND_AT_ONCE)
@@ -278,7 +287,7 @@ impl Scan {
         let crowded = self.source.owner.iterators().is_crowded();
         let mut live = self.slot.enter();
         let (moved, failed) = match live.as_mut() {
-            // The iterator stands at the last key found.
+            // The iterator is at the last entry found.
             Some(Live { iter, .. })
                 if on && self.direction == direction && self.at + 1 == self.found.len() =>
             {
@@ -308,7 +317,8 @@ impl Scan {
                 }
                 self.begun = true;
                 let out = &mut self.found;
-                // A scan that only turns round has its index at hand.
+                // A scan that only changes direction has the index at hand: that is not counted as
+                // a seek.
                 let seeks = !on || is_revoked;
                 let is_sampled = seeks && self.source.samples && self.countdown.is_sampled();
                 if is_sampled {
@@ -331,8 +341,8 @@ impl Scan {
         };
         self.at = 0;
         self.direction = direction;
-        // Half-moved iterators are of no use, and whoever wanted the view shall have it. It is perhaps the last hold on
-        // files and memtables: dropped outside the lock.
+        // After an error the iterator is of no use; after a request the view is given up. It may
+        // hold the last reference to files and memtables, so it is dropped outside the lock.
         drop(self.slot.leave(live, failed));
         moved
     }
@@ -352,19 +362,21 @@ impl Drop for Scan {
     }
 }
 
-/// Makes ready for `wanted` entries: in little memory, when there is little.
+/// Prepares for `wanted` entries, with little memory if iterators hold too much.
 fn begin_found(found: &mut Batch, wanted: usize, crowded: bool) {
     if crowded { found.begin_small(wanted) } else { found.begin(wanted) }
 }
 
-/// Puts an iterator over the newest view into the slot; the one that is there, if it has this view.
+/// Puts an iterator over the newest view into the slot, or reuses the present one if it has this
+/// view.
 fn begin<'l>(
     source: &ScanSource,
     range: &KeyRange,
     slot: &Slot,
     live: &'l mut Option<Live>,
 ) -> Result<&'l mut VisibleIter> {
-    // Whoever wanted a view before now wanted an older one than this: it was published before they asked.
+    // Requests before now were about an older view than this: a new view is published before the
+    // old one is requested.
     slot.forget_wishes();
     let (view, seq) = (source.views.view()?, source.seq.seq());
     let is_switch_missed = is_planted(Defect::MemtableSwitchMissed);
@@ -380,8 +392,8 @@ fn begin<'l>(
     }
 }
 
-/// What a call answers that found `found` and ended with `moved`, and whether it failed. Entries found before
-/// an error are given out first: whoever goes on after them seeks again, and meets the error again or not.
+/// The result of a pass that ended with `moved`, and whether it failed. Entries found before an
+/// error are returned first. The next move then seeks again, and may meet the error again.
 fn outcome(moved: Result<bool>, found: &Batch) -> (Result<bool>, bool) {
     match moved {
         Err(_) if found.len() > 0 => (Ok(true), true),

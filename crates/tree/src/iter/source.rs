@@ -1,7 +1,7 @@
-//! What a merge merges: tables of a run, or any other sorted source.
+//! A source of a merging iterator: the tables of a run, or any other sorted source.
 //!
-//! An enum and not only a trait object, because nearly all entries come from tables: their moves and accessors
-//! are then called directly, and inlined.
+//! It is an enum and not only a trait object, because nearly all entries come from tables: their
+//! moves and accessors are then called directly and inlined.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use shamba_table::{EntryIter, EntryView, Result};
 use super::run_iter::RunIter;
 use crate::version::{Run, TableUse};
 
-/// One sorted source of a merge.
+/// One sorted source of a merging iterator.
 pub enum Source {
     /// A run, kept alive.
     Run(RunIter<Arc<Run>>),
     /// Some tables of a run.
     Tables(RunIter<Vec<TableUse>>),
-    /// A memtable, or what a test brings.
+    /// A memtable, or a source made by a test.
     Other(Box<dyn EntryIter>),
     /// No entry: an empty memtable.
     Nothing,
@@ -30,7 +30,7 @@ impl From<Box<dyn EntryIter>> for Source {
     }
 }
 
-/// The same call on whichever source it is; `$nothing` where there is none.
+/// The same call on any kind of source; `$nothing` if there is no source.
 macro_rules! each {
     ($source:expr, $iter:ident => $call:expr, $nothing:expr) => {
         match $source {

@@ -1,8 +1,10 @@
-//! What the tests of this folder share: dice, a sorted vector as a source, the laws of a bidirectional
-//! iterator, and a small keyspace that is written, rotated, flushed and merged by hand.
+//! Test kit of this folder: random choices, a sorted vector as a source, a check of bidirectional
+//! iterators, and a small keyspace that is written, rotated, flushed and compacted by explicit
+//! calls.
 //!
-//! The keyspace ([`Store`]) has real memtables and real tables on files in memory, but no log, no policy and
-//! no threads. Beside it runs the naive model: the list of all operations, replayed up to a sequence number.
+//! The keyspace ([`Store`]) has real memtables and real tables on files in memory, but no log, no
+//! policy and no threads. It is compared with a simple model: the list of all operations, replayed
+//! up to a sequence number.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +34,7 @@ use shamba_key::{Age, KeyspaceId, RunId};
 use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_table::FragmentedTombstones;
 
-/// What was written, in order; operation `i` has sequence number `i + 1`.
+/// The operations in order; operation `i` has sequence number `i + 1`.
 #[derive(Clone, Debug)]
 pub enum Op {
     Put(Vec<u8>, Vec<u8>),
@@ -40,7 +42,7 @@ pub enum Op {
     DeleteRange(Vec<u8>, Option<Vec<u8>>),
 }
 
-/// A keyspace by hand.
+/// A keyspace that tests change by explicit calls.
 pub struct Store {
     env: Env,
     cache: Arc<BlockCache>,
@@ -53,7 +55,7 @@ pub struct Store {
 }
 
 const DIR: &str = "/store";
-/// How scans of a [`Store`] walk.
+/// How scans of a [`Store`] read tables.
 pub const WALK: Walk = Walk::Parts { fill_cache: true, ahead_bytes: 8_192 };
 
 impl ViewSource for Store {
@@ -67,7 +69,7 @@ impl Store {
         Self::with_iterator_bytes(1 << 30)
     }
 
-    /// A store whose iterators may hold so much.
+    /// A store with a limit on the memory of iterators.
     pub fn with_iterator_bytes(iterator_bytes: u64) -> Arc<Self> {
         let env = Env::deterministic(Arc::new(MemFs::new()), 1);
         env.vfs.create_dir_all(Path::new(DIR)).expect("memory");
@@ -114,7 +116,7 @@ impl Store {
         self.write(Op::Put(key.into(), value.into()));
     }
 
-    /// Replays the history up to `seq` and gives what is in `range`.
+    /// Replays the history up to `seq` and returns the entries in `range`.
     pub fn model(&self, seq: SeqNo, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut map = BTreeMap::new();
         for op in self.history.lock().expect("not poisoned").iter().take(seq.0 as usize) {
@@ -161,7 +163,7 @@ impl Store {
         *self.view.lock().expect("not poisoned") = Arc::new(view);
     }
 
-    /// A new memtable takes the writes from now on.
+    /// Rotates: writes go to a new memtable from now on.
     pub fn rotate(&self) {
         let view = self.newest_view();
         let mut memtables = view.memtables.clone();
@@ -169,7 +171,7 @@ impl Store {
         self.install(memtables, Arc::clone(&view.version));
     }
 
-    /// Makes a run of level 0 of the oldest memtable, if it is not the one that takes writes.
+    /// Flushes the oldest memtable to a run of level 0, unless it is the active one.
     pub fn flush(&self) {
         let view = self.newest_view();
         let Some((oldest, newer)) = view.memtables.split_last().filter(|(_, newer)| !newer.is_empty()) else {
@@ -181,7 +183,8 @@ impl Store {
         self.install(newer.to_vec(), Arc::new(version));
     }
 
-    /// Merges the whole tree into one run of level 1, dropping every version that no registered reader needs.
+    /// Compacts the whole tree into one run of level 1. Drops every version that no registered
+    /// reader needs.
     pub fn merge(&self) {
         let stripes = self.snapshots.stripes();
         let view = self.newest_view();
@@ -210,7 +213,7 @@ impl Store {
         self.install(view.memtables.clone(), Arc::new(version));
     }
 
-    /// The newest view's tables of level `level` as they are used by its first run.
+    /// The tables of the first run of level `level` in the newest view.
     pub fn first_run(&self, level: u32) -> Vec<TableUse> {
         self.newest_view().version.level(level).first().map_or(Vec::new(), |run| run.tables().to_vec())
     }
@@ -222,7 +225,8 @@ impl Store {
         version.apply(&VersionEdit { keyspace: KeyspaceId(0), changes }).expect("a run on top")
     }
 
-    /// Tables of at most `keys_each` keys from sorted rows, each with its part of the tombstones.
+    /// Makes tables of at most `keys_each` keys from sorted rows, each with its part of the
+    /// tombstones.
     pub fn build(&self, rows: &[Row], tombstones: &FragmentedTombstones, keys_each: usize) -> Vec<TableUse> {
         let by_key: Vec<&[Row]> = rows.chunk_by(|a, b| a.key == b.key).collect();
         let groups: Vec<Vec<&[Row]>> = by_key.chunks(keys_each).map(<[_]>::to_vec).collect();

@@ -1,20 +1,23 @@
-//! What one reader sees: a merge of all sources, reduced to each key's newest visible value.
+//! The entries that one reader sees: a merge of all sources, reduced to each key's newest visible
+//! value.
 //!
-//! Of each user key, the newest version with a sequence number up to the reader's counts. If it is a put, and
-//! no range tombstone visible to the reader is newer, the key is shown; otherwise it is hidden. Range
-//! tombstones are asked once per stretch of keys over which the answer is the same ([`Cover`]).
+//! For each user key the newest version with a sequence number up to the reader's decides. If it is
+//! a put and no range tombstone visible to the reader is newer, the key is returned; otherwise it
+//! is hidden. Range tombstones are looked up once per range of keys with the same result
+//! ([`Cover`]).
 //!
-//! A call finds as many entries as its [`Batch`] is begun for. Where the merge stands between calls, with `k`
-//! the last key found:
-//! - having come *forward*, at the entry that is shown for `k`;
-//! - having come *backward*, at the last entry before all of `k`'s (there may be none).
+//! A call finds as many entries as its [`Batch`] was begun for. Between calls, with `k` the last
+//! key found, the merging iterator is:
+//! - after a *forward* call, at the entry that is returned for `k`;
+//! - after a *backward* call, at the last entry before all of `k`'s (there may be none).
 //!
-//! Two things keep walks short. Many versions of one key are stepped over only so far, then sought past. And
-//! below a range tombstone, sources that hold nothing newer than it are sought to its end: one seek instead
-//! of a step for each entry that it covers.
+//! Two rules bound the number of steps. Versions of one key are stepped over only
+//! [`STEPS_BEFORE_SEEK`] times, then the iterator seeks past them. Below a range tombstone, sources
+//! that hold nothing newer than it seek to its end: one seek instead of a step for each entry it
+//! covers.
 //!
-//! Not here: bounds that callers write ([`crate::key_range`]), what survives while nobody looks
-//! ([`super::scan`]).
+//! The bounds that callers write are in [`crate::key_range`]. What an idle scan keeps is decided in
+//! [`super::scan`].
 
 use std::sync::Arc;
 
@@ -34,10 +37,11 @@ use shamba_key::planted::{Defect, is_planted};
 use shamba_memtable::Memtable;
 use shamba_table::{Cover, FragmentedTombstones};
 
-/// After so many steps over versions of one key, or over keys below one tombstone, a seek is tried: about
-/// where the steps have cost as much as a seek into a few sources does.
+/// Steps over versions of one key, or over keys below one tombstone, after which a seek is tried.
+/// That many steps cost about as much as a seek into a few sources.
 const STEPS_BEFORE_SEEK: u32 = 16;
-/// Adjoining stretches below newer tombstones are crossed together, up to so many in one go.
+/// Adjoining ranges below newer tombstones are skipped together; this is their maximum number per
+/// skip.
 const COVERS_PER_SKIP: u32 = 256;
 
 /// The visible keys and values of one view, at one sequence number, within a range.
@@ -47,9 +51,9 @@ pub struct VisibleIter {
     range: KeyRange,
     merge: MergeIter,
     came: Came,
-    /// The key that the last step began at.
+    /// The key at which the last step began.
     key: Vec<u8>,
-    /// For each memtable, the largest number in it before its iterator was made.
+    /// For each memtable, its largest sequence number before its iterator was made.
     seen: Vec<SeqNo>,
     tombstones: Tombstones,
 }
@@ -61,7 +65,7 @@ enum Came {
 }
 
 impl VisibleIter {
-    /// An iterator that stands nowhere. Nothing is read until it is sought.
+    /// An iterator without a position. Nothing is read until it is sought.
     pub fn new(view: Arc<View>, seq: SeqNo, range: KeyRange, walk: Walk) -> Self {
         let mut sources: Vec<Source> = Vec::with_capacity(view.memtables.len() + view.plans().len());
         let seen = view.memtables.iter().map(|memtable| memtable.largest_seq()).collect();
@@ -74,15 +78,15 @@ impl VisibleIter {
         Self { view, seq, range, merge, came: Came::Forward, key: Vec::new(), seen, tombstones }
     }
 
-    /// Starts over as a new iterator of the same view would, with the memory and the sources that this one has.
+    /// Starts again like a new iterator of the same view, but keeps the memory and the sources.
     pub fn restart(&mut self, seq: SeqNo, range: KeyRange, walk: Walk) {
         let memtables = &self.view.memtables;
         let mut grown = false;
         self.merge.restart(|number, source| match (source, memtables.get(number)) {
             (Source::Run(run), _) => run.restart(range.clone(), walk),
             (source, Some(memtable)) => {
-                // An iterator over a memtable sees what was there when it was first sought: enough, as long as
-                // nothing has come since it was made.
+                // An iterator over a memtable sees the entries at the time of its first seek. That
+                // is enough as long as nothing was inserted since the iterator was made.
                 let largest = memtable.largest_seq();
                 if self.seen.get(number) != Some(&largest) && !is_planted(Defect::GrownMemtableMissed) {
                     grown = true;
@@ -99,7 +103,7 @@ impl VisibleIter {
         (self.seq, self.range, self.came) = (seq, range, Came::Forward);
     }
 
-    /// Lets go of all blocks. The iterator stands nowhere, until it is sought or started over.
+    /// Releases all blocks. The iterator has no position until it is sought or restarted.
     pub fn let_go(&mut self) {
         self.merge.restart(|_, source| {
             if let Source::Run(run) = source {
@@ -108,12 +112,12 @@ impl VisibleIter {
         });
     }
 
-    /// About the memory that it takes, blocks apart.
+    /// Approximate memory, not counting blocks.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.merge.memory_bytes()
     }
 
-    /// Whether the next seek is counted at the table of each run that it searches first.
+    /// Sets whether the next seek is counted at the first table that it searches in each run.
     pub fn note_seek(&mut self, notes: bool) {
         for source in self.merge.sources() {
             if let Source::Run(run) = source {
@@ -127,22 +131,23 @@ impl VisibleIter {
         &self.view
     }
 
-    /// Goes to the first visible key at or after `key` and puts it and what follows into `out`, which was begun
-    /// for so many. Like every call below, tells whether there is any. The iterator then stands at the last
-    /// entry in `out`. After an error `out` has what was found before it.
+    /// Goes to the first visible key at or after `key`. Puts it and the following entries into
+    /// `out`, up to the number that `out` was begun for. Like every call below, returns whether
+    /// there is any entry. The iterator is then at the last entry in `out`. After an error `out`
+    /// holds what was found before it.
     pub fn seek(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
         let key = key.max(self.range.lower.as_ref());
         self.merge.seek(key, SeqNo::MAX)?;
         self.find_forward(out)
     }
 
-    /// Goes to the last visible key at or before `key`; what precedes it comes after it in `out`. So for the
-    /// calls below that go backward.
+    /// Goes to the last visible key at or before `key`. In `out` it is followed by the entries that
+    /// precede it in key order. The same holds for the calls below that go backward.
     pub fn seek_for_prev(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
         if !self.range.is_above(key) {
             return self.seek_to_last(out);
         }
-        // The last place of a key is its smallest number, and 0 is below every write.
+        // A key's last entry has its smallest sequence number, and 0 is below every write.
         self.merge.seek_for_prev(key, SeqNo::ZERO)?;
         self.find_backward(out)
     }
@@ -164,32 +169,32 @@ impl VisibleIter {
         self.find_backward(out)
     }
 
-    /// Goes on from the last entry that a call forward gave.
+    /// Continues after the last entry of a forward call.
     pub fn next(&mut self, out: &mut Batch) -> Result<bool> {
         debug_assert!(self.came == Came::Forward, "turning round is a seek");
         self.leave_forward()?;
         self.find_forward(out)
     }
 
-    /// Goes on from the last entry that a call backward gave.
+    /// Continues before the last entry of a backward call.
     pub fn prev(&mut self, out: &mut Batch) -> Result<bool> {
         debug_assert!(self.came == Came::Backward, "turning round is a seek");
         self.find_backward(out)
     }
 
-    /// Goes to the first visible key after `key`, wherever the iterator stands.
+    /// Goes to the first visible key after `key`, whatever the iterator's position.
     pub fn seek_after(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
         self.merge.seek(key, SeqNo::ZERO)?;
         self.find_forward(out)
     }
 
-    /// Goes to the last visible key before `key`, wherever the iterator stands.
+    /// Goes to the last visible key before `key`, whatever the iterator's position.
     pub fn seek_before(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
         self.merge.seek_for_prev(key, SeqNo::MAX)?;
         self.find_backward(out)
     }
 
-    /// From where the merge stands, finds visible keys forward until `out` is full.
+    /// Finds visible keys forward from the current entry until `out` is full.
     fn find_forward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Forward;
         let (mut covered, mut patience) = (0, STEPS_BEFORE_SEEK);
@@ -235,11 +240,11 @@ impl VisibleIter {
         Ok(out.len() > 0)
     }
 
-    /// Finds visible keys forward as long as there is nothing to it: entries that the reader sees, plain puts and
-    /// deletes, of keys of which no version was met yet. True if that made `out` full; otherwise the merge stands at
-    /// an entry that needs a closer look, or at none.
+    /// Fast path of [`Self::find_forward`]: finds visible keys as long as all entries are plain
+    /// puts and deletes that the reader sees, and each key is new. Returns true if `out` is full.
+    /// Otherwise the merging iterator is at an entry that needs the general path, or at none.
     fn find_plain(&mut self, out: &mut Batch) -> Result<bool> {
-        /// Where the key is of which all further versions are to be left.
+        /// The place of the key whose older versions are to be skipped.
         enum Left {
             Nowhere,
             InOut,
@@ -287,7 +292,7 @@ impl VisibleIter {
         }
     }
 
-    /// Leaves all remaining versions of the key at hand, at one of which the merge stands.
+    /// Skips all remaining versions of the current key; the merging iterator is at one of them.
     #[inline]
     fn leave_forward(&mut self) -> Result<()> {
         for _ in 0..STEPS_BEFORE_SEEK {
@@ -299,7 +304,8 @@ impl VisibleIter {
         Ok(self.merge.seek(&self.key, SeqNo::ZERO)?)
     }
 
-    /// Leaves the versions of the key at hand that the reader does not see, at one of which the merge stands.
+    /// Skips the versions of the current key that are too new for the reader; the merging iterator
+    /// is at one of them.
     fn pass_newer(&mut self) -> Result<()> {
         for _ in 0..STEPS_BEFORE_SEEK {
             self.merge.next()?;
@@ -310,14 +316,14 @@ impl VisibleIter {
         Ok(self.merge.seek(&self.key, self.seq)?)
     }
 
-    /// Seeks what lies hidden within `reach` past it; whether anything did.
+    /// Moves sources that are hidden within `reach` past it. Returns whether any moved.
     fn skip(&mut self, reach: Option<Reach>) -> Result<bool> {
         let Some(Reach { end, floor }) = reach else { return Ok(false) };
         let tombstones = &self.tombstones;
         Ok(self.merge.skip(end.as_deref(), |source| tombstones.crosses(source, floor))?)
     }
 
-    /// From where the merge stands, finds visible keys backward until `out` is full.
+    /// Finds visible keys backward from the current entry until `out` is full.
     fn find_backward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Backward;
         let (mut covered, mut patience) = (0, STEPS_BEFORE_SEEK);
@@ -327,7 +333,7 @@ impl VisibleIter {
             let floor = self.tombstones.floor(&self.key);
             let before = out.len();
             let newest = self.newest_backward(out);
-            // What was put there for a key whose newest version is not known, or hides it, is none.
+            // An entry in `out` is removed again if its newest version is not known or hides it.
             let shown =
                 matches!(newest, Ok(Some((seq, EntryKind::Put | EntryKind::ValueRef))) if seq > floor);
             if !shown && out.len() > before {
@@ -345,8 +351,9 @@ impl VisibleIter {
                     }
                 }
                 Some((seq, EntryKind::ValueRef)) => {
-                    // The merge has left it: a large value is worth going back, and not worth reading before it
-                    // is known to be the newest. Until then `out` has a reference in its place, which nobody may see.
+                    // The merging iterator has left the entry. A large value is read only once it
+                    // is known to be the newest, and then a seek back costs little in comparison.
+                    // Until then `out` holds a reference in its place, which must not be returned.
                     self.merge.seek(&self.key, seq).inspect_err(|_| out.pop())?;
                     self.put_together(out)?;
                     self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
@@ -360,14 +367,15 @@ impl VisibleIter {
         Ok(out.len() > 0)
     }
 
-    /// Reads the large value that the merge stands at into the last entry of `out`, which it makes full; takes the
-    /// entry out if that fails.
+    /// Reads the large value of the current entry into the last entry of `out`, which then is full.
+    /// Removes that entry on failure.
     #[cold]
     fn put_together(&self, out: &mut Batch) -> Result<()> {
         let mut value = Vec::new();
         let read = self.merge.read_value(&mut |piece| {
             if value.is_empty() {
-                // Only now: the first piece has shown that the length is no mere claim.
+                // Reserved only now: the first piece has been read, so the length was checked and
+                // is not a mere claim.
                 value.reserve_exact(usize::try_from(self.merge.value_bytes_len()?).unwrap_or(0));
             }
             value.extend_from_slice(piece);
@@ -380,9 +388,10 @@ impl VisibleIter {
         Ok(read?)
     }
 
-    /// The number and kind of the newest visible version of the key at hand, whose oldest version the merge
-    /// stands at; leaves the merge at the last entry before the key. If there is one, `out` has one entry more:
-    /// this version, whatever its kind.
+    /// Returns number and kind of the newest visible version of the current key.
+    ///
+    /// The merging iterator is at the key's oldest version, and afterwards at the last entry before
+    /// the key. If a version is found, it has been added to `out`, whatever its kind.
     fn newest_backward(&mut self, out: &mut Batch) -> Result<Option<(SeqNo, EntryKind)>> {
         let mut newest = None;
         for _ in 0..STEPS_BEFORE_SEEK {
@@ -402,7 +411,7 @@ impl VisibleIter {
         Ok(newest)
     }
 
-    /// Makes the version that the merge stands at the newest one seen.
+    /// Makes the current version the newest one found.
     #[inline]
     fn take_version(&self, newest: &mut Option<(SeqNo, EntryKind)>, out: &mut Batch) {
         if newest.replace((self.merge.seq(), self.merge.kind())).is_none() {
@@ -414,7 +423,7 @@ impl VisibleIter {
 }
 
 fn memtable_source(memtable: &Arc<dyn Memtable>) -> Source {
-    // What is inserted after this look is newer than what the reader sees.
+    // Entries inserted after this check are newer than what the reader sees.
     if memtable.entries() == 0 { Source::Nothing } else { Source::Other(Arc::clone(memtable).entries_iter()) }
 }
 
@@ -423,23 +432,23 @@ fn unsupported(kind: EntryKind, key: &[u8]) -> Error {
     Error::unknown_entry(context)
 }
 
-/// The range tombstones of a view, as one reader sees them.
+/// The range tombstones of a view that one reader sees.
 struct Tombstones {
     lists: Vec<Arc<FragmentedTombstones>>,
     visible: SeqNo,
-    /// The stretch that was asked for last: neighbouring keys mostly lie in it too.
+    /// The range of the last lookup, in which neighbouring keys usually lie too.
     cover: Option<Cover>,
-    /// The largest sequence number in each source of the merge; gathered when first needed. A memtable that
-    /// still grows stays right: what it gains is newer than anything the reader sees.
+    /// The largest sequence number in each source, collected when first needed. It stays valid for
+    /// a memtable that still grows: new entries are newer than anything the reader sees.
     largest: Vec<SeqNo>,
 }
 
-/// How far below tombstones sources may be sought.
+/// The range below tombstones that sources may skip.
 struct Reach {
-    /// Forward: the first key that may be visible again; `None`: there is none. Backward: the first key of
-    /// the stretch.
+    /// Forward: the first key that may be visible again, `None` if there is none. Backward: the
+    /// first key of the range.
     end: Option<Bytes>,
-    /// Every entry of the stretch with a smaller number is hidden.
+    /// Every entry of the range with a smaller sequence number is hidden.
     floor: SeqNo,
 }
 
@@ -454,7 +463,7 @@ impl Tombstones {
         Self { lists, visible, cover: None, largest: Vec::new() }
     }
 
-    /// The newest visible tombstone over `key`; everything up to it is hidden.
+    /// The newest visible tombstone over `key`. Everything up to its sequence number is hidden.
     fn floor(&mut self, key: &[u8]) -> SeqNo {
         if self.lists.is_empty() {
             return SeqNo::ZERO;
@@ -465,13 +474,13 @@ impl Tombstones {
         }
     }
 
-    /// Whether all that a source holds below tombstones from `floor` on is hidden.
+    /// Whether tombstones of at least `floor` hide all entries of a source.
     fn crosses(&self, source: usize, floor: SeqNo) -> bool {
         self.largest.get(source).is_some_and(|&largest| largest < floor)
     }
 
-    /// The smallest tombstone that hides every source which `floor` hides: stretches below such a one can be
-    /// crossed together. `None` when `floor` hides no source.
+    /// The smallest sequence number of a tombstone that hides the same sources as `floor`. Ranges
+    /// below such tombstones can be skipped together. `None` when `floor` hides no source.
     fn lowest_like(&mut self, floor: SeqNo, view: &View) -> Option<SeqNo> {
         if self.largest.is_empty() {
             let memtables = view.memtables.iter().map(|memtable| memtable.largest_seq());
@@ -483,7 +492,8 @@ impl Tombstones {
         self.largest.iter().filter(|&&largest| largest < floor).max().map(|largest| largest.next())
     }
 
-    /// How far from `key` on sources may be sought forward; `key` lies below the tombstone `floor`.
+    /// The range from `key` on that sources may skip forward; `key` lies below the tombstone
+    /// `floor`.
     fn reach_forward(&mut self, key: &[u8], floor: SeqNo, view: &View) -> Option<Reach> {
         let floor = self.lowest_like(floor, view)?;
         let mut end = cover_of(&self.lists, key, self.visible).upper;
@@ -498,7 +508,8 @@ impl Tombstones {
         Some(Reach { end, floor })
     }
 
-    /// How far down from `key` sources may be sought backward; `key` lies below the tombstone `floor`.
+    /// The range down from `key` that sources may skip backward; `key` lies below the tombstone
+    /// `floor`.
     fn reach_backward(&mut self, key: &[u8], floor: SeqNo, view: &View) -> Option<Reach> {
         let floor = self.lowest_like(floor, view)?;
         let mut start = cover_of(&self.lists, key, self.visible).lower;

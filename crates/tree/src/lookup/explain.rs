@@ -1,7 +1,7 @@
 //! `explain`: what one lookup touched and skipped, with reasons and costs.
 //!
-//! The lookup itself ([`super::get`]) calls a [`Recorder`] at each decision. [`Silent`] compiles to nothing;
-//! [`Trace`] keeps the steps. So there is no second code path that could tell another story.
+//! The lookup itself ([`super::get`]) calls a [`Recorder`] at each decision. [`Silent`] compiles to
+//! nothing; [`Trace`] keeps the steps. There is no second code path whose behaviour could differ.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::slice::Slice;
 use crate::version::Run;
 use crate::view::RunPlan;
 
-/// Gets told of each decision of a lookup.
+/// Observer of the decisions of a lookup.
 pub trait Recorder {
     /// Whether steps are kept.
     const RECORDS: bool;
@@ -22,17 +22,18 @@ pub trait Recorder {
     fn step(&mut self, step: impl FnOnce() -> Step);
     /// The newest range tombstone over the key.
     fn floor(&mut self, floor: SeqNo);
-    /// What was done with one module of the filter that is being consulted.
+    /// The handling of one module of the filter that is being tested.
     fn module(&mut self, step: impl FnOnce() -> ModuleStep);
-    /// The filter of table `number` of the run has been consulted, module by module.
+    /// The filter of table `number` of the run has been tested, module by module.
     fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict);
-    /// Table `number` of the run was searched, after its filter had this to say; whether it holds an entry of the key.
+    /// Table `number` of the run was searched, after its filter had returned `verdict`. `found` is
+    /// whether it holds an entry of the key.
     fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool);
-    /// The search went through index partition `number` of this table.
+    /// The search read index partition `number` of this table.
     fn partition(&mut self, reader: &TableReader, number: usize);
 }
 
-/// Keeps nothing.
+/// A recorder that keeps nothing.
 pub struct Silent;
 
 impl Recorder for Silent {
@@ -51,14 +52,14 @@ impl Recorder for Silent {
     fn partition(&mut self, _: &TableReader, _: usize) {}
 }
 
-/// Keeps everything.
+/// A recorder that keeps everything.
 #[derive(Default)]
 pub struct Trace {
     /// Steps so far.
     pub steps: Vec<Step>,
     /// Newest range tombstone over the key; `ZERO` without one.
     pub floor: SeqNo,
-    /// Of the filter that is being consulted.
+    /// Steps of the filter that is being tested.
     modules: Vec<ModuleStep>,
 }
 
@@ -77,17 +78,18 @@ impl Recorder for Trace {
         let modules = std::mem::take(&mut self.modules);
         self.steps.push(Step::filter(plan, number, verdict, modules));
     }
+    // The step of the search holds more.
     fn searched(&mut self, _: &RunPlan, _: usize, _: Verdict, _: bool) {} // Its step says more.
     fn partition(&mut self, _: &TableReader, _: usize) {}
 }
 
-/// Where a step of a lookup happened.
+/// The place of a step of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Place {
     /// A memtable; 0 is the one that takes writes.
     Memtable {
-        /// Its place among the memtables, newest first.
+        /// Its position among the memtables, newest first.
         number: usize,
     },
     /// A run.
@@ -108,84 +110,85 @@ pub enum Place {
     },
 }
 
-/// What happened there.
+/// The action of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Action {
-    /// The memtable was asked.
+    /// The memtable was searched.
     MemtableSearched {
-        /// How many entries it holds.
+        /// Number of entries in it.
         entries: u64,
     },
     /// No table of the run has the key in its range: nothing was touched.
     OutOfRange,
     /// The table has no filter (none was written, or it is damaged): it must be searched.
     NoFilter,
-    /// At least one module of the filter was asked.
+    /// At least one module of the filter was tested.
     FilterProbed {
         /// False: the key is certainly not in the table, which was skipped.
         maybe: bool,
-        /// What was done with each module, up to the first no.
+        /// What was done with each module, up to the first "no".
         modules: Vec<ModuleStep>,
     },
-    /// No module of the filter was asked: the table must be searched.
+    /// No module of the filter was tested: the table must be searched.
     FilterSkipped {
-        /// Why, for each module.
+        /// The reason for each module.
         modules: Vec<ModuleStep>,
     },
     /// Index and data block were searched.
     TableSearched {
         /// Blocks read from the file.
         data_reads: u64,
-        /// Blocks that the cache had.
+        /// Blocks found in the cache.
         cache_hits: u64,
         /// Index partitions read from the file.
         index_reads: u64,
         /// Nanoseconds, file reads included.
         ns: u64,
-        /// Whether a filter had said "maybe": nothing found is then a false positive.
+        /// Whether a filter had said "maybe": if nothing was found, that was a false positive.
         filtered: bool,
     },
 }
 
-/// What a lookup did with one module of a filter.
+/// The handling of one module of a filter by a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ModuleStep {
-    /// It was asked in memory.
+    /// It was tested in memory.
     Held {
         /// Its number, from 0.
         module: usize,
         /// False: the key is certainly not in the table.
         maybe: bool,
     },
-    /// It was asked in the block cache, or read from the file for it.
+    /// It was tested after it was found in the block cache or read from the file.
     Fetched {
         /// Its number, from 0.
         module: usize,
         /// False: the key is certainly not in the table.
         maybe: bool,
-        /// Whether it was read from the file: the block cache did not have it.
+        /// Whether it was read from the file, because the block cache did not have it.
         read: bool,
     },
-    /// It was passed over.
+    /// It was skipped.
     Skipped {
         /// Its number, from 0.
         module: usize,
-        /// Why.
+        /// The reason.
         why: SkipReason,
     },
 }
 
-/// Why a module was passed over.
+/// Reason for skipping a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// Memory holds none of it: other things save more for their bytes.
+    /// The module is not in memory, because other pieces save more per byte.
     NotResident,
-    /// Memory holds other slices of it, but not the key's.
+    /// Other slices of the module are in memory, but not the key's.
     SliceNotResident,
-    /// Memory holds it, but so many lookups find their key here that asking costs more than it saves.
+    /// The module is in memory but dormant: most lookups find their key here, so testing it costs
+    /// more than it saves.
     Resting,
 }
 
@@ -240,11 +243,11 @@ impl fmt::Display for SkipReason {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Step {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// What was done.
+    /// The action.
     pub action: Action,
-    /// What was found: the entry's sequence number and whether it is a tombstone.
+    /// The entry found: its sequence number and whether it is a tombstone.
     pub found: Option<(u64, bool)>,
 }
 
@@ -264,7 +267,7 @@ impl Step {
         Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfRange, found: None }
     }
 
-    /// The place of the table of this number within the run.
+    /// The place of table `number` of the run.
     fn table(plan: &RunPlan, number: usize) -> Place {
         let table = plan.run.tables().get(number).map_or(0, |table| table.meta.id.0);
         Place::Table { level: plan.level, run: plan.run.id.0, table }
@@ -300,22 +303,22 @@ impl Step {
     }
 }
 
-/// What a lookup came to.
+/// Outcome of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// A value.
+    /// A value was found.
     Found {
         /// The value.
         value: Slice,
     },
-    /// A tombstone, or an entry that a range tombstone hides.
+    /// A tombstone was found, or an entry that a range tombstone hides.
     Deleted,
-    /// No entry anywhere.
+    /// No entry was found.
     Absent,
 }
 
-/// The whole story of one lookup. Its `Display` is for people.
+/// The record of one lookup. Its `Display` is for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -329,19 +332,19 @@ pub struct Explanation {
     pub sequence: u64,
     /// The newest range tombstone over the key, if there is one.
     pub range_delete_floor: Option<u64>,
-    /// What was done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Filters consulted.
+    /// Filters tested.
     pub filters: u64,
-    /// Tables searched in vain after their filter said "maybe".
+    /// Tables in which nothing was found although their filter said "maybe".
     pub false_positives: u64,
-    /// Reads from files: of what, how many, and of how many bytes and pages.
+    /// Reads from files by kind: number, bytes and pages.
     pub reads: ReadsByKind,
-    /// Filter modules passed over: memory does not hold them, or they rest.
+    /// Filter modules skipped: not in memory, or dormant.
     pub modules_skipped: u64,
-    /// Nanoseconds in all, the recording included.
+    /// Total nanoseconds, including the recording.
     pub total_ns: u64,
 }
 
@@ -391,7 +394,7 @@ impl fmt::Display for Step {
             Action::NoFilter => f.write_str("no filter, so it must be searched")?,
             Action::FilterProbed { maybe, modules } => {
                 f.write_str(if *maybe { "filter says maybe" } else { "filter says no; skipped" })?;
-                // Of a single module there is no more to say.
+                // A single module has the same result as the filter.
                 if !matches!(&modules[..], [ModuleStep::Held { .. }]) {
                     write!(f, " ({})", joined(modules))?;
                 }

@@ -1,18 +1,23 @@
-//! Point lookups, in phases; `explain` runs the same code with a recorder.
+//! Point lookups, in phases. `explain` runs the same code with a recorder.
 //!
-//! One digest, made by the caller, serves everything below it. The phases: range tombstones (a filter's
-//! "no" says nothing about them); memtables; the one candidate table of every run; all their filter lines
-//! asked for at once; then test after test, newest first, stopping at the first entry found. An entry older
-//! than the newest covering range tombstone is gone.
+//! One digest, computed by the caller, is used by all phases:
 //!
-//! With `hash_sharing` off each filter after the first hashes the key again just before its test, which waits for it: the
-//! baseline, which differs in nothing else. Its lines are asked for early, too, by the digest that it has not made yet.
+//! 1. Range tombstones come first, because a filter's "no" says nothing about them. An entry older
+//!    than the newest range tombstone over the key is deleted.
+//! 2. The memtables are searched, newest first.
+//! 3. In every run the one table that may hold the key becomes a candidate, and the first filter
+//!    lines of all candidates are prefetched.
+//! 4. The filters are tested and the tables searched, newest first, until an entry is found.
 //!
-//! A lookup walks the flat list of runs that the view prepared ([`RunPlan`]): no counted pointer is followed
-//! and nothing is allocated until a value is found.
+//! With `hash_sharing` off each filter after the first hashes the key again just before its test,
+//! and the test depends on that hash. This is the baseline and differs in nothing else: its filter
+//! lines are prefetched as well, by the shared digest.
 //!
-//! Not here: which view and sequence ([`super::reader`]), many keys at once ([`super::multi_get`]), what the
-//! steps look like to a person ([`super::explain`]).
+//! A lookup walks the flat list of runs that the view has prepared ([`RunPlan`]). It follows no
+//! reference-counted pointer and allocates nothing until a value is found.
+//!
+//! The choice of view and sequence number is in [`super::reader`], lookups of many keys in
+//! [`super::multi_get`], the presentation of the steps in [`super::explain`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,7 +36,7 @@ use crate::view::{Places, Probe, RunPlan, View};
 use shamba_key::planted::{Defect, is_planted};
 use shamba_memtable::Memtable;
 
-/// How lookups are done.
+/// Settings of a lookup.
 #[derive(Clone, Copy)]
 pub struct LookupSettings<'a> {
     /// Digest function of the database.
@@ -40,25 +45,25 @@ pub struct LookupSettings<'a> {
     pub hash_sharing: bool,
     /// Whether cache lines are prefetched.
     pub prefetch: bool,
-    /// With one, the parts of a lookup are timed.
+    /// If set, the parts of a lookup are timed.
     pub timer: Option<&'a Timer>,
-    /// Where tables are kept that are opened for this lookup.
+    /// Tables that were closed in the view and have been opened for this lookup.
     pub opened: &'a OpenedTables,
 }
 
-/// Times parts of lookups and charges no part with the time that reading the clock takes.
+/// Times the parts of lookups, without the time that reading the clock takes.
 ///
-/// A part of a lookup takes some ten nanoseconds, as does reading the clock: the time of one read
-/// lies between the two reads of an interval, that of another outside of it.
+/// A part of a lookup takes some ten nanoseconds, and so does reading the clock. An interval
+/// between two reads of the clock contains the duration of one read, which is therefore subtracted.
 pub struct Timer {
     clock: Arc<dyn Clock>,
-    /// Nanoseconds that one read of the clock takes, measured when the first lookup is timed.
+    /// Nanoseconds per read of the clock, measured when the first lookup is timed.
     read_ns: OnceLock<u64>,
 }
 
 impl Timer {
-    /// Measured reads of the clock. The fastest tenth of them counts, because interruptions and a busy
-    /// sibling core only make reads slower.
+    /// Number of measured reads of the clock. Their tenth percentile is used, because interruptions
+    /// and a busy sibling core only make reads slower.
     const SAMPLES: usize = 255;
 
     /// A timer that reads `clock`.
@@ -88,24 +93,24 @@ impl LookupSettings<'_> {
         self.timer.map_or(0, |timer| timer.clock.now_ns())
     }
 
-    /// Nanoseconds that one read of the clock takes, 0 if lookups are not timed.
+    /// Nanoseconds per read of the clock; 0 if lookups are not timed.
     #[inline]
     pub fn clock_read_ns(&self) -> u64 {
         self.timer.map_or(0, Timer::read_ns)
     }
 
-    /// Nanoseconds from `begin_ns` to `end_ns`, two readings of the clock, without what reading it
-    /// took.
+    /// Nanoseconds from `begin_ns` to `end_ns`, two readings of the clock, without the time of
+    /// reading it.
     #[inline]
     pub fn elapsed_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
         end_ns.saturating_sub(begin_ns).saturating_sub(self.clock_read_ns())
     }
 }
 
-/// Candidates are gathered in an array of this size on the stack; deeper trees go round again.
+/// Size of the array on the stack for candidates; deeper trees take several rounds.
 const CANDIDATES: usize = 16;
 
-/// One key to look up: where, when and how.
+/// One lookup: key, view, sequence number and settings.
 #[derive(Clone, Copy)]
 pub struct Lookup<'a> {
     /// View to read.
@@ -118,11 +123,11 @@ pub struct Lookup<'a> {
     pub digest: KeyDigest,
     /// Sequence number to read at.
     pub seq: SeqNo,
-    /// What is wanted of the value.
+    /// The form in which the value is wanted.
     pub mode: ValueMode,
 }
 
-/// A run's table that may hold the key, and the line of its filter, asked for.
+/// A run's table that may hold the key, and the prefetched line of its filter.
 #[derive(Clone, Copy)]
 pub struct Candidate<'a> {
     plan: &'a RunPlan,
@@ -131,29 +136,29 @@ pub struct Candidate<'a> {
     reader: &'a Arc<TableReader>,
     /// `None` without a filter.
     filter: Option<&'a ResidentFilter>,
-    /// To the filter's first module; unanswerable without one.
+    /// The test of the filter's first module; unanswerable without one in memory.
     question: Question<'a>,
 }
 
-/// What a candidate's filter says.
+/// Result of a candidate's filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The key is certainly not in the table.
     No,
-    /// It may be.
+    /// The key may be in the table.
     Maybe,
-    /// There was nothing to ask: no filter, or no module of it in memory.
+    /// Nothing was tested: there is no filter, or no module of it in memory.
     Unasked,
 }
 
-/// What a filter was asked and what came of it.
+/// Result of a filter test and the number of modules tested.
 struct Tested {
     modules: u64,
     maybe: bool,
 }
 
 impl<'a> Lookup<'a> {
-    /// The newest visible value of the key. Everything but the digest, which the caller made and counted.
+    /// Returns the newest visible value of the key. The caller has computed and counted the digest.
     #[inline]
     pub fn run<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
         counts.lookups += 1;
@@ -176,9 +181,10 @@ impl<'a> Lookup<'a> {
         let mut consulted = 0; // Filters tested so far, over all rounds.
         loop {
             let mut candidates = [None; CANDIDATES];
+            // The cache misses of all candidates overlap; the tests below go from the newest to the
+            // oldest.
             let gathered = self.gather(places, &mut plans, &mut candidates, recorder)?; // All cache misses at once...
             for candidate in candidates.iter().take(gathered).flatten() {
-                // ...then the tests, newest first.
                 let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
                 if verdict != Verdict::No {
                     if let Some(entry) = self.search(candidate, verdict, counts, recorder)? {
@@ -192,7 +198,8 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// The newest range tombstone over the key that a reader at this sequence sees; `ZERO` if there is none.
+    /// The newest range tombstone over the key that is visible at this sequence number; `ZERO` if
+    /// none.
     #[inline]
     pub fn floor<R: Recorder>(&self, recorder: &mut R) -> SeqNo {
         let mut floor = SeqNo::ZERO;
@@ -231,7 +238,7 @@ impl<'a> Lookup<'a> {
         None
     }
 
-    /// Fills `candidates` from `plans`, asks for their filter lines, and says how many there are.
+    /// Fills `candidates` from `plans` and prefetches their filter lines. Returns their number.
     #[inline(always)]
     fn gather<R: Recorder>(
         &self,
@@ -252,7 +259,7 @@ impl<'a> Lookup<'a> {
         Ok(gathered)
     }
 
-    /// Table `number` of the run, which is closed, opened for this lookup.
+    /// Opens table `number` of the run for this lookup; the view holds it closed.
     #[cold]
     #[inline(never)]
     fn open_closed(
@@ -266,7 +273,10 @@ impl<'a> Lookup<'a> {
         Ok((filter, reader.as_ref().ok_or_else(missing)?))
     }
 
-    /// Table `number` of the run, whose range holds the key, its filter line asked for.
+    /// Makes table `number` of the run, whose range holds the key, a candidate. Prefetches its
+    /// filter line.
+    // Inlined: a candidate returned through memory would be copied, and the copy waits for that
+    // memory.
     #[inline(always)] // A candidate that came back through memory would be copied, and the copy waits for it.
     pub fn candidate<R: Recorder>(
         &self,
@@ -288,7 +298,7 @@ impl<'a> Lookup<'a> {
         Ok(Some(Candidate { plan, number, reader, filter, question }))
     }
 
-    /// Whether the candidate's filter lets the lookup through. `consulted` counts the filters asked.
+    /// Tests the candidate's filter. `consulted` counts the filters tested.
     #[inline(always)]
     pub fn may_be_in<R: Recorder>(
         &self,
@@ -322,7 +332,7 @@ impl<'a> Lookup<'a> {
         Ok(verdict)
     }
 
-    /// Asks module after module up to the first no.
+    /// Tests the modules one by one, up to the first "no".
     #[inline(always)]
     fn test<R: Recorder>(
         &self,
@@ -344,7 +354,8 @@ impl<'a> Lookup<'a> {
         Ok(tested)
     }
 
-    /// The modules that the first one leaves: asked where memory holds them and they do not rest, fetched if that is the plan, else skipped.
+    /// Tests the modules that remain after the first. A module in memory is tested unless it is
+    /// dormant. A module that the residency plan fetches is read. Any other module is skipped.
     #[inline(never)] // Some nine of ten absent keys end at the first module.
     fn test_more<R: Recorder>(
         &self,
@@ -384,20 +395,21 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// The candidate's question and the digest for what its first module leaves: the shared one, or a new one.
+    /// The question to the candidate's first module, and the digest for the further ones: the
+    /// shared digest or, if it is not shared, a new one.
     #[inline(always)]
     fn question_to(&self, candidate: &Candidate<'a>, is_shared: bool) -> (Question<'a>, KeyDigest) {
         if is_shared { (candidate.question, self.digest) } else { self.hash_anew(candidate.question) }
     }
 
-    /// Hashes the key once more, and lets the question wait for that.
+    /// Hashes the key again, and makes the question depend on that hash.
     #[inline(never)] // It is the baseline's alone.
     fn hash_anew(&self, question: Question<'a>) -> (Question<'a>, KeyDigest) {
         let digest = self.settings.digest.digest(self.key);
         (question.asked_by(self.digest, digest), digest)
     }
 
-    /// The test with a clock beside it.
+    /// Times [`Self::test`].
     #[cold]
     fn test_timed<R: Recorder>(
         &self,
@@ -408,7 +420,7 @@ impl<'a> Lookup<'a> {
         recorder: &mut R,
     ) -> Result<Tested> {
         let settings = &self.settings;
-        // A shared digest costs nothing here, so nothing is timed.
+        // A shared digest costs no time here.
         let begin_ns = if is_shared { 0 } else { settings.now_ns() };
         let (question, digest) = self.question_to(candidate, is_shared);
         let hashed_ns = settings.now_ns();
@@ -424,6 +436,8 @@ impl<'a> Lookup<'a> {
     }
 
     /// Searches the candidate's index and block.
+    // Not inlined: most lookups do not get here, and it would lengthen the code of those that do
+    // not.
     #[inline(never)] // The path that most lookups do not take: it would only spread the other apart.
     fn search<R: Recorder>(
         &self,
@@ -454,7 +468,7 @@ impl<'a> Lookup<'a> {
         Ok(entry)
     }
 
-    /// What a search adds its reads up in.
+    /// Counters for the reads of a search.
     pub fn read_counters(&self) -> ReadCounters {
         ReadCounters {
             timed: self.settings.timer.is_some(),
@@ -463,7 +477,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Searches the candidate's block that the index named.
+    /// Searches the candidate's block that the index has located.
     pub fn search_block(
         &self,
         candidate: &Candidate<'_>,
@@ -474,7 +488,7 @@ impl<'a> Lookup<'a> {
         Ok(candidate.reader.get_at(located, self.key, self.seq, self.digest, self.mode, io)?)
     }
 
-    /// As [`Self::search_block`], of a block that was read for it.
+    /// As [`Self::search_block`], in a block that has already been read.
     pub fn search_loaded(
         &self,
         candidate: &Candidate<'_>,
@@ -493,19 +507,19 @@ impl<'a> Candidate<'a> {
         self.reader
     }
 
-    /// Tells what a search of it gave, after its filter had this to say.
+    /// Passes the result of a search, and the filter's verdict before it, to the recorder.
     #[inline(always)]
     pub fn tell<R: Recorder>(&self, verdict: Verdict, found: bool, recorder: &mut R) {
         recorder.searched(self.plan, self.number, verdict, found);
     }
 
-    /// Where its entries' large values are.
+    /// The place of its entries' large values.
     pub fn home(&self) -> Home<'a> {
         Home::Table(self.reader)
     }
 }
 
-/// Where an entry was found, and where its value is if that is large.
+/// The place where an entry was found. A large value is read from there.
 #[derive(Clone, Copy)]
 pub enum Home<'a> {
     /// A memtable.
@@ -515,7 +529,7 @@ pub enum Home<'a> {
 }
 
 impl Home<'_> {
-    /// Puts a large value together.
+    /// Reads a large value.
     #[cold]
     fn read_large(self, place: &[u8], counts: &mut LookupCounts) -> Result<Value> {
         let mut io = ReadCounters::default();
@@ -528,7 +542,8 @@ impl Home<'_> {
     }
 }
 
-/// The value of an entry that no range tombstone hides; an empty one where only its being there is wanted.
+/// The value of an entry, unless a range tombstone hides it. Empty if only the key's existence is
+/// wanted.
 pub fn visible_above(
     entry: Entry,
     floor: SeqNo,
@@ -558,7 +573,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that stands still but for its reads, each of which takes 40 ns.
+    /// A clock that advances only by its reads, 40 ns each.
     #[derive(Debug, Default)]
     struct SlowToRead {
         ns: AtomicU64,

@@ -1,15 +1,21 @@
-//! Many keys at once: the phases of a lookup, each for a whole group before the next.
+//! Lookups of many keys: each phase of a lookup is done for a whole group of keys before the next.
 //!
-//! A single lookup waits for one line of memory after another: the memtable's index, a filter, an index, a
-//! block. Here all keys of a group ask for theirs before the first is looked at, so that a group waits about
-//! as long as one key does alone. What is asked, counted and found is what single lookups would.
+//! A single lookup waits for one memory line after another: the memtable's index, a filter, a
+//! table's index, a block. Here the lines of all keys of a group are prefetched before the first is
+//! read, so a group waits about as long as a single key. Tests, counters and results are those of
+//! single lookups.
 //!
-//! Phases: digests, and the memtables' lines; memtables; candidates of all runs, and their filter lines. Then in
-//! rounds, until every key has its answer: filter tests, newest first, each key up to its first "maybe"; index
-//! searches, and the first lines of cached blocks; the blocks that are not cached, read at the same time if reads
-//! have been slow ([`super::pool`]); the lines of the entries that tags point to; block searches.
+//! Phases: digests, and prefetch of the memtables' lines; memtables; candidates of all runs, and
+//! prefetch of their filter lines. Then in rounds, until every key has its answer:
 //!
-//! Not here: the steps themselves ([`super::get`]).
+//! 1. filter tests, newest first, for each key up to its first "maybe";
+//! 2. index searches, and prefetch of the first lines of cached blocks;
+//! 3. reads of the blocks that are not cached, in parallel if reads have been slow
+//!    ([`super::pool`]);
+//! 4. prefetch of the entries that tags point to;
+//! 5. block searches.
+//!
+//! The steps themselves are in [`super::get`].
 
 use std::sync::Arc;
 
@@ -29,39 +35,40 @@ use crate::view::View;
 use shamba_env::lock;
 use shamba_key::planted::{Defect, is_planted};
 
-/// Keys of a group: 32 overlap about all that the processor can; 64 gain nothing more.
+/// Keys of a group. 32 overlap about as many cache misses as the processor can; 64 gain nothing
+/// more.
 const GROUP: usize = 32;
-/// Tables that are opened for lookups are closed again after so many keys.
+/// Keys after which the tables opened for lookups are closed again.
 const PART: usize = 8 * GROUP;
 
-/// How far one key of a group is.
+/// Progress of one key of a group.
 struct Pending<'a> {
     lookup: Lookup<'a>,
-    /// Entries at or below it are gone.
+    /// Entries at or below it are deleted.
     floor: SeqNo,
-    /// Its place among the answers.
+    /// Its position among the answers.
     place: usize,
-    /// The candidates that are still to be asked, in the group's list.
+    /// Its candidates not yet tested: a range of the group's list.
     from: usize,
     to: usize,
     /// Filters tested.
     consulted: u64,
-    /// What the filter of the present candidate says.
+    /// Result of the present candidate's filter.
     verdict: Verdict,
-    /// The block of its present candidate.
+    /// Location of the block in its present candidate.
     block: Option<Located>,
-    /// The same, if it was read and the cache does not keep it.
+    /// That block, if it was read and the cache does not keep it.
     loaded: Option<LoadedBlock>,
     state: BlockState,
-    /// In the key that is sampled.
+    /// Set for the key that is sampled.
     sampler: Option<Sampler>,
 }
 
-/// Which keys are sampled for statistics, and what becomes of what they saw.
+/// Sampling of keys for statistics.
 pub struct Samples<'a> {
-    /// Of the next so many keys, the one that is sampled.
+    /// Given a number of keys, returns the index among them of the key to sample, if one is.
     pub next: &'a dyn Fn(u64) -> Option<u64>,
-    /// Of a key that no memtable answered.
+    /// Called with the sample of a key that no memtable answered.
     pub finish: &'a dyn Fn(Sampler),
 }
 
@@ -69,11 +76,12 @@ pub struct Samples<'a> {
 enum BlockState {
     Cached,
     Cold,
-    /// This key's round has read it.
+    /// Read during this round, on behalf of this key.
     Loaded,
 }
 
-/// The values of `keys` in `view` at `seq`, in their order. With `reads`, blocks that are not cached are read at once.
+/// The values of `keys` in `view` at `seq`, in their order. With `reads`, blocks that are not
+/// cached are read in parallel.
 pub fn multi_get<K: AsRef<[u8]>>(
     view: &View,
     settings: LookupSettings<'_>,
@@ -108,7 +116,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
                 group.search(&mut answers, counts)?;
                 group.test_filters(counts)?;
             }
-            // At most one key of a group is.
+            // At most one key of a group is sampled.
             group.sampled.take().into_iter().for_each(samples.finish);
         }
     }
@@ -116,7 +124,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
     Ok(answers.into_iter().map(|value| value.map(Slice::from_value)).collect())
 }
 
-/// What reads beside each other brought: the blocks that the cache does not keep, and what all of them cost.
+/// Result of parallel reads: the blocks that the cache does not keep, and the cost of all reads.
 #[derive(Default)]
 struct Loads {
     blocks: Vec<Option<LoadedBlock>>,
@@ -126,12 +134,12 @@ struct Loads {
 struct Group<'a> {
     pending: Vec<Pending<'a>>,
     candidates: Vec<Candidate<'a>>,
-    /// What the sampled key saw, once it has its answer from the tree.
+    /// The sample of the sampled key, once the tree has answered it.
     sampled: Option<Sampler>,
 }
 
 impl<'a> Group<'a> {
-    /// Digests, and the lines at which memtables look first.
+    /// Computes the digests and prefetches the first lines that the memtables read.
     fn begin<K: AsRef<[u8]>>(
         &mut self,
         view: &'a View,
@@ -174,7 +182,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Keys that a memtable answers leave the group.
+    /// Searches the memtables. Keys that are answered leave the group.
     fn ask_memtables(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
         let mut failed = None;
         self.pending.retain_mut(|pending| {
@@ -193,7 +201,7 @@ impl<'a> Group<'a> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The candidates of every key, their filter lines asked for.
+    /// Collects the candidates of every key and prefetches their filter lines.
     fn gather(&mut self, view: &'a View) -> Result<()> {
         for pending in &mut self.pending {
             pending.from = self.candidates.len();
@@ -207,7 +215,7 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Takes every key to its first candidate that may hold it; keys without one leave the group.
+    /// Moves every key to its first candidate that may hold it. Keys without one leave the group.
     fn test_filters(&mut self, counts: &mut LookupCounts) -> Result<()> {
         let (candidates, sampled) = (&self.candidates, &mut self.sampled);
         let mut failed = None;
@@ -225,7 +233,7 @@ impl<'a> Group<'a> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Every key's block in its present candidate, asked for if it is cached.
+    /// Locates every key's block in its present candidate, and prefetches it if it is cached.
     fn locate(&mut self, counts: &mut LookupCounts) -> Result<()> {
         for pending in &mut self.pending {
             let Some(candidate) = self.candidates.get(pending.from) else { continue };
@@ -242,8 +250,8 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Reads the blocks that are not cached all at once. What cannot be read now fails later,
-    /// when the key's search reads it again.
+    /// Reads the blocks that are not cached in parallel. A block that cannot be read now causes an
+    /// error later, when the key's search reads it again.
     fn load_cold(&mut self, reads: &ReadPool, counts: &mut LookupCounts) {
         let is_cold = |pending: &Pending<'_>| pending.state == BlockState::Cold;
         if self.pending.iter().filter(|pending| is_cold(pending)).count() < 2 {
@@ -258,7 +266,7 @@ impl<'a> Group<'a> {
             };
             let is_same =
                 |(other, block): &(_, Located)| Arc::ptr_eq(other, reader) && block.is_same_block(&located);
-            // Whoever shares a block with an earlier key does not read it once more.
+            // A block that an earlier key needs as well is read once.
             let block = blocks.iter().position(is_same).unwrap_or_else(|| {
                 blocks.push((Arc::clone(reader), located));
                 pending.state = BlockState::Loaded;
@@ -290,7 +298,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Asks for the entries that the searches will look at: the blocks' tags are here by now.
+    /// Prefetches the entries that the searches will read; the tags of the blocks have arrived by
+    /// now.
     fn ask_for_entries(&self) {
         let cached = self.pending.iter().filter(|pending| pending.state == BlockState::Cached);
         for pending in cached.filter(|pending| pending.lookup.settings.prefetch) {
@@ -300,7 +309,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Searches every key's block; keys with an answer leave the group, the others go on behind it.
+    /// Searches every key's block. Keys with an answer leave the group; the others go to their next
+    /// candidate.
     fn search(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
         let mut failed = None;
         let sampled = &mut self.sampled;
@@ -330,7 +340,7 @@ impl<'a> Group<'a> {
 }
 
 impl Pending<'_> {
-    /// What the present candidate's block says.
+    /// Searches the present candidate's block.
     fn search(&mut self, candidate: &Candidate<'_>, counts: &mut LookupCounts) -> Result<Option<Entry>> {
         let mut io = self.lookup.read_counters();
         let found = match (&self.loaded, self.block) {
@@ -338,6 +348,7 @@ impl Pending<'_> {
             (_, located) => self.lookup.search_block(candidate, located, &mut io),
         };
         if self.state == BlockState::Loaded {
+            // The read that filled the cache has been counted as a read.
             io.cache_hits = io.cache_hits.saturating_sub(1); // It counts as the read that it was.
         }
         counts.add_reads(&io);
@@ -352,7 +363,7 @@ impl Pending<'_> {
         Ok(entry)
     }
 
-    /// Goes on, from where it is, to a candidate that may hold the key; false if there is none.
+    /// Moves to the next candidate that may hold the key; false if there is none.
     fn advance(&mut self, candidates: &[Candidate<'_>], counts: &mut LookupCounts) -> Result<bool> {
         while let Some(candidate) = candidates.get(self.from).filter(|_| self.from < self.to) {
             self.verdict = match &mut self.sampler {

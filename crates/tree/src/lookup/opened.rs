@@ -1,9 +1,10 @@
-//! Tables that a lookup, or a few lookups together, have opened because the memory budget keeps them closed.
+//! Tables that one or a few lookups have opened, because the memory budget keeps them closed.
 //!
-//! A lookup borrows readers and filters from its view. A table that it opens for itself has to live as
-//! long as that borrow: here, in a list in the caller's frame that only grows and holds each table once.
-//! The list is short: a lookup asks one table of a run, and `multi_get` begins a new list after some keys.
-//! Where all tables are open, which is the rule, it costs a null pointer on the stack.
+//! A lookup borrows readers and filters from its view. A table that it opens itself has to live as
+//! long as that borrow. It is stored here, in a list in the caller's stack frame that only grows
+//! and holds each table once. The list is short: a lookup searches one table of a run, and
+//! `multi_get` begins a new list after some keys. Usually all tables are open; the list is then a
+//! null pointer on the stack.
 
 use std::sync::OnceLock;
 
@@ -13,7 +14,7 @@ use crate::error::Result;
 use crate::version::TableMeta;
 use crate::view::Probe;
 
-/// Tables opened for lookups; closed when it is dropped.
+/// Tables opened for lookups. They are closed when the list is dropped.
 #[derive(Default)]
 pub struct OpenedTables {
     first: OnceLock<Box<Opened>>,
@@ -26,10 +27,11 @@ struct Opened {
 }
 
 impl OpenedTables {
-    /// The table, opened if it is not in the list, and kept until the list is dropped.
+    /// Returns the table. Opens it if it is not in the list, and keeps it until the list is
+    /// dropped.
     ///
     /// # Errors
-    /// What opening says.
+    /// Errors of opening the table.
     #[cold]
     pub fn open(&self, meta: &TableMeta) -> Result<&Probe> {
         let mut place = &self.first;
@@ -46,7 +48,7 @@ impl OpenedTables {
 
 impl Drop for OpenedTables {
     fn drop(&mut self) {
-        // A batch may have opened many: not by recursion.
+        // Iterative, not recursive: a batch may have opened many tables.
         let mut next = self.first.take();
         while let Some(mut opened) = next {
             next = opened.next.take();

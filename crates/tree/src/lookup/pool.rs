@@ -1,14 +1,14 @@
-//! A few threads that read beside the caller: several cold blocks in the time of one.
+//! A pool of threads that read in parallel with the caller: several cold blocks in the time of one.
 //!
-//! Only a device that is slow gains by it. Given how long reads take, the pool says whether they are slow enough
-//! ([`ReadPool::pays`]): a read from the page cache takes a microsecond or two, waking a thread takes ten. Threads
-//! start when first needed, stay until the pool is dropped, and sleep in between. In a world without threads
-//! nothing is ever handed out.
+//! This pays only on a slow device: a read from the page cache takes a microsecond or two, waking a
+//! thread takes ten. [`ReadPool::pays`] decides by the duration of recent reads. Threads start when
+//! first needed, sleep between calls, and end when the pool is dropped. In an environment without
+//! threads the caller does all the work.
 //!
-//! The caller works along, so that work goes on even if no thread could be started. [`ReadPool::run`] returns
-//! when all of it is done; nothing outlives the call.
+//! The caller works as well, so the work gets done even if no thread could be started.
+//! [`ReadPool::run`] returns when all of it is done; nothing outlives the call.
 //!
-//! Not here: what is read ([`super::multi_get`]).
+//! The blocks to read are chosen in [`super::multi_get`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use shamba_env::{Env, JoinHandle, Spawner};
 use crate::sync::{Condvar, Mutex, PoisonError};
 use shamba_env::lock;
 
-/// Reads that take this long on average are worth a thread each.
+/// Average duration of a read from which parallel reads pay.
 const SLOW_READ_NS: u64 = 20_000;
-/// More reads at once than this gain nothing on one device.
+/// Maximum number of threads; more parallel reads gain nothing on one device.
 const THREADS_MAX: usize = 16;
 
-/// Threads that read.
+/// A pool of reading threads.
 pub struct ReadPool {
     spawner: Arc<dyn Spawner>,
     shared: Arc<Shared>,
@@ -43,7 +43,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// Pieces of work numbered from 0, and how many are over.
+/// Pieces of work, numbered from 0, and the number of those that are done.
 struct Batch {
     work: Box<dyn Fn(usize) + Send + Sync>,
     count: usize,
@@ -54,17 +54,18 @@ struct Batch {
 }
 
 impl ReadPool {
-    /// A pool without threads so far.
+    /// A pool without threads; they start when needed.
     pub fn new(env: &Env) -> Self {
         Self { spawner: Arc::clone(&env.spawner), shared: Arc::default(), threads: Mutex::default() }
     }
 
-    /// Whether several reads, which take `read_ns` each, should be made at once.
+    /// Whether several reads that take `read_ns` each should be made in parallel.
     pub fn pays(&self, read_ns: u64) -> bool {
         read_ns >= SLOW_READ_NS && !self.spawner.is_inline()
     }
 
-    /// Calls `work` with each number below `count`, several at once, and returns when all calls are over.
+    /// Calls `work` with each number below `count`, in parallel, and returns when all calls are
+    /// done.
     pub fn run(&self, count: usize, work: impl Fn(usize) + Send + Sync + 'static) {
         let batch = Arc::new(Batch {
             work: Box::new(work),
@@ -91,7 +92,7 @@ impl ReadPool {
         assert!(!batch.has_panicked.load(Ordering::Relaxed), "a thread that reads has panicked");
     }
 
-    /// Sees to it that there are `wanted` threads, as far as the system gives them.
+    /// Starts threads until there are `wanted`, as far as the system allows it.
     fn start_threads(&self, wanted: usize) {
         let mut threads = lock(&self.threads);
         while threads.len() < wanted {
@@ -115,7 +116,7 @@ impl Drop for ReadPool {
 }
 
 impl Shared {
-    /// What a thread does until the pool is dropped.
+    /// The loop of a thread, until the pool is dropped.
     fn serve(&self) {
         let mut queue = lock(&self.queue);
         loop {
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
     use shamba_env::{MemFs, ThreadSpawner};
 
-    /// A pool in a world without threads.
+    /// A pool in an environment without threads.
     fn inline() -> ReadPool {
         ReadPool::new(&Env::deterministic(Arc::new(MemFs::new()), 1))
     }
@@ -170,7 +171,7 @@ mod tests {
         ReadPool::new(&Env { spawner: Arc::new(ThreadSpawner::new()), ..env })
     }
 
-    /// Runs `count` pieces of work and says how often each was done.
+    /// Runs `count` pieces of work and returns how many times each was done.
     fn done(pool: &ReadPool, count: usize) -> Vec<usize> {
         let times: Arc<Vec<AtomicUsize>> = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect());
         let seen = Arc::clone(&times);

@@ -1,8 +1,9 @@
-//! The fences of all runs as one list: one search says which table of every run may hold a key.
+//! Joined fences: one search over the bounds of all runs finds the table of every run for a key.
 //!
-//! A lookup asks each run for the one table whose range holds its key. Run by run that is a search for each; here the
-//! bounds of all runs' tables stand in one ascending list under [heads](LayeredHeads), and for every gap between two
-//! of them a row has the answer of every run. So what a search costs hardly grows with the runs.
+//! A lookup needs from each run the one table whose range holds its key. Searching the runs
+//! separately takes one search per run. Here the bounds (fences) of all runs' tables are in one
+//! ascending list under [heads](LayeredHeads). For every gap between two of them a row holds the
+//! result for every run. The cost of a search therefore hardly grows with the number of runs.
 //!
 //! ```text
 //! run 0    [b  e)      [h    k)          list      b   d   e   h   i   k   m
@@ -10,32 +11,34 @@
 //!                                        run 1   -   -   0   0   0   -   1   -
 //! ```
 //!
-//! Made for two runs and more, as long as the rows stay small ([`CELLS_MAX`]); otherwise runs are asked one by one,
-//! which is the twin that tests hold this to.
+//! Made for two runs or more, as long as the rows stay small ([`CELLS_MAX`]). Otherwise the runs
+//! are searched separately, and tests compare the two methods.
 //!
-//! Not here: the fences of one run ([`crate::version::Run`]).
+//! The fences of one run are in [`crate::version::Run`].
 
 use shamba_key::LayeredHeads;
 
 use super::RunPlan;
 
-/// Cells of all rows: 256 KiB, as much as is lightly spent and made again after each flush and merge.
+/// Maximum number of cells in all rows: 256 KiB, cheap enough to build again after each flush and
+/// compaction.
 const CELLS_MAX: usize = 1 << 17;
 /// No table.
 const NONE: u16 = u16::MAX;
 
-/// All fences of the runs of a view, in one list.
+/// The fences of all runs of a view, in one list.
 pub(super) struct JoinedFences {
     heads: LayeredHeads,
-    /// Whose fence each is: the run's place in the view, and the fence's number in the run.
+    /// The owner of each fence: the place of its run in the view, and its number in the run.
     owners: Box<[(u16, u32)]>,
-    /// For each gap, before the first fence, between two, and after the last: a table's number for every run.
+    /// For each gap (before the first fence, between two, and after the last) a table's number for
+    /// every run.
     rows: Box<[u16]>,
     runs: usize,
 }
 
 impl JoinedFences {
-    /// The fences of the runs of `plans`, if they are worth joining.
+    /// Joins the fences of the runs of `plans`; `None` for a single run or too many fences.
     pub(super) fn new(plans: &[RunPlan]) -> Option<Self> {
         let runs = plans.len();
         let count: usize = plans.iter().map(|plan| plan.run.fence_count()).sum();
@@ -55,7 +58,8 @@ impl JoinedFences {
         rows.reserve_exact(count * runs);
         for (run, _) in &owners {
             passed[usize::from(*run)] += 1;
-            // As in a run: an odd number of fences at or below a key, and it lies in a table.
+            // As in a single run: a key lies in a table if an odd number of fences is at or below
+            // it.
             rows.extend(passed.iter().map(|fences| if fences % 2 == 1 { (fences / 2) as u16 } else { NONE }));
         }
         let heads = LayeredHeads::new(count, |number| key_of(plans, owners[number]));
@@ -67,7 +71,8 @@ impl JoinedFences {
         self.heads.memory_bytes() + size_of_val(&*self.owners) + size_of_val(&*self.rows)
     }
 
-    /// For every run of `plans`, of which this was made, the table whose range holds `key`.
+    /// For every run of `plans`, the table whose range holds `key`. `plans` must be those of
+    /// [`Self::new`].
     #[inline]
     pub(super) fn row(&self, plans: &[RunPlan], key: &[u8]) -> Row<'_> {
         let at = self.heads.upper_bound(key, |number| {
@@ -81,7 +86,7 @@ fn key_of(plans: &[RunPlan], (run, fence): (u16, u32)) -> &[u8] {
     plans.get(usize::from(run)).map_or(&[], |plan| plan.run.fence(fence as usize))
 }
 
-/// The answer of every run.
+/// The result of a search for every run.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a>(&'a [u16]);
 
@@ -110,7 +115,7 @@ mod tests {
         version.runs().map(plan).collect()
     }
 
-    /// Runs of tables between some of 60 keys, short ones and such that share long prefixes.
+    /// Runs of tables between some of 60 keys: short keys, and keys that share long prefixes.
     fn random_version(rng: &mut fastrand::Rng) -> Version {
         let key = |number: u32| match number % 3 {
             0 => format!("k{number:02}"),

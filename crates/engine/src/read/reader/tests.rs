@@ -1,5 +1,5 @@
-//! Many keys at once against one by one: the same answers and the same counts, whatever is cached, and
-//! whether or not threads read.
+//! Tests of lookups of many keys against single lookups: the same answers and counts, whatever is
+//! cached, and with or without reading threads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,12 +22,13 @@ fn filled(env: &Env, dice: &Dice, memory_budget_bytes: u64) -> Db {
                 db.delete_range(key(from)..key(from + dice.below(5))).expect("delete_range");
             }
             _ => {
-                // Inline, copied, and a few that fill blocks of their own.
+                // Inline, copied, and some that fill a block each.
                 let bytes = [5, 60, 60, 60, 1_200][dice.below(5)];
                 db.put(key(dice.below(1_000)), vec![number as u8; bytes]).expect("put");
             }
         }
     }
+    // A compaction between two readings of the counters would change them.
     db.wait_idle().expect("idle"); // A merge between two readings of the counters would change them.
     db
 }
@@ -36,7 +37,7 @@ fn key(number: usize) -> Vec<u8> {
     format!("key {:08}", number.wrapping_mul(7_919) % 100_000).into_bytes()
 }
 
-/// What must be the same: whether a block was read or cached depends on who came first.
+/// The counts that must be equal. Whether a block was read or cached depends on the order.
 fn counted(before: &Stats, after: &Stats) -> [u64; 8] {
     let s = after.since(before);
     let blocks = s.reads.data.count + s.cache_hits;

@@ -1,4 +1,5 @@
-//! Both ends of an iterator, the moves of a scan, errors and threads.
+//! Tests of the public scan types: both ends of an iterator, the moves of a cursor, errors and
+//! threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -119,7 +120,7 @@ fn a_cursor_does_not_leave_its_range() {
     assert!(!cursor.seek_for_prev(b"a").expect("readable"));
 }
 
-/// A source of views that fails from some call on.
+/// A source of views that fails after a number of calls.
 struct Failing(Arc<Store>, AtomicUsize);
 
 impl ViewSource for Failing {

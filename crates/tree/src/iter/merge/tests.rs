@@ -1,4 +1,4 @@
-//! The merge against one sorted vector.
+//! Tests of the merging iterator against one sorted vector.
 
 use super::*;
 use shamba_testkit::{Dice, Row, Rows, check_laws, collect, sort};
@@ -184,7 +184,7 @@ fn a_walk_with_stops_gives_what_steps_give() {
                 value: entry.value.to_vec(),
             };
             let mut give = |entry: EntryView<'_>| {
-                // Copies follow the entry that counts.
+                // Copies come after the entry that is returned.
                 if got.last().is_none_or(|last| (&last.key[..], last.seq) != (entry.key, entry.seq)) {
                     got.push(stand(entry));
                 }

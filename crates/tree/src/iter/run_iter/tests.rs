@@ -1,4 +1,5 @@
-//! Run iterators over real tables against a sorted vector, with narrowed tables and limits.
+//! Tests of run iterators over real tables against a sorted vector, with narrowed tables and
+//! limits.
 
 use super::*;
 use crate::iter::testing::{Store, random_range};
@@ -16,7 +17,7 @@ fn random_walks_agree_with_the_rows_that_count() {
         let mut rows: Vec<Row> = (1..=dice.below(80) as u64).map(|seq| Row::put(&dice.key(), seq)).collect();
         sort(&mut rows);
         let mut tables = store.build(&rows, &FragmentedTombstones::default(), 1 + dice.below(6));
-        // Some tables count only in part: the rest of their entries is nobody's.
+        // Some tables are used only in part; their other entries must not be returned.
         for table in &mut tables {
             if let Some(part) = table.range.intersection(&random_range(&dice)).filter(|_| dice.one_in(2)) {
                 table.range = part;
@@ -42,7 +43,7 @@ fn a_table_is_opened_only_when_the_walk_gets_there() {
     let store = Store::new();
     let rows: Vec<Row> = (b'a'..=b'f').map(|letter| Row::put(&[letter], 1)).collect();
     let mut tables = store.build(&rows, &FragmentedTombstones::default(), 2);
-    // The last table is closed: whoever goes there gets an error.
+    // The last table is closed: entering it returns an error.
     let meta = Arc::get_mut(&mut tables[2].meta).expect("only the list holds it");
     meta.reader.take();
     let mut iter = RunIter::new(tables.clone(), KeyRange::everything(), WALK);

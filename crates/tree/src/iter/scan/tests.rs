@@ -1,4 +1,4 @@
-//! Scans over a keyspace that changes under them, against the model frozen at their sequence number.
+//! Tests of scans over a keyspace that changes meanwhile, against a model at their sequence number.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use crate::iter::testing::{Op, Store, random_range};
 use crate::view::View;
 use shamba_testkit::Dice;
 
-/// A scan and what it must see.
+/// A scan and the entries that it must return.
 struct Watched {
     scan: Scan,
     expected: Vec<(Vec<u8>, Vec<u8>)>,
@@ -88,7 +88,7 @@ fn random_op(dice: &Dice, number: usize) -> Op {
     }
 }
 
-/// Takes views that are not the newest, as the installer of a version does.
+/// Revokes views that are not the newest, as the installation of a version does.
 fn revoke_stale(store: &Store) -> usize {
     let newest = Arc::as_ptr(&store.newest_view());
     store.registry.revoke_idle(|view| !std::ptr::eq(view, newest))
@@ -123,7 +123,7 @@ fn scans_are_frozen_whatever_happens_to_the_keyspace() {
                 }
             }
         }
-        // What all of them see at the end, after everything has moved below them.
+        // The entries that all of them see at the end, after the whole tree has changed.
         store.rotate();
         while store.newest_view().memtables.len() > 1 {
             store.flush();
@@ -214,7 +214,7 @@ fn a_thousand_idle_scans_keep_no_view_alive() {
     assert!(slots() <= 2_100, "{} places kept for ended scans", slots());
 }
 
-/// A source of views during which something else happens.
+/// A source of views that runs a given action when a view is loaded.
 struct Interrupted<F: Fn() -> Result<()>>(Arc<Store>, F);
 
 impl<F: Fn() -> Result<()> + Send + Sync> ViewSource for Interrupted<F> {
@@ -286,7 +286,8 @@ fn a_merge_keeps_what_registered_scans_see_and_drops_the_rest() {
     assert_eq!(versions(&store), 1);
 }
 
-/// Open iterators hold no more than they may together, whoever moves next; and all of them go on where they were.
+/// Open iterators together hold no more than their limit, whichever moves next, and all of them go
+/// on from their positions.
 #[test]
 fn many_open_scans_take_little_and_lose_nothing() {
     let limit_bytes = 1 << 20;

@@ -1,6 +1,6 @@
-//! What is visible, which kinds are refused, and that long hidden stretches are sought over, not walked.
+//! Tests of visibility, of refused entry kinds, and of seeks over long hidden ranges.
 //!
-//! That random histories read right is tested one floor up, in `scan`.
+//! Random histories are tested one layer above, in `scan`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -146,8 +146,8 @@ impl Bench {
         self.moves.load(Ordering::Relaxed)
     }
 
-    /// The visible keys both ways, which must agree, found one or several at a time, and the moves that the two
-    /// walks took.
+    /// The visible keys in both directions, which must agree, found one or several at a time, and
+    /// the number of moves in each direction.
     fn walk(&self, seq: SeqNo) -> (Vec<String>, u64, u64) {
         let [one_by_one, together] = [1, 7].map(|wanted| self.walk_by(seq, wanted));
         assert_eq!(one_by_one.0, together.0);
@@ -237,7 +237,8 @@ fn tombstones_that_grow_step_by_step_are_crossed_together() {
     for number in 0..10_000 {
         bench.add(1, key(number).as_bytes(), 1 + number, EntryKind::Put);
     }
-    // A queue that is trimmed: each tombstone reaches a little further. And one without end.
+    // A queue from which old entries are deleted: each tombstone reaches a little further. And a
+    // range without an end.
     for trim in 1..=500 {
         bench.delete_range(0, "", Some(&key(trim * 10)), 10_000 + trim);
     }

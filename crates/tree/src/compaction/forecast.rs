@@ -1,11 +1,13 @@
-//! The forecast: what merges will write until a tree has the shape that its rules ask for. Pure.
+//! Forecast of the bytes that compactions write until a tree has the shape that its rules ask for.
+//! Pure.
 //!
-//! The policy itself is asked, job after job, and each job is carried out on paper: its inputs' bytes come out in
-//! tables of the usual size, cut where inputs begin. What a merge would drop is not known and counts as written, so the
-//! figure is an upper bound, reached where no key is in two runs. Nothing is flushed meanwhile, and
-//! what leaves the inbox without being rewritten counts as nothing, also where memory makes larger tables of it.
+//! The forecast asks the policy itself for job after job and simulates each one. The live bytes of
+//! the inputs become output tables of the usual size, cut where inputs begin. Versions that a
+//! compaction would drop are unknown and count as written. So the figure is an upper bound, exact
+//! where no key is in two runs. No flushes are simulated. Trivial moves out of level 0 count as 0
+//! bytes, even where memory limits would turn them into rewrites.
 //!
-//! Not here: entries, and so what lookups would find ([`super::simulate`]).
+//! Not here: entries, and so the results of lookups ([`super::simulate`]).
 
 use std::sync::Arc;
 
@@ -18,27 +20,29 @@ use crate::allocation::live_entries;
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use shamba_key::{Age, KeyspaceId, RunId};
 
-/// A tree that needs more jobs than this is not followed to its end.
+/// Maximum number of simulated jobs; a tree that needs more gets an incomplete forecast.
 const JOBS_MAX: usize = 4_000;
 
-/// What lies ahead of a tree.
+/// Result of a forecast.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// What merges will write.
+    /// Bytes that compactions will write.
     pub written_bytes: u64,
-    /// What the tree holds now.
+    /// Bytes that the tree holds now.
     pub tree_bytes: u64,
-    /// The tree in its shape.
+    /// The tree after the last simulated job.
     pub tree: Version,
-    /// Tables of it with larger numbers than this do not exist yet.
+    /// Tables in `tree` with larger numbers than this do not exist yet.
     pub last_id: u64,
-    /// Whether the end was reached.
+    /// Whether the simulation reached a tree without due compactions.
     pub is_whole: bool,
 }
 
-/// What merges will write until the policy leaves `version` alone. Tables are cut at about `table_bytes`.
+/// Forecasts the compactions until the policy has no job for `version`. Output tables are cut at
+/// about `table_bytes`.
 pub fn forecast(version: &Version, rules: &Rules, table_bytes: u64) -> Forecast {
-    // Merges of small tables write little, and paper does not know where the outputs would be cut.
+    // Compactions of small tables write little, and the simulation does not know where their
+    // outputs would be cut.
     let rules = &Rules { small_bytes: 0, ..*rules };
     let mut paper = Paper::of(version);
     let last_id = paper.last_id;
@@ -51,13 +55,15 @@ pub fn forecast(version: &Version, rules: &Rules, table_bytes: u64) -> Forecast 
         };
         match paper.carry_out(&job, table_bytes) {
             Ok(bytes) => written_bytes = written_bytes.saturating_add(bytes),
-            Err(_) => break, // No job of the policy is refused; what was counted stands, marked as unfinished.
+            // No job of the policy is refused. If one were, the bytes so far stand, marked as
+            // incomplete.
+            Err(_) => break,
         }
     }
     Forecast { written_bytes, tree_bytes: version.bytes(), tree: paper.version, last_id, is_whole }
 }
 
-/// The same if everything is merged at once, into one run.
+/// Forecasts a full compaction of `version` into one run.
 pub fn forecast_full(version: &Version, rules: &Rules, table_bytes: u64) -> Forecast {
     let mut paper = Paper::of(version);
     let last_id = paper.last_id;
@@ -69,7 +75,7 @@ pub fn forecast_full(version: &Version, rules: &Rules, table_bytes: u64) -> Fore
     Forecast { written_bytes, tree_bytes: version.bytes(), tree: paper.version, last_id, is_whole }
 }
 
-/// A tree whose files nobody reads.
+/// A simulated tree without files.
 struct Paper {
     version: Version,
     last_id: u64,
@@ -80,7 +86,7 @@ impl Paper {
         Self { version: version.clone(), last_id: largest_id(version) }
     }
 
-    /// Does one job; gives the bytes that it writes.
+    /// Simulates one job; returns the bytes that it writes.
     fn carry_out(&mut self, job: &MergeJob, table_bytes: u64) -> Result<u64, String> {
         let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
         let output_run = job.output_run(&self.version, run, age)?;
@@ -92,7 +98,7 @@ impl Paper {
             job.uses(&self.version).into_iter().map(|(_, _, table)| table.clone()).collect();
         let bytes = inputs.iter().map(|table| table.live_bytes).sum();
         let outputs = self.merged(inputs, table_bytes.max(1));
-        // All at once: between slices nothing else happens on paper.
+        // All slices at once: nothing happens between slices here.
         let all = KeyRange::everything();
         let live = |table: &TableUse, _: &KeyRange| table.live_bytes;
         let edit = slice_edit(KeyspaceId(0), &self.version, job, &all, outputs, output_run, &live);
@@ -100,8 +106,9 @@ impl Paper {
         Ok(bytes)
     }
 
-    /// The tables that a merge makes of these: cut at gaps between them, since tables that stay may lie there, and where
-    /// one begins after enough bytes.
+    /// The output tables of a compaction of `inputs`. They are cut at gaps between inputs, since
+    /// tables that are not inputs may lie there, and at the start of an input once they hold
+    /// `table_bytes`.
     fn merged(&mut self, mut inputs: Vec<TableUse>, table_bytes: u64) -> Vec<TableUse> {
         inputs.sort_by(|a, b| a.range.lower.cmp(&b.range.lower));
         let mut outputs = Vec::new();
@@ -151,7 +158,7 @@ impl Paper {
     }
 }
 
-/// A table that is being made.
+/// An output table under construction.
 struct Open {
     range: KeyRange,
     bytes: u64,
@@ -160,12 +167,12 @@ struct Open {
 }
 
 impl Open {
-    /// One that begins with a table, of which nothing is in it yet.
+    /// An empty table over the range of an input.
     fn of(table: &TableUse) -> Self {
         Self { range: table.range.clone(), bytes: 0, entries: 0, deletes: 0 }
     }
 
-    /// The same, but for keys from `end` on.
+    /// The same table with its range cut off at `end`.
     fn up_to(mut self, end: &Bytes) -> Self {
         if self.range.is_above(end) {
             self.range.upper = Some(end.clone());
@@ -174,7 +181,7 @@ impl Open {
     }
 }
 
-/// No table, run or age of the tree has a larger number.
+/// Largest number of a table, run or age in the tree.
 fn largest_id(version: &Version) -> u64 {
     version.tables().map(|(_, run, table)| run.id.0.max(run.age.0).max(table.meta.id.0)).max().unwrap_or(0)
 }

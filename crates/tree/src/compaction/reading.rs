@@ -1,17 +1,19 @@
-//! How much a merge reads of each input at once.
+//! Sizes of the read buffers of a compaction's inputs.
 //!
-//! Each read costs a device about as much as the others, so a merge should have few: with a buffer of `b_i` bytes for an
-//! input of `n_i` there are the sum of `n_i / b_i` of them, and for all buffers together that is least where `b_i` is
-//! proportional to the square root of `n_i`. A large level that is merged with a few small runs gets most of the memory.
+//! Every read costs a device about the same, so a compaction should make few. With a buffer of
+//! `b_i` bytes for an input of `n_i` bytes, it makes the sum of `n_i / b_i` reads. For a given
+//! total of buffer bytes, that sum is smallest when `b_i` is proportional to the square root of
+//! `n_i`. A large level that is compacted with a few small runs gets most of the memory.
 //!
 //! Not here: reading (crate `shamba-table`, `reader/ahead.rs`).
 
-/// What a merge reads of an input at once, at most: enough that the disk works in long strokes.
+/// Maximum bytes of one read: large enough for sequential throughput.
 const READ_BYTES_MAX: u64 = 256 << 10;
-/// Below this a read is hardly worth more than its block.
+/// Minimum bytes of one read: a smaller one costs nearly as much as a single block.
 const READ_BYTES_MIN: u64 = 8 << 10;
 
-/// The buffers for inputs of `input_bytes`, of `bytes` together (but for what the smallest ones get in any case).
+/// Buffer sizes for inputs of `input_bytes`. They sum to at most `bytes`, except that each gets at
+/// least [`READ_BYTES_MIN`].
 pub fn read_bytes(bytes: u64, input_bytes: &[u64]) -> Vec<u64> {
     let root = |input: u64| (input as f64).sqrt();
     let roots: f64 = input_bytes.iter().map(|input| root(*input)).sum();

@@ -1,10 +1,15 @@
-//! Which versions of a key a merge keeps: a pure decision over versions in internal order.
+//! Decides which versions of a key a compaction keeps: a pure decision over versions in internal
+//! order.
 //!
-//! The live sequence numbers (snapshots, iterators) cut history into stripes; a reader sees the newest
-//! version of its stripe or of an older one. So of each key the newest version of each stripe stays and the
-//! others go. A version under a range tombstone of its own stripe goes. A tombstone goes when nothing
-//! below could hold what it hides: no table outside the merge that is older than its output shares the key,
-//! and no reader is older than the tombstone (what it hides inside the merge is then gone as well).
+//! The live sequence numbers (snapshots, iterators) divide history into stripes. A reader sees the
+//! newest version of its own stripe or of an older one. So the newest version of each key in each
+//! stripe is kept and the others are dropped. A version under a range tombstone of its own stripe
+//! is dropped.
+//!
+//! A point tombstone is dropped when nothing below can hold a version that it hides. This requires
+//! that no table outside the compaction that is older than its output contains the key, and that no
+//! reader is older than the tombstone. The versions that it hides inside the compaction are then
+//! dropped as well.
 //!
 //! Not here: reading and writing ([`super::job`]).
 
@@ -14,27 +19,28 @@ use crate::version::KeyRange;
 use shamba_key::planted::{Defect, is_planted};
 use shamba_table::FragmentedTombstones;
 
-/// What a merge knows when it decides.
+/// State of the retention decision of one compaction.
 pub struct Retention<'a> {
     /// Live sequence numbers, ascending.
     snapshots: &'a [SeqNo],
     /// Range tombstones of all inputs.
     tombstones: &'a FragmentedTombstones,
-    /// Ranges of the tables that lie below the output and are not merged.
+    /// Ranges of the tables below the output that are not inputs.
     below: &'a [KeyRange],
     key: Vec<u8>,
     has_key: bool,
-    /// Stripe of the version kept last, of this key.
+    /// Stripe of the newest version kept of the current key.
     last_stripe: Option<usize>,
 }
 
 impl<'a> Retention<'a> {
-    /// Rules for entries that readers at `snapshots` must still see, above `tombstones`, with runs `below`.
+    /// The decision for readers at `snapshots`, input range tombstones `tombstones`, and tables
+    /// with the ranges `below` under the output.
     pub fn new(snapshots: &'a [SeqNo], tombstones: &'a FragmentedTombstones, below: &'a [KeyRange]) -> Self {
         Self { snapshots, tombstones, below, key: Vec::new(), has_key: false, last_stripe: None }
     }
 
-    /// Whether the next version, in internal order, stays.
+    /// Whether the next version, in internal order, is kept.
     pub fn keeps(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) -> bool {
         if !self.has_key || self.key != key {
             self.has_key = true;
@@ -44,30 +50,33 @@ impl<'a> Retention<'a> {
         }
         let stripe = stripe_of(seq, self.snapshots);
         if self.last_stripe == Some(stripe) {
-            return false; // A newer version of the same stripe hides it from everybody.
+            // A newer version of the same stripe hides it from every reader.
+            return false;
         }
         if !self.tombstones.is_empty() {
-            // The newest tombstone that the stripe's readers see; the newest readers have no upper end.
+            // The newest tombstone visible to the stripe's readers; the newest stripe has no upper
+            // bound.
             let snapshot = self.snapshots.get(stripe).copied();
             let visible = snapshot.filter(|_| !is_planted(Defect::RangeDeleteIgnoresSnapshots));
             let visible = visible.unwrap_or(SeqNo::MAX);
             if self.tombstones.newest_covering(key, visible) > seq {
-                // What is older in this stripe is covered as well; older stripes decide for themselves.
+                // It covers all older versions of this stripe too. Older stripes are decided
+                // separately.
                 return false;
             }
         }
         self.last_stripe = Some(stripe);
-        // A spent tombstone is left out, but it still hides the older versions of its stripe.
+        // A dropped tombstone still hides the older versions of its stripe.
         !(kind == EntryKind::Delete && stripe == 0 && !self.below.iter().any(|range| range.contains(key)))
     }
 
-    /// Whether the merge may leave out a range tombstone over `range`.
+    /// Whether the compaction may drop a range tombstone over `range`.
     pub fn drops_range_tombstone(&self, range: &KeyRange, seq: SeqNo) -> bool {
         stripe_of(seq, self.snapshots) == 0 && !self.below.iter().any(|below| below.overlaps(range))
     }
 }
 
-/// The stripe that a version belongs to: how many readers are older than it.
+/// Stripe of a version: the number of readers older than it.
 fn stripe_of(seq: SeqNo, snapshots: &[SeqNo]) -> usize {
     snapshots.partition_point(|snapshot| *snapshot < seq)
 }

@@ -1,12 +1,15 @@
-//! The policy on paper: flushes and merges without files, with every claim about them checked.
+//! Simulation of the policy: flushes and compactions without files, with every invariant checked.
 //!
-//! Entries are uniform key numbers of a fixed size; a flush brings a buffer of them into the inbox, and the
-//! policy's jobs are carried out slice by slice as the engine does it, real merges of sorted lists. After
-//! every edit the version is checked; before every job the job; when nothing is left to merge the shape and
-//! the debt; and lookups, in lookup order, must find the newest version of a key. A crash forgets a job between two
-//! slices; flushes come there, too, and other jobs have their turns. So it shows that the policy ends, what shape it makes and what it writes.
+//! Entries are uniform key numbers of a fixed size. A flush adds a buffer of them to level 0. The
+//! policy's jobs are carried out slice by slice as in the engine, as real merges of sorted lists.
 //!
-//! Same settings, same seed: same tree. [`fill`] is what others may ask of it. Not here: time, filters, caches, files.
+//! Checks: the version after every edit, the job before every job, the shape and the debt when no
+//! job is left. Lookups, in lookup order, must find the newest version of a key. A simulated crash
+//! drops a job between two slices; flushes and other jobs may run there too. So the simulation
+//! shows that the policy terminates, and measures the shape and the bytes written.
+//!
+//! The same settings and seed give the same tree. Other crates use [`fill`]. Not here: time,
+//! filters, caches, files.
 
 pub mod fill;
 
@@ -27,19 +30,19 @@ use super::policy::{
 use crate::version::{Change, KeyRange, Run, TableMeta, TableUse, Version, VersionEdit};
 use shamba_key::{Age, KeyspaceId, RunId};
 
-/// No policy needs as many jobs after one flush; one that does runs in circles.
+/// Maximum number of jobs after one flush; a policy that exceeds it does not terminate.
 const JOBS_PER_FLUSH_MAX: u64 = 100_000;
 /// Keys looked up after every job.
 const LOOKUPS_PER_JOB: u64 = 4;
 
-/// What is simulated.
+/// Settings of a simulation.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The design that the policy follows.
     pub design: Design,
-    /// Where capacities come from.
+    /// Source of the capacities.
     pub sizing: Sizing,
-    /// Runs in the inbox that start a merge.
+    /// Runs in level 0 that make a compaction due.
     pub inbox_trigger: u32,
     /// Entries of a flush.
     pub flush_entries: u64,
@@ -47,32 +50,33 @@ pub struct Settings {
     pub entry_bytes: u64,
     /// Entries of a full table.
     pub table_entries: usize,
-    /// Input of a slice.
+    /// Input bytes of a slice.
     pub slice_bytes: u64,
-    /// Keys are drawn from as many.
+    /// Number of distinct keys to draw from.
     pub key_count: u64,
-    /// One entry in so many is a tombstone; 0 for none.
+    /// One entry in this many is a tombstone; 0 for none.
     pub delete_one_in: u64,
-    /// After one slice in so many the job is forgotten; 0 for never.
+    /// After one slice in this many the job is dropped, as by a crash; 0 for never.
     pub crash_one_in: u64,
-    /// After one slice in so many a buffer is flushed; 0 for never.
+    /// After one slice in this many a buffer is flushed; 0 for never.
     pub flush_one_in: u64,
-    /// At most so many of them after each flush from outside: merges may bring more than they get done.
+    /// Maximum number of such flushes after each call of `flush`: compactions may not keep up with
+    /// more.
     pub flushes_between: u32,
-    /// With so many runs in the inbox writers wait: nothing is flushed between slices.
+    /// At this many runs in level 0 writers stall: nothing is flushed between slices.
     pub inbox_runs_most: usize,
-    /// A merge of so many bytes is long.
+    /// A compaction of at least this many bytes is long.
     pub long_bytes: u64,
-    /// Tables of fewer bytes are small: many adjacent ones are merged.
+    /// Tables of fewer bytes are small: adjacent ones are compacted.
     pub small_bytes: u64,
-    /// How filter bits are shared out; `None`: not at all.
+    /// Allocation of filter bits; `None` for no filters.
     pub rule: Option<Rule>,
     /// Seed of keys, tombstones and crashes.
     pub seed: u64,
 }
 
 impl Settings {
-    /// A buffer of 16 entries, tables as large as level 1, many more keys than a test writes.
+    /// A buffer of 16 entries, tables as large as level 1, and many more keys than a test writes.
     pub fn new(design: Design, seed: u64) -> Self {
         let entry_bytes = (design.buffer_bytes / 16).max(1);
         let table_entries = (16.0 * design.size_ratio) as usize;
@@ -98,28 +102,28 @@ impl Settings {
     }
 }
 
-/// What a simulation did so far.
+/// Counters of a simulation.
 #[derive(Clone, Default, Debug)]
 pub struct Report {
     /// Buffers flushed.
     pub flushes: u64,
     /// Bytes that flushes wrote.
     pub flushed_bytes: u64,
-    /// Bytes that flushes and merges wrote.
+    /// Bytes that flushes and compactions wrote.
     pub written_bytes: u64,
-    /// Bytes that merges wrote to each level, the inbox first.
+    /// Bytes that compactions wrote to each level, level 0 first.
     pub merged_bytes: Vec<u64>,
-    /// Jobs that merged.
+    /// Jobs that rewrote tables.
     pub merges: u64,
-    /// Jobs that moved tables as they were.
+    /// Jobs that moved tables without a rewrite.
     pub moves: u64,
     /// Jobs carried out between two slices of another.
     pub beside: u64,
-    /// The most runs that were in the inbox.
+    /// Maximum number of runs in level 0.
     pub inbox_runs_most: usize,
-    /// Jobs forgotten half-way.
+    /// Jobs dropped half-way.
     pub crashes: u64,
-    /// Deepest level and runs after each flush, when the policy had done its work.
+    /// Deepest level and number of runs after each flush and the compactions that followed.
     pub history: Vec<(u32, usize)>,
 }
 
@@ -132,7 +136,7 @@ impl Report {
         self.merged_bytes[level] += bytes;
     }
 
-    /// How often a byte was written.
+    /// Bytes written per byte flushed.
     pub fn write_amplification(&self) -> f64 {
         self.written_bytes as f64 / self.flushed_bytes.max(1) as f64
     }
@@ -146,13 +150,13 @@ struct Entry {
     is_delete: bool,
 }
 
-/// A tree on paper.
+/// A simulated tree.
 pub struct Simulation {
     /// May be changed at any time, as a caller may change options.
     pub settings: Settings,
     /// The tree.
     pub version: Version,
-    /// What was done.
+    /// Counters so far.
     pub report: Report,
     files: HashMap<TableId, Arc<[Entry]>>,
     newest: HashMap<u64, Entry>,
@@ -182,19 +186,19 @@ impl Simulation {
         }
     }
 
-    /// Brings one buffer of entries into the inbox.
+    /// Flushes one buffer of entries into level 0.
     ///
     /// # Errors
-    /// A violation, in words.
+    /// Description of a violation.
     pub fn flush(&mut self) -> Result<(), String> {
         let key_count = self.settings.key_count;
         self.flush_keys(|rng, _| rng.next_u64() % key_count)
     }
 
-    /// Brings a buffer of entries that are larger than all before them into the inbox.
+    /// Flushes a buffer of entries with larger keys than all before into level 0.
     ///
     /// # Errors
-    /// A violation, in words.
+    /// Description of a violation.
     #[cfg(test)]
     pub fn flush_ascending(&mut self) -> Result<(), String> {
         self.flush_keys(|_, seq| seq)
@@ -232,15 +236,15 @@ impl Simulation {
     /// Carries out jobs until the policy has none, then checks the shape.
     ///
     /// # Errors
-    /// A violation, in words.
+    /// Description of a violation.
     pub fn settle(&mut self) -> Result<(), String> {
         self.settle_by(false)
     }
 
-    /// As [`Self::settle`], and the inbox is empty after it.
+    /// As [`Self::settle`], but also empties level 0.
     ///
     /// # Errors
-    /// A violation, in words.
+    /// Description of a violation.
     #[cfg(test)]
     pub fn drain(&mut self) -> Result<(), String> {
         self.settle_by(true)?;
@@ -285,15 +289,16 @@ impl Simulation {
         Ok(())
     }
 
-    /// Merges everything into one run, as a caller's `compact` does, again after each crash.
+    /// Compacts everything into one run, as a caller's `compact` does; repeats after each crash.
     ///
     /// # Errors
-    /// A violation, in words.
+    /// Description of a violation.
     #[cfg(test)]
     pub fn compact(&mut self) -> Result<(), String> {
         while let Some(job) = super::policy::pick_full(&self.version, &self.rules(false)) {
             self.carry_out(&job, false)?;
-            self.flushes_left = 0; // Else there would be no end.
+            // Without this the loop would not end.
+            self.flushes_left = 0;
         }
         if self.version.run_count() > 1 || self.version.tables().any(|(_, _, table)| table.meta.deletes > 0) {
             return Err(format!("not one run without tombstones:\n{}", self.version));
@@ -304,13 +309,13 @@ impl Simulation {
     /// Looks up every key ever written.
     ///
     /// # Errors
-    /// A key of which not the newest version is found.
+    /// A key whose newest version is not found.
     #[cfg(test)]
     pub fn check_all_keys(&self) -> Result<(), String> {
         self.written_keys.iter().try_for_each(|key| self.check_key(*key))
     }
 
-    /// Carries out one job, or what a crash leaves of it.
+    /// Carries out one job, or the part of it before a simulated crash.
     fn carry_out(&mut self, job: &MergeJob, is_beside: bool) -> Result<(), String> {
         job.check(&self.version).map_err(|why| format!("{job}: {why}\n{}", self.version))?;
         let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
@@ -370,7 +375,7 @@ impl Simulation {
         self.check_some_keys()
     }
 
-    /// Between two slices of a job: what the policy asks for beside it.
+    /// Carries out the jobs that the policy picks between two slices of a job.
     fn carry_out_beside(&mut self, job: &MergeJob, done: f64, before_bytes: u64) -> Result<(), String> {
         let mut jobs = 0;
         while let Some(beside) = pick_beside(&self.version, &self.rules(false), job, done, before_bytes) {
@@ -384,14 +389,15 @@ impl Simulation {
         Ok(())
     }
 
-    /// The newest version of every key of the slice; tombstones only if something older may be below.
+    /// The newest version of every key of the slice; tombstones only if something older may be
+    /// below.
     fn merge(&self, job: &MergeJob, slice: &KeyRange) -> Result<Vec<Entry>, String> {
         let drops_tombstones = job.below(&self.version, slice).is_empty();
         let mut newest: BTreeMap<u64, Entry> = BTreeMap::new();
         for (_, run, table) in job.uses(&self.version) {
             let Some(range) = table.range.intersection(slice) else { continue };
             for entry in entries_in(&self.files, table, &range) {
-                // Inputs come in lookup order: who comes first must be the newest.
+                // Inputs come in lookup order, so the first version of a key must be the newest.
                 let first = *newest.entry(entry.key).or_insert(*entry);
                 if first.seq < entry.seq {
                     return Err(format!(
@@ -405,7 +411,7 @@ impl Simulation {
         Ok(newest.into_values().collect())
     }
 
-    /// Tables of sorted entries.
+    /// Writes sorted entries to tables.
     fn write(&mut self, entries: &[Entry], slice: &KeyRange, bits: Option<&JobBits>) -> Vec<TableUse> {
         let mut tables = Vec::new();
         let mut earlier = 0;
@@ -471,7 +477,7 @@ impl Simulation {
             file.binary_search_by_key(&key, |entry| entry.key).ok().map(|at| file[at])
         });
         let wanted = self.newest.get(&key).copied();
-        // A dropped tombstone leaves nothing, which is as good.
+        // A dropped tombstone leaves no entry: the same result for a reader.
         let visible = |entry: Option<Entry>| entry.filter(|entry| !entry.is_delete);
         if visible(found) == visible(wanted) {
             return Ok(());
@@ -501,7 +507,7 @@ fn entries_in<'f>(
     entries.get(from..to).unwrap_or_default()
 }
 
-/// The key of a number: numbers and keys have the same order.
+/// Key of a number; keys have the order of their numbers.
 fn bytes_of(key: u64) -> Bytes {
     Bytes::copy_from_slice(&key.to_be_bytes())
 }

@@ -1,47 +1,54 @@
-//! How large tables are made: as the settings say, or larger where memory cannot carry so many; and no tiny ones. Pure.
+//! Size of output tables: the configured size, or larger where memory cannot hold that many
+//! open tables. Pure.
 //!
-//! An open table takes some 2 KiB whatever its size ([`crate::memory`]), so a database of many times its budget must not be cut into
-//! small ones: it would fill its budget with what it knows of its tables and not open again. So tables are made so large that these 2 KiB
-//! are an eighth of the budget. A table being built takes memory, too, for the digests of its keys; one that has
-//! outgrown what the settings say ends where that gets too much. With entries so small that it always does, tables stay as many as memory
-//! for building them makes them.
+//! An open table takes some 2 KiB of memory whatever its size ([`crate::memory`]). A database many
+//! times larger than its budget must not be cut into small tables: their metadata would fill the
+//! budget, and the database would not open again. So tables are made large enough that this
+//! metadata takes at most an eighth of the budget.
 //!
-//! A merge that has little left when a table is full goes on with it. Cut at the size alone, three full tables' worth of entries and one
-//! more would make a table of a single entry, which would come out of each later merge again.
+//! A table that is being built also takes memory, for the digests of its keys. A table larger than
+//! the configured size ends when its digests take too much. With very small entries this limit
+//! always applies first, and the number of tables then follows from the memory for building them.
+//!
+//! A compaction that has little input left when a table is full continues with that table. If it
+//! cut by size alone, the entries of three full tables plus one would leave a table of a single
+//! entry, and every later compaction would leave one again.
 //!
 //! Not here: writing tables ([`super::output`]).
 
-/// What open tables take of the budget, at most, as long as large enough tables can be written.
+/// Maximum part of the budget for open tables (1/8), as long as large enough tables can be written.
 const CARRIED_PART: u64 = 8;
-/// Tables grow to at most so many times the size at which that holds: where they do not get as large as they may, or most are of
-/// another time, it would not help.
+/// Maximum factor on the size that satisfies [`CARRIED_PART`]. Larger tables would not help where
+/// tables stay smaller than allowed, or where most are old.
 const EXCESS_MOST: f64 = 4.0;
-/// What the digests of tables being built may take of the budget, all together.
+/// Maximum part of the budget (1/8) for the digests of all tables that are being built.
 const BUILDING_PART: u64 = 8;
-/// And what they may take where threads go beyond [`TableSize::new`]'s: as many merge as fit into this.
+/// The same limit (1/4) where more threads write tables than [`TableSize::new`] was given: as many
+/// threads compact as fit into this part.
 const HELPED_BUILDING_PART: u64 = 4;
-/// What a key takes in a table being built, at most: its digest, in a list that has just grown.
+/// Maximum memory per key of a table being built: its digest, in a list that has just doubled.
 const BUILDING_BYTES_PER_KEY: u64 = 32;
 
-/// The tables of a database and what they take.
+/// The tables of a database and their memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Tables {
-    /// How many there are.
+    /// Number of tables.
     pub count: u64,
     /// Bytes of their files.
     pub bytes: u64,
-    /// What one takes while it is open beside what goes by its size, on average.
+    /// Mean memory of an open table that does not depend on the table's size.
     pub fixed_bytes: u64,
 }
 
 impl Tables {
-    /// These, and as many more of `bytes` together.
+    /// These tables plus `count` more of `bytes` in total.
     pub fn and(self, count: u64, bytes: u64) -> Self {
         Self { count: self.count.saturating_add(count), bytes: self.bytes.saturating_add(bytes), ..self }
     }
 
-    /// The least size of tables written from now on: that at which the tables would take an eighth of the budget, and
-    /// more where they take more. Keys that come in order are written once, so that most tables are of a time when there was less.
+    /// Minimum size of new tables: the size at which all tables together would take an eighth of
+    /// the budget. It grows with the square of the excess when they already take more. Keys that
+    /// arrive in order are written once, so most tables date from a time with less data.
     fn least_bytes(self, budget_bytes: u64) -> u64 {
         let carried = (budget_bytes / CARRIED_PART / self.fixed_bytes.max(1)).max(1) as f64;
         let excess = (self.count as f64 / carried).max(1.0);
@@ -50,12 +57,13 @@ impl Tables {
     }
 }
 
-/// Where tables are cut.
+/// The rule by which output tables end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableSize {
-    /// From this size on, unless what is left would be less than half of it.
+    /// A table ends at this size unless less than half of it remains to be written.
     pub full_bytes: u64,
-    /// If that is more than the settings say: from their size on as soon as a table has so many keys.
+    /// Set if `full_bytes` exceeds the configured size: a table then also ends from the configured
+    /// size on, once it has the maximum number of entries.
     beyond_settings: Option<BeyondSettings>,
 }
 
@@ -66,7 +74,8 @@ struct BeyondSettings {
 }
 
 impl TableSize {
-    /// What the settings say, `set_bytes`, unless so many `tables` need larger ones. Up to `threads` write tables at once.
+    /// The configured size `set_bytes`, or a larger one where the number of `tables` requires it.
+    /// Up to `threads` threads write tables at the same time.
     pub fn new(set_bytes: u64, tables: Tables, budget_bytes: u64, threads: usize) -> Self {
         let building_bytes = budget_bytes / BUILDING_PART / threads.max(1) as u64;
         let entries_most = building_bytes / BUILDING_BYTES_PER_KEY;
@@ -77,8 +86,8 @@ impl TableSize {
         }
     }
 
-    /// How many of `threads` may write tables at once, of data of so many `bytes` and `entries`: as many as have memory for
-    /// the digests of a table each.
+    /// Number of the `threads` that may write tables at the same time, for data of `bytes` and
+    /// `entries`: each needs memory for the digests of one table.
     pub fn threads_for(self, (bytes, entries): (u64, u64), budget_bytes: u64, threads: usize) -> usize {
         if bytes == 0 {
             return threads;
@@ -94,7 +103,8 @@ impl TableSize {
         threads.min(usize::try_from(at_once).unwrap_or(usize::MAX)).max(1)
     }
 
-    /// Whether a table of `bytes` and `entries` ends here. `left_bytes` gives about how much is still to come.
+    /// Whether a table of `bytes` and `entries` ends here. `left_bytes` estimates the bytes that
+    /// are still to be written.
     pub fn is_reached(self, bytes: u64, entries: u64, left_bytes: impl FnOnce() -> u64) -> bool {
         let half_bytes = self.full_bytes / 2;
         let is_full = bytes >= self.full_bytes
@@ -104,9 +114,9 @@ impl TableSize {
         is_full || self.beyond_settings.is_some_and(is_too_much)
     }
 
-    /// Whether `tables`, which could be moved as they are, become fewer ones instead: where memory needs larger tables than
-    /// the settings say, and larger ones than these can be built. Keys that come in order would never be merged, and each flush leave a
-    /// table of its own.
+    /// Whether `tables` that could be moved as they are should be rewritten into fewer ones: memory
+    /// needs larger tables than configured, and larger ones than these can be built. Otherwise keys
+    /// that arrive in order would never be compacted, and each flush would leave one more table.
     pub fn joins(self, tables: u64, bytes: u64, entries: u64) -> bool {
         let Some(beyond) = self.beyond_settings else { return false };
         tables > 1 && bytes / tables < self.full_bytes / 2 && entries / tables < beyond.entries_most / 2
@@ -137,14 +147,14 @@ mod tests {
         }
         assert_eq!(size(1, Tables { count: 1, bytes: 7, fixed_bytes: u64::MAX }).full_bytes, 7, "one table");
         assert_eq!(size(1, Tables { count: 9, bytes: 7, fixed_bytes: 0 }).full_bytes, 1);
-        // Written once and never merged.
+        // Written once and never compacted.
         let mut all = tables(0, 0);
         while all.bytes < 10_000 * MIB {
             all = all.and(1, size(64 << 10, all).full_bytes);
         }
         let tables_bytes = all.count * all.fixed_bytes;
         assert!((2 * MIB..3 * MIB + MIB / 2).contains(&tables_bytes), "{tables_bytes}");
-        // More of them than there should be do not make it grow without end.
+        // Too many tables do not let the size grow without bound.
         let many = size(2 * MIB, tables(1_000_000, 2_000 * MIB)).full_bytes;
         assert!((20 * MIB..30 * MIB).contains(&many), "{many}");
     }
@@ -159,7 +169,8 @@ mod tests {
             [threads(2 * MIB, 100, 1024), threads(2 * MIB, 100, 100), threads(2 * MIB, 100, 30)],
             [2, 2, 1]
         );
-        // Tables of a large database have as many entries as one may have that is built alone.
+        // Tables of a large database have the maximum number of entries for one that is built
+        // alone.
         assert_eq!([threads(2 * MIB, 8_000, 1024), threads(2 * MIB, 8_000, 20)], [2, 1]);
         assert_eq!(size(2 * MIB, tables(0, 0)).threads_for((0, 0), 8 * MIB, 2), 2, "nothing to write");
         assert_eq!(size(2 * MIB, tables(0, 0)).threads_for((1, 1 << 40), 0, 2), 1);
@@ -167,7 +178,7 @@ mod tests {
 
     #[test]
     fn no_merge_leaves_a_tiny_table() {
-        // Bytes to come, and the sizes of what is cut from that many.
+        // (input bytes, sizes of the tables cut from them)
         for (bytes, wanted) in [
             (300, vec![100, 100, 100]),
             (301, vec![100, 100, 101]),
@@ -187,7 +198,7 @@ mod tests {
             }
             assert_eq!(cut, wanted, "{bytes}");
         }
-        // What is to come was taken for less than it is.
+        // The remaining bytes were underestimated.
         assert!(size(100, tables(0, 0)).is_reached(150, 0, || 0));
     }
 

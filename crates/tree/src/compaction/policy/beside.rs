@@ -1,15 +1,18 @@
-//! Merges beside a long one: what is flushed while it goes on must get from the inbox onto the levels above it.
+//! Jobs that run between the slices of a long compaction, so that flushed tables can leave level 0.
 //!
-//! A merge of whole levels may be most of the database, and writers must not wait that long. It is done slice by slice, and
-//! between two slices the levels above have their turns: whatever the rules ask for of the tree without the long
-//! merge's inputs, that ends above them or on the level of the highest of them, as a newer run. The inputs are all older than
-//! that, and what the long merge writes is deeper or the level's oldest run: lookup order stays.
+//! A compaction of whole levels may cover most of the database, and writers must not wait for all
+//! of it. It is done slice by slice. Between two slices, the levels above it may run jobs of their
+//! own. These are picked by the usual rules from the tree without the long compaction's inputs.
+//! They must end above those inputs, or on the level of the highest one as a newer run. All inputs
+//! are older than such a run, and the outputs of the long compaction are deeper or join the level's
+//! oldest run, so lookup order is preserved.
 //!
-//! *Pace*: the level that a long merge empties fills up again meanwhile, and when it is full nothing can
-//! be merged beside it. So it has its turn first whenever it has done less of its work than the level has filled up: writers
-//! wait a little now and then instead of for all of it in the end.
+//! *Pace*: the level that a long compaction empties fills up again meanwhile, and once it is full
+//! no other job can run. So the long compaction proceeds first whenever its completed share is
+//! smaller than the share of that level that has filled up. Writers wait briefly now and then
+//! instead of for all of it at the end.
 //!
-//! Not here: who asks (`compaction::job`).
+//! Not here: the caller (`compaction::job`).
 
 use super::fluid::Down;
 use super::job::{MergeJob, Reason, Target};
@@ -17,14 +20,14 @@ use super::rules::Rules;
 use crate::version::Version;
 use shamba_key::planted::{Defect, is_planted};
 
-/// The highest level that a long merge takes away, if others can be done beside it: not when that is the inbox,
-/// from which everything comes.
+/// The highest input level of a long compaction; `None` if that is level 0. All jobs start there,
+/// so none could run in between.
 fn top(job: &MergeJob) -> Option<u32> {
     let top = job.inputs.iter().map(|input| input.level).min()?;
     (top > 0).then_some(top)
 }
 
-/// The levels down to `top`, without what `job` merges.
+/// The levels down to `top`, without the inputs and the target run of `job`.
 fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
     version.upper(top, |run| {
         let is_free =
@@ -33,18 +36,20 @@ fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
     })
 }
 
-/// Whether the rest of `job` may be put off half-way: a leveled level that is merged in place, which only a change of the design asks
-/// for, may be most of the database, and nothing can be done beside it: writers must not wait for it behind a full level 0, but
-/// for as long as it has its turn.
-/// A tiered level that is merged in place has company.
+/// Whether the rest of `job` may be put off half-way. A leveled level that is compacted in place,
+/// which only a change of the design asks for, may be most of the database, and no other job can
+/// run between its slices. Writers must not wait for it behind a full level 0, except while it
+/// spends its compaction credit. Not needed for a tiered level that is compacted in place: other
+/// jobs can run between its slices.
 pub fn may_wait(job: &MergeJob, rules: &Rules, deepest: u32) -> bool {
     matches!(job.reason, Reason::Runs { level } if level == job.target_level)
         && rules.design.runs_allowed(job.target_level, deepest) == 1
 }
 
-/// What lies on the levels that `job` leaves to others, but for the inbox; `None` if it has no company: it is not long, or
-/// nothing can be done beside it, or the level that it empties may have one run only, so that what came there meanwhile
-/// would have to be merged once more.
+/// Bytes on the levels that other jobs may use during `job`, without level 0. `None` if no job can
+/// run between its slices: it is not long, it has no level above, or the level that it empties may
+/// have one run only. Tables that arrive on such a level meanwhile would have to be rewritten once
+/// more.
 pub fn bytes_beside(version: &Version, rules: &Rules, job: &MergeJob) -> Option<u64> {
     let top = top(job)?;
     let is_tiered = rules.design.runs_allowed(top, version.deepest_level()) > 1;
@@ -56,7 +61,8 @@ fn filled_bytes(version: &Version, job: &MergeJob, top: u32) -> u64 {
     (1..=top).map(|level| above.level_bytes(level)).sum()
 }
 
-/// The next merge beside `job`, of which the share `done` is done; when it began, [`bytes_beside`] were `before_bytes`.
+/// The next job to run between slices of `job`, whose completed share is `done`. `before_bytes` is
+/// the result of [`bytes_beside`] when it began.
 pub fn pick_beside(
     version: &Version,
     rules: &Rules,
@@ -74,7 +80,8 @@ pub fn pick_beside(
     let above = above(version, job, top);
     let down = Down { version: &above, rules, capacities: &capacities, deepest: version.deepest_level() };
     let fits = |beside: &MergeJob| beside.target_level <= top && beside.check(version).is_ok();
-    // Where the level of the long merge itself is the one beyond its bounds, the inbox still has its turn.
+    // Level 0 may be compacted even if the level that the long compaction empties is over its
+    // bounds.
     let inbox = || rules.is_inbox_crowded(&above).then(|| down.inbox());
     down.pick().filter(fits).or_else(|| inbox().filter(fits))
 }
@@ -103,7 +110,8 @@ mod tests {
 
     #[test]
     fn what_arrives_on_a_full_level_waits_for_the_long_merge_of_it_there() {
-        // Level 1 may hold 40 and level 2 160: what comes goes past the one and does not fit onto the other.
+        // Level 1 may hold 40 bytes and level 2 160: the arriving tables pass level 1 and do not
+        // fit on level 2.
         let upper = "L0: r20@20[20:a..z 10]\nL1: r9@9[9:a..z 36]\n";
         let full = "L2: r6@6[6:a..z 50] r5@5[5:a..m 25, 8:m..z 25] r4@4[4:a..z 50]\n";
         let version = tree(&format!("{upper}{full}{LAST}"));
@@ -116,7 +124,8 @@ mod tests {
         let long = "L2.r21[000021] + L2.r6[000006] + L2.r5[000005, 000008] + L2.r4[000004] \
                     + L3.r1[000001, 000002, 000003] -> L3.r1 (level 2 has too many runs)";
         assert_eq!(picked(&version).to_string(), long);
-        // Nothing more can come onto level 2: what is crowded above waits for it, too.
+        // Nothing more fits on level 2: level 0 waits for the long compaction too, although it has
+        // many runs.
         let upper = "L0: r34@34[34:a..z 10] r33@33[33:a..z 10] r32@32[32:a..z 10] r31@31[31:a..z 10]\n\
                      L1: r9@9[9:a..z 36]\n";
         let version = tree(&format!("{upper}{more}{LAST}"));
@@ -128,7 +137,7 @@ mod tests {
         let long = picked(&tree(&format!(
             "L2: r7@7[7:a..z 40] r6@6[6:a..z 50] r5@5[5:a..z 50] r4@4[4:a..z 50]\n{LAST}"
         )));
-        // Half of it is done; since then there were merges onto level 2, and flushes.
+        // Half of it is done; since then there were compactions onto level 2, and flushes.
         let left = "L2: r41@41[41:a..z 40] r7@7[7:m..z 20] r6@6[6:m..z 25] r5@5[5:m..z 25] r4@4[4:m..z 25]\n";
         let last = "L3: r1@1[40:a..m 300, 2:m..p 100, 3:p..z 200]\n";
         let version = tree(&format!("L0: r50@50[50:a..z 10]\nL1: r49@49[49:a..z 36]\n{left}{last}"));
@@ -140,7 +149,7 @@ mod tests {
         let beside = |done| pick_beside(&version, &rules(), &long, done, 0).map(|job| job.to_string());
         let wanted = "L0.r50[000050] + L1.r49[000049] -> L2, new run (the inbox reached its trigger)";
         assert_eq!(beside(0.5).as_deref(), Some(wanted));
-        // Level 2 has filled up to half: no more until the long merge gets on.
+        // Level 2 is half full: no more jobs until the long compaction proceeds.
         assert_eq!(beside(0.4), None);
     }
 

@@ -1,36 +1,44 @@
-//! The fluid LSM: when a level must give way, and where what leaves it arrives.
+//! The fluid LSM policy: which level is over its bounds, and which level and run its tables move
+//! to.
 //!
 //! Level i >= 1 holds at most `C_i` bytes ([`Rules::capacities`]) in at most `K_i` runs: K on inner
-//! levels, Z on the last. A level with `K_i = 1` is *leveled*, one with more is *tiered*. Leveling, tiering
-//! and lazy leveling are values of (K, Z); the rules below know no names.
+//! levels, Z on the last. A level with `K_i = 1` is *leveled*, one with more is *tiered*. Leveling,
+//! tiering and lazy leveling are values of (K, Z); the rules below do not distinguish them by name.
 //!
-//! [`pick`] looks from the deepest level up, so that there is room below before more arrives:
-//! (a) a leveled level over `C_i` gives the file that is cheapest to move ([`super::score`]) to level i + 1,
-//!     until it fits. The last level of a tree whose inner levels are tiered goes down whole instead, and
-//!     without being rewritten, since nothing is there: lazy leveling grows by a level so.
-//! (b) a tiered level over `C_i`, or with more than `K_i` runs, goes to level i + 1 as a whole. A leveled one with more
-//!     than one run, which only a change of the design leaves, is merged in place.
-//! (c) an inbox that is due ([`super::rules`]) goes to level 1, or past closed levels to the first open one, all of
-//!     it; if it is *crowded*, before (a) and (b), since writers wait for it, but in turns with levels that have
-//!     outgrown their bounds twice or have too many runs ([`super::turns`]).
-//! A closed level (`C_i` = 0, only with `Auto`) is over its capacity by all that it holds, and what arrives on it
-//! passes on, together with that.
+//! [`pick`] examines levels from the deepest up, so that there is space below before more arrives:
+//! (a) A leveled level over `C_i` moves its cheapest file ([`super::score`]) to level i + 1, until
+//!     it fits. If the inner levels are tiered, the last level moves down as a whole instead. No
+//!     rewrite is needed, since nothing is below it: this is how lazy leveling grows by a level.
+//! (b) A tiered level over `C_i`, or with more than `K_i` runs, moves to level i + 1 as a whole. A
+//!     leveled one with more than one run, which only a change of the design leaves, is compacted
+//!     in place.
+//! (c) When level 0 is due ([`super::rules`]), all of it moves to level 1, or past closed levels to
+//!     the first open one. If level 0 is close to a write slowdown
+//!     (`is_inbox_crowded`), it precedes (a) and (b). It then alternates with levels that hold over
+//!     twice their capacity or have too many runs ([`super::turns`]).
+//! (d) When nothing else is due, adjacent small tables of a run are compacted in place
+//!     ([`super::small`]).
 //!
-//! What arrives on level i joins the run of a leveled level, whatever the size: (a) follows. On a tiered
-//! level it joins the *active* (newest) run while that stays within `C_i / K_i`, else it becomes a run,
-//! else, when the level would exceed `C_i` or have `K_i + 1` runs, the whole level goes along and all of it
-//! arrives on level i + 1: one merge, however many levels it passes. A tree that does not grow has newer versions of old keys on
-//! its tiered last level, and with `Auto` that has far more room than it needs: there nothing joins a run that is much
-//! larger, and the runs are merged where they are while the level stays half empty. Where that would be a long one, what arrives becomes
-//! a run beyond the bounds instead, and (b) takes the level down by itself: what is flushed meanwhile can be merged onto
-//! the levels above ([`super::beside`]).
+//! A closed level (`C_i` = 0, only with `Auto`) is over its capacity by all that it holds. Tables
+//! that arrive on it continue to the next level together with its own.
 //!
-//! (d) where nothing else is to be done, small adjacent tables of a run are merged where they are ([`super::small`]).
+//! Tables that arrive on a leveled level join its run, whatever the size; (a) follows. On a tiered
+//! level they join the *active* (newest) run while that stays within `C_i / K_i`, else they become
+//! a new run. If the level would then exceed `C_i` or have `K_i + 1` runs, the whole level joins
+//! the job, and all of it arrives on level i + 1: one compaction, however many levels it passes.
 //!
-//! Every job moves bytes down or makes runs or tables fewer, and what arrives on an empty level beyond the last fits
-//! there or passes on to one `T` times larger: so a tree at rest is reached from any tree.
+//! In a tree that does not grow, the runs of a tiered last level hold newer versions of old keys,
+//! and with `Auto` its capacity is far larger than its contents. So there, tables do not join a run
+//! that is much larger than they are. The runs are compacted in place while the level stays at most
+//! half full. If that compaction would be long, the arriving tables become one run more than
+//! allowed, and (b) then compacts the level on its own. Tables flushed meanwhile can be compacted
+//! onto the levels above ([`super::beside`]).
 //!
-//! Not here: when the inbox is due ([`super::rules`]), cutting jobs into slices ([`super::slices`]).
+//! Every job moves bytes down or reduces the number of runs or tables. Tables that arrive on an
+//! empty level beyond the last fit there or move on to a level `T` times larger. So the policy
+//! terminates from any tree.
+//!
+//! Not here: when level 0 is due ([`super::rules`]), cutting jobs into slices ([`super::slices`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -44,26 +52,27 @@ use super::score;
 use super::small::pick_small;
 use crate::version::{KeyRange, Run, TableUse, Version};
 
-/// A level that holds so many times what it may has *outgrown* its bounds.
+/// A level over this many times its capacity is *overfull*: it precedes level 0.
 const OUTGROWN_TIMES: u64 = 2;
-/// A last level that may hold so many times what it does has room for its runs merged.
+/// The last level is compacted in place only while its bytes times this fit its capacity.
 const ROOMY_TIMES: u64 = 2;
-/// What arrives on a last level of many runs joins the active one only if that is at most so many times as large.
+/// Tables join the active run of a tiered last level only if it has at most this many times their
+/// bytes.
 const JOINS_TIMES: u64 = 2;
 
-/// The next merge that the rules ask for; `None` when the tree has the shape that it should have.
+/// The next compaction that the rules ask for; `None` when the tree has the required shape.
 pub fn pick(version: &Version, rules: &Rules) -> Option<MergeJob> {
     let capacities = rules.capacities(version);
     Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.pick()
 }
 
-/// The merge that takes the inbox down, whatever else there is to do. The inbox must hold something.
+/// The compaction of level 0, whatever else is due. Level 0 must not be empty.
 pub fn pick_inbox(version: &Version, rules: &Rules) -> MergeJob {
     let capacities = rules.capacities(version);
     Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.inbox()
 }
 
-/// About how many bytes the policy would still have to move: 0 exactly when [`pick`] finds nothing.
+/// Estimated bytes that the policy still has to move: 0 exactly when [`pick`] returns `None`.
 pub fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
     let deepest = version.deepest_level();
     let capacities = rules.capacities(version);
@@ -71,7 +80,7 @@ pub fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
         if rules.is_inbox_due(version, &capacities) { version.level_bytes(0).max(1) } else { 0 };
     let arrival_level = rules.arrival_level(version, &capacities);
     let mut debt = inbox_bytes;
-    // What leaves a level arrives on the next one and may push as much out of that.
+    // Tables that leave a level arrive on the next one and may push as many bytes out of it.
     let mut arriving = 0u64;
     for level in 1..=deepest {
         if level == arrival_level {
@@ -93,7 +102,7 @@ pub fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
     }
 }
 
-/// A tree, or the upper part of one, and what it is held to.
+/// A tree, or its upper levels, with its rules and capacities.
 pub(super) struct Down<'v> {
     pub version: &'v Version,
     pub rules: &'v Rules,
@@ -103,7 +112,7 @@ pub(super) struct Down<'v> {
 }
 
 impl Down<'_> {
-    /// The next merge that the rules ask for.
+    /// The next compaction that the rules ask for.
     pub fn pick(&self) -> Option<MergeJob> {
         let Self { version, rules, capacities, .. } = *self;
         if rules.is_inbox_crowded(version) {
@@ -116,16 +125,18 @@ impl Down<'_> {
             .or_else(|| pick_small(version, rules))
     }
 
-    /// The job that takes the inbox down.
+    /// The job that compacts level 0 down.
     pub fn inbox(&self) -> MergeJob {
         let mut arrival = Arrival::default();
         arrival.add_level(self.version, 0);
         arrival.at(self, self.rules.arrival_level(self.version, self.capacities), Reason::Inbox)
     }
 
-    /// The job for a level that is so far beyond its bounds that merging the inbox past it costs too much, or has too many runs: one that
-    /// rewrites nothing, or that of the deepest one if anything is owed. A tree that gets another level has T times what it may on
-    /// the one above the last at once; all that moves down for free. What a closed level holds the inbox takes along.
+    /// The job for an overfull level or one with too many runs, to be done before level 0. It is a
+    /// trivial move if there is one, else the job of the deepest such level if compaction credit is
+    /// left. When a tree gains a level, the one above the new last level holds T times its capacity
+    /// at once, and all of that moves down without a rewrite. Closed levels are skipped: a
+    /// compaction of level 0 takes their tables along.
     fn relieve_outgrown(&self) -> Option<MergeJob> {
         let Self { version, rules, capacities, deepest } = *self;
         let is_outgrown = |level: &u32| {
@@ -139,8 +150,9 @@ impl Down<'_> {
         free.or_else(|| jobs().next().filter(|_| rules.owed_bytes > 0))
     }
 
-    /// Whether `level`, merged with `arriving_bytes`, stays where it is: the last level of a tree that does not grow fills with
-    /// what newer runs have made obsolete, and would go a level down each time it is merged.
+    /// Whether `level`, compacted with `arriving_bytes`, stays where it is. The last level of a
+    /// tree that does not grow fills with versions that newer runs have made obsolete, and would
+    /// otherwise move a level down with each compaction.
     fn stays(&self, level: u32, arriving_bytes: u64) -> bool {
         let bytes = self.version.level_bytes(level).saturating_add(arriving_bytes);
         let capacity = self.capacities.level_bytes(level);
@@ -173,7 +185,8 @@ impl Down<'_> {
         if allowed > 1 || (level == deepest && rules.design.inner_runs > 1) {
             return Some(whole());
         }
-        // A level that gets another number, or closes, goes at once if nothing of it has to be rewritten.
+        // A last level that moves down because the tree gains a level, or a closed level, moves as
+        // a whole if nothing has to be rewritten.
         if rules.sizing == Sizing::Auto && (level == deepest || capacities.is_closed(level)) {
             let job = whole();
             if job.is_trivial_move(version) {
@@ -185,7 +198,7 @@ impl Down<'_> {
     }
 }
 
-/// Tables on their way down.
+/// Tables that move down, collected on the way to their target level.
 #[derive(Default)]
 struct Arrival {
     inputs: Vec<MergeInput>,
@@ -214,7 +227,7 @@ impl Arrival {
     fn at(mut self, down: &Down<'_>, mut level: u32, reason: Reason) -> MergeJob {
         let version = down.version;
         loop {
-            // A level beyond the deepest one becomes the last by what arrives there.
+            // A level beyond the deepest one becomes the last when tables arrive there.
             let allowed = down.rules.design.runs_allowed(level, down.deepest);
             let runs = version.level(level);
             let (active, capacity) = (runs.first(), down.capacities.level_bytes(level));
@@ -238,7 +251,7 @@ impl Arrival {
             };
             match target {
                 Some(run) => return self.into(run, level, reason),
-                // No level is deeper: its capacity is beyond what a file system can hold.
+                // No deeper level exists: this one's capacity exceeds what a file system can hold.
                 None if level >= MAX_LEVELS => return self.into(None, level, reason),
                 None if self.waits_for(down, level) => {
                     return down.relieve(level).unwrap_or_else(|| self.into(None, level, reason));
@@ -257,20 +270,22 @@ impl Arrival {
         }
     }
 
-    /// Whether the tables and all of `level`, which has no room for them, would be a long merge. Then that is done
-    /// without them: they become one run more of a level that is still within its bounds, and it goes down after that.
+    /// Whether a compaction of the tables with all of `level`, which has no space for them, would
+    /// be long. The level is then compacted without them. They become one run more of it while it
+    /// is within its bounds; it moves down next.
     fn waits_for(&self, down: &Down<'_>, level: u32) -> bool {
         let bytes = down.version.level_bytes(level);
         bytes > 0 && bytes.saturating_add(self.bytes) >= down.rules.long_bytes
     }
 
-    /// The job that merges the tables into `run`, or makes a run of them.
+    /// The job that compacts the tables into `run`, or into a new run if there is none.
     fn into(mut self, run: Option<&Arc<Run>>, target_level: u32, reason: Reason) -> MergeJob {
         let Some(run) = run else {
             return MergeJob { inputs: self.inputs, target_level, target_run: Target::New, reason };
         };
-        // Not all of the run, also where that would be right: a merge that crashes after each slice must begin
-        // where the last one ended, and what the inputs no longer share keys with is done.
+        // Only the tables that share keys, although all of the run would be correct too. A
+        // compaction that crashes after each slice must resume where the last one ended: tables of
+        // the run that no remaining input shares keys with are finished.
         let shared: HashSet<TableId> =
             self.ranges.iter().flat_map(|range| run.overlapping(range)).map(|table| table.meta.id).collect();
         let tables: Vec<_> =

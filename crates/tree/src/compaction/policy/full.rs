@@ -1,11 +1,12 @@
-//! The full merge: a caller's `compact`.
+//! The full compaction: a caller's `compact`.
 //!
-//! Everything becomes one run on the shallowest level, not above the deepest one in use, whose capacity
-//! holds it, so that the policy leaves it where it is. It joins the oldest run of that level; tables of that run which
-//! share keys with no other, hold no tombstone and are not small ones side by side are merged already and stay. So a merge that crashes goes on
-//! where it was.
+//! Everything becomes one run on the shallowest level, not above the deepest one in use, whose
+//! capacity holds it, so that the policy leaves it there. It joins the oldest run of that level.
+//! Tables of that run are not rewritten if they share no keys with other runs, hold no tombstone
+//! and are not adjacent small ones. So a full compaction that is interrupted by a crash resumes
+//! where it stopped.
 //!
-//! Not here: what the policy does by itself ([`super::fluid`]).
+//! Not here: the policy's own jobs ([`super::fluid`]).
 
 use shamba_model::MAX_LEVELS;
 
@@ -14,8 +15,9 @@ use super::rules::Rules;
 use super::small::is_in_stretch;
 use crate::version::{Run, TableUse, Version};
 
-/// The merge into one run; `None` when the tree is one run below the inbox that a merge could not make smaller:
-/// no tombstones, every file used whole. While snapshots hold tombstones back it is `Some` again afterwards.
+/// The compaction into one run. `None` when the tree is a single run below level 0 that a
+/// compaction could not make smaller: it has no tombstones, and every file is used whole. While
+/// snapshots hold tombstones back, it is `Some` again after the compaction.
 pub fn pick_full(version: &Version, rules: &Rules) -> Option<MergeJob> {
     let deepest = version.deepest_level();
     let total_bytes = version.bytes();
@@ -38,7 +40,8 @@ pub fn pick_full(version: &Version, rules: &Rules) -> Option<MergeJob> {
     (!inputs.is_empty()).then_some(MergeJob { inputs, target_level, target_run, reason: Reason::Manual })
 }
 
-/// Whether a merge could not make the table smaller: no tombstones, and all of the file counts.
+/// Whether a compaction could not make the table smaller: no tombstones, and the whole file is
+/// live.
 fn is_dense(table: &TableUse) -> bool {
     table.meta.deletes == 0 && table.meta.range_deletes == 0 && !table.is_narrowed()
 }

@@ -1,10 +1,10 @@
-//! Merge jobs: which tables are merged, and which run the result joins.
+//! Compaction jobs: the input tables, and the run that the outputs join.
 //!
-//! The inputs' versions of a key end up together in the target run, slice by slice. That keeps lookup order
-//! true (a newer run's versions of a key are all newer) exactly if nothing that stays behind comes between
-//! an input and the target: see [`MergeJob::check`].
+//! All versions of a key from the inputs end up in the target run, slice by slice. Lookup order (a
+//! newer run's versions of a key are all newer) is preserved exactly if no table that stays behind
+//! comes between an input and the target: see [`MergeJob::check`].
 //!
-//! Not here: which job ([`super::fluid`], [`super::full`]), its slices ([`super::slices`]).
+//! Not here: job choice ([`super::fluid`], [`super::full`]), slices ([`super::slices`]).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,30 +15,30 @@ use shamba_table::TableId;
 use crate::version::{KeyRange, Run, TableUse, Version};
 use shamba_key::{Age, RunId};
 
-/// The tables of one run that a job merges.
+/// The input tables of one run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MergeInput {
     /// Level of the run.
     pub level: u32,
     /// The run.
     pub run: RunId,
-    /// Its tables that are merged, ascending.
+    /// The input tables, ascending.
     pub tables: Vec<TableId>,
 }
 
-/// Where the result of a job goes.
+/// The run that the outputs of a job join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// It joins this run, whose tables that share keys with the other inputs are inputs too.
+    /// An existing run. Its tables that share keys with the other inputs are inputs too.
     Existing(RunId),
-    /// It becomes the newest run of the target level.
+    /// A new run, the newest of the target level.
     New,
 }
 
-/// Why a job is done.
+/// Reason for a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// The inbox reached its trigger.
+    /// Level 0 reached its compaction trigger.
     Inbox,
     /// A level holds more bytes than its capacity.
     Overflow {
@@ -52,9 +52,9 @@ pub enum Reason {
     },
     /// A caller asked for it.
     Manual,
-    /// Filters of tables have other bits than they should.
+    /// Filters of tables have a stale number of bits per key.
     Filters,
-    /// Many adjacent tables of a run are small.
+    /// Several adjacent tables of a run are small.
     SmallTables,
 }
 
@@ -71,30 +71,31 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The run that the outputs of a job join: fixed when the job starts, the same for each of its slices.
+/// The run that the outputs of a job join, fixed when the job starts and the same for all its
+/// slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutputRun {
     /// The run.
     pub run: RunId,
-    /// Its age.
+    /// Age of the run.
     pub age: Age,
 }
 
-/// A merge to be done.
+/// A compaction job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MergeJob {
-    /// In lookup order (newest first); tables of the target run that are merged are among them.
+    /// Inputs in lookup order (newest first), including those from the target run.
     pub inputs: Vec<MergeInput>,
-    /// The level that the result arrives on, 1 or deeper; 0 only where tables of a run stay in it.
+    /// Level of the outputs, 1 or deeper. It is 0 only if all inputs are in the target run.
     pub target_level: u32,
-    /// The run that it joins there.
+    /// The run that the outputs join.
     pub target_run: Target,
-    /// Why.
+    /// Reason for the job.
     pub reason: Reason,
 }
 
 impl MergeJob {
-    /// The input tables that the tree (still) has, each with its level and run, in lookup order.
+    /// The input tables that are still in the tree, each with its level and run, in lookup order.
     pub fn uses<'v>(&self, version: &'v Version) -> Vec<(u32, &'v Arc<Run>, &'v TableUse)> {
         let mut uses = Vec::new();
         for input in &self.inputs {
@@ -108,13 +109,13 @@ impl MergeJob {
         uses
     }
 
-    /// About how many bytes the job has to read.
+    /// Estimated bytes that the job reads.
     pub fn input_bytes(&self, version: &Version) -> u64 {
         self.uses(version).iter().fold(0, |sum, (_, _, table)| sum.saturating_add(table.live_bytes))
     }
 
-    /// The output run of a job that starts now. The fresh numbers, larger than all in use, serve a job that
-    /// makes a run.
+    /// The output run of a job that starts now. `run` and `age` must be larger than all in use; a
+    /// job with a new target run takes them.
     ///
     /// # Errors
     /// The target run does not exist.
@@ -126,8 +127,8 @@ impl MergeJob {
         Ok(OutputRun { run: id, age: run.age })
     }
 
-    /// Whether the inputs can simply change runs: no two of them share keys, none is in the target run
-    /// already, and no tombstone among them could be dropped on the way.
+    /// Whether the inputs can change runs without being rewritten. This holds if no two share keys,
+    /// none is in the target run already, and no tombstone among them could be dropped.
     pub fn is_trivial_move(&self, version: &Version) -> bool {
         let uses = self.uses(version);
         if uses.is_empty() || uses.iter().any(|(_, run, _)| self.target_run == Target::Existing(run.id)) {
@@ -145,20 +146,22 @@ impl MergeJob {
             })
     }
 
-    /// The ranges of the tables that are older than the result, are not merged, and share keys with `range`:
-    /// where a tombstone may still hide something. A merge may drop those that every snapshot sees elsewhere.
+    /// Ranges of the tables that are older than the outputs, are not inputs, and share keys with
+    /// `range`. A tombstone may still hide a version there; elsewhere the compaction may drop it
+    /// once no snapshot needs it.
     pub fn below(&self, version: &Version, range: &KeyRange) -> Vec<KeyRange> {
         Order::of(self, version).below(range).map(|table| table.range.clone()).collect()
     }
 
-    /// Whether the job keeps the versions of every key in lookup order.
+    /// Checks that the job keeps the versions of every key in lookup order.
     ///
-    /// For each input table: of every run between its own and the target, tables that share keys with it are
-    /// inputs too, and so are those of the target run. Then the versions of a key that stay behind are all
-    /// above or all below those that move.
+    /// For each input table, all tables that share keys with it in the target run and in every run
+    /// between its own and the target must be inputs too. Then the versions of a key that stay
+    /// behind are all newer or all older than those that move.
     ///
     /// # Errors
-    /// The first input that does not exist, is out of order, or would pass another version of its keys.
+    /// The first input that does not exist, is out of order, or would pass another version of its
+    /// keys.
     pub fn check(&self, version: &Version) -> Result<(), String> {
         let stays = self.inputs.iter().all(|input| self.target_run == Target::Existing(input.run));
         if self.target_level == 0 && !stays {
@@ -202,12 +205,13 @@ impl MergeJob {
     }
 }
 
-/// Where a run of lookup order stands, so that a target that does not exist yet has a place between two.
+/// Position of the run with index `at`. Runs have odd positions, so that a target that does not
+/// exist yet has an even one between two runs.
 fn place(at: usize) -> usize {
     2 * at + 1
 }
 
-/// The runs in lookup order, and where the target is among them.
+/// The runs in lookup order and the position of the target among them.
 struct Order<'v> {
     runs: Vec<&'v Arc<Run>>,
     target: usize,
@@ -222,7 +226,8 @@ impl<'v> Order<'v> {
             Target::New => None,
         };
         let target = target.unwrap_or_else(|| {
-            // Just before the newest run of the target level, or of what is deeper.
+            // Just before the newest run of the target level or, if it has none, of the levels
+            // below.
             2 * version.runs().take_while(|(level, _)| *level < job.target_level).count()
         });
         let inputs = job
@@ -237,7 +242,7 @@ impl<'v> Order<'v> {
         self.inputs.contains(&(run.id, table.meta.id))
     }
 
-    /// The tables older than the target, but inputs, that share keys with `range`.
+    /// The tables older than the target that share keys with `range` and are not inputs.
     fn below<'o>(&'o self, range: &'o KeyRange) -> impl Iterator<Item = &'v TableUse> + 'o {
         let older = self.runs.iter().enumerate().filter(|(at, _)| place(*at) > self.target);
         older
@@ -246,7 +251,8 @@ impl<'v> Order<'v> {
             .map(|(_, table)| table)
     }
 
-    /// Whether `table` of the run at `at` can go to the target without passing versions of its keys.
+    /// Checks that `table` of the run at `at` can move to the target without passing other versions
+    /// of its keys.
     fn check_way(&self, at: usize, table: &TableUse) -> Result<(), String> {
         let (from, to) = (place(at).min(self.target), place(at).max(self.target));
         for (other, run) in self.runs.iter().enumerate() {

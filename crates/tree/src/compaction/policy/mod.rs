@@ -1,14 +1,19 @@
-//! Policy: what to merge next. Pure functions of a version and [`Rules`]; no I/O, no clock, no state.
+//! Compaction policy: which compaction to run next. Pure functions of a version and [`Rules`],
+//! without I/O, clock or state.
 //!
-//! [`pick`] is the fluid LSM ([`fluid`]); which file leaves a leveled level is [`score`]'s to say;
-//! small tables that pile up are merged last ([`small`]); [`pick_full`] is a caller's `compact`, [`pick_refit`] writes tables again where they are. All answer with a [`MergeJob`] ([`job`]), which is carried out a
-//! key range at a time: [`slices`] cuts it, [`slice_edit`] records one finished slice. A crash may leave any
-//! prefix of the slices done; such a tree is valid, and the policy goes on from it like from any other.
+//! [`pick`] implements the fluid LSM ([`fluid`]). [`score`] picks the file that leaves a leveled
+//! level. Adjacent small tables are compacted when nothing else is due ([`small`]). [`pick_full`]
+//! serves a caller's `compact`. [`pick_refit`] rewrites tables in place for new filters.
 //!
-//! One job at a time runs in a keyspace, but for those that are right beside a long one ([`pick_beside`]): between two of
-//! its slices. Flushes may change the tree at any time.
+//! Every function answers with a [`MergeJob`] ([`job`]), which is carried out one key range at a
+//! time: [`slices`] cuts it, [`slice_edit`] records one finished slice. A crash may leave any
+//! prefix of the slices done. Such a tree is valid, and the policy continues from it as from any
+//! other.
 //!
-//! Not here: merging (`compaction::job`), when to run (`background`).
+//! A keyspace runs one job at a time, except that [`pick_beside`] picks jobs which run between two
+//! slices of a long one. Flushes may change the tree at any time.
+//!
+//! Not here: merging entries (`compaction::job`), scheduling (`background`).
 
 mod beside;
 mod fluid;

@@ -1,9 +1,10 @@
-//! Refits: tables written again where they are, because their filters have other bits than they should.
+//! Filter rewrites: tables rewritten in place because their filters have a stale number of bits.
 //!
-//! A refit moves nothing: its inputs are tables of one run and its outputs join the same run, on any level, the inbox
-//! included. So lookup order stays, and whatever else the policy does before or after is right beside it.
+//! A filter rewrite moves nothing: its inputs are tables of one run, and its outputs join the same
+//! run, on any level, level 0 included. So lookup order is unchanged, and the rewrite is compatible
+//! with every other job before or after it.
 //!
-//! Not here: which tables ([`crate::refit`]).
+//! Not here: choosing the tables ([`crate::refit`]).
 
 use std::collections::BTreeSet;
 
@@ -12,8 +13,8 @@ use shamba_table::TableId;
 use super::job::{MergeInput, MergeJob, Reason, Target};
 use crate::version::Version;
 
-/// The job that rewrites the first of `tables` of the first run that has any, up to `job_bytes` but at least one; `None`
-/// when no run has any.
+/// The job that rewrites the first of `tables` in the first run that has any: up to `job_bytes`,
+/// but at least one table. `None` when no run has any.
 pub fn pick_refit(version: &Version, tables: &BTreeSet<TableId>, job_bytes: u64) -> Option<MergeJob> {
     version.runs().find_map(|(level, run)| {
         let mut bytes = 0u64;

@@ -1,46 +1,51 @@
-//! What the policy holds a tree to: its design, where capacities come from, and when the inbox is merged down.
+//! Rules of the policy: the design, the source of capacities, and when level 0 is compacted.
 //!
-//! Under [`Sizing::Manual`] the inbox goes down at its trigger: one run, as in the papers. Under [`Sizing::Auto`]
-//! it is merged in *batches*: not before `inbox_trigger` runs have gathered, and not while what they would be
-//! merged into is more than T/4 times as large, half of what leveling pays on average; but no later than at
-//! twice the trigger. When nobody writes, or somebody waits, it is *drained*, whatever it holds, so that
-//! readers find few runs.
+//! Under [`Sizing::Manual`] level 0 is compacted at its trigger, of one run in the papers. Under
+//! [`Sizing::Auto`] it is compacted in *batches*. A batch has at least `inbox_trigger` runs. It
+//! also waits while the bytes that it would be merged into are more than T/4 times its own, half of
+//! what leveling pays on average. It waits no longer than until level 0 has twice the trigger. When
+//! there are no writes, or a caller waits, level 0 is *drained*: compacted whatever it holds, so
+//! that readers find few runs.
 //!
-//! Not here: which job follows ([`super::fluid`]); capacities as such (`shamba_model`).
+//! Not here: the job that follows ([`super::fluid`]); capacities as such (`shamba_model`).
 
 use shamba_model::{Capacities, Design, Sizing};
 
 use crate::version::{TableUse, Version};
 
-/// A manual inbox of this many triggers is crowded. With more, a large debt on the levels (a changed design)
-/// would hold up writers until it is paid; with fewer, level 1 would be merged while it is over its capacity.
+/// Under `Manual`, level 0 precedes other levels from this many triggers on. With a larger value, a
+/// large debt on the levels (after a change of the design) would block writers until it is paid.
+/// With a smaller one, level 0 would be compacted onto level 1 while that is over its capacity.
 const CROWDED_TRIGGERS: u32 = 4;
-/// Under `Auto` the inbox goes down at this many triggers, whatever that costs.
+/// Under `Auto`, level 0 is compacted at this many triggers, whatever that costs.
 const BATCH_TRIGGERS_MAX: u32 = 2;
 
-/// What the policy holds a tree to.
+/// The rules that a tree must satisfy.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rules {
-    /// T, K, Z and the buffer.
+    /// Size ratio T, runs K and Z, and the buffer.
     pub design: Design,
-    /// Where capacities come from.
+    /// Source of the capacities.
     pub sizing: Sizing,
-    /// Runs in the inbox that start a merge; 0 counts as 1. Under `Auto` the runs of a batch.
+    /// Runs in level 0 that make a compaction due; 0 counts as 1. Under `Auto` the minimum runs of
+    /// a batch.
     pub inbox_trigger: u32,
-    /// Runs beyond which writers are slowed: a batch that is due grows no further than to this.
+    /// Runs in level 0 beyond which writes are slowed down: a due batch grows to at most this many.
     pub inbox_soft_runs: u32,
-    /// Under `Auto`: whether a single run in the inbox is merged down.
+    /// Under `Auto`: whether even a single run in level 0 is compacted.
     pub is_draining: bool,
-    /// A merge of so many bytes is *long*: the inbox must have its turns beside it ([`super::beside`]).
+    /// A compaction of at least this many bytes is *long*: other jobs run between its slices
+    /// ([`super::beside`]).
     pub long_bytes: u64,
-    /// What levels that have outgrown their bounds may still merge before a crowded inbox goes ([`super::turns`]).
+    /// Compaction credit: input bytes that overfull levels may still compact before level 0 goes
+    /// first ([`super::turns`]).
     pub owed_bytes: u64,
-    /// Tables of fewer bytes are small: many adjacent ones are merged where they are ([`super::small`]).
+    /// Tables of fewer bytes are small: adjacent ones are compacted in place ([`super::small`]).
     pub small_bytes: u64,
 }
 
 impl Rules {
-    /// The rules of the papers, with an inbox that goes down at `inbox_trigger` runs.
+    /// The rules of the papers, with level 0 compacted at `inbox_trigger` runs.
     pub fn manual(design: Design, inbox_trigger: u32) -> Self {
         Self {
             design,
@@ -59,11 +64,12 @@ impl Rules {
         table.live_bytes < self.small_bytes
     }
 
-    /// What the levels of the tree may hold now.
+    /// The capacities of the tree's levels now.
     pub fn capacities(&self, version: &Version) -> Capacities {
         let deepest = version.deepest_level();
         let mut level_bytes: Vec<u64> = (0..=deepest).map(|level| version.level_bytes(level)).collect();
-        // Beside the largest run of a last level, the others may be all obsolete, and are it where a tree does not grow.
+        // Only the largest run of the last level counts. The others may be entirely obsolete, and
+        // are where a tree does not grow.
         let largest = version.level(deepest).iter().map(|run| run.bytes()).max();
         if let (Some(last), Some(largest)) = (level_bytes.last_mut(), largest) {
             *last = largest;
@@ -72,7 +78,7 @@ impl Rules {
         Capacities::new(self.sizing, &self.design, &level_bytes, batch_bytes)
     }
 
-    /// Whether the inbox is to be merged down.
+    /// Whether level 0 is due for compaction.
     pub fn is_inbox_due(&self, version: &Version, capacities: &Capacities) -> bool {
         let (runs, trigger) = (version.level(0).len(), self.inbox_trigger.max(1) as usize);
         match self.sizing {
@@ -86,7 +92,8 @@ impl Rules {
         }
     }
 
-    /// Whether writers soon have to wait for the inbox: then it takes turns with levels far beyond their bounds ([`super::turns`]).
+    /// Whether level 0 is close to slowing writes down. It then precedes other levels, alternating
+    /// with overfull ones ([`super::turns`]).
     pub fn is_inbox_crowded(&self, version: &Version) -> bool {
         let trigger = self.inbox_trigger.max(1);
         let crowd = match self.sizing {
@@ -96,7 +103,8 @@ impl Rules {
         version.level(0).len() >= crowd as usize
     }
 
-    /// The level that the inbox is merged into: no version of a key may pass an older one.
+    /// The level that level 0 is compacted into: at most the first level in use, so that no version
+    /// of a key passes an older one.
     pub fn arrival_level(&self, version: &Version, capacities: &Capacities) -> u32 {
         let deepest = version.deepest_level();
         let in_use = (1..=deepest).find(|level| !version.level(*level).is_empty()).unwrap_or(1);

@@ -1,29 +1,33 @@
-//! Which file leaves a leveled level that is over its capacity.
+//! Picks the file that leaves a leveled level that is over its capacity.
 //!
-//! Each file has a cost; the cheapest goes:
+//! Each file has a cost, and the cheapest file moves:
 //!
 //! ```text
-//! cost = (1 + bytes that it shares keys with on the next level / its own bytes)
-//!        * (1 - tombstones / (2 * entries))   tombstones free space only below; range tombstones count as all
-//!        * (3/4 + freshness / 4)              0 = the file of the run with the oldest newest entry, 1 = the newest
+//! cost = (1 + bytes that share keys with it on the next level / its own bytes)
+//!        * (1 - tombstones / (2 * entries))
+//!        * (3/4 + freshness / 4)
 //! ```
 //!
-//! The first factor is the write amplification of the move; the others change which of similar files goes.
-//! An old file is one whose keys are no longer overwritten, so sinking it saves later merges; no file is
-//! kept for ever, since what goes first changes the overlap of the rest. Ties go to the smaller key.
+//! Tombstones free space only on lower levels; a file with range tombstones counts as all tombstones.
+//! Freshness orders the files of the run by their newest entry: 0 for the oldest, 1 for the newest.
 //!
-//! Not here: when a level must give up a file ([`super::fluid`]).
+//! The first factor is the write amplification of the move; the others choose among similar files.
+//! Keys of an old file are no longer overwritten, so moving it down saves later compactions. No
+//! file stays for ever, since every move changes the overlap of the others. Ties go to the smaller
+//! key.
+//!
+//! Not here: when a level must move a file ([`super::fluid`]).
 
 use shamba_key::SeqNo;
 
 use crate::version::{Run, TableUse};
 
-/// The cheapest file to move from `run` into a level that has `below` runs.
+/// The cheapest file to move from `run` to a level with the runs `below`.
 pub(super) fn cheapest<'v>(run: &'v Run, below: &[std::sync::Arc<Run>]) -> Option<&'v TableUse> {
     let ages = || run.tables().iter().map(|table| table.meta.largest_seq);
     let (oldest, newest) = (ages().min()?, ages().max()?);
     let cost = |table: &TableUse| cost(table, below, oldest, newest);
-    // `min_by` keeps the first of equals, and tables ascend.
+    // `min_by` returns the first of equals, and tables ascend.
     run.tables().iter().map(|table| (cost(table), table)).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, t)| t)
 }
 
@@ -47,7 +51,7 @@ mod tests {
     use super::*;
     use crate::version::Version;
 
-    /// The number of the file that goes from level 1 of the tree.
+    /// Number of the file that leaves level 1 of the tree.
     fn chosen(tree: &str) -> u64 {
         let version: Version = tree.parse().expect("notation");
         cheapest(&version.level(1)[0], version.level(2)).expect("a file").meta.id.0

@@ -1,14 +1,14 @@
-//! Slices: a job done a key range at a time, and the edit that records a finished one.
+//! Slices: the key ranges in which a job is carried out, and the edit that records a finished one.
 //!
-//! Slices ascend and together cover all inputs. When one is finished its outputs join the target run and,
-//! in the same edit, everything of the inputs below its end goes: tables that end there are removed, others
-//! count from there on. So space comes back as the merge goes, and a crash between two slices leaves a tree in
-//! which every key is wholly before or wholly behind the merge.
+//! Slices ascend and together cover all inputs. When one is finished, its outputs join the target
+//! run. The same edit removes the inputs' keys below the slice's end: tables that end there are
+//! removed, others are narrowed to start there. So space is freed as the compaction proceeds, and
+//! after a crash between two slices every key is either entirely compacted or not at all.
 //!
-//! A boundary lies at every table of the target run that is not an input: no output may reach over it, for
-//! tables of a run share no keys.
+//! A slice ends at every table of the target run that is not an input. No output may span such a
+//! table, because tables of a run share no keys.
 //!
-//! Not here: merging a slice (`compaction::job`).
+//! Not here: merging the entries of a slice (`compaction::job`).
 
 use bytes::Bytes;
 use shamba_table::TableId;
@@ -18,12 +18,13 @@ use crate::version::{Change, KeyRange, TableUse, Version, VersionEdit};
 use shamba_key::KeyspaceId;
 use shamba_key::planted::{Defect, is_planted};
 
-/// Split keys are asked for this many times closer than slices are long: with several inputs it is the
-/// sum of their bytes that should come out even.
+/// Split keys are requested this many times closer together than slices are long: with several
+/// inputs, the sum of their bytes should be even.
 const PIECES_PER_SLICE: u64 = 4;
 
-/// The slices of a job, ascending, each of about `target_slice_bytes` of input. `split_keys` gives keys inside a
-/// table that lie about so many bytes apart (none is fine: slices then end where tables do).
+/// The slices of a job, ascending, each of about `target_slice_bytes` of input. `split_keys`
+/// returns keys inside a table that lie about the given number of bytes apart. It may return none;
+/// slices then end at table boundaries.
 pub fn slices(
     job: &MergeJob,
     version: &Version,
@@ -50,7 +51,7 @@ pub fn slices(
     let mut bytes = 0u64;
     let mut left_bytes = pieces.iter().fold(0u64, |sum, piece| sum.saturating_add(piece.bytes));
     for piece in pieces {
-        // A small rest makes no slice, which would make a small table.
+        // A small remainder does not become a slice of its own, which would make a small table.
         let is_full =
             bytes >= target_slice_bytes.max(1) && left_bytes >= target_slice_bytes / PIECES_PER_SLICE;
         left_bytes = left_bytes.saturating_sub(piece.bytes);
@@ -64,14 +65,14 @@ pub fn slices(
     slices
 }
 
-/// A stretch of an input, or a place where a slice has to begin.
+/// Part of an input, or a position where a slice has to begin.
 struct Piece {
     lower: Bytes,
     bytes: u64,
     must_begin: bool,
 }
 
-/// Boundaries at the tables of the target run that stay as they are.
+/// Slice boundaries at the tables of the target run that are not inputs.
 fn bystanders(job: &MergeJob, version: &Version, hull: &KeyRange) -> Vec<Piece> {
     let Target::Existing(id) = job.target_run else { return Vec::new() };
     if is_planted(Defect::SliceOverBystander) {
@@ -89,8 +90,8 @@ fn bystanders(job: &MergeJob, version: &Version, hull: &KeyRange) -> Vec<Piece> 
         .collect()
 }
 
-/// The edit of one finished slice, for the tree as it is then (all earlier slices recorded). `live` says
-/// about how many bytes of a table lie in a range.
+/// The edit of one finished slice, for the tree at that time (all earlier slices recorded). `live`
+/// estimates the bytes of a table in a range.
 pub fn slice_edit(
     keyspace: KeyspaceId,
     version: &Version,
@@ -121,7 +122,7 @@ pub fn slice_edit(
     VersionEdit { keyspace, changes }
 }
 
-/// The edit of a job that is a trivial move ([`MergeJob::is_trivial_move`]): the tables change runs as they are.
+/// The edit of a trivial move ([`MergeJob::is_trivial_move`]): the tables change runs unchanged.
 pub fn move_edit(
     keyspace: KeyspaceId,
     version: &Version,

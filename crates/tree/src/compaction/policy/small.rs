@@ -1,15 +1,16 @@
-//! Small tables: adjacent ones of a run are merged where they are.
+//! Compaction of adjacent small tables of a run in place.
 //!
-//! An open table takes 2 to 3 KiB of memory, a file and some reads at each open, whatever its size.
-//! Flushes of a few entries make tables of a few kilobytes, and trivial moves take them down as they are:
-//! keys that come in order would pile them up for ever. So a stretch of small tables of one run is merged
-//! into full ones. The job moves nothing (its target is the run of its inputs, level 0 included), so the
-//! order of lookups stays as it is.
+//! An open table takes 2 to 3 KiB of memory, a file, and some reads at each open, whatever its
+//! size. Flushes of a few entries make tables of a few kilobytes, and trivial moves take them down
+//! unchanged. Keys that arrive in order would accumulate such tables without bound. So a stretch of
+//! adjacent small tables of one run is compacted into full ones. The job moves nothing (its target
+//! is the run of its inputs, level 0 included), so lookup order is unchanged.
 //!
-//! [`STRETCH_TABLES_MIN`] bounds the work: an entry of a small table is rewritten at most once for each
-//! factor of that many by which its table grows, until the table is small no more.
+//! [`STRETCH_TABLES_MIN`] bounds the rewriting: an entry is rewritten at most once for each factor
+//! of `STRETCH_TABLES_MIN` by which its table grows, until the table is no longer small.
 //!
-//! Not here: what is small ([`Rules::small_bytes`]), the cut of the outputs (`compaction::table_size`).
+//! Not here: the size below which a table is small ([`Rules::small_bytes`]), the cut of the outputs
+//! (`compaction::table_size`).
 
 use std::sync::Arc;
 
@@ -17,12 +18,13 @@ use super::job::{MergeInput, MergeJob, Reason, Target};
 use super::rules::Rules;
 use crate::version::{Run, TableUse, Version};
 
-/// Adjacent small tables that are merged without being asked to.
+/// Minimum number of adjacent small tables that the policy compacts by itself.
 const STRETCH_TABLES_MIN: usize = 4;
-/// Bytes of one job, in small tables: other merges wait for it.
+/// Maximum bytes of one job in multiples of `small_bytes`; bounded because other compactions wait
+/// for it.
 const JOB_SMALL_TABLES: u64 = 16;
 
-/// The merge of the first stretch of small tables; `None` where no run has one.
+/// The job for the first stretch of small tables; `None` if no run has one.
 pub(super) fn pick_small(version: &Version, rules: &Rules) -> Option<MergeJob> {
     version.runs().find_map(|(level, run)| {
         let stretch = stretches(run, rules).find(|stretch| stretch.len() >= STRETCH_TABLES_MIN)?;
@@ -35,8 +37,8 @@ pub(super) fn pick_small(version: &Version, rules: &Rules) -> Option<MergeJob> {
     })
 }
 
-/// Whether a neighbour of table `number` of `run` is small and the table is, too: a caller's `compact`
-/// merges these.
+/// Whether table `number` of `run` and one of its neighbours are small: a caller's `compact` merges
+/// these.
 pub(super) fn is_in_stretch(run: &Run, number: usize, rules: &Rules) -> bool {
     let is_small = |number: Option<usize>| {
         number.and_then(|number| run.tables().get(number)).is_some_and(|table| rules.is_small(table))
@@ -44,7 +46,7 @@ pub(super) fn is_in_stretch(run: &Run, number: usize, rules: &Rules) -> bool {
     is_small(Some(number)) && (is_small(number.checked_sub(1)) || is_small(Some(number + 1)))
 }
 
-/// The longest stretches of adjacent small tables, in key order.
+/// The maximal stretches of adjacent small tables, in key order.
 fn stretches<'r>(run: &'r Run, rules: &'r Rules) -> impl Iterator<Item = &'r [TableUse]> {
     run.tables()
         .chunk_by(|a, b| rules.is_small(a) == rules.is_small(b))

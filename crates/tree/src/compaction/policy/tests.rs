@@ -1,18 +1,19 @@
-//! Scripts: define a tree, act, expect text. One file of `tests/data/policy` each; `UPDATE_EXPECT=1` rewrites
-//! what is expected.
+//! Script tests of the policy: each script defines a tree, acts on it and expects text.
 //!
-//! A step is a command, its input lines, a line `----`, and what it prints, up to a blank line:
+//! One file of `tests/data/policy` each; `UPDATE_EXPECT=1` rewrites the expected output. A step is
+//! a command, its input lines, a line `----`, and its output, up to a blank line:
 //!
-//! - `design POLICY T=4 buffer=100 [trigger=2] [K=3] [Z=1] [sizing=auto] [drain=1]`; a design is manual unless it
-//!   says otherwise
+//! - `design POLICY T=4 buffer=100 [trigger=2] [K=3] [Z=1] [sizing=auto] [drain=1]`; a design is
+//!   manual unless it says otherwise
 //! - `tree`, the tree as input in the notation: prints its violation, or its levels, bytes and debt
 //! - `pick`, `full`: the job, checked
-//! - `run [slice=100] [stop=1]`: carries out the last job, with at most `stop` slices of so many bytes: the tree
+//! - `run [slice=100] [stop=1]`: carries out the last job, in slices of `slice` bytes and at most
+//!   `stop` of them; prints the tree
 //! - `slices slice=100`: the slices of the last job
 //! - `settle [slice=100]`: jobs until there is none, and the tree, whose shape is checked
-//! - `capacities`: of the levels of this tree, and where the inbox arrives
+//! - `capacities`: of the levels of this tree, and the target level of level 0
 //!
-//! On paper a merge keeps every byte, and half of a table is left when less of it counts.
+//! The simulated compactions keep every byte, and a narrowed table keeps half of its bytes.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use super::*;
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use shamba_key::{Age, KeyspaceId, RunId};
 
-/// Settling takes fewer jobs than this in every script.
+/// Upper bound of the jobs that settling takes in any script.
 const JOBS_MAX: usize = 200;
 
 fn check(file: &ExpectFile) {
@@ -130,7 +131,7 @@ impl World {
         ))
     }
 
-    /// What levels 1 to `last` of a tree may hold.
+    /// Capacities of levels 1 to `last` of a tree.
     fn capacities(&self, version: &Version, last: u32) -> String {
         let capacities = self.rules.capacities(version);
         let level = |level| match capacities.is_closed(level) {
@@ -173,7 +174,7 @@ impl World {
         Err("the policy does not end".to_owned())
     }
 
-    /// Does the last job on paper, up to `stop` slices of it.
+    /// Simulates the last job, up to `stop` slices of it.
     fn carry_out(&mut self, slice_bytes: u64, stop: u64) -> Result<(), String> {
         let job = self.job.take().ok_or("no job")?;
         let fresh = self.next_id();
@@ -262,7 +263,7 @@ macro_rules! scripts {
 
 scripts!(leveling tiering lazy_leveling new_design half_done full order auto);
 
-/// What the checks of a job are for: jobs that no policy makes.
+/// Checks refuse jobs that no policy makes.
 #[test]
 fn jobs_that_would_break_lookup_order_are_refused() {
     let tree: Version = "L0: r9@9[9:a..f 1] r8@8[8:c..k 1]\n\
@@ -311,7 +312,7 @@ fn jobs_that_would_break_lookup_order_are_refused() {
     }
 }
 
-/// Older tables count only if they are not merged themselves.
+/// Older tables count only if they are not inputs themselves.
 #[test]
 fn tombstones_may_go_where_nothing_older_is() {
     let tree: Version = "L0: r9@9[9:a..z 1]\nL1: r7@7[7:b..d 1] r6@6[6:e..g 1]\nL2: r5@5[5:k..m 1]\n"
@@ -338,7 +339,7 @@ fn tombstones_may_go_where_nothing_older_is() {
 
 #[test]
 fn a_key_between_slices_is_bytes() {
-    // Split keys that tables give need not be keys of the tables: any bytes inside will do.
+    // Split keys of a table need not be keys in it: any byte string inside its range works.
     let tree: Version = "L0: r9@9[9:a..z 100]\n".parse().expect("notation");
     let job = pick(&tree, &Rules::manual(Design::default(), 1)).expect("the inbox is full");
     let outside = |_: &TableUse, _| vec![Bytes::from_static(b"\xff"), Bytes::new(), Bytes::from_static(b"a")];

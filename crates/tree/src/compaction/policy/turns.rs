@@ -1,23 +1,27 @@
-//! Turns: how a crowded inbox and levels beyond their bounds share the merging.
+//! Compaction credit: how a level 0 with many runs and overfull levels share the compaction work.
 //!
-//! While writers keep the inbox crowded there is always a merge of it to do. If it went first each time, the levels below would only
-//! grow, each merge onto them would cost more, and the inbox would be the more crowded. If the levels went first, writers would wait
-//! for all that another design has left to do, which may be most of the database. So after each merge of the inbox levels that
-//! have outgrown their bounds are *owed* a multiple of what it merged; when that is spent, the inbox has its turn.
+//! While writers keep level 0 full, a compaction of it is always due. If it always went first, the
+//! levels below would only grow, each compaction onto them would cost more, and level 0 would fill
+//! further. If the levels always went first, writers would wait for all the work that a change of
+//! the design left, which may be most of the database. So each compaction of level 0 gives the
+//! overfull levels a *credit*: a multiple of the bytes that it compacted. When the credit is spent,
+//! level 0 is compacted again.
 //!
-//! A merge of the inbox costs the more the larger the levels are that it goes onto, so what is owed grows with what there is to do, and
-//! writers wait a few times as long as for the inbox alone at most, but for one job.
+//! A level 0 compaction costs more the larger its target levels are, so the credit grows with the
+//! work to do. Writers wait at most a few times as long as for level 0 alone, plus one job.
 //!
-//! Not here: which levels have outgrown their bounds ([`super::fluid`]); where the figure is kept (`KeyspaceCore`).
+//! Not here: which levels are overfull ([`super::fluid`]); where the credit is kept
+//! (`KeyspaceCore`).
 
 use super::job::{MergeJob, Reason};
 
-/// Levels are owed so many times what a merge of the inbox merges. In the simulator 2 writes least under leveling with T = 4 and 10:
-/// with 1 the inbox is merged onto larger levels, with more in smaller batches.
+/// Credit per byte that a level 0 compaction reads. In the simulator 2 writes least under leveling
+/// with T = 4 and 10: with 1 level 0 is compacted onto larger levels, with more in smaller batches.
 const OWED_TIMES: u64 = 2;
 
-/// What is owed after `merged_bytes` of input of `job` were merged; before, it was `owed_bytes`. What an inbox that was not crowded
-/// had merged is no measure: nobody waited, and it may have been little, or onto most of the database.
+/// The credit after `merged_bytes` of input of `job` were compacted; before, it was `owed_bytes`. A
+/// compaction of level 0 that did not delay writers (`was_crowded` is false) gives no credit: its
+/// bytes are no measure, as they may be few or most of the database.
 pub fn owed_after(job: &MergeJob, merged_bytes: u64, was_crowded: bool, owed_bytes: u64) -> u64 {
     match job.reason {
         Reason::Inbox if was_crowded => merged_bytes.saturating_mul(OWED_TIMES),
@@ -37,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_inbox_and_an_outgrown_level_take_turns() {
-        // Level 1 may hold 40 and the inbox is crowded with four runs.
+        // Level 1 may hold 40 bytes, and level 0 has four runs: it precedes other levels.
         let rules = Rules::manual(Design::new(MergePolicy::Leveling, 4.0, 10, 0.0), 1);
         let inbox = "L0: r13@13[13:a..z 10] r12@12[12:a..z 10] r11@11[11:a..z 10] r10@10[10:a..z 10]\n";
         let version = |level_1: &str, level_2: &str| -> Version {

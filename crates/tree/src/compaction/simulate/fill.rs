@@ -1,51 +1,51 @@
-//! A fill on paper: how often the engine's own policy writes a byte, level by level, and how many runs it leaves.
+//! Simulated fill: the policy's write amplification and run counts, level by level.
 //!
-//! For whoever compares formulas or the engine's counters with it; the engine itself never asks.
+//! For comparison with formulas and with the engine's counters; the engine itself does not use it.
 
 use shamba_model::{Design, Sizing};
 
 use super::{Settings, Simulation};
 
-/// A tree that is filled, each flush followed by all merges that it makes due.
+/// A fill of a tree: each flush is followed by all compactions that it makes due.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FillPlan {
-    /// T, K, Z and the buffer, which capacities are made of.
+    /// Size ratio T, runs K and Z, and the buffer, from which the capacities follow.
     pub design: Design,
-    /// Where capacities come from.
+    /// Source of the capacities.
     pub sizing: Sizing,
-    /// Runs in the inbox that start a merge.
+    /// Runs in level 0 that make a compaction due.
     pub inbox_trigger: u32,
-    /// Entries that a flush brings.
+    /// Entries of a flush.
     pub flush_entries: u64,
     /// Bytes of an entry in a table; at least 1.
     pub entry_bytes: u64,
     /// Bytes of a full table.
     pub table_bytes: u64,
-    /// How many flushes.
+    /// Number of flushes.
     pub flushes: u32,
     /// Seed of the keys.
     pub seed: u64,
 }
 
-/// What a fill came to.
+/// Result of a fill.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Filled {
-    /// Bytes that flushes and merges wrote, for each byte flushed.
+    /// Bytes written by flushes and compactions, per byte flushed.
     pub write_amplification: f64,
-    /// The same for merges into each level, the inbox first.
+    /// The same for compactions into each level, level 0 first.
     pub merged_per_level: Vec<f64>,
-    /// The runs of each level after a flush and its merges, on average, the inbox first.
+    /// Mean number of runs of each level after a flush and its compactions, level 0 first.
     pub mean_runs_per_level: Vec<f64>,
-    /// The most runs that a level ever had then.
+    /// Maximum number of runs of each level at those times.
     pub most_runs_per_level: Vec<usize>,
-    /// The deepest level in the end.
+    /// The deepest level at the end.
     pub deepest_level: u32,
 }
 
-/// Carries a plan out.
+/// Simulates a plan.
 ///
 /// # Errors
-/// A rule that the policy broke, in words.
+/// Description of a violated rule.
 pub fn fill(plan: &FillPlan) -> Result<Filled, String> {
     let entry_bytes = plan.entry_bytes.max(1);
     let table_entries = (plan.table_bytes / entry_bytes).max(1);
@@ -93,7 +93,7 @@ mod tests {
     const BUFFER_BYTES: u64 = 1_200;
     const ENTRY_BYTES: u64 = 100;
 
-    /// A tree of `levels` that are nearly full.
+    /// A fill of a tree of `levels` that are nearly full.
     fn filled(design: Design, levels: u32) -> Filled {
         let buffers: f64 = (1..=levels).map(|level| design.size_ratio.powi(level as i32)).sum();
         let plan = FillPlan {
@@ -133,8 +133,8 @@ mod tests {
             let model = shape(&design, levels).write_amplification(Merging::FileByFile);
             let factor = filled.write_amplification / model;
             assert!((0.7..=1.3).contains(&factor), "{design}: {factor:.2} of {model:.2}, {filled:?}");
-            // Tiered levels that are passed by and by write as often as the equation says; leveled ones that stay full more than
-            // whole levels would, and at most T + 1 times.
+            // Tiered levels that tables pass through write as often as the equation says. Leveled
+            // ones that stay full write more than whole levels would, and at most T + 1 times.
             let (t, k) = (design.size_ratio, f64::from(design.inner_runs));
             for level in 2..levels as usize {
                 let merged = filled.merged_per_level[level];
@@ -169,7 +169,7 @@ mod tests {
                 let levels = levels_closed(data_bytes, BUFFER_BYTES, design.size_ratio).expect("a design");
                 let model = shape(&design, levels).write_amplification(Merging::Following);
                 let factor = filled.write_amplification / model;
-                // Batches of four flushes merge less often at the top.
+                // Batches of four flushes are compacted less often at the top.
                 assert!((0.65..=1.45).contains(&factor), "{design}: {factor:.2} of {model:.2}, {filled:?}");
             }
         }
@@ -182,11 +182,12 @@ mod tests {
             let most = &filled.most_runs_per_level;
             assert_eq!(most[0], 0, "a manual inbox empties at once");
             for level in 1..=filled.deepest_level {
-                // While a level was the last it had Z at most, and K since.
+                // While a level was the last it had at most Z runs, and K since.
                 let allowed = design.inner_runs.max(design.last_runs) as usize;
                 assert!(most[level as usize] <= allowed, "{design}: {filled:?}");
             }
-            // Full when the next arrival comes, empty after it: half of K on average, and all of a leveled level.
+            // A tiered level is full when the next tables arrive and empty after it: K / 2 runs on
+            // average. A leveled one has its one run.
             let mean = filled.mean_runs_per_level[1];
             let expected = match design.inner_runs {
                 1 => 1.0,

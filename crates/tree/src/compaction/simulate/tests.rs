@@ -1,4 +1,5 @@
-//! The simulator at work: every policy grows in shape and ends, whatever crashes and changes of design come between.
+//! Simulator tests: every policy reaches its shape and terminates, despite crashes and changes of
+//! design.
 
 use super::*;
 use crate::compaction::forecast::forecast;
@@ -12,7 +13,7 @@ fn design(policy: MergePolicy, size_ratio: f64) -> Design {
     Design::new(policy, size_ratio, BUFFER_BYTES, 10.0)
 }
 
-/// Panics with all that is needed to see a violation again.
+/// Panics with everything needed to reproduce a violation.
 fn must(simulation: &mut Simulation, step: impl FnOnce(&mut Simulation) -> Result<(), String>) {
     if let Err(why) = step(simulation) {
         panic!("{:?}\nafter {:?}\n{why}", simulation.settings, simulation.report);
@@ -24,7 +25,7 @@ fn flush_and_settle(simulation: &mut Simulation) -> Result<(), String> {
     simulation.settle()
 }
 
-/// What a byte costs to write by Monkey's equation 10, and the flush, which the equation leaves out.
+/// Write amplification by Monkey's equation 10, plus the flush, which the equation leaves out.
 fn theory(design: &Design, levels: u32) -> f64 {
     let shape = MergeShape {
         size_ratio: design.size_ratio,
@@ -35,8 +36,9 @@ fn theory(design: &Design, levels: u32) -> f64 {
     shape.write_amplification(Merging::WholeLevels)
 }
 
-/// Five levels under `policy`, for whole and broken size ratios: in shape after every flush, every key found at the
-/// end, write amplification within these factors of theory.
+/// Grows trees of five levels under `policy`, with integer and fractional size ratios. Each has the
+/// required shape after every flush and every key at the end, and its write amplification is within
+/// these factors of theory.
 fn grows_in_shape(policy: MergePolicy, factors: RangeInclusive<f64>) {
     for size_ratio in [2.0, 2.5, 3.0, 3.7, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0] {
         let mut simulation = Simulation::new(Settings::new(design(policy, size_ratio), 42));
@@ -53,8 +55,9 @@ fn grows_in_shape(policy: MergePolicy, factors: RangeInclusive<f64>) {
     }
 }
 
-// Files of levels that stay full are moved one by one, each onto T times its size: at most twice what whole
-// levels, half full on average, cost in the equation. With small T the rewrite of what is moved weighs more.
+// Files of levels that stay full move one by one, each onto T times its size: at most twice the
+// cost of whole levels, half full on average, in the equation. With small T the rewrite of the
+// moved file itself weighs more.
 #[test]
 fn leveling_grows_in_shape() {
     grows_in_shape(MergePolicy::Leveling, 1.0..=2.0);
@@ -72,7 +75,8 @@ fn lazy_leveling_grows_in_shape() {
 
 #[test]
 fn tiering_counts_like_an_odometer() {
-    // With T = 4 three runs stay on a level and the fourth arrival takes all to the next: digits to base 4.
+    // With T = 4 three runs stay on a level, and the fourth arrival moves all of them to the next:
+    // digits to base 4.
     let mut simulation = Simulation::new(Settings::new(design(MergePolicy::Tiering, 4.0), 1));
     for flushes in 1..=255u32 {
         must(&mut simulation, flush_and_settle);
@@ -81,7 +85,7 @@ fn tiering_counts_like_an_odometer() {
     }
 }
 
-/// A design of any kind, not only of the classical policies.
+/// A random design, not only one of the classical policies.
 fn any_design(simulation: &Simulation) -> Design {
     let random = |bound: u64| simulation.rng.next_u64() % bound;
     Design {
@@ -97,8 +101,8 @@ fn auto(design: Design, seed: u64) -> Settings {
     Settings { sizing: Sizing::Auto, inbox_trigger: 4, ..Settings::new(design, seed) }
 }
 
-/// How often a byte is written when `flushes` buffers come under load and are drained at the end, and the runs
-/// that are left.
+/// Write amplification of `flushes` buffers with a drain at the end, and the number of runs after
+/// it.
 fn fill(settings: Settings, flushes: u32) -> (f64, usize) {
     let mut simulation = Simulation::new(settings);
     for _ in 0..flushes {
@@ -112,7 +116,7 @@ fn fill(settings: Settings, flushes: u32) -> (f64, usize) {
 #[test]
 fn auto_fills_with_a_fraction_of_manuals_writes() {
     let leveling = design(MergePolicy::Leveling, 10.0);
-    // (buffers, at most so many bytes written for each, the flush included; so many runs at the end)
+    // (buffers, maximum bytes written per byte including the flush, maximum runs at the end)
     for (flushes, most, runs) in [(20, 4.5, 1), (43, 6.0, 1), (100, 9.0, 2), (400, 11.5, 2)] {
         let (amplification, left) = fill(auto(leveling, 42), flushes);
         let (manual, _) = fill(Settings::new(leveling, 42), flushes);
@@ -127,8 +131,9 @@ fn auto_fills_with_a_fraction_of_manuals_writes() {
 #[test]
 fn auto_writes_less_where_levels_are_leveled() {
     for policy in MergePolicy::ALL {
-        // With tiered levels it may be more: the last level is always T times the one above, where manual sizing has
-        // it anything from empty to that, and the inbox drained at the end is one merge more.
+        // With tiered levels it may be more. The last level is always T times the one above, where
+        // manual sizing has it anywhere from empty to that, and the final drain is one more
+        // compaction.
         let most = if policy == MergePolicy::Leveling { 0.7 } else { 1.7 };
         for size_ratio in [2.0, 2.5, 4.0, 7.0, 10.0] {
             let design = design(policy, size_ratio);
@@ -180,7 +185,8 @@ fn auto_closes_levels_when_the_data_shrinks() {
     assert!(simulation.version.bytes() < large / 8 && simulation.version.run_count() <= 1);
 }
 
-/// Flushes, merges, crashes in the middle of them, compactions and new designs, in any order.
+/// Flushes, compactions, crashes in the middle of them, full compactions and new designs, in random
+/// order.
 fn lives(seed: u64) -> Report {
     let settings = Settings {
         sizing: Sizing::ALL[(seed % 2) as usize],
@@ -223,12 +229,13 @@ fn any_life_keeps_order_and_shape() {
         total.crashes += report.crashes;
         total.beside += report.beside;
     }
-    // The lives must have been worth living.
+    // The runs must have exercised enough jobs.
     assert!(total.merges > 2_000 && total.moves > 500 && total.crashes > 500, "{total:?}");
     assert!(total.beside > 100, "{total:?}");
 }
 
-/// At least `flushes` buffers, some of them between the slices of merges; every key is found at the end.
+/// Flushes at least `flushes` buffers, some between the slices of compactions; every key is found
+/// at the end.
 fn under_load(settings: Settings, flushes: u64) -> Report {
     let mut simulation = Simulation::new(settings);
     while simulation.report.flushes < flushes {
@@ -238,7 +245,8 @@ fn under_load(settings: Settings, flushes: u64) -> Report {
     simulation.report
 }
 
-/// Batches of four buffers under `Auto`; after each slice one in `flush_one_in` another buffer, without end: more than merges get done.
+/// Settings with more flushes than compactions keep up with: after one slice in `flush_one_in`
+/// another buffer, without limit. Batches of four buffers under `Auto`.
 fn crowded(
     policy: MergePolicy,
     size_ratio: f64,
@@ -258,9 +266,9 @@ fn crowded(
     }
 }
 
-/// More is flushed than merges get done, so that the inbox is always crowded: levels must not grow beyond all bounds for it,
-/// or each merge onto them would cost more and the inbox be the more crowded. Its batches are larger, so that less is written than with
-/// room in it; and a tree that grows gets its levels.
+/// More is flushed than compactions keep up with, so level 0 always has many runs. Levels must not
+/// grow without bound, or each compaction onto them would cost more and level 0 would fill further.
+/// The larger batches write less than when level 0 has space, and a growing tree gains its levels.
 #[test]
 fn a_crowded_inbox_costs_no_more_than_one_with_room() {
     for (size_ratio, sizing, key_count, flushes) in [
@@ -279,8 +287,9 @@ fn a_crowded_inbox_costs_no_more_than_one_with_room() {
     }
 }
 
-/// What another design has left is brought into shape also while the inbox is always crowded: without turns each batch was merged into
-/// most of the data (35 times written in the second case, 42 in the first).
+/// A change of the design takes effect even while level 0 always has many runs. Without compaction
+/// credit each batch was compacted into most of the data (write amplification 35 in the second
+/// case, 42 in the first).
 #[test]
 fn a_crowded_inbox_does_not_keep_a_design_from_coming_into_force() {
     for (policy, from, to) in [
@@ -305,8 +314,8 @@ fn a_crowded_inbox_does_not_keep_a_design_from_coming_into_force() {
     }
 }
 
-/// What is flushed while the largest levels are merged goes on down: at a steady stream of flushes the inbox stays
-/// small, and little more is written for that.
+/// Tables flushed while the largest levels are compacted move on down. Under a steady stream of
+/// flushes level 0 stays small, at little additional write amplification.
 #[test]
 fn long_merges_do_not_lock_up_the_inbox() {
     for (policy, sizing) in [MergePolicy::LazyLeveling, MergePolicy::Tiering]
@@ -321,7 +330,7 @@ fn long_merges_do_not_lock_up_the_inbox() {
                 table_entries: 40,
                 flush_one_in: 1,
                 flushes_between: u32::MAX,
-                // Nobody waits: to see how many would.
+                // No stalls: the test measures how many runs level 0 would have.
                 inbox_runs_most: usize::MAX,
                 long_bytes,
                 ..Settings::new(design(policy, 6.0), 11)
@@ -336,7 +345,8 @@ fn long_merges_do_not_lock_up_the_inbox() {
     }
 }
 
-/// Keys are written over and over: the data does not grow, and tiering must stay what it is chosen for.
+/// Keys are overwritten repeatedly: the data does not grow, and tiering must keep its low write
+/// amplification.
 #[test]
 fn tiering_writes_little_where_the_data_does_not_grow() {
     let steady = |policy| {
@@ -389,7 +399,7 @@ fn a_crash_after_every_slice_still_ends() {
 
 #[test]
 fn sorted_input_is_never_rewritten_by_leveling() {
-    // A planted order: what the simulator writes twice is seen.
+    // With ordered input, any rewrite shows in the counters.
     let mut simulation = Simulation::new(Settings::new(design(MergePolicy::Leveling, 4.0), 3));
     for _ in 0..300 {
         must(&mut simulation, |simulation| {
@@ -410,8 +420,8 @@ fn sorted_input_is_never_rewritten_by_leveling() {
     assert_eq!((simulation.report.merges, simulation.report.write_amplification()), (0, 1.0));
 }
 
-/// The forecast of a change of the design against the merges that it leads to: no key is written twice, so that nothing
-/// is dropped on the way.
+/// Compares the forecast of a change of the design with the compactions that follow. No key is
+/// written twice, so nothing is dropped.
 #[test]
 fn a_forecast_is_what_the_merges_then_write() {
     let (mut forecast_bytes, mut written_bytes, mut changes) = (0.0, 0.0, 0);

@@ -1,24 +1,31 @@
-//! Allocation: how many filter bits a table gets, decided when it is finished.
+//! Filter bit allocation: the number of filter bits per key of a table, decided when the table is
+//! finished.
 //!
-//! The tree is taken as it will be when the job is done: the tables that stay, and those that the job builds. For all
-//! of them together the bits are shared out by the one rule ([`shamba_model::allocation`], over the measured rates of the
-//! filters in use) as if every filter could be written anew, and the new table gets its share:
+//! The calculation uses the tree as it will be when the job is done: the tables that stay, and the
+//! tables that the job builds. The bits are divided among all of them by the one rule
+//! ([`shamba_model::allocation`], with the measured rates of the filters in use), as if every
+//! filter could be rewritten. The new table gets its share:
 //!
-//! - *Uniform*: what everybody gets.
-//! - *Monkey*: what its run gets, by the sizes of the runs and the share of lookups that find nothing.
-//! - *Workload*: what the lookups deserve that are seen to come to it.
+//! - *Uniform*: the same bits per key for every table.
+//! - *Monkey*: the share of the table's run, by the sizes of the runs and the share of empty
+//!   lookups.
+//! - *Workload*: a share by the sampled lookups that reach the table.
 //!
-//! The other tables keep what they have until they are merged, so the tree's mean strays from the one that was asked for: what
-//! was built in a smaller tree has what was right there. A test grows trees and bounds it: under leveling the mean is within 8 %
-//! of what was asked for and false positives cost on average at most 10 % more than the best allocation of that mean on the same
-//! tree. Under tiering with T = 10 the mean is up to 20 % above: each of the runs of a level came when the tree was smaller.
+//! The other tables keep their bits until they are compacted, so the mean of the tree deviates from
+//! the configured one: filters built in a smaller tree have the bits that were right there. A test
+//! grows trees and bounds the deviation. Under leveling the mean is within 8 % of the configured
+//! one, and false positives cost on average at most 10 % more than the best allocation of that mean
+//! on the same tree. Under tiering with T = 10 the mean is up to 20 % above, because each run of a
+//! level was built when the tree was smaller.
 //!
-//! A table whose keys no older run has will be moved down without being written again; it is taken to be where it will come
-//! to *rest*, which for keys that only grow is the last run. Otherwise a sequential load would leave the whole database
-//! with the bits of the inbox. A table that was moved and has other bits than its place deserves is told of ([`is_misfit`])
-//! and keeps them until it is merged.
+//! A table whose keys are in no older run will be moved down without a rewrite. Its bits are those
+//! of its final position, which is the last run for keys that only grow. Otherwise a sequential
+//! load would leave the whole database with the bits of level 0. A table that was moved and whose
+//! bits differ too much from those of its position is reported ([`is_misfit`]). It keeps its bits
+//! until it is compacted.
 //!
-//! Everything here but the last part is pure. Not here: which of what was written is in memory ([`crate::residency`]).
+//! Everything here but [`JobBits`] is pure. Not here: which filters are in memory
+//! ([`crate::residency`]).
 
 mod curves;
 
@@ -37,38 +44,39 @@ use crate::statistics::{Probes, Window};
 use crate::version::{KeyRange, Run, TableUse, Version};
 use shamba_key::RunId;
 
-/// No filter gets more bits per key: those that follow save less than a search in ten thousand.
+/// Maximum bits per key of a filter; further bits save less than one search in ten thousand.
 const MOST_BITS_PER_KEY: f64 = 26.0;
-/// A filter of fewer bits per key than this is not worth its probe.
+/// Minimum bits per key: a smaller filter saves less than its probe costs.
 const LEAST_BITS_PER_KEY: f64 = 1.0;
-/// As if so many sampled lookups, spread evenly over absent keys, had come beside those that did:
+/// Weight of the prior in sampled lookups, spread evenly over absent keys.
 const PRIOR_LOOKUPS: f64 = 1024.0;
-/// or this part of those, if that is more. So tables that nobody asks for are not without bits when somebody does.
+/// Minimum weight of the prior as a part of the sampled lookups. It leaves some bits for tables
+/// that no lookup reaches yet.
 const PRIOR_PART: f64 = 1.0 / 16.0;
-/// A table fits its place with bits this much above or below, in part,
+/// Relative deviation of the bits per key from which a filter is stale.
 const MISFIT_PART: f64 = 0.25;
-/// or so many bits per key.
+/// Absolute deviation in bits per key below which a filter is never stale.
 const MISFIT_BITS_PER_KEY: f64 = 2.0;
 
-/// How many bits there are.
+/// The filter bits to divide.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Budget {
-    /// So many for each entry of the tree.
+    /// Bits for each entry of the tree.
     BitsPerKey(f64),
-    /// So many in all.
+    /// Bits in total.
     Bits(u64),
 }
 
-/// What bits are shared out by.
+/// Inputs of the bit allocation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rule {
     /// How bits are divided among runs.
     pub allocation: Allocation,
     /// The bits to divide.
     pub budget: Budget,
-    /// Whose rates count.
+    /// Layout whose measured false-positive rates count.
     pub layout: FilterLayout,
-    /// What is known of the lookups.
+    /// Statistics of the keyspace's lookups.
     pub window: Window,
 }
 
@@ -94,36 +102,37 @@ impl Rule {
 pub struct NewTable {
     /// Entries of the table.
     pub entries: u64,
-    /// From its first key to its last.
+    /// Range from its first key to its last.
     pub keys: KeyRange,
-    /// Sampled probes for absent keys that are expected to come to it.
+    /// Expected sampled probes for absent keys.
     pub empty_probes: f64,
-    /// Entries of the tables that the job finished before it.
+    /// Entries of the tables that the job finished before this one.
     pub earlier_entries: u64,
 }
 
 /// The tree around the tables that a job builds.
 pub struct Surroundings {
     rule: Rule,
-    /// Of each run in lookup order, the tables that stay.
+    /// Tables that stay, by run in lookup order.
     runs: Vec<Vec<TableUse>>,
-    /// Where among them the new tables go.
+    /// Index of the run that the new tables join.
     target: usize,
-    /// The tables that stay, each where it will rest.
+    /// The tables that stay, each at its final position.
     sites: Vec<FilterSite>,
-    /// What the job is expected to build: entries, and sampled probes for absent keys that will come to them.
+    /// Expected entries of the job's outputs; the next field has their expected sampled probes for
+    /// absent keys.
     expected_entries: u64,
     expected_empty_probes: f64,
 }
 
 impl Surroundings {
-    /// Of the tables of a flush, or of what else arrives in level 0.
+    /// For the tables of a flush or an ingest into level 0.
     pub fn of_flush(rule: Rule, version: &Version, expected_entries: u64) -> Self {
         let stays = version.runs().map(|(_, run)| run.tables().to_vec());
         Self::new(rule, [Vec::new()].into_iter().chain(stays).collect(), 0, expected_entries)
     }
 
-    /// Of the outputs of a merge.
+    /// For the outputs of a compaction.
     pub fn of_merge(rule: Rule, version: &Version, job: &MergeJob) -> Self {
         let inputs: HashSet<(RunId, TableId)> = job
             .inputs
@@ -157,7 +166,7 @@ impl Surroundings {
         Self::new(rule, runs, target, expected_entries)
     }
 
-    /// Of a tree in which nothing is built.
+    /// For a tree without a running job.
     fn at_rest(rule: Rule, version: &Version) -> Self {
         Self::new(rule, version.runs().map(|(_, run)| run.tables().to_vec()).collect(), 0, 0)
     }
@@ -178,11 +187,12 @@ impl Surroundings {
         FilterSite {
             entries: live_entries(table),
             run: self.rests_at(run, &table.range) as u32,
-            empty_probes_per_second: probes.empty, // Only proportions count: those of sampled lookups do.
+            // Only proportions matter, so the rate can be in sampled lookups.
+            empty_probes_per_second: probes.empty,
         }
     }
 
-    /// The run to which a table with these keys in run `at` can sink without being merged.
+    /// Index of the run that a table with these keys in run `at` can reach by trivial moves.
     fn rests_at(&self, at: usize, keys: &KeyRange) -> usize {
         let is_free = |run: &Vec<TableUse>| {
             let first = run.partition_point(|table| !table.range.is_above(&keys.lower));
@@ -192,7 +202,7 @@ impl Surroundings {
         at + below.iter().take_while(|run| is_free(run)).count()
     }
 
-    /// The filter bits per key that a new table gets; 0 for no filter.
+    /// Filter bits per key of a new table; 0 for no filter.
     pub fn bits_per_key(&self, table: &NewTable) -> f64 {
         let run = self.rests_at(self.target, &table.keys) as u32;
         let expected_entries = self.expected_entries.max(table.earlier_entries + table.entries);
@@ -208,17 +218,17 @@ impl Surroundings {
     }
 }
 
-/// What each table of a tree would get now, in lookup order.
+/// Bits per key that each table of a tree would get now, in lookup order.
 pub fn wanted(rule: Rule, version: &Version) -> Vec<f64> {
     shares(rule, &Surroundings::at_rest(rule, version).sites)
 }
 
-/// Whether a table has so many more or fewer bits per key than its place deserves that it is worth telling.
+/// Whether a filter is stale: its bits per key differ from the allocation by enough to report it.
 pub fn is_misfit(written: f64, wanted: f64) -> bool {
     (written - wanted).abs() > MISFIT_BITS_PER_KEY.max(wanted * MISFIT_PART)
 }
 
-/// The bits per key of each of the filters of a tree.
+/// Bits per key of each filter of a tree.
 fn shares(rule: Rule, sites: &[FilterSite]) -> Vec<f64> {
     let entries: u64 = sites.iter().map(|site| site.entries).sum();
     let mean = match rule.budget {
@@ -226,13 +236,14 @@ fn shares(rule: Rule, sites: &[FilterSite]) -> Vec<f64> {
         Budget::Bits(bits) => bits as f64 / entries.max(1) as f64,
     };
     match rule.allocation {
-        // What was asked for by number is given as it is; only a sum may be more than anybody can use.
+        // A number of bits per key is used as configured. Only a total may exceed the useful
+        // maximum.
         Allocation::Uniform => {
             let most = if matches!(rule.budget, Budget::Bits(_)) { MOST_BITS_PER_KEY } else { f64::MAX };
             vec![mean.min(most); sites.len()]
         }
         Allocation::Monkey => {
-            // All tables of a run get the same: a site for each run is enough.
+            // All tables of a run get the same share, so one site per run is enough.
             let runs = sites.iter().map(|site| site.run as usize + 1).max().unwrap_or(0);
             let mut of_runs: Vec<FilterSite> = (0..runs as u32)
                 .map(|run| FilterSite { entries: 0, run, empty_probes_per_second: 0.0 })
@@ -249,7 +260,7 @@ fn shares(rule: Rule, sites: &[FilterSite]) -> Vec<f64> {
                 .collect()
         }
         Allocation::Workload => {
-            // The rule knows no filter without entries.
+            // The rule requires at least one entry per filter.
             let sites: Vec<FilterSite> =
                 sites.iter().map(|site| FilterSite { entries: site.entries.max(1), ..*site }).collect();
             solved(rule, &sites, mean)
@@ -257,17 +268,18 @@ fn shares(rule: Rule, sites: &[FilterSite]) -> Vec<f64> {
     }
 }
 
-/// The one rule, with `mean` bits per key.
+/// The allocation by the one rule, with `mean` bits per key.
 fn solved(rule: Rule, sites: &[FilterSite], mean: f64) -> Vec<f64> {
     let prior = PRIOR_LOOKUPS.max(rule.window.lookups * PRIOR_PART);
     let seen = rule.window.lookups + prior;
     let lookups = Lookups {
         empty_fraction: 1.0 - rule.window.found.min(rule.window.lookups) / seen,
-        prior_per_second: prior, // Sampled lookups, as the probes are.
+        // In sampled lookups, as the probes are.
+        prior_per_second: prior,
     };
     let entries: u64 = sites.iter().map(|site| site.entries).sum();
     let total_bits = (entries as f64 * mean) as u64;
-    // A mean that was asked for by number is given; a sum may be more than anybody can use.
+    // A mean is used as configured. A total may exceed the useful maximum.
     let largest_bits_per_key = match rule.budget {
         Budget::BitsPerKey(mean) => MOST_BITS_PER_KEY.max(mean),
         Budget::Bits(_) => MOST_BITS_PER_KEY,
@@ -279,14 +291,15 @@ fn solved(rule: Rule, sites: &[FilterSite], mean: f64) -> Vec<f64> {
         let solve = |loads: &[FilterLoad]| allocate(loads, curve.as_ref(), total_bits, limits);
         worth_their_probes(&loads, |loads| Ok(solve(loads)?.bits))
     };
-    // Figures that are none: everybody gets the same.
+    // Invalid figures (NaN, infinite or negative): every table gets the mean.
     solve().unwrap_or_else(|_: String| vec![mean; sites.len()])
 }
 
-/// The bits per key that `solve` gives to each load, but to none fewer than are worth a probe: those get nothing, and what they would
-/// have had goes to the others.
+/// The bits per key that `solve` gives to each load, without filters that are not worth their
+/// probe. Loads below [`LEAST_BITS_PER_KEY`] get nothing, and their bits go to the others.
 ///
-/// Of those with too few the half with the fewest goes at a time, for what they leave may be enough for the rest.
+/// Each step removes the half of those loads with the fewest bits, because their bits may be enough
+/// for the remaining ones.
 fn worth_their_probes(
     loads: &[FilterLoad],
     solve: impl Fn(&[FilterLoad]) -> Result<Vec<u64>, String>,
@@ -312,7 +325,7 @@ fn worth_their_probes(
     Ok(of_all)
 }
 
-/// About how many entries of a table count.
+/// Estimated live entries of a table.
 pub fn live_entries(table: &TableUse) -> u64 {
     if !table.is_narrowed() {
         return table.meta.entries;
@@ -321,21 +334,21 @@ pub fn live_entries(table: &TableUse) -> u64 {
     u64::try_from(part / u128::from(table.meta.file_bytes.max(1))).unwrap_or(table.meta.entries)
 }
 
-/// What tells the outputs of one job their bits.
+/// Bit allocation of the outputs of one job.
 pub struct JobBits {
     surroundings: Surroundings,
-    /// What the job merges, run by run, newest first; nothing in a flush.
+    /// Inputs of the job by run, newest first; empty for a flush.
     inputs: Vec<(RunId, TableUse, Probes)>,
 }
 
 impl JobBits {
-    /// Of a flush, or of what else arrives in level 0.
+    /// For a flush or an ingest into level 0.
     pub fn of_flush(rule: Rule, version: &Version, expected_entries: u64) -> Self {
         let surroundings = Surroundings::of_flush(rule, version, expected_entries);
         Self::new(surroundings, Vec::new())
     }
 
-    /// Of a merge.
+    /// For a compaction.
     pub fn of_merge(rule: Rule, version: &Version, job: &MergeJob) -> Self {
         let surroundings = Surroundings::of_merge(rule, version, job);
         let input = |(_, run, table): (u32, &Arc<Run>, &TableUse)| {
@@ -352,7 +365,8 @@ impl JobBits {
         bits
     }
 
-    /// What a writer of the job's tables begins with, in bits per key: about what they get, and 0 only if none gets any.
+    /// Bits per key with which a writer of the job's tables starts: an estimate, and 0 only if no
+    /// table gets a filter.
     pub fn about_bits_per_key(&self) -> f64 {
         if self.surroundings.rule.budget == Budget::BitsPerKey(0.0) {
             return 0.0;
@@ -366,8 +380,8 @@ impl JobBits {
         self.surroundings.bits_per_key(&all).max(LEAST_BITS_PER_KEY)
     }
 
-    /// The bits per key of a table that is about to be finished: `entries` from the key `first` to `last`, answering for
-    /// `stretch`, after tables of `earlier_entries`.
+    /// Bits per key of a table that is about to be finished. It has `entries` from the key `first`
+    /// to `last`, answers for `stretch`, and follows tables of `earlier_entries` in total.
     pub fn bits_per_key(
         &self,
         (first, last): (&[u8], &[u8]),
@@ -382,11 +396,12 @@ impl JobBits {
         self.surroundings.bits_per_key(&NewTable { entries, keys, empty_probes, earlier_entries })
     }
 
-    /// Sampled probes for absent keys that will come to a table of these entries with this stretch.
+    /// Expected sampled probes for absent keys of a table with these entries and this stretch.
     fn empty_probes(&self, entries: u64, stretch: &KeyRange) -> f64 {
         let Surroundings { rule, sites, expected_entries, .. } = &self.surroundings;
         if rule.allocation != Allocation::Workload {
-            return 0.0; // Nobody asks.
+            // Not used by the other allocations.
+            return 0.0;
         }
         if self.inputs.is_empty() {
             let tree_entries = expected_entries + sites.iter().map(|site| site.entries).sum::<u64>();

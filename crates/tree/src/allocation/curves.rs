@@ -1,8 +1,9 @@
-//! The rate curves in use, made once: one is some hundred sums of theory, which is more than the rest of a decision, and
-//! a decision is made for every table that is built.
+//! Cache of false-positive rate curves. One curve is some hundred sums of theory, more than the
+//! rest of an allocation, and an allocation is made for every table that is built.
 //!
-//! A curve follows from the layout and where it ends, and never changes; so all databases of a process share them. Few
-//! are in use at a time, and the one that was made first goes when there are more.
+//! A curve depends only on the layout and its upper end and never changes, so all databases of a
+//! process share the cache. Few curves are in use at a time; the oldest one is removed when there
+//! are more.
 //!
 //! Not here: the curves themselves ([`shamba_model::allocation::Measured`]).
 
@@ -11,29 +12,32 @@ use std::sync::Arc;
 use shamba_filter::{FilterLayout, measured};
 use shamba_model::allocation::Measured;
 
-/// A database uses one; tests use a few at once.
+/// A database uses one curve; tests use a few at the same time. Key of a curve: the layout, and the
+/// bit pattern of its upper end in bits per key.
 const CURVES_MAX: usize = 32;
 
-/// What a curve follows from: the layout, and the bits of its end in bits per key.
+/// Key of a curve: the layout, and the bit pattern of its upper end in bits per key.
 type Name = (FilterLayout, u64);
 
-/// The library's own lock, held for moments: it is the process's, and schedules are of one database.
+/// A lock of the standard library, not of `crate::sync`: it is global to the process, and explored
+/// schedules cover one database. It is held for moments only.
 static CURVES: std::sync::Mutex<Vec<(Name, Arc<Measured>)>> = std::sync::Mutex::new(Vec::new());
 
 fn curves() -> std::sync::MutexGuard<'static, Vec<(Name, Arc<Measured>)>> {
     CURVES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The measured rates of `layout` up to so many bits per key.
+/// The measured rates of `layout` up to `largest_bits_per_key`.
 ///
 /// # Errors
-/// An end that is none.
+/// An invalid upper end.
 pub(super) fn curve(layout: FilterLayout, largest_bits_per_key: f64) -> Result<Arc<Measured>, String> {
     let name = (layout, largest_bits_per_key.to_bits());
     if let Some((_, known)) = curves().iter().find(|(known, _)| *known == name) {
         return Ok(Arc::clone(known));
     }
-    // Made without the lock: two that make the same one at once are no harm.
+    // Computed without the lock: two threads that compute the same curve at the same time do no
+    // harm.
     let made = Measured::from_fn(|bits| measured::fpr(layout, bits), largest_bits_per_key)?;
     let made = Arc::new(made);
     let mut curves = curves();

@@ -1,4 +1,5 @@
-//! What tables get, by hand and against the best allocation in trees that grow on paper.
+//! Tests of the allocation: computed examples, and comparison with the best allocation in simulated
+//! trees. The notation gives bytes; the entries are derived from them.
 
 use shamba_filter::measured;
 use shamba_model::allocation::{FilterLoad, Measured, RateCurve, false_positives_per_second};
@@ -92,7 +93,7 @@ fn a_table_that_will_sink_gets_what_it_will_rest_with() {
     let to_level_1 = flushed(monkey, &version, "n..p", 10_000);
     assert!(overlapping > to_level_1 && to_level_1 > beyond + 2.0, "{overlapping} {to_level_1} {beyond}");
     assert!((beyond - 10.0).abs() < 1.0, "as the last run: {beyond}");
-    // Keys that only grow: one run in many pieces, which all get the mean.
+    // Keys that only grow: one run in several pieces, all of which get the mean.
     let growing = tree("L0: r3@3[3:p..q 100] r2@2[2:n..o 100]\nL1: r1@1[1:a..m 500]\n", |bytes| bytes * 1000);
     assert!((flushed(monkey, &growing, "x..z", 100_000) - 10.0).abs() < 1e-2);
 }
@@ -147,7 +148,8 @@ fn bits_too_few_for_a_filter_go_to_the_others() {
 fn of_loads_with_too_few_the_poorer_half_goes_first() {
     let loads: Vec<FilterLoad> =
         (0..4).map(|at| FilterLoad { entries: 100, empty_probes_per_second: f64::from(at) }).collect();
-    // 240 bits for all that ask: the richer of the poor have enough once the poorest are gone.
+    // 240 bits for all loads: the larger of the small shares are enough once the smallest are
+    // removed.
     let solve = |asking: &[FilterLoad]| -> Result<Vec<u64>, String> {
         let sum: f64 = asking.iter().map(|load| load.empty_probes_per_second).sum();
         Ok(asking.iter().map(|load| (240.0 * load.empty_probes_per_second / sum) as u64).collect())
@@ -158,7 +160,8 @@ fn of_loads_with_too_few_the_poorer_half_goes_first() {
     assert_eq!(worth_their_probes(&loads, |asking| Ok(vec![0; asking.len()])).expect("none"), [0.0; 4]);
 }
 
-/// Of a tree: the mean of its bits per key, and what its false positives cost in parts of the best allocation's.
+/// Mean bits per key of a tree, and the cost of its false positives relative to the best
+/// allocation.
 fn mean_and_excess(version: &Version, rule: Rule) -> (f64, f64) {
     let surroundings = Surroundings::at_rest(rule, version);
     let weights = Allocation::Monkey.loads(&surroundings.sites, Lookups::default()).expect("loads");
@@ -179,7 +182,8 @@ fn mean_and_excess(version: &Version, rule: Rule) -> (f64, f64) {
     (mean, cost(&written) / cost(&best.bits) - 1.0)
 }
 
-/// Grows a tree and says the worst of what was seen once it had two levels: the farthest means, the mean and worst excess.
+/// Grows a tree and returns the worst values once it has two levels: the largest deviation of the
+/// mean, the mean excess and the worst excess.
 fn grown(allocation: Allocation, policy: MergePolicy, size_ratio: f64, sizing: Sizing) -> (f64, f64, f64) {
     let rule = rule(allocation);
     let design = Design::new(policy, size_ratio, 1600, 10.0);
@@ -208,7 +212,7 @@ fn trees_that_grow_stay_near_the_best() {
                 let uniform = grown(Allocation::Uniform, policy, size_ratio, sizing);
                 assert!(uniform.0 < 1e-9, "uniform is exact: {uniform:?}");
                 let monkey = grown(Allocation::Monkey, policy, size_ratio, sizing);
-                // Of the runs of a tiered level each came when the tree was smaller.
+                // Each run of a tiered level was built when the tree was smaller.
                 let is_tiered = policy != MergePolicy::Leveling && size_ratio > 2.0;
                 let (mean, excess) = if is_tiered { (0.25, 0.1) } else { (0.08, 0.1) };
                 let seen = format!("{policy}, T={size_ratio}, {sizing}: {monkey:?}, uniform {uniform:?}");

@@ -1,30 +1,34 @@
-//! What the outputs of a merge take over from its inputs. Pure.
+//! Statistics that the outputs of a compaction inherit from its inputs. Pure.
 //!
-//! An input's figures are taken to lie evenly over its bytes, and go with its keys: cut at every bound of an input, each
-//! piece of each run has its part of them. The pieces of the runs over the same keys become one ([`Probes::merged`]),
-//! and an output gets those of the keys that it answers for: from where it begins to where the next one does. So of a
-//! run that is merged alone every figure is found again in the outputs; and in a merge that is carried out slice by slice
-//! each slice takes its part, and what is left stays with the input ([`share_left`]).
+//! An input's figures are assumed to be spread evenly over its bytes, and move with its keys. The
+//! key space is cut at every bound of an input, and each piece of each run gets its part of the
+//! figures. The pieces of the runs over the same keys are combined ([`Probes::merged`]). An output
+//! gets the figures of the keys that it answers for: from its start to the start of the next one.
+//!
+//! So if a single run is compacted, its outputs have all its figures. In a compaction that is
+//! carried out slice by slice, each slice takes its part, and the rest stays with the input
+//! ([`share_left`]).
 
 use bytes::Bytes;
 
 use crate::statistics::Probes;
 use crate::version::{KeyRange, TableUse};
 
-/// A table that is merged.
+/// An input table.
 pub struct Input<'a> {
-    /// Tells the tables of its run from those of others.
+    /// Identifies the run of the table.
     pub run: u64,
-    /// Its figures lie in the part of it that still counts.
+    /// The table; its figures cover its live part.
     pub table: &'a TableUse,
     /// Figures of the table.
     pub probes: Probes,
 }
 
-/// About how many bytes of a table lie in a range.
+/// Estimates the bytes of a table in a range.
 pub type BytesIn<'a> = &'a dyn Fn(&TableUse, &KeyRange) -> u64;
 
-/// What goes over to whoever answers for the keys of `stretch`. The inputs come run by run, in lookup order.
+/// The figures of the table that answers for the keys of `stretch`. The inputs are grouped by run,
+/// in lookup order.
 pub fn inherited(inputs: &[Input<'_>], stretch: &KeyRange, bytes_in: BytesIn<'_>) -> Probes {
     let inputs = inputs.iter().filter(|input| input.table.range.overlaps(stretch));
     let inputs: Vec<&Input<'_>> = inputs.collect();
@@ -48,12 +52,12 @@ pub fn inherited(inputs: &[Input<'_>], stretch: &KeyRange, bytes_in: BytesIn<'_>
     pieces.map(of_piece).sum()
 }
 
-/// The part of a table's figures that stays with it when the keys of `slice` go.
+/// The share of a table's figures that stays with it when the keys of `slice` are removed.
 pub fn share_left(table: &TableUse, slice: &KeyRange, bytes_in: BytesIn<'_>) -> f64 {
     1.0 - share_in(table, slice, bytes_in)
 }
 
-/// The part of what counts of a table that lies in `range`.
+/// The share of a table's live bytes that lie in `range`.
 fn share_in(table: &TableUse, range: &KeyRange, bytes_in: BytesIn<'_>) -> f64 {
     if range.covers(&table.range) {
         return 1.0;
@@ -62,7 +66,7 @@ fn share_in(table: &TableUse, range: &KeyRange, bytes_in: BytesIn<'_>) -> f64 {
     (bytes_in(table, &part) as f64 / bytes_in(table, &table.range).max(1) as f64).min(1.0)
 }
 
-/// The keys that each output answers for, of a slice whose outputs begin at `lowers`, ascending.
+/// The keys that each output answers for, in a slice whose outputs begin at `lowers`, ascending.
 pub fn stretches(slice: &KeyRange, lowers: &[Bytes]) -> Vec<KeyRange> {
     let begins = [slice.lower.clone()].into_iter().chain(lowers.iter().skip(1).cloned());
     let ends = lowers.iter().skip(1).cloned().map(Some).chain([slice.upper.clone()]);
@@ -73,7 +77,7 @@ pub fn stretches(slice: &KeyRange, lowers: &[Bytes]) -> Vec<KeyRange> {
 mod tests {
     use super::*;
 
-    /// Tables and ranges over keys `000` to `999`, of a byte each; probes lie evenly.
+    /// A table over keys `000` to `999` of one byte each.
     fn table(lower: u64, upper: u64) -> TableUse {
         format!("{}:{lower:03}..{upper:03} {}", lower + 1, upper - lower).parse().expect("notation")
     }
@@ -106,7 +110,8 @@ mod tests {
             Input { run: 1, table: &older, probes: Probes::new(360.0, 40.0, 36.0).with_seeks(100.0) },
         ];
         let of = |lower, upper| inherited(&inputs, &range(lower, upper), &bytes_in);
-        // Where only the older one is, its figures; where both are, as many lookups as came to the newer.
+        // Where only the older one is, its figures; where both are, as many lookups as reached the
+        // newer one.
         assert!(close(of(0, 100), Probes::new(90.0, 10.0, 9.0).with_seeks(25.0)), "{:?}", of(0, 100));
         assert!(close(of(100, 300), Probes::new(160.0, 40.0, 16.0).with_seeks(50.0)), "{:?}", of(100, 300));
         assert!(
@@ -133,7 +138,7 @@ mod tests {
             let mut left: Vec<Vec<(TableUse, Probes)>> = Vec::new();
             for run in &runs {
                 let mut probes = |table: &TableUse| {
-                    // More lookups come everywhere than are found in all runs together.
+                    // More lookups reach every place than are found in all runs together.
                     let bytes = table.live_bytes as f64;
                     Probes::new(bytes * (1.0 + rng.f64()), bytes * rng.f64() / 3.0, rng.f64())
                 };
@@ -158,7 +163,7 @@ mod tests {
                     .filter(|output| (lower..upper).contains(*output))
                     .map(|output| range(*output, 999).lower)
                     .collect();
-                // Without an output nobody answers for the keys: what comes for them is not to be had any more.
+                // Without an output no table answers for the keys, and the figures are lost.
                 let begins = if begins.is_empty() { vec![slice.lower.clone()] } else { begins };
                 let tiles = stretches(&slice, &begins);
                 assert_eq!(tiles.len(), begins.len());

@@ -1,22 +1,27 @@
-//! Sampled lookups: how often lookups come to it, in vain or not, how often its filter was wrong, and how often seeks come.
+//! Sampled lookup statistics of each table: lookups that found their key, empty ones, false
+//! positives, and seeks.
 //!
-//! One lookup in about 64 is *sampled* (a countdown of the thread, [`crate::counters`]). It runs the same code as any
-//! other, with a recorder ([`Sampler`]) that adds what each table answered to the table's [`TableStatistics`], which
-//! lives as long as the file and is shared by every version that has it. What a lookup that is not sampled pays is the
-//! countdown.
+//! One lookup in about 64 is *sampled* (a thread-local countdown, [`crate::counters`]). It runs the
+//! same code as any other, with a recorder ([`Sampler`]) that adds the result at each table to the
+//! table's [`TableStatistics`]. These live as long as the file and are shared by every version that
+//! contains it. A lookup that is not sampled pays only for the countdown.
 //!
-//! Seeks are sampled as rarely, by each scan's own countdown: of each run the first table that one searches counts it. No filter is asked then, but an
-//! index is.
+//! Seeks are sampled at the same rate, by a countdown of each scan. A sampled seek is counted at
+//! the first table that it searches in each run. It probes no filter, but searches an index.
 //!
-//! Old figures fade by the number of sampled lookups of the keyspace, not by time ([`crate::statistics::rates`]): a quiet night tells nothing
-//! about the next day. When lookups end otherwise than all before them, figures are restated ([`shift`]; by the memory worker, so not
-//! where there is none). How many lookups come in a second is reckoned apart, by time; the rate of a table is the product.
-//! The outputs of a merge take over what their inputs had ([`inherit`]). All of it outlives the process in a file of its
-//! own, best effort: to lose it is harmless.
+//! Old figures decay by the number of sampled lookups of the keyspace, not by time
+//! ([`crate::statistics::rates`]): a night without lookups says nothing about the next day. When
+//! the hit rate changes, the figures are adjusted ([`shift`]). The memory worker does this, so it
+//! does not happen where there is none. The lookups per second are tracked separately, by time; the
+//! rate of a table is the product.
 //!
-//! Units: everything counted here is in *sampled* lookups and probes, decayed; only rates "per second" are of all lookups.
+//! The outputs of a compaction inherit the figures of its inputs ([`inherit`]). All statistics are
+//! kept across restarts in a file of their own, best effort: its loss is harmless.
 //!
-//! Not here: what follows from the figures ([`crate::allocation`]).
+//! Units: everything counted here is in *sampled* lookups and probes, decayed; only rates "per
+//! second" cover all lookups.
+//!
+//! Not here: uses of the figures ([`crate::allocation`]).
 
 pub mod inherit;
 mod shift;
@@ -36,25 +41,26 @@ use crate::sync::Mutex;
 use crate::version::{TableUse, Version};
 use crate::view::RunPlan;
 
-/// Sampled lookups after which old figures fade a step: often enough that the steps are small, seldom enough that
-/// walking all tables costs nothing that could be measured.
+/// Interval between folds in sampled lookups: short enough that each decay step is small, long
+/// enough that the walk over all tables has no measurable cost.
 const FOLD_EVERY: u64 = 1 << 12;
-/// Whoever reckons with what comes in a second has it done after so long, however few lookups and seeks there were.
+/// Maximum age of the rates per second in microseconds: [`TreeStatistics::fold_in_time`] refreshes
+/// older ones.
 const FOLD_AFTER_US: u64 = 1_000_000;
 
-/// What sampled lookups and seeks saw in a keyspace's tree as a whole.
+/// Sampled lookups and seeks of a keyspace's whole tree.
 #[derive(Debug, Default)]
 pub struct TreeStatistics {
     /// Sampled lookups of this process that no memtable answered.
     lookups: AtomicU64,
-    /// Those of them that a table answered.
+    /// The part of `lookups` that a table answered.
     found: AtomicU64,
     /// Sampled seeks of this process.
     seeks: AtomicU64,
     folded: Mutex<Folded>,
 }
 
-/// What was counted up to a moment.
+/// Counter values at one moment.
 #[derive(Clone, Copy, Default, Debug)]
 struct Counted {
     lookups: u64,
@@ -63,7 +69,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// What came since `earlier`.
+    /// Samples since `earlier`.
     fn since(self, earlier: Self) -> Samples {
         let since = |now: u64, earlier: u64| now.saturating_sub(earlier) as f64;
         Samples {
@@ -78,24 +84,24 @@ impl Counted {
 #[derive(Debug, Default)]
 struct Folded {
     window: Window,
-    /// What had been counted at the last fold,
+    /// Counters at the last fold.
     counted: Counted,
-    /// and before the lookups in which a shift is looked for.
+    /// Counters at the start of the samples that are checked for a shift.
     looked: Counted,
-    /// Since when these contradict those before.
+    /// Time since which these samples contradict the older ones.
     contradicted_since_us: Option<u64>,
     restated: Restated,
 }
 
 impl Folded {
-    /// The figures when so much is counted.
+    /// The window at these counter values.
     fn window_at(&self, counted: Counted, now_us: u64) -> Window {
         self.window.next(counted.since(self.counted), now_us)
     }
 }
 
 impl TreeStatistics {
-    /// Counts a sampled lookup that no memtable answered; true if it is time to fold.
+    /// Counts a sampled lookup that no memtable answered; true when a fold is due.
     fn count(&self, found: bool) -> bool {
         self.found.fetch_add(u64::from(found), Ordering::Relaxed);
         (self.lookups.fetch_add(1, Ordering::Relaxed) + 1) % FOLD_EVERY == 0
@@ -106,7 +112,8 @@ impl TreeStatistics {
         self.seeks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets old figures fade if that was last done a while ago: what comes in a second is of all the time since.
+    /// Folds if the last fold is at least [`FOLD_AFTER_US`] ago; the rates per second then cover
+    /// all the time since.
     pub fn fold_in_time(&self, version: &Version, now_us: u64) {
         let folded_us = lock(&self.folded).window.as_of_us;
         if now_us.saturating_sub(folded_us) >= FOLD_AFTER_US {
@@ -114,7 +121,7 @@ impl TreeStatistics {
         }
     }
 
-    /// How many lookups were sampled since the open that no memtable answered.
+    /// Lookups sampled since the open that no memtable answered.
     pub fn sampled(&self) -> u64 {
         self.lookups.load(Ordering::Relaxed)
     }
@@ -125,23 +132,23 @@ impl TreeStatistics {
         Counted { lookups: self.lookups.load(Ordering::Relaxed), found, seeks }
     }
 
-    /// The figures as of now.
+    /// The current figures.
     pub fn window(&self, now_us: u64) -> Window {
         self.window_and(now_us, || ()).0
     }
 
-    /// The figures as of now, and what `also` says while they stay what they are.
+    /// The current figures, and the result of `also`, which runs under the same lock.
     pub fn window_and<T>(&self, now_us: u64, also: impl FnOnce() -> T) -> (Window, T) {
         let folded = lock(&self.folded);
         (folded.window_at(self.counted(), now_us), also())
     }
 
-    /// Goes on from figures of an earlier process.
+    /// Continues with figures of an earlier process.
     pub fn begin_with(&self, window: Window) {
         lock(&self.folded).window = window;
     }
 
-    /// Lets old figures fade, here and at the tables of `version`, unless somebody is at it.
+    /// Decays old figures, here and at the tables of `version`, unless another thread does so.
     fn fold(&self, version: &Version, now_us: u64) {
         if let Some(mut folded) = try_lock(&self.folded) {
             self.fold_into(&mut folded, version, now_us);
@@ -156,7 +163,8 @@ impl TreeStatistics {
         distinct_tables(version).for_each(|table| table.meta.statistics.fold(fading, 1.0));
     }
 
-    /// Whether the lookups since the last look end otherwise than those before, and have done so for a while.
+    /// Detects a workload shift: the hit rate since the last check differs from the older one, and
+    /// has done so for [`shift::LASTING_US`].
     pub fn look_for_shift(&self, now_us: u64) -> Option<Shift> {
         let mut folded = lock(&self.folded);
         let counted = self.counted();
@@ -176,13 +184,13 @@ impl TreeStatistics {
             }
             return None;
         };
-        // One that does not last is a burst.
+        // A shorter contradiction is a burst.
         let since_us = *folded.contradicted_since_us.get_or_insert(now_us);
         (now_us.saturating_sub(since_us) >= shift::LASTING_US).then_some(shift)
     }
 
-    /// Restates the figures, here and at the tables of `version`, after a shift. Nobody gives figures to tables meanwhile that
-    /// are not in `version` yet.
+    /// Adjusts the figures, here and at the tables of `version`, after a shift. The caller ensures
+    /// that no figures are given meanwhile to tables that are not in `version` yet.
     pub fn restate(&self, shift: Shift, version: &Version, now_us: u64) {
         let mut folded = lock(&self.folded);
         folded.restated = folded.restated.again(now_us);
@@ -198,20 +206,20 @@ impl TreeStatistics {
     }
 }
 
-/// The tables, one with each file: one that several runs share has one set of figures.
+/// The tables of the version, one for each file: runs that share a file share its figures.
 fn distinct_tables(version: &Version) -> impl Iterator<Item = &TableUse> {
     let mut seen = HashSet::new();
     version.tables().map(|(_, _, table)| table).filter(move |table| seen.insert(table.meta.id))
 }
 
-/// The recorder of a sampled lookup.
+/// Recorder of a sampled lookup.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Sampler {
     found: bool,
 }
 
 impl Sampler {
-    /// Adds the lookup, which no memtable answered, to the figures of the tree.
+    /// Adds the lookup, which no memtable answered, to the tree's figures.
     pub fn finish(self, tree: &TreeStatistics, version: &Version, now_us: impl FnOnce() -> u64) {
         if tree.count(self.found) {
             tree.fold(version, now_us());

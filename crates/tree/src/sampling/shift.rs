@@ -1,40 +1,47 @@
-//! Shifts: lookups that end otherwise than those before them, and what is then believed of each table. Pure.
+//! Workload-shift detection: the hit rate of lookups changed, and the figures of each table are
+//! adjusted. Pure.
 //!
-//! Figures fade by the number of lookups ([`super::rates`]), so that a table's rest on enough samples. Where a lookup reads from
-//! a device, that is slow: at 10,000 lookups a second half is forgotten in a quarter of an hour. Whoever asks for absent
-//! keys, after an hour of keys that were there, would wait as long for filters. So the last few samples are compared with all
-//! before them, and when they contradict them by more than chance does, what is known is restated: *where* lookups come is
-//! kept, how they end is as of late, and all of it weighs little, so that what comes next is believed soon.
+//! Figures decay by the number of lookups ([`super::rates`]), so that those of each table rely on
+//! enough samples. That is slow where a lookup reads from a device: at 10,000 lookups a second,
+//! half of the weight is lost in a quarter of an hour. After an hour of lookups that find their
+//! key, lookups of absent keys would wait as long for filters. So the latest samples are compared
+//! with all earlier ones. If they differ by more than chance explains, the figures are adjusted.
+//! The *distribution* of lookups over tables is kept, the hit rate becomes that of the latest
+//! samples, and all figures get a small weight, so that new samples soon dominate.
 //!
-//! A burst is no shift: it has to last for [`LASTING_US`]. And lookups that go to and fro are one workload, not many: what was known
-//! weighs twice as much with each restatement that comes soon after another ([`Restated`]), until the mean of both is what is known.
+//! A short burst is no shift: the change has to last for [`LASTING_US`]. Alternating lookups are
+//! one workload, not many. The weight of the old figures doubles with each adjustment that follows
+//! soon after another ([`Restated`]), until the figures become the mean of both phases.
 //!
-//! Not here: keys that become hot or cold while as many lookups find something as before; that fades as it did.
+//! Not here: keys that become hot or cold while the hit rate stays the same; those figures decay as
+//! usual.
 
 use crate::statistics::{Probes, Window};
 
-/// Fewer samples contradict nothing.
+/// Minimum number of samples that can show a shift.
 pub(super) const LEAST_SAMPLES: f64 = 16.0;
-/// Samples that contradict nothing are looked at no more once there are so many: the next would have to outweigh them.
+/// Samples without a shift after which the check restarts; newer ones would otherwise have to
+/// outweigh them.
 pub(super) const LOOKED_AT_SAMPLES: f64 = 64.0;
-/// A smaller part of the lookups is no shift, however surely it is known: fading sees to that.
+/// Minimum change of the hit rate that is a shift, however significant; decay handles smaller ones.
 const LEAST_PART: f64 = 1.0 / 16.0;
-/// How far, in standard deviations, chance is believed to stray: it is asked some 16 times a second for years.
+/// Significance threshold in standard deviations; high because the test runs 16 times a second.
 const DEVIATIONS: f64 = 6.0;
-/// What was known before weighs so many times as much as the samples that contradicted it,
+/// Weight of the old figures after a shift, as a multiple of the samples that showed it.
 const KEPT_TIMES: f64 = 4.0;
-/// and as much as this many: places of few samples would be forgotten for what is believed without any.
+/// Minimum weight of the old figures in sampled lookups; with less, tables with few samples would
+/// fall back to the prior.
 const KEPT_LEAST: f64 = 1024.0;
-/// How long lookups end otherwise before it is believed.
+/// Minimum duration of a change of the hit rate in microseconds.
 pub(super) const LASTING_US: u64 = 200_000;
-/// A restatement within this time after another is one to and fro.
+/// Adjustments within this many microseconds of each other count as oscillation.
 const TO_AND_FRO_US: u64 = 60_000_000;
-/// So often what was known weighs twice as much.
+/// Maximum number of doublings of the weight.
 const DOUBLED_MOST: u32 = 12;
-/// Where a smaller part of the lookups found something, nothing is known of where they do.
+/// Minimum hit rate at which the distribution of found lookups over tables is known.
 const KNOWN_PART: f64 = 1.0 / 16.0;
 
-/// When figures were restated, and how often that came soon after another time.
+/// Time of the last adjustment, and the number of adjustments that followed soon after another.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Restated {
     at_us: Option<u64>,
@@ -46,64 +53,68 @@ impl Restated {
         self.at_us.is_some_and(|at_us| now_us.saturating_sub(at_us) < TO_AND_FRO_US)
     }
 
-    /// How many times as much as usual what was known before weighs now.
+    /// Factor on the weight of the old figures at this time.
     pub fn weight(self, now_us: u64) -> f64 {
         if self.is_soon(now_us) { f64::from(1u32 << self.soon_after.min(DOUBLED_MOST)) } else { 1.0 }
     }
 
-    /// What would have been a restatement, had there been none before: lookups still go to and fro.
+    /// Notes a shift that only this weight suppressed: the oscillation continues.
     pub fn still(self, now_us: u64) -> Self {
         if self.is_soon(now_us) { Self { at_us: Some(now_us), ..self } } else { self }
     }
 
-    /// With one more, now.
+    /// Adds an adjustment at `now_us`.
     pub fn again(self, now_us: u64) -> Self {
         let soon_after = if self.is_soon(now_us) { self.soon_after.saturating_add(1) } else { 0 };
         Self { at_us: Some(now_us), soon_after }
     }
 }
 
-/// Lookups have shifted.
+/// A detected workload shift.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shift {
-    /// The part that found its key, before and of late.
+    /// Hit rate of the older samples; the next field has the latest one.
     from: f64,
     to: f64,
-    /// Sampled lookups known of before, decayed.
+    /// Sampled lookups before the shift, decayed.
     lookups: f64,
-    /// What part of all figures is kept.
+    /// Factor on all figures.
     keep: f64,
 }
 
 impl Shift {
-    /// Whether the last `lookups` samples of a keyspace, `found` of which found their key, contradict those before them, which
-    /// weigh `weight` times as much as usual. `window` has all of them.
+    /// Detects a shift between the last `lookups` samples of a keyspace, `found` of which found
+    /// their key, and the older ones, whose weight is multiplied by `weight`. `window` contains all
+    /// samples.
     pub fn seen(window: Window, (lookups, found): (f64, f64), weight: f64) -> Option<Self> {
         let before = (window.lookups - lookups).max(0.0);
         let kept = (lookups * KEPT_TIMES).max(KEPT_LEAST) * weight;
-        // So few are outweighed soon.
+        // New samples soon outweigh this few.
         if lookups < LEAST_SAMPLES || before <= kept {
             return None;
         }
         let from = ((window.found - found) / before).clamp(0.0, 1.0);
         let to = (found / lookups).min(1.0);
-        // Half is the most that the deviation of one sample can be.
+        // The standard deviation of one sample is at most one half.
         let scatter = DEVIATIONS * 0.5 * (1.0 / lookups + 1.0 / before).sqrt();
         let is_shift = (from - to).abs() >= scatter.max(LEAST_PART);
         is_shift.then(|| Self { from, to, lookups: before, keep: kept / before })
     }
 
-    /// The keyspace's lookups as they are believed to be now.
+    /// The keyspace's window after the shift.
     pub fn of_window(self, window: Window) -> Window {
         let lookups = self.lookups * self.keep;
         Window { lookups, found: lookups * self.to, ..window }
     }
 
-    /// A table's probes as they are believed to be now. It has the share `of_tree` of the keyspace's entries.
+    /// A table's probes after the shift. The table has the share `of_tree` of the keyspace's
+    /// entries.
     ///
-    /// Where fewer lookups find their key, every table finds as many fewer; where more do, each as many more. If hardly any did,
-    /// each finds as many as it has entries, for nothing is known of keys that were not asked for. That a lookup which finds nothing in an upper
-    /// level goes on to those below is left for the samples to tell.
+    /// If the hit rate falls, the found lookups of every table fall in proportion; if it rises,
+    /// they rise in proportion. If hardly any lookup was found before, each table gets found
+    /// lookups in proportion to its entries, because nothing is known about keys that were not
+    /// looked up. The samples will show that a lookup not found in an upper level continues to the
+    /// lower ones.
     pub fn of_table(self, probes: Probes, of_tree: f64) -> Probes {
         let lookups = probes.lookups();
         let found = if self.to < self.from || self.from >= KNOWN_PART {
@@ -126,7 +137,8 @@ mod tests {
         Window { lookups, found, lookups_per_second: 10_000.0, as_of_us: 9, ..Window::default() }
     }
 
-    /// What is seen in 100,000 lookups of which `share` found their key, and `samples` more of which `late` did.
+    /// The result for 100,000 lookups with the hit rate `share`, followed by `samples` with the hit
+    /// rate `late`.
     fn after(share: f64, samples: f64, late: f64) -> Option<Shift> {
         let before = 100_000.0;
         let all = window(before + samples, before * share + samples * late);
@@ -157,7 +169,7 @@ mod tests {
             f64::from((state >> 33) as u32) / f64::from(1_u32 << 31)
         };
         let mut far = 0;
-        // Half of the lookups find something: there chance is greatest.
+        // Half of the lookups find their key: there the variance is largest.
         for samples in [64, 1_024] {
             for _ in 0..20_000 {
                 let found = (0..samples).filter(|_| next() < 0.5).count();
@@ -178,7 +190,8 @@ mod tests {
         assert_eq!(often.weight(7 * second), 16.0);
         assert_eq!(often.weight(70 * second), 1.0, "that was long ago");
         assert_eq!(often.again(70 * second).weight(71 * second), 1.0);
-        // Every second another half second of lookups, 10,000 a second: after a while they contradict nothing any more.
+        // Phases of half a second each, alternating, at 10,000 lookups a second: after a while they
+        // cause no more shifts.
         let (mut known, mut restated, mut shifts) =
             (window(100_000.0, 100_000.0), Restated::default(), Vec::new());
         for turn in 0..6_000 {
@@ -205,11 +218,13 @@ mod tests {
         assert_eq!((now.lookups_per_second, now.as_of_us), (10_000.0, 9), "rates go by time");
         let few = after(1.0, 20.0, 0.0).expect("a shift").of_window(window(100_020.0, 100_000.0));
         assert_eq!(few.lookups, 1_024.0);
-        // A table that got a quarter of them, all found: as many come, and all in vain.
+        // A table that got a quarter of the lookups, all found: the same number reaches it, all
+        // empty.
         let table = gone.of_table(Probes::new(0.0, 25_000.0, 0.0).with_seeks(70.0), 0.5);
         assert_eq!(table.seeks, 70.0, "no news of seeks");
         assert!((table.empty - 1_000.0).abs() < 1e-9 && table.found == 0.0, "{table:?}");
-        // The other way each table finds as many as it has entries, and no more than came to it.
+        // In the other direction each table finds lookups in proportion to its entries, and no more
+        // than reached it.
         let come = after(0.0, 1_000.0, 1.0).expect("a shift");
         let table = come.of_table(Probes::new(100_000.0, 0.0, 1_000.0), 0.25);
         assert!((table.found - 1_000.0).abs() < 1e-9 && (table.empty - 3_000.0).abs() < 1e-9, "{table:?}");
@@ -217,7 +232,8 @@ mod tests {
         let cold = come.of_table(Probes::new(50.0, 0.0, 0.0), 0.25);
         assert!(cold.empty == 0.0 && (cold.found - 50.0 * come.keep).abs() < 1e-9, "{cold:?}");
         assert_eq!(come.of_table(Probes::ZERO, 0.25), Probes::ZERO);
-        // Half as many: half of what each found. Twice as many: twice, where that is known.
+        // Half the hit rate: half of each table's found lookups. Twice the hit rate: twice as many,
+        // where the distribution is known.
         let half = after(0.8, 1_000.0, 0.4).expect("a shift").of_table(Probes::new(200.0, 800.0, 2.0), 0.1);
         assert!((half.empty / half.lookups() - 0.6).abs() < 1e-9, "{half:?}");
         let twice = after(0.4, 1_000.0, 0.8).expect("a shift").of_table(Probes::new(700.0, 300.0, 2.0), 0.9);

@@ -1,4 +1,5 @@
-//! Rates of sampled lookups: of one table ([`TableStatistics`]) and the arithmetic of their decay ([`rates`]).
+//! Sampled lookup statistics: the counters of one table ([`TableStatistics`]) and their decay
+//! ([`rates`]).
 //!
 //! Units: everything is in *sampled* lookups and probes, decayed; only rates "per second" are of all
 //! lookups.

@@ -1,4 +1,4 @@
-//! What sampled lookups and seeks saw at one table; shared by every version that has the table.
+//! Sampled probes of one table, shared by every version that contains the table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use shamba_env::lock;
 use super::rates::{Fading, Probes};
 use crate::sync::Mutex;
 
-/// What sampled lookups and seeks saw at one table.
+/// Sampled probes and seeks of one table.
 #[derive(Debug, Default)]
 pub struct TableStatistics {
     /// Since the last fold.
@@ -20,7 +20,7 @@ pub struct TableStatistics {
 }
 
 impl TableStatistics {
-    /// The figures now, in sampled probes.
+    /// The current figures, in sampled probes.
     pub fn probes(&self) -> Probes {
         let folded = lock(&self.folded);
         let fresh = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
@@ -33,7 +33,8 @@ impl TableStatistics {
         self.seeks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets everything before the last fold fade, and all of it to `share` of what it is.
+    /// Decays the figures up to the last fold, adds the newer ones, and multiplies the sum by
+    /// `share`.
     pub fn fold(&self, fading: Fading, share: f64) {
         let mut folded = lock(&self.folded);
         let fresh = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed) as f64;
@@ -41,18 +42,18 @@ impl TableStatistics {
         *folded = (folded.faded(fading) + lookups.with_seeks(fresh(&self.seeks))).scaled(share);
     }
 
-    /// Keeps this share of the figures: the rest went to another table.
+    /// Keeps `share` of the figures: the rest went to another table.
     pub fn keep(&self, share: f64) {
         self.fold(Fading::NONE, share);
     }
 
-    /// Puts others in the place of the figures up to the last fold.
+    /// Replaces the figures up to the last fold.
     pub fn restate(&self, restated: impl FnOnce(Probes) -> Probes) {
         let mut folded = lock(&self.folded);
         *folded = restated(*folded);
     }
 
-    /// Begins with these figures.
+    /// Sets the initial figures.
     pub fn begin_with(&self, probes: Probes) {
         *lock(&self.folded) = probes;
     }

@@ -1,23 +1,28 @@
-//! Residency: which filter slices and index partitions are in memory.
+//! Residency: the filter slices and index partitions that are in memory.
 //!
-//! With [`Residency::Budgeted`], filters and indexes have what the memory budget leaves beside memtables, work and the
-//! block cache's share. What is in it follows from one rule: whatever saves most for its bytes ([`survey`] says what
-//! each saves, [`shamba_model::joint`] who comes next). A settlement
+//! With [`Residency::Budgeted`], filters and indexes share the memory budget that memtables,
+//! background work and the block cache leave. One rule decides what is resident: the pieces that
+//! save most per byte. [`survey`] computes the saving of each piece, [`shamba_model::joint`] their
+//! order. A settlement has three steps:
 //!
-//! 1. looks at every table and makes the plan;
-//! 2. lets go of what the plan leaves out, and publishes views without it. Filters that only cost their probes are kept
-//!    as long as the block cache has no use for their memory, at rest where searches are cheap: lookups that turn find them there;
-//! 3. reads what the plan adds, as long as there is room, and publishes that.
+//! 1. It surveys every table and makes the plan.
+//! 2. It evicts what the plan leaves out, and publishes views without it. Filters that only cost
+//!    their probes stay resident as long as the block cache has no use for their memory; where
+//!    searches are cheap they are dormant. If the hit rate changes, lookups find them in memory.
+//! 3. It reads what the plan adds, as long as there is memory, and publishes views with it.
 //!
-//! It comes after every install, about once a second while lookups or seeks go on and sooner when they turn ([`worker`]), and,
-//! with nothing but its first two steps, whenever somebody needs memory that the block cache cannot give ([`Core::shed`]). Tables that are opened
-//! while there is room hold everything at once ([`Core::hold_early`]).
+//! A settlement follows every install. It also runs about once a second while there are lookups or
+//! seeks, and sooner after a change of the hit rate ([`worker`]). The first two steps alone run
+//! whenever memory is needed that the block cache cannot give ([`Core::shed`]). Tables that are
+//! opened while there is memory load everything at once ([`Core::hold_early`]).
 //!
-//! Lookups never wait for any of it: a view says what is held, and does not change.
+//! Lookups never wait for a settlement: a view says what is resident, and does not change.
 //!
-//! Locks: the state's is taken after all others but the views'; whoever finds it taken goes on without.
+//! Locks: the state's lock is taken after all others but the views'. A thread that finds it taken
+//! proceeds without it.
 //!
-//! Not here: how memory is divided between filters, blocks and write buffers ([`arbiter`]); counting ([`crate::memory`]).
+//! Not here: the division of memory between filters, blocks and write buffers ([`arbiter`]);
+//! counting ([`crate::memory`]).
 
 mod arbiter;
 mod report;
@@ -46,73 +51,79 @@ use shamba_tree::statistics::Window;
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
 
-/// What is held is exchanged only for what saves so much more.
+/// Minimum relative gain for which a resident piece is exchanged for another.
 const KEEP_MARGIN: f64 = 0.1;
-/// Lookups that turn are noticed after a quarter of a second ([`worker`]), and filters that were let go are there again within another half. They may
-/// turn about as often as a step of the arbiter must pay for itself: this part of those that find their key is believed to find none.
+/// Prior: the part of found lookups that is assumed to turn into empty ones. A change of the hit
+/// rate is noticed after a quarter of a second ([`worker`]), and evicted filters are back within
+/// another half. Such changes are assumed to come at most as often as a step of the arbiter must
+/// pay for itself.
 const TURNING_PART: f64 = 0.75 / arbiter::PAYBACK_SECONDS;
-/// Of what is left beside memtables and work, the part that the block cache is left at first.
+/// Initial part (1/8) of the memory left by memtables and background work that the block cache
+/// gets.
 const CACHE_PART: u64 = 8;
-/// Shedding makes room for this part of the budget more than was asked for, so that it is rare.
+/// Shedding frees this part of the budget (1/16) beyond the request, so that it is rare.
 const SHED_PART: u64 = 16;
-/// New tables' filters may go beyond what filters and indexes have in all by this part of the budget, until the next plan.
+/// Filters of new tables may exceed the limit of filters and indexes by this part of the budget
+/// (1/64) until the next plan.
 const EARLY_PART: u64 = 64;
-/// What others needed at most counts for this share less in each window that passes: memory that a burst of writes took
-/// comes back to filters and indexes within half a minute, and the next burst within seconds finds it free.
+/// The peak of other consumers decays by this part (1/8) in each window. Memory that a burst of
+/// writes took returns to filters and indexes within half a minute, and another burst within
+/// seconds finds it free.
 const PEAK_FADING_PART: u64 = 8;
-/// Fewer data blocks than this in a window say nothing of the cache.
+/// Minimum number of data blocks in a window that count as a measurement of the cache.
 const BLOCKS_LEAST: u64 = 64;
 
-/// What residency remembers.
+/// State that residency keeps between settlements.
 #[derive(Default)]
 pub(crate) struct ResidencyState {
-    /// What does not change of tables that were seen before.
+    /// Constant properties of the tables surveyed before.
     known: KnownTables,
-    /// What the consumers of memory were worth in the last windows.
+    /// The arbiter's measurements of the last windows.
     arbiter: Arbiter,
-    /// Tables of which something could not be read: said once, and tried again with every settlement.
+    /// Tables with a part that could not be read. Each is reported once, and read again in every
+    /// settlement.
     unreadable: BTreeSet<TableId>,
 }
 
-/// What memory was worth in a plan, in nanoseconds per second per byte.
+/// Value of memory in a plan, in nanoseconds per second per byte.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct PlanPrices {
-    /// What more memory would save.
+    /// Saving of the next byte of memory.
     pub gain_per_byte: f64,
-    /// What the least worthy saves of what is held for what it saves.
+    /// Marginal saving of the least valuable resident piece.
     pub loss_per_byte: f64,
-    /// What is held beside that: filters that lookups that turn would ask.
+    /// Resident bytes that save nothing now: filters kept for a change of the hit rate.
     pub kept_bytes: u64,
-    /// What all that saves anything would take.
+    /// Bytes of all pieces that save anything.
     pub useful_bytes: u64,
-    /// What lookups and seeks cost with it.
+    /// Cost of lookups and seeks under the plan, in nanoseconds per second.
     pub cost_ns_per_second: f64,
 }
 
-/// The part of the core that belongs here.
+/// The residency part of the core.
 #[derive(Default)]
 pub(crate) struct ResidencyCore {
     state: Mutex<ResidencyState>,
-    /// What the last plan says of the price of memory. By itself, because settlements read files under the state's lock,
-    /// and listeners of their warnings may ask.
+    /// Value of memory in the last plan. It has its own lock, because settlements read files under
+    /// the state's lock, and listeners of their warnings may ask for it.
     plan: Mutex<PlanPrices>,
-    /// Something changed that the next settlement should look at.
+    /// A change was made that the next settlement should consider.
     wanted: AtomicBool,
-    /// The most that everything but cache, filters and indexes took lately, with what is kept free.
+    /// Recent peak of the bytes of all but block cache, filters and indexes, with the memory kept
+    /// free.
     others_peak_bytes: AtomicU64,
-    /// What filters and indexes hold whatever is let go, as of the last look at all tables.
+    /// Bytes of filters and indexes that cannot be evicted, as of the last survey.
     fixed_bytes: AtomicU64,
-    /// Nothing was written for some windows: no memory needs to lie ready for a flush or a merge.
+    /// Nothing was written for some windows, so no memory is kept free for a flush or compaction.
     pub(crate) writes_rest: AtomicBool,
-    /// What the arbiter keeps for the block cache; 0: it has not said so yet.
+    /// Bytes that the arbiter reserves for the block cache; 0 before its first decision.
     cache_bytes: AtomicU64,
-    /// Where memtables are sealed, as the arbiter has it; 0: where the settings say.
+    /// Memtable size limit set by the arbiter; 0 for the configured one.
     memtable_bytes: AtomicU64,
-    /// The part of data blocks that lookups of late did not find in the cache, as the bits of its complement: nothing
-    /// was found there before the first.
+    /// Recent block cache hit rate, as bits. It starts at 0: no block was found in the cache yet.
     hit_share_bits: AtomicU64,
-    /// The part of filter slices that lookups of late did not find there, where they are held by the cache, as bits. Before the first nothing was
-    /// missed: what is never fetched is never found.
+    /// Recent part of filter slices that lookups had to read, where slices are kept in the block
+    /// cache, as bits. It starts at 0: a slice that is never fetched is never found.
     slices_read_bits: AtomicU64,
 }
 
@@ -126,25 +137,26 @@ impl ResidencyCore {
         self.wanted.swap(false, Ordering::AcqRel)
     }
 
-    /// All but cache, filters and indexes take so much, or are about to, with what is kept free for flushes and merges:
-    /// those at work use what was kept, and must not be counted for both.
+    /// Notes the bytes that all but block cache, filters and indexes take or are about to take,
+    /// with the memory kept free for flushes and compactions. Running work uses the memory kept
+    /// free, which must not be counted twice.
     pub fn note_others(&self, bytes: u64) {
         if bytes > self.others_peak_bytes.load(Ordering::Relaxed) {
             self.others_peak_bytes.fetch_max(bytes, Ordering::Relaxed);
         }
     }
 
-    /// The part of data blocks that lookups of late had to read.
+    /// Recent block cache miss rate.
     fn read_share(&self) -> f64 {
         1.0 - f64::from_bits(self.hit_share_bits.load(Ordering::Relaxed))
     }
 
-    /// The part of filter slices that lookups of late had to read for a lookup.
+    /// Recent part of filter slices that lookups had to read.
     fn slices_read(&self) -> f64 {
         f64::from_bits(self.slices_read_bits.load(Ordering::Relaxed))
     }
 
-    /// Lookups of a window read so many filter slices and found so many in the cache; what was before counts half.
+    /// Adds a window's filter slice reads and cache hits; older windows have half of the weight.
     fn note_slices(&self, reads: u64, hits: u64) {
         if reads + hits >= BLOCKS_LEAST {
             let share = f64::midpoint(self.slices_read(), reads as f64 / (reads + hits) as f64);
@@ -152,7 +164,7 @@ impl ResidencyCore {
         }
     }
 
-    /// Lookups of a window read so many data blocks and found so many in the cache; what was before counts half.
+    /// Adds a window's data block reads and cache hits; older windows have half of the weight.
     fn note_blocks(&self, reads: u64, hits: u64) {
         if reads + hits >= BLOCKS_LEAST {
             let share = f64::midpoint(1.0 - self.read_share(), hits as f64 / (reads + hits) as f64);
@@ -160,28 +172,28 @@ impl ResidencyCore {
         }
     }
 
-    /// Memtables are sealed where the settings say, until the arbiter has found something better.
+    /// Resets the memtable size limit to the configured one, until the arbiter decides again.
     pub fn forget_memtable_bytes(&self) {
         self.memtable_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// A window has passed.
+    /// Decays the peak at the end of a window.
     fn fade_peak(&self) {
         let bytes = self.others_peak_bytes.load(Ordering::Relaxed);
         self.others_peak_bytes.store(bytes - bytes / PEAK_FADING_PART, Ordering::Relaxed);
     }
 }
 
-/// What a settlement may do.
+/// Scope of a settlement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Everything.
+    /// All steps.
     Settle,
-    /// Only let go, so that so many bytes more are free.
+    /// Only evictions, to free this many bytes.
     Shed(u64),
 }
 
-/// What lookups do by the plan with the modules of the filter of table `at` that they do not ask.
+/// Treatment by lookups of the modules of table `at`'s filter that they do not probe.
 fn unasked_of(plan: &JointPlan, at: usize) -> Unasked {
     let fetched = plan.fetched.get(at).map_or(0, |fetched| mask_of(*fetched));
     let resting = plan.resting.get(at).map_or(0, |resting| mask_of(resting.end) & !mask_of(resting.start));
@@ -189,19 +201,20 @@ fn unasked_of(plan: &JointPlan, at: usize) -> Unasked {
 }
 
 impl Core {
-    /// Where memtables are sealed.
+    /// Size limit at which memtables are sealed.
     pub(crate) fn memtable_limit_bytes(&self) -> u64 {
         let design_bytes = self.settings.memtable_bytes();
         match self.residency.memtable_bytes.load(Ordering::Relaxed) {
             0 => design_bytes,
-            // Also where a redesign came in the middle of a decision about the old one.
+            // Bounded again: a redesign may have come in the middle of a decision about the old
+            // design.
             bytes => {
                 bytes.clamp(design_bytes / BUFFER_LEAST_PART, design_bytes.saturating_mul(BUFFER_MOST_TIMES))
             }
         }
     }
 
-    /// Has what is in memory looked at again: by the memory worker soon, or at once where there are no threads.
+    /// Requests a settlement: by the memory worker soon, or at once where there are no threads.
     pub(crate) fn want_settlement(&self) {
         if self.is_inline() {
             self.settle();
@@ -211,22 +224,23 @@ impl Core {
         }
     }
 
-    /// Makes memory hold what saves most; where all of it is pinned there is nothing to choose.
+    /// Settles; nothing to do if all filters are pinned.
     pub(crate) fn settle(&self) {
         if self.settings.filter_residency != Residency::Pinned {
             self.settle_with(Mode::Settle);
         }
     }
 
-    /// Lets go of what saves least until `bytes` more are free. Says whether it could try.
+    /// Evicts the least valuable pieces until `bytes` more are free. Returns false if it could not
+    /// try.
     pub(crate) fn shed(&self, bytes: u64) -> bool {
         self.settings.filter_residency == Residency::Budgeted
             && self.pool_held_bytes() > self.residency.fixed_bytes.load(Ordering::Relaxed)
             && self.settle_with(Mode::Shed(bytes + self.settings.memory_budget_bytes / SHED_PART))
     }
 
-    /// Holds all of a table that was just opened, if there is room for it, or its filter, if there is for that: no lookup
-    /// then misses it.
+    /// Loads the filter and index of a table that was just opened, or only its filter, if there is
+    /// memory. No lookup then misses it.
     pub(crate) fn hold_early(&self, reader: &TableReader) -> Result<()> {
         let is_whole = |filter: ResidentFilter| filter.absent_slices() == 0;
         if self.settings.filter_residency != Residency::Budgeted || reader.filter().is_some_and(is_whole) {
@@ -236,19 +250,19 @@ impl Core {
         let missing_bytes = whole_bytes.saturating_sub(self.pool_room_bytes());
         let kept_bytes = missing_bytes.min(self.plan_prices().kept_bytes);
         if kept_bytes > 0 {
-            // What is only kept makes room for what is new.
+            // Filters that only cost their probes are evicted for new tables.
             self.settle_with(Mode::Shed(kept_bytes));
         }
         let is_room_for_all = whole_bytes <= self.pool_room_bytes();
         let margin_bytes = self.settings.memory_budget_bytes / EARLY_PART;
-        // Beyond what filters and indexes may have, until the next plan finds what saves less: the filter of a new run
-        // spares every lookup a search, as nothing else of that size does.
+        // New filters may exceed the limit until the next plan finds less valuable pieces. The
+        // filter of a new run spares every lookup a search, as nothing else of that size does.
         let beyond_bytes = || (self.pool_held_bytes() + filter_bytes).saturating_sub(self.pool_bytes());
         if beyond_bytes() > margin_bytes {
             if filter_bytes > margin_bytes {
                 return Ok(());
             }
-            // Nothing comes of it while somebody else is at it.
+            // No effect while another thread settles.
             self.settle_with(Mode::Shed(margin_bytes));
             if beyond_bytes() > 2 * margin_bytes {
                 return Ok(());
@@ -261,14 +275,15 @@ impl Core {
         (0..partitions).try_for_each(|number| Ok(reader.hold_partition(number)?))
     }
 
-    /// [`Self::hold_early`] of tables that lookups find already: they are told of it.
+    /// [`Self::hold_early`] for tables that are already visible to lookups; publishes views with
+    /// their filters.
     pub(crate) fn hold_published(&self, tables: &[Arc<TableMeta>]) {
         let mut changed = BTreeSet::new();
         for reader in tables.iter().filter_map(|table| table.reader.get()) {
             let absent = |reader: &TableReader| reader.filter().map_or(0, |filter| filter.absent_slices());
             let before = absent(reader);
             if let Err(error) = self.hold_early(reader) {
-                // The table is installed: its lookups go on without.
+                // The table is installed: its lookups continue without.
                 self.warn(format!(
                     "filter and index of table {} stay as they are: {}",
                     reader.id(),
@@ -282,32 +297,34 @@ impl Core {
         self.publish_filters(&changed);
     }
 
-    /// Gives back what tables have that no new lookup comes to. Whoever merged them has them open for long.
+    /// Frees the memory of obsolete tables that no new lookup reaches. The compaction that replaced them
+    /// may keep them open for long.
     pub(crate) fn release_dead(&self, dead: &[Arc<TableMeta>]) {
         if self.settings.filter_residency == Residency::Budgeted {
             dead.iter().filter_map(|table| table.reader.get()).for_each(|reader| reader.release());
         }
     }
 
-    /// What filters and indexes have.
+    /// Bytes of filters and indexes.
     pub(crate) fn pool_held_bytes(&self) -> u64 {
         self.ledger.bytes(LedgerPart::Filters) + self.ledger.bytes(LedgerPart::Indexes)
     }
 
-    /// What all but filters, indexes and the block cache have.
+    /// Bytes of all but filters, indexes and the block cache.
     fn others_bytes(&self) -> u64 {
         let own_bytes = self.pool_held_bytes() + self.ledger.bytes(LedgerPart::BlockCache);
         self.ledger.total().saturating_sub(own_bytes)
     }
 
-    /// What filters, indexes and the block cache may have in all, with room for what others took lately.
+    /// Bytes for filters, indexes and the block cache together, leaving room for the recent peak of
+    /// others.
     fn shared_lately_bytes(&self) -> u64 {
         let others_bytes = self.others_bytes() + self.kept_bytes();
         let peak_bytes = self.residency.others_peak_bytes.load(Ordering::Relaxed);
         cache_share_bytes(self.settings.memory_budget_bytes, others_bytes.max(peak_bytes), 0)
     }
 
-    /// What filters and indexes may have in all.
+    /// Limit of filters and indexes in bytes.
     fn pool_bytes(&self) -> u64 {
         let left_bytes = self.shared_lately_bytes();
         let cache_bytes = match self.residency.cache_bytes.load(Ordering::Relaxed) {
@@ -317,19 +334,19 @@ impl Core {
         left_bytes.saturating_sub(cache_bytes).min(self.settings.resident_bytes_max.unwrap_or(u64::MAX))
     }
 
-    /// What filters and indexes may have beyond what they hold.
+    /// Bytes that filters and indexes may add to what is resident.
     fn pool_room_bytes(&self) -> u64 {
         self.pool_bytes().saturating_sub(self.pool_held_bytes())
     }
 
-    /// Whether the block cache could have more memory than it has: nobody said how large it may be at most, or it is smaller by more than
-    /// it is left alone for.
+    /// Whether the block cache may grow: it has no configured maximum, or is below it by more than
+    /// the slack of its size.
     fn may_cache_grow(&self) -> bool {
         let slack_bytes = self.settings.memory_budget_bytes / SLACK_PART;
         self.settings.cache_bytes_max.is_none_or(|bytes| self.cache.capacity_bytes() + slack_bytes < bytes)
     }
 
-    /// False if another thread is at it.
+    /// Settles; false if another thread does so.
     fn settle_with(&self, mode: Mode) -> bool {
         let Some(mut state) = self.residency.try_state() else {
             self.residency.wanted.store(true, Ordering::Release);
@@ -357,7 +374,7 @@ impl Core {
         let plan = match plan_jointly(&survey.files, weighing, may_have.saturating_sub(survey.fixed_bytes)) {
             Ok(plan) => plan,
             Err(detail) => {
-                // A defect, not a state of the world: what is held stays.
+                // A defect of the program: residency stays as it is.
                 self.warn(format!("memory could not be planned: {detail}"));
                 return true;
             }
@@ -397,7 +414,7 @@ impl Core {
         }
         self.publish_filters(&changed);
         if freed {
-            // Idle iterators would keep what was let go.
+            // Idle iterators would keep the evicted slices.
             self.release_stale_views();
         }
         if mode != Mode::Settle {
@@ -408,7 +425,8 @@ impl Core {
         self.publish_filters(&changed);
     }
 
-    /// Lookups of a table of which something cannot be read go on without it, and so does everything else.
+    /// Warns once of a table with an unreadable part. Its lookups and everything else continue
+    /// without that part.
     fn note_unreadable(&self, reader: &TableReader, error: &Error, unreadable: &mut BTreeSet<TableId>) {
         if unreadable.insert(reader.id()) {
             self.warn(format!(
@@ -419,7 +437,7 @@ impl Core {
         }
     }
 
-    /// Lets go of partitions beyond so many, and of those that others are searched clearly more than.
+    /// Evicts partitions beyond `wanted`, and those that are searched clearly less than others.
     fn let_partitions_go(&self, reader: &TableReader, wanted: usize) {
         if survey::held_partitions(reader) >= wanted {
             let kept = survey::choose_partitions(reader, wanted);
@@ -428,7 +446,7 @@ impl Core {
         }
     }
 
-    /// Reads the index partitions that the plan adds, or that take the place of others.
+    /// Reads the index partitions that the plan adds or exchanges.
     fn read_partitions(&self, reader: &TableReader, wanted: usize) -> Result<()> {
         let mut outcome = Ok(());
         if survey::held_partitions(reader) < wanted {
@@ -436,7 +454,8 @@ impl Core {
                 let bytes = reader.partition_bytes(number);
                 if !reader.is_partition_resident(number) && bytes <= self.pool_room_bytes() + bytes / 8 {
                     self.make_memory(bytes);
-                    outcome = outcome.and(reader.hold_partition(number)); // The others are as good as before.
+                    // A failure does not affect the others.
+                    outcome = outcome.and(reader.hold_partition(number));
                 }
             }
         }
@@ -453,11 +472,13 @@ impl Core {
         unreadable: &mut BTreeSet<TableId>,
     ) {
         unreadable.retain(|table| survey.readers.iter().any(|reader| reader.id() == *table));
-        // Slices first, of which the sizes are known: partitions that turn out larger than they were taken for leave out
-        // partitions then, and not the filter of the last table. What cannot be read of one keeps nothing else out.
+        // Slices first, because their sizes are known. Partitions that are larger than estimated
+        // then displace other partitions, and not the filter of the last table. A table that cannot
+        // be read does not affect the others.
         for (at, (reader, slices)) in survey.readers.iter().zip(&plan.slices).enumerate() {
             if self.is_stopping() {
-                return; // Who closes waits for this.
+                // `close` waits for this thread.
+                return;
             }
             if let Err(error) = self.read_slices(reader, (slices, unasked_of(plan, at)), changed) {
                 self.note_unreadable(reader, &error, unreadable);
@@ -482,7 +503,7 @@ impl Core {
     ) -> Result<()> {
         let Some(filter) = reader.filter() else { return Ok(()) };
         let bytes = survey::missing_bytes(reader, &filter, wanted);
-        // Memory that was let go is free only when the last reader of an old view has gone.
+        // Evicted memory is free only after the last reader of an old view has dropped it.
         if bytes == 0 || bytes > self.pool_room_bytes() + bytes / 8 {
             return Ok(());
         }
@@ -495,8 +516,8 @@ impl Core {
         Ok(())
     }
 
-    /// In the cached mode nothing is held; a module that would save less than its reads, and the memory that it drives out of the
-    /// cache, cost is skipped.
+    /// Settles the cached mode, in which nothing is pinned. A module is skipped if it saves less
+    /// than its reads and the cache memory that it displaces.
     fn settle_cached(&self, survey: &Survey, state: &ResidencyState) {
         let mut changed = BTreeSet::new();
         for (reader, file) in survey.readers.iter().zip(&survey.files) {
@@ -507,13 +528,14 @@ impl Core {
             );
             match reader.hold_filter(&[], Unasked { fetched, resting: 0 }) {
                 Ok(held) if held.changed => _ = changed.insert(reader.id()),
-                Ok(_) | Err(_) => {} // Nothing is read for it.
+                // Nothing is read, so nothing can fail.
+                Ok(_) | Err(_) => {}
             }
         }
         self.publish_filters(&changed);
     }
 
-    /// Publishes views with what these tables hold now.
+    /// Publishes views with the present filters of these tables.
     fn publish_filters(&self, changed: &BTreeSet<TableId>) {
         if changed.is_empty() {
             return;
@@ -527,7 +549,7 @@ impl Core {
         }
     }
 
-    /// What a search costs now that a filter could have spared.
+    /// Current cost of a search that a filter could have spared.
     pub(crate) fn search_ns(&self) -> f64 {
         survey::Prices::of(self).data_ns
     }

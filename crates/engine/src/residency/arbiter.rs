@@ -1,16 +1,19 @@
-//! The arbiter: how memory is divided between filters and indexes, the block cache, and the write buffer.
+//! The memory arbiter: division of memory between filters and indexes, the block cache, and the
+//! write buffer.
 //!
-//! Once a second each says what a step more would save it, and what its last step saves, in expected nanoseconds per
-//! second and byte: filters and indexes by their plan, the block cache by its ghosts (misses that a larger cache would
-//! not have had), the write buffer by the merging that a larger one spares. [`shamba_model::arbiter`] decides who gives
-//! to whom; here the figures are gathered and the shares kept. The write buffer is weighed once a minute, as what it
-//! is worth shows in whole trees only; in between it stands still.
+//! Once a second, the arbiter compares for each consumer the saving of one step more and the saving
+//! of its last step, in expected nanoseconds per second and byte. Filters and indexes are valued by
+//! their plan, the block cache by its ghost entries (misses that a larger cache would not have
+//! had), the write buffer by the compaction work that a larger one spares.
+//! [`shamba_model::arbiter`] decides which consumer gives memory to which. This module gathers the
+//! figures and keeps the shares. The write buffer takes part once a minute, because its value shows
+//! only in whole trees; in between its share is constant.
 //!
-//! What is divided are *rights*: what of the cache's share the others do not use goes to the cache anyway, and
-//! memtables take memory only while they hold something. Level capacities follow the design's buffer, or the largest that the budget
-//! has room for, whatever comes of it here, so that the arbiter cannot reshape the tree.
+//! The shares are *limits*. The cache also uses what the others leave of theirs, and memtables take
+//! memory only while they hold entries. Level capacities follow the design's buffer, or the largest
+//! one that the budget has room for, whatever the arbiter decides; so it cannot reshape the tree.
 //!
-//! Not here: which modules and partitions are held ([`super`]).
+//! Not here: which modules and partitions are resident ([`super`]).
 
 use std::sync::atomic::Ordering;
 
@@ -21,25 +24,26 @@ use shamba_table::Residency;
 use super::{PlanPrices, ResidencyState};
 use crate::core::Core;
 
-/// A step is this part of the budget.
+/// One step is this part of the budget (1/32).
 const STEP_PART: u64 = 32;
-/// The cache keeps at least this part of the budget: scans and flushes live on it.
+/// Minimum part of the budget (1/256) for the cache, which scans and flushes need.
 const CACHE_FLOOR_PART: u64 = 256;
-/// Reading a byte in again, and driving another out.
+/// Cost of moving a byte: reading one in and evicting another.
 const MOVING_NS_PER_BYTE: f64 = 1.0;
 pub(super) const PAYBACK_SECONDS: f64 = 30.0;
-/// Below this difference it is noise.
+/// Relative difference below which two values count as equal.
 const MARGIN: f64 = 0.25;
-/// The write buffer is weighed every so many windows.
+/// Windows between two decisions about the write buffer.
 const BUFFER_WINDOWS: u64 = 60;
-/// The write buffer stays between these parts of what the settings say.
+/// Bounds of the write buffer: a quarter of the configured size, and twice that size.
 pub(super) const BUFFER_LEAST_PART: u64 = 4;
 pub(super) const BUFFER_MOST_TIMES: u64 = 2;
-/// Writing a page, beside reading it: both are copies to and from the system's page cache, and a sync for many.
+/// Cost of writing a page in addition to reading it. Both are copies to and from the system's page
+/// cache, with one sync for many.
 const WRITE_NS: f64 = 2_000.0;
 const PAGE_BYTES: f64 = 4096.0;
 
-/// What the arbiter remembers from window to window.
+/// State that the arbiter keeps from window to window.
 #[derive(Default)]
 pub(super) struct Arbiter {
     last: Option<[Consumer; 3]>,
@@ -47,24 +51,25 @@ pub(super) struct Arbiter {
     last_us: u64,
     ghost_hits: u64,
     written_bytes: u64,
-    /// In the last window, and in the one before.
+    /// Of the last window and of the one before.
     cache_gains_per_byte: [f64; 2],
 }
 
 impl Arbiter {
-    /// What more memory for the block cache would save, in nanoseconds per second per byte, as of the last window.
+    /// Saving of more block cache memory, in nanoseconds per second per byte, as of the last
+    /// window.
     pub(super) fn cache_gain_per_byte(&self) -> f64 {
         self.cache_gains_per_byte[0]
     }
 
-    /// Whether the cache would pay for memory in which filters are only kept, as it would for a step: in two windows running it saves
-    /// more than moving a byte costs within the time in which that pays back.
+    /// Whether memory that only keeps dormant filters is worth a step to the cache. In the last two
+    /// windows, the saving within the payback time must exceed the cost of moving a byte.
     pub(super) fn cache_has_use_for_more(&self) -> bool {
         self.cache_gains_per_byte.iter().all(|gain| gain * PAYBACK_SECONDS > MOVING_NS_PER_BYTE)
     }
 }
 
-/// What was measured in a window.
+/// Measurements of a window.
 #[derive(Clone, Copy, Default, Debug)]
 struct Measured {
     seconds: f64,
@@ -72,20 +77,20 @@ struct Measured {
     /// Misses that a cache larger by `ghost_bytes` would not have had.
     ghost_hits: u64,
     ghost_bytes: u64,
-    /// Bytes that came into the tree.
+    /// Bytes flushed into the tree.
     written_bytes: u64,
 }
 
-/// Who holds what.
+/// Memory of each consumer.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Holdings {
     budget_bytes: u64,
     pool_bytes: u64,
     pub(super) cache_bytes: u64,
-    /// The most that the cache may have.
+    /// Maximum size of the cache.
     cache_most_bytes: u64,
     memtable_bytes: u64,
-    /// What the settings say of it.
+    /// The configured memtable size.
     memtable_design_bytes: u64,
 }
 
@@ -95,7 +100,7 @@ fn cache_gain(measured: &Measured) -> f64 {
     rate * measured.read_ns / measured.ghost_bytes.max(1) as f64
 }
 
-/// Filters and indexes, the cache, and the write buffer, as the arbiter weighs them.
+/// Filters and indexes, the cache, and the write buffer as consumers of the arbiter.
 fn consumers(
     holdings: &Holdings,
     plan: &PlanPrices,
@@ -109,7 +114,7 @@ fn consumers(
         reserved_bytes: 0,
         most_bytes: plan.useful_bytes.max(holdings.pool_bytes),
         gain_per_byte: plan.gain_per_byte,
-        // Of the step that would go first, what is only kept saves nothing.
+        // Bytes that are only kept would go first, and they save nothing.
         loss_per_byte: plan.loss_per_byte
             * (1.0 - plan.kept_bytes as f64 / step_bytes.max(1) as f64).max(0.0),
     };
@@ -121,7 +126,7 @@ fn consumers(
         reserved_bytes: 0,
         most_bytes: holdings.cache_most_bytes.max(floor_bytes),
         gain_per_byte,
-        // Frames that are driven out next are hardly worth more than those that just were.
+        // The next frames to be evicted are worth hardly more than the last ones.
         loss_per_byte: gain_per_byte,
     };
     let least_bytes = holdings.memtable_design_bytes / BUFFER_LEAST_PART;
@@ -136,14 +141,14 @@ fn consumers(
     [pool, cache, write_buffer]
 }
 
-/// The same with the write buffer as it is: it gives nothing and takes nothing.
+/// The consumers with the write buffer fixed: it neither gives nor takes memory.
 fn standing_still(mut consumers: [Consumer; 3]) -> [Consumer; 3] {
     let [_, _, buffer] = &mut consumers;
     (buffer.reserved_bytes, buffer.most_bytes) = (buffer.bytes, buffer.bytes.max(buffer.floor_bytes));
     consumers
 }
 
-/// What cache and write buffer have after this window; the pool has what they leave.
+/// Bytes of the cache and the write buffer after this window; the pool has the rest.
 fn divided(
     holdings: &Holdings,
     last: Option<[Consumer; 3]>,
@@ -169,7 +174,8 @@ fn divided(
 }
 
 impl Core {
-    /// One window has passed: memory moves a step to where it saves more, if it does.
+    /// Ends a window: moves a step of memory to a consumer that saves more with it, if there is
+    /// one.
     pub(super) fn arbitrate(&self, now_us: u64) {
         let Some(mut state) = self.residency.try_state() else { return };
         let (measured, is_first) = self.measure(&mut state, now_us);
@@ -189,7 +195,8 @@ impl Core {
         }
         match divided(&holdings, state.arbiter.last, now) {
             Ok((cache_bytes, memtable_bytes)) => {
-                // Only what moved: where others leave less than the cache's share, it is still its share afterwards.
+                // Only a share that moved: others may leave less memory than the cache's share for
+                // a while, which must not change the share.
                 if cache_bytes != holdings.cache_bytes {
                     self.residency.cache_bytes.store(cache_bytes.max(1), Ordering::Relaxed);
                 }
@@ -199,20 +206,20 @@ impl Core {
             }
             Err(detail) => self.warn(format!("memory could not be divided: {detail}")),
         }
-        // The minute's window has the buffer's worth on both sides.
+        // The next window decides about the write buffer and needs its value in both windows.
         let is_before = (state.arbiter.windows + 1) % BUFFER_WINDOWS == 0;
         state.arbiter.last =
             Some(if is_before { consumers(&holdings, &plan, &measured, buffer) } else { now });
     }
 
-    /// What came since the last window; true for the first.
+    /// Measurements since the last window; true for the first one.
     fn measure(&self, state: &mut ResidencyState, now_us: u64) -> (Measured, bool) {
         let (ghost_hits, ghost_bytes) = self.cache.ghost_hits();
         let written_bytes = self.work.bytes_flushed.load(Ordering::Relaxed);
         let arbiter = &mut state.arbiter;
         let measured = Measured {
             seconds: now_us.saturating_sub(arbiter.last_us) as f64 / 1e6,
-            // As the plan of filters and indexes has it: what is compared must be in one currency.
+            // As in the plan of filters and indexes: compared values need the same currency.
             read_ns: super::survey::Prices::of(self).block_ns(),
             ghost_hits: ghost_hits.saturating_sub(arbiter.ghost_hits),
             ghost_bytes,
@@ -228,7 +235,8 @@ impl Core {
         Holdings {
             budget_bytes: self.settings.memory_budget_bytes,
             pool_bytes,
-            // Of the same sum: what others took lately is nobody's here, or the cache would be given it once a window.
+            // From the same sum as the pool. Memory that others took recently belongs to neither,
+            // or the cache would be given it once a window.
             cache_bytes: self.shared_lately_bytes().saturating_sub(pool_bytes),
             cache_most_bytes: self.settings.cache_bytes_max.unwrap_or(u64::MAX),
             memtable_bytes: self.memtable_limit_bytes(),
@@ -245,7 +253,7 @@ impl Core {
             every_search_reads: false,
         };
         let pages_per_second = measured.written_bytes as f64 / PAGE_BYTES / measured.seconds.max(1e-3);
-        // An entry a page: the pages are what is counted.
+        // One entry per page, because pages are counted.
         WriteBuffer::new(&self.settings.live.get().design, &prices, pages_per_second, 1.0, 0.0, 0.0)
     }
 }
@@ -304,14 +312,14 @@ mod tests {
 
     #[test]
     fn memory_goes_where_it_saves_more_and_rests_where_both_are_worth_the_same() {
-        // Worth 1/bytes each, the pool three times as much: three quarters of it.
+        // Worth 1/bytes each, the pool three times as much: it gets three quarters.
         let end = run(|bytes| 3e8 / bytes as f64, |bytes| 1e8 / bytes as f64, 200);
         let share = end.pool_bytes as f64 / (end.pool_bytes + end.cache_bytes) as f64;
         assert!((0.6..0.85).contains(&share), "{share}");
-        // Nothing is missed in the cache: the pool has all but the floor.
+        // The cache has no misses: the pool gets all but the floor.
         let end = run(|_| 1.0, |_| 0.0, 200);
         assert!(end.cache_bytes <= BUDGET / CACHE_FLOOR_PART + BUDGET / STEP_PART);
-        // Everything that pays is held: the cache has it.
+        // Every useful piece is resident: the cache gets the rest.
         let end = run(|_| 0.0, |_| 1.0, 200);
         assert!(end.pool_bytes <= BUDGET / STEP_PART);
     }
@@ -319,7 +327,8 @@ mod tests {
     #[test]
     fn filters_rest_until_the_cache_would_read_as_much_again_as_they_take() {
         let of = |cache_gains_per_byte| Arbiter { cache_gains_per_byte, ..Arbiter::default() };
-        // A read of 1,000 ns for each 4 KiB more, once in half a minute, and once in five seconds.
+        // One read of 1,000 ns per additional 4 KiB, once in half a minute, and once in five
+        // seconds.
         let [seldom, often] = [30.0, 5.0].map(|seconds| 1_000.0 / 4096.0 / seconds);
         assert!(
             ![[0.0, 0.0], [seldom; 2], [often, seldom], [seldom, often]]
@@ -386,7 +395,7 @@ mod tests {
             (holdings.cache_bytes, holdings.memtable_bytes, last) = (cache_bytes, memtable_bytes, Some(now));
         }
         assert_eq!(holdings.memtable_bytes, 16 << 20, "twice what the settings say, and no more");
-        // Reads need it more.
+        // Reads need the memory more.
         let plan = PlanPrices { gain_per_byte: 1e6, loss_per_byte: 1e6, useful_bytes: u64::MAX / 2, ..plan };
         for _ in 0..50 {
             let now = consumers(&holdings, &plan, &measured, buffer(1.0));

@@ -1,4 +1,4 @@
-//! What memory holds of each level's filters and indexes: for people.
+//! Report of the resident filters and indexes of each level, and of the value of memory.
 
 use std::sync::Arc;
 
@@ -8,48 +8,50 @@ use super::PlanPrices;
 use super::survey::{KnownTables, asked_slices, fetched_of, held_partitions};
 use crate::core::Core;
 
-/// What memory holds of one level of one keyspace.
+/// Resident filters and indexes of one level of one keyspace.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct LevelMemory {
     /// The keyspace.
     pub keyspace: String,
-    /// The level; 0 is the inbox of flushed runs.
+    /// The level; 0 holds flushed runs.
     pub level: u32,
-    /// Its tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Bytes of the filters' slices that memory holds.
+    /// Bytes of the resident filter slices.
     pub filter_held_bytes: u64,
-    /// Those of them that rest: memory that nobody else has use for keeps them, and lookups, which would find their key, do not ask them.
+    /// Bytes of dormant filters among them: resident while no other use for the memory exists, but
+    /// not probed, because nearly all lookups find their key.
     pub filter_resting_bytes: u64,
     /// Bytes of all slices.
     pub filter_bytes: u64,
-    /// For each module in the order in which they are asked: slices held, and slices in all.
+    /// For each module, in the order of probing: resident slices, and all slices.
     pub modules: Vec<(u64, u64)>,
-    /// Bytes that memory holds of the indexes.
+    /// Bytes of the resident index partitions.
     pub index_held_bytes: u64,
-    /// Index partitions held, and in all.
+    /// Resident index partitions, and all of them.
     pub partitions: (u64, u64),
 }
 
-/// What memory for filters and indexes is worth, in expected nanoseconds saved per second and byte, as of the last time
-/// that it was planned; all 0 before, and where residency is not budgeted.
+/// Value of memory for filters and indexes, in expected nanoseconds saved per second and byte, as
+/// of the last plan; all 0 before the first, and where residency is not budgeted.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryPrices {
-    /// What one byte more would save.
+    /// Saving of the next byte.
     pub filter_gain_per_byte: f64,
-    /// What the least worthy byte saves of what is held for what it saves; filters that only rest are not among it.
+    /// Marginal saving of the least valuable resident byte, without dormant filters.
     pub filter_loss_per_byte: f64,
-    /// What all filters and indexes that save anything would take.
+    /// Bytes of all filters and indexes that save anything.
     pub filter_useful_bytes: u64,
-    /// What lookups and seeks cost beyond memtables, in nanoseconds per second, by the model.
+    /// Modelled cost of lookups and seeks beyond memtables, in nanoseconds per second.
     pub model_cost_ns_per_second: f64,
-    /// Filter slices, index partitions and data blocks that a lookup reads with what is held now, by the model: from the lookups that were
-    /// sampled, the measured false-positive rates, and the share of blocks that the cache has.
+    /// Modelled reads per lookup (filter slices, index partitions, data blocks) with the present
+    /// residency. The model uses the sampled lookups, the measured false-positive rates, and the
+    /// block cache hit rate.
     pub model_reads_per_lookup: f64,
-    /// Those with the choice of filter modules and index partitions by which lookups alone take the least time, in all of the budget that
-    /// memtables and tables' own data leave, by the model.
+    /// The same with the filter modules and index partitions that minimize the time of lookups alone,
+    /// using all of the budget that memtables and the tables' own data leave.
     pub fewest_reads_per_lookup: f64,
 }
 
@@ -81,7 +83,7 @@ impl LevelMemory {
 }
 
 impl Core {
-    /// Level by level, keyspace by keyspace.
+    /// One entry per level of each keyspace.
     pub(crate) fn level_memory(&self) -> Vec<LevelMemory> {
         let mut levels = Vec::new();
         for keyspace in self.keyspaces.load().values() {
@@ -116,7 +118,7 @@ impl Core {
         }
     }
 
-    /// The reads of a lookup with what is held now, and with the best, by the model.
+    /// Modelled reads per lookup with the present residency, and with the best.
     fn model_reads(&self) -> Result<(f64, f64), String> {
         let survey = self.survey(&mut KnownTables::new());
         let asked = |reader: &Arc<TableReader>| reader.filter().as_ref().map_or_else(Vec::new, asked_slices);

@@ -1,9 +1,9 @@
-//! What there is to hold in memory, and what each piece of it saves.
+//! Survey of all pieces that could be resident, and the saving of each.
 //!
-//! Every table of every keyspace, once: the probes and seeks that reach it, what a search of it costs, its filter's modules with
-//! their measured false-positive rates, and its index.
+//! It covers every table of every keyspace once: the probes and seeks that reach it, the cost of a
+//! search in it, its filter's modules with their measured false-positive rates, and its index.
 //!
-//! Not here: the plan that is made of it ([`shamba_model::joint`]); carrying it out ([`super`]).
+//! Not here: the plan ([`shamba_model::joint`]); carrying it out ([`super`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,54 +19,56 @@ use crate::core::Core;
 use shamba_tree::statistics::{Probes, Window};
 use shamba_tree::view::View;
 
-/// How often what is held is looked at again while lookups or seeks go on.
+/// Interval of settlements while there are lookups or seeks.
 pub(super) const WINDOW_US: u64 = 1_000_000;
-/// A read before any was timed: out of the system's page cache.
+/// Cost of a read before any was timed: from the system's page cache.
 const READ_NS: f64 = 1_000.0;
-/// The search of an index and a block that are in memory.
+/// CPU cost of searching an index and a block in memory.
 const SEARCH_CPU_NS: f64 = 400.0;
-/// The search of an index partition that was read for it, beside the read.
+/// CPU cost of searching an index partition that was read, in addition to the read.
 const PARTITION_CPU_NS: f64 = 400.0;
-/// One probe of a module.
+/// Cost of one module probe.
 const PROBE_NS: f64 = 8.0;
-/// Getting a slice for one lookup where the cache has it: finding it there, looking at what it is, and the probe of cold memory. Without this
-/// a filter whose slices are all in the cache looks as good as one that is held.
+/// CPU cost of fetching a cached slice for one lookup: the cache lookup, examining it, and
+/// the probe of cold memory. Without it a filter whose slices are all cached would look as good as
+/// a resident one.
 const SLICE_CPU_NS: f64 = 1_000.0;
-/// Price of a byte before reads of two sizes were timed, or where the longer ones are no slower: a copy out
-/// of the system's page cache.
+/// Cost per byte before reads of two sizes were timed, and the minimum after that: a copy out of
+/// the system's page cache.
 const NS_PER_BYTE: f64 = 0.3;
-/// Price of a page in the mode that counts pages: any figure will do, as long as all consumers of memory
-/// are judged by the same.
+/// Cost of a page in the mode that counts pages. Any value works, as long as all consumers of
+/// memory use the same.
 const COUNTED_PAGE_NS: f64 = 1_000.0;
-/// Length of a data block, about.
+/// Approximate length of a data block.
 const BLOCK_BYTES: u64 = 4_096;
 
-/// A partition that is held gives way to one with so many times as many searches, and these more.
+/// A resident partition is evicted for another one only if that has more than this many times its
+/// searches, plus [`KEEP_SEARCHES`].
 const KEEP_TIMES: u32 = 2;
 const KEEP_SEARCHES: u32 = 4;
-/// Searches of a partition, on average over its table, from which on older ones fade.
+/// Mean searches per partition of a table beyond which the counts are halved.
 const SEARCHES_KEPT: u64 = 32;
-/// As many sampled lookups as this count for as much as what is believed without any.
+/// Weight of the prior, in sampled lookups.
 const PRIOR_LOOKUPS: f64 = 256.0;
-/// The same of seeks.
+/// Weight of the prior, in sampled seeks.
 const PRIOR_SEEKS: f64 = 256.0;
-/// For each seek there is believed to be so much of a lookup: filters that have room are held, too.
+/// Assumed minimum ratio of lookups to seeks, so that filters are loaded too if there is memory.
 const LOOKUPS_TO_SEEKS_LEAST: f64 = 1.0 / 256.0;
 
-/// What things cost now.
+/// Current costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prices {
     pub probe_ns: f64,
-    /// A read, by its length.
+    /// Cost of a read by its length.
     pub read: ReadPrice,
-    /// CPU time of searching an index partition that was read for it.
+    /// CPU cost of searching an index partition that was read.
     partition_cpu_ns: f64,
-    /// A search whose index partition is in memory.
+    /// Cost of a search whose index partition is in memory.
     pub data_ns: f64,
-    /// Price of a slice that is read for one lookup, by its length. The cache may have it as it may have a
-    /// data block.
+    /// Expected cost of a slice that is fetched for one lookup, by its length. It is cached with
+    /// the same probability as a data block.
     fetch: ReadPrice,
-    /// The part of data blocks that have to be read: the cache does not have them.
+    /// Block cache miss rate.
     pub read_share: f64,
 }
 
@@ -87,7 +89,7 @@ impl Prices {
         }
     }
 
-    /// Prices where computing costs nothing, and a read its pages.
+    /// Costs in counting mode: CPU costs nothing, a read costs its pages.
     fn counting_pages(read_share: f64) -> Self {
         let read = ReadPrice::of_pages(COUNTED_PAGE_NS);
         Self {
@@ -100,25 +102,25 @@ impl Prices {
         }
     }
 
-    /// A read of a block.
+    /// Cost of reading a block.
     pub fn block_ns(&self) -> f64 {
         self.read.ns(BLOCK_BYTES)
     }
 
-    /// The part of a search's price that index partitions of so many bytes in memory spare.
+    /// Cost that resident index partitions of this size spare a search.
     fn index_ns(&self, partition_bytes: u64) -> f64 {
         self.read.ns(partition_bytes) + self.partition_cpu_ns
     }
 }
 
 impl Core {
-    /// The price of a read by its length, as lately measured.
+    /// Measured cost of a read by its length.
     pub(crate) fn read_price(&self) -> ReadPrice {
         price_of(self.cache.read_times())
     }
 }
 
-/// The price by measured times. A byte costs at least what copying it does.
+/// Read cost from measured times. A byte costs at least a copy.
 fn price_of(times: ReadTimes) -> ReadPrice {
     let (short_bytes, short_ns) = times.short.unwrap_or((BLOCK_BYTES, READ_NS as u64));
     let (short_bytes, short_ns) = (short_bytes as f64, short_ns as f64);
@@ -130,18 +132,18 @@ fn price_of(times: ReadTimes) -> ReadPrice {
     ReadPrice::of_two_sizes((short_bytes, short_ns), long)
 }
 
-/// The modules of tables that were surveyed before: they do not change.
+/// Modules of the tables surveyed before; they do not change.
 pub(super) type KnownTables = BTreeMap<TableId, Arc<[Module]>>;
 
-/// All tables and what they are worth.
+/// All tables and their value in memory.
 pub(super) struct Survey {
     pub prices: Prices,
     pub readers: Vec<Arc<TableReader>>,
     /// One for each of `readers`.
     pub files: Vec<FileMemory>,
-    /// What is held whatever the plan.
+    /// Resident bytes that do not depend on the plan.
     pub fixed_bytes: u64,
-    /// All lookups that come to tables, in a second.
+    /// Lookups per second that reach tables.
     pub lookups_per_second: f64,
 }
 
@@ -163,7 +165,8 @@ impl Survey {
                 for table in run.tables() {
                     let Some(reader) = table.meta.reader.get() else { continue };
                     if !seen.insert(reader.id()) {
-                        continue; // Runs may share a file.
+                        // Runs may share a file.
+                        continue;
                     }
                     let part_of = |all: u64| table.meta.entries as f64 / all.max(1) as f64;
                     let measured = table.meta.statistics.probes();
@@ -183,8 +186,8 @@ impl Survey {
         survey
     }
 
-    /// Filter slices, index partitions and data blocks that a lookup reads, by the model, if so much is held and so many
-    /// modules are fetched.
+    /// Modelled reads per lookup (filter slices, index partitions, data blocks) with these resident
+    /// slices and partitions and these fetched modules.
     pub fn reads_per_lookup(
         &self,
         slices: &[Vec<u32>],
@@ -195,7 +198,8 @@ impl Survey {
         Ok(reads / self.lookups_per_second.max(f64::MIN_POSITIVE))
     }
 
-    /// The reads of a lookup if so much memory were used as well as can be for lookups alone: for the least time, as things cost now.
+    /// Modelled reads per lookup if this memory were used in the best way for lookups alone, with
+    /// the current costs.
     pub fn best_reads_per_lookup(&self, bytes: u64) -> Result<f64, String> {
         let weighing = Weighing { probe_ns: self.prices.probe_ns, ..Weighing::default() };
         let plan = plan_jointly(&self.without_seeks(), weighing, bytes)?;
@@ -207,7 +211,7 @@ impl Survey {
         files.map(|file| FileMemory { seeks_per_second: 0.0, ..file }).collect()
     }
 
-    /// The same files, a read of a lookup being what costs.
+    /// The same files with the number of reads of lookups as their cost.
     fn counting_reads(&self) -> Vec<FileMemory> {
         let counting = |file: FileMemory| FileMemory {
             data_ns: self.prices.read_share,
@@ -218,27 +222,29 @@ impl Survey {
         self.without_seeks().into_iter().map(counting).collect()
     }
 
-    /// What all of it takes.
+    /// Bytes of all pieces.
     pub fn useful_bytes(&self) -> u64 {
         let modules = |file: &FileMemory| file.modules.iter().map(|module| module.bytes).sum::<u64>();
         self.files.iter().map(|file| modules(file) + file.index.bytes).sum()
     }
 }
 
-/// How many lookups come in a second. Before the first any rate will do, but where there are seeks it is a small part of theirs: only what
-/// is worth more than what matters.
+/// Lookups per second. Without lookups and seeks the value is 1, because any rate will do. With
+/// seeks only, it is a small part of their rate, so that filters get only the memory that seeks do
+/// not need.
 fn per_second(window: Window) -> f64 {
     let least = window.seeks_per_second * LOOKUPS_TO_SEEKS_LEAST;
     if window.lookups_per_second + least > 0.0 { window.lookups_per_second.max(least) } else { 1.0 }
 }
 
-/// The probes that reach a table in a second: as sampled, and as many again as [`PRIOR_LOOKUPS`] lookups would be that
-/// come to all keys alike, so that a few samples do not decide and a table without any counts for something. The table
-/// has the share `of_run` of its run's entries, and `of_tree` of all.
+/// Probes per second that reach a table. The prior of [`PRIOR_LOOKUPS`] lookups, uniform over all
+/// keys, is added to the samples; so a few samples do not decide, and a table without samples has a
+/// value. The table has the share `of_run` of its run's entries, and `of_tree` of all entries.
 fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FileProbes {
     let found_share = window.found_share();
     let found = PRIOR_LOOKUPS * found_share * of_tree;
-    // Whoever finds its key above does not come this far; how many do is not known, so half of them.
+    // Lookups that find their key in a newer run do not get here; their number is unknown, so half
+    // of them are assumed.
     let empty = (PRIOR_LOOKUPS * of_run - found).max(0.0) * (1.0 - found_share / 2.0);
     let rate = |sampled: f64| sampled / (window.lookups + PRIOR_LOOKUPS) * per_second(window);
     FileProbes {
@@ -247,8 +253,8 @@ fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FilePr
     }
 }
 
-/// The seeks that come to a table in a second: as sampled, and as many again as [`PRIOR_SEEKS`] would be that come to all
-/// keys alike. Each comes to every run; the table has the share `of_run` of its run's entries.
+/// Seeks per second that reach a table, with a prior of [`PRIOR_SEEKS`] seeks, uniform over all
+/// keys. Each seek reaches every run; the table has the share `of_run` of its run's entries.
 fn seeks_per_second(measured: Probes, window: Window, of_run: f64) -> f64 {
     (measured.seeks + PRIOR_SEEKS * of_run) / (window.seeks + PRIOR_SEEKS) * window.seeks_per_second
 }
@@ -257,7 +263,8 @@ fn seeks_per_second(measured: Probes, window: Window, of_run: f64) -> f64 {
 fn modules_of(reader: &TableReader, entries: u64) -> Vec<Module> {
     let mut bytes = reader.filter_module_bytes();
     if reader.is_filter_whole() {
-        bytes.iter_mut().for_each(|(_, slices)| *slices = 1); // They are read at once.
+        // They are read at once.
+        bytes.iter_mut().for_each(|(_, slices)| *slices = 1);
     }
     let rates = module_rates(reader, entries);
     bytes.into_iter().zip(rates).map(|((bytes, slices), fpr)| Module { bytes, slices, fpr }).collect()
@@ -287,7 +294,7 @@ fn file_memory(
     }
 }
 
-/// The index as something that can be held; nothing where it is held otherwise.
+/// The evictable index; empty if it is pinned.
 fn index_of(reader: &TableReader) -> FileIndex {
     if reader.index_residency() == Residency::Pinned {
         return FileIndex::default();
@@ -297,21 +304,22 @@ fn index_of(reader: &TableReader) -> FileIndex {
     FileIndex { bytes, partitions: partitions as u32 }
 }
 
-/// Bytes that a search reads of an index that is not in memory: a partition, or all of it where the cache has
-/// it as one block.
+/// Bytes that a search reads of an index that is not in memory: one partition, or the whole index
+/// if it is cached as one block.
 fn index_read_bytes(reader: &TableReader) -> u64 {
     let partitions = reader.index_partitions();
     let bytes: u64 = (0..partitions).map(|number| reader.partition_stored_bytes(number)).sum();
     if reader.is_index_whole() { bytes } else { bytes / partitions.max(1) as u64 }
 }
 
-/// How many partitions of the index are held.
+/// Number of resident partitions of the index.
 pub(super) fn held_partitions(reader: &TableReader) -> usize {
     (0..reader.index_partitions()).filter(|number| reader.is_partition_resident(*number)).count()
 }
 
-/// Which partitions are to be held if so many are: those that are searched most. One that is held gives way only to one
-/// that is searched clearly more, so that a few samples move nothing.
+/// The partitions to keep if only `wanted` may be resident: those with the most searches. A
+/// resident one is exchanged only for one with clearly more searches, so that a few samples change
+/// nothing.
 pub(super) fn choose_partitions(reader: &TableReader, wanted: usize) -> BTreeSet<usize> {
     let count = reader.index_partitions();
     if wanted >= count {
@@ -321,7 +329,7 @@ pub(super) fn choose_partitions(reader: &TableReader, wanted: usize) -> BTreeSet
     most_searched(&(0..count).map(searches).collect::<Vec<_>>(), wanted)
 }
 
-/// The numbers of the `wanted` partitions that are worth most, of (searches, is held).
+/// The numbers of the `wanted` most valuable partitions, from (searches, is resident).
 fn most_searched(partitions: &[(u32, bool)], wanted: usize) -> BTreeSet<usize> {
     let worth = |&(searches, is_held): &(u32, bool)| {
         if is_held { searches.saturating_mul(KEEP_TIMES).saturating_add(KEEP_SEARCHES) } else { searches }
@@ -331,7 +339,7 @@ fn most_searched(partitions: &[(u32, bool)], wanted: usize) -> BTreeSet<usize> {
     by_worth.into_iter().take(wanted).map(|(_, number)| number).collect()
 }
 
-/// Lets older searches of the table's partitions count for less, once there are enough to tell hot from cold.
+/// Halves the search counts of the table's partitions once there are enough to tell hot from cold.
 pub(super) fn age_searches(reader: &TableReader) {
     let partitions = reader.index_partitions();
     let searches: u64 = (0..partitions).map(|number| u64::from(reader.index_searches(number))).sum();
@@ -340,7 +348,7 @@ pub(super) fn age_searches(reader: &TableReader) {
     }
 }
 
-/// The false-positive rate of each module of a table's filter, as measured.
+/// The measured false-positive rate of each module of a table's filter.
 pub(crate) fn module_rates(reader: &TableReader, entries: u64) -> Vec<f64> {
     reader.filter_geometry().map_or_else(Vec::new, |geometry| module_fprs(&geometry, entries))
 }
@@ -354,33 +362,33 @@ fn module_fprs(geometry: &FilterGeometry, keys: u64) -> Vec<f64> {
     geometry.modules().iter().map(|module| measured::module_fpr(bits(module.total_bytes()))).collect()
 }
 
-/// How many slices of each module are held.
+/// Number of resident slices of each module.
 pub(super) fn held_slices(filter: &ResidentFilter) -> Vec<u32> {
     (0..filter.geometry().modules().len()).map(|module| filter.held_slices(module) as u32).collect()
 }
 
-/// How many slices of each module are held and asked.
+/// Number of slices of each module that are resident and probed.
 pub(super) fn asked_slices(filter: &ResidentFilter) -> Vec<u32> {
     let asked = |(held, module): (u32, usize)| if filter.asked() >> module & 1 == 1 { held } else { 0 };
     held_slices(filter).into_iter().zip(0..).map(asked).collect()
 }
 
-/// How many modules of a table's filter, from the first on, are fetched where they are not held.
+/// Number of leading modules of a table's filter that lookups fetch if they are not resident.
 pub(super) fn fetched_of(reader: &TableReader) -> usize {
     reader.filter().map_or(0, |filter| filter.unasked().fetched.trailing_ones() as usize)
 }
 
-/// What holding all of a table takes.
+/// Bytes of a table's whole filter and evictable index.
 pub(super) fn whole_bytes(reader: &TableReader) -> u64 {
     filter_bytes(reader) + index_of(reader).bytes
 }
 
-/// What the whole filter of a table takes in memory.
+/// Bytes of a table's whole filter in memory.
 pub(super) fn filter_bytes(reader: &TableReader) -> u64 {
     reader.filter_module_bytes().into_iter().map(|(bytes, _)| bytes).sum()
 }
 
-/// What reading in the slices that the plan wants takes.
+/// Bytes of the slices that the plan adds.
 pub(super) fn missing_bytes(reader: &TableReader, filter: &ResidentFilter, wanted: &[u32]) -> u64 {
     let modules = reader.filter_module_bytes().into_iter().zip(held_slices(filter)).zip(wanted);
     let missing = |((all, held), wanted): (((u64, u32), u32), &u32)| {
@@ -390,7 +398,7 @@ pub(super) fn missing_bytes(reader: &TableReader, filter: &ResidentFilter, wante
     modules.map(missing).sum()
 }
 
-/// How many of a filter's modules, from the first on, lookups may not pass over.
+/// Number of leading modules of a filter that lookups may not skip.
 fn must_be_asked(skipping: Skipping, modules: usize) -> usize {
     match skipping {
         Skipping::Full => 0,
@@ -399,8 +407,9 @@ fn must_be_asked(skipping: Skipping, modules: usize) -> usize {
     }
 }
 
-/// In the cached mode: the modules that save more than what they cost: the reads of the slices that the cache does not have, which is this
-/// part of them, and the memory that they take, which would save `gain_per_byte` elsewhere; and those that may not be skipped.
+/// The modules to fetch in the cached mode, as a mask: those that save more than they cost, and
+/// those that may not be skipped. A module costs the reads of its slices that miss the cache, a
+/// part `slices_read` of them, and its memory, which would save `gain_per_byte` elsewhere.
 pub(super) fn worth_fetching(
     skipping: Skipping,
     file: &FileMemory,
@@ -423,11 +432,11 @@ pub(super) fn worth_fetching(
             .collect();
         skipping.modules_consulted(&savings, &costs)
     };
-    // What cannot be weighed is not skipped.
+    // A module without a valid cost is not skipped.
     mask_of(consulted().unwrap_or(file.modules.len()))
 }
 
-/// The first modules as a mask.
+/// Mask of the first `modules` modules.
 pub(super) fn mask_of(modules: usize) -> u8 {
     ((1u16 << modules.min(8)) - 1) as u8
 }
@@ -466,30 +475,32 @@ mod tests {
 
     #[test]
     fn samples_take_over_from_what_is_believed_without_any() {
-        // A tenth of a run of half the tree; nothing is known: half of the lookups find something.
+        // A tenth of a run of half the tree; without samples, half of the lookups are assumed to be
+        // found.
         let unknown = probes(Probes::ZERO, Window::default(), 0.1, 0.05);
         assert!((unknown.found_per_second - 0.025).abs() < 1e-12, "{unknown:?}");
         assert!(unknown.empty_per_second > unknown.found_per_second && unknown.empty_per_second < 0.1);
-        // A million samples, all of them in vain, a quarter of them here, 1,000 lookups a second.
+        // A million samples, all empty, a quarter of them here, 1,000 lookups a second.
         let window = Window { lookups: 1e6, lookups_per_second: 1000.0, as_of_us: 1, ..Window::default() };
         let known = probes(Probes::new(250_000.0, 0.0, 2_000.0), window, 0.1, 0.05);
         assert!((known.empty_per_second / 250.0 - 1.0).abs() < 1e-3, "{known:?}");
         assert_eq!(known.found_per_second, 0.0);
-        // No samples came here at all: next to nothing, but not nothing.
+        // No samples here at all: a small value, but not 0.
         let quiet = probes(Probes::ZERO, window, 0.1, 0.05);
         assert!(quiet.empty_per_second > 0.0 && quiet.empty_per_second < 0.1, "{quiet:?}");
-        // Seeks: none at all are none here; a million sampled ones, half of them here, are half of what comes.
+        // Seeks: with none in total, none here; with a million samples, half of them here, half of
+        // the rate.
         assert_eq!(seeks_per_second(Probes::ZERO, window, 0.1), 0.0);
         let window = Window { seeks: 1e6, seeks_per_second: 1000.0, ..window };
         let seeks = seeks_per_second(Probes::ZERO.with_seeks(500_000.0), window, 0.1);
         assert!((seeks / 500.0 - 1.0).abs() < 1e-3, "{seeks}");
-        // Where there are only seeks filters count for something, and for no more when all of it rests.
+        // With seeks only, filters have a small value, also when the rate is nearly 0.
         let seeking = Window { lookups_per_second: 0.0, ..window };
         let rested = Window { seeks_per_second: 1e-9, ..seeking };
         assert!(per_second(seeking) > 0.0 && per_second(seeking) < seeking.seeks_per_second / 100.0);
         assert!(per_second(rested) > 0.0 && per_second(rested) < rested.seeks_per_second / 100.0);
         assert_eq!(per_second(Window::default()), 1.0);
-        // Few say little: they are believed to come to all keys alike.
+        // Few samples: the prior of uniform keys dominates.
         let seeks = seeks_per_second(Probes::ZERO, Window { seeks: 1.0, ..window }, 0.1);
         assert!((seeks / 100.0 - 1.0).abs() < 0.01, "{seeks}");
     }
@@ -501,7 +512,7 @@ mod tests {
         assert_eq!(prices.index_ns(32 << 10), 8.0 * prices.block_ns());
         assert_eq!(prices.data_ns, prices.block_ns() / 4.0);
         assert_eq!(prices.fetch.ns(64 << 10), 4.0 * prices.block_ns(), "16 pages, a quarter of the time");
-        // The price of moving memory is in nanoseconds: a page must be worth as many as one is.
+        // The cost of moving memory is in nanoseconds, so a page must cost as many as one does.
         assert!(prices.block_ns() >= READ_NS);
     }
 
@@ -519,24 +530,24 @@ mod tests {
             (device.ns_per_byte - 2.0).abs() < 1e-3 && (device.ns(4_096) - 113_000.0).abs() < 1.0,
             "{device:?}"
         );
-        // A byte costs a copy at least, however quick long reads seem.
+        // A byte costs at least a copy, however fast long reads appear.
         let quick = of(Some((4_096, 113_000)), Some((65_536, 20_000)));
         assert!((quick.ns_per_byte - NS_PER_BYTE).abs() < 1e-3, "{quick:?}");
     }
 
     #[test]
     fn modules_are_fetched_as_far_as_they_pay_and_may_be_skipped() {
-        // 900, 90 and 9 ns per second of 1,000 bytes.
+        // 900, 90 and 9 ns per second for 1,000 bytes each.
         for (gain, full) in [(0.0, 0b111), (0.01, 0b11), (0.5, 0b1), (2.0, 0)] {
             let worth = |skipping| worth_fetching(skipping, &file(1.0), (1.0, gain));
             assert_eq!(worth(Skipping::Full), full, "{gain}");
             assert_eq!(worth(Skipping::Partial), full | 1, "{gain}");
             assert_eq!(worth(Skipping::None), 0b111, "{gain}");
         }
-        // Half of the keys are there: two probes come to the first module, 1.1 to the second.
+        // Half of the keys are there: two probes reach the first module, 1.1 the second.
         for (fetch_ns, full) in [(0.0, 0b111), (80.0, 0b11), (400.0, 0b1), (500.0, 0)] {
             for slices_read in [1.0, 0.5] {
-                // What the cache does not have is read: slices and partitions alike.
+                // Cache misses are read, slices and partitions alike.
                 let (fetch, index_ns) = (ReadPrice::fixed(fetch_ns / slices_read), 500.0 / slices_read);
                 let file = FileMemory { fetch, index_ns, ..file(1.0) };
                 assert_eq!(worth_fetching(Skipping::Full, &file, (slices_read, 0.0)), full, "{fetch_ns}");

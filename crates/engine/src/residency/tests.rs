@@ -1,4 +1,4 @@
-//! Settlements in the deterministic environment: what is right when files fail, and which memory is whose.
+//! Settlement tests in the deterministic environment: file errors, and the ownership of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ fn faulty() -> (Arc<FaultFs>, Builder) {
     (faults, builder)
 }
 
-/// A table of level 0 for each of `runs`, all of the same keys.
+/// Writes one table of level 0 for each of `runs`, all with the same keys.
 fn fill(db: &Db, runs: u32) {
     for run in 0..runs {
         for number in 0..2_000u32 {
@@ -44,7 +44,7 @@ fn let_all_go(readers: &[Arc<TableReader>]) {
     }
 }
 
-/// Counts warnings, and asks the store for figures in the middle of each.
+/// Counts warnings, and asks the database for figures during each.
 #[derive(Default)]
 struct Asking {
     warnings: AtomicU64,
@@ -96,7 +96,7 @@ fn memory_of_work_is_not_set_aside_twice() {
     let core = db.core();
     core.balance_memory();
     let before = core.pool_bytes();
-    // A flush takes what was kept for it, and is over.
+    // A flush takes the memory kept free for it, and ends.
     let work = Charge::new(&core.ledger, LedgerPart::WriteBuffers, core.kept_bytes());
     core.balance_memory();
     assert_eq!(core.pool_bytes(), before);
@@ -152,7 +152,8 @@ fn key(number: u32) -> [u8; 4] {
     number.wrapping_mul(0x9e37_79b9).to_be_bytes()
 }
 
-/// Makes a database of one table, with all of [`KEYS`]; gives the room for its filter or for its index.
+/// Creates a database of one table with all of [`KEYS`]; returns memory that holds either its
+/// filter or its index.
 fn make_one_table(builder: Builder) -> u64 {
     let db = builder.open().expect("open");
     (0..KEYS).for_each(|number| db.put(key(number), [1; 100]).expect("put"));
@@ -176,7 +177,7 @@ fn filters_come_back_as_soon_as_lookups_turn() {
             .info_log(false)
             .bits_per_key(3.0)
     };
-    // What is worth more comes first.
+    // Only the more valuable of the two fits.
     let room_bytes = make_one_table(builder());
 
     let db = builder().resident_limit(room_bytes).open().expect("open");
@@ -194,7 +195,7 @@ fn filters_come_back_as_soon_as_lookups_turn() {
     worker.look(core, now_us + super::survey::WINDOW_US);
     let absent_before = absent();
     assert!(absent_before > 0, "one run, and every key is there: the index comes first");
-    // A hundredth of all lookups so far, but all of late.
+    // A hundredth of all lookups so far, but all of the latest ones.
     lookups(KEYS, 10_000);
     worker.look(core, now_us + super::survey::WINDOW_US * 17 / 16);
     worker.look(core, now_us + super::survey::WINDOW_US * 21 / 16);
@@ -281,7 +282,8 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
     let three = Modules::equal(3).expect("three modules");
     let builder = || {
         let builder = Db::builder("/db").env(env.clone()).auto_compaction(false).info_log(false);
-        // The first of three modules spares so little that its probes cost more, whether or not lookups may turn.
+        // The first of three modules spares too little for its probes, whether or not the hit rate
+        // may change.
         builder.write_buffer(8 << 20).bits_per_key(3.0).filter_layout(FilterLayout::Modular(three))
     };
     make_one_table(builder());
@@ -310,7 +312,7 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
     );
     let explained = db.explain(key(5)).expect("a lookup").to_string();
     assert!(explained.contains("in memory, but asking it costs more"), "{explained}");
-    // Every block is in the cache by now: whatever is read from here on is read for the filter, and fails.
+    // Every block is cached by now: any further read is for the filter, and fails.
     faults.add_rule(FaultRule::storm(1.0, Effect::Eio).on(&[OpKind::Read]));
     assert_eq!(windows(60, 2_000, KEYS), (true, false), "lookups have turned");
     assert_eq!(db.warnings(), [] as [&str; 0]);

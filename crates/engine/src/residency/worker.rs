@@ -1,10 +1,11 @@
-//! The memory worker: when memory is looked at again.
+//! The memory worker: decides when to settle residency.
 //!
-//! Once in a window while lookups or seeks go on; soon after an install; and at once when lookups *turn*: when the share of
-//! them that find their key is another than the one that the last plan was made for. In a tree of one run filters are
-//! worth much to lookups of absent keys and nothing to others, and a window of a second is a million lookups.
+//! It settles once in a window while there are lookups or seeks, soon after an install, and at once
+//! when the hit rate differs from the one of the last plan. In a tree of one run, filters are worth
+//! much to lookups of absent keys and nothing to others, and a window of a second is a million
+//! lookups.
 //!
-//! Not here: what a settlement does ([`super`]).
+//! Not here: the settlement itself ([`super`]).
 
 use std::sync::atomic::Ordering;
 
@@ -15,28 +16,29 @@ use crate::core::Core;
 use shamba_env::lock;
 use shamba_tree::statistics::Window;
 
-/// The worker looks up so often in a window.
+/// Checks per window.
 const LOOKS_PER_WINDOW: u64 = 16;
-/// After so many windows without a write, nothing is kept free for a flush.
+/// Windows without a write after which no memory is kept free for a flush.
 const REST_WINDOWS: u32 = 5;
-/// While nothing is written, tables are looked at for better filters after so many windows.
+/// Windows without a write between two searches for stale filters.
 const REFIT_WINDOWS: u32 = 16;
-/// Settlements that come before their time take this part of the time at most.
+/// Early settlements take at most this part (1/16) of the time.
 const TIME_PART: u64 = 16;
-/// Lookups have turned when this part of them more, or less, find their key: a filter spares a search a hundred times as long as its probe.
+/// Hit-rate change that triggers an early replan. It is small because a search costs a hundred
+/// times as much as a filter probe.
 const TURNED_PART: f64 = 1.0 / 64.0;
 
-/// Of the lookups of a keyspace of late.
+/// Recent hit rate of a keyspace.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// The part that found its key.
+    /// Hit rate.
     share: f64,
-    /// How many samples say so.
+    /// Number of samples.
     samples: f64,
 }
 
-/// Whether lookups have turned in any keyspace since `planned`, by more than what so many samples scatter.
-/// Where keyspaces came or went an install says so.
+/// Whether the hit rate of any keyspace differs from the `planned` one by more than the scatter of
+/// its samples. If keyspaces were created or dropped, their install has requested a settlement.
 fn have_turned(planned: &[Found], now: &[Found]) -> bool {
     let far = |(planned, now): (&Found, &Found)| {
         // Two standard deviations of a share, at most.
@@ -46,19 +48,19 @@ fn have_turned(planned: &[Found], now: &[Found]) -> bool {
     planned.len() == now.len() && planned.iter().zip(now).any(far)
 }
 
-/// What the worker remembers from look to look.
+/// State of the worker between checks.
 pub(super) struct MemoryWorker {
     window_us: u64,
     last_us: u64,
     took_us: u64,
     /// Lookups and seeks.
     reads: u64,
-    /// Read, and found in the cache.
+    /// Data blocks: (read, found in the cache). The next field counts filter slices alike.
     blocks: (u64, u64),
     slices: (u64, u64),
     seq: SeqNo,
     rest_windows: u32,
-    /// What the last plan was made for.
+    /// Hit rates of the last plan.
     planned: Vec<Found>,
 }
 
@@ -77,7 +79,7 @@ impl MemoryWorker {
         }
     }
 
-    /// Settles if somebody wants it, if lookups have turned, or if it is time.
+    /// Settles if it was requested, if the hit rate changed, or at the end of a window.
     pub fn look(&mut self, core: &Core, now_us: u64) {
         let is_due = now_us.saturating_sub(self.window_us) >= WINDOW_US;
         let may_settle = now_us.saturating_sub(self.last_us) >= self.took_us * TIME_PART;
@@ -90,7 +92,7 @@ impl MemoryWorker {
         if is_due {
             self.end_window(core, now_us);
         }
-        // Without reads nothing has become worth more or less; but what was taken may have come back.
+        // Without reads no value has changed, but evicted pieces may fit again.
         let reads = core.lookups.total().lookups + core.iterators.walked().ranges;
         if is_wanted || reads != self.reads || core.pool_room_bytes() > 0 {
             core.settle();
@@ -124,7 +126,7 @@ impl MemoryWorker {
 }
 
 impl Core {
-    /// Looks at memory now and then, and when somebody asks, until the database is closed.
+    /// Runs the memory worker until the database is closed.
     pub(crate) fn memory_worker(&self) {
         let clock = &self.env.clock;
         let mut worker = MemoryWorker::new(self, clock.now_us());
@@ -142,8 +144,8 @@ impl Core {
         }
     }
 
-    /// Restates what is known of lookups where they end otherwise than before. Not while somebody installs tables: they have
-    /// their figures already and are in no tree yet.
+    /// Adjusts the lookup statistics of keyspaces with a workload shift. Not during an install: its
+    /// new tables have figures already and are in no tree yet.
     fn look_for_shifts(&self, now_us: u64) {
         for keyspace in self.keyspaces.load().values() {
             let Some(shift) = keyspace.statistics.look_for_shift(now_us) else { continue };
@@ -152,7 +154,7 @@ impl Core {
         }
     }
 
-    /// Of each keyspace, how lookups of late ended.
+    /// Recent hit rate of each keyspace.
     fn found_lately(&self, now_us: u64) -> Vec<Found> {
         let of = |window: Window| Found { share: window.found_share(), samples: window.lookups };
         let keyspaces = self.keyspaces.load();

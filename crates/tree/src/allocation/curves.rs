@@ -1,5 +1,7 @@
-//! Cache of false-positive rate curves. One curve is some hundred sums of theory, more than the
-//! rest of an allocation, and an allocation is made for every table that is built.
+//! Cache of false-positive rate curves.
+//!
+//! One curve is some hundred sums of theory, more than the rest of an allocation, and an allocation
+//! is made for every table that is built.
 //!
 //! A curve depends only on the layout and its upper end and never changes, so all databases of a
 //! process share the cache. Few curves are in use at a time; the oldest one is removed when there
@@ -12,8 +14,7 @@ use std::sync::Arc;
 use shamba_filter::{FilterLayout, measured};
 use shamba_model::allocation::Measured;
 
-/// A database uses one curve; tests use a few at the same time. Key of a curve: the layout, and the
-/// bit pattern of its upper end in bits per key.
+/// Maximum number of cached curves: a database uses one, tests use a few at the same time.
 const CURVES_MAX: usize = 32;
 
 /// Key of a curve: the layout, and the bit pattern of its upper end in bits per key.

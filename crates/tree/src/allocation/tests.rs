@@ -1,5 +1,5 @@
 //! Tests of the allocation: computed examples, and comparison with the best allocation in simulated
-//! trees. The notation gives bytes; the entries are derived from them.
+//! trees.
 
 use shamba_filter::measured;
 use shamba_model::allocation::{FilterLoad, Measured, RateCurve, false_positives_per_second};
@@ -15,7 +15,7 @@ fn rule(allocation: Allocation) -> Rule {
 
 fn tree(text: &str, entries_of: impl Fn(u64) -> u64) -> Version {
     let version: Version = text.parse().expect("notation");
-    // The notation knows bytes; entries are what they are made to be.
+    // The notation gives bytes; the entries are derived from them.
     let changes = version.runs().flat_map(|(level, run)| {
         let entries_of = &entries_of;
         run.tables().iter().map(move |table| {

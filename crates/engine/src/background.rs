@@ -1,11 +1,15 @@
-//! Background work: who flushes and merges, and who waits for it.
+//! Background work: scheduling of flushes and compactions, and waiting for them.
 //!
-//! With threads there are workers: one flushes generations in order, one merges, with helpers that do slices of the
-//! same merge, one syncs the log when an interval writer's time has come, so that neither a long flush nor a wait for
-//! the log holds up another. Those that merge give way to other threads.
-//! Without (the deterministic environment) the same steps run inside the call that made
-//! them due. A failure is reported, kept for writers to see, and retried with back-off; a panic turns writes
-//! off and is reported, never a silent stop.
+//! With threads there are workers. One flushes generations in order. One runs compactions, with
+//! helpers that process slices of the same compaction. One syncs the log when the interval of a
+//! write has passed. So neither a long flush nor a wait for the log delays the others. The
+//! compaction threads run at lower priority than other threads.
+//!
+//! Without threads (the deterministic environment) the same steps run inside the call that makes
+//! them due.
+//!
+//! A failure is reported, kept for writers to see, and retried with back-off. A panic turns writes
+//! off and is reported; work never stops silently.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,66 +29,70 @@ use crate::sync::MutexGuard;
 use shamba_env::lock;
 use shamba_tree::compaction::policy::{MergeJob, Reason, Rules, debt_bytes, pick, pick_full, pick_refit};
 
-/// First wait after a failure; doubles with each further one.
+/// Delay after the first failure; it doubles with each further one.
 const BACK_OFF_MS: u64 = 20;
-/// Longest wait between tries.
+/// Maximum delay between retries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
-/// Consecutive failures of flushes or compactions after which whoever waits for them gets the error.
+/// Consecutive failures of flushes or compactions after which a waiter gets the error.
 pub(crate) const FAILURES_WAITED: u32 = 3;
-/// A worker without anything to do looks again after this long, should a wake-up be lost.
+/// An idle worker checks for work after this long, in case a wake-up was lost.
 const IDLE_MS: u64 = 500;
-/// A helper that is ahead of the merge looks again after this long.
+/// A helper that is ahead of the compaction checks again after this long.
 const HELPER_MS: u64 = 5;
-/// Threads that merge, unless told otherwise: with more the disk would be the limit.
+/// Default maximum of compaction threads; with more the disk would be the limit.
 const MERGE_THREADS_MAX: usize = 4;
-/// One thread that merges for so much of the memory budget,
+/// Memory budget per compaction thread.
 const MERGE_THREAD_BUDGET_BYTES: u64 = 32 << 20;
-/// and a second from this much on: writers then hardly wait for merges, which take no more memory than a table each.
+/// Memory budget from which there is a second compaction thread. Writers then hardly wait for
+/// compactions, each of which takes no more memory than a table.
 const SECOND_THREAD_BUDGET_BYTES: u64 = 8 << 20;
-/// Level 0 is drained when nothing was flushed for this long,
+/// Level 0 is drained after this long without a flush, plus the time by [`QUIET_BYTES_PER_US`].
 const QUIET_US: u64 = 1_000_000;
-/// and for as long as it takes to read the merge's inputs at this rate: a slow writer's every run must not
-/// cost the rewrite of a large level.
+/// Additional wait: the time to read the compaction's inputs at this rate. It keeps every run of a
+/// slow writer from causing the rewrite of a large level.
 const QUIET_BYTES_PER_US: u64 = 64;
 
-/// A merge of so many full tables is long: writers would have to wait for it.
+/// A compaction of this many full tables is long: writers would have to wait for it.
 const LONG_MERGE_TABLES: u64 = 32;
-/// Tables below this are small: at this size the 2 to 3 KiB of memory that an open table takes are half a
-/// percent of its data, less than its filter. Twice the longest log tail that an open does not flush
-/// (`recovery::rebuild`): what a session of few writes leaves is small.
+/// Tables below this size are small. At this size the 2 to 3 KiB of memory of an open table are half a
+/// percent of its data, less than its filter. It is twice the longest log tail that an open does not
+/// flush (`recovery::rebuild`), so a session of few writes leaves a small table.
 const SMALL_TABLE_BYTES: u64 = 512 << 10;
-/// Tables of at least this part of a full one are never small: a merge may leave one of half a full one.
+/// Tables of at least this part (1/4) of a full one are never small: a compaction may leave half a
+/// table.
 const SMALL_TABLE_PART: u64 = 4;
 
-/// A job of a refit has so many bytes, or one table: what writers need merged waits for no more than that.
+/// Maximum bytes of a filter-rewrite job of more than one table; urgent compactions wait for no
+/// more than that.
 const REFIT_JOB_BYTES: u64 = 16 << 20;
 
-/// A worker's name, what it does, and whether it gives way to other threads.
+/// Name of a worker, its function, and whether it runs at lower priority.
 type Worker = (&'static str, fn(&Core), bool);
 
-/// A merge to do next.
+/// The next compaction.
 struct NextMerge {
     keyspace: Arc<KeyspaceCore>,
-    /// `None` when what was asked for has nothing to do.
+    /// `None` if the request has nothing to do.
     job: Option<MergeJob>,
     asked: Option<Asked>,
 }
 
-/// Why there is a merge that the policy does not want.
+/// The request for a compaction that the policy does not ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     /// `compact` waits for it.
     Whole,
-    /// It is part of the refit with this number.
+    /// It is part of the filter rewrite with this number.
     Refit(u64),
 }
 
-/// How many threads a memory budget lets merge: each has tables to read and one to build in memory.
+/// Maximum number of compaction threads for a memory budget: each needs memory to read tables and
+/// to build one.
 fn affordable_merge_threads(budget_bytes: u64) -> usize {
     roomy_merge_threads(budget_bytes).max(1 + usize::from(budget_bytes >= SECOND_THREAD_BUDGET_BYTES))
 }
 
-/// How many may merge whatever they merge.
+/// Number of compaction threads that the budget allows whatever they compact.
 pub(crate) fn roomy_merge_threads(budget_bytes: u64) -> usize {
     usize::try_from(budget_bytes / MERGE_THREAD_BUDGET_BYTES).unwrap_or(usize::MAX).max(1)
 }
@@ -106,7 +114,8 @@ impl Core {
             workers.push(("shamba-merge", Self::merge_worker, true));
             workers.push(("shamba-sync", Self::sync_worker, false));
             workers.push(("shamba-tune", Self::tuning_worker, true));
-            // Nobody waits for a merge as long as flushes get on, so merges give way to whoever reads and writes.
+            // Compactions run at lower priority than readers and writers, which do not wait for
+            // them as long as flushes proceed.
             workers.extend(
                 (1..self.merge_threads()).map(|_| ("shamba-help", Self::merge_helper as fn(&Self), true)),
             );
@@ -126,7 +135,7 @@ impl Core {
             match spawned {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
-                    // Those that run would keep the database, and its lock, for ever.
+                    // The running workers would keep the database, and its lock, for ever.
                     self.stop_workers(handles);
                     return Err(Error::with_source(ErrorKind::Io, "starting a worker", error));
                 }
@@ -143,7 +152,8 @@ impl Core {
         self.background.memory_wake.notify_all();
         self.background.tune_wake.notify_all();
         {
-            // Under the lock under which the sync worker looks at `shutdown`: it is told or sees.
+            // The sync worker checks `shutdown` under this lock, so it cannot miss the
+            // notification.
             let _due = lock(&self.background.sync_due_us);
             self.background.sync_wake.notify_all();
         }
@@ -205,21 +215,22 @@ impl Core {
                 Err(_) => self.back_off_ms(Work::Merge),
             };
             let state = lock(&self.background.state);
-            // Looked at again under the lock: an install wakes after it published.
+            // Checked again under the lock: an install notifies after it published.
             if !state.shutdown && (merged.is_err() || self.next_merge(&state).is_none()) {
                 drop(self.wait_for_work(state, wait_ms));
             }
         }
     }
 
-    /// Does slices of the merge that the merge worker is at.
+    /// Processes slices of the compaction that the merge worker runs.
     fn merge_helper(&self) {
         let mut state = lock(&self.background.state);
         while !state.shutdown {
             if let Some(plan) = state.sharing.clone() {
                 drop(state);
                 self.help_merge(&plan);
-                drop(plan); // It keeps the tree of before the merge.
+                // The plan keeps the tree from before the compaction.
+                drop(plan);
                 state = lock(&self.background.state);
             }
             if !state.shutdown {
@@ -229,7 +240,7 @@ impl Core {
         }
     }
 
-    /// Threads that merge: the merge worker and its helpers.
+    /// Number of compaction threads: the merge worker and its helpers.
     pub(crate) fn merge_threads(&self) -> usize {
         if self.is_inline() {
             return 1;
@@ -255,9 +266,9 @@ impl Core {
         (BACK_OFF_MS << failures).min(BACK_OFF_MS_MAX)
     }
 
-    /// Runs everything that is due on the caller's thread, until nothing is left or a step fails.
+    /// Runs all due work on the caller's thread, until nothing is left or a step fails.
     pub(crate) fn run_background_inline(&self) {
-        // Whoever is at it already does this work, too.
+        // The thread that holds the lock does this work too.
         let Ok(_guard) = self.inline_work.try_lock() else { return };
         while lock(&self.failure).is_none() {
             let has_flush = !lock(&self.background.state).immutables.is_empty();
@@ -268,7 +279,7 @@ impl Core {
         }
     }
 
-    /// Flushes the oldest generation, and notes how it went.
+    /// Flushes the oldest generation and records the outcome.
     fn flush_oldest(&self) -> Result<()> {
         let generation = {
             let mut state = lock(&self.background.state);
@@ -281,7 +292,8 @@ impl Core {
             outcome = Ok(());
         }
         let has_values = generation.log_files.iter().any(|file| file.values.strong_count() > 0);
-        // Before anybody may see that the flush is over: by then the memtables' memory has been given back.
+        // Removed before the flush is visibly over: by then the memtables' memory must have been
+        // freed.
         let flushed =
             if outcome.is_ok() { lock(&self.background.state).immutables.pop_front() } else { None };
         drop((generation, flushed));
@@ -295,35 +307,37 @@ impl Core {
             Err(error) => state.flush_trouble.add(error.clone()),
         }
         drop(state);
-        self.balance_memory(); // The memtables' memory goes to the cache until writes need it again.
+        // The cache gets the memtables' memory until writes need it again.
+        self.balance_memory();
         self.background.progress.notify_all();
         self.background.wake.notify_all();
         if let Err(error) = &outcome {
-            // What the attempt wrote must be gone before the next one: the disk may be full of it.
+            // The files of the attempt must be removed before the next one: they may fill the disk.
             self.collect_garbage();
             self.report_background("flush", error);
         } else if has_values {
-            // The log waited for the memtables, which nobody but readers may have now.
+            // The log was kept for the memtables, which only readers may hold now.
             self.collect_garbage();
         }
         outcome
     }
 
-    /// Picks the most urgent merge and carries it out; false if there is none.
+    /// Picks the most urgent compaction and carries it out; false if there is none.
     fn merge_once(&self) -> Result<bool> {
         let picked = {
             let mut state = lock(&self.background.state);
             let picked = self.next_merge(&state);
             state.merging = picked.is_some();
             if picked.is_none() {
-                state.merge_trouble.end(); // What failed is not wanted any more.
+                // The failed work is not needed any more.
+                state.merge_trouble.end();
             }
             state.was_refit = picked.as_ref().is_some_and(|next| matches!(next.asked, Some(Asked::Refit(_))));
             picked
         };
         let Some(next) = picked else { return Ok(false) };
         let outcome = next.job.as_ref().map_or(Ok(()), |job| self.run_merge(&next.keyspace, job));
-        // The merge itself held the version that its inputs were in; now nobody may.
+        // The compaction itself held the version of its inputs; now no reader of it may be left.
         self.collect_garbage();
         let stopped = self.is_stopping();
         let mut state = lock(&self.background.state);
@@ -333,7 +347,8 @@ impl Core {
                 state.merge_trouble.end();
                 if next.asked == Some(Asked::Whole) {
                     if let Some(at) = state.full_merges.iter().position(|id| *id == next.keyspace.id) {
-                        // One of them: who asked during this merge wants what came meanwhile merged, too.
+                        // Only one request: a caller that asked during this compaction wants newer
+                        // tables compacted too.
                         state.full_merges.remove(at);
                     }
                 }
@@ -344,7 +359,7 @@ impl Core {
             Err(_) if stopped => {}
             Err(error) => {
                 state.merge_trouble.add(error.clone());
-                // One that nobody waits for comes back if it is still worth it.
+                // A filter rewrite without a waiter is requested again if it still pays.
                 let failed = |refit: &Refit| next.asked == Some(Asked::Refit(refit.number));
                 state.refits.retain(|refit| refit.is_awaited || !failed(refit));
             }
@@ -361,9 +376,10 @@ impl Core {
         }
     }
 
-    /// The next merge: what `compact` waits for first, then the keyspace with the fullest level 0; when writers
-    /// have been quiet for a while, what level 0 still holds. A refit that somebody waits for takes turns with all that; one
-    /// that nobody does has its turn while there is nothing else.
+    /// The next compaction, in this order: requests by `compact`; the keyspace with the most runs
+    /// in level 0; and, after a while without writes, what level 0 still holds. A filter rewrite
+    /// that a caller waits for alternates with all these. One without a waiter runs when nothing
+    /// else is due.
     fn next_merge(&self, state: &BackgroundState) -> Option<NextMerge> {
         let is_draining = state.drainers > 0;
         let awaited = || self.next_refit(state, true);
@@ -372,7 +388,7 @@ impl Core {
             .or_else(|| self.next_merge_by(state, is_draining))
             .or_else(awaited)
             .or_else(|| {
-                // Where there are no threads nothing happens by itself.
+                // Without threads nothing runs by itself.
                 let may_drain = !self.is_inline() && state.immutables.is_empty() && !state.flushing;
                 let next = (may_drain && !is_draining).then(|| self.next_merge_by(state, true)).flatten()?;
                 let bytes = next.job.as_ref().map_or(0, |job| job.input_bytes(&next.keyspace.load().version));
@@ -385,7 +401,7 @@ impl Core {
             })
     }
 
-    /// The next job of the first refit that somebody waits for, or does not.
+    /// The next job of the first filter rewrite that has, or has not, a waiter.
     fn next_refit(&self, state: &BackgroundState, is_awaited: bool) -> Option<NextMerge> {
         let refit = state.refits.iter().find(|refit| refit.is_awaited == is_awaited)?;
         let keyspaces = self.keyspaces.load();
@@ -409,7 +425,7 @@ impl Core {
         let jobs = keyspaces.values().filter_map(|keyspace| {
             let view = keyspace.load();
             let job = pick(&view.version, &keyspace.turns(rules))?;
-            // Small tables wait until no tree is out of shape.
+            // Small tables wait until no tree needs another compaction.
             let urgency = (job.reason != Reason::SmallTables, view.version.level(0).len());
             Some((urgency, Arc::clone(keyspace), job))
         });
@@ -417,12 +433,12 @@ impl Core {
         next.map(|(_, keyspace, job)| NextMerge { keyspace, job: Some(job), asked: None })
     }
 
-    /// What the trees are held to now. When `is_draining`, no flushed run may wait for others.
+    /// The policy's rules now. With `is_draining`, even a single run in level 0 is compacted.
     pub(crate) fn rules(&self, is_draining: bool) -> Rules {
         self.rules_of(self.settings.live.get().design, is_draining)
     }
 
-    /// What the trees would be held to under `design`.
+    /// The policy's rules under `design`.
     pub(crate) fn rules_of(&self, design: Design, is_draining: bool) -> Rules {
         let inbox = self.settings.inbox();
         Rules {
@@ -438,7 +454,7 @@ impl Core {
     }
 
     pub(crate) fn report_background(&self, what: &str, error: &Error) {
-        // Work that a close cut short is no failure: the log still has what it was about.
+        // Work interrupted by a close has not failed: the log still has its entries.
         if error.kind() == ErrorKind::Closed {
             return;
         }
@@ -446,17 +462,17 @@ impl Core {
         self.events.emit(&Event::BackgroundError(format!("{what}: {}", error.chain())));
     }
 
-    /// Syncs the log when an interval write has waited long enough.
+    /// Syncs the log when the interval of a write has passed.
     fn sync_if_due(&self) {
         let mut writing = lock(&self.writing);
         let due_us = *lock(&self.background.sync_due_us);
         if due_us.is_some_and(|due_us| self.env.clock.now_us() >= due_us) {
-            // A failure turns writes off and is given to the next writer.
+            // A failure turns writes off and is returned to the next writer.
             let _ = self.sync_locked(&mut writing);
         }
     }
 
-    /// Notes that what is in the log must be synced by `due_us`.
+    /// Requests a sync of the log by `due_us`.
     pub(crate) fn sync_by(&self, writing: &mut crate::core::Writing, due_us: u64) {
         if writing.sync_due_us.is_none_or(|earliest| due_us < earliest) {
             writing.sync_due_us = Some(due_us);
@@ -465,13 +481,14 @@ impl Core {
         }
     }
 
-    /// Waits until `done`, by work of these kinds, whose workers it wakes; runs it itself where there are no threads.
+    /// Waits until `done`, woken by progress of this kind of work. Wakes its workers, or runs it on
+    /// this thread where there are none.
     ///
     /// # Errors
-    /// The failure that keeps it from being done.
+    /// The failure that prevents it.
     pub(crate) fn wait_until(&self, by: &[Work], done: impl Fn(&BackgroundState) -> bool) -> Result<()> {
         let is_inline = self.is_inline();
-        // What failed before may succeed now, and is tried at once, however long it was to back off.
+        // Failed work is retried at once, whatever its back-off: it may succeed now.
         let failed_before: Vec<(Work, u32)> = {
             let state = lock(&self.background.state);
             by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_ever)).collect()
@@ -501,10 +518,10 @@ impl Core {
         }
     }
 
-    /// Waits until nothing is left to flush or merge, level 0 included.
+    /// Waits until nothing is left to flush or compact, level 0 included.
     ///
     /// # Errors
-    /// The failure that keeps it from being done.
+    /// The failure that prevents it.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         lock(&self.background.state).drainers += 1;
         let idle = self.wait_until(&[Work::Flush, Work::Merge], |state| self.is_idle(state));
@@ -512,7 +529,7 @@ impl Core {
         idle
     }
 
-    /// Whether nothing is left to flush or merge: level 0 is drained, too.
+    /// Whether nothing is left to flush or compact, level 0 included.
     pub(crate) fn is_idle(&self, state: &BackgroundState) -> bool {
         state.immutables.is_empty()
             && !state.flushing
@@ -520,7 +537,7 @@ impl Core {
             && self.next_merge_by(state, true).is_none()
     }
 
-    /// Bytes that flushes and merges have to move until [`Self::is_idle`].
+    /// Bytes that flushes and compactions have to move until [`Self::is_idle`].
     pub(crate) fn debt_bytes(&self) -> u64 {
         let unflushed: u64 = lock(&self.background.state).immutables.iter().map(|gen_| gen_.bytes).sum();
         let (keyspaces, rules) = (self.keyspaces.load(), self.rules(true));

@@ -1,9 +1,10 @@
-//! Dead files: tables that no version names and logs whose entries are in tables.
+//! Obsolete files: tables that no version names, and logs whose entries are in tables.
 //!
-//! A table's file goes when the last view that could read it is gone, which its reference count tells: the
-//! list here holds one reference. A log that memtables refer to for values goes when the last of these is
-//! gone. Removal comes after the manifest edit that makes the file dead is durable. A removal that fails is
-//! retried later and counted, never fatal; recovery removes what is left over.
+//! A table's file is deleted when the last view that could read it is gone. The reference count of
+//! its metadata shows that: the list here holds one reference. A log that memtables refer to for
+//! values is deleted when the last of them is gone. Deletion comes after the manifest edit that
+//! makes the file obsolete is durable. A failed deletion is retried later and counted, never fatal;
+//! recovery deletes files that are left over.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -19,15 +20,15 @@ use shamba_env::lock;
 use shamba_log::wal::ValueLog;
 use shamba_tree::version::TableMeta;
 
-/// A log, or a file of values, and whoever reads values from it.
+/// A log or value file, with the readers of its values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogFile {
     pub path: PathBuf,
-    /// Held by the memtables whose entries have values there.
+    /// Kept alive by the memtables whose values are in the file.
     pub values: Weak<ValueLog>,
 }
 
-/// Files that wait for their removal.
+/// Obsolete files to be deleted.
 #[derive(Default)]
 pub(crate) struct Garbage {
     tables: Mutex<Vec<Arc<TableMeta>>>,
@@ -35,22 +36,22 @@ pub(crate) struct Garbage {
 }
 
 impl Garbage {
-    /// These tables are in no version any more.
+    /// Marks tables obsolete: they are in no version any more.
     pub fn doom_tables(&self, tables: impl IntoIterator<Item = Arc<TableMeta>>) {
         lock(&self.tables).extend(tables);
     }
 
-    /// This file is needed by nobody.
+    /// Marks a file obsolete that has no readers.
     pub fn doom_file(&self, path: PathBuf) {
         self.doom_log(LogFile { path, values: Weak::new() });
     }
 
-    /// This log is needed by nobody but those who read values from it.
+    /// Marks a log obsolete; readers of its values may remain.
     pub fn doom_log(&self, log: LogFile) {
         lock(&self.files).push(log);
     }
 
-    /// Removes what nobody reads any more.
+    /// Deletes the obsolete files without readers.
     pub fn collect(&self, env: &Env, dir: &std::path::Path, work: &WorkCounters) {
         let mut removed_all = true;
         lock(&self.tables).retain(|meta| {
@@ -74,13 +75,13 @@ impl Garbage {
         }
     }
 
-    /// How many files wait.
+    /// Number of obsolete files not yet deleted.
     pub fn waiting(&self) -> usize {
         lock(&self.tables).len() + lock(&self.files).len()
     }
 }
 
-/// Whether the file is gone now.
+/// Deletes a file; true if it does not exist any more.
 fn remove(env: &Env, path: &std::path::Path) -> bool {
     match env.vfs.unlink(path) {
         Ok(()) => true,

@@ -1,12 +1,14 @@
-//! Installing: making an edit durable, then visible.
+//! Installs manifest edits: makes an edit durable, then visible.
 //!
-//! One install at a time: compute the next state from the current one, append the edit to the manifest and
-//! sync it, then publish the new versions to readers. An edit that does not fit the state is refused before
-//! a byte is written; a manifest that cannot be written turns writes off and nothing is installed. Files
-//! that became dead are removed after the edit is durable, when their last reader is gone.
+//! Installs are serialized. Each computes the next state from the current one, appends the edit to
+//! the manifest and syncs it, then publishes the new versions to readers. An edit that does not fit
+//! the state is refused before a byte is written. If the manifest cannot be written, writes are
+//! turned off and nothing is installed. Files that became obsolete are deleted after the edit is
+//! durable, when their last reader is gone.
 //!
-//! A manifest that merely found no space for an edit is given up, without the edit: the next install first writes another, which
-//! says what is in force, and tries that again as often as it takes. So flushes and merges resume when space returns.
+//! A manifest that ran out of space for an edit is abandoned, without the edit. The next install
+//! first writes a new manifest with the state in force, and retries that as often as needed. So
+//! flushes and compactions resume when there is space again.
 
 use std::sync::Arc;
 
@@ -18,17 +20,19 @@ use shamba_env::lock;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
 use shamba_tree::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
 
-/// A manifest with more than this of edits is replaced by a snapshot of the state.
+/// Maximum bytes of edits in a manifest; beyond it a snapshot of the state replaces it.
 const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
 impl Core {
-    /// Installs the edit that `build` makes of the current state. With `flushed`, the generation's memtables
-    /// leave the views in the same step in which their tables join. `new` are the tables that the edit is to add: where it
-    /// comes to none, as in a database that is being closed, nobody else would remove them.
+    /// Installs the edit that `build` makes from the current state. With `flushed`, the
+    /// generation's memtables leave the views in the same step in which their tables join. `new`
+    /// are the tables that the edit is to add. If `build` fails, as in a database that is being
+    /// closed, they are marked obsolete, because no edit names them.
     ///
     /// # Errors
-    /// What `build` says; `NoSpace` when the edit found none: it is not in force, the tables that it would have added are
-    /// doomed, and the next call may succeed; otherwise what failed, and then writes are off.
+    /// The error of `build`. `NoSpace` when the edit did not fit on the disk: it is not in force,
+    /// its new tables are marked obsolete, and the next call may succeed. Any other failure turns
+    /// writes off.
     pub(crate) fn install(
         &self,
         flushed: Option<&Generation>,
@@ -47,7 +51,7 @@ impl Core {
         })?;
         edit.next_id = Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed));
         let mut next = installing.state.clone();
-        // A bad edit is a defect of this program, not of the disk: better stop than write it.
+        // An invalid edit is a defect of this program, not of the disk: stop rather than write it.
         next.apply(&edit).map_err(|detail| {
             let error = Error::invalid(format!("an edit does not fit the tree: {detail}"));
             self.fail(&error);
@@ -63,7 +67,8 @@ impl Core {
         }
         if let Err(error) = self.append_edit(installing, &edit) {
             if self.check_writable().is_ok() {
-                // Else the edit may be in force at the next open, and must find its tables.
+                // If writes are off, the edit may be in force at the next open, and must find its
+                // tables.
                 self.garbage.doom_tables(new_tables(&installing.state, &edit));
             }
             return Err(error);
@@ -73,7 +78,8 @@ impl Core {
         self.publish_versions(&installing.state, &edit, flushed);
         self.charge_trees();
         if installing.manifest.is_outgrown(MANIFEST_BYTES_MAX) {
-            // Without space the one in force stays so, and the next install tries again; other failures turn writes off.
+            // Without space the old one stays in force, and the next install retries; other
+            // failures turn writes off.
             let _ = self.renew_manifest(installing);
         }
         drop(guard);
@@ -87,10 +93,11 @@ impl Core {
         Ok(())
     }
 
-    /// Appends an edit to the manifest and makes it durable. One that found no space before is replaced first.
+    /// Appends an edit to the manifest and makes it durable. Replaces a manifest that ran out of
+    /// space first.
     ///
     /// # Errors
-    /// `NoSpace`: the edit is not in force; otherwise what failed, and then writes are off.
+    /// `NoSpace`: the edit is not in force. Any other failure turns writes off.
     pub(crate) fn append_edit(&self, installing: &mut Installing, edit: &ManifestEdit) -> Result<()> {
         if installing.manifest.is_out_of_space() {
             self.renew_manifest(installing)?;
@@ -107,16 +114,17 @@ impl Core {
         Ok(())
     }
 
-    /// Puts a new manifest with the state in force in the place of the present one.
+    /// Replaces the manifest by a new one with the state in force.
     ///
     /// # Errors
-    /// `NoSpace`: all is as before; otherwise what failed, and then writes are off.
+    /// `NoSpace`: nothing has changed. Any other failure turns writes off.
     fn renew_manifest(&self, installing: &mut Installing) -> Result<()> {
         let number = self.new_id();
         let draft =
             ManifestWriter::draft(&self.env, &self.dir, number, &installing.state).map_err(Error::from);
         let draft = draft.inspect_err(|error| {
-            // What there is of it takes space; each try has a file of its own, of which no sync was tried before.
+            // The incomplete file takes space. Each try has a new file, of which no sync was tried
+            // before.
             self.garbage.doom_file(self.dir.join(manifest_file_name(number)));
             self.collect_garbage();
             if error.kind() != ErrorKind::NoSpace {
@@ -151,7 +159,7 @@ impl Core {
         }
     }
 
-    /// Takes the views of idle iterators that are behind, and removes files that nobody reads any more.
+    /// Takes outdated views from idle iterators, and deletes obsolete files without readers.
     pub(crate) fn release_stale_views(&self) {
         let keyspaces = self.keyspaces.load();
         self.iterators.revoke_idle(|view| match keyspaces.get(&view.keyspace) {
@@ -161,13 +169,13 @@ impl Core {
         self.collect_garbage();
     }
 
-    /// Removes dead files that nobody reads any more.
+    /// Deletes obsolete files without readers.
     pub(crate) fn collect_garbage(&self) {
         self.garbage.collect(&self.env, &self.dir, &self.work);
     }
 }
 
-/// The tables that `before` names and `after` does not.
+/// The tables that are in `before` and not in `after`.
 fn dead_tables(before: &ManifestState, after: &ManifestState, edit: &ManifestEdit) -> Vec<Arc<TableMeta>> {
     let mut dead = Vec::new();
     for VersionEdit { keyspace, changes } in &edit.versions {
@@ -190,7 +198,7 @@ fn dead_tables(before: &ManifestState, after: &ManifestState, edit: &ManifestEdi
     dead
 }
 
-/// The tables that `edit` adds and `before` does not name.
+/// The tables that `edit` adds and that are not in `before`.
 fn new_tables(before: &ManifestState, edit: &ManifestEdit) -> Vec<Arc<TableMeta>> {
     let mut new = Vec::new();
     for VersionEdit { keyspace, changes } in &edit.versions {
@@ -210,7 +218,7 @@ fn find_table(version: &Version, id: shamba_table::TableId) -> Option<Arc<TableM
     version.tables().find(|(_, _, table)| table.meta.id == id).map(|(_, _, table)| Arc::clone(&table.meta))
 }
 
-/// In builds with debug assertions every edited version is checked.
+/// Checks every edited version in builds with debug assertions.
 fn check_edited(state: &ManifestState, edits: &[VersionEdit]) {
     for edit in edits {
         if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {

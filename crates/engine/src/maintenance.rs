@@ -23,17 +23,18 @@ use shamba_memtable::ChunkedMemtable;
 use shamba_tree::version::manifest::ManifestWriter;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 
-/// An ingest looks anew how large its tables must be with every so many pairs.
+/// An ingest recomputes its table size after this many pairs.
 const SIZED_EVERY_PAIRS: usize = 1024;
 
 impl Db {
-    /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level 0 that merges bring down: a
-    /// tree is laid down from its deepest level up, and every entry is written once. For experiments and tests, with
-    /// [`crate::Builder::auto_compaction`] off; otherwise the next merge makes of it what the design says.
+    /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level
+    /// 0. So a tree is written from its deepest level up, and every entry is written once. For
+    /// experiments and tests, with [`crate::Builder::auto_compaction`] off; otherwise the next
+    /// compaction reshapes the tree by its design.
     ///
     /// # Errors
-    /// `Invalid` when a run lies above `level`, for its entries count as older there; for a level beyond 64. As
-    /// [`Db::ingest`].
+    /// `Invalid` for a level beyond 64, and when a run lies above `level`, because its entries
+    /// would count as newer. Otherwise as [`Db::ingest`].
     pub fn place<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         level: u32,
@@ -49,23 +50,23 @@ impl Core {
         self.check_writable()?;
         let through = {
             let mut writing = lock(&self.writing);
-            // A close may have come first: no log may be made after it.
+            // A close may have come first: no log may be created after it.
             self.seal_active(&mut writing)?;
             writing.last_seq
         };
-        // Not for an empty queue: other writers may fill it for ever.
+        // Not until the queue is empty: other writers may keep filling it.
         self.wait_until(&[Work::Flush], |state| {
             state.immutables.front().is_none_or(|oldest| oldest.last_seq > through)
         })
     }
 
-    /// Brings all that is in memory into tables while nobody writes, for the caller holds the lock under which writes come.
+    /// Flushes all memtables while there are no writes: the caller holds the write lock.
     pub(crate) fn flush_locked(&self, writing: &mut Writing) -> Result<()> {
         self.seal_active(writing)?;
         self.wait_until(&[Work::Flush], |state| state.immutables.is_empty())
     }
 
-    /// Seals the memtables that take writes, if any holds something and writes are allowed.
+    /// Seals the active memtables, if any has entries and writes are allowed.
     fn seal_active(&self, writing: &mut Writing) -> Result<()> {
         self.check_writable()?;
         if self.active_is_empty() { Ok(()) } else { self.rotate(writing) }
@@ -78,11 +79,11 @@ impl Core {
             .all(|keyspace| keyspace.load().memtables.first().is_none_or(|active| active.is_empty()))
     }
 
-    /// Flushes, and merges every keyspace whole.
+    /// Flushes, then compacts every keyspace into one run.
     pub(crate) fn compact_now(&self) -> Result<()> {
         self.flush_now()?;
         let ids: Vec<KeyspaceId> = {
-            // Listed under the lock under which a drop takes its keyspace from the wanted ones.
+            // Listed under the lock under which a drop removes its keyspace from `full_merges`.
             let mut state = lock(&self.background.state);
             let ids: Vec<KeyspaceId> = self.keyspaces.load().keys().copied().collect();
             state.full_merges.extend(&ids);
@@ -92,7 +93,7 @@ impl Core {
             !state.merging && ids.iter().all(|id| !state.full_merges.contains(id))
         });
         if done.is_err() {
-            // Nobody waits any more: what cannot be merged must not keep other merges from running.
+            // Without a waiter, a compaction that fails must not keep others from running.
             lock(&self.background.state).full_merges.retain(|id| !ids.contains(id));
         }
         done
@@ -110,7 +111,8 @@ impl Core {
         Ok(self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned())
     }
 
-    /// The keyspace of this name, made if need be; with `must_be_new` one that exists is `Invalid`.
+    /// The keyspace of this name, created if it does not exist. With `must_be_new` an existing one
+    /// is `Invalid`.
     pub(crate) fn make_keyspace(&self, name: &str, must_be_new: bool) -> Result<Arc<KeyspaceCore>> {
         let find = || match self.find_keyspace(name) {
             Ok(Some(_)) if must_be_new => Err(Error::invalid(format!("keyspace {name:?} exists already"))),
@@ -127,7 +129,8 @@ impl Core {
                 ),
             ));
         }
-        let mut writing = lock(&self.writing); // One maker at a time, and no rotation at the same time.
+        // One creation at a time, and no concurrent rotation.
+        let mut writing = lock(&self.writing);
         if let Some(keyspace) = find()? {
             return Ok(keyspace);
         }
@@ -148,7 +151,7 @@ impl Core {
         Ok(keyspace)
     }
 
-    /// Removes a keyspace; its tables go when their last reader is gone.
+    /// Removes a keyspace. Its tables are deleted when their last reader is gone.
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         if name == DEFAULT_KEYSPACE {
@@ -158,7 +161,7 @@ impl Core {
         let found = self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned();
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
         if !self.settings.no_wal && !is_planted(Defect::DropUnsynced) {
-            // The drop is durable at once; the writes before it must not be lost behind it.
+            // The drop is durable at once; the writes before it must not be lost.
             self.sync_locked(&mut writing)?;
         }
         keyspace.dropped.store(true, Ordering::Release);
@@ -180,7 +183,7 @@ impl Core {
         if self.recorder.is_on() {
             self.noting().gone(&keyspace);
         }
-        // Whoever still holds the keyspace's handle must not keep its files.
+        // Remaining handles of the keyspace must not keep its files.
         keyspace.publish(|view| {
             view.next(vec![Arc::new(ChunkedMemtable::new(false))], Arc::new(Version::empty()))
         });
@@ -188,7 +191,8 @@ impl Core {
         Ok(())
     }
 
-    /// Copies the database, as of now, to `target`: tables by hard links, everything else by a new manifest.
+    /// Copies the current state of the database to `target`: tables by hard links, everything else
+    /// by a new manifest.
     pub(crate) fn checkpoint(&self, target: &Path) -> Result<()> {
         let vfs = &self.env.vfs;
         if vfs.exists(target).map_err(|error| Error::io("look at", target, error))? {
@@ -197,7 +201,7 @@ impl Core {
                 return Err(Error::invalid(format!("{} is not empty", target.display())));
             }
         }
-        // One directory is made, not what a mistyped path would have above it.
+        // Creates one directory, but no missing parents, which a mistyped path may have.
         let above = target.parent().filter(|above| !above.as_os_str().is_empty());
         if let Some(above) = above {
             if !vfs.exists(above).map_err(|error| Error::io("look at", above, error))? {
@@ -206,7 +210,7 @@ impl Core {
                 return Err(Error::io("create directory", target, source));
             }
         }
-        // What is in memory goes into tables first: the copy then needs no log.
+        // Flushes the memtables first: the copy then needs no log.
         if !is_planted(Defect::CheckpointForgetsMemory) {
             self.flush_now()?;
         }
@@ -217,7 +221,7 @@ impl Core {
         let _lock = vfs
             .lock(&target.join(LOCK), shamba_env::LockKind::Exclusive)
             .map_err(|error| Error::io("lock", target, error))?;
-        // The copy of the state refers to its tables, so none of their files is removed meanwhile.
+        // The copy of the state refers to its tables, so their files are not deleted meanwhile.
         let mut state = {
             let installing = lock(&self.installing);
             let Some(installing) = installing.as_ref() else { return Err(Error::closed()) };
@@ -267,22 +271,23 @@ impl Core {
         copy.sync_all().map_err(|error| Error::io("sync", to, error))
     }
 
-    /// Writes sorted pairs straight into tables of a new run of `level`, which no run may lie above. Writers wait: the
-    /// pairs take one sequence number, which an operation that does nothing reserves in the log, so that recovery sees
-    /// no gap.
+    /// Writes sorted pairs into tables of a new run of `level`; no run may lie above. Writers wait.
+    /// The pairs take one sequence number. An operation without effect reserves it in the log, so
+    /// that recovery sees no gap.
     pub(crate) fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         keyspace: &Arc<KeyspaceCore>,
         level: u32,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        self.flush_now()?; // Most of what waits goes while writers need not wait.
+        // Most memtables are flushed before writers have to wait.
+        self.flush_now()?;
         let mut writing = lock(&self.writing);
         self.check_writable()?;
         keyspace.check_usable()?;
-        // Whatever is in a memtable, sealed or not, is older than the pairs, and must be in an older run.
+        // All memtables, sealed or not, are older than the pairs, and must become an older run.
         self.flush_locked(&mut writing)?;
-        // What is new may not lie below what is old.
+        // New entries may not lie below older ones.
         check_nothing_above(&keyspace.load().version, level)?;
         let seq = self.reserve_seq(keyspace, &mut writing)?;
         let bits = Arc::new(self.flush_bits(keyspace, 0));
@@ -313,11 +318,11 @@ impl Core {
         let beginning = uses.clone();
         let changes = uses.into_iter().map(|table| Change::Add { level, run, age, table }).collect();
         let edit = VersionEdit { keyspace: keyspace.id, changes };
-        // From the install on a merge may meet the pairs. Until they are visible it must keep what they hide,
-        // for a snapshot that is taken in between.
+        // From the install on a compaction may read the pairs. Until they are visible it must keep
+        // the versions that they hide, for snapshots taken in between.
         let before = self.snapshots.take_with(|| self.visible());
         self.install(None, new, |state| {
-            // A merge may have been at work meanwhile.
+            // A compaction may have run meanwhile.
             if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {
                 check_nothing_above(&keyspace.version, level)?;
             }
@@ -339,7 +344,7 @@ impl Core {
         Ok(count)
     }
 
-    /// Takes the next sequence number for writes that no log will hold.
+    /// Takes the next sequence number for writes that are not logged.
     fn reserve_seq(&self, keyspace: &KeyspaceCore, writing: &mut Writing) -> Result<SeqNo> {
         let seq = writing.last_seq.next();
         if !self.settings.no_wal {
@@ -357,7 +362,7 @@ impl Core {
     }
 }
 
-/// Whether a run that is newer than all others may be put on `level`.
+/// Checks that the newest run may be put on `level`.
 fn check_nothing_above(version: &Version, level: u32) -> Result<()> {
     if level > MAX_LEVELS {
         return Err(Error::invalid(format!(

@@ -1,16 +1,20 @@
-//! Refits: tables whose filters have other bits than their place deserves are written again, where they are.
+//! Filter rewrites: tables whose filters have a stale number of bits are rewritten in place.
 //!
-//! A table gets its bits when it is built. It is out of place when it was moved down as it is, when the tree around it
-//! grew, when lookups came to other keys than before ([`shamba_model::allocation::Allocation::Workload`]), or when the design was
-//! changed. Mostly the next merge mends that; for what is not merged again there are refits:
+//! A table gets its bits when it is built. They become stale when the table is moved down without a
+//! rewrite, when the tree around it grows, when lookups move to other keys
+//! ([`shamba_model::allocation::Allocation::Workload`]), or when the design changes. Mostly the
+//! next compaction corrects that. For tables that are not compacted again there are filter
+//! rewrites:
 //!
-//! - [`Core::refit_now`], because somebody asks: all misfits of all keyspaces.
-//! - By itself, while nothing is written and nothing is to be merged: those for which it pays within
-//!   [`PAYS_WITHIN_S`], judged like all memory: searches saved by better filters and bytes that others can use.
+//! - [`Core::refit_now`], by request: all stale filters of all keyspaces.
+//! - Automatically, while nothing is written and no compaction is due: those that pay within
+//!   [`PAYS_WITHIN_S`]. As for all memory, the benefit is the searches saved by better filters and
+//!   the bytes freed for others.
 //!
-//! Which tables it is to be is said once, before it begins; so it ends, whatever the tables' successors look like.
+//! The tables are chosen once, before the rewrite begins. So it terminates, whatever filters the
+//! new tables get.
 //!
-//! Not here: the jobs ([`shamba_tree::compaction::policy::pick_refit`]), and who carries them out.
+//! Not here: the jobs ([`shamba_tree::compaction::policy::pick_refit`]), and carrying them out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,36 +28,36 @@ use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_tree::allocation::{self, is_misfit};
 
-/// A rewrite must have paid for itself after so many seconds of the lookups that there are now.
+/// Time in seconds within which a rewrite must pay for itself at the current lookup rate.
 const PAYS_WITHIN_S: f64 = 600.0;
-/// What writing a byte again costs at least, reading and checking it included.
+/// Minimum cost of rewriting a byte, including reading and checking it.
 const REWRITE_NS_PER_BYTE: f64 = 20.0;
 
-/// A table with other bits than it should have.
+/// A table with a stale filter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Misfit {
-    /// What is written again.
+    /// Bytes to rewrite.
     bytes: u64,
     entries: u64,
     written_bits_per_key: f64,
     wanted_bits_per_key: f64,
-    /// Probes for keys that it does not have.
+    /// Probes for keys that it does not contain.
     empty_probes_per_second: f64,
 }
 
-/// What things are worth.
+/// Values and costs that decide on a rewrite.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Worth {
-    /// A search that need not be.
+    /// Cost of a search.
     search_ns: f64,
-    /// A byte of memory, in nanoseconds per second.
+    /// Value of a byte of memory, in nanoseconds per second.
     byte_ns_per_second: f64,
-    /// Writing a byte again, in nanoseconds.
+    /// Cost of rewriting a byte, in nanoseconds.
     rewrite_ns_per_byte: f64,
 }
 
-/// Whether writing a table again, with a filter that denies absent keys at the rates `fpr` of bits per key, is soon paid for
-/// by the searches that it saves and the memory that it frees.
+/// Whether rewriting a table pays within [`PAYS_WITHIN_S`] by the searches that it saves and the
+/// memory that it frees. `fpr` is the false-positive rate by bits per key.
 fn pays(misfit: Misfit, worth: Worth, fpr: impl Fn(f64) -> f64) -> bool {
     let Misfit { written_bits_per_key: written, wanted_bits_per_key: wanted, .. } = misfit;
     let searches = misfit.empty_probes_per_second * (fpr(written) - fpr(wanted));
@@ -63,7 +67,7 @@ fn pays(misfit: Misfit, worth: Worth, fpr: impl Fn(f64) -> f64) -> bool {
 }
 
 impl Core {
-    /// Flushes nothing, moves nothing: writes all tables again whose filters have other bits than they should.
+    /// Rewrites in place every table whose filter has a stale size; flushes and moves nothing.
     pub(crate) fn refit_now(&self) -> Result<()> {
         self.check_writable()?;
         let wanted = self.refits(|_| true);
@@ -80,7 +84,7 @@ impl Core {
         done
     }
 
-    /// Nothing was written for a while: asks for the refits that pay.
+    /// Requests the filter rewrites that pay. Called after some windows without writes.
     pub(crate) fn want_refits(&self) {
         if !self.settings.auto_compaction || self.read_only || !lock(&self.background.state).refits.is_empty()
         {
@@ -103,8 +107,9 @@ impl Core {
         self.background.wake.notify_all();
     }
 
-    /// Appends refits; their numbers. Keyspaces are looked up under the lock under which a drop takes its own from the list:
-    /// none that is gone gets onto it, where nobody would ever take it off.
+    /// Queues filter rewrites and returns their numbers. Keyspaces are looked up under the lock
+    /// under which a drop removes its rewrites, so none is queued for a dropped keyspace, where it
+    /// would stay for ever.
     fn ask_refits(
         &self,
         state: &mut BackgroundState,
@@ -124,7 +129,8 @@ impl Core {
         numbers
     }
 
-    /// The misfits of each keyspace that has any that are `worthy`.
+    /// The stale tables of each keyspace for which `worthy` holds; keyspaces without any are left
+    /// out.
     fn refits(&self, worthy: impl Fn(Misfit) -> bool) -> Vec<(KeyspaceId, BTreeSet<TableId>)> {
         let misfits = |keyspace: &Arc<KeyspaceCore>| {
             let rule = self.allocation_rule(keyspace);

@@ -1,7 +1,7 @@
-//! Statistics of tables as the engine keeps them: folding in the background, handing over to new tables.
+//! Table statistics in the engine: folding in the background, inheritance by new tables.
 //!
-//! Sampling and decay are in [`shamba_tree::sampling`]; the file that keeps the figures over an open
-//! is [`file`].
+//! Sampling and decay are in [`shamba_tree::sampling`]; the file that keeps the figures across
+//! opens is [`file`].
 
 pub(crate) mod file;
 
@@ -17,8 +17,9 @@ use shamba_tree::sampling::inherit::{Input, inherited, share_left, stretches};
 use shamba_tree::version::{KeyRange, TableMeta, TableUse};
 
 impl Core {
-    /// Has old figures fade where that was last done a while ago. Not while somebody installs tables: they have their figures already and are in no
-    /// tree yet. (Samplers fold whenever it is time: a step so small that a table which misses it is hardly wrong.)
+    /// Decays figures whose last fold is old enough. Not during an install: its new tables have
+    /// figures already and are in no tree yet. (Samplers fold without this lock: a step is so small
+    /// that a table which misses it has hardly any error.)
     pub(crate) fn fold_statistics(&self) {
         let Some(_installing) = try_lock(&self.installing) else { return };
         let now_us = self.env.clock.now_us();
@@ -27,7 +28,7 @@ impl Core {
         }
     }
 
-    /// Gives the tables of a flush, or of an ingest, what they begin with.
+    /// Sets the initial figures of the tables of a flush or ingest.
     pub(crate) fn begin_statistics(&self, keyspace: &KeyspaceCore, tables: &[TableUse]) {
         let window = keyspace.statistics.window(self.env.clock.now_us());
         let entries: u64 = tables.iter().map(|table| table.meta.entries).sum();
@@ -38,8 +39,8 @@ impl Core {
         }
     }
 
-    /// Gives the outputs of a merged slice, which is about to be installed, what its inputs know of its keys. Says which
-    /// share stays with each input once it is.
+    /// Gives the outputs of a compacted slice, which is about to be installed, the figures of its
+    /// inputs for its keys. Returns the share that each input keeps after the install.
     pub(crate) fn hand_over_statistics(
         &self,
         plan: &MergePlan,
@@ -47,7 +48,7 @@ impl Core {
         outputs: &[TableUse],
     ) -> Vec<(Arc<TableMeta>, f64)> {
         let version = Arc::clone(&plan.keyspace.load().version);
-        // As it is now: earlier slices have taken their parts.
+        // The current figures: earlier slices have taken their parts.
         let inputs = plan.job.uses(&version);
         let inputs: Vec<Input<'_>> = inputs
             .into_iter()

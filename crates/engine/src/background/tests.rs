@@ -1,4 +1,5 @@
-//! Which merge follows which, step by step: nothing happens by itself here, each flush and each merge is asked for.
+//! Tests of the order of compactions, step by step: nothing runs by itself, each flush and
+//! compaction is requested.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,26 +14,26 @@ use crate::sync::Mutex;
 use shamba_key::{KeyspaceId, RunId};
 use shamba_tree::compaction::policy::Reason;
 
-/// Keys that are written over and over: the tree does not grow.
+/// Keys that are overwritten repeatedly: the tree does not grow.
 const KEYS: u32 = 400;
 
-/// So many flushes make the inbox due.
+/// Number of flushes that make level 0 due.
 const DUE: u64 = 4;
 
-/// A merge that began or ended.
+/// The start or end of a compaction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Seen {
     begins: bool,
     target_level: u32,
-    /// Slices of all merges that were installed before.
+    /// Slices of all compactions installed before.
     slices: u64,
 }
 
-/// Merges as they begin and end.
+/// Records the start and end of compactions.
 #[derive(Default)]
 struct Merges {
     seen: Mutex<Vec<Seen>>,
-    /// Who writes on whenever a merge has ended, while there is somebody: the database and its next key.
+    /// If set, writes more keys whenever a compaction has ended: the database and its next key.
     writer: Mutex<Option<(Db, u32)>>,
 }
 
@@ -51,7 +52,7 @@ impl EventListener for Merges {
     }
 }
 
-/// Writes the next keys, and flushes so often.
+/// Writes the next keys until this many flushes are done.
 fn flush(db: &Db, next: &mut u32, flushes: u64) {
     let before = db.stats().flushes;
     while db.stats().flushes < before + flushes {
@@ -63,7 +64,8 @@ fn flush(db: &Db, next: &mut u32, flushes: u64) {
     }
 }
 
-/// A merge of a crowded inbox owes levels a turn, which their merges use up; one of an inbox with room owes them nothing.
+/// A compaction of a level 0 that is near a write slowdown gives compaction credit, which
+/// compactions of levels spend. One of a level 0 with fewer runs gives none.
 #[test]
 fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
     let db = Db::builder(Path::new("/db"))
@@ -82,7 +84,7 @@ fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
     let owed_bytes = || keyspace.turns(core.rules(false)).owed_bytes;
     let (mut next, mut owed, mut spent, mut with_room) = (0, 0, 0, 0);
     for round in 0..60 {
-        // Every third time what there is to do is done, and then there is room.
+        // Every third round all due work is done, and then level 0 has few runs.
         flush(&db, &mut next, if round % 3 == 0 { 4 } else { 9 });
         loop {
             let rules = core.rules(false);
@@ -120,8 +122,9 @@ fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
     assert!(owed > 20 && spent > 10 && with_room > 0, "{owed} {spent} {with_room}");
 }
 
-/// Runs of a tiered last level that are merged where they are may be most of the database. Such a merge goes on to its end, slice
-/// by slice, while others write and flush, and what they flushed is merged beside it: it stopped after its first slice, once.
+/// In-place compaction of the runs of a tiered last level may cover most of the database. It
+/// continues to its end, slice by slice, while others write and flush, and other jobs compact the
+/// flushed tables between its slices. Earlier it stopped after its first slice.
 #[test]
 fn a_long_merge_in_place_goes_on_while_it_has_company() {
     let merges = Arc::new(Merges::default());
@@ -138,7 +141,7 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
         .expect("opened");
     let core = db.core();
     let keyspace = core.keyspace(KeyspaceId::DEFAULT).expect("the default one");
-    // Whoever holds this does all background work.
+    // The holder of this lock does all background work.
     let _by_hand = lock(&core.inline_work);
     let long_bytes = core.rules(false).long_bytes;
     let next_merge = || core.next_merge(&lock(&core.background.state)).and_then(|next| next.job);
@@ -158,7 +161,7 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
         }
         assert!(next < 20 * KEYS, "no long merge in place in {next} writes");
     };
-    // As much as is merged at once waits in the inbox by now; it is not so full that it would go first.
+    // By now level 0 has enough runs for a compaction, but not enough to precede the long one.
     flush(&db, &mut next, DUE);
     assert_eq!(next_merge().as_ref(), Some(&long), "the long merge is the next one");
 
@@ -172,7 +175,7 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
     assert_eq!(seen.iter().filter(|seen| seen.begins).count() * 2, seen.len(), "each merge ended");
     let beside = seen.len() as u64 / 2 - 1;
     assert_eq!(done.merges, 1 + beside, "a merge that gave way is none");
-    // Between one merge beside it and the next there were slices of its own, and writes.
+    // Between two other jobs there were slices of the long compaction, and writes.
     let between = seen[1..].chunks_exact(2).zip(seen[3..].chunks_exact(2));
     let turns = between.filter(|(one, next)| next[0].slices > one[1].slices).count();
     assert!(turns >= 2, "{turns} times it went on after a merge beside it:\n{seen:?}");
@@ -183,15 +186,15 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
     let left: Vec<_> = long.inputs.iter().map(|input| input.run).filter(|run| is_left(run)).collect();
     assert!(left.len() <= 1, "all but the run that the others were merged into should be gone: {left:?}");
     db.check_invariants().expect("the tree has its shape");
-    // Each key was last written by the last number that fell on it.
+    // Each key was last written by the last number that maps to it.
     for number in next + written - KEYS..next + written {
         let value = db.get(format!("key {:04}", number * 37 % KEYS)).expect("read").expect("it was written");
         assert_eq!(value[..], [number as u8; 100], "key of write {number}");
     }
 }
 
-/// A close may come between the last byte of a merge's, or a flush's, tables and their install: they are removed with the close,
-/// though no edit ever named them.
+/// A close may come between the last byte of a compaction's or flush's tables and their install.
+/// The close removes these tables, although no edit named them.
 #[test]
 fn tables_that_a_close_forestalls_are_removed() {
     let vfs = MemFs::new();
@@ -217,7 +220,7 @@ fn tables_that_a_close_forestalls_are_removed() {
         let mut writing = lock(&core.writing);
         core.rotate(&mut writing).expect("rotated");
     }
-    // As `close` does first; the workers have not heard of it yet.
+    // As `close` does first; the workers have not noticed it yet.
     core.closed.store(true, Ordering::Release);
     let keyspace = core.keyspace(KeyspaceId::DEFAULT).expect("the default one");
     let job = {
@@ -244,13 +247,13 @@ fn who_waits_for_flushes_hears_nothing_of_merges_that_fail() {
         assert_eq!(text(&state, Work::Merge, is_inline).as_deref(), Some("a merge"));
     }
     assert_eq!((state.merge_trouble.failures, state.flush_trouble.failures), (9, 0), "each has its own");
-    // Who waits gives up on a row of failures of which it saw one.
+    // A waiter gives up on a sequence of failures if it has seen one of them.
     assert_eq!([0, 8, 9].map(|before| state.merge_trouble.is_hopeless(before, 3)), [true, true, false]);
     let mut ended = state.merge_trouble.clone();
     ended.end();
     ended.add(error("once more"));
     assert!(ended.failures == 1 && !ended.is_hopeless(9, 3) && ended.is_hopeless(9, 0));
-    // One thread that does both comes to no merge before the flush.
+    // A single thread that does both cannot compact before the flush.
     state.flush_trouble.add(error("a flush"));
     assert_eq!(text(&state, Work::Merge, false).as_deref(), Some("a merge"));
     assert_eq!(text(&state, Work::Merge, true).as_deref(), Some("a flush"));
@@ -295,7 +298,8 @@ fn memory_lets_so_many_threads_merge() {
     }
 }
 
-/// A budget without room for the design's write buffer flushes less at a time, and has the levels of what it flushes.
+/// If the budget has no memory for the design's write buffer, flushes are smaller, and levels are
+/// sized by those.
 #[test]
 fn levels_are_sized_by_what_memory_lets_be_flushed() {
     let filled = |write_buffer: Option<u64>| {

@@ -1,11 +1,12 @@
-//! Merging: carrying out a job, a key-range slice at a time.
+//! Compaction jobs: carries out a job, one key-range slice at a time.
 //!
-//! Given a job that the policy chose, each slice is merged on its own: read the inputs in key order, keep
-//! what somebody can see, write tables, verify them, install. After each slice its inputs no longer count,
-//! so space comes back as the merge goes, a crash loses at most the slices in work, and shutdown does not wait.
-//! Slices are merged by several threads at a time ([`super::plan`]) and installed in order.
+//! The policy chooses the job. Each slice is compacted separately: read the inputs in key order,
+//! keep the versions that some reader can see, write tables, verify them, install. After each slice
+//! the inputs are narrowed, so space is freed as the compaction proceeds, a crash loses at most the
+//! unfinished slices, and shutdown does not wait. Several threads process slices in parallel
+//! ([`super::plan`]); slices are installed in order.
 //!
-//! Inputs are read with their checksums, and what was written must read back (see [`super::output`]).
+//! Checksums of the inputs are verified, and outputs are read back (see [`super::output`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,51 +37,52 @@ use shamba_tree::iter::run_iter::RunIter;
 use shamba_tree::iter::source::Source;
 use shamba_tree::version::{KeyRange, ManifestEdit, TableMeta, TableUse, Version};
 
-/// A slice of a merge holds about this many tables' worth of input.
+/// Input of a slice, in tables.
 const SLICE_TABLES: u64 = 4;
-/// The merge's own thread, with nothing to do, looks after its helpers this often.
+/// The compaction's own thread, when idle, checks on its helpers this often.
 const HELPER_WAIT: Duration = Duration::from_millis(50);
-/// All inputs of a slice together are read into this part of the budget.
+/// The read buffers of all inputs of a slice take this part of the budget (1/64).
 const READ_PART: u64 = 64;
-/// So many merges at most have their turns between two slices of a long one.
+/// Maximum number of other jobs between two slices of a long one.
 const BESIDE_MOST: usize = 3;
-/// How often the rate limit and shutdown are looked at, in entries.
+/// Entries between two checks of the rate limit and of shutdown.
 const CHECK_EVERY_ENTRIES: u64 = 256;
 
-/// Whether a merge is the one that the background is at, or one beside it.
+/// Whether a job is the one that the background runs, or runs between the slices of that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
     Own,
     Beside,
 }
 
-/// How a merge ended.
+/// Outcome of a compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ended {
-    /// Everything is merged.
+    /// All slices are installed.
     Done,
-    /// The rest waits, or is not wanted any more.
+    /// The remaining slices are put off, or not needed any more.
     GaveWay,
     /// The database is closing, or the keyspace was dropped.
     Closing,
 }
 
-/// What a merge did.
+/// Counters of a compaction.
 #[derive(Default)]
 struct Tally {
     bytes_read: u64,
     bytes_written: u64,
     dropped: u64,
-    /// Up to when its time is counted, and what of that was slept.
+    /// Time up to which its work is counted; `slept_us` is the part slept for the rate limit.
     since_us: u64,
     slept_us: u64,
 }
 
 impl Core {
-    /// Carries out `job` in `keyspace`. Stops early, with what is done installed, at shutdown.
+    /// Carries out `job` in `keyspace`. Stops early at shutdown, with the finished slices
+    /// installed.
     ///
     /// # Errors
-    /// What failed; slices before it stay installed, the failed one's output is removed.
+    /// The failure of a slice. Slices before it stay installed, and its output is removed.
     pub(crate) fn run_merge(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
         self.run_merge_as(keyspace, job, Turn::Own)
     }
@@ -88,7 +90,8 @@ impl Core {
     fn run_merge_as(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob, turn: Turn) -> Result<()> {
         let begin_us = self.env.clock.now_us();
         let version = Arc::clone(&keyspace.load().version);
-        // Looked at after the version was taken: a drop marks the keyspace before it takes its tables away.
+        // Checked after the version was taken: a drop marks the keyspace before it removes its
+        // tables.
         if keyspace.dropped.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -107,7 +110,7 @@ impl Core {
             target_level: job.target_level,
         });
         let split_keys = |table: &TableUse, every_bytes: u64| {
-            // Without them slices end where tables do.
+            // Without split keys, slices end at table boundaries.
             table.meta.open().map_or_else(|_| Vec::new(), |reader| reader.split_keys(every_bytes))
         };
         let was_crowded = self.rules(false).is_inbox_crowded(&version);
@@ -123,7 +126,7 @@ impl Core {
         let plan =
             MergePlan::new(Arc::clone(keyspace), version, job.clone(), bits, slices, threads, begin_us);
         let plan = Arc::new(plan);
-        // Where there is nothing to share, helpers stay with the one that this is beside.
+        // If there is nothing to share, helpers stay with the job that this one interrupts.
         let is_shared = threads > 1 && plan.slices().len() > 1;
         let shared_before = is_shared.then(|| self.share_merge(Some(Arc::clone(&plan))));
         let mut tally = Tally { since_us: begin_us, ..Tally::default() };
@@ -151,16 +154,18 @@ impl Core {
         Ok(())
     }
 
-    /// Merges the small tables that a caller's `compact` has just moved into one run.
+    /// Compacts the small tables that a caller's `compact` has just moved into one run.
     fn merge_moved(&self, keyspace: &Arc<KeyspaceCore>, turn: Turn) -> Result<()> {
         let version = Arc::clone(&keyspace.load().version);
         let job = pick_full(&version, &self.rules(false)).filter(|job| !job.is_trivial_move(&version));
-        drop(version); // The merge would keep the tables of the version from being removed.
+        // Otherwise the version would keep its tables from being deleted.
+        drop(version);
         job.map_or(Ok(()), |job| self.run_merge_as(keyspace, &job, turn))
     }
 
-    /// Whether flushed tables that could be moved as they are become fewer ones on their way ([`TableSize::joins`]). Not where tables of
-    /// the target run lie between them: no table may reach over those.
+    /// Whether flushed tables that could be moved unchanged are joined into fewer ones
+    /// ([`TableSize::joins`]). Not where tables of the target run lie between them: no output may
+    /// span those.
     fn joins_tables(&self, version: &Version, job: &MergeJob) -> bool {
         let uses = job.uses(version);
         let hull =
@@ -176,7 +181,7 @@ impl Core {
         is_free && self.table_size().joins(uses.len() as u64, bytes, entries)
     }
 
-    /// Says which merge helpers may do slices of; gives the one before.
+    /// Sets the compaction whose slices helpers may process; returns the previous one.
     fn share_merge(&self, plan: Option<Arc<MergePlan>>) -> Option<Arc<MergePlan>> {
         let is_shared = plan.is_some();
         let before = std::mem::replace(&mut lock(&self.background.state).sharing, plan);
@@ -186,7 +191,7 @@ impl Core {
         before
     }
 
-    /// Merges slices, beside whoever helps, and installs each in its turn.
+    /// Compacts slices in parallel with the helpers, and installs them in order.
     fn merge_in_order(
         &self,
         plan: &MergePlan,
@@ -219,7 +224,7 @@ impl Core {
                     if let (true, Some(before_bytes)) = (is_long, before_bytes) {
                         self.merge_beside(plan, installed, before_bytes)?;
                     }
-                    // What others took is not its own work.
+                    // Time of other jobs is not its own.
                     tally.since_us = self.env.clock.now_us();
                 }
             } else if let Some(claim) = plan.claim() {
@@ -231,7 +236,7 @@ impl Core {
         Ok(Ended::Done)
     }
 
-    /// Adds the time since the last slice to the time that merging took, but for what was slept at a rate limit.
+    /// Adds the time since the last slice to the compaction time, without sleep for the rate limit.
     fn count_time(&self, plan: &MergePlan, tally: &mut Tally) {
         let now_us = self.env.clock.now_us();
         let slept_us = plan.slept_us.load(Ordering::Relaxed) / plan.threads() as u64;
@@ -241,8 +246,9 @@ impl Core {
         (tally.since_us, tally.slept_us) = (now_us, slept_us);
     }
 
-    /// The merges that have their turns now, when so many slices of a merge are installed. Not all that there is to do:
-    /// where the same keys are written over and over the levels above never fill up, and there is always more.
+    /// Runs the jobs that are due after `installed` slices of a long compaction. Their number is
+    /// bounded: if the same keys are overwritten repeatedly, the levels above never fill up, and a
+    /// job is always due.
     fn merge_beside(&self, plan: &MergePlan, installed: usize, before_bytes: u64) -> Result<()> {
         let done = installed as f64 / plan.slices().len().max(1) as f64;
         for _ in 0..BESIDE_MOST {
@@ -259,8 +265,8 @@ impl Core {
         Ok(())
     }
 
-    /// A merge each for the other keyspaces whose writers wait for it, unless it is long itself. What it fails with is its
-    /// own failure, not this merge's.
+    /// Runs one job in each other keyspace whose level 0 is near a write slowdown, unless it is
+    /// long too. Its failure is reported separately and does not fail this compaction.
     fn merge_crowded(&self, plan: &MergePlan) {
         let rules = self.rules(false);
         let others = self.keyspaces.load_full();
@@ -278,7 +284,7 @@ impl Core {
             drop(version);
             if let Some(Err(error)) = job.map(|job| self.run_beside(keyspace, &job)) {
                 self.report_background("merge", &error);
-                // For writers to see; not a failure of the merge that others wait for.
+                // Visible to writers, but not a failure of the compaction that others wait for.
                 lock(&self.background.state).merge_trouble.error = Some(error);
             }
         }
@@ -292,8 +298,10 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the rest of a merge that [`may_wait`] does: when the design has changed again, so that it may not be wanted any more, and
-    /// while a level 0 is crowded, if it is another keyspace's or this merge has had its turn. The policy finds what is left.
+    /// Whether to put off the rest of a compaction for which [`may_wait`] holds. It is put off when
+    /// the design has changed again, so that it may not be needed any more. It is also put off
+    /// while a level 0 is near a write slowdown, if that is another keyspace's or this compaction
+    /// has spent its credit. The policy will find the rest.
     fn gives_way(&self, plan: &MergePlan, tally: &Tally) -> bool {
         let rules = self.rules(false);
         let deepest = plan.keyspace.load().version.deepest_level();
@@ -304,20 +312,20 @@ impl Core {
             || crowded.any(|other| other.id != plan.keyspace.id || !has_turn)
     }
 
-    /// Merges the slice of a claim and hands in what came of it.
+    /// Compacts the slice of a claim and records the result.
     fn merge_claimed(&self, plan: &MergePlan, claim: Claim<'_>) {
         let merged = self.merge_slice(plan, claim.slice());
         claim.finish(merged);
     }
 
-    /// Does slices of the plan until there is none to do now; what a helping thread does.
+    /// Processes slices of the plan until none can be claimed: the work of a helper thread.
     pub(crate) fn help_merge(&self, plan: &MergePlan) {
         while let Some(claim) = plan.claim() {
             self.merge_claimed(plan, claim);
         }
     }
 
-    /// Installs a merged slice; false if the keyspace was dropped meanwhile.
+    /// Installs a compacted slice; false if the keyspace was dropped meanwhile.
     fn install_slice(
         &self,
         plan: &MergePlan,
@@ -337,20 +345,22 @@ impl Core {
                 is_dropped = true;
                 return Err(Error::invalid("the keyspace was dropped during a merge"));
             };
-            // Where nobody restates figures meanwhile: a table that is in no tree yet would be left out.
+            // Under the install lock, where no figures are adjusted: a table that is in no tree yet
+            // would be missed.
             handed = self.hand_over_statistics(plan, slice, &tables);
             let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
             let edit = slice_edit(id, &current.version, &plan.job, slice, tables, output, &live);
             Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })
         });
         if is_dropped {
-            return Ok(false); // Nothing failed: there is nothing left to merge.
+            // Not a failure: there is nothing left to compact.
+            return Ok(false);
         }
         installed?;
         for (table, share) in handed {
             table.statistics.keep(share);
         }
-        // What they replace has given its memory back.
+        // The replaced tables have freed their memory.
         self.hold_published(&new);
         tally.bytes_read += bytes_read;
         tally.bytes_written += bytes_written;
@@ -379,7 +389,8 @@ impl Core {
             Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })
         });
         if is_dropped {
-            return Ok(()); // As in a merge: nothing failed.
+            // As in a compaction: not a failure.
+            return Ok(());
         }
         installed?;
         WorkCounters::add(&self.work.trivial_moves, 1);
@@ -391,7 +402,7 @@ impl Core {
         Ok(())
     }
 
-    /// Merges the entries of the inputs whose keys lie in `slice`.
+    /// Compacts the entries of the inputs whose keys lie in `slice`.
     fn merge_slice(&self, plan: &MergePlan, slice: &KeyRange) -> Result<MergedSlice> {
         let MergePlan { version, job, .. } = plan;
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
@@ -456,7 +467,8 @@ impl Core {
             let (key, seq, kind) = (merged.key(), merged.seq(), merged.kind());
             output.note_input(input_entries, entries);
             if !retention.keeps(key, seq, kind) {
-                entries_dropped += 1; // The value of a large one is not even read.
+                // The value of a large entry is not even read.
+                entries_dropped += 1;
             } else if merged.is_large() {
                 output.add_large(&merged)?;
             } else {
@@ -464,7 +476,7 @@ impl Core {
             }
             entries += 1;
             if merged.is_large() || entries % CHECK_EVERY_ENTRIES == 0 {
-                // What is open is counted before it is compressed, so the count may shrink.
+                // The open block is counted before its compression, so the count may shrink.
                 let bytes = output.bytes().max(bytes_paced);
                 plan.bytes_written.fetch_add(bytes - bytes_paced, Ordering::Relaxed);
                 bytes_paced = bytes;
@@ -481,7 +493,7 @@ impl Core {
         Ok(MergedSlice { tables: output.finish()?, bytes_read, entries_dropped })
     }
 
-    /// Sleeps while the merge is ahead of its rate.
+    /// Sleeps while the compaction is ahead of its rate limit.
     fn keep_pace(&self, plan: &MergePlan) {
         let bytes_per_s = self.settings.rate_limit_bytes_per_s;
         if bytes_per_s == 0 {
@@ -501,14 +513,15 @@ impl Core {
     }
 }
 
-/// How much input a slice has: so much that its tables are full ones, but each thread gets some of a small merge. Tables are
-/// cut at `full_bytes`, which may be more than what the settings say; slices do not get as many times as long.
+/// Input bytes of a slice: enough for full tables, but each thread gets a part of a small
+/// compaction. Tables may be cut at a `full_bytes` above the configured size; slices do not grow in
+/// proportion.
 fn slice_bytes(set_bytes: u64, full_bytes: u64, input_bytes: u64, threads: usize) -> u64 {
     let most = set_bytes.saturating_mul(SLICE_TABLES).max(full_bytes);
     if threads <= 1 {
         return most;
     }
-    // A little more than its share, lest something is left for one slice more.
+    // A little more than its share, so that no small remainder needs another slice.
     let share = input_bytes / threads as u64;
     (share + share / 16).clamp(full_bytes.min(most), most)
 }
@@ -517,7 +530,7 @@ fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {
     table.range.intersection(slice).map_or(0, |part| live_bytes(table, &part))
 }
 
-/// Bytes and entries that a job merges.
+/// Input bytes and entries of a job.
 fn amount(job: &MergeJob, version: &Version) -> (u64, u64) {
     let of_table = |(bytes, entries): (u64, u64), table: &TableUse| {
         (bytes.saturating_add(table.live_bytes), entries.saturating_add(live_entries(table)))

@@ -1,4 +1,4 @@
-//! Compaction: carrying out what the policy ([`shamba_tree::compaction`]) picks.
+//! Compaction: carries out the jobs that the policy ([`shamba_tree::compaction`]) picks.
 
 pub(crate) mod job;
 pub(crate) mod output;

@@ -1,9 +1,10 @@
-//! Writing sorted entries as the tables of a run: what flushes and merges share.
+//! Output of flushes and compactions: writes sorted entries as the tables of a run.
 //!
-//! Tables are cut at a size ([`super::table_size`]), never between two versions of a key. Range tombstones are clipped to the
-//! stretch of keys that each table is responsible for, so that tables of a run stay disjoint. Every entry
-//! is hashed once on its way in; with [`OutputOptions::verify`] each finished table is read back and compared
-//! with what went in before anybody may delete an input.
+//! Tables are cut by size ([`super::table_size`]), never between two versions of a key. Range
+//! tombstones are clipped to the key range that each table is responsible for, so that the tables
+//! of a run stay disjoint. Every entry is hashed once when it is added. With
+//! [`OutputOptions::verify`] each finished table is read back and compared with the added entries
+//! before an input may be deleted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,24 +29,25 @@ use shamba_tree::compaction::level_bytes;
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::{KeyRange, OpenTables, TableMeta, TableUse};
 
-/// What an open table takes beside filter and index, about.
+/// Approximate memory of an open table in addition to filter and index.
 const OPEN_TABLE_BYTES: u64 = 8 << 10;
 
-/// What a long value on its way holds: a frame or a chunk and its piece where it comes from, a chunk and its
-/// pieces where it goes.
+/// Memory for copying a long value: a frame or chunk and its piece at the source, a chunk and its
+/// pieces at the destination.
 const STREAM_BYTES: u64 = 4 * (64 << 10);
 
-/// Tables of one output that are made durable at once: more would gain nothing on one device, and each holds its writer.
+/// Maximum number of tables of one output that are synced in parallel. More would gain nothing on
+/// one device, and each holds its writer.
 const SYNCS_MAX: usize = 4;
 
-/// How output tables are built.
+/// Options of output tables.
 #[derive(Clone)]
 pub(crate) struct OutputOptions {
-    /// The keyspace, which each table names.
+    /// The keyspace, recorded in each table.
     pub origin: Origin,
     pub digest: DigestFn,
     pub compression: Compression,
-    /// How many filter bits each table gets.
+    /// Filter bits of each table.
     pub bits: Arc<JobBits>,
     pub filter_layout: FilterLayout,
     pub block_bytes: usize,
@@ -54,20 +56,21 @@ pub(crate) struct OutputOptions {
     pub verify: bool,
 }
 
-/// The tables of one output, being written. Unfinished and uninstalled files are removed on drop.
+/// The tables of one output under construction. Files that are unfinished or not installed are
+/// removed on drop.
 pub(crate) struct Output<'a> {
     core: &'a Core,
     options: OutputOptions,
-    /// The stretch of keys that the output answers for.
+    /// The key range that the output answers for.
     stretch: KeyRange,
-    /// Where the current table's part of the stretch begins.
+    /// Start of the current table's part of `stretch`.
     part_lower: Bytes,
     tombstones: Vec<RangeTombstone>,
     writer: Option<TableWriter>,
     /// Length of the current table's file before its first entry: its header page.
     empty_bytes: u64,
     expected: ContentDigest,
-    /// Entries that will be looked at, about, and those that were, if that is known.
+    /// Estimated input entries and those processed so far, if known.
     input: Option<(u64, u64)>,
     finished: Vec<(TableSummary, WrittenBlocks)>,
     syncing: Vec<Syncing<()>>,
@@ -77,7 +80,7 @@ pub(crate) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// `tombstones`: what the output must hold of range tombstones, already thinned.
+    /// An output over `stretch` with these range tombstones, already thinned.
     pub fn new(
         core: &'a Core,
         options: OutputOptions,
@@ -102,7 +105,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Adds the next entry, in internal order, whose key's digest may be known.
+    /// Adds the next entry, in internal order; the digest of its key may be known.
     #[inline]
     pub fn add(
         &mut self,
@@ -117,7 +120,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// [`Self::add`] for the put that `entries` stands at, whose value goes through in pieces.
+    /// As [`Self::add`] for the put at the position of `entries`, whose value is copied in pieces.
     pub fn add_large(&mut self, entries: &dyn EntryIter) -> Result<()> {
         let (key, seq, value_bytes) = (entries.key(), entries.seq(), entries.value_bytes_len()?);
         let with_stream_bytes = self.writer_for(key)?.memory_bytes_soon() + STREAM_BYTES;
@@ -130,7 +133,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// The writer of the table that `key`, the next one, belongs to.
+    /// The writer of the table for `key`, the next key.
     fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let (size, empty_bytes) = (self.options.table_size, self.empty_bytes);
         let left_bytes = || self.left_bytes();
@@ -157,24 +160,26 @@ impl<'a> Output<'a> {
         Ok(writer)
     }
 
-    /// Notes that of about `entries` that the output is made from `done` were looked at, so that it leaves no tiny table.
+    /// Notes that `done` of an estimated `entries` of input were processed; so a small last table
+    /// can be avoided.
     pub fn note_input(&mut self, entries: u64, done: u64) {
         self.input = Some((entries, done));
     }
 
-    /// About how much is still to come: as much for each entry as was written for each so far, some of which were dropped.
+    /// Estimated bytes still to be written: the remaining entries times the mean bytes written per
+    /// processed entry, some of which were dropped.
     fn left_bytes(&self) -> u64 {
         let Some((entries, done)) = self.input else { return u64::MAX };
         let left = entries.saturating_sub(done) as f64 / done.max(1) as f64;
         (self.bytes() as f64 * left) as u64
     }
 
-    /// Cuts tables at another size from here on.
+    /// Changes the size at which tables are cut from here on.
     pub fn set_table_size(&mut self, table_size: TableSize) {
         self.options.table_size = table_size;
     }
 
-    /// Tables finished so far, and their bytes.
+    /// Number and bytes of the finished tables.
     pub fn finished(&self) -> (u64, u64) {
         let bytes = self.finished.iter().map(|(summary, _)| summary.file_bytes).sum();
         (self.finished.len() as u64, bytes)
@@ -186,7 +191,7 @@ impl<'a> Output<'a> {
         finished + self.writer.as_ref().map_or(0, TableWriter::file_bytes)
     }
 
-    /// Finishes the current table, whose part of the stretch ends at `part_upper`.
+    /// Finishes the current table, whose part of the range ends at `part_upper`.
     fn finish_table(&mut self, part_upper: Option<Bytes>) -> Result<()> {
         let lower = std::mem::replace(&mut self.part_lower, part_upper.clone().unwrap_or_default());
         let part = KeyRange { lower, upper: part_upper };
@@ -219,7 +224,7 @@ impl<'a> Output<'a> {
             self.syncing.remove(0).finish()?;
         }
         self.syncing.push(Syncing::begin(spawner, bytes, move || Ok(unsynced.sync()?)));
-        // What failed at once is known at once; the others are waited for at the end.
+        // Without threads a failure is known at once; otherwise `finish` waits for the syncs.
         if self.core.is_inline() { self.finish_syncs() } else { Ok(()) }
     }
 
@@ -230,10 +235,10 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Finishes the last table, makes the names durable, opens the tables and verifies them.
+    /// Finishes the last table, makes the file names durable, opens the tables and verifies them.
     ///
     /// # Errors
-    /// As the file system says; `Corruption` when what was written does not read back as it went in.
+    /// Errors of the file system; `Corruption` when a table does not read back as written.
     pub fn finish(mut self) -> Result<Vec<TableUse>> {
         let upper = self.stretch.upper.clone();
         self.finish_table(upper)?;
@@ -245,7 +250,7 @@ impl<'a> Output<'a> {
         let mut uses = Vec::with_capacity(self.finished.len());
         for (summary, written) in &self.finished {
             content.merge(summary.content);
-            // The heads and separators of its blocks, its bounds.
+            // Memory for the heads and separators of its blocks, and its bounds.
             let bounds = (&summary.smallest, summary.upper.as_ref());
             let bounds_bytes = (bounds.0.len() + bounds.1.map_or(0, Bytes::len)) as u64;
             self.core.make_memory(summary.file_bytes / 64 + OPEN_TABLE_BYTES + bounds_bytes);
@@ -270,7 +275,8 @@ impl<'a> Output<'a> {
                 "its digest is not that of what went in",
             ));
         }
-        self.installed = true; // From here on the caller owns the files.
+        // From here on the caller owns the files.
+        self.installed = true;
         Ok(uses)
     }
 }
@@ -307,7 +313,7 @@ fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
     Ok(writer)
 }
 
-/// Opens a table of the database for reading, which shares the bounds that the caller has of it.
+/// Opens a table of the database for reading; it shares the caller's copy of its bounds.
 pub(crate) fn open_reader(
     core: &Core,
     id: shamba_table::TableId,
@@ -339,7 +345,7 @@ pub(crate) fn open_reader(
     Ok(reader)
 }
 
-/// Opens tables of a database for one use each: readers that hold nothing in memory but what every reader
+/// Opens tables of a database for one use each. Such readers hold only the memory that every reader
 /// needs, and keep no blocks in the cache.
 pub(crate) struct Opener {
     env: Env,
@@ -367,7 +373,7 @@ impl Opener {
         })
     }
 
-    /// How often a table was opened for one use.
+    /// Number of tables opened for one use.
     pub fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
@@ -403,7 +409,7 @@ impl OpenTables for Opener {
     }
 }
 
-/// What the manifest says of a table just written.
+/// Manifest metadata of a table that was just written.
 pub(crate) fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
     let meta = TableMeta {
         id: summary.id,

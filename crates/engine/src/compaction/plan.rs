@@ -1,13 +1,15 @@
-//! A merge in progress: its slices, shared out to the threads that merge, and their results in order.
+//! A compaction in progress: distribution of its slices to threads, and their results in order.
 //!
-//! The merge's own thread and its helpers each claim the next slice and merge it; whichever finishes first, the
-//! results are taken, and installed, in the order of the slices: an edit says that everything below the end of
-//! its slice is merged. Nobody claims a slice far ahead of the first that is not installed, which bounds the
-//! space that finished and uninstalled tables take.
+//! The compaction's own thread and its helpers each claim the next slice and compact it. Results
+//! are taken, and installed, in the order of the slices, whichever is finished first: an edit
+//! states that everything below the end of its slice is compacted. No slice is claimed far ahead of
+//! the first that is not installed, which bounds the space of finished tables that are not
+//! installed.
 //!
-//! Invariants: a claimed slice gets a result, also by a panic; after [`MergePlan::stop`] nobody works on it.
+//! Invariants: a claimed slice always gets a result, even after a panic; after [`MergePlan::stop`]
+//! returns no thread works on it.
 //!
-//! Not here: merging a slice, installing it ([`super::job`]).
+//! Not here: compacting a slice and installing it ([`super::job`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,32 +25,32 @@ use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::policy::MergeJob;
 use shamba_tree::version::{KeyRange, TableUse, Version};
 
-/// Each thread may be this many slices ahead of the first that is not installed.
+/// Slices per thread that may be claimed ahead of the first that is not installed.
 const AHEAD_PER_THREAD: usize = 2;
 
-/// What merging a slice gave.
+/// Result of compacting a slice.
 pub(crate) struct MergedSlice {
     pub tables: Vec<TableUse>,
     pub bytes_read: u64,
     pub entries_dropped: u64,
 }
 
-/// A merge whose slices are being done.
+/// A compaction in progress.
 pub(crate) struct MergePlan {
     pub keyspace: Arc<KeyspaceCore>,
     /// The tree in which the job was chosen: its tables stay open.
     pub version: Arc<Version>,
     pub job: MergeJob,
-    /// How many filter bits its tables get.
+    /// Filter bits of the output tables.
     pub bits: Arc<JobBits>,
     slices: Vec<KeyRange>,
-    /// So many merge at once, at most.
+    /// Maximum number of threads.
     threads: usize,
-    /// When the merge began, for its rate.
+    /// Start of the compaction, for its rate.
     pub begin_us: u64,
-    /// Bytes written so far, by all.
+    /// Bytes written so far by all threads.
     pub bytes_written: AtomicU64,
-    /// Microseconds that all who merge slept because they were ahead of their rate.
+    /// Microseconds that all threads slept for the rate limit.
     pub slept_us: AtomicU64,
     is_stopped: AtomicBool,
     progress: Mutex<Progress>,
@@ -63,7 +65,7 @@ struct Progress {
     done: BTreeMap<usize, Result<MergedSlice>>,
 }
 
-/// A slice that its holder merges.
+/// A slice claimed by a thread.
 pub(crate) struct Claim<'a> {
     plan: &'a MergePlan,
     number: usize,
@@ -71,7 +73,7 @@ pub(crate) struct Claim<'a> {
 }
 
 impl MergePlan {
-    /// A merge that begins now and that up to `threads` threads do.
+    /// A compaction that begins now, with up to `threads` threads.
     pub fn new(
         keyspace: Arc<KeyspaceCore>,
         version: Arc<Version>,
@@ -97,7 +99,7 @@ impl MergePlan {
         }
     }
 
-    /// How many threads do it, at most: as many as there are slices.
+    /// Maximum number of threads: at most the number of slices.
     pub fn threads(&self) -> usize {
         self.threads.min(self.slices.len()).max(1)
     }
@@ -107,12 +109,12 @@ impl MergePlan {
         &self.slices
     }
 
-    /// Whether the merge was given up or is over.
+    /// Whether the compaction was abandoned or is over.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// The next slice to do, if there is one that may be done now.
+    /// Claims the next slice, if one may be processed now.
     pub fn claim(&self) -> Option<Claim<'_>> {
         let mut progress = lock(&self.progress);
         let number = progress.claimed;
@@ -122,7 +124,7 @@ impl MergePlan {
         {
             return None;
         }
-        // Each builds a table: no more than memory was found for.
+        // Each thread builds a table; the memory allows no more of them.
         if progress.working >= self.threads {
             return None;
         }
@@ -131,7 +133,7 @@ impl MergePlan {
         Some(Claim { plan: self, number, is_finished: false })
     }
 
-    /// The result of the first slice that was not taken, once it is there.
+    /// The result of the next slice in order, if it is finished.
     pub fn take_next(&self) -> Option<Result<MergedSlice>> {
         let mut progress = lock(&self.progress);
         let mut next = progress.taken;
@@ -144,7 +146,7 @@ impl MergePlan {
         Some(result)
     }
 
-    /// Waits a while for a result or a slice that may be done.
+    /// Waits for a result or a slice that may be claimed.
     pub fn wait(&self, at_most: Duration) {
         let progress = lock(&self.progress);
         if progress.done.contains_key(&progress.taken) || self.is_stopped() {
@@ -153,7 +155,8 @@ impl MergePlan {
         drop(self.changed.wait_timeout(progress, at_most));
     }
 
-    /// Ends the merge: returns when nobody works on it any more, with the tables that nobody took.
+    /// Ends the compaction: waits until no thread works on it, and returns the tables that were not
+    /// taken.
     pub fn stop(&self) -> Vec<TableUse> {
         self.is_stopped.store(true, Ordering::Release);
         let mut progress = lock(&self.progress);
@@ -168,12 +171,12 @@ impl MergePlan {
 }
 
 impl Claim<'_> {
-    /// The keys to merge.
+    /// Key range of the slice.
     pub fn slice(&self) -> &KeyRange {
         &self.plan.slices[self.number]
     }
 
-    /// Hands in what became of the slice.
+    /// Records the result of the slice.
     pub fn finish(mut self, result: Result<MergedSlice>) {
         self.hand_in(result);
     }

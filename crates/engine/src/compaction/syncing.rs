@@ -1,9 +1,11 @@
-//! Syncs beside the work: a file that is whole is made durable while its writer goes on with the next.
+//! Parallel syncs: a complete file is made durable while its writer continues with the next.
 //!
-//! A sync waits for the device and takes no processor, so a flush that does one after the other is as slow as
-//! both together. Where there are no threads, or little to sync, it is done at once, in the order of the calls.
+//! A sync waits for the device and takes no CPU time, so a flush that writes and syncs in sequence
+//! takes as long as both together. Without threads, or with little to sync, the sync is done at
+//! once, in the order of the calls.
 //!
-//! Not here: when a result must be there: before the edit that relies on it ([`super::output`], `write::flush`).
+//! Not here: the time by which the result is needed, before the edit that relies on it
+//! ([`super::output`], `write::flush`).
 
 use std::sync::Arc;
 
@@ -13,10 +15,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use shamba_env::lock;
 
-/// With less than this to sync, a thread would cost more than the wait.
+/// Minimum bytes of a sync on another thread; with less the thread would cost more than the wait.
 const THREAD_BYTES_MIN: u64 = 1 << 20;
 
-/// A sync that is done, or under way.
+/// A sync that is done or running.
 pub(crate) struct Syncing<T: Send + 'static> {
     result: Arc<Mutex<Option<Result<T>>>>,
     thread: Option<JoinHandle>,
@@ -34,7 +36,7 @@ impl<T: Send + 'static> Syncing<T> {
             *lock(&result) = Some(sync());
             return Self { result, thread: None };
         }
-        // Where no thread can be had, the work must still be there.
+        // If no thread can be started, the work must still be available here.
         let work = Arc::new(Mutex::new(Some(sync)));
         let (thread_work, thread_result) = (Arc::clone(&work), Arc::clone(&result));
         let body = Box::new(move || {
@@ -52,10 +54,10 @@ impl<T: Send + 'static> Syncing<T> {
         Self { result, thread }
     }
 
-    /// Waits until it is done.
+    /// Waits until the sync is done.
     ///
     /// # Errors
-    /// What the sync failed with; `ReadOnly` if it panicked.
+    /// The failure of the sync; `ReadOnly` if it panicked.
     pub fn finish(mut self) -> Result<T> {
         let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
         let panicked = |message: &str| Error::new(ErrorKind::ReadOnly, format!("a sync panicked: {message}"));
@@ -67,7 +69,8 @@ impl<T: Send + 'static> Syncing<T> {
 impl<T: Send + 'static> Drop for Syncing<T> {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // Nobody wants the result, but the file may be removed next.
+            // The result is not needed, but the file may be removed next.
+            let _ = thread.join();
         }
     }
 }

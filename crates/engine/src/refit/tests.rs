@@ -1,4 +1,4 @@
-//! Refits: they pay or not, change bits and nothing else, and end.
+//! Tests of filter rewrites: when they pay, that they change only filters, and that they terminate.
 
 use shamba_env::Env;
 
@@ -49,7 +49,7 @@ fn key(number: u32) -> [u8; 4] {
     number.wrapping_mul(0x9e37_79b9).to_be_bytes()
 }
 
-/// Bits per key of every table, lookup order, with its level.
+/// Bits per key of every table in lookup order, with its level.
 fn bits(db: &Db) -> Vec<(u32, f64)> {
     let keyspace = Arc::clone(db.core().keyspaces.load().values().next().expect("one"));
     let version = Arc::clone(&keyspace.load().version);
@@ -77,7 +77,8 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     db.close().expect("closed");
     let db = builder(&env, 12.0).auto_compaction(false).open().expect("opens");
     db.put(b"later", b"x").expect("put");
-    db.flush().expect("flushed"); // Something in the inbox.
+    // Level 0 is not empty.
+    db.flush().expect("flushed");
     let before = bits(&db);
     assert!(before.iter().any(|(level, _)| *level == 0) && before.iter().any(|(level, _)| *level > 0));
     assert!(before.iter().filter(|(_, bits)| *bits < 6.0).count() > 4, "{before:?}");

@@ -1,19 +1,21 @@
-//! `STATISTICS`: what is known of the tables' lookups, kept for the next open. Best effort.
+//! `STATISTICS`: the lookup statistics of the tables, kept for the next open. Best effort.
 //!
 //! ```text
-//!      48  file header (shamba_log::framing::header)   magic SHAMBAST, number 0; the birth id is fresh each time
+//!      48  file header (shamba_log::framing::header): magic SHAMBAST, number 0, a new birth id
 //!       4  keyspaces; each:
 //!            4 number    8 lookups    8 found    8 lookups per second    4 tables; each:
 //!                 8 number    8 birth id    8 empty    8 found    8 false positives
 //!       4  checksum of all after the header, salted with the birth id and offset 48
 //! ```
 //!
-//! Figures are IEEE 754 doubles, in sampled lookups and probes. A table is known again by number and birth id; figures of
-//! others are ignored, as are those of tables that came since. Seeks are not among them: where they come is seen anew.
+//! Figures are IEEE 754 doubles, in sampled lookups and probes. A table is identified by number and
+//! birth id. Figures of tables that no longer exist are ignored; newer tables have none. Seeks are
+//! not stored: their distribution is sampled anew.
 //!
-//! It is written to another name and renamed, at close and now and then after a flush or merge, and never by a read-only
-//! open. The rename is not made durable: to lose it is harmless, as is damage, of which an open and a check warn. Nothing
-//! ever fails for it.
+//! The file is written under another name and renamed, at close and from time to time after a flush
+//! or compaction, and never by a read-only open. The rename is not made durable: its loss is
+//! harmless, as is damage, which an open and a check report as a warning. No operation fails
+//! because of this file.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,11 +32,12 @@ use shamba_key::KeyspaceId;
 use shamba_log::framing::{Decoded, Decoder, FileHeader, FileKind, HEADER_BYTES, HeaderFault};
 use shamba_tree::statistics::{Probes, Window};
 
-/// The name of the file.
+/// Name of the file.
 pub(crate) const STATISTICS: &str = "STATISTICS";
-/// Where the next one is written before it is renamed.
+/// Temporary name of the next file before it is renamed.
 pub(crate) const STATISTICS_TEMPORARY: &str = "STATISTICS.tmp";
-/// Sampled lookups after which a flush or merge saves what is known: some two million lookups.
+/// Sampled lookups after which a flush or compaction saves the statistics: some two million
+/// lookups.
 const SAVE_EVERY: u64 = 1 << 15;
 
 /// The figures of a keyspace and its tables.
@@ -51,16 +54,16 @@ impl TreeFigures {
     }
 }
 
-/// What the file holds, as far as it says whether there is news.
+/// State of the saved file, to detect changes since.
 #[derive(Default, Debug)]
 pub(crate) struct Saved {
-    /// Sampled lookups of this process that are in it.
+    /// Sampled lookups of this process that are in the file.
     sampled: u64,
-    /// Of the birth ids of its tables.
+    /// Fingerprint of the birth ids of its tables.
     fingerprint: u64,
 }
 
-/// Changes whenever the tables do.
+/// Sum of the birth ids of all tables: changes when the set of tables does.
 fn fingerprint(trees: &[TreeFigures]) -> u64 {
     let births = trees.iter().flat_map(|tree| tree.tables.iter().map(|(_, birth, _)| birth.0));
     births.fold(0, u64::wrapping_add)
@@ -71,7 +74,7 @@ fn encode(trees: &[TreeFigures], birth: BirthId) -> Vec<u8> {
     let put_figures = |bytes: &mut Vec<u8>, figures: [f64; 3]| {
         figures.iter().for_each(|figure| bytes.extend_from_slice(&figure.to_bits().to_le_bytes()));
     };
-    // Numbers of keyspaces and tables fit in 32 bits, or they would not fit in memory.
+    // The numbers of keyspaces and tables fit in 32 bits, or they would not fit in memory.
     bytes.extend_from_slice(&(trees.len() as u32).to_le_bytes());
     for tree in trees {
         let Window { lookups, found, lookups_per_second, .. } = tree.window;
@@ -130,10 +133,10 @@ fn figures(decoder: &mut Decoder<'_>) -> Decoded<[f64; 3]> {
     Ok(figures)
 }
 
-/// What the file in `dir` says; `None` if there is none.
+/// Contents and length of the file in `dir`; `None` if there is none.
 ///
 /// # Errors
-/// `Corruption`, what reading says, `Unsupported` for a newer version: each no more than a warning to whoever asks.
+/// `Corruption`, a read error, or `Unsupported` for a newer version; the caller only warns of each.
 pub(crate) fn read(env: &Env, dir: &Path) -> Result<Option<(Vec<TreeFigures>, u64)>> {
     let path = dir.join(STATISTICS);
     let bytes = match read_file(env.vfs.as_ref(), &path) {
@@ -151,7 +154,7 @@ pub(crate) fn read(env: &Env, dir: &Path) -> Result<Option<(Vec<TreeFigures>, u6
     }
 }
 
-/// What an unreadable file means.
+/// Text of the warning for an unreadable file.
 pub(crate) fn warning(error: &Error) -> String {
     let error = error.chain();
     format!("{error}; lookups are counted afresh, and answers do not depend on it")
@@ -169,7 +172,7 @@ fn write(env: &Env, dir: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 impl Core {
-    /// Gives the open tables the figures of an earlier process, as far as the file has them.
+    /// Gives the open tables the figures of an earlier process that the file has for them.
     pub(crate) fn load_statistics(&self) {
         if !self.settings.statistics {
             return;
@@ -193,8 +196,8 @@ impl Core {
         }
     }
 
-    /// Saves what is known if enough has been learned since, or, with `all`, if it is not the same. Failing is no more than
-    /// a warning.
+    /// Saves the statistics if there are enough new samples or, with `all`, if anything has
+    /// changed. A failure is only a warning.
     pub(crate) fn save_statistics(&self, all: bool) {
         if self.read_only || !self.settings.statistics || self.has_failed.load(Ordering::Acquire) {
             return;
@@ -266,7 +269,7 @@ mod tests {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 1 << bit;
-                // Optional feature bits are not looked at, but the header's checksum covers them.
+                // Optional feature bits are not checked, but the header's checksum covers them.
                 assert!(decode(&damaged).is_err(), "bit {bit} of byte {at}");
             }
         }

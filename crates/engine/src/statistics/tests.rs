@@ -1,4 +1,4 @@
-//! Statistics of whole databases: what is sampled, kept over merges and opens, and left alone.
+//! Tests of statistics in whole databases: sampling, and figures kept across compactions and opens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key{number:07}").into_bytes()
 }
 
-/// Even numbers are there, in an order that makes every flush overlap every level.
+/// Writes the even numbers, in an order that makes every flush overlap every level.
 fn fill(db: &Db) {
     for number in 0..KEYS {
         db.put(key(number.wrapping_mul(7_919) % KEYS * 2), [7; 20]).expect("put");
@@ -46,7 +46,7 @@ fn window(db: &Db) -> Window {
     keyspace.statistics.window(0)
 }
 
-/// Looks up keys of which three in four are absent, one by one or in groups.
+/// Looks up keys, three in four of them absent, one by one or in groups.
 fn look_up(db: &Db, lookups: u32, together: usize) {
     let keys = (0..lookups).map(|number| {
         let even = number.wrapping_mul(104_729) % KEYS * 2;
@@ -61,7 +61,7 @@ fn look_up(db: &Db, lookups: u32, together: usize) {
     }
 }
 
-/// Sixty-four times what was sampled is what was counted, within some standard errors of a count.
+/// Whether 64 times the sampled count equals the exact count, within some standard errors.
 fn is_estimate(sampled: f64, counted: u64) -> bool {
     (sampled * 64.0 - counted as f64).abs() <= 4.0 * 64.0 * (sampled + 1.0).sqrt()
 }
@@ -85,7 +85,7 @@ fn samples_estimate_what_all_lookups_did_one_by_one_and_together() {
         let window = window(&db);
         assert!(is_estimate(window.lookups, stats.lookups), "{together}: {window:?}");
         assert!(is_estimate(window.found, stats.found), "{together}: {window:?}");
-        // The same lookups again in a database that is alike sample alike.
+        // The same lookups in an identical database give the same samples.
         let twin = open(&new_env());
         fill(&twin);
         look_up(&twin, 60_000, together);
@@ -118,12 +118,12 @@ fn samples_estimate_the_seeks_that_come_to_each_run_by_cursors_and_short_scans()
     for (_, _, table) in version.tables() {
         let probes = table.meta.statistics.probes();
         assert!(is_estimate(probes.seeks, u64::from(SEEKS)) && probes.lookups() == 0.0, "{probes:?}");
-        // The partitions that list the blocks, by keys.
+        // Searches of the index partitions, which list the blocks by key.
         let reader = table.meta.reader.get().expect("open");
         let searches = (0..reader.index_partitions()).map(|number| u64::from(reader.index_searches(number)));
         assert_eq!(searches.sum::<u64>() as f64, probes.seeks);
     }
-    // Nothing lies between these bounds, which each run has to be searched for.
+    // No key lies between these bounds, so every run has to be searched.
     let before = probes(&db).seeks;
     for number in 0..SEEKS / 2 {
         let (from, to) = (key(number % KEYS), key(number % KEYS + 1));
@@ -140,7 +140,7 @@ fn samples_estimate_the_seeks_that_come_to_each_run_by_cursors_and_short_scans()
     let scanned = probes(&db).seeks - before;
     assert!(is_estimate(scanned / 3.0, u64::from(SEEKS)), "{scanned}");
     let before = probes(&db).seeks / 3.0;
-    // Scans that are open all at once, and end after a seek each.
+    // Scans that are open at the same time, each of which ends after one seek.
     for number in 0..SEEKS / 64 {
         let mut scans: Vec<_> = (0..64).map(|scan| db.range(key((number + scan) % KEYS)..)).collect();
         assert!(scans.iter_mut().all(|scan| scan.next().is_some()));
@@ -177,12 +177,12 @@ fn merges_and_moves_keep_what_is_known() {
     db.compact().expect("compacted");
     let merged = probes(&db);
     assert!(db.stats().merges > merges && db.stats().runs == 1);
-    // One run is left, to which every lookup comes once.
-    // Bytes are known by blocks, of which a table has 16; and of its few samples not each lay where a part of its bytes does.
+    // One run is left, which every lookup reaches once. Bytes are known by blocks, 16 in a table,
+    // and its few samples need not be distributed like its bytes.
     let is_near = |figure: f64, wanted: f64, error: f64| (figure / wanted - 1.0).abs() < error;
     assert!(is_near(merged.found, known.found, 0.002), "{known:?} {merged:?}");
     assert!(is_near(merged.lookups(), window_before.lookups, 0.05), "{window_before:?} {known:?} {merged:?}");
-    // A flush begins with what will come to it.
+    // A flush begins with the expected figures.
     db.put(key(1), "value").expect("put");
     db.flush().expect("flush");
     let flushed = probes(&db);
@@ -211,7 +211,7 @@ fn figures_outlive_the_process_and_their_loss_is_harmless() {
     again.close().expect("close");
     assert_eq!(read_file(env.vfs.as_ref(), &path).expect("left"), bytes, "nothing was learned since");
 
-    // Read-only it is read, and not written.
+    // A read-only open reads the file and does not write it.
     let reader = Db::builder(DIR).env(env.clone()).read_only(true).open().expect("open");
     assert_eq!(probes(&reader), known);
     look_up(&reader, 10_000, 1);
@@ -219,7 +219,7 @@ fn figures_outlive_the_process_and_their_loss_is_harmless() {
     drop(reader);
     assert_eq!(read_file(env.vfs.as_ref(), &path).expect("left"), bytes);
 
-    // Damage is a warning, of the open and of a check, and is gone with the next save.
+    // Damage is a warning, of the open and of a check, and the next save removes it.
     env.vfs.unlink(&path).expect("removed");
     let mut file = env.vfs.create(&path).expect("created");
     append_all(file.as_mut(), &bytes[..bytes.len() - 1]).expect("written");
@@ -236,11 +236,12 @@ fn figures_outlive_the_process_and_their_loss_is_harmless() {
     assert!(db.warnings().is_empty() && probes(&db).empty > 0.0);
     db.close().expect("close");
 
-    // Tables that are others by now are not taken for those of the file.
+    // Figures of the file are not used for other tables with the same number.
     let db = open(&env);
     let known = probes(&db);
     let bytes = read_file(env.vfs.as_ref(), &path).expect("read");
-    fill(&db); // Else a table that shares no keys with others would stay what it is.
+    // Otherwise a table that shares no keys with others would stay unchanged.
+    fill(&db);
     db.compact().expect("compacted");
     let merged = probes(&db);
     db.close().expect("close");
@@ -267,7 +268,7 @@ fn switched_off_nothing_is_sampled_read_or_written() {
     assert_eq!((probes(&db), window(&db).lookups, window(&db).seeks), (Probes::ZERO, 0.0, 0.0));
     db.close().expect("close");
     assert!(!env.vfs.exists(&Path::new(DIR).join(STATISTICS)).expect("asked"));
-    // It is recorded.
+    // The option is recorded.
     let db = open(&env);
     look_up(&db, 10_000, 1);
     assert_eq!(probes(&db), Probes::ZERO);
@@ -305,7 +306,7 @@ fn lookups_that_end_otherwise_are_believed_soon() {
     let times = shifted.lookups / before.lookups;
     assert!(restated.found == 0.0 && restated.lookups() < known.lookups() * times * 1.2, "{restated:?}");
     assert!(restated.empty > shifted.lookups * 0.9, "every run is asked in vain: {restated:?}");
-    // Back again at once: what is known weighs as much as it did, and more the next time.
+    // Back again at once: the old figures have their usual weight, and more the next time.
     ask(80_000, 1);
     look(3_000_000);
     assert!((window(&db).lookups - 2_274.0).abs() < 100.0 && window(&db).found == 0.0, "{:?}", window(&db));

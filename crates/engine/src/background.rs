@@ -54,9 +54,9 @@ const QUIET_BYTES_PER_US: u64 = 64;
 
 /// A compaction of this many full tables is long: writers would have to wait for it.
 const LONG_MERGE_TABLES: u64 = 32;
-/// Tables below this size are small. At this size the 2 to 3 KiB of memory of an open table are half a
-/// percent of its data, less than its filter. It is twice the longest log tail that an open does not
-/// flush (`recovery::rebuild`), so a session of few writes leaves a small table.
+/// Tables below this size are small. At this size the 2 to 3 KiB of memory of an open table are
+/// half a percent of its data, less than its filter. It is twice the longest log tail that an open
+/// does not flush (`recovery::rebuild`), so a session of few writes leaves a small table.
 const SMALL_TABLE_BYTES: u64 = 512 << 10;
 /// Tables of at least this part (1/4) of a full one are never small: a compaction may leave half a
 /// table.

@@ -297,8 +297,8 @@ impl Core {
         self.publish_filters(&changed);
     }
 
-    /// Frees the memory of obsolete tables that no new lookup reaches. The compaction that replaced them
-    /// may keep them open for long.
+    /// Frees the memory of obsolete tables that no new lookup reaches. The compaction that replaced
+    /// them may keep them open for long.
     pub(crate) fn release_dead(&self, dead: &[Arc<TableMeta>]) {
         if self.settings.filter_residency == Residency::Budgeted {
             dead.iter().filter_map(|table| table.reader.get()).for_each(|reader| reader.release());

@@ -24,8 +24,8 @@
 //! bits differ too much from those of its position is reported ([`is_misfit`]). It keeps its bits
 //! until it is compacted.
 //!
-//! Everything here but [`JobBits`] is pure. Not here: which filters are in memory
-//! ([`crate::residency`]).
+//! Everything here but [`JobBits`] is pure. Not here: which filters are in memory (`residency`,
+//! package `shamba`).
 
 mod curves;
 

@@ -48,7 +48,7 @@ const BESIDE_MOST: usize = 3;
 /// Entries between two checks of the rate limit and of shutdown.
 const CHECK_EVERY_ENTRIES: u64 = 256;
 
-/// Whether a job is the one that the background runs, or runs between the slices of that.
+/// Whether a job is the scheduled one, or one that runs between two slices of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
     Own,
@@ -164,7 +164,7 @@ impl Core {
     }
 
     /// Whether flushed tables that could be moved unchanged are joined into fewer ones
-    /// ([`TableSize::joins`]). Not where tables of the target run lie between them: no output may
+    /// (`TableSize::joins`). Not where tables of the target run lie between them: no output may
     /// span those.
     fn joins_tables(&self, version: &Version, job: &MergeJob) -> bool {
         let uses = job.uses(version);
@@ -301,7 +301,7 @@ impl Core {
     /// Whether to put off the rest of a compaction for which [`may_wait`] holds. It is put off when
     /// the design has changed again, so that it may not be needed any more. It is also put off
     /// while a level 0 is near a write slowdown, if that is another keyspace's or this compaction
-    /// has spent its credit. The policy will find the rest.
+    /// has spent its credit. The policy will find the remaining work.
     fn gives_way(&self, plan: &MergePlan, tally: &Tally) -> bool {
         let rules = self.rules(false);
         let deepest = plan.keyspace.load().version.deepest_level();

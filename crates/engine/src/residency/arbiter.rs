@@ -148,7 +148,7 @@ fn standing_still(mut consumers: [Consumer; 3]) -> [Consumer; 3] {
     consumers
 }
 
-/// Bytes of the cache and the write buffer after this window; the pool has the rest.
+/// Bytes of the cache and the write buffer after this window; the pool has the remainder.
 fn divided(
     holdings: &Holdings,
     last: Option<[Consumer; 3]>,
@@ -319,7 +319,7 @@ mod tests {
         // The cache has no misses: the pool gets all but the floor.
         let end = run(|_| 1.0, |_| 0.0, 200);
         assert!(end.cache_bytes <= BUDGET / CACHE_FLOOR_PART + BUDGET / STEP_PART);
-        // Every useful piece is resident: the cache gets the rest.
+        // Every useful piece is resident: the cache gets the remainder.
         let end = run(|_| 0.0, |_| 1.0, 200);
         assert!(end.pool_bytes <= BUDGET / STEP_PART);
     }

@@ -50,8 +50,8 @@ pub struct MemoryPrices {
     /// residency. The model uses the sampled lookups, the measured false-positive rates, and the
     /// block cache hit rate.
     pub model_reads_per_lookup: f64,
-    /// The same with the filter modules and index partitions that minimize the time of lookups alone,
-    /// using all of the budget that memtables and the tables' own data leave.
+    /// The same with the filter modules and index partitions that minimize the time of lookups
+    /// alone, using all of the budget that memtables and the tables' own data leave.
     pub fewest_reads_per_lookup: f64,
 }
 

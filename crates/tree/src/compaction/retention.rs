@@ -11,7 +11,7 @@
 //! reader is older than the tombstone. The versions that it hides inside the compaction are then
 //! dropped as well.
 //!
-//! Not here: reading and writing ([`super::job`]).
+//! Not here: reading and writing (`compaction::job`, package `shamba`).
 
 use shamba_key::{EntryKind, SeqNo};
 

@@ -1,10 +1,10 @@
-//! Size of output tables: the configured size, or larger where memory cannot hold that many
-//! open tables. Pure.
+//! Size of output tables: the configured size, or larger where memory cannot hold that many open
+//! tables. Pure.
 //!
-//! An open table takes some 2 KiB of memory whatever its size ([`crate::memory`]). A database many
-//! times larger than its budget must not be cut into small tables: their metadata would fill the
-//! budget, and the database would not open again. So tables are made large enough that this
-//! metadata takes at most an eighth of the budget.
+//! An open table takes some 2 KiB of memory whatever its size (`memory`, package `shamba`). A
+//! database many times larger than its budget must not be cut into small tables: their metadata
+//! would fill the budget, and the database would not open again. So tables are made large enough
+//! that this metadata takes at most an eighth of the budget.
 //!
 //! A table that is being built also takes memory, for the digests of its keys. A table larger than
 //! the configured size ends when its digests take too much. With very small entries this limit
@@ -14,7 +14,7 @@
 //! cut by size alone, the entries of three full tables plus one would leave a table of a single
 //! entry, and every later compaction would leave one again.
 //!
-//! Not here: writing tables ([`super::output`]).
+//! Not here: writing tables (`compaction::output`, package `shamba`).
 
 /// Maximum part of the budget for open tables (1/8), as long as large enough tables can be written.
 const CARRIED_PART: u64 = 8;
@@ -26,7 +26,7 @@ const BUILDING_PART: u64 = 8;
 /// The same limit (1/4) where more threads write tables than [`TableSize::new`] was given: as many
 /// threads compact as fit into this part.
 const HELPED_BUILDING_PART: u64 = 4;
-/// Maximum memory per key of a table being built: its digest, in a list that has just doubled.
+/// Maximum memory per key of a table being built: its digest, in a list that has just grown.
 const BUILDING_BYTES_PER_KEY: u64 = 32;
 
 /// The tables of a database and their memory.

@@ -6,7 +6,7 @@
 //! gets the figures of the keys that it answers for: from its start to the start of the next one.
 //!
 //! So if a single run is compacted, its outputs have all its figures. In a compaction that is
-//! carried out slice by slice, each slice takes its part, and the rest stays with the input
+//! carried out slice by slice, each slice takes its part, and the remainder stays with the input
 //! ([`share_left`]).
 
 use bytes::Bytes;

@@ -1,13 +1,13 @@
 //! Workload-shift detection: the hit rate of lookups changed, and the figures of each table are
 //! adjusted. Pure.
 //!
-//! Figures decay by the number of lookups ([`super::rates`]), so that those of each table rely on
-//! enough samples. That is slow where a lookup reads from a device: at 10,000 lookups a second,
-//! half of the weight is lost in a quarter of an hour. After an hour of lookups that find their
-//! key, lookups of absent keys would wait as long for filters. So the latest samples are compared
-//! with all earlier ones. If they differ by more than chance explains, the figures are adjusted.
-//! The *distribution* of lookups over tables is kept, the hit rate becomes that of the latest
-//! samples, and all figures get a small weight, so that new samples soon dominate.
+//! Figures decay by the number of lookups ([`crate::statistics::rates`]), so that those of each
+//! table rely on enough samples. That is slow where a lookup reads from a device: at 10,000 lookups
+//! a second, half of the weight is lost in a quarter of an hour. After an hour of lookups that find
+//! their key, lookups of absent keys would wait as long for filters. So the latest samples are
+//! compared with all earlier ones. If they differ by more than chance explains, the figures are
+//! adjusted. The *distribution* of lookups over tables is kept, the hit rate becomes that of the
+//! latest samples, and all figures get a small weight, so that new samples soon dominate.
 //!
 //! A short burst is no shift: the change has to last for [`LASTING_US`]. Alternating lookups are
 //! one workload, not many. The weight of the old figures doubles with each adjustment that follows

@@ -42,7 +42,7 @@ impl TableStatistics {
         *folded = (folded.faded(fading) + lookups.with_seeks(fresh(&self.seeks))).scaled(share);
     }
 
-    /// Keeps `share` of the figures: the rest went to another table.
+    /// Keeps `share` of the figures: the remainder went to another table.
     pub fn keep(&self, share: f64) {
         self.fold(Fading::NONE, share);
     }

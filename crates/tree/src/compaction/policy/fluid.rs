@@ -13,9 +13,9 @@
 //!     leveled one with more than one run, which only a change of the design leaves, is compacted
 //!     in place.
 //! (c) When level 0 is due ([`super::rules`]), all of it moves to level 1, or past closed levels to
-//!     the first open one. If level 0 is close to a write slowdown
-//!     (`is_inbox_crowded`), it precedes (a) and (b). It then alternates with levels that hold over
-//!     twice their capacity or have too many runs ([`super::turns`]).
+//!     the first open one. If level 0 is close to a write slowdown (`is_inbox_crowded`), it
+//!     precedes (a) and (b). It then alternates with levels that hold over twice their capacity or
+//!     have too many runs ([`super::turns`]).
 //! (d) When nothing else is due, adjacent small tables of a run are compacted in place
 //!     ([`super::small`]).
 //!
@@ -271,8 +271,8 @@ impl Arrival {
     }
 
     /// Whether a compaction of the tables with all of `level`, which has no space for them, would
-    /// be long. The level is then compacted without them. They become one run more of it while it
-    /// is within its bounds; it moves down next.
+    /// be long. The level is then compacted without them: at once if it is over its bounds, else
+    /// after they have become one run more of it.
     fn waits_for(&self, down: &Down<'_>, level: u32) -> bool {
         let bytes = down.version.level_bytes(level);
         bytes > 0 && bytes.saturating_add(self.bytes) >= down.rules.long_bytes

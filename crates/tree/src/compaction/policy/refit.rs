@@ -4,7 +4,7 @@
 //! run, on any level, level 0 included. So lookup order is unchanged, and the rewrite is compatible
 //! with every other job before or after it.
 //!
-//! Not here: choosing the tables ([`crate::refit`]).
+//! Not here: choosing the tables (`refit`, package `shamba`).
 
 use std::collections::BTreeSet;
 

@@ -8,8 +8,9 @@
 //!        * (3/4 + freshness / 4)
 //! ```
 //!
-//! Tombstones free space only on lower levels; a file with range tombstones counts as all tombstones.
-//! Freshness orders the files of the run by their newest entry: 0 for the oldest, 1 for the newest.
+//! Tombstones free space only on lower levels. A file with range tombstones counts as if all its
+//! entries were tombstones. Freshness is 0 for the file of the run with the oldest newest entry,
+//! and 1 for the one with the newest.
 //!
 //! The first factor is the write amplification of the move; the others choose among similar files.
 //! Keys of an old file are no longer overwritten, so moving it down saves later compactions. No
